@@ -1,6 +1,6 @@
-//! What the ranks of a fleet saw, brought together: `cargo run --release -p lab --example gather -- SAMPLES ROUNDS` starts six
-//! processes of itself, of which the first gathers as many samples from the clients of the five others, which made them up. It
-//! prints a line of JSON for each round: seconds to collect them, to merge them, and to merge the same in one process.
+//! Measures how fast the first worker gathers samples: `cargo run --release -p muxbench-harness --example gather -- SAMPLES ROUNDS`
+//! starts six workers. The clients of five generate samples, and the first gathers them. Each round prints a line of JSON with the
+//! seconds to collect the samples, to merge them, and to merge the same samples in one process.
 
 use std::io::BufRead;
 use std::net::{Ipv4Addr, TcpListener};
@@ -22,23 +22,23 @@ use muxbench_harness::spec::presets;
 use muxbench_harness::{plan, samples};
 
 const RANKS: u32 = 6;
-/// What the clients' window is.
+/// The clients' window.
 const WINDOW_NS: u64 = 1_000_000_000;
-/// A response that comes so much later.
+/// The lowest latency.
 const SERVICE_NS: i64 = 50_000;
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["load", .., path] => client(Path::new(path)),
-        ["rank", samples, rounds] => be_a_rank(samples.parse()?, rounds.parse()?),
-        [samples, rounds] => start_ranks(samples, rounds),
-        _ => bail!("say how many samples, and how many rounds: gather SAMPLES ROUNDS"),
+        ["rank", samples, rounds] => run_worker(samples.parse()?, rounds.parse()?),
+        [samples, rounds] => start_workers(samples, rounds),
+        _ => bail!("usage: gather SAMPLES ROUNDS"),
     }
 }
 
-/// Starts all of them as an engine would.
-fn start_ranks(samples: &str, rounds: &str) -> anyhow::Result<()> {
+/// Starts all workers as a launcher would.
+fn start_workers(samples: &str, rounds: &str) -> anyhow::Result<()> {
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
     let start = |rank: u32| -> anyhow::Result<Child> {
         let mut command = Command::new(std::env::current_exe()?);
@@ -47,32 +47,32 @@ fn start_ranks(samples: &str, rounds: &str) -> anyhow::Result<()> {
         command.env("MUXBENCH_RENDEZVOUS", format!("127.0.0.1:{port}")).stdin(Stdio::null());
         Ok(command.spawn()?)
     };
-    let ranks = (0..RANKS).map(start).collect::<anyhow::Result<Vec<Child>>>()?;
-    // When the first one ends, so do all.
-    for mut rank in ranks {
-        let status = rank.wait()?;
-        ensure!(status.success(), "a rank failed ({status})");
+    let workers = (0..RANKS).map(start).collect::<anyhow::Result<Vec<Child>>>()?;
+    // All end with the first one.
+    for mut worker in workers {
+        let status = worker.wait()?;
+        ensure!(status.success(), "a worker failed ({status})");
     }
     Ok(())
 }
 
-fn be_a_rank(samples: u64, rounds: usize) -> anyhow::Result<()> {
+fn run_worker(samples: u64, rounds: usize) -> anyhow::Result<()> {
     let place = launcher::membership().map_err(anyhow::Error::msg)?;
     if place.rank > 0 {
         return worker::run(&place, &std::env::current_exe()?);
     }
-    let mut ranks = Workers::accept_all(&place, LossPolicy::EndRun)?;
+    let mut workers = Workers::accept_all(&place, LossPolicy::EndRun)?;
     let folder = tempfile::tempdir()?;
     let draft = folder.path().join("samples");
     for _ in 0..rounds {
         let order = order(samples)?;
-        let mut look = |_: Option<&Event>| Ok(Instant::now() + Duration::from_millis(200));
-        ranks.broadcast(&order, &draft)?;
-        ranks.barrier(&mut look)?;
+        let mut hook = |_: Option<&Event>| Ok(Instant::now() + Duration::from_millis(200));
+        workers.broadcast(&order, &draft)?;
+        workers.barrier(&mut hook)?;
         let started = Instant::now();
-        let gathered = ranks.gather(&mut look)?;
+        let gathered = workers.gather(&mut hook)?;
         let gather_s = started.elapsed().as_secs_f64();
-        ranks.dismiss();
+        workers.dismiss();
         let started = Instant::now();
         let report = fleet::merge(&order, gathered, &draft)?;
         let merge_s = started.elapsed().as_secs_f64();
@@ -88,7 +88,7 @@ fn be_a_rank(samples: u64, rounds: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A trial that plans so many requests.
+/// A trial with this number of requests.
 fn order(samples: u64) -> anyhow::Result<LoadOrder> {
     let experiment = presets::find("compare").context("it is in the table")?.experiment();
     let mut trial = plan::plan(&experiment, &host::detect()).map_err(anyhow::Error::msg)?.trials.remove(0);
@@ -102,26 +102,26 @@ fn order(samples: u64) -> anyhow::Result<LoadOrder> {
     Ok(LoadOrder::new(trial.load.clone(), trial))
 }
 
-/// What a client does that is told to begin and has measured at once.
+/// A client that has its results as soon as it is started.
 fn client(path: &Path) -> anyhow::Result<()> {
     let mut lines = std::io::stdin().lock().lines();
-    let mut hear = || lines.next().context("standard input ended")?.context("standard input");
-    let LoadOrder { config, .. } = serde_json::from_str(&hear()?)?;
-    let samples = made_up(&config);
+    let mut read = || lines.next().context("standard input ended")?.context("standard input");
+    let LoadOrder { config, .. } = serde_json::from_str(&read()?)?;
+    let samples = generated(&config);
     samples::write(path, &samples, &samples::parameters(&config, None)?)?;
     let report = Box::new(report(&config, &samples));
     println!("{}", serde_json::to_string(&Event::Ready)?);
-    hear()?;
+    read()?;
     println!("{}", serde_json::to_string(&Event::Finished { report })?);
-    // Its end is the end of its input.
-    let _ = hear();
+    // It ends when its input does.
+    let _ = read();
     Ok(())
 }
 
-/// Seconds that it takes to merge the same where all is in this process.
+/// Seconds to merge the same samples in this process.
 fn alone(order: &LoadOrder, draft: &Path) -> anyhow::Result<f64> {
     let parts: Vec<(LoadConfig, Vec<Sample>)> =
-        order.config.parts().into_iter().map(|config| (config.clone(), made_up(&config))).collect();
+        order.config.parts().into_iter().map(|config| (config.clone(), generated(&config))).collect();
     let account = |(config, samples): &(LoadConfig, Vec<Sample>)| Account {
         config: config.clone(),
         machine: String::new(),
@@ -138,8 +138,8 @@ fn alone(order: &LoadOrder, draft: &Path) -> anyhow::Result<f64> {
     Ok(started.elapsed().as_secs_f64())
 }
 
-/// Requests at even times, whose responses take times that differ from one to the next.
-fn made_up(config: &LoadConfig) -> Vec<Sample> {
+/// Requests at a constant rate, with varying latencies.
+fn generated(config: &LoadConfig) -> Vec<Sample> {
     let count = (config.rate_per_s.unwrap_or(0.0) * WINDOW_NS as f64 / 1e9).round() as i64;
     let part = config.part.map_or(0, |part| i64::from(part.number));
     let sample = |at: i64| {
@@ -161,7 +161,7 @@ fn report(config: &LoadConfig, samples: &[Sample]) -> LoadReport {
     LoadReport {
         clock: ClockFacts {
             source: "none".into(),
-            reason: "made up".into(),
+            reason: "generated".into(),
             frequency_hz: 1e9,
             drift_ppm: 0.0,
             went_back: 0,

@@ -1,5 +1,4 @@
-//! How results are written: into folders that are ours, through nobody's link, and so that a loss of power leaves them whole, or
-//! not there.
+//! Writes results into folders of this user only, never through foreign links, and completely or not at all even if the power fails.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,124 +10,121 @@ use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use server::regular;
 
-/// Most bytes of a file that is read as a whole, whoever wrote it.
+/// Most bytes of a file that is read at once; it may be anybody's.
 const READ_BYTES_MAX: u64 = 64 << 20;
-/// What a file system that compresses may make of a text, at most.
+/// The highest compression ratio of text that a file system may reach.
 const COMPRESSION_MAX: u64 = 64;
 
 /// Reads a file that may be anybody's.
 ///
 /// # Errors
-/// When it is not there, no regular file, or has more than anything of ours.
+/// When it does not exist, is not a regular file, or is too large.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = regular::open(path)?;
     let mut bytes = Vec::new();
     file.take(READ_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > READ_BYTES_MAX {
-        let why = format!("more than {} MiB, which none of ours has", READ_BYTES_MAX >> 20);
+        let why = format!("more than {} MiB, the limit for files of muxbench", READ_BYTES_MAX >> 20);
         return Err(io::Error::new(ErrorKind::FileTooLarge, why));
     }
     Ok(bytes)
 }
 
-/// Most bytes that what is in a file can have: it may be as long as anybody likes, and hold nothing.
-pub(crate) fn said_bytes_max(file: &Metadata) -> u64 {
+/// Most bytes of content in a file: a sparse file may claim any length.
+pub(crate) fn content_bytes_max(file: &Metadata) -> u64 {
     match file.blocks() {
-        // Not every file system counts them.
+        // Not every file system counts blocks.
         0 => file.len(),
         blocks => file.len().min(blocks.saturating_mul(512 * COMPRESSION_MAX)),
     }
 }
 
-/// That a folder is ours, and nobody else may put anything in a result's place.
+/// Checks that a folder is ours, and that nobody else may replace files in it.
 ///
 /// # Errors
-/// When it is a link, another user's, or may be written by others; or one that it is in may be, and they may put another in its
-/// place.
-pub(crate) fn ours(folder: &Path) -> anyhow::Result<()> {
-    let place = || format!("{}: cannot be looked at", folder.display());
-    // With a slash at its end a link would be what it leads to.
+/// When it is a link, belongs to another user, or it or a parent is writable by others.
+pub(crate) fn check_ours(folder: &Path) -> anyhow::Result<()> {
+    let place = || format!("cannot inspect {}", folder.display());
+    // A slash at the end would follow a link.
     let named = folder.components().as_path();
     let (it, whole) = (fs::symlink_metadata(named).with_context(place)?, named.canonicalize().with_context(place)?);
     let folder = folder.display();
     if !it.is_dir() {
-        bail!("{folder}: a link, or no folder; name the folder itself");
+        bail!("{folder}: is a link or not a folder; choose the folder itself");
     }
     if it.uid() != geteuid().as_raw() {
         bail!(
-            "{folder}: another user's (uid {}), who may put anything in a result's place; name a folder of your own, or do it \
-             as its owner",
+            "{folder}: belongs to another user (uid {}), who could replace results; choose a folder of your own, or run muxbench as \
+             its owner",
             it.uid()
         );
     }
     if it.mode() & 0o002 != 0 {
-        bail!(
-            "{folder}: others may write there, and so put anything in a result's place; name a folder in it, or another"
-        );
+        bail!("{folder}: is writable by others, who could replace results; choose a folder in it, or another one");
     }
-    // Where names are sticky, as in /tmp, nobody else moves it.
+    // In a sticky folder, such as /tmp, nobody else can move it.
     let is_open = |it: &&Path| fs::metadata(it).is_ok_and(|it| it.mode() & 0o1002 == 0o002);
     if let Some(open) = whole.ancestors().skip(1).find(is_open) {
         bail!(
-            "{folder}: others may write in {}, and so put another folder in its place; name a folder elsewhere",
+            "{folder}: its parent {} is writable by others, who could replace it; choose a folder elsewhere",
             open.display()
         );
     }
     Ok(())
 }
 
-/// Opens a regular file, or makes it: not through a link.
-fn through_no_link(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+/// Opens or makes a regular file, but not through a link.
+fn open_no_link(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     regular::open_with(options.write(true), OFlags::NOFOLLOW, path)
 }
 
-/// Makes a file, or empties it.
+/// Creates or truncates a file.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
-    through_no_link(OpenOptions::new().create(true).truncate(true), path)
+    open_no_link(OpenOptions::new().create(true).truncate(true), path)
 }
 
-/// Makes a file, or empties it, where somebody wants it: through a link only if that is ours, as of a descriptor, or the system's.
+/// Creates or truncates a file anywhere. A link must belong to this user, such as one of a descriptor, or to root.
 pub(crate) fn create_anywhere(path: &Path) -> io::Result<File> {
-    let is_ours = fs::symlink_metadata(path).is_ok_and(|it| is_trusted(&it));
-    if is_ours { File::create(path) } else { create(path) }
+    let is_trusted = fs::symlink_metadata(path).is_ok_and(|it| is_owner_trusted(&it));
+    if is_trusted { File::create(path) } else { create(path) }
 }
 
-/// Whether nobody else has made it.
-fn is_trusted(it: &Metadata) -> bool {
+/// Whether a file belongs to root or to this user.
+fn is_owner_trusted(it: &Metadata) -> bool {
     it.uid() == 0 || it.uid() == geteuid().as_raw()
 }
 
-/// Makes a file that is not there.
+/// Creates a file that does not exist.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
-    through_no_link(OpenOptions::new().create_new(true), path)
+    open_no_link(OpenOptions::new().create_new(true), path)
 }
 
-/// Makes a file, or takes the one that is there, with what is in it.
+/// Creates a file, or opens an existing one with its content.
 pub(crate) fn create_or_open(path: &Path) -> io::Result<File> {
-    through_no_link(OpenOptions::new().create(true).truncate(false), path)
+    open_no_link(OpenOptions::new().create(true).truncate(false), path)
 }
 
-/// Writes a file under another name, which is `draft`, and keeps it.
+/// Writes a file as `draft`, then renames it.
 pub(crate) fn write(draft: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     create(draft)?.write_all(bytes)?;
     keep(draft, path)
 }
 
-/// Gives a draft its name, once it is on the disk.
+/// Renames a draft once it is on the disk.
 pub(crate) fn keep(draft: &Path, path: &Path) -> io::Result<()> {
     regular::open(draft)?.sync_all()?;
     fs::rename(draft, path)?;
     sync_folder(path.parent().unwrap_or(path))
 }
 
-/// Waits until a folder's names are on the disk. Not every file system can.
+/// Waits until a folder's entries are on the disk, where the file system supports it.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     let cannot = |error: &io::Error| matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported);
     File::open(folder)?.sync_all().or_else(|error| if cannot(&error) { Ok(()) } else { Err(error) })
 }
 
-/// Writes a page, or another file that is made anew each time and may be anywhere. A link, a device or a pipe is written to if it is
-/// ours or the system's, and replaced otherwise.
+/// Writes a page or another file that is rewritten each time. A link, a device or a pipe is written to if it belongs to root or to this
+/// user, and replaced otherwise.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -136,14 +132,14 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let there = fs::symlink_metadata(path).ok();
     let is_written_to = there.as_ref().is_some_and(|it| {
         let kind = it.file_type();
-        (kind.is_char_device() || kind.is_fifo() || kind.is_symlink()) && is_trusted(it)
+        (kind.is_char_device() || kind.is_fifo() || kind.is_symlink()) && is_owner_trusted(it)
     });
     if is_written_to {
         return fs::write(path, bytes);
     }
     let folder = path.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?.to_string_lossy();
-    // As open(2) makes it: the umask takes from that.
+    // As open(2) would; the umask applies.
     let mode = there.filter(|it| it.is_file()).map_or(0o666, |it| it.mode() & 0o777);
     let mut draft = tempfile::Builder::new()
         .prefix(&format!(".{name}."))
@@ -165,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_written_through_a_link() {
+    fn links_are_never_written_through() {
         let folder = tempfile::tempdir().unwrap();
         let of = |name: &str| folder.path().join(name);
         fs::write(of("victim"), "precious").unwrap();
@@ -175,7 +171,7 @@ mod tests {
             assert!(error.kind() != ErrorKind::NotFound, "{error}");
         }
         assert!(write(&of("link"), &of("whole"), b"x").is_err());
-        // What has that name is replaced, and not what it leads to.
+        // The link is replaced, not its target.
         write(&of("draft"), &of("link"), b"mine").unwrap();
         assert_eq!(fs::read_to_string(of("victim")).unwrap(), "precious");
         assert_eq!((fs::read_to_string(of("link")).unwrap(), of("draft").exists()), ("mine".into(), false));
@@ -190,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn fifo_of_another_user_is_replaced_and_not_written_to() {
+    fn fifo_of_another_user_is_replaced() {
         if !geteuid().is_root() {
             return skipped("another user's FIFO: only root can make one");
         }
@@ -202,28 +198,28 @@ mod tests {
         let (sender, written) = std::sync::mpsc::channel();
         let to = path.clone();
         std::thread::spawn(move || sender.send(replace(&to, b"one")));
-        written.recv_timeout(std::time::Duration::from_secs(60)).expect("it does not wait").unwrap();
+        written.recv_timeout(std::time::Duration::from_secs(60)).expect("replace must not wait").unwrap();
         assert_eq!(fs::read_to_string(path).unwrap(), "one");
     }
 
     #[test]
-    fn a_page_goes_where_it_was_told_to_and_no_further() {
+    fn page_is_written_to_its_own_path_only() {
         let folder = tempfile::tempdir().unwrap();
         let of = |name: &str| folder.path().join(name);
         replace(&of("page.html"), b"one").unwrap();
         replace(&of("page.html"), b"two").unwrap();
         assert_eq!(fs::read_to_string(of("page.html")).unwrap(), "two");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft is left");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft remains");
         replace(Path::new("/dev/null"), b"x").unwrap();
         assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
-        // Our own link leads where we want it to.
+        // Our own link is followed.
         symlink(of("page.html"), of("ours")).unwrap();
         replace(&of("ours"), b"three").unwrap();
         assert_eq!(fs::read_to_string(of("page.html")).unwrap(), "three");
         if geteuid().is_root() {
             std::os::unix::fs::lchown(of("ours"), Some(12_345), None).unwrap();
             replace(&of("ours"), b"four").unwrap();
-            assert_eq!(fs::read_to_string(of("page.html")).unwrap(), "three", "another's does not");
+            assert_eq!(fs::read_to_string(of("page.html")).unwrap(), "three", "a foreign link is not followed");
             assert_eq!(fs::read_to_string(of("ours")).unwrap(), "four");
             symlink(of("page.html"), of("theirs")).unwrap();
             std::os::unix::fs::lchown(of("theirs"), Some(12_345), None).unwrap();
@@ -232,7 +228,7 @@ mod tests {
             skipped("another user's link: only root can make one");
         }
         assert!(replace(&of("nowhere/page.html"), b"x").is_err());
-        // A descriptor is a link, too.
+        // The path of a descriptor is a link too.
         let file = create_anywhere(&of("samples")).unwrap();
         let descriptor = format!("/dev/fd/{}", file.as_raw_fd());
         create_anywhere(Path::new(&descriptor)).unwrap().write_all(b"samples").unwrap();
@@ -240,26 +236,26 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_ours_if_nobody_else_writes_there() {
+    fn folder_writable_by_others_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let of = |name: &str| folder.path().join(name);
         fs::create_dir(of("it")).unwrap();
         symlink(of("it"), of("link")).unwrap();
-        ours(&of("it")).unwrap();
+        check_ours(&of("it")).unwrap();
         for link in ["link", "link/"] {
-            assert!(ours(&of(link)).unwrap_err().to_string().contains("a link"), "{link}");
+            assert!(check_ours(&of(link)).unwrap_err().to_string().contains("a link"), "{link}");
         }
         fs::set_permissions(of("it"), Permissions::from_mode(0o777)).unwrap();
-        assert!(ours(&of("it")).unwrap_err().to_string().contains("others may write there"));
-        // In it, too, somebody may put another in its place, unless names are sticky.
+        assert!(check_ours(&of("it")).unwrap_err().to_string().contains("is writable by others"));
+        // Others could replace a folder in it, unless it is sticky.
         fs::create_dir_all(of("it/in/it")).unwrap();
-        assert!(ours(&of("it/in/it")).unwrap_err().to_string().contains("others may write in "));
+        assert!(check_ours(&of("it/in/it")).unwrap_err().to_string().contains("is writable by others"));
         fs::set_permissions(of("it"), Permissions::from_mode(0o1777)).unwrap();
-        ours(&of("it/in/it")).unwrap();
+        check_ours(&of("it/in/it")).unwrap();
         fs::set_permissions(of("it"), Permissions::from_mode(0o755)).unwrap();
         if geteuid().is_root() {
             std::os::unix::fs::chown(of("it"), Some(12_345), None).unwrap();
-            assert!(ours(&of("it")).unwrap_err().to_string().contains("another user's (uid 12345)"));
+            assert!(check_ours(&of("it")).unwrap_err().to_string().contains("another user (uid 12345)"));
         } else {
             skipped("another user's folder: only root can make one");
         }

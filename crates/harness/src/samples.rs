@@ -1,15 +1,15 @@
 //! Raw samples in a columnar file (Parquet), which pandas, polars and DuckDB read.
 //!
-//! Columns, all of 64-bit integers: `planned_ns`, `sent_ns` (null: never sent), `complete_ns` (null: never answered),
-//! in nanoseconds after the measured window began, and `connection`; then what the kernel's timestamps say, null where they
-//! do not: `scheduler_ns`, `driver_ns`, `arrived_ns`, of the same zero, and the length `hardware_service_ns`; and `client`,
-//! which process's it is, where several divided the load. The file's key-value metadata holds every parameter of the trial.
+//! All columns are 64-bit integers. `planned_ns`, `sent_ns` (null: never sent) and `complete_ns` (null: never answered) count
+//! nanoseconds from the start of the window. `connection` and `client` are numbers of a connection and of a client process. The
+//! kernel's timestamps, null if missing, are `scheduler_ns`, `driver_ns` and `arrived_ns`, from the same start, and the duration
+//! `hardware_service_ns`. The file's key-value metadata holds all parameters of the trial.
 //!
-//! The crate `parquet` writes them and does not read them: a stranger's file has it panic, or count to 2^31 again and again.
+//! The crate `parquet` writes the files but does not read them: a hostile file makes it panic, or count to 2^31 again and again.
 //!
 //! # Layout
-//! - here: what the columns are, and where they are in a file
-//! - `column`: one of them, page by page; `thrift`: how a file says what is in it
+//! - here: the columns, and where they are in a file
+//! - `column`: reads one column, page by page; `thrift`: reads the encoding of a file's structure
 
 mod column;
 mod thrift;
@@ -29,7 +29,6 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use server::regular;
 
-use self::column::Packing;
 use self::thrift::Structure;
 use crate::files;
 use crate::model::Trial;
@@ -40,7 +39,7 @@ const SCHEMA: &str = "message samples {
     optional int64 hardware_service_ns; required int64 client;
 }";
 
-/// A column's value in a row; `None` is null.
+/// The value of a column in a row; `None` is null.
 type Column = fn(&Sample) -> Option<i64>;
 
 /// In the order of the schema.
@@ -56,8 +55,8 @@ const COLUMNS: [Column; 9] = [
     |sample| Some(i64::from(sample.client)),
 ];
 
-/// Where the values of a column go, in the order of the schema.
-const PLACES: [fn(&mut Sample, i64); 9] = [
+/// Stores the value of a column in a row, in the order of the schema.
+const SETTERS: [fn(&mut Sample, i64); 9] = [
     |sample, value| sample.planned_ns = value,
     |sample, value| sample.sent_ns = value,
     |sample, value| sample.complete_ns = value,
@@ -73,20 +72,20 @@ fn known(ns: i64) -> Option<i64> {
     (ns != Sample::NEVER).then_some(ns)
 }
 
-/// Rows that are held in memory at once.
+/// Rows held in memory at once.
 const ROWS_PER_GROUP: usize = 1 << 20;
 
-/// A load was measured, and its samples cannot be kept: nothing that is measured after it could be either.
+/// Samples cannot be written. The run ends, because later samples could not be written either.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Unwritten(String);
 
-/// That samples cannot be written there.
+/// The error of samples that cannot be written.
 pub(crate) fn unwritten(path: &Path, error: &dyn fmt::Display) -> Unwritten {
-    Unwritten(format!("{}: cannot write samples ({error}); make room there, or name another folder", path.display()))
+    Unwritten(format!("{}: cannot write samples ({error}); free some space, or choose another folder", path.display()))
 }
 
-/// What a client says of its failure, as an error.
+/// The error of a failed client.
 pub(crate) fn failure(reason: String, is_unwritten: bool) -> anyhow::Error {
     if is_unwritten { Unwritten(reason).into() } else { anyhow::Error::msg(reason) }
 }
@@ -94,7 +93,7 @@ pub(crate) fn failure(reason: String, is_unwritten: bool) -> anyhow::Error {
 /// Writes samples, and `parameters` as the file's metadata.
 ///
 /// # Errors
-/// What the file system says, as [`Unwritten`].
+/// Those of the file system, as [`Unwritten`].
 pub fn write(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> anyhow::Result<()> {
     write_all(path, samples, parameters).map_err(|error| unwritten(path, &format_args!("{error:#}")).into())
 }
@@ -104,7 +103,7 @@ fn write_all(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> 
     let metadata = parameters.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone())).collect();
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        // In turn they would vanish: a reader is to know a row by its bytes.
+        // Repeating connections would compress to nothing; readers rely on a minimum of bytes a row.
         .set_column_compression("connection".into(), Compression::UNCOMPRESSED)
         .set_key_value_metadata(Some(metadata))
         .build();
@@ -125,10 +124,10 @@ fn write_all(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> 
     Ok(())
 }
 
-/// What goes with the samples of a load, and of the trial that it is for.
+/// The metadata of samples: the load and its trial.
 ///
 /// # Errors
-/// None that is known of: both can be written as JSON.
+/// When they cannot be written as JSON.
 pub fn parameters(config: &LoadConfig, trial: Option<&Trial>) -> anyhow::Result<Vec<(&'static str, String)>> {
     let mut parameters =
         vec![("muxbench", env!("CARGO_PKG_VERSION").to_owned()), ("load", serde_json::to_string(config)?)];
@@ -142,52 +141,52 @@ pub fn parameters(config: &LoadConfig, trial: Option<&Trial>) -> anyhow::Result<
 /// Reads samples back, as [`read_from`] does.
 ///
 /// # Errors
-/// When the file is missing or not of this kind.
+/// When the file is missing or is not a samples file.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
     let place = || format!("reading samples from {}", path.display());
     read_from(&mut regular::open(path).with_context(place)?).with_context(place)
 }
 
-/// What is said of a file that is none of ours.
-const OTHERS: &str = "not the samples of a trial";
-/// A file's footer may have so many bytes: of ours 2 KiB a group of rows, and what the trial was.
+/// The error of a foreign file.
+const FOREIGN: &str = "not the samples of a trial";
+/// Most bytes of a footer. Ours have 2 KiB a group of rows, and the metadata.
 const FOOTER_BYTES_MAX: usize = 8 << 20;
-/// Beyond one group, rows of ours for each byte of a file: a connection takes a quarter of a byte, for times or connections differ.
+/// Most rows for each byte of a file beyond one group of rows: either times or connections differ, which takes a quarter of a byte.
 const ROWS_PER_BYTE_MAX: u64 = 4;
-/// What a file ends with: how long its footer is, and who it is.
+/// The end of a file: the length of its footer, and a magic number.
 const TAIL_BYTES: usize = 8;
 
-/// Reads samples of a file that anybody may have made. Neither time nor memory is more than its size allows for: no byte counts
-/// twice, and beyond one group each has `ROWS_PER_BYTE_MAX` rows at most.
+/// Reads samples of a file that may be anybody's. Time and memory are bounded by its size: no byte counts twice, and beyond one group
+/// each byte stands for at most `ROWS_PER_BYTE_MAX` rows.
 ///
 /// # Errors
-/// When it cannot be read, or is not of this kind.
+/// When it cannot be read, or is not a samples file.
 pub fn read_from(file: &mut (impl Read + Seek)) -> anyhow::Result<Vec<Sample>> {
     let file_bytes = file.seek(SeekFrom::End(0))?;
-    let tail_at = file_bytes.checked_sub(TAIL_BYTES as u64).context(OTHERS)?;
+    let tail_at = file_bytes.checked_sub(TAIL_BYTES as u64).context(FOREIGN)?;
     let tail = part(file, tail_at, TAIL_BYTES)?;
-    let (footer_bytes, magic) = tail.split_first_chunk().context(OTHERS)?;
+    let (footer_bytes, magic) = tail.split_first_chunk().context(FOREIGN)?;
     let footer_bytes = u32::from_le_bytes(*footer_bytes);
-    ensure!(magic == b"PAR1" && footer_bytes as usize <= FOOTER_BYTES_MAX, OTHERS);
-    let footer_at = tail_at.checked_sub(footer_bytes.into()).context(OTHERS)?;
+    ensure!(magic == b"PAR1" && footer_bytes as usize <= FOOTER_BYTES_MAX, FOREIGN);
+    let footer_at = tail_at.checked_sub(footer_bytes.into()).context(FOREIGN)?;
     let footer = part(file, footer_at, footer_bytes as usize)?;
-    let footer = Structure::read(&mut &footer[..]).context(OTHERS)?;
-    let are_optional = columns(&footer).context(OTHERS)?;
-    let mut groups = footer.structures(4).context(OTHERS)?;
-    let rows = groups.try_fold(0, |rows: u64, group| rows.checked_add(group.count(3)? as u64)).context(OTHERS)?;
-    ensure!(rows <= file_bytes.saturating_mul(ROWS_PER_BYTE_MAX).saturating_add(ROWS_PER_GROUP as u64), OTHERS);
+    let footer = Structure::read(&mut &footer[..]).context(FOREIGN)?;
+    let are_optional = columns(&footer).context(FOREIGN)?;
+    let mut groups = footer.structures(4).context(FOREIGN)?;
+    let rows = groups.try_fold(0, |rows: u64, group| rows.checked_add(group.count(3)? as u64)).context(FOREIGN)?;
+    ensure!(rows <= file_bytes.saturating_mul(ROWS_PER_BYTE_MAX).saturating_add(ROWS_PER_GROUP as u64), FOREIGN);
     let (mut samples, mut bytes_left) = (Vec::new(), file_bytes);
-    for group in footer.structures(4).context(OTHERS)? {
-        let rows = group.count(3).filter(|&rows| rows <= ROWS_PER_GROUP).context(OTHERS)?;
-        let mut chunks = group.structures(1).context(OTHERS)?;
+    for group in footer.structures(4).context(FOREIGN)? {
+        let rows = group.count(3).filter(|&rows| rows <= ROWS_PER_GROUP).context(FOREIGN)?;
+        let mut chunks = group.structures(1).context(FOREIGN)?;
         let first = samples.len();
-        for (set, is_optional) in PLACES.into_iter().zip(&are_optional) {
-            let chunk = chunks.next().and_then(|chunk| Chunk::of(&chunk)).context(OTHERS)?;
-            bytes_left = bytes_left.checked_sub(chunk.bytes as u64).context(OTHERS)?;
-            ensure!(chunk.bytes <= column::bytes_max(rows), OTHERS);
+        for (set, is_optional) in SETTERS.into_iter().zip(&are_optional) {
+            let chunk = chunks.next().and_then(|chunk| Chunk::of(&chunk)).context(FOREIGN)?;
+            bytes_left = bytes_left.checked_sub(chunk.bytes as u64).context(FOREIGN)?;
+            ensure!(chunk.bytes <= column::bytes_max(rows), FOREIGN);
             let pages = part(file, chunk.at, chunk.bytes)?;
-            let values = column::read(&pages, rows, chunk.packing, *is_optional).context(OTHERS)?;
-            // Only now is it known that there are so many.
+            let values = column::read(&pages, rows, chunk.compression, *is_optional).context(FOREIGN)?;
+            // Allocate only now that the rows are known to exist.
             samples.resize(first + rows, Sample::UNKNOWN);
             for (sample, value) in samples[first..].iter_mut().zip(values) {
                 value.into_iter().for_each(|value| set(sample, value));
@@ -197,7 +196,7 @@ pub fn read_from(file: &mut (impl Read + Seek)) -> anyhow::Result<Vec<Sample>> {
     Ok(samples)
 }
 
-/// A part of a file, of which all has to be there.
+/// A part of a file, which must be complete.
 fn part(file: &mut (impl Read + Seek), at: u64, bytes: usize) -> io::Result<Vec<u8>> {
     let mut part = vec![0; bytes];
     file.seek(SeekFrom::Start(at))?;
@@ -205,14 +204,14 @@ fn part(file: &mut (impl Read + Seek), at: u64, bytes: usize) -> io::Result<Vec<
     Ok(part)
 }
 
-/// Which columns may have no value, of those of a file; `None` if they are not ours.
+/// Whether each column of a file is optional; `None` for foreign columns.
 fn columns(footer: &Structure<'_>) -> Option<Vec<bool>> {
     const INT64: i64 = 2;
     let schema = parse_message_type(SCHEMA).ok()?;
     let mut theirs = footer.structures(2)?;
     let columns = theirs.next()?.count(5)?;
     let ours = schema.get_fields();
-    // Those of before there could be several processes have no last column.
+    // Files of earlier versions lack the last column.
     if columns != ours.len() && columns + 1 != ours.len() {
         return None;
     }
@@ -228,19 +227,19 @@ fn columns(footer: &Structure<'_>) -> Option<Vec<bool>> {
     theirs.next().is_none().then_some(are_optional)
 }
 
-/// Where a column of a group is.
+/// The place of a column of a group.
 struct Chunk {
     at: u64,
     bytes: usize,
-    packing: Packing,
+    compression: column::Compression,
 }
 
 impl Chunk {
     fn of(chunk: &Structure<'_>) -> Option<Self> {
         let about = chunk.structure(3)?;
-        // A dictionary comes before all data.
+        // A dictionary precedes the data.
         let at = about.count(11).or(about.count(9))? as u64;
-        Some(Self { at, bytes: about.count(7)?, packing: Packing::of(about.number(4)?)? })
+        Some(Self { at, bytes: about.count(7)?, compression: column::Compression::of(about.number(4)?)? })
     }
 }
 
@@ -250,11 +249,11 @@ mod tests {
     use super::thrift::tests::{Field, written};
     use super::*;
 
-    /// A footer's groups: each of so many rows, with a column's bytes from so far on.
+    /// A group of a footer: its rows, and the offset and length of each column.
     type Group = (i64, [(i64, i64); 9]);
 
-    /// A file with these bytes and groups, which is as ours are but not packed.
-    fn made_up(bytes: &[u8], groups: &[Group]) -> Vec<u8> {
+    /// An uncompressed file with these bytes and groups.
+    fn file_of(bytes: &[u8], groups: &[Group]) -> Vec<u8> {
         let schema = parse_message_type(SCHEMA).unwrap();
         let names = [
             "planned_ns",
@@ -283,11 +282,11 @@ mod tests {
             (2, Field::List(std::iter::once(root).chain(columns).collect())),
             (4, Field::List(groups.iter().map(group).collect())),
         ]);
-        ended(&[b"PAR1", bytes].concat(), &footer)
+        with_footer(&[b"PAR1", bytes].concat(), &footer)
     }
 
     /// A file with any footer.
-    fn ended(bytes: &[u8], footer: &[u8]) -> Vec<u8> {
+    fn with_footer(bytes: &[u8], footer: &[u8]) -> Vec<u8> {
         [bytes, footer, &(footer.len() as u32).to_le_bytes(), b"PAR1"].concat()
     }
 
@@ -295,7 +294,7 @@ mod tests {
         read_from(&mut io::Cursor::new(bytes)).map_err(|error| error.to_string())
     }
 
-    /// A group with so many rows of zero, and its bytes from so far on.
+    /// The bytes of a group with zeros only, at an offset, and the group.
     fn zeros(rows: i64, at: i64) -> (Vec<u8>, Group) {
         let run = thrift::tests::varint_of(rows as u64 * 2);
         let levels = [&(run.len() as u32 + 1).to_le_bytes()[..], &run, &[1]].concat();
@@ -315,77 +314,77 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_packed_is_read() {
+    fn uncompressed_file_is_read() {
         let (bytes, group) = zeros(1_000, 4);
-        let samples = read_bytes(&made_up(&bytes, &[group])).unwrap();
+        let samples = read_bytes(&file_of(&bytes, &[group])).unwrap();
         assert_eq!(samples.len(), 1_000);
         assert_eq!((samples[999].planned_ns, samples[999].complete_ns, samples[999].client), (0, 0, 0));
-        assert_eq!(read_bytes(&made_up(b"", &[])).unwrap(), []);
-        assert_eq!(read_bytes(&made_up(&bytes[1..], &[group])).unwrap_err(), OTHERS);
+        assert_eq!(read_bytes(&file_of(b"", &[])).unwrap(), []);
+        assert_eq!(read_bytes(&file_of(&bytes[1..], &[group])).unwrap_err(), FOREIGN);
     }
 
     #[test]
-    fn lists_of_booleans_without_end_take_no_time() {
-        // Field 9: a list of 2^31 - 1 booleans, for which the crate `parquet` looks at no byte.
+    fn endless_lists_of_booleans_are_refused() {
+        // Field 9: a list of 2^31 - 1 booleans, for which the crate `parquet` reads no byte.
         let booleans = [0x99, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
         let footer = [&booleans.repeat(500)[..], &[0]].concat();
-        assert_eq!(read_bytes(&ended(b"PAR1", &footer)).unwrap_err(), OTHERS);
+        assert_eq!(read_bytes(&with_footer(b"PAR1", &footer)).unwrap_err(), FOREIGN);
         let (bytes, mut group) = zeros(1_000, 4);
         group.1[0] = (4, booleans.len() as i64);
-        assert_eq!(read_bytes(&made_up(&[&booleans[..], &bytes].concat(), &[group])).unwrap_err(), OTHERS);
+        assert_eq!(read_bytes(&file_of(&[&booleans[..], &bytes].concat(), &[group])).unwrap_err(), FOREIGN);
     }
 
     #[test]
-    fn no_byte_is_read_for_two_groups() {
+    fn groups_may_not_share_bytes() {
         let (bytes, group) = zeros(100, 4);
-        let file = made_up(&bytes, &[group; 20]);
+        let file = file_of(&bytes, &[group; 20]);
         let groups = file.len() / bytes.len();
         assert!(groups < 20, "the footer is small");
-        assert_eq!(read_bytes(&file).unwrap_err(), OTHERS);
+        assert_eq!(read_bytes(&file).unwrap_err(), FOREIGN);
         let (other, beside) = zeros(100, 4 + bytes.len() as i64);
-        assert_eq!(read_bytes(&made_up(&[bytes, other].concat(), &[group, beside])).unwrap().len(), 200);
+        assert_eq!(read_bytes(&file_of(&[bytes, other].concat(), &[group, beside])).unwrap().len(), 200);
     }
 
     #[test]
-    fn a_small_file_has_not_many_rows() {
+    fn small_file_with_many_rows_is_refused() {
         let (bytes, group) = zeros(1_000_000, 4);
         let (other, beside) = zeros(1_000_000, 4 + bytes.len() as i64);
-        let file = made_up(&[bytes, other].concat(), &[group, beside]);
+        let file = file_of(&[bytes, other].concat(), &[group, beside]);
         assert!(file.len() < 2_000, "{}", file.len());
-        assert_eq!(read_bytes(&file).unwrap_err(), OTHERS);
+        assert_eq!(read_bytes(&file).unwrap_err(), FOREIGN);
         let (bytes, group) = zeros(ROWS_PER_GROUP as i64 + 1, 4);
-        assert_eq!(read_bytes(&made_up(&bytes, &[group])).unwrap_err(), OTHERS);
+        assert_eq!(read_bytes(&file_of(&bytes, &[group])).unwrap_err(), FOREIGN);
     }
 
     #[test]
-    fn places_beyond_the_file_are_refused() {
+    fn offsets_beyond_the_file_are_refused() {
         let (bytes, group) = zeros(10, 4);
         for (at, length) in [(-1, 10), (4, -1), (4, i64::MAX), (i64::MAX, 10), (1 << 20, 10)] {
             let mut group = group;
             group.1[3] = (at, length);
-            assert!(read_bytes(&made_up(&bytes, &[group])).is_err(), "{at} {length}");
+            assert!(read_bytes(&file_of(&bytes, &[group])).is_err(), "{at} {length}");
         }
-        let mut file = made_up(&bytes, &[group]);
+        let mut file = file_of(&bytes, &[group]);
         let at = file.len() - TAIL_BYTES;
         file[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(read_bytes(&file).unwrap_err(), OTHERS);
-        assert_eq!(read_bytes(b"PAR1").unwrap_err(), OTHERS);
+        assert_eq!(read_bytes(&file).unwrap_err(), FOREIGN);
+        assert_eq!(read_bytes(b"PAR1").unwrap_err(), FOREIGN);
     }
 
     #[test]
-    fn columns_of_others_are_refused() {
+    fn foreign_columns_are_refused() {
         let element = |name: &'static [u8], fields: Vec<(i64, Field)>| {
             fields.into_iter().chain([(4, Field::Bytes(name))]).collect::<Vec<_>>()
         };
         // A schema of one group in another, each with two billion children.
         let nested = || element(b"planned_ns", vec![(3, Field::Number(0)), (5, Field::Number(i64::from(i32::MAX)))]);
         let footer = written(&[(2, Field::List((0..1_000).map(|_| nested()).collect())), (4, Field::List(vec![]))]);
-        assert_eq!(read_bytes(&ended(b"PAR1", &footer)).unwrap_err(), OTHERS);
+        assert_eq!(read_bytes(&with_footer(b"PAR1", &footer)).unwrap_err(), FOREIGN);
     }
 
     #[test]
     fn many_rows_of_every_kind_read_back() {
-        // More values than a dictionary holds, and several pages.
+        // More values than fit a dictionary, and several pages.
         let sample = |at: i64| Sample {
             planned_ns: at * 12_345 - 7,
             sent_ns: if at % 4_001 == 0 { Sample::NEVER } else { at * 12_345 + at % 977 },
@@ -402,8 +401,8 @@ mod tests {
     }
 
     #[test]
-    fn ours_have_more_bytes_than_half_their_rows() {
-        // The least that there is to be said: a steady schedule of which nothing was sent.
+    fn our_files_have_more_than_two_bytes_for_three_rows() {
+        // The smallest content: a constant schedule of which nothing was sent.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("samples.parquet");
         for period_ns in [1, 1_000, 1 << 16, 1_000_000] {
@@ -413,7 +412,7 @@ mod tests {
             let bytes = std::fs::metadata(&path).unwrap().len();
             assert!(bytes > samples.len() as u64, "{bytes} bytes, every {period_ns} ns");
         }
-        // Or one of many connections at once.
+        // Or many connections at once.
         for together in [2, 16, 64, 400, 10_000] {
             let sample = |at: i64| Sample {
                 planned_ns: at / together * 1_000_000,
@@ -428,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn samples_read_back_as_written() {
         let samples: Vec<Sample> = (0..1000)
             .map(|at| Sample {
                 planned_ns: at * 1000,

@@ -438,11 +438,11 @@ fn read_only_folder_rejects_runs_and_shows_reports() {
     };
     let quick = ["compare", "--arch", "epoll", "--measure", "100ms", "--output", "results/other"];
     let new = message(&quick, 1);
-    assert!(new.contains("results/other: cannot make the run's folder: Permission denied"), "{new}");
+    assert!(new.contains("cannot make the folder results/other: Permission denied"), "{new}");
     let resumed = message(&["run", "--resume", "results/run"], 1);
     let why = match rustix::process::geteuid().is_root() {
-        true => "results/run: another user's (uid 0)",
-        false => "lock: cannot be written; is the folder another user's, or read-only?",
+        true => "results/run: belongs to another user (uid 0)",
+        false => "lock; check the owner and the permissions of the folder",
     };
     assert!(resumed.contains(why), "{resumed}");
     let shown = message(&["report", "results/run"], 0);
@@ -508,7 +508,7 @@ fn damaged_database_is_reported_and_the_rest_is_shown() {
     let output = muxbench().args(["report", "run", "--json"]).current_dir(folder.path()).output().unwrap();
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     let message = result["damage"][0].as_str().unwrap_or_default();
-    assert!(message.contains("is left out: its record is not what was written"), "{message}");
+    assert!(message.contains("is omitted: its record was changed"), "{message}");
     assert_eq!(result["trials"].as_array().unwrap().len() + 1, run.records.len());
     assert!(text(&output.stderr).contains(message), "{}", text(&output.stderr));
 

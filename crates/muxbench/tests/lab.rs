@@ -400,7 +400,7 @@ fn doctor_ends_leftovers_of_a_killed_lab() {
     assert!(output.status.success() && lines.len() >= 4, "{output:?}");
     assert!(lines[0].starts_with("No leftovers"), "a lab that is kept is nobody else's: {printed}");
     let of_lab =
-        |line: &&str| line.starts_with("removed: process ") && line.ends_with("of a lab whose keeper has died");
+        |line: &&str| line.starts_with("removed: process ") && line.ends_with("of a lab whose supervisor died");
     assert!(lines[1..].iter().any(of_lab), "{printed}");
     assert!(lines[1..].iter().any(|line| line.starts_with("removed: folder ")), "{printed}");
 }

@@ -229,7 +229,7 @@ until grep -q '^State:.T' /proc/$run/status; do sleep 0.05; done
 kill -KILL $(cat keeper)
 kill -KILL $run
 wait $run
-"$1" doctor --json | grep -o 'of a server whose keeper has died' | head -n 1
+"$1" doctor --json | grep -o 'of a server whose supervisor died' | head -n 1
 until "$1" doctor --clean | tee printed | grep '^Nothing is left'; do cat printed; done
 ! grep -qs '100[0]' /proc/[0-9]*/cmdline
 "#;
@@ -258,7 +258,7 @@ fn doctor_ends_server_of_killed_supervisor_and_runner() {
     let lines: Vec<&str> = printed.lines().collect();
     assert!(output.status.success() && lines.len() >= 5, "{output:?}");
     assert!(lines[0].starts_with("No leftovers"), "a server that is kept is nobody else's: {printed}");
-    let of_server = "of a server whose keeper has died";
+    let of_server = "of a server whose supervisor died";
     assert_eq!(lines[1], of_server, "it is listed");
     let is_its = |line: &&&str| line.starts_with("removed: process ") && line.ends_with(of_server);
     // The daemon, and what is in a session of its own.

@@ -204,7 +204,7 @@ fn folder_writable_by_others_is_rejected_for_results() {
     fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
     let run = fixtures::run();
     let refused = Store::create(&open, &run.header).unwrap_err().to_string();
-    assert!(refused.contains("others may write"), "{refused}");
+    assert!(refused.contains("is writable by others"), "{refused}");
     assert_eq!(fs::read_dir(&open).unwrap().count(), 0, "nothing is left in it");
     // Below it a folder is ours.
     Store::create(&open.join("run"), &run.header).unwrap();

@@ -177,7 +177,7 @@ fn two_runs_are_compared_by_row() {
         "more than two are a history: {many}"
     );
     let error = text(&run(folder.path(), &["report", "a", "absent"], 1).stderr);
-    assert!(error.contains("absent: no run is there"), "{error}");
+    assert!(error.contains("absent: contains no run"), "{error}");
 }
 
 #[test]
@@ -585,10 +585,10 @@ fn user_errors_are_reported_before_anything_starts() {
         (&["run", "absent.toml"], 1, "absent.toml: neither a file nor a preset"),
         (&["run"], 1, "name an experiment file"),
         (&["run", "smoke", "--quick"], 1, "has no [quick] table"),
-        (&["run", "--resume"], 1, "results: no run is there"),
+        (&["run", "--resume"], 1, "results: contains no run"),
         (&["run", "smoke", "--resume", "--quick"], 2, "FILE and --quick cannot be used with --resume"),
         (&["compare", "--resume", "here", "--rate", "9"], 2, "--rate cannot be used with --resume"),
-        (&["report"], 1, "no run is there"),
+        (&["report"], 1, "contains no run"),
         (&["compare", "--arch", "nonsense"], 1, "`nonsense` is no architecture"),
         (&["compare", "--arch", "mt,mt"], 1, "\"mt\" appears twice"),
         (&["compare", "--request", "128"], 2, "write it like 128B"),

@@ -1,6 +1,6 @@
 //! The table of checks.
 //!
-//! A remedy is a command, which begins with a small letter and can be copied whole, or a sentence that says what to do.
+//! A remedy is a command to copy, which starts in lower case, or a capitalised sentence.
 
 use super::finding::{Diagnosis, HostSnapshot, Severity};
 use super::noise::Pauses;
@@ -8,26 +8,26 @@ use crate::host::placement::place;
 use crate::spec::Placement;
 use crate::spec::units::Cpus;
 
-/// What is looked at, why, and how.
+/// A check.
 #[derive(Debug)]
 pub struct CheckRow {
-    /// As the reader sees it, and JSON has it.
+    /// Its name in the report and in JSON.
     pub name: &'static str,
-    /// What it does to results.
+    /// How a bad value affects results.
     pub effect: &'static str,
-    /// Looks.
+    /// Assesses a host.
     pub examine: fn(&HostSnapshot) -> Outcome,
 }
 
 impl CheckRow {
-    /// Looks, and says all of it.
+    /// Runs the check.
     pub fn diagnose(&self, snapshot: &HostSnapshot) -> Diagnosis {
         let Outcome { value, severity, remedy } = (self.examine)(snapshot);
         Diagnosis { name: self.name.to_owned(), value, severity, effect: self.effect.to_owned(), remedy }
     }
 }
 
-/// What one look has found.
+/// The outcome of a check.
 #[derive(Debug)]
 pub struct Outcome {
     value: String,
@@ -47,7 +47,7 @@ fn unknown(value: impl Into<String>, remedy: impl Into<String>) -> Outcome {
     Outcome { value: value.into(), severity: Severity::Unknown, remedy: remedy.into() }
 }
 
-/// What the hypervisor hides cannot be mended from within.
+/// The outcome for a value that the hypervisor hides.
 fn hidden() -> Outcome {
     unknown(
         "hidden by the hypervisor",
@@ -55,69 +55,68 @@ fn hidden() -> Outcome {
     )
 }
 
-/// Fewer than `wanted` limits experiments, though plans say exactly which.
-fn at_least(number: u64, wanted: u64, about: &str, remedy: impl Into<String>) -> Outcome {
+/// Warns about a limit below `wanted`. Plans name the experiments that a limit excludes.
+fn at_least(number: u64, wanted: u64, suffix: &str, remedy: impl Into<String>) -> Outcome {
     let value = if number == u64::MAX { "unlimited".into() } else { number.to_string() };
-    let value = format!("{value}{about}");
-    if number >= wanted { good(value) } else { warning(format!("{value}, {wanted} are wanted"), remedy) }
+    let value = format!("{value}{suffix}");
+    if number >= wanted { good(value) } else { warning(format!("{value}, below the recommended {wanted}"), remedy) }
 }
 
-/// A pause from which on it shows: several times the service time of a small request.
+/// The shortest pause that shows in results: several times the latency of a small request.
 const PAUSE_LONG_NS: u64 = 200_000;
-/// Share of a CPU's time from which on it shows in medians.
+/// The share of a CPU's time that shows in medians.
 const SHARE_HIGH: f64 = 0.01;
-/// Share of a CPU's time that a host at rest may use, with what the kernel's coarse ticks add.
+/// The share of a CPU's time that an idle host may use, including the error of the kernel's coarse ticks.
 const BUSY_HIGH: f64 = 0.03;
-/// Wake-up time from which on idle states show beside a service time of some 50 us.
+/// The wake-up time that shows beside a latency of some 50 us.
 const IDLE_EXIT_HIGH_US: u64 = 10;
-/// A timer's default.
+/// The kernel's default timer slack.
 const SLACK_DEFAULT_NS: u64 = 50_000;
-/// What the kernel allows by default since 5.4; a burst of connections beyond it waits a second for its SYN to be sent again.
+/// The kernel's default since 5.4. Connections beyond it wait a second until their SYN is sent again.
 const BACKLOG: u64 = 4_096;
-/// Clocks that are read without a system call.
+/// Clock sources that are read without a system call.
 const CLOCKS_OF_USER_SPACE: &[&str] = &["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"];
-/// The kernel's default range.
+/// The size of the kernel's default port range.
 const PORTS: u64 = 28_232;
 
-/// In the order of the report: what decides most often comes first.
+/// In the order of the report, the most decisive first.
 pub const CHECKS: &[CheckRow] = &[
     CheckRow {
         name: "hypervisor",
-        effect: "A hypervisor decides when virtual CPUs run, shares caches and memory bandwidth with strangers, and makes \
-                 interrupts and wake-ups dearer: absolute times are this machine's only.",
+        effect: "A hypervisor decides when virtual CPUs run, shares caches and memory bandwidth with other guests, and makes \
+                 interrupts and wake-ups more expensive. Absolute times hold for this machine only.",
         examine: |snapshot| match snapshot.fact("hypervisor") {
             Some("true") => warning(
                 "yes, this is a virtual machine",
-                "Repeat more (--repeats 10), look at medians and intervals rather than tails, or use a machine without one",
+                "Repeat more (--repeats 10), compare medians and intervals instead of tails, or use a physical machine",
             ),
-            // Only x86 processors have a flag for it.
+            // Only x86 processors have a flag for hypervisors.
             _ if snapshot.fact("machine").is_some_and(|machine| machine != "x86_64") => {
-                unknown("this processor does not say", "Look for it with systemd-detect-virt")
+                unknown("this processor does not tell", "Run systemd-detect-virt")
             }
             _ => good("none"),
         },
     },
     CheckRow {
         name: "steal time",
-        effect: "Time in which a virtual CPU was ready to run and the hypervisor ran something else: all requests under way \
-                 on it wait.",
+        effect: "While the hypervisor runs another guest on a CPU that was ready to run, all requests on that CPU wait.",
         examine: steal,
     },
     CheckRow {
         name: "pauses",
-        effect: "A thread that only reads the clock was kept from running so long: so is a server, and every request it has \
-                 waits. Pauses make the tail (p99, lag p99), and above a percent or so the median.",
+        effect: "A thread that only reads the clock was interrupted for this long. A server is interrupted as well, and all its \
+                 requests wait. Pauses raise the tails (p99, send delay p99), and above about 1 % the median.",
         examine: pauses,
     },
     CheckRow {
         name: "neighbours' load",
-        effect: "Other programs on the CPUs of server and client take their time and their caches: service times grow, and \
-                 the client is late.",
+        effect: "Other programs on the CPUs of server and client use their time and caches. Latencies grow, and the client \
+                 sends late.",
         examine: neighbours,
     },
     CheckRow {
         name: "leftovers",
-        effect: "What runs that were killed have left takes CPUs, memory and ports from those to come.",
+        effect: "Processes of killed runs use CPUs, memory and ports that later runs need.",
         examine: |snapshot| match snapshot.leftovers.iter().map(ToString::to_string).collect::<Vec<_>>() {
             none if none.is_empty() => good("none"),
             left => warning(left.join("; "), "muxbench doctor --clean"),
@@ -125,94 +124,92 @@ pub const CHECKS: &[CheckRow] = &[
     },
     CheckRow {
         name: "placement",
-        effect: "Server and client get cores of their own, siblings kept together. With one core they disturb each other; \
-                 with two, interrupts and other programs must run on one of theirs.",
+        effect: "Server and client get separate cores, with siblings kept together. On one core they disturb each other; on \
+                 two, interrupts and other programs share a core with one of them.",
         examine: placement,
     },
     CheckRow {
         name: "SMT",
-        effect: "Threads on two siblings of a core share its units and its caches: each is slower when the other works.",
+        effect: "Two sibling threads of a core share its execution units and caches: each slows down while the other works.",
         examine: |snapshot| match snapshot.fact("smt") {
             _ if snapshot.is_virtual() && snapshot.fact("smt") != Some("on") => hidden(),
             Some("on") => warning("on", "echo off | sudo tee /sys/devices/system/cpu/smt/control"),
             Some(off) => good(off),
-            None => unknown("the kernel does not say", ""),
+            None => unknown("the kernel does not tell", ""),
         },
     },
     CheckRow {
         name: "governor",
-        effect: "A governor that follows the load runs the CPUs slower when they are mostly idle: latency then falls as the \
-                 rate rises, and architectures that sleep more look worse.",
+        effect: "A governor that follows the load slows down idle CPUs. Latency then falls as the rate rises, and \
+                 architectures that sleep more look worse.",
         examine: |snapshot| match (snapshot.fact("governor"), snapshot.is_virtual()) {
             (Some("performance"), _) => good("performance"),
             (Some(other), _) => {
                 warning(other, "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor")
             }
             (None, true) => hidden(),
-            (None, false) => {
-                unknown("no cpufreq driver", "Choose the firmware's performance profile, which decides instead")
-            }
+            (None, false) => unknown("no cpufreq driver", "Choose the firmware's performance profile"),
         },
     },
     CheckRow {
         name: "turbo",
-        effect: "The frequency depends on temperature and on how many cores work: the first trials are faster than the last \
-                 ones, and one busy core faster than many.",
+        effect: "The frequency depends on temperature and on the number of busy cores: the first trials are faster than the \
+                 last, and one busy core is faster than many.",
         examine: |snapshot| match (snapshot.fact("turbo disabled"), snapshot.fact("boost"), snapshot.is_virtual()) {
             (Some("1"), _, _) | (None, Some("0"), _) => good("off"),
             (Some(_), _, _) => warning("on", "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"),
             (_, Some(_), _) => warning("on", "echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost"),
             (None, None, true) => hidden(),
-            (None, None, false) => unknown("no switch", "Turn it off in the firmware, if it is there"),
+            (None, None, false) => unknown("no switch", "Turn it off in the firmware, if possible"),
         },
     },
     CheckRow {
         name: "C-states",
-        effect: "Waking from a deep idle state takes its exit latency, tens to hundreds of microseconds, and goes onto \
-                 requests after an idle moment: low rates look slow.",
+        effect: "Leaving a deep idle state takes tens to hundreds of microseconds, which delay requests after idle moments. \
+                 Low rates look slow.",
         examine: idle_states,
     },
     CheckRow {
         name: "clock source",
-        effect: "Times that the kernel gives are read from it. Some sources need a system call or an access to a slow device \
-                 for each reading, a microsecond or more.",
+        effect: "The kernel's clock is read from it. Some sources need a system call or an access to a slow device for each \
+                 reading, a microsecond or more.",
         examine: clock_source,
     },
     CheckRow {
         name: "invariant TSC",
-        effect: "The client stamps requests with the processor's counter where it runs at one rate in all states; else with \
-                 the kernel's clock, which takes longer to read.",
+        effect: "The client stamps requests with the processor's counter if that runs at a constant rate, otherwise with the \
+                 kernel's clock, which is slower to read.",
         examine: |snapshot| match (snapshot.fact("invariant tsc"), snapshot.fact("machine")) {
             (Some("true"), _) => good("yes"),
             (_, Some(machine)) if machine != "x86_64" => good(format!("none on {machine}: the kernel's clock is used")),
             _ if snapshot.is_virtual() => {
                 warning("no", "Start the guest with it (QEMU: -cpu host,migratable=no,+invtsc)")
             }
-            _ => warning("no", "Use a processor that has it, to tell apart what differs by less than a microsecond"),
+            _ => warning("no", "Use a processor that has it to resolve differences below a microsecond"),
         },
     },
     CheckRow {
         name: "timer slack",
-        effect: "A timed wait may end so much later than asked. The client sets 1 ns for itself; servers keep what they \
-                 inherit, as in production.",
+        effect: "A timed wait may end this much too late. The client sets 1 ns for itself; servers keep the inherited value, as \
+                 in production.",
         examine: |snapshot| match snapshot.fact("timer slack ns").and_then(|slack| slack.parse::<u64>().ok()) {
             Some(slack_ns) if slack_ns > SLACK_DEFAULT_NS => warning(
-                format!("{}, more than the kernel's default", time(slack_ns as f64)),
+                format!("{}, above the kernel's default", time(slack_ns as f64)),
                 format!("echo {SLACK_DEFAULT_NS} > /proc/$$/timerslack_ns"),
             ),
             Some(slack_ns) => good(time(slack_ns as f64)),
-            None => unknown("the kernel does not say", ""),
+            None => unknown("the kernel does not tell", ""),
         },
     },
     CheckRow {
         name: "mitigations",
-        effect: "Mitigations make system calls and switches dearer, and so favour architectures with fewer of them. Results \
-                 from hosts with different ones are not comparable.",
+        effect: "Mitigations make system calls and context switches more expensive, which favours architectures with fewer of \
+                 them. Results of hosts with different mitigations are not comparable.",
         examine: mitigations,
     },
     CheckRow {
         name: "descriptors",
-        effect: "A process has a descriptor for each connection, so the hard limit limits connections.",
+        effect: "A process needs a descriptor for each connection, so the hard limit limits connections.",
         examine: |snapshot| {
             let remedy = "sudo prlimit --pid $$ --nofile=1048576:1048576";
             at_least(snapshot.host.descriptors_max, snapshot.host.ports, " (hard limit)", remedy)
@@ -220,7 +217,7 @@ pub const CHECKS: &[CheckRow] = &[
     },
     CheckRow {
         name: "processes and threads",
-        effect: "mp and mt have a process or a thread for each connection, so this limits their connections.",
+        effect: "mp and mt need a process or a thread for each connection, so this limits their connections.",
         examine: |snapshot| {
             let (limit, name) = &snapshot.host.tasks_max;
             let remedy = match name.as_str() {
@@ -234,7 +231,7 @@ pub const CHECKS: &[CheckRow] = &[
     },
     CheckRow {
         name: "vm.max_map_count",
-        effect: "Each thread's stack is two mappings, so this limits the connections of mt.",
+        effect: "The stack of each thread takes two mappings, so this limits the connections of mt.",
         examine: |snapshot| {
             let remedy = "sudo sysctl vm.max_map_count=262144";
             at_least(snapshot.host.mappings_max, 2 * snapshot.host.ports, "", remedy)
@@ -242,13 +239,13 @@ pub const CHECKS: &[CheckRow] = &[
     },
     CheckRow {
         name: "backlog",
-        effect: "Connections beyond the accept queue (somaxconn) or the queue of handshakes (tcp_max_syn_backlog) are dropped, \
-                 and tried again after a second: connecting takes long, or fails.",
+        effect: "Connections beyond the accept queue (somaxconn) or the SYN queue (tcp_max_syn_backlog) are dropped and tried \
+                 again after a second: connecting takes long, or fails.",
         examine: backlog,
     },
     CheckRow {
         name: "port range",
-        effect: "Each connection from one address to another takes a port here, so this limits connections.",
+        effect: "Each connection between two addresses needs a port of this range, so this limits connections.",
         examine: |snapshot| {
             let range = snapshot.fact("port range").map(|range| format!(" ({range})")).unwrap_or_default();
             let remedy = "sudo sysctl net.ipv4.ip_local_port_range=\"1024 65535\"";
@@ -257,13 +254,13 @@ pub const CHECKS: &[CheckRow] = &[
     },
     CheckRow {
         name: "io_uring",
-        effect: "Where io_uring is refused, architectures built on it cannot be measured; others are not affected.",
+        effect: "If io_uring is refused, architectures that use it cannot be measured; others are not affected.",
         examine: io_uring,
     },
     CheckRow {
         name: "system calls from outside",
-        effect: "Where the kernel does not count system calls for us, --count-syscalls is refused, and those of runtimes stay \
-                 unknown; times are not affected.",
+        effect: "If the kernel does not let us count system calls, --count-syscalls is refused, and those of runtimes stay \
+                 unknown. Times are not affected.",
         examine: |snapshot| match snapshot.fact("system calls from outside") {
             Some("allowed") => good("can be counted"),
             Some(refused) => warning(refused, "Start muxbench as root for runs with --count-syscalls"),
@@ -272,18 +269,17 @@ pub const CHECKS: &[CheckRow] = &[
     },
     CheckRow {
         name: "kernel timestamps",
-        effect: "Stamps of packets as they leave and enter tell the network stack's time from the server's; without them \
-                 only times of user space are known.",
+        effect: "The kernel's timestamps of packets separate the time of the network stack from the server's. Without them \
+                 only user-space times are known.",
         examine: |snapshot| match snapshot.fact("kernel timestamps") {
             Some(value @ "sent and received") => good(format!("{value}, tried on loopback")),
-            Some(value) => warning(value, "Use a kernel that has SO_TIMESTAMPING; sandboxes such as gVisor do not"),
+            Some(value) => warning(value, "Use a kernel with SO_TIMESTAMPING; sandboxes such as gVisor lack it"),
             None => unknown("not tried", ""),
         },
     },
     CheckRow {
         name: "hardware timestamps",
-        effect: "An interface with a clock of its own stamps packets at the wire. Loopback, which all trials use, has none \
-                 and needs none.",
+        effect: "An interface with its own clock stamps packets at the wire. Loopback has none and needs none.",
         examine: |snapshot| match snapshot.fact("hardware timestamps") {
             Some("none") => good("no interface has them"),
             Some(interfaces) => good(interfaces),
@@ -292,29 +288,29 @@ pub const CHECKS: &[CheckRow] = &[
     },
     CheckRow {
         name: "container",
-        effect: "Containers add little to a system call on loopback, but their limits and filters apply, and neighbours do \
-                 not show in their process list.",
-        examine: |snapshot| good(snapshot.fact("container").unwrap_or("none that shows")),
+        effect: "Containers add little to a system call on loopback. Their limits and filters apply, and programs outside do not \
+                 appear in their process list.",
+        examine: |snapshot| good(snapshot.fact("container").unwrap_or("none detected")),
     },
     CheckRow {
         name: "cgroup limits",
-        effect: "A limit of CPU time stops all threads for the rest of each period, mostly 100 ms, once it is used up. Limits \
-                 of memory and tasks limit connections.",
+        effect: "Once a CPU limit is used up, all threads stop for the rest of the period, usually 100 ms. Limits of memory and \
+                 tasks limit connections.",
         examine: cgroup,
     },
 ];
 
 fn steal(snapshot: &HostSnapshot) -> Outcome {
     let (Some(share), Some(since_boot)) = (snapshot.noise.steal, snapshot.noise.steal_since_boot) else {
-        return unknown("the kernel does not say", "");
+        return unknown("the kernel does not tell", "");
     };
     let value =
         format!("{} of {}, {} since boot", percent(share), time(snapshot.noise.window_ns as f64), percent(since_boot));
-    let remedy = "Use a machine with CPUs of its own, or repeat more (--repeats 10) at another time of day";
+    let remedy = "Use a machine with dedicated CPUs, or repeat more (--repeats 10) at another time of day";
     match snapshot.is_virtual() {
         _ if share.max(since_boot) >= SHARE_HIGH => warning(value, remedy),
         true if since_boot == 0.0 => {
-            unknown("none, or not reported by the hypervisor", "Look at the pauses, which show it all the same")
+            unknown("none, or not reported by the hypervisor", "Look at the pauses, which include it")
         }
         _ => good(value),
     }
@@ -323,9 +319,9 @@ fn steal(snapshot: &HostSnapshot) -> Outcome {
 fn pauses(snapshot: &HostSnapshot) -> Outcome {
     let mut all = snapshot.noise.pauses.clone();
     all.sort_by_key(|pauses| std::cmp::Reverse(pauses.longest_ns));
-    let about = |pauses: &Pauses| {
+    let describe = |pauses: &Pauses| {
         format!(
-            "CPU {}: longest {}, {} of {:.0} ms taken away, preempted {}",
+            "CPU {}: longest {}, {} of {:.0} ms lost, preempted {}",
             pauses.cpu,
             time(pauses.longest_ns as f64),
             percent(pauses.share()),
@@ -334,18 +330,18 @@ fn pauses(snapshot: &HostSnapshot) -> Outcome {
         )
     };
     let Some(worst) = all.first() else { return unknown("no CPU could be watched", "") };
-    let value = some_of(all.iter().map(about));
+    let value = first_few(all.iter().map(describe));
     if worst.longest_ns < PAUSE_LONG_NS && all.iter().all(|pauses| pauses.share() < SHARE_HIGH) {
         return good(value);
     }
-    let is_others = all.iter().any(|pauses| pauses.preempted > 0);
-    let remedy = match (is_others, snapshot.is_virtual()) {
+    let is_preempted = all.iter().any(|pauses| pauses.preempted > 0);
+    let remedy = match (is_preempted, snapshot.is_virtual()) {
         (true, false) => "Stop other programs (top shows them), or keep them off these CPUs",
         (true, true) => {
-            "Stop other programs (top shows them); what remains is the hypervisor's: repeat more (--repeats 10) and look \
-             at medians"
+            "Stop other programs (top shows them). The hypervisor causes the remaining pauses: repeat more (--repeats 10) and \
+             compare medians"
         }
-        (false, true) => "Repeat more (--repeats 10) and look at medians: these pauses are the hypervisor's",
+        (false, true) => "Repeat more (--repeats 10) and compare medians: the hypervisor causes these pauses",
         (false, false) => "Boot with isolcpus=2-7 nohz_full=2-7 (for example) and run under taskset -c 2-7",
     };
     warning(value, remedy)
@@ -354,14 +350,14 @@ fn pauses(snapshot: &HostSnapshot) -> Outcome {
 fn neighbours(snapshot: &HostSnapshot) -> Outcome {
     let mut busy = snapshot.noise.busy.clone();
     busy.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let Some(worst) = busy.first() else { return unknown("the kernel does not say", "") };
-    let cpus = some_of(busy.iter().map(|(cpu, share)| format!("CPU {cpu} {} busy", percent(*share))));
+    let Some(worst) = busy.first() else { return unknown("the kernel does not tell", "") };
+    let cpus = first_few(busy.iter().map(|(cpu, share)| format!("CPU {cpu} {} busy", percent(*share))));
     let load = snapshot.fact("load average").map(|load| load.split(' ').take(3).collect::<Vec<_>>().join(" "));
     let value = format!("{cpus}; load average {}", load.as_deref().unwrap_or("unknown"));
     if worst.1 < BUSY_HIGH {
         return good(value);
     }
-    warning(value, "Stop what `top` shows, or move it to other CPUs (sudo taskset -a -c -p CPUS PID)")
+    warning(value, "Stop the programs that `top` shows, or move them to other CPUs (sudo taskset -a -c -p CPUS PID)")
 }
 
 fn placement(snapshot: &HostSnapshot) -> Outcome {
@@ -385,7 +381,7 @@ fn placement(snapshot: &HostSnapshot) -> Outcome {
         if cores.len() > 2 {
             return good(value);
         }
-        return warning(value, "Use a machine with four cores or more, and stop what else runs on this one");
+        return warning(value, "Use a machine with at least four cores, and stop other programs on this one");
     }
     value += &format!("; online are {online}");
     if cores.len() > 2 { good(value) } else { warning(value, format!("taskset -c {online} muxbench compare")) }
@@ -407,15 +403,15 @@ fn idle_states(snapshot: &HostSnapshot) -> Outcome {
     }
     if snapshot.is_virtual() {
         return unknown(
-            format!("{value}; those of the real CPU are hidden by the hypervisor"),
-            "Measure at several rates: what is slower at a low rate than at a high one is the time of waking up",
+            format!("{value}; the hypervisor hides those of the physical CPU"),
+            "Measure at several rates: latency that falls as the rate rises is wake-up time",
         );
     }
     good(value)
 }
 
 fn clock_source(snapshot: &HostSnapshot) -> Outcome {
-    let Some(source) = snapshot.fact("clocksource") else { return unknown("the kernel does not say", "") };
+    let Some(source) = snapshot.fact("clocksource") else { return unknown("the kernel does not tell", "") };
     let reading_ns = snapshot.noise.pauses.iter().map(|pauses| pauses.reading_ns).reduce(f64::min);
     let value = reading_ns.map_or(source.to_owned(), |ns| format!("{source}, {} a reading", time(ns)));
     if CLOCKS_OF_USER_SPACE.contains(&source) {
@@ -427,22 +423,21 @@ fn clock_source(snapshot: &HostSnapshot) -> Outcome {
             value,
             format!("echo {better} | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"),
         ),
-        None => warning(
-            value,
-            "Boot with tsc=reliable if the processor's TSC is invariant, and look why the kernel left it",
-        ),
+        None => {
+            warning(value, "Boot with tsc=reliable if the TSC is invariant, and find out why the kernel rejected it")
+        }
     }
 }
 
 fn mitigations(snapshot: &HostSnapshot) -> Outcome {
     let on = snapshot.fact("mitigations").unwrap_or("unknown");
     match snapshot.fact("vulnerable") {
-        Some("none") => good(format!("on: {on}; nothing is left vulnerable")),
-        None | Some("unknown") => unknown("the kernel does not say", ""),
+        Some("none") => good(format!("on: {on}; not vulnerable")),
+        None | Some("unknown") => unknown("the kernel does not tell", ""),
         Some(vulnerable) => warning(
-            format!("on: {on}; left vulnerable: {vulnerable}"),
-            "Compare only with runs whose stored facts have the same ones; boot with mitigations=auto and update the \
-             microcode to have all",
+            format!("on: {on}; vulnerable: {vulnerable}"),
+            "Compare only runs with the same stored mitigations; for all of them, boot with mitigations=auto and update the \
+             microcode",
         ),
     }
 }
@@ -450,10 +445,10 @@ fn mitigations(snapshot: &HostSnapshot) -> Outcome {
 fn backlog(snapshot: &HostSnapshot) -> Outcome {
     let number = |name| snapshot.fact(name).and_then(|number| number.parse::<u64>().ok());
     let (Some(accept), Some(syn)) = (number("somaxconn"), number("tcp_max_syn_backlog")) else {
-        return unknown("the kernel does not say", "");
+        return unknown("the kernel does not tell", "");
     };
     let value = format!("somaxconn {accept}, tcp_max_syn_backlog {syn}");
-    // With SYN cookies, the default, handshakes beyond their queue still succeed: only the accept queue drops.
+    // With SYN cookies, the default, handshakes beyond the SYN queue succeed: only the accept queue drops connections.
     if accept >= BACKLOG { good(value) } else { warning(value, format!("sudo sysctl net.core.somaxconn={BACKLOG}")) }
 }
 
@@ -467,9 +462,9 @@ fn io_uring(snapshot: &HostSnapshot) -> Outcome {
             match disabled {
                 Some("1" | "2") => "sudo sysctl kernel.io_uring_disabled=0",
                 _ if snapshot.fact("container").is_some() => {
-                    "Start the container without the filter that refuses it (docker: --security-opt seccomp=unconfined)"
+                    "Start the container without the seccomp filter that refuses it (docker: --security-opt seccomp=unconfined)"
                 }
-                _ => "Use a kernel built with CONFIG_IO_URING, and no filter (seccomp) that refuses it",
+                _ => "Use a kernel with CONFIG_IO_URING, and no seccomp filter that refuses it",
             },
         ),
         None => unknown("not tried", ""),
@@ -486,11 +481,11 @@ fn cgroup(snapshot: &HostSnapshot) -> Outcome {
     if snapshot.fact("cgroup cpus max").is_none() {
         return good(value);
     }
-    warning(value, "Start it without a limit of CPU time (docker: without --cpus; systemd: CPUQuota= left empty)")
+    warning(value, "Remove the CPU limit (docker: no --cpus; systemd: empty CPUQuota=)")
 }
 
-/// The first few.
-fn some_of(all: impl ExactSizeIterator<Item = String>) -> String {
+/// The first few, and the number of the rest.
+fn first_few(all: impl ExactSizeIterator<Item = String>) -> String {
     const SHOWN: usize = 4;
     let more = all.len().saturating_sub(SHOWN);
     let mut shown: Vec<String> = all.take(SHOWN).collect();
@@ -569,7 +564,7 @@ mod tests {
         }
     }
 
-    /// As one would have it.
+    /// A host on which every check is good.
     fn quiet() -> HostSnapshot {
         let facts = [
             ("boost", "0"),
@@ -594,7 +589,7 @@ mod tests {
         snapshot(&facts, 1 << 20, 0.0)
     }
 
-    /// Everything is the matter with it.
+    /// A host on which every check warns.
     fn bad() -> HostSnapshot {
         let facts = [
             ("boost", "1"),
@@ -623,7 +618,7 @@ mod tests {
         HostSnapshot { leftovers, ..snapshot(&facts, 1024, 0.2) }
     }
 
-    /// Says nothing of itself.
+    /// A host that reveals nothing.
     fn mute() -> HostSnapshot {
         let mut mute = snapshot(&[], 1 << 20, 0.0);
         mute.noise = Noise::default();
@@ -631,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_has_a_name_of_its_own_and_an_effect() {
+    fn checks_have_unique_names_and_effects() {
         let names: BTreeSet<&str> = CHECKS.iter().map(|row| row.name).collect();
         assert_eq!(names.len(), CHECKS.len());
         for row in CHECKS {
@@ -640,10 +635,12 @@ mod tests {
     }
 
     #[test]
-    fn a_remedy_is_a_command_or_says_what_to_do() {
+    fn remedy_is_a_command_or_an_instruction() {
         const COMMANDS: &[&str] = &["echo", "muxbench", "sudo", "taskset"];
-        const VERBS: &[&str] =
-            &["Boot", "Choose", "Compare", "Look", "Measure", "Raise", "Repeat", "Start", "Stop", "Turn", "Use"];
+        const VERBS: &[&str] = &[
+            "Boot", "Choose", "Compare", "Look", "Measure", "Raise", "Remove", "Repeat", "Run", "Start", "Stop",
+            "Turn", "Use",
+        ];
         let mut mute_guest = mute();
         mute_guest.host.facts.insert("hypervisor".into(), "true".into());
         for finding in [quiet(), bad(), mute(), mute_guest].iter().flat_map(diagnose) {
@@ -655,11 +652,11 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_host_is_good_and_a_bad_one_is_not() {
+    fn quiet_host_is_good_and_bad_host_warns() {
         for finding in diagnose(&quiet()) {
             assert_eq!(finding.severity, Severity::Good, "{finding:?}");
         }
-        // Neither disturbs by itself.
+        // Harmless alone.
         let harmless = ["port range", "hardware timestamps", "container"];
         for finding in diagnose(&bad()).iter().filter(|finding| !harmless.contains(&finding.name.as_str())) {
             assert_eq!(finding.severity, Severity::Warning, "{finding:?}");
@@ -667,9 +664,9 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_short() {
+    fn numbers_are_rounded() {
         assert_eq!([0.0, 0.00001, 0.0123, 0.5].map(percent), ["0 %", "< 0.01 %", "1.23 %", "50 %"]);
         assert_eq!([25.0, 1_500.0, 2e6, 1.2e9].map(time), ["25 ns", "1.5 µs", "2.00 ms", "1.20 s"]);
-        assert_eq!(some_of((0..6).map(|number| number.to_string())), "0; 1; 2; 3; 2 more with less");
+        assert_eq!(first_few((0..6).map(|number| number.to_string())), "0; 1; 2; 3; 2 more with less");
     }
 }

@@ -1,4 +1,4 @@
-//! Listens, for a second or so, to what this host does besides us.
+//! Measures, for about a second, what this host does besides us.
 
 use std::fs;
 use std::thread;
@@ -8,55 +8,55 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::host::ticks::Reading;
 
-/// How long we sleep while the load of others is measured. The kernel counts in ticks of 1 to 10 ms.
+/// How long other load is measured while we sleep. The kernel counts in ticks of 1 to 10 ms.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// How long each CPU is watched for pauses, all at once.
+/// How long all CPUs are watched for pauses.
 const SPIN: Duration = Duration::from_millis(200);
 
-/// A gap between two readings of the clock from which on it is a pause, if the clock is not slow itself.
+/// The shortest gap between two clock readings that is a pause, unless the clock itself is slow.
 const PAUSE_NS: u64 = 1_000;
 
-/// What was heard. Plain data, so that tests can make it up.
+/// Other load on this host. Plain data, so that tests can construct it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Noise {
-    /// How long it was listened.
+    /// The duration of the measurement.
     pub window_ns: u64,
-    /// Each CPU with the share of time in which something ran on it while we slept.
+    /// The share of time in which each CPU was busy while we slept.
     pub busy: Vec<(usize, f64)>,
-    /// Share of the CPUs' time that the hypervisor took, in the window, spinning included: none is stolen of idle time.
+    /// The share of CPU time that the hypervisor took. It includes our spinning, because idle time is never stolen.
     pub steal: Option<f64>,
     /// The same since the host was started.
     pub steal_since_boot: Option<f64>,
-    /// Pauses of each CPU that could be watched.
+    /// The pauses of each CPU that could be watched.
     pub pauses: Vec<Pauses>,
 }
 
-/// What a thread that does nothing but read the clock misses.
+/// The pauses of a thread that only reads the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pauses {
-    /// The CPU it ran on.
+    /// The CPU that it ran on.
     pub cpu: usize,
-    /// How long it did.
+    /// How long it ran.
     pub spun_ns: u64,
-    /// The longest time it did not run.
+    /// The longest pause.
     pub longest_ns: u64,
-    /// All such times together.
+    /// The sum of all pauses.
     pub away_ns: u64,
-    /// How often another thread ran in its place; other pauses are interrupts, or the hypervisor's.
+    /// How often another thread ran instead; other pauses are due to interrupts or the hypervisor.
     pub preempted: u64,
-    /// What a reading of the clock takes.
+    /// The cost of one clock reading.
     pub reading_ns: f64,
 }
 
 impl Pauses {
-    /// Share of the time taken away.
+    /// The share of time lost to pauses.
     pub fn share(&self) -> f64 {
         self.away_ns as f64 / self.spun_ns.max(1) as f64
     }
 }
 
-/// Listens on `cpus`.
+/// Measures `cpus`.
 pub fn measure(cpus: &[usize]) -> Noise {
     let started = Instant::now();
     let before = Reading::now();
@@ -81,12 +81,12 @@ pub fn measure(cpus: &[usize]) -> Noise {
     }
 }
 
-/// Reads the clock on `cpu` until the time is over; nothing when the CPU is not to be had.
+/// Reads the clock on `cpu` for [`SPIN`]; `None` if this process may not run there.
 fn spin(cpu: usize) -> Option<Pauses> {
     let mut set = CpuSet::new();
     set.set(cpu);
     sched_setaffinity(None, &set).ok()?;
-    // A clock that takes a microsecond itself must not look like a pause.
+    // A reading of a slow clock must not look like a pause.
     let reading = || Instant::now().elapsed().as_nanos() as u64;
     let pause_ns = (0..100).map(|_| reading()).min()?.saturating_mul(10).max(PAUSE_NS);
     let mut pauses = Pauses { cpu, ..Pauses::default() };
@@ -109,7 +109,7 @@ fn spin(cpu: usize) -> Option<Pauses> {
     Some(pauses)
 }
 
-/// How often this thread had to give its CPU to another.
+/// How often this thread was preempted.
 fn preemptions() -> u64 {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let count = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_heard_adds_up() {
+    fn measured_noise_is_consistent() {
         let cpu = crate::host::detect().cores[0][0];
         let noise = measure(&[cpu]);
         assert!(noise.busy.iter().all(|(_, share)| (0.0..=1.0).contains(share)), "{noise:?}");

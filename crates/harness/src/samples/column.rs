@@ -1,8 +1,8 @@
-//! A column of a Parquet file as ours are written: pages of 64-bit integers, plain or numbers in a dictionary.
+//! Reads a column of our Parquet files: pages of 64-bit integers, plain or dictionary-encoded.
 
 use super::thrift::{Structure, take, varint};
 
-/// What of Parquet our files have, by its numbers.
+/// The page types and encodings of our files, by their numbers in Parquet.
 const DATA: i64 = 0;
 const DICTIONARY: i64 = 2;
 const PLAIN: i64 = 0;
@@ -13,15 +13,15 @@ const RUNS_OF_DICTIONARY: i64 = 8;
 /// Bytes of a value.
 const VALUE_BYTES: usize = 8;
 
-/// How pages are packed.
+/// The compression of pages.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Packing {
+pub(super) enum Compression {
     None,
     Zstd,
 }
 
-impl Packing {
-    /// By Parquet's number of it.
+impl Compression {
+    /// By its number in Parquet.
     pub(super) fn of(codec: i64) -> Option<Self> {
         match codec {
             0 => Some(Self::None),
@@ -30,52 +30,56 @@ impl Packing {
         }
     }
 
-    fn unpack(self, bytes: &[u8], unpacked_bytes: usize) -> Option<Vec<u8>> {
-        let unpacked = match self {
+    fn decompress(self, bytes: &[u8], content_bytes: usize) -> Option<Vec<u8>> {
+        let content = match self {
             Self::None => bytes.to_vec(),
-            // No more than that is unpacked.
-            Self::Zstd => zstd::bulk::decompress(bytes, unpacked_bytes).ok()?,
+            // This bounds the memory.
+            Self::Zstd => zstd::bulk::decompress(bytes, content_bytes).ok()?,
         };
-        (unpacked.len() == unpacked_bytes).then_some(unpacked)
+        (content.len() == content_bytes).then_some(content)
     }
 }
 
-/// Most bytes of a page with so many values, unpacked: half of it, and an eighth of a byte for each that may be missing, is what
-/// ours have.
+/// Most bytes of a decompressed page. Ours have half of it, and an eighth of a byte for each optional value.
 fn page_bytes_max(values: usize) -> usize {
     64 + 2 * VALUE_BYTES * values
 }
 
-/// Most bytes of a column with so many rows: a page of each, and a dictionary.
+/// Most bytes of a column: its pages and a dictionary.
 pub(super) fn bytes_max(rows: usize) -> usize {
     4 * page_bytes_max(rows)
 }
 
-/// A column of so many rows, `None` where there is no value, of its pages; `None` if they are none of ours.
-pub(super) fn read(mut pages: &[u8], rows: usize, packing: Packing, is_optional: bool) -> Option<Vec<Option<i64>>> {
+/// Decodes the pages of a column, with `None` for null; `None` if the pages are invalid or foreign.
+pub(super) fn read(
+    mut pages: &[u8],
+    rows: usize,
+    compression: Compression,
+    is_optional: bool,
+) -> Option<Vec<Option<i64>>> {
     let (mut column, mut dictionary) = (Vec::new(), None);
     while column.len() < rows {
         let head = Structure::read(&mut pages)?;
-        let (unpacked_bytes, bytes) = (head.count(2)?, head.count(3)?);
+        let (content_bytes, bytes) = (head.count(2)?, head.count(3)?);
         let page = take(&mut pages, bytes)?;
         match head.number(1)? {
             DICTIONARY if dictionary.is_none() => {
                 let about = head.structure(7)?;
                 let values = about.count(1)?;
                 let is_known = [PLAIN, PLAIN_DICTIONARY].contains(&about.number(2)?);
-                // There are no more values than rows.
-                if !is_known || values > rows || unpacked_bytes != values * VALUE_BYTES {
+                // A dictionary has at most one value a row.
+                if !is_known || values > rows || content_bytes != values * VALUE_BYTES {
                     return None;
                 }
-                dictionary = Some(plain(&packing.unpack(page, unpacked_bytes)?, values)?);
+                dictionary = Some(plain(&compression.decompress(page, content_bytes)?, values)?);
             }
             DATA => {
                 let about = head.structure(5)?;
                 let values = about.count(1)?;
-                if values == 0 || values > rows - column.len() || unpacked_bytes > page_bytes_max(values) {
+                if values == 0 || values > rows - column.len() || content_bytes > page_bytes_max(values) {
                     return None;
                 }
-                let page = packing.unpack(page, unpacked_bytes)?;
+                let page = compression.decompress(page, content_bytes)?;
                 let mut page = &page[..];
                 let there = if is_optional { levels(&mut page, about.number(3)?, values)? } else { vec![true; values] };
                 let count = there.iter().filter(|is_there| **is_there).count();
@@ -104,14 +108,14 @@ fn plain(bytes: &[u8], count: usize) -> Option<Vec<i64>> {
     Some(values.iter().map(|value| i64::from_le_bytes(*value)).collect())
 }
 
-/// Which of a page's values are there, as it says before them.
+/// Whether each value of a page is present, from the levels that precede the values.
 fn levels(page: &mut &[u8], encoding: i64, values: usize) -> Option<Vec<bool>> {
     let bytes = u32::from_le_bytes(take(page, 4)?.try_into().ok()?);
     let levels = runs(take(page, bytes as usize)?, 1, values)?;
     (encoding == RUNS).then(|| levels.into_iter().map(|level| level == 1).collect())
 }
 
-/// The first `count` numbers of `width` bits: of each run either one and how often, or eight and eight of them packed.
+/// The first `count` numbers of `width` bits, from runs of one repeated number or of packed groups of eight.
 fn runs(mut bytes: &[u8], width: u32, count: usize) -> Option<Vec<u32>> {
     if width > u32::BITS {
         return None;
@@ -148,7 +152,7 @@ pub(super) mod tests {
     use super::*;
     use crate::samples::thrift::tests::{Field, written};
 
-    /// A page of data that is not packed.
+    /// An uncompressed data page.
     pub(in crate::samples) fn page(values: i64, encoding: i64, bytes: &[u8]) -> Vec<u8> {
         let about = Field::Structure(vec![
             (1, Field::Number(values)),
@@ -159,20 +163,20 @@ pub(super) mod tests {
         headed(DATA, bytes.len() as i64, (5, about), bytes)
     }
 
-    /// A dictionary, which claims to be of so many values.
+    /// A dictionary that claims this number of values.
     pub(in crate::samples) fn dictionary(values: i64, bytes: &[u8]) -> Vec<u8> {
         let about = Field::Structure(vec![(1, Field::Number(values)), (2, Field::Number(PLAIN))]);
         headed(DICTIONARY, bytes.len() as i64, (7, about), bytes)
     }
 
-    fn headed(kind: i64, unpacked_bytes: i64, about: (i64, Field), bytes: &[u8]) -> Vec<u8> {
-        let sizes = [kind, unpacked_bytes, bytes.len() as i64].map(Field::Number);
+    fn headed(kind: i64, content_bytes: i64, about: (i64, Field), bytes: &[u8]) -> Vec<u8> {
+        let sizes = [kind, content_bytes, bytes.len() as i64].map(Field::Number);
         let mut fields: Vec<(i64, Field)> = (1..).zip(sizes).collect();
         fields.push(about);
         [&written(&fields)[..], bytes].concat()
     }
 
-    /// A run of one number of a byte.
+    /// A run of one repeated byte.
     fn run(length: u64, number: u8) -> Vec<u8> {
         let mut bytes = crate::samples::thrift::tests::varint_of(length << 1);
         bytes.push(number);
@@ -180,60 +184,64 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn pages_are_plain_or_of_a_dictionary() {
+    fn pages_are_plain_or_dictionary_encoded() {
         let values = [7_i64, -1].map(i64::to_le_bytes).concat();
         let of_dictionary = [&[1][..], &run(3, 1), &[3, 0b10], &run(4, 0)].concat();
         let pages =
             [dictionary(2, &values), page(9, RUNS_OF_DICTIONARY, &of_dictionary), page(2, PLAIN, &values)].concat();
-        // Of the packed eight only two are asked for.
+        // Only two of the packed eight are needed.
         let all = [-1, -1, -1, 7, -1, 7, 7, 7, 7, 7, -1].map(Some);
-        assert_eq!(read(&pages, 11, Packing::None, false).unwrap(), all);
-        assert_eq!(read(&pages, 12, Packing::None, false), None, "there is not one more");
-        assert_eq!(read(&pages, 8, Packing::None, false), None, "a page has more rows than there are");
+        assert_eq!(read(&pages, 11, Compression::None, false).unwrap(), all);
+        assert_eq!(read(&pages, 12, Compression::None, false), None, "one row too many");
+        assert_eq!(read(&pages, 8, Compression::None, false), None, "one row too few");
     }
 
     #[test]
-    fn rows_may_have_no_value() {
+    fn rows_may_be_null() {
         let levels = |levels: &[u8]| [&(levels.len() as u32).to_le_bytes()[..], levels].concat();
         let bytes = [levels(&[3, 0b101]), 9_i64.to_le_bytes().to_vec(), 8_i64.to_le_bytes().to_vec()].concat();
-        let column = read(&page(4, PLAIN, &bytes), 4, Packing::None, true);
+        let column = read(&page(4, PLAIN, &bytes), 4, Compression::None, true);
         assert_eq!(column.unwrap(), [Some(9), None, Some(8), None]);
-        assert_eq!(read(&page(4, PLAIN, &bytes[..20]), 4, Packing::None, true), None);
-        assert_eq!(read(&page(3, PLAIN, &levels(&run(3, 0))), 3, Packing::None, true).unwrap(), [None; 3]);
+        assert_eq!(read(&page(4, PLAIN, &bytes[..20]), 4, Compression::None, true), None);
+        assert_eq!(read(&page(3, PLAIN, &levels(&run(3, 0))), 3, Compression::None, true).unwrap(), [None; 3]);
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn impossible_pages_are_refused() {
         let seven = 7_i64.to_le_bytes();
-        let read = |pages: &[Vec<u8>]| read(&pages.concat(), 100, Packing::None, false);
+        let read = |pages: &[Vec<u8>]| read(&pages.concat(), 100, Compression::None, false);
         let of = |bytes: &[u8]| read(&[dictionary(1, &seven), page(100, RUNS_OF_DICTIONARY, bytes)]);
         assert!(of(&[&[0][..], &crate::samples::thrift::tests::varint_of(200)].concat()).is_some());
         assert_eq!(of(&[&[1][..], &run(100, 1)].concat()), None, "beyond the dictionary");
         assert_eq!(of(&[&[33][..], &run(100, 0), &[0; 8]].concat()), None, "numbers of 33 bits");
-        assert_eq!(of(&[&[1][..], &[0x81; 11]].concat()), None, "a length without an end");
-        assert_eq!(of(&[1, 0, 0, 0, 0, 0, 0]), None, "runs of nothing");
-        assert_eq!(of(&[1, 0xff, 0xff, 0xff, 0xff, 0x0f]), None, "packed numbers that are not there");
+        assert_eq!(of(&[&[1][..], &[0x81; 11]].concat()), None, "an endless length");
+        assert_eq!(of(&[1, 0, 0, 0, 0, 0, 0]), None, "empty runs");
+        assert_eq!(of(&[1, 0xff, 0xff, 0xff, 0xff, 0x0f]), None, "missing packed numbers");
         assert_eq!(of(&[]), None);
         assert_eq!(read(&[page(100, RUNS_OF_DICTIONARY, &[&[0][..], &run(100, 0)].concat())]), None, "no dictionary");
-        assert_eq!(read(&[dictionary(1, &seven), dictionary(1, &seven), page(1, PLAIN, &seven)]), None, "two of them");
-        assert_eq!(read(&[page(100, 5, &[0; 800])]), None, "an encoding that ours have not");
-        assert_eq!(read(&[page(0, PLAIN, &[])]), None, "a page of nothing");
+        assert_eq!(
+            read(&[dictionary(1, &seven), dictionary(1, &seven), page(1, PLAIN, &seven)]),
+            None,
+            "two dictionaries"
+        );
+        assert_eq!(read(&[page(100, 5, &[0; 800])]), None, "an unknown encoding");
+        assert_eq!(read(&[page(0, PLAIN, &[])]), None, "an empty page");
     }
 
     #[test]
-    fn nothing_is_unpacked_that_values_do_not_need() {
+    fn decompression_is_bounded_by_the_values() {
         let about =
             |number, values| (number, Field::Structure(vec![(1, Field::Number(values)), (2, Field::Number(PLAIN))]));
         let bomb = zstd::bulk::compress(&vec![0; 8 << 20], 1).unwrap();
         assert!(bomb.len() < 2_000);
-        let unpacked_bytes = 8 << 20;
-        let data = headed(DATA, unpacked_bytes, about(5, 10), &bomb);
-        assert_eq!(read(&data, 10, Packing::Zstd, false), None);
-        let of_dictionary = headed(DICTIONARY, unpacked_bytes, about(7, 1 << 20), &bomb);
-        assert_eq!(read(&of_dictionary, 10, Packing::Zstd, false), None, "a dictionary has no more values than rows");
+        let content_bytes = 8 << 20;
+        let data = headed(DATA, content_bytes, about(5, 10), &bomb);
+        assert_eq!(read(&data, 10, Compression::Zstd, false), None);
+        let of_dictionary = headed(DICTIONARY, content_bytes, about(7, 1 << 20), &bomb);
+        assert_eq!(read(&of_dictionary, 10, Compression::Zstd, false), None, "a dictionary with more values than rows");
         let says_less = headed(DATA, 80, about(5, 10), &bomb);
-        assert_eq!(read(&says_less, 10, Packing::Zstd, false), None);
+        assert_eq!(read(&says_less, 10, Compression::Zstd, false), None);
         let honest = headed(DATA, 80, about(5, 10), &zstd::bulk::compress(&[0; 80], 1).unwrap());
-        assert_eq!(read(&honest, 10, Packing::Zstd, false).unwrap(), [Some(0); 10]);
+        assert_eq!(read(&honest, 10, Compression::Zstd, false).unwrap(), [Some(0); 10]);
     }
 }

@@ -1,7 +1,7 @@
-//! Thrift's compact protocol, in which a Parquet file says what is in it, one structure at a time. What is claimed is never
-//! believed: a list has at most as many elements as there are bytes left, and nothing is taken memory for before it is there.
+//! Reads Thrift's compact protocol, which encodes the structure of a Parquet file. No claim is trusted: a list has at most one element for
+//! each remaining byte, and memory is allocated only for bytes that exist.
 
-/// Types on the wire. A boolean field is in its type.
+/// Types on the wire. The type of a boolean field is its value.
 const TRUE: u8 = 1;
 const FALSE: u8 = 2;
 const BYTE: u8 = 3;
@@ -13,7 +13,7 @@ const LIST: u8 = 9;
 const SET: u8 = 10;
 const STRUCT: u8 = 12;
 
-/// How deep structures and lists may be in each other: a file's footer has six.
+/// The deepest nesting of structures and lists; our footers have six levels.
 const DEPTH_MAX: u32 = 16;
 
 /// The first `count` bytes.
@@ -23,7 +23,7 @@ pub(super) fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// A number of seven bits a byte, the lowest first.
+/// A number with seven bits a byte, the lowest first.
 pub(super) fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..u64::BITS).step_by(7) {
@@ -36,7 +36,7 @@ pub(super) fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Goes past a value.
+/// Skips a value.
 fn skip(bytes: &mut &[u8], kind: u8, depth: u32) -> Option<()> {
     match kind {
         BYTE => _ = take(bytes, 1)?,
@@ -50,7 +50,7 @@ fn skip(bytes: &mut &[u8], kind: u8, depth: u32) -> Option<()> {
             let (kind, count) = list(bytes)?;
             for _ in 0..count {
                 match kind {
-                    // Within a list it has a byte of its own.
+                    // A boolean in a list takes a byte.
                     TRUE | FALSE => _ = take(bytes, 1)?,
                     kind => skip(bytes, kind, depth.checked_sub(1)?)?,
                 }
@@ -69,18 +69,18 @@ fn skip(bytes: &mut &[u8], kind: u8, depth: u32) -> Option<()> {
     Some(())
 }
 
-/// A list's type of elements, and how many there are.
+/// The element type and the length of a list.
 fn list(bytes: &mut &[u8]) -> Option<(u8, usize)> {
     let [head] = *take(bytes, 1)? else { return None };
     let count = match head >> 4 {
         15 => usize::try_from(varint(bytes)?).ok()?,
         count => usize::from(count),
     };
-    // Each takes at least one.
+    // Each element takes at least a byte.
     (count <= bytes.len()).then_some((head & 0xf, count))
 }
 
-/// A field's type, `None` at a structure's end, and its number, which is counted from the last one's.
+/// The type of a field (`None`: the end of a structure), and its number, relative to the previous field.
 fn field(bytes: &mut &[u8], last: &mut i64) -> Option<(Option<u8>, i64)> {
     let [head] = *take(bytes, 1)? else { return None };
     if head == 0 {
@@ -93,16 +93,16 @@ fn field(bytes: &mut &[u8], last: &mut i64) -> Option<(Option<u8>, i64)> {
     Some((Some(head & 0xf), *last))
 }
 
-/// A number with a sign, which is its lowest bit.
+/// A signed number, whose lowest bit is the sign.
 fn zigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
-/// A structure: the number, the type and the bytes of each field.
+/// The number, type and bytes of each field of a structure.
 pub(super) struct Structure<'a>(Vec<(i64, u8, &'a [u8])>);
 
 impl<'a> Structure<'a> {
-    /// The structure that `bytes` begin with, which are then what follows it; `None` if there is none.
+    /// Reads a structure from the start of `bytes`, and removes it; `None` if it is invalid.
     pub(super) fn read(bytes: &mut &'a [u8]) -> Option<Self> {
         let (mut fields, mut last) = (Vec::new(), 0);
         while let (Some(kind), number) = field(bytes, &mut last)? {
@@ -117,33 +117,33 @@ impl<'a> Structure<'a> {
         self.0.iter().find(|(it, kind, _)| *it == number && kinds.contains(kind)).map(|(.., bytes)| *bytes)
     }
 
-    /// A field that is a number.
+    /// A number field.
     pub(super) fn number(&self, number: i64) -> Option<i64> {
         varint(&mut self.field(number, &[I16, I16 + 1, I64])?).map(zigzag)
     }
 
-    /// A field that is a number of something.
+    /// A number field that is a count.
     pub(super) fn count(&self, number: i64) -> Option<usize> {
         usize::try_from(self.number(number)?).ok()
     }
 
-    /// A field that is bytes, or a text.
+    /// A field of bytes or text.
     pub(super) fn bytes(&self, number: i64) -> Option<&'a [u8]> {
         let mut bytes = self.field(number, &[BINARY])?;
         varint(&mut bytes)?;
         Some(bytes)
     }
 
-    /// A field that is a structure.
+    /// A structure field.
     pub(super) fn structure(&self, number: i64) -> Option<Structure<'a>> {
         Structure::read(&mut self.field(number, &[STRUCT])?)
     }
 
-    /// A field that is a list of structures, one by one.
+    /// A field that is a list of structures.
     pub(super) fn structures(&self, number: i64) -> Option<impl Iterator<Item = Structure<'a>> + use<'a>> {
         let mut bytes = self.field(number, &[LIST])?;
         let (kind, count) = list(&mut bytes)?;
-        // That each is one has been seen when the field was gone past.
+        // Skipping the field has checked each structure.
         (kind == STRUCT || count == 0).then(|| (0..count).map_while(move |_| Structure::read(&mut bytes)))
     }
 }
@@ -215,7 +215,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_nothing() {
+    fn truncated_structure_is_none() {
         let bytes = [0x15, 0xac, 0x02, 0x28, 2, b'a', b'b', 0x1c, 0x16, 0x01, 0, 0x19, 0x2c, 0, 0x25, 0x0e, 0, 0];
         assert!(Structure::read(&mut &bytes[..]).is_some());
         for length in 0..bytes.len() {
@@ -224,7 +224,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_list_has_no_more_elements_than_bytes() {
+    fn list_has_at_most_one_element_a_byte() {
         let claimed = |kind| one(LIST, &[0xf0 | kind, 0xff, 0xff, 0xff, 0xff, 0x07]);
         for kind in [TRUE, FALSE, BYTE, STRUCT] {
             assert!(Structure::read(&mut &claimed(kind)[..]).is_none(), "type {kind}");
@@ -234,7 +234,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn depth_has_a_bound() {
+    fn nesting_is_bounded() {
         let nested = |depth: usize| [vec![0x1c; depth], vec![0; depth + 1]].concat();
         assert!(Structure::read(&mut &nested(16)[..]).is_some());
         assert!(Structure::read(&mut &nested(1_000_000)[..]).is_none());
@@ -243,7 +243,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_number_has_at_most_ten_bytes() {
+    fn number_has_at_most_ten_bytes() {
         assert_eq!(varint(&mut &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01][..]), Some(u64::MAX));
         assert_eq!(varint(&mut &[0x80; 11][..]), None);
         assert_eq!([0, 1, 2, u64::MAX].map(zigzag), [0, -1, 1, i64::MIN]);

@@ -1,4 +1,4 @@
-//! A run's folder before there is a trial.
+//! Makes a run's folder.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,18 +12,18 @@ use super::folders;
 use crate::files;
 use crate::model::RunHeader;
 
-/// What is in a folder before its run is there: nothing that anybody would miss.
+/// Files that an unfinished [`begin`] may leave behind.
 const BEFORE: [&str; 5] = ["lock", "run.json.part", "muxbench.db", "muxbench.db-journal", "samples"];
 
-/// Makes the folder, with all that leads to it, and what a run is without trials; the lock is ours.
+/// Makes the folder, its parents and a run without trials, and locks it.
 ///
 /// # Errors
-/// When the folder is there already and not empty, another's, or cannot be made: nothing that was made is left then.
+/// When the folder is not empty, belongs to another user or cannot be made. Everything that was made is removed then.
 pub(super) fn begin(folder: &Path, header: &RunHeader) -> anyhow::Result<(Connection, File)> {
     check_free(folder)?;
-    let place = || format!("{}: cannot make the run's folder", folder.display());
+    let place = || format!("cannot make the folder {}", folder.display());
     let is_missing = |it: &&Path| *it != Path::new("") && !it.exists();
-    // From the innermost on.
+    // The innermost first.
     let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
     let made = fs::create_dir_all(folder).with_context(place).and_then(|()| begin_in(folder, header));
     let made = made.and_then(|made| {
@@ -36,38 +36,38 @@ pub(super) fn begin(folder: &Path, header: &RunHeader) -> anyhow::Result<(Connec
     made
 }
 
-/// In which a folder is.
+/// The folder that contains another.
 fn parent(folder: &Path) -> &Path {
     folder.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."))
 }
 
 fn begin_in(folder: &Path, header: &RunHeader) -> anyhow::Result<(Connection, File)> {
-    files::ours(folder)?;
+    files::check_ours(folder)?;
     let lock = folders::lock(folder)?;
-    // Who held the lock may have begun a run, or put an end to one.
+    // The previous holder of the lock may have begun a run, or finished one.
     check_free(folder)?;
     let made = clear(folder).map_err(Into::into).and_then(|()| make(folder, header));
     if made.is_err() {
         let _ = clear(folder);
         let _ = fs::remove_file(folder.join("lock"));
     }
-    Ok((made.with_context(|| format!("{}: cannot make the run's folder", folder.display()))?, lock))
+    Ok((made.with_context(|| format!("cannot make the folder {}", folder.display()))?, lock))
 }
 
-/// That no run is in a folder, nor anything that is not ours.
+/// Checks that a folder contains neither a run nor other files.
 fn check_free(folder: &Path) -> anyhow::Result<()> {
     if folders::is_run(folder) {
-        bail!("{}: a run is there already; name another folder, or finish it with --resume", folder.display());
+        bail!("{}: contains a run already; choose another folder, or finish the run with --resume", folder.display());
     }
     let mut names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let is_known = names.all(|name| BEFORE.iter().any(|before| name == *before));
     if !is_known || !has_no_trials(folder) {
-        bail!("{}: the folder is not empty; name one that is, or is not there yet", folder.display());
+        bail!("{}: is not empty; choose an empty or a new folder", folder.display());
     }
     Ok(())
 }
 
-/// Whether what may be there without a run.json holds nothing that was measured.
+/// Whether a folder without run.json contains no measurements.
 fn has_no_trials(folder: &Path) -> bool {
     let count = || {
         let database = database::connect(folder, Access::Read)?;
@@ -82,7 +82,7 @@ fn has_no_trials(folder: &Path) -> bool {
     is_empty && (!folder.join("muxbench.db").exists() || count().is_ok_and(|count| count == 0))
 }
 
-/// Removes what was made before a run is there.
+/// Removes the files of an unfinished [`begin`].
 fn clear(folder: &Path) -> io::Result<()> {
     for name in BEFORE.into_iter().filter(|name| *name != "lock") {
         let path = folder.join(name);
@@ -92,7 +92,7 @@ fn clear(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes what a run is without trials, its run.json last.
+/// Makes a run without trials; its run.json comes last.
 fn make(folder: &Path, header: &RunHeader) -> anyhow::Result<Connection> {
     fs::create_dir(folder.join("samples"))?;
     let text = serde_json::to_string_pretty(header)?;

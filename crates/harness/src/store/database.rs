@@ -1,4 +1,5 @@
-//! What is in `muxbench.db`, and how it is opened: through no link, with nothing run that is in it, for it may be anybody's.
+//! The schema of `muxbench.db`, and opening it. The file may be anybody's: it is opened through no link, and nothing stored in it is
+//! executed.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +13,7 @@ use server::regular;
 use crate::files;
 use crate::model::TrialRecord;
 
-/// Changes when an older muxbench could not read the database.
+/// Changes when older versions cannot read the database.
 const SCHEMA_VERSION: i64 = 2;
 
 const SCHEMA: &str = "CREATE TABLE trials (
@@ -21,26 +22,26 @@ const SCHEMA: &str = "CREATE TABLE trials (
     lag_p99_ns INTEGER, rate_achieved_per_s REAL, record TEXT NOT NULL
 )";
 
-/// What each record's text was when it was written, for a database does not notice when its bytes change. Beside the trials, so
-/// that runs of before there was this stay readable.
+/// Checksums of the records, because SQLite does not notice changed bytes. A table of its own keeps runs of earlier versions
+/// readable.
 const CHECKSUMS: &str =
     "CREATE TABLE IF NOT EXISTS checksums (trial INTEGER PRIMARY KEY, record_crc32 INTEGER NOT NULL)";
 
-/// What run.json says, so that a run does not hang on one file; runs of before there was this are without.
+/// A copy of run.json. Runs of earlier versions have none.
 const HEADERS: &str = "CREATE TABLE IF NOT EXISTS header (
     only_one INTEGER PRIMARY KEY CHECK (only_one = 0), text TEXT NOT NULL, text_crc32 INTEGER NOT NULL
 )";
 
-/// How long a database is waited for that another program keeps locked, to read it...
-const READ_PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for a database that another program locks, to read it...
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// ...and to commit a trial, which took longer than this as a rule.
-pub(super) const COMMIT_PATIENCE: Duration = Duration::from_secs(60);
+/// ...and to commit a trial, which usually took longer to measure.
+pub(super) const COMMIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Most bytes of one text. Pages that lead back to themselves hold as many as they say.
+/// Most bytes of one text. Pages that link to themselves can claim any length.
 const TEXT_BYTES_MAX: i32 = 64 << 20;
 
-/// What a database is opened for.
+/// The purpose of opening a database.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -53,23 +54,26 @@ pub(super) fn open(folder: &Path, access: Access) -> anyhow::Result<Connection> 
     let version: i64 = database.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(explained)?;
     if version != SCHEMA_VERSION {
         let path = folder.join("muxbench.db");
-        bail!("{}: version {version}, this muxbench reads version {SCHEMA_VERSION}", path.display());
+        bail!(
+            "cannot read {}: it has version {version}, and this muxbench reads version {SCHEMA_VERSION}",
+            path.display()
+        );
     }
     check_tables(&database).map_err(explained)?;
     Ok(database)
 }
 
-/// Opens the database of a folder, through no link, and runs nothing that is in it. One that is not ours is left as it is: to
-/// roll back what was not committed is for whose it is.
+/// Opens the database of a folder through no link and executes nothing stored in it. Another user's database is not changed: its
+/// owner has to roll back what was not committed.
 pub(super) fn connect(folder: &Path, access: Access) -> rusqlite::Result<Connection> {
-    let ours = access == Access::Write || files::ours(folder).is_ok();
+    let ours = access == Access::Write || files::check_ours(folder).is_ok();
     let flags = if ours { OpenFlags::SQLITE_OPEN_READ_WRITE } else { OpenFlags::SQLITE_OPEN_READ_ONLY };
-    // SQLite looks for links in the whole path.
+    // SQLite refuses links anywhere in the path.
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     check_files(&folder)?;
     let path = folder.join("muxbench.db");
     let database = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NOFOLLOW)?;
-    database.busy_timeout(READ_PATIENCE)?;
+    database.busy_timeout(READ_TIMEOUT)?;
     let query_only = if access == Access::Read { "ON" } else { "OFF" };
     prepare(&database)?;
     database.execute_batch(&format!(
@@ -78,7 +82,7 @@ pub(super) fn connect(folder: &Path, access: Access) -> rusqlite::Result<Connect
     Ok(database)
 }
 
-/// That all files that SQLite would open are regular ones: it waits for a FIFO.
+/// Checks that SQLite would open regular files only: it would wait for a FIFO.
 fn check_files(folder: &Path) -> rusqlite::Result<()> {
     for name in ["muxbench.db", "muxbench.db-journal", "muxbench.db-wal", "muxbench.db-shm"] {
         if fs::symlink_metadata(folder.join(name)).is_ok_and(|it| !it.is_file()) {
@@ -89,14 +93,14 @@ fn check_files(folder: &Path) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// What holds for whoever opens a database.
+/// Settings for readers and writers.
 fn prepare(database: &Connection) -> rusqlite::Result<()> {
     database.set_limit(Limit::SQLITE_LIMIT_LENGTH, TEXT_BYTES_MAX)?;
-    // A commit is on the disk once its journal is gone from there, whose name the folder has.
+    // A commit is durable once the folder no longer contains the journal on disk.
     database.execute_batch("PRAGMA synchronous = EXTRA")
 }
 
-/// That what we read are tables: a view can be a query without an end, and so can a column that is computed.
+/// Checks that we read tables: a view or a computed column can be an endless query.
 pub(super) fn check_tables(database: &Connection) -> rusqlite::Result<()> {
     let others = "SELECT count(*) FROM sqlite_master
         WHERE lower(name) IN ('trials', 'checksums', 'header') AND (type <> 'table' OR rootpage = 0)";
@@ -105,7 +109,7 @@ pub(super) fn check_tables(database: &Connection) -> rusqlite::Result<()> {
         let computed = "SELECT count(*) FROM pragma_table_xinfo(?1) WHERE hidden <> 0";
         others += database.query_row(computed, [table], |row| row.get::<_, u32>(0))?;
     }
-    if others == 0 { Ok(()) } else { Err(corrupt("what should be tables is not")) }
+    if others == 0 { Ok(()) } else { Err(corrupt("a table is replaced by a view or has computed columns")) }
 }
 
 pub(super) fn create(path: &Path, header: &str) -> rusqlite::Result<Connection> {
@@ -114,11 +118,11 @@ pub(super) fn create(path: &Path, header: &str) -> rusqlite::Result<Connection> 
     let tables = format!("{SCHEMA}; {CHECKSUMS}; {HEADERS}; PRAGMA user_version = {SCHEMA_VERSION}");
     database.execute_batch(&tables)?;
     put_header(&database, header)?;
-    database.busy_timeout(COMMIT_PATIENCE)?;
+    database.busy_timeout(COMMIT_TIMEOUT)?;
     Ok(database)
 }
 
-/// Puts these trials into a database, all or none.
+/// Inserts these trials, all or none.
 pub(super) fn insert<'a>(
     database: &Connection,
     records: impl IntoIterator<Item = &'a TrialRecord>,
@@ -127,7 +131,7 @@ pub(super) fn insert<'a>(
     for record in records {
         let (trial, load) = (&record.trial, record.load.as_ref());
         let (text, verdict) = (serde_json::to_string(record)?, serde_json::to_value(record.verdict.kind)?);
-        serde_json::from_str::<TrialRecord>(&text).context("what would be stored could not be read again")?;
+        serde_json::from_str::<TrialRecord>(&text).context("the record cannot be read back")?;
         transaction.execute(
             "INSERT OR REPLACE INTO trials VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             params![
@@ -153,13 +157,13 @@ pub(super) fn insert<'a>(
     Ok(transaction.commit()?)
 }
 
-/// Puts into a database what run.json says.
+/// Stores a copy of run.json.
 pub(super) fn put_header(database: &Connection, text: &str) -> rusqlite::Result<()> {
     let row = params![text, crc32fast::hash(text.as_bytes())];
     database.execute("INSERT OR REPLACE INTO header VALUES (0, ?1, ?2)", row).map(drop)
 }
 
-/// Puts into a sound database what those of earlier versions are without.
+/// Adds the tables that databases of earlier versions lack.
 pub(super) fn complete(database: &Connection, header: &str) -> anyhow::Result<()> {
     let transaction = database.unchecked_transaction()?;
     transaction.execute_batch(&format!("{CHECKSUMS}; {HEADERS}"))?;
@@ -183,20 +187,20 @@ pub(super) fn is_locked(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// What the database of this folder says, with what may help.
+/// An error of a folder's database, with a remedy.
 pub(super) fn explained(folder: &Path, error: impl Into<anyhow::Error>) -> anyhow::Error {
     let (path, error) = (folder.join("muxbench.db"), error.into());
     let path = path.display();
-    let Some(said) = error.downcast_ref::<rusqlite::Error>() else { return error };
-    let what = match said.sqlite_error_code() {
-        _ if is_locked(said) => format!("{path}: another program keeps the database locked; close it, and try again"),
-        Some(ErrorCode::DiskFull) => format!("{path}: the disk is full; make room"),
+    let Some(cause) = error.downcast_ref::<rusqlite::Error>() else { return error };
+    let explanation = match cause.sqlite_error_code() {
+        _ if is_locked(cause) => format!("{path}: another program locks the database; close it and try again"),
+        Some(ErrorCode::DiskFull) => format!("{path}: the disk is full; free some space"),
         Some(
             ErrorCode::SystemIoFailure | ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied,
         ) => {
-            format!("{path}: cannot be read or written; is the disk full, or the folder another user's?")
+            format!("{path}: cannot be read or written; check free space and the owner of the folder")
         }
-        _ => format!("{path}: not a database of muxbench, or damaged"),
+        _ => format!("{path}: is not a database of muxbench, or damaged"),
     };
-    error.context(what)
+    error.context(explanation)
 }

@@ -1,4 +1,4 @@
-//! Where runs are, and who writes one.
+//! The folders of runs, and the lock of a run.
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -11,13 +11,13 @@ use serde::Deserialize;
 
 use crate::files;
 
-/// How long another that writes a run is waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait for another process that writes the run.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What nobody else who writes this run holds meanwhile.
+/// Locks a run against other writers.
 pub(super) fn lock(folder: &Path) -> anyhow::Result<File> {
     let path = folder.join("lock");
-    let place = || format!("{}: cannot be written; is the folder another user's, or read-only?", path.display());
+    let place = || format!("cannot write {}; check the owner and the permissions of the folder", path.display());
     let started = Instant::now();
     loop {
         let file = files::create_or_open(&path).with_context(place)?;
@@ -25,34 +25,33 @@ pub(super) fn lock(folder: &Path) -> anyhow::Result<File> {
         let is_there = || fs::symlink_metadata(&path).is_ok_and(|it| (it.dev(), it.ino()) == (ours.dev(), ours.ino()));
         match file.try_lock() {
             Ok(()) if is_there() => return Ok(file),
-            // Who could not begin a run has removed it; a process that was killed, or forked by the one that had it, may hold it
-            // a little longer.
-            Ok(()) | Err(TryLockError::WouldBlock) if started.elapsed() < PATIENCE => {
+            // A process that could not begin a run removed the file; a killed or forked process may hold it a little longer.
+            Ok(()) | Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_TIMEOUT => {
                 thread::sleep(Duration::from_millis(10));
             }
             Ok(()) | Err(TryLockError::WouldBlock) => {
-                bail!("{}: another muxbench is writing this run; wait for it, or stop it", folder.display())
+                bail!("{}: another muxbench is writing this run; wait for it or stop it", folder.display())
             }
             Err(TryLockError::Error(error)) => return Err(error).with_context(|| path.display().to_string()),
         }
     }
 }
 
-/// Writes run.json, under another name first: it is whole, or not there.
+/// Writes run.json, completely or not at all.
 pub(super) fn write_header(folder: &Path, text: &str) -> anyhow::Result<()> {
     let path = folder.join("run.json");
-    let place = || format!("{}: cannot be written; is the disk full?", path.display());
+    let place = || format!("cannot write {}; check free space", path.display());
     files::write(&folder.join("run.json.part"), &path, text.as_bytes()).with_context(place)
 }
 
-/// Whether a run is in a folder, readable or not.
+/// Whether a folder contains a run, readable or not.
 pub fn is_run(folder: &Path) -> bool {
     folder.join("run.json").exists()
 }
 
-/// The folders of runs: this one, or those in it and in folders in it, by name. A run's own folders are not looked into.
+/// The folders of runs at and below `folder`, sorted by name.
 pub fn runs(folder: &Path) -> Vec<PathBuf> {
-    /// `reproduce` keeps those of a paper in a folder of its own; deeper than this nobody keeps any.
+    /// `reproduce` makes a folder for each paper.
     const DEPTH_MAX: usize = 3;
     fn look(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
         if is_run(folder) {
@@ -61,7 +60,7 @@ pub fn runs(folder: &Path) -> Vec<PathBuf> {
             let mut inner: Vec<PathBuf> =
                 fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path()).collect();
             inner.sort();
-            // A link may lead back here.
+            // A link may form a cycle.
             let is_folder = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|it| it.is_dir());
             inner.iter().filter(|path| is_folder(path)).for_each(|path| look(path, depth + 1, found));
         }
@@ -71,17 +70,17 @@ pub fn runs(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The newest run under `results`, as far down as [`runs`] looks, by when it began.
+/// The run below `results` that began last.
 ///
 /// # Errors
 /// When there is none.
 pub fn latest(results: &Path) -> anyhow::Result<PathBuf> {
-    let none = || format!("{}: no run is there; make one with `muxbench compare`", results.display());
+    let none = || format!("{}: contains no run; make one with `muxbench compare`", results.display());
     runs(results).into_iter().max_by_key(|folder| (began(folder), folder.clone())).with_context(none)
 }
 
-/// When a run began, to the second, and when its file was written. Of one that cannot be read both are the latter: it is not
-/// passed over, and whoever reads it is told what is the matter.
+/// When a run began, to the second, and when its file was written. For an unreadable run both are the latter: [`latest`] must not
+/// skip it silently.
 fn began(folder: &Path) -> Option<(SystemTime, SystemTime)> {
     #[derive(Deserialize)]
     struct Begun {

@@ -1,4 +1,4 @@
-//! What the database says, which may be damaged, or made to be read without an end.
+//! Reads the database, which may be damaged, or made by an attacker to be read without end.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,14 +9,13 @@ use rusqlite::Connection;
 use super::database::{corrupt, is_locked};
 use crate::files;
 
-/// Records as they are stored, by their trial.
+/// The stored records by trial.
 pub(super) type Texts = BTreeMap<u32, Vec<u8>>;
 
-/// Each trial's record as it is stored, and what is damaged of the database as such. Where it cannot be read on from the
-/// beginning, it is from the end.
+/// Reads all records, and reports damage of the database. What cannot be read from the beginning is read from the end.
 pub(super) fn texts(database: &Connection, folder: &Path) -> rusqlite::Result<(Texts, Vec<String>)> {
-    // What says that it is more than its file was made to be read without an end.
-    let bytes_max = fs::metadata(folder.join("muxbench.db")).map_or(0, |it| files::said_bytes_max(&it));
+    // Records that exceed their file would never end.
+    let bytes_max = fs::metadata(folder.join("muxbench.db")).map_or(0, |it| files::content_bytes_max(&it));
     let mut texts = Texts::new();
     let mut read = |order: &str| {
         let record = "CASE WHEN octet_length(record) <= ?1 THEN record END";
@@ -28,7 +27,7 @@ pub(super) fn texts(database: &Connection, folder: &Path) -> rusqlite::Result<(T
             bytes += text.len() as u64;
             in_order(last.replace(trial), trial, order == "ASC")?;
             if bytes > bytes_max {
-                return Err(corrupt("it is more than its file holds"));
+                return Err(corrupt("its records exceed its file"));
             }
             texts.insert(trial, text.to_vec());
         }
@@ -39,11 +38,11 @@ pub(super) fn texts(database: &Connection, folder: &Path) -> rusqlite::Result<(T
     if texts.is_empty() || is_locked(&error) {
         return Err(error);
     }
-    let damage = format!("the database is damaged ({error}); {} trials of it can be read", texts.len());
+    let damage = format!("the database is damaged ({error}); {} trials are readable", texts.len());
     Ok((texts, vec![damage]))
 }
 
-/// The checksum of each record's text; `None` in runs of before there were any.
+/// The checksum of each record; `None` in runs of earlier versions.
 pub(super) fn checksums(database: &Connection) -> rusqlite::Result<Option<BTreeMap<u32, u32>>> {
     if !has_table(database, "checksums")? {
         return Ok(None);
@@ -58,7 +57,7 @@ pub(super) fn checksums(database: &Connection) -> rusqlite::Result<Option<BTreeM
     Ok(Some(known))
 }
 
-/// What the database has of run.json; `None` in runs of before it did.
+/// The copy of run.json; `None` in runs of earlier versions.
 pub(super) fn copy_of_header(database: &Connection) -> Result<Option<String>, String> {
     let copy = || {
         if !has_table(database, "header")? {
@@ -69,9 +68,7 @@ pub(super) fn copy_of_header(database: &Connection) -> Result<Option<String>, St
     };
     let copy: rusqlite::Result<Option<(String, u32)>> = copy();
     match copy.map_err(|error| error.to_string())? {
-        Some((text, checksum)) if crc32fast::hash(text.as_bytes()) != checksum => {
-            Err("it is not what was written".into())
-        }
+        Some((text, checksum)) if crc32fast::hash(text.as_bytes()) != checksum => Err("it was changed".into()),
         copy => Ok(copy.map(|(text, _)| text)),
     }
 }
@@ -80,10 +77,10 @@ fn has_table(database: &Connection, name: &str) -> rusqlite::Result<bool> {
     database.query_row("SELECT count(*) > 0 FROM sqlite_master WHERE name = ?1", [name], |row| row.get(0))
 }
 
-/// That a row comes after the one before it: a table whose pages lead back to themselves has no end.
+/// Checks the order of rows: a table whose pages link to themselves has no end.
 pub(super) fn in_order(before: Option<u32>, now: u32, is_ascending: bool) -> rusqlite::Result<()> {
     match before {
-        Some(before) if (now > before) != is_ascending || now == before => Err(corrupt("its rows are in no order")),
+        Some(before) if (now > before) != is_ascending || now == before => Err(corrupt("its rows are out of order")),
         _ => Ok(()),
     }
 }

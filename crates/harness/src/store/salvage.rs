@@ -1,4 +1,4 @@
-//! What becomes of a run that was damaged, or killed, when somebody goes on with it.
+//! Repairs a damaged or killed run when it is resumed.
 
 use std::fs;
 use std::io;
@@ -11,17 +11,17 @@ use super::database;
 use crate::files;
 use crate::model::TrialRecord;
 
-/// Puts a damaged database aside, with another in its place that has these trials. What was put aside before stays.
+/// Sets a damaged database aside and replaces it by one with these trials. Earlier ones that were set aside remain.
 pub(super) fn put_aside(folder: &Path, header: &str, records: &[TrialRecord]) -> anyhow::Result<()> {
     let (path, draft) = (folder.join("muxbench.db"), folder.join("muxbench.db.part"));
-    let place = || format!("{}: cannot write what can be read of it into another", path.display());
+    let place = || format!("cannot replace the damaged {}", path.display());
     let _ = fs::remove_file(&draft);
     database::insert(&database::create(&draft, header).with_context(place)?, records).with_context(place)?;
     let (aside, journal_aside) = unused_aside(folder);
     let mut copy = files::create_new(&aside).with_context(place)?;
     io::copy(&mut regular::open(&path).with_context(place)?, &mut copy).with_context(place)?;
     copy.sync_all().with_context(place)?;
-    // One that could not be rolled back would be into the new database, which is none of it.
+    // SQLite would roll back the old journal into the new database.
     let journal = folder.join("muxbench.db-journal");
     if fs::symlink_metadata(&journal).is_ok() {
         fs::rename(journal, journal_aside).with_context(place)?;
@@ -29,7 +29,7 @@ pub(super) fn put_aside(folder: &Path, header: &str, records: &[TrialRecord]) ->
     files::keep(&draft, &path).with_context(place)
 }
 
-/// A name for a damaged database that no other has, and for its journal.
+/// Unused names for a damaged database and its journal.
 fn unused_aside(folder: &Path) -> (PathBuf, PathBuf) {
     let mut number = 1;
     loop {
@@ -43,11 +43,11 @@ fn unused_aside(folder: &Path) -> (PathBuf, PathBuf) {
     }
 }
 
-/// Removes what a run that was killed had not finished writing.
+/// Removes unfinished files of a killed run.
 pub(super) fn remove_drafts(folder: &Path) {
     for folder in [folder.to_owned(), folder.join("samples"), folder.join("histograms")] {
         let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-        // Of several clients each has a number behind.
+        // The drafts of several clients end with numbers.
         let is_draft = |path: &PathBuf| {
             path.extension().is_some_and(|it| it.to_string_lossy().split('-').next() == Some("part")) && path.is_file()
         };

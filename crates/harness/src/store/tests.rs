@@ -26,7 +26,7 @@ fn record(header: &RunHeader, index: usize) -> TrialRecord {
 }
 
 #[test]
-fn what_is_committed_is_read_and_a_stopped_run_is_resumed() {
+fn committed_trials_are_read_and_a_run_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let header = header();
@@ -54,7 +54,7 @@ fn what_is_committed_is_read_and_a_stopped_run_is_resumed() {
 }
 
 #[test]
-fn a_trial_without_an_account_leaves_no_histograms_of_an_earlier_attempt() {
+fn trial_without_a_report_removes_earlier_histograms() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let header = header();
@@ -67,10 +67,10 @@ fn a_trial_without_an_account_leaves_no_histograms_of_an_earlier_attempt() {
 }
 
 #[test]
-fn damage_is_told() {
+fn damage_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
-    assert!(read(&run).unwrap_err().to_string().contains("no run is there"));
+    assert!(read(&run).unwrap_err().to_string().contains("contains no run"));
     drop(Store::create(&run, &header()).unwrap());
     fs::write(run.join("muxbench.db"), "this is no database, and long enough not to look like an empty one").unwrap();
     assert!(read(&run).unwrap_err().to_string().contains("damaged"));
@@ -78,7 +78,7 @@ fn damage_is_told() {
     assert!(read(&run).unwrap_err().to_string().contains("run.json"));
 }
 
-/// A store of so many trials, with records as long as they are apart by what is damaged.
+/// A store with long records, so that damaged pages belong to few trials.
 fn stored(folder: &Path, trials: u32) -> RunHeader {
     let header = header();
     let store = Store::create(folder, &header).unwrap();
@@ -96,7 +96,7 @@ fn indices(run: &Run) -> Vec<u32> {
     run.records.iter().map(|record| record.trial.index).collect()
 }
 
-/// Resumes once children that other tests fork have closed the lock that they inherit.
+/// Resumes once children that other tests forked have closed the inherited lock.
 fn resume(folder: &Path) -> (Store, Run) {
     resumed(folder).unwrap()
 }
@@ -115,32 +115,32 @@ fn resumed(folder: &Path) -> anyhow::Result<(Store, Run)> {
 }
 
 #[test]
-fn a_record_that_is_not_what_was_written_is_left_out_and_run_again() {
+fn changed_records_are_omitted_and_run_again() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let header = stored(&folder, 6);
     let change = |sql: &str| assert_eq!(database::open(&folder, Access::Write).unwrap().execute(sql, []).unwrap(), 1);
-    // One number becomes another, which is as good JSON as before; one is no JSON; one is another's.
+    // One number changes within valid JSON; one record is invalid JSON; one is that of another trial.
     change("UPDATE trials SET record = replace(record, '\"elapsed_ns\":1', '\"elapsed_ns\":2') WHERE trial = 1");
     change("UPDATE trials SET record = substr(record, 1, 100) WHERE trial = 3");
     change("DELETE FROM checksums WHERE trial = 4");
     change("UPDATE trials SET record = (SELECT record FROM trials WHERE trial = 5) WHERE trial = 4");
     let run = read(&folder).unwrap();
     assert_eq!(indices(&run), [0, 2, 5]);
-    let told = run.damage.join("\n");
-    assert!(told.contains("trial 1 is left out: its record is not what was written"), "{told}");
-    assert!(told.contains("trial 4 is left out: its record is of trial 5") && run.damage.len() == 3, "{told}");
+    let damage = run.damage.join("\n");
+    assert!(damage.contains("trial 1 is omitted: its record was changed"), "{damage}");
+    assert!(damage.contains("trial 4 is omitted: its record is that of trial 5") && run.damage.len() == 3, "{damage}");
 
     let (store, run) = resume(&folder);
-    assert_eq!((indices(&run).len(), run.damage.len()), (3, 3), "who resumes is told too");
+    assert_eq!((indices(&run).len(), run.damage.len()), (3, 3), "resuming reports it too");
     store.commit(&record(&header, 1)).unwrap();
     let run = read(&folder).unwrap();
     assert_eq!((indices(&run), run.damage), (vec![0, 1, 2, 5], Vec::new()));
-    assert!(folder.join("muxbench.db.damaged").exists(), "what was damaged is kept");
+    assert!(folder.join("muxbench.db.damaged").exists(), "the damaged database is kept");
 }
 
 #[test]
-fn a_run_of_before_there_were_checksums_is_read_and_gets_them() {
+fn run_without_checksums_is_read_and_gets_them() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let header = stored(&folder, 2);
@@ -150,22 +150,22 @@ fn a_run_of_before_there_were_checksums_is_read_and_gets_them() {
     let (store, _) = resume(&folder);
     store.commit(&record(&header, 1)).unwrap();
     let known = rows::checksums(&store.database).unwrap().unwrap();
-    assert_eq!(known.into_keys().collect::<Vec<_>>(), [0, 1], "those of what was there, too");
+    assert_eq!(known.into_keys().collect::<Vec<_>>(), [0, 1], "for earlier records too");
 }
 
 #[test]
-fn records_whose_checksums_are_gone_are_told_of() {
+fn missing_checksums_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let of = |name: &str| folder.path().join(name);
     let changed = |name: &str, sql: &str| {
         stored(&of(name), 3);
         database::open(&of(name), Access::Write).unwrap().execute_batch(sql).unwrap();
         let run = read(&of(name)).unwrap();
-        assert_eq!(indices(&run), [0, 1, 2], "they are shown");
+        assert_eq!(indices(&run), [0, 1, 2], "records without checksums are read");
         run.damage.join("\n")
     };
     let one = changed("one", "DELETE FROM checksums WHERE trial = 1");
-    assert!(one.starts_with("trial 1 has no checksum: whether its record is what was written is not known"), "{one}");
+    assert!(one.starts_with("trial 1 has no checksum: its record cannot be verified"), "{one}");
     let all = changed("all", "DELETE FROM checksums");
     assert_eq!(all.lines().count(), 3, "{all}");
     let no_number = changed("no number", "UPDATE checksums SET record_crc32 = 'x' WHERE trial = 2");
@@ -173,13 +173,13 @@ fn records_whose_checksums_are_gone_are_told_of() {
     assert_eq!(no_number.lines().count(), 1, "{no_number}");
     for name in ["one", "all", "no number"] {
         assert!(!resume(&of(name)).1.damage.is_empty());
-        assert_eq!(read(&of(name)).unwrap().damage, Vec::<String>::new(), "they have new ones");
+        assert_eq!(read(&of(name)).unwrap().damage, Vec::<String>::new(), "they have new checksums");
         assert!(of(name).join("muxbench.db.damaged").exists());
     }
 }
 
 #[test]
-fn a_damaged_header_is_read_from_the_database_and_written_anew() {
+fn damaged_header_is_restored_from_the_database() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let header = stored(&folder, 2);
@@ -188,7 +188,7 @@ fn a_damaged_header_is_read_from_the_database_and_written_anew() {
     let damaged = [
         String::new(),
         whole[..whole.len() / 2].to_owned(),
-        // As good JSON as before, of another seed.
+        // Valid JSON with another seed.
         whole.replace(&format!("\"seed\": {}", header.seed), &format!("\"seed\": {}", header.seed + 1)),
     ];
     for text in damaged {
@@ -197,15 +197,15 @@ fn a_damaged_header_is_read_from_the_database_and_written_anew() {
         let run = read(&folder).unwrap();
         assert_eq!((run.header.seed, &run.header.trials), (header.seed, &header.trials));
         assert_eq!((indices(&run).len(), run.damage.len()), (2, 1), "{:?}", run.damage);
-        assert!(run.damage[0].starts_with("run.json is"), "{:?}", run.damage);
+        assert!(run.damage[0].starts_with("run.json "), "{:?}", run.damage);
         assert_eq!(super::header(&folder).unwrap().seed, header.seed);
-        assert_eq!(resume(&folder).1.damage, run.damage, "who resumes is told too");
+        assert_eq!(resume(&folder).1.damage, run.damage, "resuming reports it too");
         assert_eq!(fs::read_to_string(&path).unwrap(), whole);
         assert_eq!(read(&folder).unwrap().damage, Vec::<String>::new());
     }
-    assert!(!folder.join("muxbench.db.damaged").exists(), "the database was not");
+    assert!(!folder.join("muxbench.db.damaged").exists(), "the database was not damaged");
 
-    // The copy is damaged, and what it is of is not.
+    // Only the copy is damaged.
     let change = "UPDATE header SET text = replace(text, '1', '2')";
     database::open(&folder, Access::Write).unwrap().execute_batch(change).unwrap();
     let run = read(&folder).unwrap();
@@ -213,14 +213,14 @@ fn a_damaged_header_is_read_from_the_database_and_written_anew() {
     drop(resume(&folder));
     assert_eq!(read(&folder).unwrap().damage, Vec::<String>::new());
     assert!(folder.join("muxbench.db.damaged").exists());
-    // Both are.
+    // Both are damaged.
     database::open(&folder, Access::Write).unwrap().execute_batch(change).unwrap();
     fs::write(&path, "{").unwrap();
-    assert!(read(&folder).unwrap_err().to_string().contains("run.json: not written by this version, or damaged"));
+    assert!(read(&folder).unwrap_err().to_string().contains("run.json: was written by another version, or is damaged"));
 }
 
 #[test]
-fn what_was_put_aside_stays_and_a_journal_goes_with_its_database() {
+fn damaged_databases_are_kept_with_their_journals() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     stored(&folder, 3);
@@ -233,7 +233,7 @@ fn what_was_put_aside_stays_and_a_journal_goes_with_its_database() {
     drop(resume(&folder));
     let first = fs::read(folder.join("muxbench.db.damaged")).unwrap();
     change(2);
-    // As it begins, it is none that is rolled back, and stays.
+    // SQLite ignores a journal with this header and keeps it.
     fs::write(folder.join("muxbench.db-journal"), "\0journal").unwrap();
     drop(resume(&folder));
     assert_eq!(fs::read(folder.join("muxbench.db.damaged")).unwrap(), first);
@@ -244,7 +244,7 @@ fn what_was_put_aside_stays_and_a_journal_goes_with_its_database() {
 }
 
 #[test]
-fn a_database_that_is_more_than_tables_is_refused() {
+fn database_with_views_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     stored(&folder, 2);
@@ -264,17 +264,17 @@ fn a_database_that_is_more_than_tables_is_refused() {
     for change in changes {
         database.execute_batch(&change).unwrap();
         let error = format!("{:#}", read(&folder).unwrap_err());
-        assert!(error.contains("what should be tables is not"), "{error}");
+        assert!(error.contains("replaced by a view or has computed columns"), "{error}");
         let error = format!("{:#}", resumed(&folder).unwrap_err());
-        assert!(error.contains("what should be tables is not"), "{error}");
+        assert!(error.contains("replaced by a view or has computed columns"), "{error}");
     }
-    // Nobody writes through what only reads.
+    // A reader cannot write.
     let reading = database::connect(&folder, Access::Read).unwrap();
     assert!(reading.execute_batch("CREATE TABLE more (x)").is_err());
 }
 
 #[test]
-fn rows_that_lead_back_to_themselves_come_to_an_end() {
+fn cyclic_pages_end() {
     assert!(
         rows::in_order(None, 7, true).is_ok()
             && rows::in_order(Some(7), 8, true).is_ok()
@@ -286,7 +286,7 @@ fn rows_that_lead_back_to_themselves_come_to_an_end() {
 }
 
 #[test]
-fn nothing_is_written_through_links_nor_in_a_folder_of_others() {
+fn store_refuses_links_and_folders_of_others() {
     let folder = tempfile::tempdir().unwrap();
     let of = |name: &str| folder.path().join(name);
     let victim = of("victim");
@@ -296,7 +296,7 @@ fn nothing_is_written_through_links_nor_in_a_folder_of_others() {
         let run = of(&format!("planted {name}"));
         fs::create_dir(&run).unwrap();
         symlink(&victim, run.join(name)).unwrap();
-        // It is refused, or what was planted is replaced.
+        // The link is refused or replaced.
         if Store::create(&run, &header).is_ok() {
             assert!(!fs::symlink_metadata(run.join(name)).is_ok_and(|it| it.is_symlink()), "{name}");
         }
@@ -308,12 +308,12 @@ fn nothing_is_written_through_links_nor_in_a_folder_of_others() {
     stored(&run, 2);
     fs::remove_file(run.join("lock")).unwrap();
     symlink(&victim, run.join("lock")).unwrap();
-    assert!(Store::resume(&run).unwrap_err().to_string().contains("lock: cannot be written"));
+    assert!(Store::resume(&run).unwrap_err().to_string().contains("cannot write "));
     assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
     fs::remove_file(run.join("lock")).unwrap();
     for (path, mode) in [(run.clone(), 0o777), (run.join("samples"), 0o1777)] {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        assert!(Store::resume(&run).unwrap_err().to_string().contains("others may write there"));
+        assert!(Store::resume(&run).unwrap_err().to_string().contains("is writable by others"));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     if rustix::process::geteuid().is_root() {
@@ -323,10 +323,10 @@ fn nothing_is_written_through_links_nor_in_a_folder_of_others() {
             std::os::unix::fs::chown(folder, Some(12_345), None).unwrap();
         }
         for error in [Store::create(&others, &header), Store::resume(&run).map(|it| it.0)].map(Result::unwrap_err) {
-            assert!(error.to_string().contains("another user's (uid 12345)"), "{error}");
+            assert!(error.to_string().contains("another user (uid 12345)"), "{error}");
         }
-        assert_eq!(fs::read_dir(&others).unwrap().count(), 0, "nothing is left in it");
-        assert_eq!(indices(&read(&run).unwrap()), [0, 1], "to read it is no harm");
+        assert_eq!(fs::read_dir(&others).unwrap().count(), 0, "nothing remains in it");
+        assert_eq!(indices(&read(&run).unwrap()), [0, 1], "reading is allowed");
         std::os::unix::fs::chown(&run, Some(0), None).unwrap();
     } else {
         server::skipped::skipped("another user's folder: only root can make one");
@@ -335,11 +335,11 @@ fn nothing_is_written_through_links_nor_in_a_folder_of_others() {
 }
 
 #[test]
-fn a_folder_that_a_run_was_only_about_to_begin_in_is_free() {
+fn folder_of_an_unfinished_begin_is_free() {
     let folder = tempfile::tempdir().unwrap();
     let of = |name: &str| folder.path().join(name);
     let header = header();
-    // As SIGKILL leaves it at each step, ...
+    // Folders as SIGKILL leaves them after each step are free, ...
     for step in 0..5 {
         let run = of(&format!("step {step}"));
         fs::create_dir(&run).unwrap();
@@ -359,7 +359,7 @@ fn a_folder_that_a_run_was_only_about_to_begin_in_is_free() {
         store.commit(&record(&header, 0)).unwrap();
         assert_eq!(indices(&read(&run).unwrap()), [0], "step {step}");
     }
-    // ...and not one with trials, nor with what is no run's.
+    // ...but not one with trials or foreign files.
     let finished = of("step 0");
     fs::remove_file(finished.join("run.json")).unwrap();
     let error = Store::create(&finished, &header).unwrap_err().to_string();
@@ -368,28 +368,28 @@ fn a_folder_that_a_run_was_only_about_to_begin_in_is_free() {
     fs::create_dir_all(other.join("samples")).unwrap();
     fs::write(other.join("samples/thesis.tex"), "").unwrap();
     assert!(Store::create(&other, &header).unwrap_err().to_string().contains("not empty"));
-    assert_eq!(fs::read_dir(&other).unwrap().count(), 1, "nothing is made in it");
+    assert_eq!(fs::read_dir(&other).unwrap().count(), 1, "nothing is added");
 }
 
 #[test]
-fn a_run_that_cannot_begin_leaves_nothing() {
+fn failed_begin_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
     fs::create_dir(&run).unwrap();
-    // What is to become of run.json has no place.
+    // The draft of run.json cannot be written.
     fs::create_dir(run.join("run.json.part")).unwrap();
     assert!(Store::create(&run, &header()).is_err());
     assert_eq!(fs::read_dir(&run).unwrap().count(), 1);
     fs::remove_dir(run.join("run.json.part")).unwrap();
     drop(Store::create(&run, &header()).unwrap());
-    // The folders that lead there go, too.
+    // Parents that were made are removed too.
     let too_long = "x".repeat(300);
     assert!(Store::create(&folder.path().join("one/two").join(too_long), &header()).is_err());
     assert!(!folder.path().join("one").exists());
 }
 
 #[test]
-fn figures_that_are_no_numbers_are_stored_and_read() {
+fn infinite_and_nan_figures_are_stored_and_read() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let header = header();
@@ -414,11 +414,11 @@ fn figures_that_are_no_numbers_are_stored_and_read() {
     let found: Vec<f64> = run.records[0].verdict.checks.iter().map(|check| check.value).collect();
     assert!(found[..2] == values[..2] && found[2].is_nan() && found[3] == 1.5, "{found:?}");
 
-    // Of what cannot be read again the trial is told, and nothing else of it.
+    // A record that cannot be read back is reduced to its trial and a verdict.
     let load = LoadReport { rate_achieved_per_s: f64::NAN, ..crate::judge::tests::healthy() };
     let unreadable = TrialRecord { load: Some(load), ..record(&header, 1) };
     let error = format!("{:#}", store.commit(&unreadable).unwrap_err());
-    assert!(error.contains("could not be read again"), "{error}");
+    assert!(error.contains("cannot be read back"), "{error}");
     let kept = unreadable.readable();
     assert!(kept.load.is_none() && kept.verdict.kind == VerdictKind::Failed, "{:?}", kept.verdict);
     assert!(kept.verdict.reason.contains("cannot be stored"), "{:?}", kept.verdict);
@@ -428,8 +428,8 @@ fn figures_that_are_no_numbers_are_stored_and_read() {
     assert_eq!(indices(&read(&folder).unwrap()), [0, 1]);
 }
 
-/// Does something that must not wait for another process, as opening a FIFO does.
-fn at_once<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
+/// Fails if `act` waits for another process, as opening a FIFO does.
+fn without_waiting<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, done) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(act()));
     done.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("{what}: it waits"))
@@ -441,7 +441,7 @@ fn make_fifo(path: &Path) {
 }
 
 #[test]
-fn fifo_in_a_run_s_folder_is_an_error_and_not_waited_for() {
+fn fifo_in_a_run_folder_is_an_error() {
     let names = [
         "run.json",
         "muxbench.db",
@@ -451,7 +451,7 @@ fn fifo_in_a_run_s_folder_is_an_error_and_not_waited_for() {
         "samples/0001.parquet",
         "lock",
     ];
-    // In a folder that others may write the database is opened in another way.
+    // In a folder that others may write, the database is opened read-only.
     for (mode, name) in [0o777, 0o755].into_iter().flat_map(|mode| names.map(|name| (mode, name))) {
         let temporary = tempfile::tempdir().unwrap();
         let folder = temporary.path().join("run");
@@ -460,11 +460,11 @@ fn fifo_in_a_run_s_folder_is_an_error_and_not_waited_for() {
         make_fifo(&folder.join(name));
         fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
         let (of_reading, of_resuming) = (folder.clone(), folder.clone());
-        let read = at_once(name, move || read(&of_reading).map(drop));
-        let resumed = at_once(name, move || Store::resume(&of_resuming).map(drop));
+        let read = without_waiting(name, move || read(&of_reading).map(drop));
+        let resumed = without_waiting(name, move || Store::resume(&of_resuming).map(drop));
         match name {
             "samples/0001.parquet" => {
-                let why = at_once(name, move || crate::samples::read(&samples_path(&folder, 1)).unwrap_err());
+                let why = without_waiting(name, move || crate::samples::read(&samples_path(&folder, 1)).unwrap_err());
                 assert!(format!("{why:#}").contains("not a regular file"), "{why:#}");
             }
             "lock" => {
@@ -481,7 +481,7 @@ fn fifo_in_a_run_s_folder_is_an_error_and_not_waited_for() {
 }
 
 #[test]
-fn trials_before_and_after_a_damaged_page_are_read_and_kept() {
+fn trials_around_a_damaged_page_are_kept() {
     use std::os::unix::fs::FileExt;
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
@@ -492,7 +492,7 @@ fn trials_before_and_after_a_damaged_page_are_read_and_kept() {
     let page_bytes = u64::from(page_bytes);
     let pages = fs::metadata(&path).unwrap().len() / page_bytes;
     assert!(pages > 100, "{pages}");
-    // In the middle of the records' own pages and of those that they go on in.
+    // Damages record pages and overflow pages.
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     for page in pages / 2..pages / 2 + 4 {
         file.write_all_at(&vec![0xa5; page_bytes as usize], page * page_bytes).unwrap();
@@ -500,16 +500,16 @@ fn trials_before_and_after_a_damaged_page_are_read_and_kept() {
     drop(file);
     let run = read(&folder).unwrap();
     let found = indices(&run);
-    assert!(!run.damage.is_empty(), "it is told");
+    assert!(!run.damage.is_empty(), "damage is reported");
     assert!(found.first() == Some(&0) && found.last() == Some(&39) && found.len() < 40, "{found:?}");
     let (store, _) = resume(&folder);
     drop(store);
     let run = read(&folder).unwrap();
-    assert_eq!((indices(&run), run.damage), (found, Vec::new()), "nothing that could be read is lost");
+    assert_eq!((indices(&run), run.damage), (found, Vec::new()), "all readable trials are kept");
 }
 
 #[test]
-fn a_database_that_another_program_keeps_locked_is_waited_for() {
+fn commit_waits_for_a_locked_database() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let header = header();
@@ -517,7 +517,7 @@ fn a_database_that_another_program_keeps_locked_is_waited_for() {
     let other = database::open(&folder, Access::Write).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let error = format!("{:#}", read(&folder).unwrap_err());
-    assert!(error.contains("another program keeps the database locked; close it"), "{error}");
+    assert!(error.contains("another program locks the database; close it"), "{error}");
     let closing = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(300));
         let at = std::time::Instant::now();
@@ -526,17 +526,17 @@ fn a_database_that_another_program_keeps_locked_is_waited_for() {
     });
     store.commit(&record(&header, 2)).unwrap();
     let committed_at = std::time::Instant::now();
-    assert!(closing.join().unwrap() < committed_at, "not while it was locked");
+    assert!(closing.join().unwrap() < committed_at, "the lock delays the commit");
     assert_eq!(indices(&read(&folder).unwrap()), [2]);
 }
 
 #[test]
-fn a_commit_waits_for_others_and_for_the_disk() {
+fn commit_is_durable_and_waits_a_minute() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let check = |store: Store| {
         let of = |name: &str| store.database.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, u32>(0));
-        // In ms, and EXTRA.
+        // Milliseconds, and EXTRA.
         assert_eq!((of("busy_timeout").unwrap(), of("synchronous").unwrap()), (60_000, 3));
     };
     check(Store::create(&folder, &header()).unwrap());
@@ -544,7 +544,7 @@ fn a_commit_waits_for_others_and_for_the_disk() {
 }
 
 #[test]
-fn a_header_that_gives_bytes_for_ever_is_not_waited_for() {
+fn endless_header_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     stored(&folder, 1);
@@ -564,23 +564,19 @@ fn a_header_that_gives_bytes_for_ever_is_not_waited_for() {
 }
 
 #[test]
-fn what_the_database_has_of_a_header_is_no_longer_than_one_may_be() {
+fn oversized_header_copy_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     stored(&folder, 1);
     let others = Connection::open(folder.join("muxbench.db")).unwrap();
     others.execute("UPDATE header SET text = CAST(zeroblob(65 << 20) AS TEXT)", []).unwrap();
     let run = read(&folder).unwrap();
-    assert!(
-        run.damage[0].contains("run.json says is damaged in the database (string or blob too big"),
-        "{:?}",
-        run.damage
-    );
+    assert!(run.damage[0].contains("copy of run.json is damaged (string or blob too big"), "{:?}", run.damage);
     assert_eq!(indices(&run), [0]);
 }
 
 #[test]
-fn a_trial_that_cannot_be_committed_leaves_nothing_and_the_others_stay() {
+fn failed_commit_leaves_nothing_of_its_trial() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let header = header();
@@ -590,17 +586,17 @@ fn a_trial_that_cannot_be_committed_leaves_nothing_and_the_others_stay() {
         TrialRecord { load, ..record(&header, index) }
     };
     store.commit(&with_load(0)).unwrap();
-    // The database may not grow by another page.
+    // The database cannot grow.
     store.database.execute_batch("PRAGMA max_page_count = 1").unwrap();
     fs::write(store.samples_draft(1), "samples").unwrap();
     let mut record = with_load(1);
     record.verdict = Verdict::failed("long ".repeat(10_000));
     let error = format!("{:#}", store.commit(&record).unwrap_err());
-    assert!(error.contains("cannot commit trial 1") && error.contains("the disk is full; make room"), "{error}");
+    assert!(error.contains("cannot commit trial 1") && error.contains("the disk is full; free some space"), "{error}");
     for file in [store.samples_draft(1), samples_path(&folder, 1), histograms_path(&folder, 1)] {
         assert!(!file.exists(), "{}", file.display());
     }
-    // Nor does one whose histograms have no place, the last of them being there already.
+    // Nor does a trial whose histograms cannot be written.
     let record = with_load(2);
     fs::create_dir_all(histograms_path(&folder, 2).join("in its place")).unwrap();
     fs::write(store.samples_draft(2), "samples").unwrap();
@@ -615,7 +611,7 @@ fn a_trial_that_cannot_be_committed_leaves_nothing_and_the_others_stay() {
 }
 
 #[test]
-fn what_a_killed_run_had_not_finished_writing_is_removed() {
+fn drafts_of_a_killed_run_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let header = header();
@@ -627,11 +623,11 @@ fn what_a_killed_run_had_not_finished_writing_is_removed() {
     drop(store);
     drop(resume(&folder));
     assert!(left.iter().all(|file| !file.exists()));
-    assert!(samples_path(&folder, 7).exists(), "what is whole stays");
+    assert!(samples_path(&folder, 7).exists(), "finished files remain");
 }
 
 #[test]
-fn runs_are_found_in_folders_of_folders() {
+fn runs_are_found_in_nested_folders() {
     let results = tempfile::tempdir().unwrap();
     let at = |path: &str| results.path().join(path);
     for run in ["paper/two", "paper/one", "alone"] {
@@ -645,20 +641,20 @@ fn runs_are_found_in_folders_of_folders() {
 }
 
 #[test]
-fn the_latest_run_is_found_by_when_it_began() {
+fn latest_run_is_the_one_that_began_last() {
     let results = tempfile::tempdir().unwrap();
     let at = |path: &str| results.path().join(path);
     let begin = |path: &str, started_at: &str| {
         drop(Store::create(&at(path), &RunHeader { started_at: started_at.into(), ..header() }).unwrap());
     };
-    assert!(latest(results.path()).unwrap_err().to_string().contains("no run is there"));
+    assert!(latest(results.path()).unwrap_err().to_string().contains("contains no run"));
     begin("reproduce/one", "2001-01-02T00:00:00Z");
-    assert_eq!(latest(results.path()).unwrap(), at("reproduce/one"), "deep in the folder");
+    assert_eq!(latest(results.path()).unwrap(), at("reproduce/one"), "in a nested folder");
     begin("copied", "2001-01-01T00:00:00Z");
-    assert_eq!(latest(results.path()).unwrap(), at("reproduce/one"), "written last, and begun before");
+    assert_eq!(latest(results.path()).unwrap(), at("reproduce/one"), "written last but begun earlier");
     std::thread::sleep(Duration::from_millis(20));
     begin("alone", "2001-01-02T00:00:00Z");
-    assert_eq!(latest(results.path()).unwrap(), at("alone"), "of one second, what was written last");
+    assert_eq!(latest(results.path()).unwrap(), at("alone"), "begun in the same second, written last");
     fs::write(at("copied/run.json"), "{").unwrap();
-    assert_eq!(latest(results.path()).unwrap(), at("copied"), "a damaged one is not passed over");
+    assert_eq!(latest(results.path()).unwrap(), at("copied"), "a damaged run is not skipped");
 }
