@@ -1,5 +1,5 @@
-//! Accepts that fail with what accept(2) may fail with: those who are inside go on being served, and those who wait are when
-//! it has passed. A filter of system calls (seccomp_unotify(2)) asks us before each accept of a server what it is to give.
+//! Failing accept(2): accepted connections stay served, and waiting ones are accepted after the error. A filter of system
+//! calls (seccomp_unotify(2)) lets the test choose the result of each accept.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -20,23 +20,23 @@ use wire::ServiceSpec;
 
 const REQUEST_BYTES: u32 = 10;
 const RESPONSE_BYTES: u32 = 1_000;
-/// How often an accept fails for want of memory before somebody looks, and for a connection that has gone.
+/// Number of failing accepts for lack of memory, and for a closed connection.
 const FAILS: u64 = 3;
-/// Descriptors of a server that is to have too few.
+/// Descriptors of a server with too few of them.
 const DESCRIPTORS: u64 = 32;
 
 /// `_IOWR('!', 0, struct seccomp_notif)` and `_IOWR('!', 1, struct seccomp_notif_resp)` of linux/seccomp.h.
 const RECV: libc::c_ulong = 0xC000_2100 | (size_of::<libc::seccomp_notif>() as libc::c_ulong) << 16;
 const SEND: libc::c_ulong = 0xC000_2101 | (size_of::<libc::seccomp_notif_resp>() as libc::c_ulong) << 16;
 
-/// What the accepts of a thread that made this, and of all processes that it starts, give.
+/// Chooses the results of all accepts of the creating thread and of all processes that it starts.
 struct Accepts {
     asks: OwnedFd,
     fails: Mutex<Fails>,
     is_over: AtomicBool,
 }
 
-/// What accepts fail with, how many will, and how many have.
+/// The error of accepts, how many fail, and how many have failed.
 #[derive(Default)]
 struct Fails {
     error: i32,
@@ -122,7 +122,7 @@ impl Fails {
     }
 }
 
-/// Whether a process may have one more descriptor.
+/// Whether a process may open one more descriptor.
 fn has_descriptor(process: u32) -> bool {
     let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).unwrap_or_default();
     let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next());
@@ -139,14 +139,14 @@ fn is_unseen(architecture: Architecture) -> bool {
     architecture.model.name == "compio" || architecture.model.name == "sped" && is_completion
 }
 
-/// A new client that is gone again, and may never have been let in.
+/// A client that connects and closes at once.
 fn visit(serve: &Serve) {
     let mut stream = serve.connect();
     // It may have been turned away.
     let _ = stream.write_all(&[7; REQUEST_BYTES as usize]);
 }
 
-/// A new client that is let in, if it is.
+/// A client that connects, if the server accepts it.
 fn is_served(serve: &Serve) -> Option<TcpStream> {
     serve.try_exchange(REQUEST_BYTES as usize, RESPONSE_BYTES as usize)
 }
@@ -181,7 +181,7 @@ fn goes_on(architecture: Architecture, serve: &Serve, accepts: &Accepts) {
     ask(&mut inside);
 }
 
-/// Who forbids accepts does so while there is no descriptor either, so that nobody can be turned away.
+/// Forbidden accepts without free descriptors: the server cannot even refuse a connection.
 fn goes_on_without_descriptors(architecture: Architecture, serve: &Serve, accepts: &Accepts) {
     let mut inside = serve.connect();
     ask(&mut inside);
@@ -218,7 +218,7 @@ fn forbidden_accept_without_descriptors_ends_no_connection() {
     with_each_filtered(Some(DESCRIPTORS), shares, goes_on_without_descriptors);
 }
 
-/// Tries it with each such architecture whose accepts are seen, of a server whose accepts ask, with a limit of descriptors.
+/// Runs a test with each architecture whose accepts the filter sees, with a limit of descriptors.
 fn with_each_filtered(
     descriptors_max: Option<u64>,
     is_tried: impl Fn(Architecture) -> bool + Sync,

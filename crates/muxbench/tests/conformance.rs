@@ -1,4 +1,4 @@
-//! What every architecture must do, checked for each row of the tables.
+//! Behaviour of every architecture in the tables.
 
 mod common;
 
@@ -119,7 +119,7 @@ fn read_budget_bounds_each_read() {
     }
 }
 
-/// The payload thread finds a socket full, and by the time the network thread hears of it there may be room again.
+/// The payload thread finds a full socket, which may have room again when the network thread is notified.
 #[test]
 fn socket_buffer_sized_responses_are_answered_in_turn() {
     const RESPONSE: usize = 4 << 20;
@@ -134,7 +134,7 @@ fn socket_buffer_sized_responses_are_answered_in_turn() {
     }
 }
 
-/// A client that always has another request waiting does not keep a payload thread for itself.
+/// A client with endless requests does not occupy a payload thread.
 #[test]
 fn flood_of_simulated_work_leaves_others_served() {
     for architecture in each().filter(|it| it.model.has_payload_threads()) {
@@ -234,7 +234,7 @@ fn requests_before_a_half_close_are_answered() {
     }
 }
 
-/// Closes with a reset.
+/// Closes a connection with a reset.
 fn reset(stream: TcpStream) {
     sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
 }

@@ -1,5 +1,5 @@
-//! Whatever fails while a run runs: what is finished is kept, what is left is run again, and nothing stays behind. What of these
-//! faults other files test is in docs/reliability.md.
+//! Faults during a run: finished trials stay stored, --resume runs the rest, and nothing is left behind. docs/reliability.md
+//! names the tests of other faults.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -30,7 +30,7 @@ use report::fixtures;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
 
-/// A trial that is soon over.
+/// Flags of a short trial.
 const QUICK: &str =
     "connections = 5\nrate = 200\n[phases]\nramp = \"0\"\nhold = \"50ms\"\nmeasure = \"300ms\"\ndrain = \"60s\"";
 
@@ -38,14 +38,14 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a command said in all, once it ended as it should.
+/// All output of a command that must succeed.
 fn printed(output: &Output, codes: &[i32]) -> String {
     let printed = text(&output.stdout) + &text(&output.stderr);
     assert!(output.status.code().is_some_and(|code| codes.contains(&code)), "{}: {printed}", output.status);
     printed
 }
 
-/// So many trials of an architecture, of a workload with its phases.
+/// An experiment of `repeats` trials of one architecture.
 fn trials(architecture: &str, transport: &str, workload: &str, repeats: u32) -> Vec<Trial> {
     let file = format!(
         "name = \"faults\"\narchitectures = {architecture:?}\nrepeats = {repeats}\n[workload]\ntransport = {transport:?}\n\
@@ -60,7 +60,7 @@ fn header(trials: Vec<Trial>) -> RunHeader {
     RunHeader { trials: trials.into_iter().enumerate().map(numbered).collect(), ..fixtures::run().header }
 }
 
-/// Runs in `folder` with the muxbench there, and says of each event.
+/// Runs the copy of muxbench in `folder`, and returns its events.
 fn run(folder: &Path, header: &RunHeader, stop: &Stop, on_event: &mut dyn FnMut(&RunEvent<'_>)) -> (RunEnd, Run) {
     let program = folder.join("muxbench");
     let store = Store::create(&folder.join("run"), header).unwrap();
@@ -71,8 +71,7 @@ fn run(folder: &Path, header: &RunHeader, stop: &Stop, on_event: &mut dyn FnMut(
     (ended, store::read(&folder.join("run")).unwrap())
 }
 
-/// Processes that run the muxbench of this folder, those that are dead and not awaited left out; with a word among their
-/// arguments.
+/// Live processes of the muxbench in this folder, optionally with a word among their arguments.
 fn processes(folder: &Path, word: &str) -> Vec<Pid> {
     let program = folder.join("muxbench").to_string_lossy().into_owned();
     let is_it = |pid: &Pid| {
@@ -84,22 +83,22 @@ fn processes(folder: &Path, word: &str) -> Vec<Pid> {
     entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).filter(is_it).collect()
 }
 
-/// Files that are there for a while only.
+/// Temporary files of the server's host.
 fn drafts(run: &Path) -> Vec<PathBuf> {
     let files = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let all = [run.to_owned(), run.join("samples"), run.join("histograms")].into_iter().flat_map(files);
     all.filter(|path| path.to_string_lossy().contains(".part")).collect()
 }
 
-/// Folders of sockets that this process has made.
+/// Socket folders of this process.
 fn socket_folders() -> usize {
     let ours = format!("muxbench-{}-", std::process::id());
     let entries = fs::read_dir(std::env::temp_dir()).unwrap().flatten();
     entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&ours)).count()
 }
 
-/// Kills what runs `muxbench WORD` as soon as a client says that it is in this phase, in the first trial by SIGKILL, in the
-/// second by SIGSEGV; a third goes well.
+/// Kills `muxbench WORD` when a client enters this phase: in the first trial by SIGKILL, in the second by SIGSEGV. The third
+/// trial succeeds.
 fn killed_in(phase: &str, word: &str, transport: &str) {
     let long = |phases: &str| format!("connections = 5\nrate = 200\n[phases]\n{phases}\ndrain = \"60s\"");
     let (architecture, workload) = match phase {
@@ -165,12 +164,12 @@ fn killed_in(phase: &str, word: &str, transport: &str) {
     eventually("nothing is left", || processes(folder, "").is_empty());
 }
 
-/// Has muxbench be found in a folder, which its processes then are known by.
+/// Runs a copy of muxbench in a folder, so that its processes can be found.
 fn linked(folder: &Path) {
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_muxbench"), folder.join("muxbench")).unwrap();
 }
 
-/// Has the first `muxbench WORD` of a folder die of SIGKILL before it does anything, and the second of SIGSEGV.
+/// Lets the first `muxbench WORD` of a folder die by SIGKILL at its start, and the second by SIGSEGV.
 fn dying_at_start(folder: &Path, word: &str) {
     let (program, real) = (folder.join("muxbench"), folder.join("muxbench.real"));
     fs::rename(&program, &real).unwrap();
@@ -186,7 +185,7 @@ fn dying_at_start(folder: &Path, word: &str) {
     assert!(writer.wait().unwrap().success());
 }
 
-/// Some of the phases at a time, for most of it is waiting.
+/// Tests some phases in parallel, for each mostly waits.
 fn killed_in_each_phase(word: &str, transport: &str) {
     // No file is written of what dies.
     let maximum = rustix::process::getrlimit(Resource::Core).maximum;
@@ -268,7 +267,7 @@ fn first_sigint_finishes_trial_second_aborts() {
     assert_eq!(measured("600s", Stop::abort).len(), 0);
 }
 
-/// Waits until a run's client is there: the run, all that it has started, and what it says from here on.
+/// Starts a run and waits for its client. Returns the run, its descendants and its further output.
 fn in_a_long_trial(folder: &Path) -> (Child, Vec<Pid>, impl BufRead + use<>) {
     fs::create_dir(folder.join("t")).unwrap();
     let flags = "compare --transport unix --arch mp,mt --connections 5 --rate 100 --idle 3 --ramp 0 --measure 600s \
@@ -350,7 +349,7 @@ fn aborted_run_does_not_wait_for_hung_idle_connections() {
     eventually("nothing is left", || processes(folder.path(), "").is_empty());
 }
 
-/// The command that gives a shell script a namespace of its own to change; `None`, and why, where there can be none.
+/// A command that runs a shell script in namespaces of its own; `None` where the system permits none.
 fn unshared(what: &str) -> Option<Command> {
     let mut command = Command::new("unshare");
     if !rustix::process::geteuid().is_root() {
@@ -366,7 +365,7 @@ fn unshared(what: &str) -> Option<Command> {
     Some(command)
 }
 
-/// A file system with room for a run and one trial's samples, and no more; then it gets more room.
+/// A file system with room for one trial, which grows later.
 const FULL_DISK: &str = r#"
 set -u
 cd "$1" && mkdir disk && mount -t tmpfs -o size=400k tmpfs disk && cd disk || exit 9
@@ -412,7 +411,7 @@ fn full_disk_ends_run_and_resume_finishes_it() {
     assert!(store::samples_path(&folder.path().join("resumed"), 1).exists());
 }
 
-/// A finished run in a folder.
+/// Stores a finished run in a folder.
 fn stored(folder: &Path) -> Run {
     let run = fixtures::run();
     let store = Store::create(folder, &run.header).unwrap();
@@ -518,7 +517,7 @@ fn damaged_database_is_reported_and_the_rest_is_shown() {
     assert!(none.contains("muxbench.db: not a database of muxbench, or damaged"), "{none}");
 }
 
-/// Runs muxbench with a limit of a resource, as prlimit(1) has it.
+/// Runs muxbench with a resource limit, as prlimit(1) does.
 fn limited(limit: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new("prlimit");
     command.arg(limit).arg(env!("CARGO_BIN_EXE_muxbench")).args(arguments).output().unwrap()
@@ -564,7 +563,7 @@ fn exhausted_resource_is_named_with_a_remedy() {
     assert!(message.contains("requests completed") && message.contains(" 0 errors"), "{message}");
 }
 
-/// A host with ten ports for outgoing connections.
+/// A network namespace with ten ports for outgoing connections.
 const FEW_PORTS: &str = r#"
 ip link set lo up && echo "40000 40009" > /proc/sys/net/ipv4/ip_local_port_range || exit 9
 exec "$0" compare --arch epoll --connections 30 --rate 200 --ramp 0 --warm-up 0 --measure 200ms --cool-down 60s --timeout 60s --repeats 1 --json "$@"
@@ -594,8 +593,8 @@ fn exhausted_ports_reject_plan_or_use_other_addresses() {
     assert!(message.contains("no trial can run on this host") && message.contains("ip_local_port_range"), "{message}");
 }
 
-/// A wall clock that is another at each look, an hour and a half ahead or behind, for who asks libc: the standard library and
-/// jiff. Our own clocks ask the kernel without it; that they never ask for the wall clock is held by a list (xtask/tests/tidy.rs).
+/// A wall clock that libc shows an hour and a half ahead or behind at each call: to the standard library and jiff. muxbench
+/// reads its own clocks directly, and never the wall clock (xtask/tests/tidy.rs).
 const JUMPING: &str = r#"
 #define _GNU_SOURCE
 #include <sys/syscall.h>

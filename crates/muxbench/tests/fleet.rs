@@ -1,4 +1,4 @@
-//! Fleets: several client processes of one trial, on this machine or as ranks that an engine starts.
+//! Distributed runs: several client processes of one trial, on this machine or as workers of a launcher.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -15,7 +15,7 @@ use harness::model::{Run, TrialRecord, VerdictKind};
 use harness::store::Store;
 use rustix::process::{Pid, Signal};
 
-/// A comparison of two repeats, of which each takes about two seconds.
+/// A comparison of two repeats of about two seconds each.
 const COMPARE: &str =
     "compare --arch epoll --connections 31 --rate 300 --ramp 100ms --warm-up 300ms --measure 1s --repeats 2 --quiet";
 
@@ -23,7 +23,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split_whitespace()
 }
 
-/// A run whose trials could all be done; whether they are valid is the machine's doing.
+/// Requires a run without failed trials; a busy machine may make them invalid.
 fn finished(folder: &Path, output: &Output) -> Run {
     let printed = String::from_utf8_lossy(&output.stderr);
     let run = harness::store::read(folder).unwrap_or_else(|error| panic!("{error:#}: {printed}"));
@@ -35,7 +35,7 @@ fn finished(folder: &Path, output: &Output) -> Run {
     run
 }
 
-/// Whether all processes' figures are in a record, and in its samples.
+/// Whether a record and its samples contain the results of all processes.
 fn is_merged(folder: &Path, record: &TrialRecord, connections: &[u32]) {
     let load = record.load.as_ref().unwrap();
     assert_eq!(load.processes.iter().map(|it| it.connections).collect::<Vec<_>>(), connections);
@@ -108,12 +108,12 @@ fn failed_client_process_fails_trial_by_its_number() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("cannot share 31 connections"));
 }
 
-/// A comparison of more repeats than are waited for: on a busy machine it takes a while until something is done to it.
+/// A comparison of many repeats, so that it is still running when a test interferes.
 fn many_repeats() -> String {
     COMPARE.replace("--repeats 2", "--repeats 30")
 }
 
-/// Waits until there are samples of two more trials.
+/// Waits for the samples of two further trials.
 fn two_more_trials(folder: &Path) {
     let is_whole = |entry: &fs::DirEntry| entry.path().extension().is_some_and(|it| it == "parquet");
     let count = || {
@@ -126,7 +126,7 @@ fn two_more_trials(folder: &Path) {
     }
 }
 
-/// Whether a trial failed for that reason, and those after it were divided so among the ranks that there were.
+/// Whether a trial failed for a reason, and the later trials were shared among the remaining workers.
 fn goes_on_after(reasons: [&str; 2], folder: &Path, connections: &[u32]) {
     let records = harness::store::read(folder).unwrap().records;
     let is_it = |record: &TrialRecord| reasons.iter().all(|reason| record.verdict.reason.contains(reason));
@@ -140,25 +140,25 @@ fn goes_on_after(reasons: [&str; 2], folder: &Path, connections: &[u32]) {
     whole.into_iter().for_each(|record| is_merged(folder, record, connections));
 }
 
-/// Whether a process's command line, or environment, has this word.
+/// Whether the command line or the environment of a process contains a word.
 fn has(process: Pid, file: &str, word: &str) -> bool {
     let printed = fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
     printed.split(|byte| *byte == 0).any(|it| it == word.as_bytes())
 }
 
-/// The client of a rank, once it has one: before it meets the first, it tries what there is, and may have other children.
+/// The client of a worker, once it runs. Before it joins, a worker has other short-lived children.
 fn clients_of(rank: Pid) -> Vec<Pid> {
     children_of(rank).into_iter().filter(|child| has(*child, "cmdline", "load")).collect()
 }
 
-/// Ranks that nobody but this test has started.
+/// Processes of a distributed run that only this test starts.
 struct Job {
     ranks: Vec<Child>,
     /// Where they have temporary files.
     temporary: tempfile::TempDir,
 }
 
-/// A port that no system chooses by itself, so that nobody takes it before it is listened on.
+/// A port outside the ephemeral range, so that no other process gets it.
 fn free_port() -> u16 {
     let of = |any: IpAddr| server::socket::free_port((any, 0).into());
     let everywhere = of(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| of(Ipv4Addr::UNSPECIFIED.into()));
@@ -501,23 +501,23 @@ fn client_without_advertised_service_states_its_request() {
     }
 }
 
-/// Three hosts, each a network namespace with a name of its own, on one network. They are gone when this is dropped.
+/// Three network namespaces with host names of their own on one network, removed when dropped.
 struct Hosts {
     prefix: String,
     folder: tempfile::TempDir,
 }
 
-/// How many.
+/// Number of hosts.
 const HOSTS: u32 = 3;
 
-/// Runs a command, which must succeed.
+/// Runs a command that must succeed.
 fn must(program: &str, arguments: &str) {
     let output =
         Command::new(program).args(words(arguments)).output().unwrap_or_else(|error| panic!("{program}: {error}"));
     assert!(output.status.success(), "{program} {arguments}: {output:?}");
 }
 
-/// Namespaces are root's to make.
+/// Namespaces need root.
 fn may_make_hosts() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
@@ -583,7 +583,7 @@ impl Drop for Hosts {
     }
 }
 
-/// Whether a run on three hosts is what it should be.
+/// Checks a run on three hosts.
 fn is_of_three_hosts(hosts: &Hosts, folder: &Path, output: &Output) {
     let run = finished(folder, output);
     let names: Vec<String> = hosts.names().collect();
@@ -593,7 +593,7 @@ fn is_of_three_hosts(hosts: &Hosts, folder: &Path, output: &Output) {
     run.records.iter().for_each(|record| is_merged(folder, record, &[15, 16]));
 }
 
-/// An engine, as a script of `deploy` has it start a rank on each host of a lab.
+/// A launcher that a script of `deploy` starts on each host of a lab.
 struct Engine {
     script: &'static str,
     /// Its command for so many ranks.
@@ -635,7 +635,7 @@ impl Engine {
     }
 }
 
-/// Whether a run on the hosts of a lab is what it should be, of a network that is so in words; each client has so many connections.
+/// Checks a run on the hosts of a lab with this network; each client has this number of connections.
 fn is_of_a_lab(engine: &Engine, network: &str, connections: &[u32], folder: &Path, output: &Output) -> Run {
     let run = finished(folder, output);
     let printed = String::from_utf8_lossy(&output.stderr);
@@ -714,7 +714,7 @@ fn slurm_runs_kawai2008_on_six_hosts_with_delay_and_loss() {
     }
 }
 
-/// The process of a rank that an engine started to write there, and not its client.
+/// The process of a worker that a launcher started, not its client.
 fn process_of(engine: &Engine, rank: u32, folder: &Path) -> Option<Pid> {
     let (rank, folder) = (format!("{}={rank}", engine.rank), folder.display().to_string());
     let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -722,7 +722,7 @@ fn process_of(engine: &Engine, rank: u32, folder: &Path) -> Option<Pid> {
     processes.find(|it| has(*it, "cmdline", &folder) && has(*it, "environ", &rank))
 }
 
-/// Waits until a rank has a client.
+/// Waits for the client of a worker.
 fn until_at_work(engine: &Engine, rank: u32, folder: &Path) -> Pid {
     let mut found = None;
     eventually("a rank has a client", || {
@@ -758,7 +758,7 @@ fn sigint_under_slurm_finishes_the_trial() {
     assert!(!records.iter().any(is_lost), "{printed}");
 }
 
-/// Kills a rank of three, and stops the run when the others have gone on without.
+/// Kills one of three workers, and stops the run after the others have continued.
 fn go_on_without_a_rank(engine: &Engine, job: Child, folder: &Path) {
     let rank = until_at_work(engine, 2, folder);
     rustix::process::kill_process(rank, Signal::KILL).unwrap();
@@ -824,7 +824,7 @@ fn processes_in_a_lab_end_with_its_command() {
     assert!(output.status.code() == Some(1) && printed.contains("cannot start /nonexistent"), "{printed}");
 }
 
-/// What has Open MPI start a comparison on these hosts.
+/// The mpirun command of a comparison on these hosts.
 fn mpirun(hosts: &Hosts, flags: &str, arguments: &str, folder: &Path) -> Command {
     prepared("MUXBENCH_PEERS", "peers");
     // What mpirun is told to call in place of ssh.
@@ -870,5 +870,5 @@ fn run_under_open_mpi_continues_without_lost_worker() {
     go_on_without_a_rank(&OPEN_MPI, job, &folder);
 }
 
-/// Has Open MPI leave the other ranks alone when one dies.
+/// Keeps Open MPI from ending all processes when one dies.
 const RECOVERY: &str = "--enable-recovery";

@@ -1,5 +1,5 @@
-//! Clients that mean harm, or are broken, against every service in every architecture: others are served beside them, memory
-//! stays bounded, the server lives on, and nothing is left of them. What single ones must see is in `conformance`, `http` and `kv`.
+//! Hostile and broken clients against every service in every architecture: honest clients stay served, memory stays bounded,
+//! and the server survives. `conformance`, `http` and `kv` test single errors.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -19,28 +19,27 @@ use wire::stream::{Direction, GREETING, Stream, Streaming};
 use wire::udp::{Udp, put_id};
 use wire::{SERVICES, Service, ServiceSpec};
 
-/// Servers that are tried at once.
+/// Servers tested in parallel.
 const AT_ONCE: usize = 6;
-/// Hostile clients of each manner, and how often each does something.
+/// Hostile clients per attack, and the repetitions of each.
 const OF_EACH_MANNER: usize = 3;
 const TURNS: usize = 6;
-/// Room of a server: where each connection has a worker these are more than there are clients, and where the kernel receives
-/// its buffers are no more than 4 MiB.
+/// Limit of connections of a server: more than all clients, and little enough for 4 MiB of kernel buffers.
 const ROOM: [&str; 2] = ["--connections-max", "64"];
-/// Most memory that a server may take beyond what it had before. Of `kv` a dozen of the clients go on with a value or ask for
-/// some, and a connection holds at most a value (1 MiB) and what is to be said (256 KiB and a value).
+/// Limit of the memory growth of a server. A dozen clients of `kv` send or request values; a connection holds at most a value
+/// (1 MiB) and responses (256 KiB and a value).
 const MEMORY_MAX_BYTES: u64 = 32 << 20;
-/// How much is said without end in each of these manners, and by how many. Who kept it would have as much memory more, but for
-/// what sockets hold.
+/// Bytes of endless input per attack, and the number of clients. A server that kept them would grow by as much, except for
+/// socket buffers.
 const ENDLESS_BYTES: u64 = 64 << 20;
 const ENDLESS_MANNERS: [&str; 2] = ["endless", "heavy"];
 const ENDLESS_CLIENTS: usize = 2;
-/// Most memory that a server may take for it.
+/// Limit of the memory growth with endless input.
 const ENDLESS_MEMORY_MAX_BYTES: u64 = 24 << 20;
-/// One of each kind of loop: what services do with it is the same in all.
+/// One architecture per kind of loop; the services behave the same in all.
 const KINDS: [&str; 8] = ["epoll", "epoll-et", "io_uring", "mt", "seda:2+4/epoll", "tokio", "may", "compio"];
 
-/// What a row of [`SERVICES`] is tried as.
+/// The test case of a row of [`SERVICES`].
 fn specs(name: &str) -> Vec<ServiceSpec> {
     let stream = Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In };
     let specs = match name {
@@ -57,7 +56,7 @@ fn specs(name: &str) -> Vec<ServiceSpec> {
     specs
 }
 
-/// What the service says to that, as it would without a network.
+/// The service's response, computed without a network.
 fn answer<S: Service>(service: &S, request: &[u8]) -> Vec<u8> {
     let mut conn = S::Conn::default();
     service.receive(&mut conn, request);
@@ -70,7 +69,7 @@ fn answer<S: Service>(service: &S, request: &[u8]) -> Vec<u8> {
     printed
 }
 
-/// What an honest client asks on a connection, and what it must hear.
+/// The requests of an honest client, and the expected responses.
 fn conversation(service: &ServiceSpec) -> (Vec<u8>, Vec<u8>) {
     let with = |request: Vec<u8>, answer: &dyn Fn(&[u8]) -> Vec<u8>| {
         let response = answer(&request);
@@ -94,7 +93,7 @@ fn conversation(service: &ServiceSpec) -> (Vec<u8>, Vec<u8>) {
     }
 }
 
-/// The same at any time of day.
+/// The response without its date.
 fn without_date(mut printed: Vec<u8>) -> Vec<u8> {
     const NAME: &[u8] = b"\r\nDate: ";
     if let Some(at) = printed.windows(NAME.len()).position(|bytes| bytes == NAME) {
@@ -103,7 +102,7 @@ fn without_date(mut printed: Vec<u8>) -> Vec<u8> {
     printed
 }
 
-/// A client as it should be, that stays.
+/// An honest client that keeps its connection.
 enum Honest {
     Stream { stream: TcpStream, request: Vec<u8>, expected: Vec<u8> },
     Datagrams { socket: UdpSocket, ports: Vec<SocketAddr>, udp: Udp, asked: u64 },
@@ -145,7 +144,7 @@ impl Honest {
     }
 }
 
-/// Whether that request is answered before the socket's patience ends; answers to earlier ones may still come.
+/// Whether this request is answered in time; responses to earlier ones may arrive first.
 fn is_answered(socket: &UdpSocket, udp: &Udp, id: u64) -> bool {
     let mut inbox = [0; 100];
     loop {
@@ -171,7 +170,7 @@ fn named(names: &[&str]) -> Vec<&'static Manner> {
     names.iter().map(|name| manner(name).unwrap_or_else(|| panic!("{name} is no manner"))).collect()
 }
 
-/// A server whose workers are more than there are hostile clients: where each connection has a worker, that is what it takes.
+/// A server with more workers than hostile clients, for a worker may serve one connection only.
 fn withstands(architecture: Architecture, service: &ServiceSpec) {
     let what = format!("{architecture} {service:?}");
     let serve = Serve::start_of(architecture, service, room(service));
@@ -217,12 +216,12 @@ fn every_service_withstands_every_attack() {
     }
 }
 
-/// The service's connections are limited; a service of datagrams has none.
+/// Whether the service has connections, which can be limited.
 fn room(service: &ServiceSpec) -> &'static [&'static str] {
     if matches!(service, ServiceSpec::Udp { .. }) { &[] } else { &ROOM }
 }
 
-/// Clients who go on and on: what they say is refused, or read and forgotten, but not kept.
+/// Clients that never stop sending: the server refuses or discards their input.
 #[test]
 fn endless_input_takes_no_memory_in_any_loop() {
     let stream = Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In };
@@ -276,7 +275,7 @@ fn forgets(architecture: Architecture, service: &ServiceSpec) {
     assert!(status.success(), "{what}: {status}");
 }
 
-/// More than there is room for: they are turned away, and those inside go on being served.
+/// More clients than the limit: the server refuses them, and serves the others.
 #[test]
 fn connection_flood_leaves_accepted_connections_served() {
     let service = ServiceSpec::Fixed { request_bytes: 10, response_bytes: 1_000 };
@@ -310,8 +309,7 @@ fn connection_flood_leaves_accepted_connections_served() {
     });
 }
 
-/// A worker has one connection, for as long as that lasts: so a pool is held by as many slow clients as it has workers, until
-/// the service's limits cut them off.
+/// A worker serves one connection at a time. Slow clients therefore occupy a pool until the service's limits cut them off.
 #[test]
 fn pool_serves_again_after_slow_clients_are_cut_off() {
     const LIMIT: Duration = Duration::from_secs(1);

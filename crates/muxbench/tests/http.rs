@@ -1,4 +1,4 @@
-//! The service `http` in every architecture: real clients, and what the server's loops owe to it.
+//! The service `http` in every architecture: real clients, and the behaviour of the loops.
 
 mod common;
 
@@ -16,12 +16,12 @@ use rustix::event::{PollFd, PollFlags};
 use server::Architecture;
 use wire::ServiceSpec;
 
-/// Does a test with every architecture that can run here.
+/// Runs a test with every architecture that can run here.
 fn for_each_architecture(test: impl Fn(Architecture) + Sync) {
     common::for_each_architecture(&ServiceSpec::Http { folder: None }, 6, test);
 }
 
-/// Those of these that can run here.
+/// The architectures of a list that can run here.
 fn can_run(names: &[&str]) -> Vec<Architecture> {
     let all = names.iter().map(|name| name.parse::<Architecture>().unwrap());
     all.filter(|architecture| match architecture.can_run() {
@@ -38,12 +38,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a tool said, and whether it ended well.
+/// The output of a tool, and whether it succeeded.
 fn printed(name: &str, Output { status, stdout, stderr }: &Output) -> String {
     format!("{name} ({status}): {}{}", text(stdout), text(stderr))
 }
 
-/// The number behind a word that a tool says.
+/// The number after a word in the output of a tool.
 fn number(printed: &str, word: &str) -> Option<u64> {
     let rest = &printed[printed.find(word)? + word.len()..];
     rest.split_whitespace().next()?.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
@@ -91,7 +91,7 @@ fn httperf(port: u16, path: &str, connections: u64, calls: u64) -> Result<(), St
     if is_well { Ok(()) } else { Err(printed) }
 }
 
-/// One connection for two responses, HEAD, HTTP/1.0, and what is refused.
+/// One connection for two responses, HEAD, HTTP/1.0 and refused requests.
 fn curl(base: &str) -> Result<(), String> {
     const REPORT: &str = "%{http_code} %{size_download} %{num_connects}\n";
     let large = format!("--data-binary=@{}", env!("CARGO_BIN_EXE_muxbench"));
@@ -170,7 +170,7 @@ fn wrong_server_is_detected() {
 
 const GET: &[u8] = b"GET /bytes/5 HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/// The next response's code and body.
+/// Code and body of the next response.
 fn response(stream: &mut TcpStream, is_bare: bool) -> (u16, Vec<u8>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -184,7 +184,7 @@ fn response(stream: &mut TcpStream, is_bare: bool) -> (u16, Vec<u8>) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body)
 }
 
-/// All that comes until the connection ends, and whether by a reset.
+/// All bytes until the connection ends, and whether it ends by a reset.
 fn rest(stream: &mut TcpStream) -> (Vec<u8>, bool) {
     let mut all = Vec::new();
     match stream.read_to_end(&mut all) {
@@ -194,13 +194,13 @@ fn rest(stream: &mut TcpStream) -> (Vec<u8>, bool) {
     }
 }
 
-/// The codes of all responses in what was said.
+/// The status codes of all responses.
 fn codes(printed: &[u8]) -> Vec<String> {
     let printed = text(printed);
     printed.match_indices("HTTP/1.1 ").map(|(at, line)| printed[at + line.len()..][..3].to_owned()).collect()
 }
 
-/// What is generated.
+/// The body of /bytes/N.
 fn generated(bytes: usize) -> Vec<u8> {
     let fill: Vec<u8> = (0..1u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     fill.into_iter().cycle().take(bytes).collect()
@@ -320,11 +320,11 @@ fn slow_readers_get_large_responses_whole() {
     });
 }
 
-/// A limit, and how long a client that keeps to it waits between what it does.
+/// A time limit, and the pauses of a client within it.
 const LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a client does that is cut off; it has the connection, and does one thing at each pause.
+/// The actions of a client that is cut off, one after each pause.
 type Slow = (&'static str, &'static [u8], fn(&mut TcpStream) -> std::io::Result<()>);
 
 const SLOW: [Slow; 8] = [
@@ -344,7 +344,7 @@ const SLOW: [Slow; 8] = [
     ("empty lines", GET, |stream| stream.write_all(b"\r\n")),
 ];
 
-/// Whether the server has ended the connection. What it said before is taken, unless the client does not read.
+/// Whether the server has closed the connection. Reads earlier bytes, unless the client never reads.
 fn is_cut_off(stream: &TcpStream, name: &str) -> bool {
     // Who is refused is told at once that nothing more is said, and is cut off when it is reset for what it still sends.
     let end = if name == "refused, and sends on" { PollFlags::empty() } else { PollFlags::RDHUP };
@@ -437,7 +437,7 @@ fn refused_client_without_limits_keeps_no_worker() {
     }
 }
 
-/// A folder with files, and one link that stays in it.
+/// A folder with files and a link within it.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("css")).unwrap();
@@ -470,7 +470,7 @@ fn folder_is_served_from_memory() {
     }
 }
 
-/// What `serve` says when it does not start.
+/// The error of a `serve` that cannot start.
 fn refusal(folder: &Path) -> String {
     let output = muxbench().args(["serve", "--service", "http", "--folder"]).arg(folder).output().unwrap();
     assert!(!output.status.success());

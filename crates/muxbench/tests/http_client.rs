@@ -1,4 +1,4 @@
-//! `muxbench load` asks an HTTP server of somebody else's: nginx, which logs what it was asked, on which connection.
+//! `muxbench load` against nginx, whose log names the requests of each connection.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::{ExternalServer, eventually, muxbench, prepared};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A running nginx of one worker, ended when dropped.
+/// A running nginx with one worker, ended when dropped.
 struct Nginx {
     server: ExternalServer,
     folder: TempDir,
@@ -66,20 +66,20 @@ fn load(arguments: &[&str]) -> Output {
     muxbench().arg("load").args(arguments).args(phases).output().unwrap()
 }
 
-/// What a load reports, valid or not: a busy machine makes it late.
+/// The report of a load, valid or not: a busy machine delays its sends.
 fn report(arguments: &[&str]) -> Value {
     let output = load(&[arguments, &["--json"]].concat());
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// What a load complains of that cannot be run.
+/// The error of a load that cannot run.
 fn complaint(arguments: &[&str]) -> String {
     let output = load(arguments);
     assert!(!output.status.success());
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// How many requests failed in all, and those of one class.
+/// Failed requests in all, and those of one class.
 fn errors(report: &Value, class: &str) -> (u64, u64) {
     let errors = report["report"]["errors"].as_object().unwrap();
     (errors.values().filter_map(Value::as_u64).sum(), errors[class].as_u64().unwrap())

@@ -1,4 +1,4 @@
-//! The service `kv` in every architecture: real clients of memcached's, and what the server's loops owe to it.
+//! The service `kv` in every architecture: real clients of memcached, and the behaviour of the loops.
 
 mod common;
 #[path = "../../wire/src/kv/tests/recorded.rs"]
@@ -15,7 +15,7 @@ use recorded::RECORDED;
 use server::Architecture;
 use wire::ServiceSpec;
 
-/// Does a test with every architecture that can run here and serve `kv`.
+/// Runs a test with every architecture that can run `kv` here.
 fn for_each_architecture(test: impl Fn(Architecture) + Sync) {
     common::for_each_architecture(&ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 }, 6, test);
 }
@@ -24,7 +24,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The text tests of `memccapable`, which waits so long for each answer; what failed, if any did.
+/// Runs the text tests of `memccapable` with a time limit per response, and returns the failed ones.
 fn memccapable(address: SocketAddr, patience_s: u32) -> Result<(), String> {
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let output = peer("memccapable", &["-h", &host, "-p", &port, "-a", "-t", &patience_s.to_string()]);
@@ -36,7 +36,7 @@ fn memccapable(address: SocketAddr, patience_s: u32) -> Result<(), String> {
     if all { Ok(()) } else { Err(format!("memccapable ({}): {printed}", output.status)) }
 }
 
-/// `memcslap` with four connections; what it complained of, or how much is missing.
+/// Runs `memcslap` with four connections, and returns its errors.
 fn memcslap(address: SocketAddr, test: &str, each: usize) -> Result<(), String> {
     const CONNECTIONS: usize = 4;
     let (server, each_text) = (address.to_string(), each.to_string());
@@ -53,14 +53,14 @@ fn memcslap(address: SocketAddr, test: &str, each: usize) -> Result<(), String> 
     Err(format!("memcslap -t {test} ({}): {done:?} of {}: {out}{err}", output.status, CONNECTIONS * each))
 }
 
-/// What the Python interpreter says to these arguments, and whether it ended well.
+/// The output of Python with these arguments, and whether it succeeded.
 fn python(arguments: &[&str]) -> (bool, String) {
     let interpreter = prepared("MUXBENCH_PYTHON", "python");
     let output = Command::new("timeout").arg("120").arg(interpreter).args(arguments).output().unwrap();
     (output.status.success(), text(&output.stdout) + &text(&output.stderr))
 }
 
-/// Every part of a client's script, of which there are 12.
+/// Runs all 12 parts of a client script.
 fn all_parts(script: &str, port: u16) -> Result<(), String> {
     let path = format!("{}/tests/{script}", env!("CARGO_MANIFEST_DIR"));
     let (is_success, printed) = python(&[&path, &port.to_string()]);
@@ -68,17 +68,17 @@ fn all_parts(script: &str, port: u16) -> Result<(), String> {
     if is_success && passed == 12 { Ok(()) } else { Err(format!("{script}: {printed}")) }
 }
 
-/// Everything that `pymemcache_client.py` does.
+/// Runs `pymemcache_client.py`.
 fn pymemcache(port: u16) -> Result<(), String> {
     all_parts("pymemcache_client.py", port)
 }
 
-/// Everything that `meta_client.py` does: meta commands.
+/// Runs `meta_client.py`: meta commands.
 fn meta_memcache(port: u16) -> Result<(), String> {
     all_parts("meta_client.py", port)
 }
 
-/// The integration tests that pymemcache's package contains; which failed.
+/// Runs the integration tests of the package pymemcache, and returns the failed ones.
 fn pymemcache_tests(port: u16) -> Result<(), String> {
     let (_, package) = python(&["-c", "import pymemcache.test as test; print(test.__path__[0])"]);
     let tests = format!("{}/test_integration.py", package.trim());
@@ -165,7 +165,7 @@ fn memcached_passes_the_same_checks() {
     pymemcache_tests(address.port()).unwrap();
 }
 
-/// A connection to a memcached that is told one command at a time.
+/// A connection that sends one command at a time.
 struct Asked(BufReader<TcpStream>);
 
 impl Asked {
@@ -181,7 +181,7 @@ impl Asked {
     }
 }
 
-/// The answer without what the clock, the allocator or the version has a say in.
+/// A response without the parts that depend on clock, allocator or version.
 fn comparable(answer: &str) -> String {
     let is_number = |word: &str| word.parse::<i64>().is_ok();
     let word = |word: &str| -> String {
@@ -203,14 +203,13 @@ fn comparable(answer: &str) -> String {
     answer.split("\r\n").map(line).collect::<Vec<_>>().join("\r\n")
 }
 
-/// An answer about an item, with its binary key as it is: memcached forgets base64 when an item is created or changed, ours does
-/// not.
+/// A response about an item, with its binary key decoded: memcached, unlike muxbench, forgets base64 when an item changes.
 fn without_base64(answer: &str) -> String {
     let keys = [(" kYQ== b", " ka"), (" kYg== b", " kb"), ("ME YQ== ", "ME a "), ("ME Yg== ", "ME b ")];
     keys.iter().fold(answer.into(), |answer: String, (base64, key)| answer.replace(base64, key))
 }
 
-/// Commands by chance, of which the seed decides.
+/// Random commands from a seed.
 struct Chance(u64);
 
 impl Chance {
@@ -356,7 +355,7 @@ fn client_drives_memcached_as_it_drives_muxbench() {
     }
 }
 
-/// A server that answers every line but a value's with what `answer` makes of it.
+/// A server whose responses, except those to values, `answer` changes.
 fn wrong_server(answer: fn(&str) -> &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -406,7 +405,7 @@ fn wrong_server_is_detected() {
     }
 }
 
-/// All that comes until the end.
+/// All bytes until the connection ends.
 fn rest(mut stream: TcpStream, architecture: Architecture) -> Vec<u8> {
     let mut all = Vec::new();
     stream.read_to_end(&mut all).unwrap_or_else(|error| panic!("{architecture}: {error}, after {} bytes", all.len()));
@@ -473,7 +472,7 @@ fn responses_that_grow_while_sent_arrive_whole() {
     });
 }
 
-/// A connection that asks in lines.
+/// A connection that sends lines.
 struct Lines(BufReader<TcpStream>);
 
 impl Lines {

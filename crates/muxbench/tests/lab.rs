@@ -1,5 +1,4 @@
-//! A lab from outside: what comes up, what it does to packets, and that nothing of it stays. Needs root; without it the tests
-//! say so and end, but for what must be refused.
+//! Labs: their set-up, their effect on packets, and their removal. Needs root, except for rejected flags.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -22,12 +21,12 @@ use harness::spec::network::Network;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-/// A trial as small as it can be that still has figures.
+/// The flags of the shortest trial with results.
 const SMALL: &[&str] = &["--arch", "epoll", "--connections", "5", "--rate", "200", "--repeats", "1", "--quiet"];
-/// What is late, on a busy machine or because packets are lost, is waited for.
+/// A cool-down that suffices for late and lost packets.
 const SHORT: &[&str] = &["--ramp", "100ms", "--warm-up", "200ms", "--measure", "1s", "--cool-down", "60s"];
 
-/// One lab at a time: they are counted, and timed. `None`, and why, where there can be none.
+/// Runs one lab at a time, for tests count and time them; `None` where the system permits none.
 fn one_at_a_time() -> Option<MutexGuard<'static, ()>> {
     static ONE: Mutex<()> = Mutex::new(());
     let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,19 +43,19 @@ fn network(delay: &str) -> Network {
     Network { delay: delay.parse().unwrap(), ..Network::default() }
 }
 
-/// Runs `compare` with these flags besides: the whole result.
+/// Runs `compare` with these flags, and returns its result.
 fn compare(flags: &[&str]) -> Value {
     compare_and_watch(flags, |_| ())
 }
 
-/// The first of five results of which `is_quiet` says so, or the last: where others have the CPUs all the time, packets come late.
+/// The first of five results that satisfies `is_quiet`, or the last one: on a busy machine packets are late.
 fn compare_when_quiet(flags: &[&str], is_quiet: impl Fn(&Value) -> bool) -> Value {
     let is_told = |result: &Value| is_quiet(&result["trials"][0]["network"]["measured"]);
     let found = (0..4).map(|_| compare(flags)).find(is_told);
     found.unwrap_or_else(|| compare(flags))
 }
 
-/// The same once; meanwhile `watch` is called with its process again and again.
+/// Runs it once and calls `watch` with its process repeatedly.
 fn compare_and_watch(flags: &[&str], mut watch: impl FnMut(Pid) + Send) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let mut command = muxbench();
@@ -81,14 +80,14 @@ fn compare_and_watch(flags: &[&str], mut watch: impl FnMut(Pid) + Send) -> Value
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{flags:?}: {error}: {printed}"))
 }
 
-/// The one trial of a result.
+/// The single trial of a result.
 fn trial(result: &Value) -> &Value {
     let trial = &result["trials"][0];
     assert!(trial["load"]["completed"].as_u64().is_some_and(|count| count > 50), "{}", trial["verdict"]);
     trial
 }
 
-/// The limits of a check of its verdict, and what was found.
+/// Limit and value of a check of the verdict.
 fn check(trial: &Value, name: &str) -> Vec<(f64, f64, bool)> {
     let checks = trial["verdict"]["checks"].as_array().unwrap().iter().filter(|check| check["name"] == name);
     checks
@@ -96,7 +95,7 @@ fn check(trial: &Value, name: &str) -> Vec<(f64, f64, bool)> {
         .collect()
 }
 
-/// Every network namespace that one of these processes runs in or keeps, but for ours.
+/// All network namespaces of these processes, except that of the test.
 fn namespaces(processes: &[Pid]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for process in processes.iter().map(|pid| Path::new("/proc").join(pid.as_raw_pid().to_string())) {
@@ -110,13 +109,13 @@ fn namespaces(processes: &[Pid]) -> BTreeSet<String> {
     found
 }
 
-/// Every process there is.
+/// All processes.
 fn everybody() -> Vec<Pid> {
     let names = fs::read_dir("/proc").unwrap().flatten().filter_map(|it| it.file_name().to_str()?.parse().ok());
     names.filter_map(Pid::from_raw).collect()
 }
 
-/// Interfaces of this host and names of namespaces that a lab would have, if it had any here. Others have theirs.
+/// Interfaces and namespaces that a lab would leave on this host.
 fn ours() -> BTreeSet<String> {
     let names = |folder: &str| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -128,19 +127,19 @@ fn ours() -> BTreeSet<String> {
     names("/sys/class/net").into_iter().filter(is_lab_s).chain(named).collect()
 }
 
-/// That nothing is to be seen of a lab that was not `before`.
+/// Asserts that a lab has left nothing that was not there `before`.
 fn assert_unseen(before: &BTreeSet<String>) {
     let added: Vec<String> = ours().difference(before).cloned().collect();
     assert_eq!(added, [""; 0], "a lab is nowhere to be seen from outside");
 }
 
-/// Waits until these processes are gone, and their namespaces, of which nobody else has any.
+/// Waits for the end of these processes and of their namespaces.
 fn until_gone(processes: &[Pid], made: &BTreeSet<String>) {
     until("processes are left", || !processes.iter().any(|pid| is_alive(*pid)));
     until("hosts are left", || namespaces(&everybody()).is_disjoint(made));
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + TIMEOUT;
     while !is_so() {
@@ -149,7 +148,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A process and all that it has started, and so on.
+/// A process and its descendants.
 fn family(pid: Pid) -> Vec<Pid> {
     let mut all = vec![pid];
     let mut next = 0;
@@ -308,7 +307,7 @@ fn doctor_removes_leftovers_of_a_killed_run() {
     assert!(!clean().contains("folder"));
 }
 
-/// `muxbench lab` with a command for a shell, which says `up` when it is. Whoever runs the tests may have them ignore a hang-up.
+/// Starts `muxbench lab` with a shell command that prints `up`. Resets SIGHUP, which the caller of the tests may ignore.
 fn lab_of_a_shell(through: &[&str], script: &str, temporary: &Path) -> Child {
     let mut command = Command::new("env");
     command.arg("--default-signal=HUP").args(through).arg(env!("CARGO_BIN_EXE_muxbench"));
@@ -376,8 +375,7 @@ fn nohup_keeps_lab_alive() {
     assert_eq!(lab.wait().unwrap().code(), Some(7));
 }
 
-/// What is first in a PID namespace of its own, so that nobody else's doctor gets there before: a lab is killed, and a doctor
-/// called until nothing is left.
+/// Runs first in a PID namespace, where no other doctor interferes: kills a lab, then calls the doctor until nothing is left.
 const KILLED_LAB: &str = r#"
 "$1" lab --network lab -- sh -c "setsid sh -c 'echo up; exec sleep 1000' & wait" > "$TMPDIR/out" &
 lab=$!

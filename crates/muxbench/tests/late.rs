@@ -1,4 +1,4 @@
-//! A client that is stopped sends late: its trial is not the server's, or its tails are not.
+//! A stopped client sends late: its trial is invalid, or its tails are marked.
 
 mod common;
 
@@ -10,7 +10,7 @@ use common::{Serve, muxbench};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// What `muxbench load` reports of a window of two seconds, in which it is stopped so often for so long.
+/// The report of `muxbench load` for a window of two seconds with this number of stops of this length.
 fn stopped(server: &str, times: u32, stop: Duration) -> Value {
     stopped_with(server, "--rate 1000", times, stop)
 }

@@ -1,4 +1,4 @@
-//! Somebody else's servers: those of `examples/servers`, and commands that misbehave.
+//! External servers: those of `examples/servers`, and misbehaving commands.
 
 mod common;
 
@@ -14,7 +14,7 @@ use common::{
 use harness::model::{TrialRecord, VerdictKind};
 use rustix::process::{Pid, Signal};
 
-/// The commands of `others.toml`, by name, with the built servers where they are.
+/// The commands of `others.toml` by name, with the paths of the built servers.
 fn commands() -> Vec<(String, Vec<String>)> {
     let folder = prepared("MUXBENCH_SERVERS", "servers");
     let file = format!("{ROOT}/examples/servers/others.toml");
@@ -24,7 +24,7 @@ fn commands() -> Vec<(String, Vec<String>)> {
     commands.collect()
 }
 
-/// An experiment file of commands, each with more lines for its table.
+/// An experiment file of commands, each with further lines of its table.
 fn experiment(commands: &[(String, Vec<String>)], repeats: u32, measure: &str, more: &str) -> String {
     let names: Vec<String> = commands.iter().map(|(name, _)| format!("exec:{name}")).collect();
     let mut file = format!(
@@ -49,7 +49,7 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
     muxbench().args(arguments).current_dir(folder).output().unwrap()
 }
 
-/// Processes that have `word` among their arguments or environment: marked so, they are found whoever their parent is.
+/// Processes with `word` among their arguments or environment, whatever their parent.
 fn marked(word: &str) -> Vec<Pid> {
     let numbers = fs::read_dir("/proc").unwrap().flatten().filter_map(|it| it.file_name().to_str()?.parse().ok());
     let has = |pid: &i32| {
@@ -59,7 +59,7 @@ fn marked(word: &str) -> Vec<Pid> {
     numbers.filter(has).filter_map(Pid::from_raw).collect()
 }
 
-/// The records of a run of that file.
+/// The records of a run of an experiment file.
 fn records(folder: &Path, file: &str) -> (Vec<TrialRecord>, Output) {
     fs::write(folder.join("x.toml"), file).unwrap();
     let output = run(folder, &["run", "x.toml", "--allow-exec", "--quiet", "--output", "here"]);
@@ -109,7 +109,7 @@ fn example_servers_are_measured_and_leave_nothing() {
     assert_eq!(marked(&mark), [], "nothing is left");
 }
 
-/// A started example.
+/// A running example server.
 fn start(command: &[String], name: &str, request_bytes: usize, response_bytes: usize) -> ExternalServer {
     ExternalServer::start(name, |port| {
         let numbers = [("{port}", port as usize), ("{request}", request_bytes), ("{response}", response_bytes)];
@@ -122,7 +122,7 @@ fn start(command: &[String], name: &str, request_bytes: usize, response_bytes: u
     })
 }
 
-/// Every example, with these sizes.
+/// All example servers, with these message sizes.
 fn each(request_bytes: usize, response_bytes: usize) -> Vec<(String, ExternalServer)> {
     let start = |(name, command): (String, Vec<String>)| {
         let server = start(&command, &name, request_bytes, response_bytes);
@@ -131,7 +131,7 @@ fn each(request_bytes: usize, response_bytes: usize) -> Vec<(String, ExternalSer
     commands().into_iter().map(start).collect()
 }
 
-/// All that comes until the end.
+/// All bytes until the connection ends.
 fn rest(mut stream: TcpStream, name: &str) -> usize {
     let mut all = Vec::new();
     stream.read_to_end(&mut all).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -217,8 +217,8 @@ fn nothing_outlives_a_run() {
     }
 }
 
-/// What is first in a PID namespace of its own, so that nobody else's doctor gets there before: a server's keeper is killed, and a
-/// runner that cannot do anything about it; a doctor is called until nothing is left.
+/// Runs first in a PID namespace, where no other doctor interferes: kills the supervisor of a server and its runner, then
+/// calls the doctor until nothing is left.
 const KILLED_KEEPER: &str = r#"
 "$1" run x.toml --allow-exec --quiet --output here >/dev/null 2>&1 &
 run=$!

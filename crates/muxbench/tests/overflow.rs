@@ -1,4 +1,4 @@
-//! What a server does when the kernel's queue of events is too short.
+//! Overflow of the kernel's event queue.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::net::Shutdown;
 use common::{Serve, exchange};
 use rustix::process::Resource;
 
-/// With no room at all each event overflows the queue; with little, some do.
+/// A queue of length zero overflows at each event; a short one at some.
 #[test]
 fn rescans_replace_lost_signals() {
     for signals_max in [0, 3] {

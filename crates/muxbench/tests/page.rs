@@ -1,4 +1,4 @@
-//! The report's page, in a real browser without a network.
+//! The page of a report in a real browser without a network.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs in `folder`. On a busy machine the verdict of a comparison may be that the client was late: exit code 3.
+/// Runs muxbench in `folder`. A busy machine may delay the client: exit code 3.
 fn run(folder: &Path, arguments: &[&str]) -> (String, String) {
     let output = muxbench().args(arguments).current_dir(folder).output().unwrap();
     let (out, err) = (text_of(&output.stdout), text_of(&output.stderr));
@@ -22,7 +22,7 @@ fn run(folder: &Path, arguments: &[&str]) -> (String, String) {
     (out, err)
 }
 
-/// What `page.mjs` has to say of a page; panics if anything is wrong with it.
+/// The findings of `page.mjs` about a page; panics if anything is wrong.
 fn browse(page: &Path, kind: &str) -> String {
     let packages = prepared("MUXBENCH_BROWSER", "browser");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page.mjs");
@@ -34,7 +34,7 @@ fn browse(page: &Path, kind: &str) -> String {
     out
 }
 
-/// A comparison of some seconds: two numbers of connections, two rates.
+/// A comparison of some seconds with two numbers of connections and two rates.
 const SMALL: &str = "compare --arch epoll,mt,select --connections 8,16 --rate 200,400 --ramp 50ms --warm-up 50ms --measure 250ms \
                      --cool-down 60s --repeats 1 --output small --quiet";
 
@@ -63,7 +63,7 @@ fn page_of_a_run_works_and_is_accessible() {
     assert_eq!(page, std::fs::read_to_string(folder.path().join("small/report.html")).unwrap());
 }
 
-/// Stores a run that never was.
+/// Stores an invented run.
 fn store(folder: &Path, run: &Run) {
     let store = Store::create(folder, &run.header).unwrap();
     run.records.iter().for_each(|record| store.commit(record).unwrap());

@@ -1,5 +1,4 @@
-//! Series of rates and searches for one, driven as a user would. A server that computes for each request has a capacity
-//! below what that time makes, on any machine.
+//! Sweeps and searches, run as a user would. Simulated work per request limits the capacity on any machine.
 
 mod common;
 
@@ -12,7 +11,7 @@ use common::{eventually, muxbench};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-/// A small server that computes 2 ms for each request: it can answer about 500 a second.
+/// A server with 2 ms of simulated work per request: at most 500 requests per second.
 const SMALL: &[&str] = &[
     "--connections",
     "10",
@@ -34,7 +33,7 @@ const SMALL: &[&str] = &[
 const AUTOBENCH: &str =
     "dem_req_rate,req_rate,con_rate,min_rep_rate,avg_rep_rate,max_rep_rate,stddev_rep_rate,resp_time,net_io,errors";
 
-/// Tests take turns: each keeps a CPU or two busy.
+/// Runs one test at a time, for each occupies a CPU or two.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn exclusive_cpus() -> MutexGuard<'static, ()> {
@@ -45,7 +44,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs in `folder`, to an end with one of `codes`; panics with everything it said unless it does.
+/// Runs muxbench in `folder`; panics with all output unless it exits with one of `codes`.
 fn run(folder: &Path, arguments: &[&str], codes: &[i32]) -> Output {
     let output = muxbench().args(arguments).current_dir(folder).output().unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -229,8 +228,8 @@ fn search_out_of_time_resumes_with_more() {
     assert!(error.contains("other: --time-max: the run is no search"), "{error}");
 }
 
-/// How many searches ended without a rate. No machine answers in a microsecond, so that they go down to the lowest rate, twice at
-/// every rate; on one that has no CPU left for the client nearly every probe is spoilt, until the time is over.
+/// The number of searches without a rate. No server answers in a microsecond, so the search descends to the lowest rate; on a
+/// busy machine nearly every probe is disturbed until the time is over.
 fn unmet(out: &str) -> usize {
     let of = |words: &str| out.lines().filter(|line| !line.contains(": ") && line.contains(words)).count();
     of("no rate meets it") + of("time over")

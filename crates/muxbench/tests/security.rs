@@ -1,5 +1,4 @@
-//! It lets nobody in: who can reach a server, write results, read files that are not served, or have a reader's terminal do
-//! things.
+//! Security: who can connect to a server, write results, read files outside a folder, or send escapes to a terminal.
 
 mod common;
 
@@ -21,7 +20,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// An address as /proc/net has it: words in the order of this machine.
+/// An address in the format of /proc/net: words in the byte order of this machine.
 fn address(hex: &str) -> IpAddr {
     let word = |at: usize| u32::from_str_radix(&hex[at * 8..at * 8 + 8], 16).unwrap().to_ne_bytes();
     match hex.len() {
@@ -30,7 +29,7 @@ fn address(hex: &str) -> IpAddr {
     }
 }
 
-/// Where a process can be reached: the addresses of its sockets that listen, or take datagrams.
+/// The addresses of all listening and datagram sockets of a process.
 fn reached_at(pid: Pid) -> Vec<IpAddr> {
     let links =
         fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
@@ -73,7 +72,7 @@ fn server_without_listen_is_reachable_from_this_host_only() {
     assert!(!reached_at.is_empty() && reached_at.iter().all(IpAddr::is_unspecified), "who asks has it: {reached_at:?}");
 }
 
-/// What a server that a user starts says at first, in two lines, and where it is reached.
+/// The first two lines of a server, and its addresses.
 fn greeting(flags: &[&str]) -> (String, Vec<IpAddr>) {
     let mut serve = muxbench().arg("serve").args(flags).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let lines = BufReader::new(serve.stdout.take().unwrap()).lines().take(2);
@@ -120,7 +119,7 @@ fn server_advertises_its_service_on_the_next_port() {
     }
 }
 
-/// What a server says to these bytes, until it closes.
+/// The response of a server to these bytes, until it closes.
 fn printed(serve: &Serve, request: &[u8]) -> String {
     let mut stream = serve.connect();
     stream.write_all(request).unwrap();
@@ -170,7 +169,7 @@ fn no_path_leads_out_of_a_served_folder() {
     }
 }
 
-/// A folder and everything below it.
+/// A folder and its contents, recursively.
 fn everything(folder: &Path) -> Vec<PathBuf> {
     let inner = fs::read_dir(folder).into_iter().flatten().flatten();
     std::iter::once(folder.to_owned()).chain(inner.flat_map(|entry| everything(&entry.path()))).collect()
@@ -230,7 +229,7 @@ fn stored_escapes_do_not_reach_the_terminal() {
     assert!(text(&report.stdout).contains("u001b[2J"), "it is shown: {}", text(&report.stdout));
 }
 
-/// A server's word on the port after its own, as `muxbench load --target` takes it.
+/// A server that advertises any text on the port after its own, for `muxbench load --target`.
 fn loads_what_is_described(described: &str) -> Output {
     // The server itself is nobody's: its port is held, and refuses.
     let held = |listener: &TcpListener| {

@@ -1,4 +1,4 @@
-//! The service `stream` in every architecture, over the wire: not a byte is lost, in either direction.
+//! The service `stream` in every architecture: no byte is lost in either direction.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -15,16 +15,16 @@ use serde_json::Value;
 use wire::ServiceSpec;
 use wire::stream::{Direction, GREETING, Stream};
 
-/// Servers that are tried at once.
+/// Servers tested in parallel.
 const AT_ONCE: usize = 4;
-/// A burst that is no multiple of what is read or written at once.
+/// A burst whose size is no multiple of a read or a write.
 const SIZES: Stream = Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In };
 
 fn flags(direction: &str) -> [&str; 8] {
     ["--packet", "1001B", "--packets", "777", "--ack", "33B", "--direction", direction]
 }
 
-/// Of one kind of byte, which is no greeting's or nothing but.
+/// Bytes of one value, which differs from those of a handshake.
 fn bytes(count: u64, is_greeting: bool) -> Vec<u8> {
     vec![if is_greeting { GREETING } else { 1 }; count as usize]
 }
@@ -33,7 +33,7 @@ fn take(stream: &mut TcpStream, count: u64) {
     stream.read_exact(&mut vec![0; count as usize]).unwrap();
 }
 
-/// Says that nothing more comes, and reads until the server ends too: how much came.
+/// Shuts down sending, and counts the bytes until the server closes.
 fn end(mut stream: TcpStream) -> u64 {
     stream.shutdown(Shutdown::Write).unwrap();
     stream.read_to_end(&mut Vec::new()).unwrap() as u64

@@ -1,4 +1,4 @@
-//! System calls counted twice, by the servers themselves and by the kernel.
+//! System calls as counted by the servers and by the kernel.
 
 mod common;
 
@@ -11,11 +11,11 @@ use server::metrics::tracepoints::can_count;
 use server::metrics::workers::{OTHER, comparable_kinds};
 use server::{Architecture, Threads};
 
-/// Calls by which two counts may differ, besides a share of them: they are read one after the other, and on a busy machine
-/// the reader may be kept from going on in between.
+/// Allowed difference of the two counts, besides a share: they are read one after the other, and the reader may be delayed in
+/// between.
 const APART_MAX: u64 = 60;
 
-/// Every architecture that can run here, and runtimes with two threads as well.
+/// All architectures that can run here, and runtimes with two threads.
 fn architectures() -> Vec<Architecture> {
     let all = Architecture::all();
     let is_runtime = |row: &&Architecture| server::runtimes::FEATURES.contains(&row.model.name);
@@ -44,8 +44,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Where this machine does not let system calls be counted: says so, and checks that whoever asks is told before anything
-/// starts.
+/// Skips the test where the kernel does not count, after checking that users get an error before anything starts.
 fn is_refused(folder: &std::path::Path) -> bool {
     let Err(reason) = can_count() else { return false };
     skipped(&format!("system calls counted from outside, of which only the refusal is tested: {reason}"));
@@ -99,7 +98,7 @@ fn own_and_kernel_counts_agree_in_every_architecture() {
     }
 }
 
-/// Runtimes do not count their reads: the kernel does.
+/// Only the kernel counts the reads of runtimes.
 #[test]
 fn read_budget_bounds_reads_of_runtimes() {
     const REQUEST: usize = 1 << 20;

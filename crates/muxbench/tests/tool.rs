@@ -1,4 +1,4 @@
-//! The whole tool, driven as a user would.
+//! The whole tool, run as a user would.
 
 mod common;
 
@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use server::registry::{BUFFERED, MECHANISMS};
 
-/// A comparison of a second or two.
+/// A comparison that takes a second or two.
 const SMALL: &[&str] = &[
     "compare",
     "--arch",
@@ -44,7 +44,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs in `folder`; panics with everything it said unless it exits with `code`.
+/// Runs muxbench in `folder`; panics with all output unless it exits with `code`.
 fn run(folder: &Path, arguments: &[&str], code: i32) -> Output {
     let output = muxbench().args(arguments).current_dir(folder).output().unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -52,7 +52,7 @@ fn run(folder: &Path, arguments: &[&str], code: i32) -> Output {
     output
 }
 
-/// Runs a comparison in `folder` to its end. On a busy machine the verdict may be that the client was late: exit code 3.
+/// Runs a comparison in `folder`. A busy machine may delay the client: exit code 3.
 fn measure(folder: &Path, arguments: &[&str]) -> Output {
     let output = muxbench().args(arguments).current_dir(folder).output().unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -300,20 +300,20 @@ fn public_tools_read_samples_and_histograms() {
     }
 }
 
-/// Held by every test that starts servers or clients.
+/// The lock of all tests that start servers or clients.
 static CPUS: RwLock<()> = RwLock::new(());
 
-/// Of a test that takes a whole CPU, or needs one.
+/// Locks out all other tests, for a test that occupies or needs a whole CPU.
 fn exclusive_cpus() -> RwLockWriteGuard<'static, ()> {
     CPUS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Of any other.
+/// Locks out only the tests that need a CPU for themselves.
 fn share_cpus() -> RwLockReadGuard<'static, ()> {
     CPUS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps a CPU busy with many threads until dropped, so that a server there gets a very small share of it.
+/// Occupies a CPU with many threads until dropped, so that a server on it gets a small share.
 struct Hogs(Arc<AtomicBool>);
 
 impl Hogs {
@@ -394,7 +394,7 @@ fn client_without_cpu_time_is_client_limited() {
     assert_eq!(output.status.code(), Some(3));
 }
 
-/// A check of a verdict, by a word of its name.
+/// The check of a verdict with a word in its name.
 fn check<'a>(verdict: &'a Value, word: &str) -> &'a Value {
     let checks = verdict["checks"].as_array().unwrap();
     checks.iter().find(|check| check["name"].as_str().unwrap().contains(word)).unwrap_or_else(|| panic!("{verdict}"))
@@ -614,7 +614,7 @@ fn user_errors_are_reported_before_anything_starts() {
     assert!(!folder.path().join("results").exists(), "nothing was started");
 }
 
-/// Starts a long comparison with processes for connections, and waits until it has finished a trial and is in another.
+/// Starts a long comparison of process-per-connection servers, and waits until its second trial runs.
 fn start_long(folder: &Path) -> (std::process::Child, Vec<Pid>) {
     let child = muxbench()
         .args([
@@ -818,7 +818,7 @@ fn single_figure_runs_only_its_experiments() {
     assert!(printed.contains("--paper"), "{printed}");
 }
 
-/// A folder as `reproduce` leaves it, of an experiment none of whose trials came to anything.
+/// A folder of `reproduce` without a finished trial.
 fn failed_run(folder: &Path, experiment: &str) {
     let quick = harness::spec::presets::find(experiment).unwrap().experiment().quick();
     let host = harness::host::detect();
@@ -888,7 +888,7 @@ fn finished_paper_is_shown_and_not_run_again() {
     assert!(text(&reproduce(&["--figure", "6", "--table", "1"], 2).stderr).contains("cannot be used with"));
 }
 
-/// What comes of a run of two trials with idle connections when the first one's process of such a command is killed.
+/// The records of a run of two trials with idle connections, after killing a process of the first trial by its command.
 fn killed_mid_trial(command: &str) -> Vec<harness::model::TrialRecord> {
     let folder = tempfile::tempdir().unwrap();
     let mut child = muxbench()
@@ -968,7 +968,7 @@ fn idle_holds_and_verifies_connections_to_any_server() {
     assert!(error.contains("no connections to hold"), "{error}");
 }
 
-/// A comparison of closed loops of a second or two.
+/// A comparison of closed loops that takes a second or two.
 const CLOSED: &[&str] = &[
     "compare",
     "--schedule",
@@ -988,7 +988,7 @@ const CLOSED: &[&str] = &[
     "--quiet",
 ];
 
-/// What every closed loop's trials have in the store.
+/// Checks the stored trials of a closed loop.
 fn assert_closed(folder: &Path, trials_expected: usize) {
     let whole = json(&run(folder, &["report", "--json"], 0));
     assert_eq!(whole["summary"]["comparisons"][0]["metric"], "transactions a second");
@@ -1226,7 +1226,7 @@ fn closed_pipe_is_no_error() {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
-/// Tables of Markdown: a line under the headings, and as many cells in every row. Their number.
+/// The number of Markdown tables; checks that all rows have as many cells as the heading.
 fn tables(markdown: &str) -> usize {
     let cells = |line: &str| line.replace("\\|", "").matches('|').count();
     let mut tables = 0;
@@ -1289,7 +1289,7 @@ fn doctor_prints_markdown() {
     assert_eq!(tables(&markdown), 1, "{markdown}");
 }
 
-/// The figures of docs/scale.md are those that a plan is made from where no run is named.
+/// A plan without --from uses the costs of docs/scale.md.
 #[test]
 fn plan_of_hosts_uses_documented_costs() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Unix sockets, and TCP over IPv6: what conformance asks over TCP, for each architecture, and what belongs to them alone.
+//! Unix sockets and TCP over IPv6: the conformance of each architecture, and the features of the transports.
 
 mod common;
 
@@ -15,14 +15,14 @@ use server::{Accept, Architecture};
 use wire::Address;
 
 const REQUEST: usize = 4;
-/// More than socket buffers hold is ten of these.
+/// A size of which ten exceed the socket buffers.
 const RESPONSE: usize = 1 << 20;
 
 fn start(architecture: Architecture, listen: &str) -> Serve {
     Serve::start_with(architecture, REQUEST as u32, RESPONSE as u32, &["--listen", listen], None)
 }
 
-/// Everything that a stream must do, on one server; then it is stopped.
+/// Tests a server over a stream, then stops it.
 fn serves_as_over_tcp(architecture: Architecture, listen: &str) {
     let serve = start(architecture, listen);
     let mut slow = serve.connect();
@@ -258,7 +258,7 @@ fn run_report(folder: &Path) -> Output {
     run(folder, &["report", "here", "--csv"])
 }
 
-/// Somebody else's server on a Unix socket, by the only language that tests may count on for it.
+/// An external server on a Unix socket, in Python, which all test machines have.
 const PYTHON: &str = "
 import socket, sys, threading
 listener = socket.socket(socket.AF_UNIX)

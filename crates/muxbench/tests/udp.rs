@@ -1,4 +1,4 @@
-//! The service `udp`, in every architecture that serves it, and through the whole tool.
+//! The service `udp` in every architecture, and in the whole tool.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn serving() -> impl Iterator<Item = Architecture> {
     each().filter(|architecture| architecture.can_serve(&SPEC).is_ok())
 }
 
-/// A client's socket, with patience.
+/// A client's socket with a timeout.
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -40,7 +40,7 @@ fn request(id: u64) -> Vec<u8> {
     request
 }
 
-/// The next response: its id, and which port it is from.
+/// Id and port of the next response.
 fn response(socket: &UdpSocket) -> (u64, SocketAddr) {
     let mut inbox = [0; 100];
     let (bytes, from) = loop {
@@ -98,7 +98,7 @@ fn every_port_echoes_the_id_and_ignores_garbage() {
     }
 }
 
-/// How many requests a socket that nobody reads has room for, of 100.
+/// The number of requests, of 100, for which an unread socket has room.
 fn room() -> u64 {
     let reader = UdpSocket::bind("127.0.0.1:0").unwrap();
     (0..100).for_each(|id| assert_eq!(socket().send_to(&request(id), reader.local_addr().unwrap()).unwrap(), 16));
@@ -248,7 +248,7 @@ fn run(command: &mut Command) -> (bool, String, String) {
     (output.status.success(), text(&output.stdout), text(&output.stderr))
 }
 
-/// What it said, and its complaints. On a busy machine no trial may be valid, which is an exit status of its own.
+/// Output and errors of a command. A busy machine may leave no trial valid, which has an exit code of its own.
 fn run_perhaps_invalid(command: &mut Command) -> (String, String) {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

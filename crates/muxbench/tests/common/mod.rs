@@ -1,4 +1,4 @@
-//! A `muxbench serve` process, driven as a user or a runner would.
+//! A testkit: servers run as a user or a runner would run them, external servers, and facts about processes.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -20,10 +20,10 @@ use server::{Accept, Architecture, Threads};
 use wire::stream::{Direction, Stream};
 use wire::{Address, Ports, ServiceSpec};
 
-/// The repository, in which the commands of examples are started.
+/// The repository, where example commands start.
 pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// Long enough for the slowest machine; only a failing test waits for it.
+/// Longer than the slowest machine needs; only a failing test waits that long.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The built binary.
@@ -31,8 +31,8 @@ pub fn muxbench() -> Command {
     Command::new(env!("CARGO_BIN_EXE_muxbench"))
 }
 
-/// Those that can run here, every model over every mechanism. Besides, runtimes with two threads, whose tasks may change
-/// threads, and stages in other numbers. The name of the one under test is printed, so that a failure names it.
+/// All architectures that can run here: every model with every mechanism, runtimes with two threads, whose tasks may migrate,
+/// and stages in other numbers. Prints each name, so that a failure shows it.
 pub fn each() -> impl Iterator<Item = Architecture> {
     let all = Architecture::every();
     let is_runtime = |row: &&Architecture| server::runtimes::FEATURES.contains(&row.model.name);
@@ -52,9 +52,8 @@ pub fn each() -> impl Iterator<Item = Architecture> {
     })
 }
 
-/// Does a test with every architecture that can run here and serve this: every model over every mechanism; besides, runtimes
-/// with two threads, stages in other numbers, and mechanisms with a layer above. So many `at_once`, for clients wait, most of
-/// their time.
+/// Runs a test with every architecture that can run here and serve `service`: every model with every mechanism, runtimes with
+/// two threads, stages in other numbers and buffered mechanisms. Runs `at_once` tests in parallel, for clients mostly wait.
 pub fn for_each_architecture(service: &ServiceSpec, at_once: usize, test: impl Fn(Architecture) + Sync) {
     let all = Architecture::every();
     let is_runtime = |row: &&Architecture| server::runtimes::FEATURES.contains(&row.model.name);
@@ -85,7 +84,7 @@ pub fn for_each_architecture(service: &ServiceSpec, at_once: usize, test: impl F
     });
 }
 
-/// Every pool of `size` with every strategy that it can have.
+/// Every pool of `size` with each of its accept strategies.
 pub fn pools(size: u32) -> impl Iterator<Item = (Architecture, Accept)> {
     let pools = Architecture::all().into_iter().filter(|architecture| architecture.model.is_pool());
     pools.flat_map(move |pool| {
@@ -96,14 +95,14 @@ pub fn pools(size: u32) -> impl Iterator<Item = (Architecture, Accept)> {
     })
 }
 
-/// A command of somebody else's, which is ended if it takes too long.
+/// Runs an external tool with a time limit.
 pub fn peer(name: &str, arguments: &[&str]) -> Output {
     let command = prepared("MUXBENCH_PEERS", "peers").join(name);
     let output = Command::new("timeout").arg("120").arg(command).args(arguments).output();
     output.unwrap_or_else(|error| panic!("cannot run timeout {name}: {error}"))
 }
 
-/// A running server; it is killed when dropped.
+/// A running server, killed when dropped.
 pub struct Serve {
     architecture: Architecture,
     child: Child,
@@ -305,7 +304,7 @@ impl Drop for Serve {
     }
 }
 
-/// Somebody else's server, ended when dropped.
+/// An external server, ended when dropped.
 pub struct ExternalServer {
     child: Child,
     pub address: SocketAddr,
@@ -342,7 +341,7 @@ impl Drop for ExternalServer {
     }
 }
 
-/// A client's connection with patience.
+/// A client's connection with a timeout.
 fn connect(address: &Address) -> std::io::Result<TcpStream> {
     let stream = match address {
         Address::Ip(address) => {
@@ -358,7 +357,7 @@ fn connect(address: &Address) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// One request, one whole response.
+/// Exchanges a request for a whole response.
 pub fn exchange(stream: &mut TcpStream, request_bytes: usize, response_bytes: usize) {
     try_exchange(stream, request_bytes, response_bytes).unwrap();
 }
@@ -368,7 +367,8 @@ fn try_exchange(stream: &mut TcpStream, request_bytes: usize, response_bytes: us
     stream.read_exact(&mut vec![0; response_bytes])
 }
 
-/// What `cargo xtask test` prepared and tells of in `variable`; a test run by itself has `cargo xtask` prepare it.
+/// The path that `cargo xtask test` has prepared and put into `variable`; a test run alone prepares it with `cargo xtask
+/// TASK`.
 pub fn prepared(variable: &str, task: &str) -> PathBuf {
     if let Some(path) = std::env::var_os(variable) {
         return path.into();
@@ -395,7 +395,7 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Processes whose parent is `pid`, from /proc.
+/// The children of a process, from /proc.
 pub fn children_of(pid: Pid) -> Vec<Pid> {
     let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     entries
@@ -408,13 +408,13 @@ pub fn children_of(pid: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// Everything that a process started, and what that started.
+/// The descendants of a process.
 pub fn descendants(pid: Pid) -> Vec<Pid> {
     let children = children_of(pid);
     children.iter().flat_map(|&child| descendants(child)).chain(children.clone()).collect()
 }
 
-/// A copy of the binary that anybody may run, in a folder that anybody may then write.
+/// A copy of the binary that all users may run, in a folder that all may write.
 pub fn muxbench_for_all_users(folder: &Path) -> PathBuf {
     let program = folder.join("muxbench");
     // Copied by a process of its own: no other that we start meanwhile has it open.
@@ -425,8 +425,7 @@ pub fn muxbench_for_all_users(folder: &Path) -> PathBuf {
     program
 }
 
-/// A command that is run by a user whom nobody else is, and to whom limits and permissions apply, if we are root, to whom they
-/// do not.
+/// A command without privileges, so that limits and permissions apply even if root runs the test.
 pub fn as_nobody(program: &Path) -> Command {
     if !rustix::process::geteuid().is_root() {
         return Command::new(program);
@@ -444,7 +443,7 @@ pub fn as_nobody(program: &Path) -> Command {
     command
 }
 
-/// Memory that a process and its children have together and no file backs, in bytes: what several share counts once.
+/// Anonymous memory of a process and its children in bytes; shared pages count once.
 pub fn memory_bytes_of(pid: Pid) -> u64 {
     let kib = |line: &str| line.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
     let of = |process: Pid| {
@@ -463,17 +462,17 @@ pub fn memory_bytes_of(pid: Pid) -> u64 {
     children.into_iter().chain([pid]).map(of).sum()
 }
 
-/// How many descriptors a process and all that came of it have open.
+/// The number of open descriptors of a process and its descendants.
 pub fn descriptors_of_all(pid: Pid) -> usize {
     descendants(pid).into_iter().chain([pid]).map(descriptors_of).sum()
 }
 
-/// How many descriptors a process has open.
+/// The number of open descriptors of a process.
 pub fn descriptors_of(pid: Pid) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
-/// What the kernel says of a thread.
+/// The kernel's facts about a thread.
 #[derive(Debug, PartialEq)]
 struct Thread {
     /// Its name, and its state behind that.
@@ -493,7 +492,7 @@ impl Thread {
     }
 }
 
-/// Those of a process; of one that has gone there are none.
+/// The threads of a process; none if it has ended.
 fn threads_of(pid: Pid) -> impl Iterator<Item = Thread> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().filter_map(Result::ok);
     tasks.filter_map(|task| {
@@ -503,8 +502,8 @@ fn threads_of(pid: Pid) -> impl Iterator<Item = Thread> {
     })
 }
 
-/// A server with children that would like to stay: one in a session of its own, a daemon that knows nothing of its environment,
-/// and one that ignores SIGTERM. When all are there, its keeper's number is in a file.
+/// A server whose children resist their end: a process in a session of its own, a daemon without its environment, and one that
+/// ignores SIGTERM. When all run, the id of its supervisor is in a file.
 pub fn persistent_command(keeper: &Path) -> Vec<String> {
     let script = format!(
         "setsid sleep 1000 & env -i setsid -f sleep 1000; (trap '' TERM; while :; do sleep 1; done) & \
@@ -514,7 +513,7 @@ pub fn persistent_command(keeper: &Path) -> Vec<String> {
     words.map(str::to_owned).into()
 }
 
-/// Whether a process exists, and has not just ended.
+/// Whether a process exists and is no zombie.
 pub fn is_alive(pid: Pid) -> bool {
     let has_ended = || threads_of(pid).all(|thread| thread.state() == Some('Z'));
     rustix::process::test_kill_process(pid).is_ok() && !has_ended()
