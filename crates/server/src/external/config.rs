@@ -7,41 +7,40 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use wire::Address;
 
-/// Somebody else's server: a command that is started, without a shell.
+/// An external server: a command, started without a shell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExternalConfig {
-    /// The program and its arguments; in each, `{port}`, `{request}` and `{response}` stand for numbers, `{socket}` for the
-    /// path of the socket to listen on, and `{address}` for the address that the port is of.
+    /// The program and its arguments, with placeholders: the numbers `{port}`, `{request}` and `{response}`, the socket's path
+    /// `{socket}`, and the `{address}` of the port.
     pub command: Vec<String>,
-    /// Where it is to listen; port 0 is one that is free then. Runs stored before there was a choice have all been on
-    /// 127.0.0.1.
+    /// The address to listen on; port 0 is a free one. Runs stored before there was a choice used 127.0.0.1.
     #[serde(default = "any_port")]
     pub listen: Address,
-    /// Where it is started; without it, where we are.
+    /// The working directory; ours by default.
     pub directory: Option<PathBuf>,
-    /// What is put into its environment; the same stand for the same there.
+    /// Additional environment variables, with the same placeholders.
     pub environment: BTreeMap<String, String>,
-    /// Size of a request, in bytes; `None` where the service has no fixed sizes, and then the command names none.
+    /// The size of a request, in bytes; `None` if the service has no fixed sizes.
     pub request_bytes: Option<u32>,
-    /// Size of a response, in bytes, likewise.
+    /// The size of a response, in bytes; likewise.
     pub response_bytes: Option<u32>,
-    /// CPUs it may run on; empty leaves placement to the kernel.
+    /// The CPUs that it may run on; empty leaves placement to the kernel.
     pub cpus: Vec<usize>,
-    /// It must accept a connection within this time, in nanoseconds.
+    /// The time within which it must accept a connection, in nanoseconds.
     pub start_timeout_ns: u64,
 }
 
-/// What stands for numbers in a command's arguments and environment, for its socket's path, and for its address.
+/// The placeholders in a command's arguments and environment.
 pub const PLACEHOLDERS: &[&str] = &["port", "request", "response", "socket", "address"];
 
 fn any_port() -> Address {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()
 }
 
-/// Whether `program` is a file that may be run: itself where it has a `/`, else somewhere in PATH.
+/// Checks that `program` is an executable file: itself if it contains a `/`, otherwise in PATH.
 ///
 /// # Errors
-/// Why not.
+/// The reason.
 pub fn find_program(program: &str, directory: Option<&Path>, path: Option<&str>) -> Result<(), String> {
     let is_program = |file: &Path| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok();
     if program.contains('/') {

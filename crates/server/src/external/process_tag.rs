@@ -1,30 +1,31 @@
-//! What all that comes of somebody else's server bears, so that it is known once its keeper has died: a soft limit of file locks
-//! (RLIMIT_LOCKS), which names the keeper. It limits nothing, for Linux has looked at none since 2.4.25 (getrlimit(2)).
+//! A mark on all processes of an external server, by which they are found after their supervisor has died: a soft limit of file
+//! locks (RLIMIT_LOCKS) with the supervisor's process id. Linux has ignored this limit since 2.4.25 (getrlimit(2)).
 //!
-//! Whatever is started inherits it, in a session of its own too; anybody may read it; and unlike the environment it stays when
-//! a server writes over that, as nginx and PostgreSQL do to say what their processes do.
+//! Every process inherits it, even in another session, and anybody may read it. Unlike an environment variable it survives
+//! servers such as nginx and PostgreSQL, which overwrite their environment to show their state.
 
 use std::{fs, io};
 
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The upper 16 bits of one; no other limit has them.
+/// The upper 16 bits of a mark, which no other limit has.
 const SIGN: u64 = 0x6d78;
-/// Below are the keeper's number (PID_MAX_LIMIT is 2^22), and as many bits by which keepers differ that had the same.
+/// The bits of the supervisor's process id (PID_MAX_LIMIT is 2^22), and of a number that distinguishes supervisors with the same
+/// id.
 const BITS: u32 = 24;
-/// Which line of /proc/PID/limits has it.
+/// The line of /proc/PID/limits.
 const LINE: &str = "Max file locks";
 
-/// The badge of a keeper.
+/// The mark of a supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessTag(u64);
 
 impl ProcessTag {
-    /// Puts one on this process, its keeper, and on all that it starts from now on.
+    /// Marks this process as supervisor, and all processes that it starts from now on.
     ///
     /// # Errors
-    /// When the hard limit is in its way.
+    /// When the hard limit is too low.
     pub fn mark_this_process() -> io::Result<()> {
         let now = clock_gettime(ClockId::Monotonic);
         let Self(limit) = Self::new(getpid().as_raw_pid(), now.tv_nsec as u64);
@@ -35,7 +36,7 @@ impl ProcessTag {
         Self(SIGN << (2 * BITS) | (supervisor as u64) << BITS | number & ((1 << BITS) - 1))
     }
 
-    /// That of a process.
+    /// The mark of a process.
     pub fn read(pid: i32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/limits")).ok()?)
     }
@@ -46,7 +47,7 @@ impl ProcessTag {
         (limit >> (2 * BITS) == SIGN).then_some(Self(limit))
     }
 
-    /// The number that its keeper has, or had.
+    /// The process id of the supervisor, which may have ended.
     pub fn supervisor(self) -> i32 {
         (self.0 >> BITS & ((1 << BITS) - 1)) as i32
     }

@@ -1,4 +1,4 @@
-//! A process and all that came of it, as the kernel accounts them: what is known of a server that does not count for itself.
+//! The kernel's figures about a process tree in `/proc`, for servers that do not count for themselves.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,33 +10,33 @@ use crate::metrics::counters::{Snapshot, Totals};
 use crate::metrics::run_delays::RunDelays;
 use crate::platform;
 
-/// Established, in /proc/net/tcp.
+/// The state of an established connection in /proc/net/tcp.
 const ESTABLISHED: &str = "01";
-/// SS_CONNECTED, in /proc/net/unix: accepted. Those that wait to be have another state.
+/// The state of an accepted connection in /proc/net/unix (SS_CONNECTED); waiting ones have another.
 const CONNECTED: &str = "03";
 
-/// What was seen of a server so far. Figures never go back, though its threads and processes end.
+/// The figures of a server so far. They never fall, even when its threads and processes end.
 #[derive(Debug)]
 pub struct ProcfsStats {
-    /// The process whose descendants are looked at; it is none of them.
+    /// The process whose descendants are the server.
     supervisor: i32,
-    /// Where the server listens.
+    /// The address that the server listens on.
     address: Address,
-    /// Switches of each thread that lives, when it was last seen...
+    /// The switches of each living thread, when last read...
     switches: BTreeMap<(i32, i32), (u64, u64)>,
-    /// ...and of all that have ended since.
+    /// ...and the sum of all threads that have ended since.
     ended: (u64, u64),
     delays: RunDelays,
     cpu_user_ns: u64,
     cpu_system_ns: u64,
 }
 
-/// A process, of /proc/PID/stat.
+/// A process, from /proc/PID/stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Process {
     pid: i32,
     parent: i32,
-    /// CPU time in the kernel's ticks: its own, then its children's that have ended and were waited for.
+    /// CPU time in the kernel's ticks: its own, then that of its reaped children.
     user: u64,
     system: u64,
     children_user: u64,
@@ -45,7 +45,7 @@ struct Process {
 
 impl Process {
     fn parse(stat: &str) -> Option<Self> {
-        // A name may have spaces and parentheses in it.
+        // A name may contain spaces and parentheses.
         let (head, tail) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = tail.split_whitespace().collect();
         let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
@@ -60,7 +60,7 @@ impl Process {
     }
 }
 
-/// All processes that came of `ancestor`, itself not among them.
+/// All descendants of `ancestor`.
 fn descendants(ancestor: i32) -> Vec<Process> {
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -78,22 +78,22 @@ fn descendants(ancestor: i32) -> Vec<Process> {
     found
 }
 
-/// The processes that came of `ancestor`.
+/// The process ids of all descendants of `ancestor`.
 pub fn descendants_of(ancestor: i32) -> Vec<i32> {
     descendants(ancestor).into_iter().map(|process| process.pid).collect()
 }
 
 impl ProcfsStats {
-    /// Of the server at `address` that descends from `keeper`.
+    /// For the server at `address` that descends from `supervisor`.
     pub fn new(supervisor: i32, address: Address) -> Self {
         let (switches, delays) = (BTreeMap::new(), RunDelays::default());
         Self { supervisor, address, switches, ended: (0, 0), delays, cpu_user_ns: 0, cpu_system_ns: 0 }
     }
 
-    /// Everything the kernel has accounted so far; `reaped` is what it had for children that the keeper has waited for.
+    /// All figures so far; `reaped` is the usage of children that the supervisor has reaped.
     ///
-    /// A thread that begins and ends between two looks takes its switches with it, and so does a child that nobody waits
-    /// for its CPU time.
+    /// Missing are the switches of threads that begin and end between two snapshots, and the CPU time of children that nobody
+    /// waits for.
     pub fn snapshot(&mut self, reaped: &Totals) -> Snapshot {
         let processes = descendants(self.supervisor);
         self.add_cpu(&processes, reaped);
@@ -126,8 +126,8 @@ impl ProcfsStats {
         }
     }
 
-    /// A live process's CPU time is exact; its split into user and system, and what its children left, come in ticks. So
-    /// what was added since the last look is divided as near to the kernel's split as leaves both growing.
+    /// Adds CPU time. A living process's sum is exact; its split into user and system, and its children's time, come in ticks. So
+    /// the increase is divided as close to the kernel's split as possible without either part falling.
     fn add_cpu(&mut self, processes: &[Process], reaped: &Totals) {
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
         let (mut all_ns, mut user_ns) = (reaped.cpu_ns(), reaped.cpu_user_ns);
@@ -135,7 +135,7 @@ impl ProcfsStats {
             let own = process.user + process.system;
             let own_ns = platform::cpu_ns(process.pid).unwrap_or(own * tick_ns);
             all_ns += own_ns + (process.children_user + process.children_system) * tick_ns;
-            // Without a tick yet there is no split; most of a start is spent in the kernel.
+            // Without a tick there is no split yet; most of a start is spent in the kernel.
             user_ns += (u128::from(own_ns) * u128::from(process.user) / u128::from(own.max(1))) as u64
                 + process.children_user * tick_ns;
         }
@@ -147,7 +147,7 @@ impl ProcfsStats {
 
     fn add_switches(&mut self, now: BTreeMap<(i32, i32), (u64, u64)>) {
         for (thread, before) in &self.switches {
-            // One that has fewer than before is another's, of the same number.
+            // Fewer switches mean another thread with the same number.
             if now.get(thread).is_none_or(|now| now.0 < before.0 || now.1 < before.1) {
                 self.ended = (self.ended.0 + before.0, self.ended.1 + before.1);
             }
@@ -156,7 +156,7 @@ impl ProcfsStats {
     }
 }
 
-/// ConnectionTable that are established to `address` of this host.
+/// Established connections to `address` on this host.
 fn connections(address: &Address) -> u64 {
     let read = |table| fs::read_to_string(table).unwrap_or_default();
     match address {
@@ -171,8 +171,7 @@ fn connections(address: &Address) -> u64 {
     }
 }
 
-/// A line is number, references, protocol, flags, type, state, inode and, where the socket has one, path: that which an
-/// accepted one has is its listener's.
+/// A line has number, references, protocol, flags, type, state, inode and perhaps a path; an accepted socket has its listener's.
 fn is_unix_connection(line: &str, path: &Path) -> bool {
     let mut rest = line;
     let mut state = "";
@@ -263,7 +262,7 @@ mod tests {
         let waiting = UnixStream::connect(&path).unwrap();
         assert_eq!(connections(&Address::Unix(path.clone())), 3);
         drop((streams, waiting));
-        // A child that another test forks meanwhile holds them a little longer.
+        // A child forked by another test may hold them a little longer.
         let started = std::time::Instant::now();
         while connections(&Address::Unix(path.clone())) > 0 {
             assert!(started.elapsed() < std::time::Duration::from_secs(20), "they have ended");

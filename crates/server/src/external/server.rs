@@ -1,9 +1,9 @@
-//! Somebody else's server: a command, started without a shell, awaited, looked at from outside, and ended with all that
-//! came of it.
+//! An external server: a command, started without a shell, waited for, measured through `/proc`, and ended with all its
+//! processes.
 //!
-//! The process that calls [`ExternalServer::start`] keeps it: it adopts what the server leaves behind (`PR_SET_CHILD_SUBREAPER`) and
-//! reaps every child it has, so that it should have no others. The command dies with it; where the process
-//! dies before it has ended the rest, that is known by its [`ProcessTag`], and somebody else's to end.
+//! The process that calls [`ExternalServer::start`] is its supervisor: it adopts orphans (`PR_SET_CHILD_SUBREAPER`) and reaps all
+//! its children, so that it should have no others. The command dies with the supervisor; remaining processes are found by their
+//! [`ProcessTag`].
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -30,41 +30,41 @@ use crate::platform;
 use crate::socket::free_port;
 use crate::socket::unix;
 
-/// How often another port is tried when somebody has taken the one that was free.
+/// Attempts with other ports when another process takes the free one.
 const PORTS_TRIED_MAX: u32 = 3;
-/// How often a server that starts is looked at.
+/// The interval between checks of a starting or ending server.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// What it may take to end once it is asked to, before it is killed.
+/// The time between SIGTERM and SIGKILL.
 const TERM_TIMEOUT: Duration = Duration::from_secs(2);
-/// What killing may take: a process in the middle of a system call ends after it.
+/// The time that killed processes may take: they first finish a system call.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
-/// As much as is kept of what it says last.
+/// The most output that is kept.
 const OUTPUT_BYTES_MAX: usize = 4096;
-/// After its end, what it said is waited for so long: children that it leaves behind may keep its output open.
+/// The longest wait for output after the end: orphans may keep it open.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A command that serves.
+/// A running command.
 #[derive(Debug)]
 pub struct ExternalServer {
     address: Address,
     ready: Snapshot,
     stats: ProcfsStats,
     record: Arc<Mutex<Record>>,
-    /// The command's process, which leads a group of its own.
+    /// The command's process, which leads its own process group.
     leader: Pid,
 }
 
-/// What its keeper's threads know of it.
+/// The state that the supervisor's threads share.
 #[derive(Debug, Default)]
 struct Record {
-    /// How the command ended, once it has.
+    /// The command's exit status.
     status: Option<ExitStatus>,
-    /// Whether nothing is left of it.
+    /// Whether no process is left.
     has_no_children: bool,
-    /// What the kernel accounted for the children that were reaped.
+    /// The usage of reaped children.
     reaped: Totals,
     output_tail: VecDeque<u8>,
-    /// Whether nobody can say anything more.
+    /// Whether the output has ended.
     is_output_closed: bool,
 }
 
@@ -72,17 +72,17 @@ fn locked(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
     record.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Why a command does not serve.
+/// The reason why a command does not serve.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ExternalServerError(String);
 
 impl ExternalServer {
-    /// Starts the command on a free port, or for a Unix socket, and waits until it accepts a connection. `on_end` is called in a
-    /// thread of its own once it has ended, `is_stopped` is asked while it starts. Soft limits are raised as for servers of ours.
+    /// Starts the command on a free port or a Unix socket, and waits until it accepts a connection. Calls `on_end` in another
+    /// thread when the command ends, and asks `is_stopped` while it starts. Raises soft limits as for servers of muxbench.
     ///
     /// # Errors
-    /// When it cannot be started, ends, or accepts nothing in time: how it ended and what it said.
+    /// When it cannot be started, ends, or accepts nothing in time; with its status and output.
     pub fn start(
         config: &ExternalConfig,
         on_end: impl Fn() + Clone + Send + 'static,
@@ -120,7 +120,7 @@ impl ExternalServer {
         }
     }
 
-    /// `free` is an address whose port nobody has.
+    /// `free` is an address with a free port.
     fn spawn(
         config: &ExternalConfig,
         free: SocketAddr,
@@ -159,7 +159,7 @@ impl ExternalServer {
             move || keep_output_tail(output, &record)
         });
         let reaper = move || reap(leader, &record, on_end);
-        // Without a reaper it must not be left either; `drop` ends it.
+        // Without a reaper the command must end, too; `drop` does that.
         spawned
             .and_then(|_| thread::Builder::new().name("reap".into()).spawn(reaper))
             .map_err(|error| cannot("no thread to keep", error))?;
@@ -196,12 +196,12 @@ impl ExternalServer {
         }
     }
 
-    /// What was seen of it when it was ready.
+    /// The figures when it was ready.
     pub fn ready(&self) -> &Snapshot {
         &self.ready
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -211,14 +211,14 @@ impl ExternalServer {
         locked(&self.record).status.is_some()
     }
 
-    /// Everything that the kernel accounted for it so far.
+    /// The kernel's figures so far.
     pub fn snapshot(&mut self) -> Snapshot {
         let _precedence = usage::PriorityBoost::new();
         let reaped = locked(&self.record).reaped.clone();
         self.stats.snapshot(&reaped)
     }
 
-    /// How it stands, and the last that it said.
+    /// Its status and the end of its output.
     pub fn last_words(&self) -> String {
         if self.has_ended() {
             self.wait(OUTPUT_TIMEOUT, |record| record.is_output_closed);
@@ -232,7 +232,7 @@ impl ExternalServer {
         }
     }
 
-    /// Waits until something is known of it, no longer than `patience`.
+    /// Waits until `is_known`, at most `timeout`.
     fn wait(&self, timeout: Duration, is_known: fn(&Record) -> bool) {
         let deadline = Instant::now() + timeout;
         while !is_known(&locked(&self.record)) && Instant::now() < deadline {
@@ -240,13 +240,13 @@ impl ExternalServer {
         }
     }
 
-    /// Asks its process group to end, then kills all that is left of it.
+    /// Terminates the process group, then kills all remaining processes.
     fn end(&self) {
         if !self.has_ended() {
             let _ = rustix::process::kill_process_group(self.leader, Signal::TERM);
             self.wait(TERM_TIMEOUT, |record| record.status.is_some());
         }
-        // Again, until none is left: they may start others meanwhile.
+        // Repeat it: processes may start others meanwhile.
         let deadline = Instant::now() + KILL_TIMEOUT;
         while !locked(&self.record).has_no_children && Instant::now() < deadline {
             for pid in procfs_stats::descendants_of(rustix::process::getpid().as_raw_pid()) {
@@ -263,7 +263,7 @@ impl Drop for ExternalServer {
     }
 }
 
-/// Whether somebody else has its port. Nobody else has the path of a socket, whose folder is ours.
+/// Whether another process has the port. Unix sockets are in a folder of ours.
 fn is_taken(address: &Address) -> bool {
     let bound = address.ip().map(TcpListener::bind);
     bound.is_some_and(|bound| bound.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse))
@@ -282,7 +282,7 @@ fn filled_in(argument: &str, config: &ExternalConfig, port: u16) -> String {
         .fold(argument.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), &value))
 }
 
-/// Reads what it says, so that it never waits for us, and keeps the end of that.
+/// Reads the output, so that the command never blocks on it, and keeps its end.
 fn keep_output_tail(output: OwnedFd, record: &Mutex<Record>) {
     let mut output = std::fs::File::from(output);
     let mut bytes = [0; 4096];
@@ -295,7 +295,7 @@ fn keep_output_tail(output: OwnedFd, record: &Mutex<Record>) {
     locked(record).is_output_closed = true;
 }
 
-/// Reaps every child of this process until there is none.
+/// Reaps all children of this process.
 fn reap(leader: Pid, record: &Mutex<Record>, on_end: impl Fn()) {
     loop {
         let (mut status, mut used) = (0, MaybeUninit::<libc::rusage>::zeroed());

@@ -1,7 +1,7 @@
-//! Processes that end with this one, whichever of its threads asked for them.
+//! Processes that end with this one, whichever thread starts them.
 //!
-//! Linux kills a child when the thread ends that forked it, and not when the process does (prctl(2), PR_SET_PDEATHSIG). So
-//! one thread, which lives as long as the process, forks for all.
+//! With PR_SET_PDEATHSIG (prctl(2)) Linux kills a child when the forking thread ends, not the process. So one thread, which lives
+//! as long as the process, forks for all.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
@@ -14,33 +14,33 @@ use crate::platform;
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// What the thread that forks is to do; `None` where there is no thread.
+/// The tasks of the forking thread; `None` if it could not be created.
 static TASKS: LazyLock<Option<mpsc::Sender<Task>>> = LazyLock::new(|| {
     let (tasks, received) = mpsc::channel::<Task>();
     let forker = thread::Builder::new().name("spawn".into());
     forker.spawn(move || received.into_iter().for_each(|task| task())).ok().map(|_| tasks)
 });
 
-/// Starts a command on the CPUs of the calling thread. It is killed when this process ends, where the system can do that
+/// Starts a command on the CPUs of the calling thread. It is killed when this process ends, if the system supports that
 /// ([`platform::die_with_parent`]).
 ///
 /// # Errors
-/// As execve(2) has them, and when there is no thread to be had.
+/// Errors of execve(2), and when no thread can be created.
 pub fn spawn(mut command: Command) -> io::Result<Child> {
     let parent = rustix::process::getpid();
     let end_with_parent = move || {
         platform::die_with_parent(Signal::KILL)?;
-        // The parent may have gone before that.
+        // The parent may have ended before that.
         let is_orphan = rustix::process::getppid() != Some(parent);
         if is_orphan { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     };
-    // SAFETY: system calls and no more.
+    // SAFETY: only system calls.
     unsafe { command.pre_exec(end_with_parent) };
     let cpus = platform::cpus();
     let (says, started) = mpsc::channel();
     let task = move || {
         let child = platform::pin(&cpus).and_then(|()| command.spawn());
-        // It has ends of pipes that the caller waits for the end of.
+        // Close its ends of pipes, whose end the caller waits for.
         drop(command);
         let _ = says.send(child);
     };
@@ -65,7 +65,7 @@ mod tests {
             spawn(command).unwrap()
         };
         let mut child = thread::spawn(start).join().unwrap();
-        // Long enough for a signal to come.
+        // Enough time for a signal to come.
         thread::sleep(std::time::Duration::from_millis(100));
         let said = child.stdin.take().unwrap().write_all(b"I live\n");
         let mut line = String::new();

@@ -1,13 +1,13 @@
-//! What the server says of itself: cumulative snapshots, and the difference of two, which is a window.
+//! A server's figures: cumulative snapshots, and the difference of two, which is a window.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// What is accounted for the thread that looks is read a moment after what is for all: CPU time may seem to step back by less
-/// than this...
+/// The usage of the reading thread is read a moment after that of the process: CPU time may seem to step back by less than
+/// this...
 const CPU_TOLERANCE_NS: u64 = 10_000_000;
-/// ...and switches by fewer.
+/// ...and switches by fewer than this.
 const SWITCHES_TOLERANCE: u64 = 100;
 
 /// Cumulative figures at one instant, over all the server's threads and children.
@@ -15,21 +15,21 @@ const SWITCHES_TOLERANCE: u64 = 100;
 pub struct Snapshot {
     /// CLOCK_MONOTONIC, in nanoseconds.
     pub at_ns: u64,
-    /// ConnectionTable open now; of a service of datagrams, its ports.
+    /// Connections open now; for datagrams, ports.
     pub connections_open: u64,
-    /// Threads and children that serve now or wait for a connection; in a pool that is full, as many as connections. Of a
-    /// server that is not ours, all its threads.
+    /// Threads and children that serve or wait for a connection; in a full pool, as many as connections. All threads of an
+    /// external server.
     #[serde(default)]
     pub workers: u64,
-    /// User memory of all processes together, in bytes; `None` where the system does not say.
+    /// User memory of all processes, in bytes; `None` where the system does not report it.
     pub memory_user_bytes: Option<u64>,
     /// Kernel memory of the whole host (slab, kernel stacks, page tables, socket buffers), in bytes; likewise.
     pub memory_kernel_bytes: Option<u64>,
-    /// Everything that only grows.
+    /// The figures that only grow.
     pub totals: Totals,
 }
 
-/// Figures that only grow. What only the server itself can count is `None` of one that is not ours.
+/// Figures that only grow. Those that only the server can count are `None` for an external server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
     /// Requests completed.
@@ -41,61 +41,61 @@ pub struct Totals {
     /// Bytes sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_out: Option<u64>,
-    /// ConnectionTable accepted.
+    /// Connections accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<u64>,
-    /// ConnectionTable turned away for want of descriptors, processes, threads or room.
+    /// Connections refused for lack of descriptors, processes, threads or room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<u64>,
-    /// ConnectionTable cut off because their clients took too long.
+    /// Connections cut off because their clients took too long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timed_out: Option<u64>,
-    /// Datagrams that were no requests, and not answered; `None` of other services.
+    /// Datagrams that were no requests; `None` for other services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignored: Option<u64>,
-    /// Responses that the kernel did not take, of datagrams.
+    /// Responses as datagrams that the kernel did not take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsent: Option<u64>,
-    /// Datagrams for which the kernel had no room in a port's socket; `None` where it does not say.
+    /// Datagrams dropped because a port's socket was full; `None` where the system does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<u64>,
-    /// Children that crashed, or that somebody else killed.
+    /// Children that crashed or were killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crashed: Option<u64>,
     /// Events that waits reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
-    /// System calls by kind: `accept`, `read`, `write`, `wait`, `control`, `close`, `spawn`, `rescan`, `wake`; empty where they
-    /// are not counted.
+    /// System calls by kind: `accept`, `read`, `write`, `wait`, `control`, `close`, `spawn`, `rescan`, `wake`; empty if not
+    /// counted.
     pub syscalls: BTreeMap<String, u64>,
-    /// System calls by kind as the kernel counted them, `other` being those of no kind; empty where it was not asked to.
+    /// System calls by kind as the kernel counted them, with `other` for those of no kind; empty if not requested.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub syscalls_outside: BTreeMap<String, u64>,
-    /// Operations that the kernel was asked to do, by kind: `accept`, `receive`, `send`, `cancel`, `watch`; empty where
-    /// we do the I/O.
+    /// Operations requested of the kernel, by kind: `accept`, `receive`, `send`, `cancel`, `watch`; empty if the server does the
+    /// I/O.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub operations: BTreeMap<String, u64>,
-    /// Completions of these, by kind. An operation that goes on, as a multishot receive does, has many.
+    /// Completions of these operations, by kind. A multishot operation has many.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub completions: BTreeMap<String, u64>,
     /// CPU time in user mode, in nanoseconds.
     pub cpu_user_ns: u64,
     /// CPU time in the kernel, in nanoseconds.
     pub cpu_system_ns: u64,
-    /// CPU time of the processes of connections, in nanoseconds. The kernel splits a process's time into user and
-    /// system by sampling at its clock tick, and such a process sees too few ticks for the split to mean anything.
+    /// CPU time of the connections' processes, in nanoseconds. The kernel splits CPU time into user and system by sampling; such
+    /// a process sees too few ticks for the split to mean anything.
     pub cpu_children_ns: u64,
     /// Voluntary context switches.
     pub voluntary_switches: u64,
     /// Involuntary context switches.
     pub involuntary_switches: u64,
-    /// Time in which threads were runnable and waited for a CPU, in nanoseconds; `None` where the system does not say. Threads
-    /// that wait at once each count, and what one waited between its last look and its end is missing.
+    /// Time in which threads were runnable and waited for a CPU, in nanoseconds; `None` where the system does not report it.
+    /// Threads that wait at once each count; the wait between a thread's last snapshot and its end is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_delay_ns: Option<u64>,
 }
 
-/// What had gone by an instant, over all the server's threads and children: it costs two loads for each of them.
+/// The bytes so far, over all threads and children. Costs two loads for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     /// CLOCK_MONOTONIC, in nanoseconds.
@@ -106,37 +106,37 @@ pub struct Moved {
     pub bytes_out: u64,
 }
 
-/// What the server did in a window, and what its connections cost.
+/// The figures of a window, and the cost of connections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerCounters {
     /// Length of the window, in nanoseconds.
     pub window_ns: u64,
-    /// ConnectionTable open at its start.
+    /// Connections open at its start.
     pub connections: u64,
-    /// Threads and children that served then or waited for a connection.
+    /// Threads and children that served or waited for a connection at its start.
     #[serde(default)]
     pub workers: u64,
-    /// User memory per connection, in bytes, against the server before its first connection; `None` where the
-    /// system does not say.
+    /// User memory per connection, in bytes, compared with the server before its first connection; `None` where the system does
+    /// not report it.
     pub memory_user_bytes_per_connection: Option<f64>,
-    /// The host's kernel memory per connection likewise; on loopback both ends of a connection are in it.
+    /// The host's kernel memory per connection, likewise; on loopback both ends of a connection are in it.
     pub memory_kernel_bytes_per_connection: Option<f64>,
-    /// What was added during the window.
+    /// The increase during the window.
     pub totals: Totals,
-    /// CPU time of interrupts on the server's CPUs, in nanoseconds, where the kernel charges no process with it; `None` where it
-    /// is in `totals`, or not known.
+    /// CPU time of interrupts on the server's CPUs, in nanoseconds, if the kernel charges it to no process; `None` if it is in
+    /// `totals` or unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupts_ns: Option<u64>,
-    /// Counts that were less at its end than at its start, by name: they wrapped, or lost what they had counted.
+    /// Counts that were lower at the end than at the start, by name: they wrapped or were lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fell: Vec<String>,
-    /// Of streams, what had gone at the edges of the client's window and in between, one after the other.
+    /// For streams: the bytes so far at the edges of the client's window and in between.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved: Vec<Moved>,
 }
 
 impl ServerCounters {
-    /// The window from `start` to `end`; `ready` was taken before the first connection.
+    /// Returns the window from `start` to `end`; `ready` was taken before the first connection.
     pub fn between(ready: &Snapshot, start: &Snapshot, end: &Snapshot) -> Self {
         let per_connection = |now: Option<u64>, before: Option<u64>| {
             Some((now? as f64 - before? as f64) / start.connections_open.max(1) as f64)
@@ -161,14 +161,14 @@ impl ServerCounters {
 }
 
 impl ServerCounters {
-    /// CPU time that serving took, in nanoseconds: the server's own, and that of interrupts which it lacks.
+    /// CPU time of serving, in nanoseconds: the server's own, and that of interrupts.
     pub fn cpu_ns(&self) -> u64 {
         self.totals.cpu_ns() + self.interrupts_ns.unwrap_or(0)
     }
 }
 
 impl Totals {
-    /// CPU time of everything the server is, in nanoseconds.
+    /// CPU time of all threads and processes, in nanoseconds.
     pub fn cpu_ns(&self) -> u64 {
         self.cpu_user_ns + self.cpu_system_ns + self.cpu_children_ns
     }
@@ -178,22 +178,22 @@ impl Totals {
         self.voluntary_switches + self.involuntary_switches
     }
 
-    /// System calls of all kinds; `None` where they are not counted.
+    /// System calls of all kinds; `None` if not counted.
     pub fn syscalls(&self) -> Option<u64> {
         (!self.syscalls.is_empty()).then(|| self.syscalls.values().sum())
     }
 
-    /// System calls of all kinds as the kernel counted them; `None` where it was not asked to.
+    /// System calls of all kinds as the kernel counted them; `None` if not requested.
     pub fn syscalls_outside(&self) -> Option<u64> {
         (!self.syscalls_outside.is_empty()).then(|| self.syscalls_outside.values().sum())
     }
 
-    /// What was added after `earlier`. What is less than it was, which a count never is, is nothing, and named in `fell`.
+    /// Returns the increase since `earlier`. A count that fell adds nothing and is named in `fell`.
     fn since(&self, earlier: &Self, fell: &mut Vec<String>) -> Self {
         type Kinds = BTreeMap<String, u64>;
         let mut added = |name: &str, now: Option<u64>, before: Option<u64>| {
             let before = before.unwrap_or(0);
-            // One that is no longer known has fallen too.
+            // A count that is no longer known fell, too.
             if now.unwrap_or(0) < before {
                 fell.push(name.to_owned());
             }
@@ -228,7 +228,8 @@ impl Totals {
             syscalls_outside,
             operations,
             completions,
-            // The kernel's split into user and system is scaled anew at every look, and one side may step back a little: below.
+            // The kernel rescales its split into user and system at every read, so that one side may step back a little; see
+            // below.
             cpu_user_ns: self.cpu_user_ns.saturating_sub(earlier.cpu_user_ns),
             cpu_system_ns: self.cpu_system_ns.saturating_sub(earlier.cpu_system_ns),
             cpu_children_ns: self.cpu_children_ns.saturating_sub(earlier.cpu_children_ns),
@@ -236,7 +237,7 @@ impl Totals {
             involuntary_switches: self.involuntary_switches.saturating_sub(earlier.involuntary_switches),
             run_delay_ns: now.run_delay_ns.zip(before.run_delay_ns).map(|(now, before)| now.saturating_sub(before)),
         };
-        // A child that is killed takes its own with it.
+        // A killed child takes its own usage with it.
         if now.crashed.unwrap_or(0) <= before.crashed.unwrap_or(0) {
             if now.cpu_ns() + CPU_TOLERANCE_NS < before.cpu_ns() {
                 fell.push("CPU time".to_owned());

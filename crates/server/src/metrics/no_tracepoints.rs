@@ -1,9 +1,9 @@
-//! Where the kernel has no tracepoints: counters that nobody can make.
+//! Systems without tracepoints: counters that cannot be made.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-/// There are none.
+/// Counters that do not exist.
 #[derive(Debug)]
 pub struct Tracepoints(Infallible);
 
@@ -14,16 +14,16 @@ impl Tracepoints {
         Err("tracepoints need Linux".into())
     }
 
-    /// Nobody has one to ask.
+    /// Never called.
     pub fn read(&self) -> BTreeMap<String, u64> {
         match self.0 {}
     }
 }
 
-/// Whether system calls can be counted from outside here.
+/// Checks whether the kernel can count system calls.
 ///
 /// # Errors
-/// Why not.
+/// The reason.
 pub fn can_count() -> Result<(), String> {
     Tracepoints::open().map(drop)
 }

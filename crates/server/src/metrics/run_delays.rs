@@ -1,27 +1,27 @@
-//! Time in which threads could have run and waited for a CPU, as the scheduler accounts it.
+//! Time in which threads were runnable and waited for a CPU, as the scheduler accounts it.
 
 use std::collections::BTreeMap;
 
 use crate::platform;
 
-/// Of more threads than this nothing is said: to read that of one takes some ten microseconds of the server's CPUs.
+/// The most threads that are read: each read takes some ten microseconds of the server's CPUs.
 const THREADS_MAX: usize = 2_048;
 
 /// A process and a thread of it.
 pub(crate) type ThreadId = (i32, i32);
 
-/// What threads waited so far. It never goes back, though they end.
+/// The waits of all threads so far. The sum never falls, even when threads end.
 #[derive(Debug, Default)]
 pub(crate) struct RunDelays {
-    /// Of each thread that lives, when it was last seen...
+    /// The wait of each living thread, when last read...
     living_ns: BTreeMap<ThreadId, u64>,
-    /// ...and of all that have ended since.
+    /// ...and the sum of all threads that have ended since.
     ended_ns: u64,
 }
 
 impl RunDelays {
-    /// Looks at `threads`: what all have waited so far, in nanoseconds. `None` where the kernel does not say
-    /// (CONFIG_SCHED_INFO), or there are too many.
+    /// Reads `threads`; returns the sum of all waits so far, in nanoseconds. `None` if the kernel does not account them
+    /// (CONFIG_SCHED_INFO), or with too many threads.
     pub(crate) fn update(&mut self, threads: &[ThreadId]) -> Option<u64> {
         if threads.len() > THREADS_MAX {
             return None;
@@ -30,14 +30,14 @@ impl RunDelays {
         self.add(threads.iter().filter_map(read).collect())
     }
 
-    /// Each thread with the times that it ran and what it waited for that.
+    /// Adds each thread's number of runs and its wait.
     fn add(&mut self, now: BTreeMap<ThreadId, (u64, u64)>) -> Option<u64> {
-        // Who reads this has run: a kernel that has counted nothing for anybody does not count.
+        // The reading thread has run: a kernel that counted no run does not count.
         if now.values().all(|(runs, _)| *runs == 0) {
             return None;
         }
         for (thread, before_ns) in &self.living_ns {
-            // One that has less than before is another's, of the same number.
+            // A lower wait means another thread with the same number.
             if now.get(thread).is_none_or(|(_, now_ns)| now_ns < before_ns) {
                 self.ended_ns += before_ns;
             }
@@ -97,7 +97,7 @@ mod tests {
                 is_over.store(true, Relaxed);
                 return crate::skipped::skipped("run delays: this kernel does not account for them");
             };
-            // The kernel adds up a wait when it is over. On a busy machine it takes a while until both have run.
+            // The kernel adds a wait when it is over. On a busy machine it takes a while until both threads have run.
             let mut waited_ns = 0;
             while waited_ns < 20_000_000 && started.elapsed() < Duration::from_secs(30) {
                 std::thread::sleep(Duration::from_millis(20));

@@ -1,7 +1,7 @@
-//! System calls as the kernel counts them: from outside, whoever makes them, a runtime or a library too.
+//! System calls as the kernel counts them, including those of runtimes and libraries.
 //!
-//! Each kind has a counter on the tracepoint `raw_syscalls:sys_enter` with a filter of the calls' numbers. Counters are of
-//! the thread that opens them and of all that it makes from then on, threads and processes, whose counts the kernel adds up.
+//! Each kind has a counter on the tracepoint `raw_syscalls:sys_enter` with a filter of system call numbers. It covers the thread
+//! that opens it and all threads and processes created later; the kernel adds their counts.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -15,14 +15,14 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
 use crate::metrics::workers::{OTHER, Syscall};
 
-/// Where tracefs is usually mounted; the second place is that of before Linux 4.1.
+/// The usual mount points of tracefs; the second one is from before Linux 4.1.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// The file in it that has the tracepoint's number.
+/// The file with the tracepoint's number.
 const TRACEPOINT: &CStr = c"events/raw_syscalls/sys_enter/id";
 
-/// The numbers of the calls of each kind. By a number one cannot tell what a call is for: all io_uring_enter are waits here,
-/// and so is a look at everything (`rescan`); a pool's workers that wait for a connection to be handed over read it from a
-/// pipe. The calls that a server makes most come first, for the kernel tries a filter's numbers in turn.
+/// The system call numbers of each kind. A number does not tell a call's purpose: io_uring_enter always counts as a wait, and so
+/// does a rescan; workers of a pool receive connections by reading a pipe. The most frequent kinds come first, because the kernel
+/// tries a filter's numbers in order.
 const NUMBERS: &[(Syscall, &[libc::c_long])] = &[
     (Syscall::Read, &[libc::SYS_read, libc::SYS_recvfrom, libc::SYS_readv, libc::SYS_recvmsg, libc::SYS_recvmmsg]),
     (Syscall::Write, &[libc::SYS_write, libc::SYS_sendto, libc::SYS_writev, libc::SYS_sendmsg, libc::SYS_sendmmsg]),
@@ -60,15 +60,15 @@ const NUMBERS: &[(Syscall, &[libc::c_long])] = &[
     ),
 ];
 
-/// Counters of the thread that opened them, and of all that it has made since.
+/// Counters of the opening thread and all threads and processes that it created since.
 #[derive(Debug)]
 pub struct Tracepoints(Vec<(&'static str, OwnedFd)>);
 
 impl Tracepoints {
-    /// Counts from now on what the calling thread does, and what it will make does.
+    /// Starts to count for the calling thread and everything that it creates.
     ///
     /// # Errors
-    /// Why not, and what may help.
+    /// The reason and the remedy.
     pub fn open() -> Result<Self, String> {
         let tracepoint = tracepoint()?;
         let mut counters = Vec::new();
@@ -82,7 +82,7 @@ impl Tracepoints {
         Ok(Self(counters))
     }
 
-    /// Calls by kind so far; [`OTHER`] are those that no kind has.
+    /// Calls by kind so far; [`OTHER`] for calls of no kind.
     pub fn read(&self) -> BTreeMap<String, u64> {
         let read = |counter: &OwnedFd| {
             let mut count = [0; size_of::<u64>()];
@@ -92,15 +92,15 @@ impl Tracepoints {
     }
 }
 
-/// Whether system calls can be counted from outside here.
+/// Checks whether the kernel can count system calls.
 ///
 /// # Errors
-/// Why not, and what may help.
+/// The reason and the remedy.
 pub fn can_count() -> Result<(), String> {
     Tracepoints::open().map(drop)
 }
 
-/// Each kind's name, and the filter that lets its calls through.
+/// The name and the filter of each kind.
 fn filters() -> Vec<(&'static str, String)> {
     let filter = |numbers: &[libc::c_long], test: &str, and_or: &str| {
         numbers.iter().map(|number| format!("id {test} {number}")).collect::<Vec<_>>().join(and_or)
@@ -112,7 +112,7 @@ fn filters() -> Vec<(&'static str, String)> {
     filters
 }
 
-/// The number of the tracepoint. Where tracefs is not mounted, it is mounted for this one look at no place at all.
+/// The number of the tracepoint. If tracefs is not mounted, mounts it detached for this read.
 fn tracepoint() -> Result<u64, String> {
     let mounted = TRACEFS.iter().map(|folder| rustix::fs::open(*folder, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()));
     let look = |folder: OwnedFd| {
@@ -138,14 +138,14 @@ fn tracepoint() -> Result<u64, String> {
     })
 }
 
-/// A tracefs that nobody else sees, and that goes with its descriptor.
+/// A tracefs that only its descriptor refers to.
 fn mount_detached() -> Result<OwnedFd, Errno> {
     let tracefs = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     rustix::mount::fsconfig_create(&tracefs)?;
     rustix::mount::fsmount(&tracefs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }
 
-/// The kernel's `perf_event_attr` in its first version, which has all that is needed.
+/// The first version of the kernel's `perf_event_attr`, which suffices.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -162,9 +162,9 @@ struct Attributes {
 }
 
 const PERF_TYPE_TRACEPOINT: u32 = 2;
-/// The first of the attributes' bit fields: it counts once it is told to, with its filter in place.
+/// The first bit field: the counter starts when enabled, with its filter in place.
 const DISABLED: u64 = 1 << 0;
-/// The second.
+/// The second bit field.
 const INHERIT: u64 = 1 << 1;
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
 /// `_IO('$', 0)`.
@@ -173,7 +173,7 @@ const PERF_EVENT_IOC_ENABLE: libc::Ioctl = ((b'$' as u64) << 8) as libc::Ioctl;
 const PERF_EVENT_IOC_SET_FILTER: libc::Ioctl =
     (1 << 30 | (size_of::<*const u8>() as u64) << 16 | (b'$' as u64) << 8 | 6) as libc::Ioctl;
 
-/// A counter of this thread, and of all that it makes, of the times that the tracepoint is met and the filter lets through.
+/// Opens a counter of the calls that pass the filter, for this thread and everything that it creates.
 fn count(tracepoint: u64, filter: &str) -> io::Result<OwnedFd> {
     let attributes = Attributes {
         kind: PERF_TYPE_TRACEPOINT,
@@ -183,7 +183,7 @@ fn count(tracepoint: u64, filter: &str) -> io::Result<OwnedFd> {
         ..Attributes::default()
     };
     let (this_thread, any_cpu, no_group) = (0, -1, -1);
-    // SAFETY: the kernel reads `attributes`, as long as its `size` says, and makes a descriptor.
+    // SAFETY: the kernel reads `attributes`, whose length is in its `size`, and makes a descriptor.
     let counter = unsafe {
         let made = libc::syscall(
             libc::SYS_perf_event_open,
@@ -210,7 +210,7 @@ fn count(tracepoint: u64, filter: &str) -> io::Result<OwnedFd> {
     Ok(counter)
 }
 
-/// What the kernel said, and what may help. `paranoid` is the value of kernel.perf_event_paranoid.
+/// The kernel's error and the remedy. `paranoid` is the value of kernel.perf_event_paranoid.
 fn refusal(error: &io::Error, paranoid: &str) -> String {
     let help = match error.raw_os_error() {
         Some(libc::EACCES) => &*format!(
@@ -267,7 +267,7 @@ mod tests {
             counting.join().unwrap()
         });
         match outside {
-            // A thread's start and end, and reading the counters, may read a little besides.
+            // Starting and ending a thread and reading the counters may read a little, too.
             Ok(counts) => {
                 assert!((1_500..1_600).contains(&counts["read"]), "{counts:?}");
                 assert!((1..10).contains(&counts["spawn"]), "{counts:?}");

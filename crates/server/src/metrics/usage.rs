@@ -6,19 +6,19 @@ use crate::metrics::counters::Totals;
 use crate::metrics::workers::Workers;
 use crate::platform;
 
-/// Lets the calling thread go before all that serve, until dropped. On a CPU that hundreds of processes keep busy its
-/// turn would come so seldom that figures read one after the other would be of different times. Where it is not
-/// permitted, it takes its turn.
+/// Runs the calling thread at a higher priority than serving threads, until dropped. On a CPU with hundreds of busy processes it
+/// would run so seldom that figures read one after the other would be of different times. Without the permission it has no
+/// effect.
 #[derive(Debug)]
 pub struct PriorityBoost {
-    /// How it took its turn before; `None` where nothing was changed.
+    /// The policy before; `None` if nothing was changed.
     before: Option<platform::SchedulingPolicy>,
-    /// It is of a thread, and stays there.
+    /// Not `Send`: it belongs to one thread.
     _thread: PhantomData<*const ()>,
 }
 
 impl PriorityBoost {
-    /// From now on.
+    /// Raises the priority.
     pub fn new() -> Self {
         Self { before: platform::raise_priority(), _thread: PhantomData }
     }
@@ -30,21 +30,21 @@ impl Drop for PriorityBoost {
     }
 }
 
-/// CPU time and switches of this process, threads that ended included.
+/// CPU time and switches of this process, including ended threads.
 pub fn process_totals() -> Totals {
     platform::used_by(libc::RUSAGE_SELF)
 }
 
-/// CPU time of a process in user mode and in the kernel, without that of a thread of it. The sums are exact, and so is what is
-/// left of them; each split into user and system is the kernel's guess, and a thread may seem to have more of one than all have.
+/// User and system time of a process without those of one of its threads. The sums are exact, and so is their difference; the
+/// kernel estimates each split, so that a thread may seem to exceed its process in one part.
 fn cpu_without(process: &Totals, thread: &Totals) -> (u64, u64) {
     let left_ns = process.cpu_ns().saturating_sub(thread.cpu_ns());
     let user_ns = process.cpu_user_ns.saturating_sub(thread.cpu_user_ns).min(left_ns);
     (user_ns, left_ns - user_ns)
 }
 
-/// Adds to `totals` what the kernel knows of this process and of its children. What the calling thread used
-/// is left out: it asks, and does not serve, and to ask thousands of children costs more than a small window's requests.
+/// Adds the usage of this process and its children, without the calling thread: it does not serve, and reading thousands of
+/// children costs more than the requests of a small window.
 pub fn add_process_totals(totals: &mut Totals, workers: &Workers) {
     let (own, asking) = (process_totals(), platform::thread_totals());
     let (user_ns, system_ns) = cpu_without(&own, &asking);
@@ -57,7 +57,7 @@ pub fn add_process_totals(totals: &mut Totals, workers: &Workers) {
     workers.processes().into_iter().for_each(|pid| add_children(totals, &platform::child_totals(pid)));
 }
 
-/// Adds to `totals` what children used.
+/// Adds the usage of children.
 pub(crate) fn add_children(totals: &mut Totals, used: &Totals) {
     totals.cpu_children_ns += used.cpu_children_ns;
     totals.voluntary_switches += used.voluntary_switches;

@@ -1,7 +1,7 @@
-//! The counters of every thread and child, in memory that all of them share.
+//! The counters of every thread and child, in shared memory.
 //!
-//! Each worker owns one slot and is the only one to write it, so that counting is a plain add: no lock, no
-//! locked instruction, no allocation. Whoever wants the sums reads all slots.
+//! Each worker is the only writer of its slot, so that counting is a plain add: no lock, no locked instruction, no allocation.
+//! The sums are read from all slots.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{io, ptr, slice};
@@ -10,7 +10,7 @@ use crate::metrics::counters::Totals;
 use crate::platform;
 use crate::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-/// The kinds of system calls that are counted apart.
+/// The kinds of system calls that are counted separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Syscall {
@@ -20,19 +20,18 @@ pub enum Syscall {
     Read,
     /// write.
     Write,
-    /// select, poll, epoll_wait; io_uring_enter that waits; a pool's wait to be handed a connection; a payload thread's for
-    /// a job.
+    /// select, poll, epoll_wait; io_uring_enter that waits; the wait of a pool for a handed-over connection, of a payload thread
+    /// for a job.
     Wait,
-    /// epoll_ctl and its like: changes to what is watched; io_uring_enter that only submits; handing a connection over to a
-    /// pool.
+    /// epoll_ctl and other changes of interest; io_uring_enter that only submits; handing a connection over to a pool.
     Control,
     /// close.
     Close,
     /// fork, pthread_create.
     Spawn,
-    /// Looks at everything that is watched, because events were lost.
+    /// A check of everything watched, because events were lost.
     Rescan,
-    /// Waking another stage's thread, by a pipe that its mechanism watches or by a futex; and taking the byte from the pipe.
+    /// Waking a thread of another stage, by a pipe or a futex; and emptying the pipe.
     Wake,
 }
 
@@ -56,28 +55,28 @@ impl Syscall {
     }
 }
 
-/// The kind, where the kernel counts system calls, of all those that no kind of [`Syscall`] has.
+/// The kind of system calls counted by the kernel that belong to no kind of [`Syscall`].
 pub const OTHER: &str = "other";
 
-/// Kinds that are compared as one with the kernel's count, which goes by a call's number and cannot tell them apart. Where
-/// threads wake each other, that is done by pipes and futexes: read, written and waited for as well.
+/// Kinds to be compared as one sum with the kernel's count, which cannot tell them apart by their numbers. Threads that wake each
+/// other use pipes and futexes, which are also read, written and waited for.
 pub fn comparable_kinds(wakes: bool) -> &'static [&'static str] {
     if wakes { &["read", "write", "wait", "control", "rescan", "wake"] } else { &["wait", "control", "rescan"] }
 }
 
-/// The kinds of operations that a kernel is asked to do by itself.
+/// The kinds of operations that the kernel does by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Operation {
-    /// Accept connections: one, or one after another.
+    /// Accept connections: one, or repeatedly.
     Accept,
-    /// Receive: once, or again and again.
+    /// Receive: once, or repeatedly.
     Receive,
     /// Send.
     Send,
     /// End another operation.
     Cancel,
-    /// Watch a descriptor that tells the loop to stop, or that other threads send it something.
+    /// Watch a descriptor of the loop.
     Watch,
 }
 
@@ -92,25 +91,25 @@ impl Operation {
     ];
 }
 
-/// A figure that only its owner adds to, and anyone may read.
+/// A count with one writer and any number of readers.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds `count`. Only the owner of the slot may.
+    /// Adds `count`. Only the slot's owner may call it.
     #[inline]
     pub fn add(&self, count: u64) {
         // One writer: a load and a store are enough, and compile to one plain add.
         self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
     }
 
-    /// The figure now.
+    /// The present count.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// What one worker counts. All zeros is a valid value.
+/// The counters of one worker. All zeros are a valid value.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Requests completed.
@@ -119,19 +118,19 @@ pub struct Counters {
     pub bytes_in: Counter,
     /// Bytes sent.
     pub bytes_out: Counter,
-    /// ConnectionTable accepted and served.
+    /// Connections accepted and served.
     pub accepted: Counter,
-    /// ConnectionTable that ended.
+    /// Connections that ended.
     pub ended: Counter,
-    /// ConnectionTable accepted and turned away.
+    /// Connections accepted and refused.
     pub refused: Counter,
-    /// ConnectionTable cut off because their clients took too long.
+    /// Connections cut off because their clients took too long.
     pub timed_out: Counter,
     /// Datagrams that were no requests.
     pub ignored: Counter,
-    /// Responses that the kernel did not take, of datagrams.
+    /// Responses as datagrams that the kernel did not take.
     pub unsent: Counter,
-    /// Children of this slot that crashed; whoever reaps them counts.
+    /// Children of this slot that crashed, counted by their reaper.
     pub crashed: Counter,
     /// Events that waits reported.
     pub events: Counter,
@@ -153,66 +152,66 @@ impl Counters {
         self.syscalls[kind as usize].add(count);
     }
 
-    /// Counts one operation that the kernel is asked to do.
+    /// Counts one requested operation.
     #[inline]
     pub fn submitted(&self, kind: Operation) {
         self.submitted[kind as usize].add(1);
     }
 
-    /// Counts one completion. An operation that goes on has many.
+    /// Counts one completion. A multishot operation has many.
     #[inline]
     pub fn completed(&self, kind: Operation) {
         self.completed[kind as usize].add(1);
     }
 }
 
-/// A worker's place. Aligned so that no two workers write one cache line.
+/// A worker's slot. Aligned so that no two workers write to one cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Slot {
-    /// What it counts.
+    /// The worker's counters.
     pub counters: Counters,
-    /// 0: free; otherwise taken, and for a child process its process id.
+    /// 0: free; otherwise taken, by a thread or the process with this id.
     owner: AtomicU32,
-    /// The connection that a thread serves, plus one, so that it can be woken to stop; 0: none.
+    /// The descriptor that a thread serves, plus one, so that it can be stopped; 0: none.
     connection: AtomicI32,
 }
 
-/// In front of the slots: a page with the ticks and the children that leave.
+/// A page before the slots, with the ticks and the leaving children.
 const FRONT_BYTES: usize = 4096;
 
-/// Taken, but by no child process.
+/// The owner of a slot that no child process has.
 const THREAD: u32 = u32::MAX;
 
 impl Slot {
-    /// Gives the slot back. What it counted stays, so that sums only grow.
+    /// Frees the slot. Its counts stay, so that sums only grow.
     pub fn release(&self) {
         self.forget_connection();
-        // Whoever takes it next counts on from here.
+        // The next owner continues these counts.
         self.owner.store(0, Release);
     }
 
-    /// Says which process the slot's worker is, unless it has ended and released the slot already.
+    /// Stores the worker's process id, unless it has ended and freed the slot already.
     pub fn set_process_if_taken(&self, pid: i32) {
         let _ = self.owner.compare_exchange(THREAD, pid as u32, Relaxed, Relaxed);
     }
 
-    /// Says that the slot's child has ended. The slot stays taken.
+    /// Removes the ended child's process id. The slot stays taken.
     pub fn forget_process(&self) {
         self.owner.store(THREAD, Relaxed);
     }
 
-    /// Says which descriptor the slot's worker serves.
+    /// Stores the descriptor that the worker serves.
     pub fn set_connection(&self, descriptor: i32) {
         self.connection.store(descriptor + 1, Relaxed);
     }
 
-    /// Says that the slot's worker serves nothing any more.
+    /// Removes the descriptor.
     pub fn forget_connection(&self) {
         self.connection.store(0, Relaxed);
     }
 
-    /// The process id of the child whose slot this is.
+    /// The process id of the slot's child.
     pub fn process(&self) -> Option<i32> {
         let owner = self.owner.load(Relaxed);
         (owner != 0 && owner != THREAD).then_some(owner as i32)
@@ -229,25 +228,25 @@ impl Slot {
     }
 }
 
-/// All slots of a server. Slot 0 is the accept thread's.
+/// All slots of a server. Slot 0 belongs to the accept thread.
 #[derive(Debug)]
 pub struct Workers {
     slots: &'static [Slot],
-    /// Ticks of the limits, for children too.
+    /// Ticks of the limits, shared with children.
     ticks: &'static AtomicU32,
-    /// Children that gave their slots back and are not yet reaped, by process id; 0 where there is none.
+    /// The process ids of children that freed their slots and are not yet reaped; 0 for a free place.
     leaving: &'static [AtomicU32],
-    /// CPU time and switches of children that were reaped; the kernel forgets them.
+    /// CPU time and switches of reaped children, which the kernel forgets.
     reaped: Mutex<Totals>,
-    /// Slots from here on were never taken. They are not looked at, because a look would give them memory.
+    /// The first slot that was never taken. Later slots are not read, because reading would allocate their pages.
     fresh_from: AtomicUsize,
 }
 
 impl Workers {
-    /// Room for the accept thread and `count` workers. Pages that no worker uses cost nothing.
+    /// Maps slots for the accept thread and `count` workers. Unused pages cost nothing.
     ///
     /// # Errors
-    /// When the kernel has no address space or memory left.
+    /// When address space or memory runs out.
     pub fn new(count: usize) -> io::Result<Self> {
         let count = count + 1;
         // SAFETY: a fresh mapping at an address of the kernel's choice; no other object is touched.
@@ -264,8 +263,8 @@ impl Workers {
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the mapping is page-aligned, the front and `count` slots long, zeroed, which is a valid `Slot`, and never
-        // unmapped: threads and children of the server may write it until the process ends.
+        // SAFETY: the mapping is page-aligned, as long as the front and `count` slots, zeroed, which is a valid `Slot`, and never
+        // unmapped: threads and children may write to it until the process ends.
         let (front, slots) = unsafe {
             let front = slice::from_raw_parts(at.cast::<AtomicU32>(), FRONT_BYTES / size_of::<AtomicU32>());
             (front, slice::from_raw_parts(at.byte_add(FRONT_BYTES).cast::<Slot>(), count))
@@ -280,12 +279,12 @@ impl Workers {
         &self.slots[0].counters
     }
 
-    /// What [`crate::service::limits::count_ticks`] counts.
+    /// The ticks that [`crate::service::limits::count_ticks`] counts.
     pub fn ticks(&self) -> &'static AtomicU32 {
         self.ticks
     }
 
-    /// Takes a free slot, searching from `cursor` round; `None` when all are taken. Only the accept thread may call it.
+    /// Takes a free slot, searching from `cursor`; `None` if all are taken. Only the accept thread may call it.
     pub fn claim(&self, cursor: &mut usize) -> Option<&'static Slot> {
         let workers = &self.slots[1..];
         for step in 0..workers.len() {
@@ -300,29 +299,29 @@ impl Workers {
         None
     }
 
-    /// Keeps a child's process id beyond its slot, until [`Workers::forget_leaving`]. Where there is no room, nobody
-    /// sees the child until it is reaped.
+    /// Lists a child that frees its slot, until [`Workers::forget_leaving`]. If the list is full, the child is not seen until it
+    /// is reaped.
     pub fn add_leaving(&self, pid: i32) {
         let mut places = self.places_of(pid);
         places.any(|place| place.compare_exchange(0, pid as u32, Relaxed, Relaxed).is_ok());
     }
 
-    /// Forgets a child that left.
+    /// Removes a reaped child from the list.
     pub fn forget_leaving(&self, pid: i32) {
         if let Some(place) = self.places_of(pid).find(|place| place.load(Relaxed) == pid as u32) {
             place.store(0, Relaxed);
         }
     }
 
-    /// Where a process id may be among those that leave: process ids follow each other, and rarely meet.
+    /// The places to search for a process id: consecutive ids rarely collide.
     fn places_of(&self, pid: i32) -> impl Iterator<Item = &'static AtomicU32> + use<> {
         let first = pid as usize % self.leaving.len();
         self.leaving[first..].iter().chain(&self.leaving[..first])
     }
 
-    /// Children that are not yet reaped. One is here once, though it may be about to leave its slot.
+    /// Children that are not yet reaped, each once.
     pub fn processes(&self) -> Vec<i32> {
-        // The slots first: a child is kept elsewhere before it gives its slot back.
+        // Read the slots first: a child is listed before it frees its slot.
         let in_slots: Vec<i32> = self.taken().filter_map(Slot::process).collect();
         let leaving = self.leaving.iter().map(|place| place.load(Relaxed) as i32).filter(|&pid| pid != 0);
         let mut processes: Vec<i32> = in_slots.into_iter().chain(leaving).collect();
@@ -331,8 +330,8 @@ impl Workers {
         processes
     }
 
-    /// CPU time and switches of children that were reaped. Whoever reaps one holds it meanwhile, and so does whoever adds
-    /// up those that live: no child is in both sums, or in neither.
+    /// CPU time and switches of reaped children. A reaper holds the lock while it reaps, and a reader while it adds up living
+    /// children: each child is in exactly one sum.
     pub fn reaped(&self) -> MutexGuard<'_, Totals> {
         self.reaped.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -341,28 +340,28 @@ impl Workers {
         &self.slots[..self.fresh_from.load(Relaxed)]
     }
 
-    /// The slots that are taken now, the accept thread's not among them.
+    /// The taken slots, without the accept thread's.
     pub fn taken(&self) -> impl Iterator<Item = &'static Slot> + use<> {
         self.used_slots()[1..].iter().filter(|slot| !slot.is_free())
     }
 
-    /// ConnectionTable open now.
+    /// Connections open now.
     pub fn connections_open(&self) -> u64 {
         let sum = |figure: fn(&Counters) -> &Counter| {
             self.used_slots().iter().map(|s| figure(&s.counters).get()).sum::<u64>()
         };
-        // Accepted is read last: a connection that comes and goes in between must not make the difference negative.
+        // Read `accepted` last, so that the difference is never negative.
         let ended = sum(|c| &c.ended);
         sum(|c| &c.accepted).saturating_sub(ended)
     }
 
-    /// Bytes received and sent by all.
+    /// The bytes received and sent by all workers.
     pub fn bytes(&self) -> (u64, u64) {
         let each = self.used_slots().iter().map(|slot| (slot.counters.bytes_in.get(), slot.counters.bytes_out.get()));
         each.fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
     }
 
-    /// The sums over all slots, without what the kernel accounts (CPU, switches).
+    /// The sums over all slots, without the kernel's figures (CPU time, switches).
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         let mut syscalls = [0u64; Syscall::ALL.len()];
@@ -388,7 +387,7 @@ impl Workers {
             }
         }
         totals.syscalls = Syscall::ALL.iter().map(|&(kind, name)| (name.to_owned(), syscalls[kind as usize])).collect();
-        // Where the kernel is asked for none, there is nothing to say.
+        // Without operations, list none.
         let named = |sums: [u64; Operation::ALL.len()]| {
             let all = Operation::ALL.iter().map(|&(kind, name)| (name.to_owned(), sums[kind as usize]));
             all.filter(|_| sums != [0; _]).collect()
@@ -405,7 +404,7 @@ mod models {
 
     use super::*;
 
-    /// Counting is a load and a store: the next owner must begin with what the last one left.
+    /// Counting is a load and a store: the next owner must see the last owner's counts.
     #[test]
     fn who_takes_a_slot_counts_on() {
         loom::model(|| {
@@ -460,7 +459,7 @@ mod tests {
         let slot = workers.claim(&mut 0).unwrap();
         slot.set_process_if_taken(40);
         assert_eq!(workers.processes(), [40]);
-        // Two that share a place.
+        // Two process ids with the same first place.
         let beside = 40 + workers.leaving.len() as i32;
         workers.add_leaving(40);
         workers.add_leaving(beside);

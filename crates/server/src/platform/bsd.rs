@@ -1,4 +1,4 @@
-//! What FreeBSD and macOS have in common.
+//! Common parts of FreeBSD and macOS.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -9,16 +9,15 @@ use rustix::process::Resource;
 
 use crate::metrics::workers::{Counters, Syscall, Workers};
 
-/// Limits that a server raises.
+/// The limits that a server raises.
 pub const RAISED: &[Resource] = &[Resource::Nofile, Resource::Nproc];
 
-/// Whether shutdown(2) of a listener wakes who waits in accept, for good. FreeBSD wakes one, and says so once; macOS wakes
-/// nobody. So loops that block wait for the order to stop, too ([`may_accept`]), and their listener must not block: what
-/// they waited for may have gone when they accept.
+/// Whether shutdown(2) of a listener wakes every accept, for good. FreeBSD wakes one, once; macOS wakes none. So blocking loops
+/// also wait for the stop descriptor ([`may_accept`]), and their listener must not block: the connection may have gone when they
+/// accept.
 pub const SHUTDOWN_WAKES_ACCEPT: bool = false;
 
-/// Whether a loop that blocks may accept now, or `stop` says that it is over. It waits until either is so, which is
-/// counted.
+/// Waits until a connection comes or the server stops; returns `false` if it stops. Counts the wait.
 pub(crate) fn may_accept(listener: &OwnedFd, stop: BorrowedFd<'_>, counters: &Counters) -> io::Result<bool> {
     let mut watched = [PollFd::new(listener, PollFlags::IN), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
     loop {
@@ -31,12 +30,12 @@ pub(crate) fn may_accept(listener: &OwnedFd, stop: BorrowedFd<'_>, counters: &Co
     }
 }
 
-/// CPUs that the calling thread may run on: none are said.
+/// The CPUs that the calling thread may run on; unknown here.
 pub(crate) fn cpus() -> Vec<usize> {
     Vec::new()
 }
 
-/// Refuses: FreeBSD would do it in another way, macOS does not do it at all. Nothing when there are no `cpus`.
+/// Fails unless `cpus` is empty: FreeBSD would need other calls, and macOS has none.
 pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     if cpus.is_empty() {
         return Ok(());
@@ -44,44 +43,44 @@ pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "to keep a process on CPUs needs Linux; name none"))
 }
 
-/// How a thread takes its turn.
+/// A thread's scheduling policy, which is never changed here.
 #[derive(Debug)]
 pub(crate) enum SchedulingPolicy {}
 
-/// Nobody goes before others here: who asks takes its turn.
+/// Has no effect.
 pub(crate) fn raise_priority() -> Option<SchedulingPolicy> {
     None
 }
 
-/// There is none to go back to.
+/// Never called.
 pub(crate) fn set_scheduling(turn: &SchedulingPolicy) -> bool {
     match *turn {}
 }
 
-/// Unknown: only Linux says what part of a process's memory is its own.
+/// Unknown: only Linux reports which part of a process's memory is its own.
 pub(crate) fn memory_user_bytes(_workers: &Workers) -> Option<u64> {
     None
 }
 
-/// Unknown: only Linux says what the kernel uses for sockets, threads and processes.
+/// Unknown: only Linux reports kernel memory.
 pub(crate) fn memory_kernel_bytes() -> Option<u64> {
     None
 }
 
-/// Sleeps end when they are over: nothing puts wake-ups together here.
+/// Sleeps are precise here.
 pub(crate) fn set_precise_sleep() {}
 
-/// Unknown: only Linux says it of one socket.
+/// Unknown: only Linux reports it.
 pub(crate) fn dropped(_socket: &OwnedFd) -> Option<u64> {
     None
 }
 
-/// No thread that can be asked.
+/// None: only Linux reports delays.
 pub(crate) fn serving_threads(_workers: &Workers) -> Vec<(i32, i32)> {
     Vec::new()
 }
 
-/// Not told.
+/// Unknown: only Linux reports it.
 pub(crate) fn run_delay(_thread: (i32, i32)) -> Option<(u64, u64)> {
     None
 }

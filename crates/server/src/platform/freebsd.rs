@@ -10,13 +10,13 @@ use rustix::process::Signal;
 
 use crate::metrics::counters::Totals;
 
-/// The most that the soft limit of descriptors may be where the hard one is higher, or there is none.
+/// The highest soft limit of descriptors that the system takes, if lower than the hard one.
 pub const DESCRIPTORS_MAX: Option<u64> = None;
 
-/// Has this process get `signal` when its parent ends (PROC_PDEATHSIG_CTL).
+/// Makes the kernel send `signal` to this process when its parent ends (PROC_PDEATHSIG_CTL).
 ///
 /// # Errors
-/// As procctl(2) has them.
+/// Errors of procctl(2).
 pub fn die_with_parent(signal: Signal) -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(signal))?)
 }
@@ -26,17 +26,17 @@ pub(crate) fn socket(family: AddressFamily, nonblocking: bool) -> io::Result<Own
     Ok(rustix::net::socket_with(family, SocketType::STREAM, flags(nonblocking), None)?)
 }
 
-/// The option by which the kernel says of each datagram where it was sent to (ip(4)).
+/// The socket option for a datagram's destination (ip(4)).
 pub(crate) const RECEIVE_DESTINATION_V4: libc::c_int = libc::IP_RECVDSTADDR;
-/// The control message that says so, which as IP_SENDSRCADDR is a response's source...
+/// The control message with the destination; as IP_SENDSRCADDR it sets a response's source.
 pub(crate) const DESTINATION_V4: libc::c_int = libc::IP_RECVDSTADDR;
-/// ...and which has no interface in it.
+/// The position of the interface in that message, which has none.
 pub(crate) const DESTINATION_V4_INTERFACE: std::ops::Range<usize> = 0..0;
 
-/// System calls of one [`accept`], to be counted.
+/// The system calls of one [`accept`].
 pub(crate) const ACCEPT_SYSCALLS: u64 = 1;
 
-/// One accept4. What it makes blocks or not as the flags say, whatever the listener does.
+/// Makes one accept4 call. The connection is blocking or not, whatever the listener is.
 #[inline]
 pub(crate) fn accept(listener: &OwnedFd, nonblocking: bool) -> rustix::io::Result<OwnedFd> {
     rustix::net::accept_with(listener, flags(nonblocking))
@@ -46,7 +46,7 @@ fn flags(nonblocking: bool) -> SocketFlags {
     SocketFlags::CLOEXEC | if nonblocking { SocketFlags::NONBLOCK } else { SocketFlags::empty() }
 }
 
-/// A pipe of which neither end blocks.
+/// A pipe with non-blocking ends.
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?)
 }
@@ -56,7 +56,7 @@ pub(crate) fn thread_totals() -> Totals {
     super::used_by(libc::RUSAGE_THREAD)
 }
 
-/// CPU time and switches of a child that lives (kern.proc.pid); nothing when it has gone.
+/// CPU time and switches of a living child (kern.proc.pid); zeros if it has gone.
 pub(crate) fn child_totals(pid: i32) -> Totals {
     let name = [libc::CTL_KERN, libc::KERN_PROC, libc::KERN_PROC_PID, pid];
     let mut process = MaybeUninit::<libc::kinfo_proc>::zeroed();

@@ -12,22 +12,22 @@ use rustix::thread::CpuSet;
 use crate::metrics::counters::Totals;
 use crate::metrics::workers::{Counters, Workers};
 
-/// Limits that a server raises.
+/// The limits that a server raises.
 pub const RAISED: &[Resource] = &[Resource::Nofile, Resource::Nproc, Resource::Sigpending];
 
-/// The most that the soft limit of descriptors may be where the hard one is higher, or there is none.
+/// The highest soft limit of descriptors that the system takes, if lower than the hard one.
 pub const DESCRIPTORS_MAX: Option<u64> = None;
 
-/// Whether shutdown(2) of a listener wakes who waits in accept, for good. A listener for blocking loops blocks then.
+/// Whether shutdown(2) of a listener wakes every accept, for good. Then the listener of a blocking loop blocks.
 pub const SHUTDOWN_WAKES_ACCEPT: bool = true;
 
-/// Most processes whose memory is read one by one; of more, as many are read, evenly spread, and the rest reckoned.
+/// The most processes whose memory is read; of more, a sample of this size is extrapolated.
 const PROCESSES_READ_MAX: usize = 64;
 
-/// Has this process get `signal` when its parent ends.
+/// Makes the kernel send `signal` to this process when its parent ends.
 ///
 /// # Errors
-/// As prctl(2) has them.
+/// Errors of prctl(2).
 pub fn die_with_parent(signal: Signal) -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(signal))?)
 }
@@ -37,17 +37,17 @@ pub(crate) fn socket(family: AddressFamily, nonblocking: bool) -> io::Result<Own
     Ok(rustix::net::socket_with(family, SocketType::STREAM, flags(nonblocking), None)?)
 }
 
-/// The option by which the kernel says of each datagram where it was sent to (ip(7)).
+/// The socket option for a datagram's destination (ip(7)).
 pub(crate) const RECEIVE_DESTINATION_V4: libc::c_int = libc::IP_PKTINFO;
-/// The control message that says so...
+/// The control message with the destination.
 pub(crate) const DESTINATION_V4: libc::c_int = libc::IP_PKTINFO;
-/// ...and where in it the interface is.
+/// The position of the interface in that message.
 pub(crate) const DESTINATION_V4_INTERFACE: std::ops::Range<usize> = 0..4;
 
-/// System calls of one [`accept`], to be counted.
+/// The system calls of one [`accept`].
 pub(crate) const ACCEPT_SYSCALLS: u64 = 1;
 
-/// One accept4.
+/// Makes one accept4 call.
 #[inline]
 pub(crate) fn accept(listener: &OwnedFd, nonblocking: bool) -> rustix::io::Result<OwnedFd> {
     rustix::net::accept_with(listener, flags(nonblocking))
@@ -57,19 +57,19 @@ fn flags(nonblocking: bool) -> SocketFlags {
     SocketFlags::CLOEXEC | if nonblocking { SocketFlags::NONBLOCK } else { SocketFlags::empty() }
 }
 
-/// Whether a loop that blocks may accept now, or `stop` says that it is over. Here accept itself does the waiting.
+/// Always true: accept itself waits, and is woken when the server stops.
 #[inline]
 #[allow(clippy::unnecessary_wraps, reason = "elsewhere it waits, and may fail")]
 pub(crate) fn may_accept(_listener: &OwnedFd, _stop: BorrowedFd<'_>, _counters: &Counters) -> io::Result<bool> {
     Ok(true)
 }
 
-/// A pipe of which neither end blocks.
+/// A pipe with non-blocking ends.
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?)
 }
 
-/// Keeps the calling thread, and those that it starts, on `cpus`; where it is when there are none.
+/// Pins the calling thread, and those that it creates, to `cpus`, unless that is empty.
 pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     if cpus.is_empty() {
         return Ok(());
@@ -84,31 +84,31 @@ pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// CPUs that the calling thread may run on; none where the kernel does not say.
+/// The CPUs that the calling thread may run on; empty if unknown.
 pub(crate) fn cpus() -> Vec<usize> {
     let set = rustix::thread::sched_getaffinity(None);
     set.map_or_else(|_| Vec::new(), |set| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// Has sleeps of the calling thread, and of those that it makes, end when they are over: by default a timer may be 50 µs
-/// late, so that wake-ups can be put together.
+/// Makes sleeps precise, for the calling thread and those that it creates: by default a timer may be 50 µs late, so that wake-ups
+/// can be grouped.
 pub(crate) fn set_precise_sleep() {
     let _ = rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN));
 }
 
-/// How a thread takes its turn.
+/// A thread's scheduling policy.
 #[derive(Debug)]
 pub(crate) struct SchedulingPolicy {
-    /// With its flag, SCHED_RESET_ON_FORK.
+    /// Includes the flag SCHED_RESET_ON_FORK.
     policy: libc::c_int,
     priority: libc::c_int,
 }
 
-/// Lets the calling thread go before all that serve: how it took its turn before that. `None` where it does so already, with a
-/// policy of its own, or where it is not permitted.
+/// Runs the calling thread before all serving threads; returns its policy before. `None` if it already has such a policy, or
+/// without the permission.
 pub(crate) fn raise_priority() -> Option<SchedulingPolicy> {
     let mut parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: of the calling thread; `parameters` lives across the calls.
+    // SAFETY: for the calling thread; `parameters` lives across the calls.
     let (policy, result) = unsafe { (libc::sched_getscheduler(0), libc::sched_getparam(0, &raw mut parameters)) };
     if policy < 0 || result != 0 {
         return None;
@@ -120,10 +120,10 @@ pub(crate) fn raise_priority() -> Option<SchedulingPolicy> {
     (!is_first && set_scheduling(&first)).then_some(before)
 }
 
-/// Has the calling thread take its turn like that: whether it is permitted.
+/// Sets the calling thread's policy; returns whether that is permitted.
 pub(crate) fn set_scheduling(turn: &SchedulingPolicy) -> bool {
     let parameters = libc::sched_param { sched_priority: turn.priority };
-    // SAFETY: of the calling thread; `parameters` lives across the call.
+    // SAFETY: for the calling thread; `parameters` lives across the call.
     unsafe { libc::sched_setscheduler(0, turn.policy, &raw const parameters) == 0 }
 }
 
@@ -132,47 +132,47 @@ pub(crate) fn thread_totals() -> Totals {
     super::used_by(libc::RUSAGE_THREAD)
 }
 
-/// CPU time and switches of a child that lives; nothing when it has gone.
+/// CPU time and switches of a living child; zeros if it has gone.
 pub(crate) fn child_totals(pid: i32) -> Totals {
     let cpu_children_ns = cpu_ns(pid).unwrap_or(0);
     let (voluntary_switches, involuntary_switches) = switches(&format!("/proc/{pid}/status")).unwrap_or_default();
     Totals { cpu_children_ns, voluntary_switches, involuntary_switches, ..Totals::default() }
 }
 
-/// Voluntary and involuntary context switches of the thread whose `status` is at `path`; `None` when it has gone.
+/// Voluntary and involuntary switches of the thread with the `status` file at `path`; `None` if it has gone.
 pub(crate) fn switches(path: &str) -> Option<(u64, u64)> {
     let status = fs::read_to_string(path).ok()?;
     Some((field(&status, "voluntary_ctxt_switches:")?, field(&status, "nonvoluntary_ctxt_switches:")?))
 }
 
-/// The threads of a process; none when it has gone.
+/// The threads of a process; empty if it has gone.
 pub(crate) fn threads_of(pid: i32) -> Vec<i32> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// How often a thread ran, and how long it was runnable and waited for that, in nanoseconds; `None` when it has gone, or the
-/// kernel does not say.
+/// A thread's number of runs, and the time that it was runnable and waited, in nanoseconds; `None` if it has gone, or the kernel
+/// does not account it.
 pub(crate) fn run_delay((pid, thread): (i32, i32)) -> Option<(u64, u64)> {
     run_delay_of(&fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?)
 }
 
-/// The file has the time that a thread ran, the time that it waited, and how often it ran.
+/// The file has the run time, the wait, and the number of runs.
 fn run_delay_of(schedstat: &str) -> Option<(u64, u64)> {
     let mut fields = schedstat.split_whitespace().skip(1).map(|field| field.parse().ok());
     let (waited_ns, runs) = (fields.next()??, fields.next()??);
     Some((runs, waited_ns))
 }
 
-/// The threads of this process and of its children in `workers`, but for the calling one, which asks.
+/// The threads of this process, except the calling one, and of its children in `workers`.
 pub(crate) fn serving_threads(workers: &Workers) -> Vec<(i32, i32)> {
     let (own, asking) = (std::process::id() as i32, rustix::thread::gettid().as_raw_pid());
     let threads = threads_of(own).into_iter().filter(|thread| *thread != asking).map(|thread| (own, thread));
-    // A child has one thread, of its own number.
+    // A child has one thread, whose id is its process id.
     threads.chain(workers.taken().filter_map(|slot| slot.process()).map(|pid| (pid, pid))).collect()
 }
 
-/// CPU time of another process, to the nanosecond; `None` when it has gone.
+/// CPU time of a process, to the nanosecond; `None` if it has gone.
 pub(crate) fn cpu_ns(pid: i32) -> Option<u64> {
     let mut clock = 0;
     // SAFETY: the C library fills in `clock`.
@@ -187,7 +187,7 @@ pub(crate) fn cpu_ns(pid: i32) -> Option<u64> {
     Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// User memory of this process and its children, in bytes, shared pages divided among those that share them.
+/// User memory of this process and its children, in bytes; shared pages are divided among their users.
 pub(crate) fn memory_user_bytes(workers: &Workers) -> Option<u64> {
     let children: Vec<i32> = workers.taken().filter_map(|slot| slot.process()).collect();
     Some(proportional_bytes("self") + memory_of_processes(&children))
@@ -220,9 +220,9 @@ pub(crate) fn memory_kernel_bytes() -> Option<u64> {
     Some(kib * 1024 + buffer_pages * rustix::param::page_size() as u64)
 }
 
-/// Datagrams for which a socket had no room (SO_MEMINFO); `None` where the kernel does not say.
+/// Datagrams dropped because a socket was full (SO_MEMINFO); `None` if the kernel does not report it.
 pub(crate) fn dropped(socket: &OwnedFd) -> Option<u64> {
-    /// Its place among the figures (linux/sock_diag.h: SK_MEMINFO_DROPS).
+    /// The index of the drops (linux/sock_diag.h: SK_MEMINFO_DROPS).
     const DROPS: usize = 8;
     let mut figures = [0u32; DROPS + 1];
     let mut bytes = size_of_val(&figures) as libc::socklen_t;
@@ -274,7 +274,7 @@ mod tests {
     /// The calling thread's policy with its flags, and its priority.
     fn scheduled() -> (i32, i32) {
         let mut parameters = libc::sched_param { sched_priority: 0 };
-        // SAFETY: of the calling thread; `parameters` lives across the call.
+        // SAFETY: for the calling thread; `parameters` lives across the call.
         unsafe {
             assert_eq!(libc::sched_getparam(0, &raw mut parameters), 0);
             (libc::sched_getscheduler(0), parameters.sched_priority)
@@ -289,7 +289,7 @@ mod tests {
         for (policy, sched_priority) in of_anybody.into_iter().chain(of_root) {
             let thread = std::thread::spawn(move || {
                 let parameters = libc::sched_param { sched_priority };
-                // SAFETY: of the calling thread; `parameters` lives across the call.
+                // SAFETY: for the calling thread; `parameters` lives across the call.
                 if unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } != 0 {
                     return crate::skipped::skipped("a policy that only root may have");
                 }

@@ -9,12 +9,11 @@ use rustix::process::Signal;
 
 use crate::metrics::counters::Totals;
 
-/// The most that the soft limit of descriptors may be where the hard one is higher, or there is none: setrlimit(2) takes
-/// no more than OPEN_MAX (sys/syslimits.h).
+/// The highest soft limit of descriptors that the system takes, if lower than the hard one: OPEN_MAX of sys/syslimits.h.
 pub const DESCRIPTORS_MAX: Option<u64> = Some(10_240);
 
-/// Nothing: macOS tells nobody that a parent has ended. A server or client that a runner started ends when its standard
-/// input does, or when nobody reads what it says; a process of `mp` ends with its connection, which the client's end closes.
+/// Has no effect: macOS cannot signal the end of a parent. A server or client ends when its standard input does, or when nobody
+/// reads its output; a process of `mp` ends with its connection.
 ///
 /// # Errors
 /// None.
@@ -27,17 +26,17 @@ pub(crate) fn socket(family: AddressFamily, nonblocking: bool) -> io::Result<Own
     Ok(prepare(rustix::net::socket(family, SocketType::STREAM, None)?, nonblocking)?)
 }
 
-/// The option by which the kernel says of each datagram where it was sent to (netinet/in.h: IP_RECVPKTINFO is IP_PKTINFO).
+/// The socket option for a datagram's destination (netinet/in.h: IP_RECVPKTINFO is IP_PKTINFO).
 pub(crate) const RECEIVE_DESTINATION_V4: libc::c_int = libc::IP_PKTINFO;
-/// The control message that says so...
+/// The control message with the destination.
 pub(crate) const DESTINATION_V4: libc::c_int = libc::IP_PKTINFO;
-/// ...and where in it the interface is.
+/// The position of the interface in that message.
 pub(crate) const DESTINATION_V4_INTERFACE: std::ops::Range<usize> = 0..4;
 
-/// System calls of one [`accept`], to be counted.
+/// The system calls of one [`accept`].
 pub(crate) const ACCEPT_SYSCALLS: u64 = 3;
 
-/// One accept, and the calls without which accept4 would do. What it makes would otherwise block or not as the listener does.
+/// Makes one accept call, and those that accept4 would save: the connection would inherit the listener's mode.
 #[inline]
 pub(crate) fn accept(listener: &OwnedFd, nonblocking: bool) -> rustix::io::Result<OwnedFd> {
     prepare(rustix::net::accept(listener)?, nonblocking)
@@ -50,19 +49,19 @@ fn prepare(socket: OwnedFd, nonblocking: bool) -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A pipe of which neither end blocks.
+/// A pipe with non-blocking ends.
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = rustix::pipe::pipe()?;
     Ok((prepare(reader, true)?, prepare(writer, true)?))
 }
 
-/// Unknown: getrusage(2) has no thread of its own here. What asking costs is in the server's figures.
+/// Unknown: getrusage(2) has no figures of a thread here. The cost of reading is in the server's figures.
 pub(crate) fn thread_totals() -> Totals {
     Totals::default()
 }
 
-/// CPU time and switches of a child that lives (proc_pidinfo); nothing when it has gone. It does not tell switches of one
-/// kind from those of the other: all count as voluntary.
+/// CPU time and switches of a living child (proc_pidinfo); zeros if it has gone. All switches count as voluntary: the system does
+/// not tell them apart.
 pub(crate) fn child_totals(pid: i32) -> Totals {
     let mut task = MaybeUninit::<libc::proc_taskinfo>::zeroed();
     let size = size_of::<libc::proc_taskinfo>() as libc::c_int;
@@ -80,7 +79,7 @@ pub(crate) fn child_totals(pid: i32) -> Totals {
     }
 }
 
-/// From the units of the processor's timer, in which a task's times are.
+/// Converts the units of the processor's timer.
 #[allow(deprecated, reason = "libc would have it called through a crate of its own, for these two numbers")]
 fn nanoseconds(units: u64) -> u64 {
     let mut base = libc::mach_timebase_info { numer: 1, denom: 1 };

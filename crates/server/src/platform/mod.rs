@@ -1,5 +1,5 @@
-//! What differs between the systems: the same names for each, one file a system, and `bsd` for what FreeBSD and macOS have
-//! in common. What a system has not at all (mechanisms, pools, runtimes) is not here: it is left out of the tables.
+//! The differences between the operating systems: a file each with the same names, and `bsd` for the common parts of FreeBSD and
+//! macOS. Mechanisms, pools and runtimes that a system lacks are left out of the registry instead.
 
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
 mod bsd;
@@ -25,7 +25,7 @@ pub use macos::*;
 pub(crate) use rlimit::raise_limit;
 pub(crate) use rusage::{rusage_totals, used_by};
 
-/// The option by which mmap(2) sets no pages aside that are never used. FreeBSD lacks it and sets none aside.
+/// The option of mmap(2) that reserves no memory for unused pages. FreeBSD lacks it and reserves none.
 #[cfg(target_os = "freebsd")]
 pub(crate) const MAP_NORESERVE: libc::c_int = 0;
 #[cfg(not(target_os = "freebsd"))]

@@ -1,4 +1,4 @@
-//! Limits of resources.
+//! Resource limits.
 
 use rustix::process::{Resource, Rlimit};
 

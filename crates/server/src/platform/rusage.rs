@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use crate::metrics::counters::Totals;
 
-/// CPU time and switches of `who`, as getrusage(2) calls them.
+/// CPU time and switches of `who`, a constant of getrusage(2).
 pub(crate) fn used_by(who: libc::c_int) -> Totals {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the kernel fills in `usage`; with these arguments it cannot fail.
@@ -14,7 +14,7 @@ pub(crate) fn used_by(who: libc::c_int) -> Totals {
     })
 }
 
-/// CPU time and switches, as the kernel has them.
+/// Converts the kernel's figures.
 pub(crate) fn rusage_totals(usage: &libc::rusage) -> Totals {
     let nanoseconds = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
     Totals {

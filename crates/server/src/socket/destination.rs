@@ -1,8 +1,8 @@
-//! Where a datagram was sent to, which is where its response comes from.
+//! A datagram's destination, which is the source of its response.
 //!
-//! A socket that is bound to one address answers from it. For one that is bound to all of the host's the system chooses,
-//! whichever was asked, and a connected client or a firewall drops a response from another address. There the kernel says in
-//! a control message where a datagram was sent to, and takes the same message as a response's source.
+//! A socket bound to one address answers from it. For a socket bound to all addresses, the system would choose the source, and a
+//! connected client or a firewall drops a response from another address. For such sockets the kernel reports the destination in a
+//! control message, and takes the same message as the source of the response.
 
 use std::io;
 use std::mem::{self, offset_of};
@@ -13,26 +13,26 @@ use rustix::io::Errno;
 
 use crate::platform;
 
-/// The longest address that a datagram comes from.
+/// The longest address.
 pub(crate) const NAME_BYTES: usize = size_of::<libc::sockaddr_in6>();
 /// Room for one control message of either family.
 pub(crate) const CONTROL_BYTES: usize = 64;
-/// Where the contents of a control message begin.
+/// The offset of a control message's contents.
 // SAFETY: arithmetic.
 const DATA: usize = unsafe { libc::CMSG_LEN(0) } as usize;
 /// IPv6's contents: the address, then the interface.
 const V6_ADDRESS_BYTES: usize = 16;
 
-/// Whether the kernel is to say of this socket where datagrams were sent to.
+/// Whether this socket needs destinations.
 pub(crate) fn is_needed(socket: impl AsFd) -> bool {
     let own = rustix::net::getsockname(socket).ok().and_then(|own| SocketAddr::try_from(own).ok());
     own.is_some_and(|own| own.ip().is_unspecified())
 }
 
-/// Has the kernel say it, where it is needed.
+/// Requests destinations if the socket needs them.
 ///
 /// # Errors
-/// As getsockname(2) and setsockopt(2) have them.
+/// Errors of getsockname(2) and setsockopt(2).
 pub(crate) fn enable(socket: BorrowedFd<'_>) -> io::Result<()> {
     if !is_needed(socket) {
         return Ok(());
@@ -43,7 +43,7 @@ pub(crate) fn enable(socket: BorrowedFd<'_>) -> io::Result<()> {
         SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
     };
     let yes: libc::c_int = 1;
-    // SAFETY: the kernel reads `yes`, which is as long as is said.
+    // SAFETY: the kernel reads `yes`, whose length is passed.
     let result = unsafe {
         let value = (&raw const yes).cast();
         libc::setsockopt(socket.as_raw_fd(), level, name, value, size_of_val(&yes) as libc::socklen_t)
@@ -60,10 +60,10 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// None.
+    /// No control message.
     pub(crate) const NONE: Self = Self { bytes: [0; CONTROL_BYTES], length: 0 };
 
-    /// That of a response to the datagram with which `received` came.
+    /// Makes the control message of the response to a datagram with the message `received`.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "io_uring's loops use it, and tests"))]
     pub(crate) fn set_reply_source(&mut self, received: &[u8]) {
         self.length = received.len().min(CONTROL_BYTES);
@@ -71,13 +71,13 @@ impl Control {
         self.turn_into_source();
     }
 
-    /// Turns what was received into what is to be sent: by whichever interface the route has.
+    /// Turns a received message into one to send; the route chooses the interface.
     fn turn_into_source(&mut self) {
         let number = |at: usize| self.bytes[at..at + 4].try_into().map(i32::from_ne_bytes).unwrap_or_default();
         let kind = (number(offset_of!(libc::cmsghdr, cmsg_level)), number(offset_of!(libc::cmsghdr, cmsg_type)));
         let interface = match kind {
             _ if self.length <= DATA => None,
-            // No response can come from a group.
+            // A response cannot come from a multicast group.
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if self.bytes[DATA] == 0xff => None,
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => Some(V6_ADDRESS_BYTES..V6_ADDRESS_BYTES + 4),
             (libc::IPPROTO_IP, platform::DESTINATION_V4) => Some(platform::DESTINATION_V4_INTERFACE),
@@ -89,7 +89,7 @@ impl Control {
         }
     }
 
-    /// Has a message carry it.
+    /// Attaches it to a message.
     pub(crate) fn attach(&mut self, message: &mut libc::msghdr) {
         (message.msg_control, message.msg_controllen) = if self.length == 0 {
             (std::ptr::null_mut(), 0)
@@ -99,7 +99,7 @@ impl Control {
     }
 }
 
-/// From whom a datagram came, and where it was sent to.
+/// A datagram's sender and destination.
 #[derive(Debug)]
 pub(crate) struct Endpoints {
     name: [u8; NAME_BYTES],
@@ -110,7 +110,7 @@ pub(crate) struct Endpoints {
 impl Endpoints {
     pub(crate) const NONE: Self = Self { name: [0; NAME_BYTES], name_bytes: 0, control: Control::NONE };
 
-    /// Receives a datagram into `inbox`, which is empty; how many bytes it had.
+    /// Receives a datagram into the empty `inbox`; returns its length.
     #[inline]
     pub(crate) fn receive(&mut self, io: BorrowedFd<'_>, inbox: &mut Vec<u8>) -> Result<usize, Errno> {
         let mut room = libc::iovec { iov_base: inbox.as_mut_ptr().cast(), iov_len: inbox.capacity() };
@@ -120,9 +120,9 @@ impl Endpoints {
         (message.msg_name, message.msg_namelen) = (self.name.as_mut_ptr().cast(), NAME_BYTES as libc::socklen_t);
         self.control.length = CONTROL_BYTES;
         self.control.attach(&mut message);
-        // SAFETY: all that the message points to lives across the call, and the kernel writes no more than its lengths say.
+        // SAFETY: all that the message points to lives across the call, and the kernel respects the lengths.
         let count = counted(unsafe { libc::recvmsg(io.as_raw_fd(), &raw mut message, 0) })?;
-        // SAFETY: the kernel has filled in so many.
+        // SAFETY: the kernel has filled in so many bytes.
         unsafe { inbox.set_len(count) };
         self.name_bytes = (message.msg_namelen as usize).min(NAME_BYTES);
         self.control.length = (message.msg_controllen as usize).min(CONTROL_BYTES);
@@ -130,7 +130,7 @@ impl Endpoints {
         Ok(count)
     }
 
-    /// Sends the response to what was received last, or fails where there is no room at once.
+    /// Sends the response to the last datagram; fails at once if the socket has no room.
     #[inline]
     pub(crate) fn send(&mut self, io: BorrowedFd<'_>, response: &[u8]) -> Result<usize, Errno> {
         let mut part = libc::iovec { iov_base: response.as_ptr().cast_mut().cast(), iov_len: response.len() };
@@ -144,7 +144,7 @@ impl Endpoints {
     }
 }
 
-/// A count, or the error that the C library keeps.
+/// The count, or the C library's error.
 fn counted(returned: isize) -> Result<usize, Errno> {
     let error = || Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO);
     usize::try_from(returned).map_err(|_| error())

@@ -1,4 +1,4 @@
-//! Sockets, with the same options in every architecture.
+//! Listening, accepting and connection options, the same in every architecture.
 
 pub(crate) mod destination;
 pub mod ports;
@@ -24,36 +24,37 @@ use crate::platform;
 use crate::socket::spare_fd::SpareFd;
 use crate::socket::unix::SocketFile;
 
-/// ConnectionTable that may wait for accept; the kernel lowers it to net.core.somaxconn.
+/// Connections that may wait for accept; the kernel lowers it to net.core.somaxconn.
 const BACKLOG: i32 = 4096;
 
-/// The lowest port that is chosen for a server, above those that services commonly have.
+/// The lowest free port to choose, above those of common services.
 const FREE_PORT_MIN: u16 = 10_000;
 
-/// From one such port to the next: a prime, so that it comes to all, and more than a service of datagrams has in a row.
+/// The distance between chosen ports: a prime, so that all are reached, and more than the consecutive ports of a datagram
+/// service.
 const FREE_PORT_STRIDE: u64 = 7919;
 
-/// How often such a port is tried, before the system chooses.
+/// Attempts before the system chooses the port.
 const FREE_PORT_TRIES: u32 = 32;
 
-/// How long who cannot accept for want of memory or descriptors waits before it tries again.
+/// The pause before the next accept when memory or descriptors have run out.
 pub const PAUSE: Duration = Duration::from_millis(1);
 
 /// A socket with an address.
 #[derive(Debug)]
 pub struct Bound {
-    /// A Unix socket's file, which is removed with this.
+    /// A Unix socket's file, removed when this is dropped.
     pub file: Option<SocketFile>,
-    /// Where it is, with the port that the kernel chose.
+    /// The address, with the port that the kernel chose.
     pub address: Address,
-    /// It.
+    /// The socket.
     pub socket: OwnedFd,
 }
 
-/// A listening socket.
+/// Makes a listening socket.
 ///
 /// # Errors
-/// As socket(2), bind(2) and listen(2) have them, and when a Unix socket's path is somebody else's.
+/// Errors of socket(2), bind(2) and listen(2), and a path that another server uses.
 pub fn listen(address: &Address, nonblocking: bool) -> io::Result<Bound> {
     let bound = match address {
         Address::Ip(address) => {
@@ -70,21 +71,20 @@ pub fn listen(address: &Address, nonblocking: bool) -> io::Result<Bound> {
     Ok(bound)
 }
 
-/// A socket that holds an address for listeners to come ([`listen_reuseport`]), and that address. It does not listen: the
-/// kernel would give it connections, too.
+/// Makes a socket that reserves an address for [`listen_reuseport`]. It does not listen, or the kernel would give it connections.
 ///
 /// # Errors
-/// As socket(2) and bind(2) have them; a Unix socket cannot be held.
+/// Errors of socket(2) and bind(2); a Unix socket's address cannot be reserved.
 pub fn reserve_address(address: &Address) -> io::Result<Bound> {
     let address = address.ip().ok_or(io::ErrorKind::Unsupported)?;
     let socket = bind(address, false, true)?;
     Ok(Bound { address: address_of(&socket)?.into(), socket, file: None })
 }
 
-/// One more listener at the address of `holder`; the kernel divides connections among them by a hash.
+/// Makes one more listener at the address of `holder`; the kernel distributes connections by a hash.
 ///
 /// # Errors
-/// As socket(2), bind(2) and listen(2) have them.
+/// Errors of socket(2), bind(2) and listen(2).
 pub fn listen_reuseport(holder: &OwnedFd) -> io::Result<OwnedFd> {
     let listener = bind(address_of(holder)?, false, true)?;
     rustix::net::listen(&listener, BACKLOG)?;
@@ -102,20 +102,20 @@ fn bind(address: SocketAddr, nonblocking: bool, reuseport: bool) -> io::Result<O
     Ok(socket)
 }
 
-/// `any` with a port that nobody has, for a server that will bind it later. Where the system leaves some, one that it chooses for
-/// nobody: meanwhile it may choose any other for a connection.
+/// Returns `any` with a free port, for a server that will bind it later. If possible it is outside the range from which the
+/// system chooses, which could take it meanwhile.
 ///
 /// # Errors
-/// As socket(2) and bind(2) have them.
+/// Errors of socket(2) and bind(2).
 pub fn free_port(any: SocketAddr) -> io::Result<SocketAddr> {
     let chosen = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let first = chosen.split_whitespace().next().and_then(|first| first.parse().ok());
     let end = first.filter(|&first| first > FREE_PORT_MIN).unwrap_or(u16::MAX);
-    // Begun anywhere; a process has the same one again only after all others, and those next to each other far apart in time.
+    // Start anywhere: a process repeats a port only after all others, and uses neighbours far apart in time.
     static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| (RandomState::new().hash_one(()) >> 32).into());
     let some = (0..FREE_PORT_TRIES)
         .map(|_| FREE_PORT_MIN + (NEXT.fetch_add(FREE_PORT_STRIDE, Relaxed) % u64::from(end - FREE_PORT_MIN)) as u16);
-    // The rest of it stays: a link-local address is of an interface.
+    // Keep the scope of a link-local address.
     let bound = |port| {
         let mut address = any;
         address.set_port(port);
@@ -129,12 +129,12 @@ fn address_of(socket: &OwnedFd) -> io::Result<SocketAddr> {
     rustix::net::getsockname(socket)?.try_into().map_err(io::Error::from)
 }
 
-/// Whether a socket is of TCP, and not a Unix socket.
+/// Whether a socket is a TCP socket, and no Unix socket.
 pub fn is_tcp(socket: impl AsFd) -> bool {
     rustix::net::getsockname(socket).map_or(true, |address| address.address_family() != AddressFamily::UNIX)
 }
 
-/// Accepts connections and, where descriptors run out, turns them away instead of leaving them to wait.
+/// Accepts connections, and refuses them when descriptors run out, instead of letting them wait.
 #[derive(Debug)]
 pub struct Acceptor<'a> {
     listener: &'a OwnedFd,
@@ -145,55 +145,53 @@ pub struct Acceptor<'a> {
     /// Whether connections are of TCP.
     tcp: bool,
     counters: &'a Counters,
-    /// With which connections are turned away where descriptors run out, if they are.
+    /// The descriptor for refusing connections; `None` if they are left to others.
     spare: Option<SpareFd>,
 }
 
-/// What came of one attempt to accept.
+/// The result of one attempt to accept.
 #[derive(Debug)]
 pub enum Accepted {
     /// A connection to be served.
     Connection(OwnedFd),
-    /// A connection came and was turned away, or went before it was taken.
+    /// A connection was refused, or had gone.
     None,
     /// No connection waits.
     WouldBlock,
-    /// There is neither memory nor a descriptor for the one that waits, not even to turn it away: others are to be served
-    /// before it is tried again.
+    /// Neither memory nor a descriptor is left, not even to refuse the connection: serve others first.
     Later,
     /// The listener was shut down.
     Shutdown,
 }
 
 impl<'a> Acceptor<'a> {
-    /// Accepts from `listener`; connections are non-blocking if it is.
+    /// Accepts from `listener`; connections block if it does.
     ///
     /// # Errors
-    /// When the reserve descriptor cannot be opened.
+    /// When the spare descriptor cannot be opened.
     pub fn new(listener: &'a OwnedFd, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
         Ok(Self { waits: !nonblocking, ..Self::for_hand_over(listener, nonblocking, counters)? })
     }
 
-    /// Accepts from a `listener` that blocks; connections are non-blocking if asked.
+    /// Accepts from a blocking `listener`; connections are non-blocking if requested.
     ///
     /// # Errors
-    /// When the reserve descriptor cannot be opened.
+    /// When the spare descriptor cannot be opened.
     pub fn for_hand_over(listener: &'a OwnedFd, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
         let (tcp, spare) = (is_tcp(listener), Some(SpareFd::new()?));
         Ok(Self { listener, waits: true, nonblocking, tcp, counters, spare })
     }
 
-    /// That of one worker of a pool, for blocking connections. Where descriptors run out it leaves connections to workers
-    /// that have one.
+    /// Accepts blocking connections for one worker of a pool. Without descriptors it leaves connections to other workers.
     pub fn for_pool_worker(listener: &'a OwnedFd, counters: &'a Counters) -> Self {
         let tcp = is_tcp(listener);
         Self { listener, waits: true, nonblocking: false, tcp, counters, spare: None }
     }
 
-    /// One accept4. One that waits pauses, too, where there is nothing to accept with.
+    /// Accepts once. A blocking accept pauses when resources have run out.
     ///
     /// # Errors
-    /// Errors that are not a connection's but the listener's.
+    /// Errors of the listener.
     pub fn accept(&mut self) -> io::Result<Accepted> {
         self.counters.syscalls_of(Syscall::Accept, platform::ACCEPT_SYSCALLS);
         let failed = match platform::accept(self.listener, self.nonblocking) {
@@ -205,17 +203,17 @@ impl<'a> Acceptor<'a> {
         Ok(if is_over { Accepted::Shutdown } else { failed })
     }
 
-    /// Whether the listener is shut down, within a part of a second: an accept that is forbidden does not say so.
+    /// Whether the listener is shut down, waiting up to `within`, less than a second: a forbidden accept does not report it.
     pub fn is_shut_down(&self, within: Duration) -> bool {
         let mut listener = [PollFd::new(self.listener, PollFlags::empty())];
         let timeout = Timespec { tv_sec: 0, tv_nsec: within.subsec_nanos().into() };
         rustix::event::poll(&mut listener, Some(&timeout)).is_ok() && listener[0].revents().contains(PollFlags::HUP)
     }
 
-    /// What came of an accept that the kernel did by itself.
+    /// Handles an accept that the kernel completed.
     ///
-    /// Without descriptors the reserve is given up, and the next connection gets it. If by then there is no other, that
-    /// connection is turned away, and the descriptor is the reserve again.
+    /// Without descriptors the spare one is released, and the next connection gets it. If there is still no other, that
+    /// connection is refused, and the descriptor becomes the spare one again.
     ///
     /// # Errors
     /// As [`Acceptor::accept`].
@@ -241,19 +239,19 @@ impl<'a> Acceptor<'a> {
         }
     }
 
-    /// Counts a connection that was accepted and cannot be served, and closes it.
+    /// Counts and closes a connection that cannot be served.
     pub fn refuse(&self, connection: OwnedFd) {
         self.counters.refused.add(1);
         reset(connection);
     }
 
-    /// Whether a connection that was accepted, here or by other means, may stay: who turns connections away has to be able to.
+    /// Whether an accepted connection may stay: a spare descriptor must be left.
     pub fn has_room(&mut self) -> bool {
         self.spare.as_mut().is_none_or(SpareFd::leaves_room)
     }
 
-    /// There is no descriptor: closes the connection that waits, which would otherwise be reported ready, and fail to be
-    /// accepted, for ever. A worker of a pool leaves it to others.
+    /// Closes a waiting connection when descriptors have run out; otherwise it would be reported for ever. A worker of a pool
+    /// leaves it to others.
     ///
     /// # Errors
     /// Errors of the listener.
@@ -261,8 +259,8 @@ impl<'a> Acceptor<'a> {
         if self.spare.is_none() {
             return Ok(Accepted::Later);
         }
-        // The kernel looks for a descriptor before it looks for a connection: perhaps none waits yet, and by the time
-        // one comes there may be a descriptor for it.
+        // The kernel takes a descriptor before it looks for a connection: perhaps none waits, and a descriptor is free when one
+        // comes.
         if self.waits && platform::SHUTDOWN_WAKES_ACCEPT {
             if !self.has_pending(-1)? {
                 return Ok(Accepted::None);
@@ -281,7 +279,7 @@ impl<'a> Acceptor<'a> {
                 self.refuse(connection);
                 Ok(Accepted::None)
             }
-            // Somebody else has taken it.
+            // Another thread took the descriptor.
             Err(Errno::MFILE | Errno::NFILE) => Ok(Accepted::Later),
             Err(error) => classify_accept_error(error),
         };
@@ -290,7 +288,7 @@ impl<'a> Acceptor<'a> {
         accepted
     }
 
-    /// Whether a connection waits, or the listener was shut down, within a time in milliseconds; −1 is for ever.
+    /// Whether a connection waits, or the listener is shut down, within a timeout; −1 is none.
     fn has_pending(&self, timeout_ms: i32) -> io::Result<bool> {
         let timeout = (timeout_ms >= 0).then(|| Timespec { tv_sec: 0, tv_nsec: i64::from(timeout_ms) * 1_000_000 });
         match rustix::event::poll(&mut [PollFd::new(self.listener, PollFlags::IN)], timeout.as_ref()) {
@@ -301,23 +299,22 @@ impl<'a> Acceptor<'a> {
     }
 }
 
-/// What an error of accept says that is not for want of descriptors.
+/// Classifies an error of accept other than a lack of descriptors.
 ///
 /// # Errors
-/// Those that are the listener's.
+/// Errors of the listener.
 pub fn classify_accept_error(error: Errno) -> io::Result<Accepted> {
     match error {
         Errno::AGAIN => Ok(Accepted::WouldBlock),
         error if concerns_one_connection(error) => Ok(Accepted::None),
-        // What shutdown(2) of a listening socket gives.
+        // The result of shutdown(2) of a listener.
         Errno::INVAL => Ok(Accepted::Shutdown),
         error if is_temporary(error) => Ok(Accepted::Later),
         error => Err(error.into()),
     }
 }
 
-/// Whether an error of accept is that of the one connection, which has gone, or of none: the next one is to be taken. These are
-/// what accept(2) says to treat so.
+/// Whether the error concerns one connection, or none, so that the next one can be accepted: the list is that of accept(2).
 fn concerns_one_connection(error: Errno) -> bool {
     #[cfg(target_os = "linux")]
     if error == Errno::NONET {
@@ -337,49 +334,49 @@ fn concerns_one_connection(error: Errno) -> bool {
     )
 }
 
-/// Whether an error of accept leaves the connection to wait, and may pass: memory comes back, and who forbids it (a firewall, a
-/// security module) may be told otherwise.
+/// Whether the connection still waits and the error may pass: memory is freed, or a firewall or security module changes its
+/// rules.
 fn is_temporary(error: Errno) -> bool {
     matches!(error, Errno::NOBUFS | Errno::NOMEM | Errno::PERM)
 }
 
-/// Sets the options of an accepted connection, those of TCP if it is of TCP; fails when the peer has gone already.
+/// Sets the options of an accepted connection; fails if the peer has gone.
 ///
 /// # Errors
-/// As setsockopt(2) has them.
+/// Errors of setsockopt(2).
 pub fn set_options(connection: impl AsFd, tcp: bool) -> rustix::io::Result<()> {
     if tcp { sockopt::set_tcp_nodelay(connection, true) } else { Ok(()) }
 }
 
-/// Has a blocking accept4 give up after a time. ConnectionTable inherit it, which means nothing to those that never block.
+/// Sets a timeout for a blocking accept4. Connections inherit it; it does not affect non-blocking ones.
 ///
 /// # Errors
-/// As setsockopt(2) has them.
+/// Errors of setsockopt(2).
 pub fn set_accept_timeout(listener: impl AsFd, timeout: Duration) -> rustix::io::Result<()> {
     sockopt::set_socket_timeout(listener, sockopt::Timeout::Recv, Some(timeout))
 }
 
-/// Has a blocking read or write of a connection give up after a time.
+/// Sets a timeout for blocking reads and writes of a connection.
 pub fn set_io_timeout(connection: impl AsFd, timeout: Duration) {
     // Neither fails for a connection.
     let _ = sockopt::set_socket_timeout(&connection, sockopt::Timeout::Recv, Some(timeout));
     let _ = sockopt::set_socket_timeout(&connection, sockopt::Timeout::Send, Some(timeout));
 }
 
-/// Has every accept of a listener say that it was shut down, now and from now on.
+/// Makes every accept of a listener report a shutdown, now and later.
 pub fn shut_down(listener: impl AsFd) {
     if platform::SHUTDOWN_WAKES_ACCEPT && !is_tcp(&listener) {
-        // Linux tells of a Unix socket's shutdown only to an accept that may wait; one that may not is told that nobody
-        // waits (EAGAIN), while poll(2) goes on to report the listener. None waits for long: the next line wakes it.
+        // After a Unix socket's shutdown Linux returns EAGAIN to a non-blocking accept, while poll(2) still reports the listener.
+        // Make it block: the next line wakes all waiting accepts.
         let _ = rustix::io::ioctl_fionbio(&listener, false);
     }
     let _ = rustix::net::shutdown(&listener, rustix::net::Shutdown::Both);
 }
 
-/// Has the coming close be a reset, which the client sees at once and which leaves nothing in TIME_WAIT. A Unix socket knows
-/// no such thing: its client sees an end of stream.
+/// Makes the coming close a reset, which the client sees at once and which leaves nothing in TIME_WAIT. The client of a Unix
+/// socket sees an end of stream.
 pub fn reset(connection: impl AsFd) {
-    // Best effort: without it the client sees an end of stream.
+    // If it fails, the client sees an end of stream.
     let _ = sockopt::set_socket_linger(&connection, Some(Duration::ZERO));
 }
 
@@ -405,7 +402,7 @@ mod tests {
     #[test]
     fn an_error_of_accept_is_a_connection_s_or_waits_or_ends_the_server() {
         let after = |error| classify_accept_error(error).map_err(|error| error.to_string());
-        // Those of accept(2), "Error handling".
+        // From accept(2), "Error handling".
         let of_one = [
             Errno::NETDOWN,
             Errno::PROTO,

@@ -1,4 +1,4 @@
-//! The sockets of a service of datagrams, one for each port, with the same options in every architecture: the system's own.
+//! The sockets of a datagram service, one for each port, with the system's default options in every architecture.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -9,24 +9,24 @@ use wire::{Address, Ports};
 
 use crate::socket::destination;
 
-/// How often a run of ports that are free is looked for, before those are taken that the kernel chooses.
+/// Attempts to find consecutive free ports before the kernel chooses each.
 const TRIES: u32 = 32;
 
-/// Sockets, and their ports in the same order.
+/// Sockets and their ports in the same order.
 #[derive(Debug)]
 pub struct BoundPorts {
-    /// One for each port.
+    /// A socket for each port.
     pub sockets: Vec<OwnedFd>,
-    /// Their numbers.
+    /// The port numbers.
     pub ports: Ports,
-    /// Where the first of them is.
+    /// The address of the first port.
     pub address: Address,
 }
 
-/// So many ports from that of `listen` on. If that is 0, a run of consecutive ones that are free or, where none is found, any.
+/// Binds `count` ports from that of `listen` on. For port 0: consecutive free ports or, if none are found, any.
 ///
 /// # Errors
-/// When one is taken or not ours, descriptors run out, or the address has no ports.
+/// When a port is taken or not ours, descriptors run out, or the address has no ports.
 pub fn bind(listen: &Address, count: u32, nonblocking: bool) -> io::Result<BoundPorts> {
     let listen = listen.ip().ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, "datagrams go to ports, and a Unix socket has none")
@@ -43,7 +43,7 @@ pub fn bind(listen: &Address, count: u32, nonblocking: bool) -> io::Result<Bound
             })?;
             let bind = |port| {
                 let address = SocketAddr::new(listen.ip(), port);
-                // A lack of descriptors is of no port, and known by its number.
+                // A lack of descriptors concerns no port; callers know it by its number.
                 let named = |error: io::Error| match Errno::from_io_error(&error) {
                     Some(Errno::MFILE | Errno::NFILE) => error,
                     _ => io::Error::new(error.kind(), format!("{address}: {error}")),
@@ -71,7 +71,7 @@ fn any(host: IpAddr, count: u32) -> io::Result<Vec<UdpSocket>> {
         let mut run = vec![first];
         let others = match (after, count - 1) {
             (_, 0) => None,
-            // The kernel's choice is the last port there is.
+            // The kernel chose the last port.
             (None, _) => continue,
             (Some(after), others) => match Ports::consecutive(after, others) {
                 Some(others) => Some(others),
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn those_that_are_asked_for_are_had_or_named() {
         let free = bind(&loopback(0), 3, true).unwrap();
-        // Another may take one of them between; then there is nothing to be seen here.
+        // Another process may take one of the ports in between; then skip the test.
         let ports: Vec<u16> = free.ports.iter().collect();
         if ports.windows(2).any(|pair| pair[1] != pair[0] + 1) {
             return;

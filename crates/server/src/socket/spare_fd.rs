@@ -1,4 +1,4 @@
-//! A descriptor in reserve: once there is no other it is given up for a moment, to accept a connection with and close it.
+//! A spare descriptor: when no other is left, it is released for a moment, to accept a connection and close it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use rustix::fs::{Mode, OFlags};
 
-/// Reserves of this process that are given up, and those that others were quicker to take then.
+/// Released spare descriptors of this process, including those that other threads took meanwhile.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 
-/// That of one who accepts.
+/// The spare descriptor of an accepting thread.
 ///
-/// Others accept in other threads, with reserves of their own, and the C library looks into files: whoever is quick has what was
-/// given up. Did it stay with a connection, its owner could turn nobody away until one ends, and whoever waits would wait as long.
+/// When it is released, another thread may take its number, or the C library for a file. If that descriptor stayed with a
+/// connection, its owner could refuse nobody until a connection ends, and waiting clients would wait as long.
 #[derive(Debug)]
 pub struct SpareFd(Option<OwnedFd>);
 
 impl SpareFd {
-    /// One that is there.
+    /// Opens the spare descriptor.
     ///
     /// # Errors
     /// When it cannot be opened.
@@ -25,15 +25,15 @@ impl SpareFd {
         Ok(Self(Some(open()?)))
     }
 
-    /// Gives it up; whether it was there.
+    /// Releases it; returns whether it was open.
     pub fn release(&mut self) -> bool {
         let descriptor = self.0.take();
-        // Before it is closed: who gets it then knows that it is wanted.
+        // Count it before closing it: a thread that gets it then knows that it is wanted.
         WANTED.fetch_add(descriptor.is_some().into(), SeqCst);
         descriptor.is_some()
     }
 
-    /// Whether it is there, or again is.
+    /// Opens it again if necessary; returns whether it is open.
     pub fn reopen(&mut self) -> bool {
         if self.0.is_none()
             && let Ok(descriptor) = open()
@@ -44,7 +44,7 @@ impl SpareFd {
         self.0.is_some()
     }
 
-    /// Whether a connection that was accepted may stay: this reserve is there, and a descriptor for each that is wanted.
+    /// Whether an accepted connection may stay: this spare descriptor is open, and one is free for each that is wanted.
     pub fn leaves_room(&mut self) -> bool {
         self.reopen() && (0..WANTED.load(SeqCst)).map(|_| open()).collect::<Result<Vec<_>, _>>().is_ok()
     }

@@ -1,5 +1,5 @@
-//! A Unix socket's file: made when a server begins to listen, gone when it ends. What a server leaves that had no time for
-//! that is replaced by the next.
+//! The file of a Unix socket: made when a server starts to listen, removed when it ends. A file left by a killed server is
+//! replaced.
 
 use std::fs;
 use std::io;
@@ -12,21 +12,21 @@ use rustix::net::{AddressFamily, SocketAddrUnix};
 
 use crate::platform;
 
-/// The file of a listener of ours; removed when dropped, unless another is there by then. To be dropped before the socket:
-/// as long as that is open, no other file has this one's number.
+/// The file of our listener. Removed when dropped, unless another file has replaced it. Drop it before the socket: while that is
+/// open, no other file gets its inode number.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// Device and number: what tells it from another of its name.
+    /// Device and inode number, which tell it from another file of the same name.
     identity: (u64, u64),
 }
 
 impl SocketFile {
-    /// Gives `socket` a path. What a server left there is replaced. Of two that find it at the same moment, the later one
-    /// has the path.
+    /// Binds `socket` to a path. Replaces a file that a server left; of two servers at the same moment, the later one gets the
+    /// path.
     ///
     /// # Errors
-    /// When somebody listens there, when it is no socket, and as bind(2) has them.
+    /// When a server listens there, the file is no socket, and errors of bind(2).
     pub fn bind(socket: &OwnedFd, path: &Path) -> io::Result<Self> {
         let address = SocketAddrUnix::new(path)?;
         match rustix::net::bind(socket, &address) {
@@ -65,14 +65,14 @@ fn remove_if_left_behind(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
-/// Whether anybody listens on the socket at `path`, which shows to them as a connection that ends at once.
+/// Whether a server listens on the socket at `path`; it sees a connection that ends at once.
 ///
 /// # Errors
-/// As connect(2) has them, when that does not show.
+/// Errors of connect(2) that do not tell.
 pub fn is_listening(path: &Path) -> io::Result<bool> {
     let socket = platform::socket(AddressFamily::UNIX, true)?;
     match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
-        // EAGAIN: so many wait to be accepted that no more may. FreeBSD and macOS refuse then as if nobody listened.
+        // EAGAIN: the backlog is full. FreeBSD and macOS then refuse as if nobody listened.
         Ok(()) | Err(Errno::AGAIN) => Ok(true),
         Err(Errno::CONNREFUSED) => Ok(false),
         Err(error) => Err(error.into()),
