@@ -323,6 +323,6 @@ fn commands_are_shown_and_start_only_if_allowed() {
     assert!(!folder.path().join("started").exists());
 
     fs::write(folder.path().join("x.toml"), file.replace("\"sh\", \"-c\"", "\"no-such-program\", \"-c\"")).unwrap();
-    message(&["plan", "x.toml"], 1, &["exec.touch.command: `no-such-program` is not found in PATH"]);
+    message(&["plan", "x.toml"], 1, &["exec.touch.command: cannot find `no-such-program` in PATH"]);
     message(&["compare", "--arch", "epoll,exec:touch"], 1, &["a flag cannot define a command", "[exec.touch]"]);
 }

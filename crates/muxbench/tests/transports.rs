@@ -169,11 +169,11 @@ fn stale_socket_is_replaced_and_another_file_is_an_error() {
         let printed = text(&output.stderr);
         assert!(!output.status.success() && printed.contains(word), "{listen}: {printed}");
     };
-    refused(&listen, &[], "somebody listens there");
+    refused(&listen, &[], "another server listens there");
     exchange(&mut serve.connect(), REQUEST, RESPONSE);
     drop(serve);
     fs::write(folder.path().join("file"), "mine").unwrap();
-    refused("unix:file", &[], "is no socket");
+    refused("unix:file", &[], "not a socket");
     assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"mine");
     refused("unix:no/such/folder", &[], "No such file");
     refused(&format!("unix:/{}", "x".repeat(107)), &[], "at most 107");

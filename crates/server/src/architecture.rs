@@ -42,37 +42,31 @@ impl Architecture {
     }
 
     /// Checks whether it can run here.
-    ///
-    /// # Errors
-    /// The reason and the remedy.
     pub fn can_run(&self) -> Result<(), String> {
         (self.model.can_run)()?;
         self.mechanism.map_or(Ok(()), |row| (row.can_run)())
     }
 
     /// Checks whether it can serve `service`.
-    ///
-    /// # Errors
-    /// The reason and the alternatives.
     pub fn can_serve(&self, service: &ServiceSpec) -> Result<(), String> {
         if service.ports().is_some() && !self.model.serves_datagrams() {
             return Err(format!(
-                "`{}` cannot serve `{}`: datagrams have no connections to share out or hand over; take sped over any \
-                 mechanism (`epoll`, `poll`), `mt` or `mp`",
+                "`{}` cannot serve `{}`: datagrams have no connections to hand over; choose sped over any mechanism \
+                 (`epoll`, `poll`), `mt` or `mp`",
                 self.model.name,
                 service.name()
             ));
         }
         if service.ports().is_some() && self.is_buffered() {
             return Err(format!(
-                "`{self}` cannot serve `{}`: a datagram needs no layer that keeps packets; take the mechanism without it",
+                "`{self}` cannot serve `{}`: its layer is for connections; choose the mechanism without `-buffered`",
                 service.name()
             ));
         }
         if service.is_shared() && self.model.per_connection == PerConnection::Process {
             return Err(format!(
-                "`{}` cannot serve `{}`: its processes share no memory, so each would have a store of its own; take \
-                 `mt` or `mt-pool`",
+                "`{}` cannot serve `{}`: its processes share no memory, so that each would have its own store; \
+                 choose `mt` or `mt-pool`",
                 self.model.name,
                 service.name()
             ));
@@ -86,14 +80,12 @@ impl Architecture {
     }
 
     /// Checks whether it can serve connections to `listen`.
-    ///
-    /// # Errors
-    /// The reason and the alternatives.
     pub fn can_listen(&self, listen: &Address) -> Result<(), String> {
         let needs_network = |row: &&MechanismRow| NEEDS_NETWORK.contains(&row.name);
         match (listen, self.mechanism.filter(needs_network)) {
             (Address::Unix(_), Some(mechanism)) => Err(format!(
-                "`{}` sends in a way that the kernel has not for Unix sockets; take another mechanism, or tcp",
+                "`{}` cannot serve a Unix socket: the kernel sends without a copy over the network only; choose another \
+                 mechanism, or tcp",
                 mechanism.name
             )),
             _ => Ok(()),
@@ -155,28 +147,25 @@ impl Architecture {
 
 impl Accept {
     /// Checks whether `architecture` supports this strategy.
-    ///
-    /// # Errors
-    /// The reason and the alternatives.
     pub fn check(self, architecture: Architecture) -> Result<(), String> {
         let Architecture { model, mechanism, .. } = architecture;
         let wakes_exclusively = mechanism.is_some_and(|row| row.wakes_exclusively);
         match self {
             Self::Single if model.is_pool() && model.per_connection == PerConnection::Process => Err(format!(
-                "`{}` cannot accept like `single`: descriptors are not passed between processes here; choose shared or \
-                 exclusive, or `mt-pool`",
+                "`{}` cannot use the accept strategy `single`: it does not pass descriptors between processes; choose \
+                 shared or exclusive, or `mt-pool`",
                 model.name
             )),
             // Only Linux divides connections among listeners.
             Self::Reuseport if model.has_network_threads() && cfg!(target_os = "linux") => Ok(()),
             Self::Exclusive if model.has_network_threads() && wakes_exclusively => Ok(()),
             Self::Exclusive if model.has_network_threads() => Err(format!(
-                "`{architecture}` cannot accept like `exclusive`: of its threads all would be woken; choose epoll or \
-                 epoll-et, or reuseport"
+                "`{architecture}` cannot use the accept strategy `exclusive`: every connection would wake all its \
+                 threads; choose epoll or epoll-et, or reuseport"
             )),
             Self::Shared | Self::Reuseport | Self::Exclusive if !model.is_pool() => Err(format!(
-                "`{}` cannot accept like `{self}`: one thread accepts for all; leave it out, or choose mp-prefork or \
-                 mt-pool (and reuseport and, over epoll, exclusive go with symped, seda and seda-s, too)",
+                "`{}` cannot use the accept strategy `{self}`: one thread accepts for all; leave it out, or choose \
+                 mp-prefork or mt-pool (symped, seda and seda-s also support reuseport and, over epoll, exclusive)",
                 model.name
             )),
             _ => Ok(()),
@@ -206,8 +195,8 @@ impl fmt::Debug for Architecture {
 fn fits(model: &ModelRow, mechanism: &MechanismRow) -> Result<(), String> {
     if model.has_payload_threads() && mechanism.family == Family::Completion {
         return Err(format!(
-            "`{}` makes no sense over `{}`: payload threads write their responses, which there is the kernel's part; take \
-             symped, or io_uring-poll",
+            "`{}` cannot run over `{}`: its payload threads write responses, which this mechanism leaves to the kernel; \
+             choose symped, or io_uring-poll",
             model.name, mechanism.name
         ));
     }
@@ -216,7 +205,7 @@ fn fits(model: &ModelRow, mechanism: &MechanismRow) -> Result<(), String> {
 
 /// The reason why a name is not an architecture.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` is no architecture: {problem}")]
+#[error("unknown architecture `{name}`: {problem}")]
 pub struct UnknownArchitecture {
     name: String,
     problem: String,
@@ -291,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_read_back_and_defaults_are_said() {
+    fn names_parse_back_and_show_defaults() {
         for architecture in Architecture::every().into_iter().chain(Architecture::buffered()) {
             assert_eq!(architecture.to_string().parse(), Ok(architecture), "{architecture}");
         }
@@ -310,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_architecture_says_why() {
+    fn invalid_architecture_names_are_refused_with_the_reason() {
         for (name, why) in [
             ("symped:0", "a whole number above 0, as in symped:4"),
             ("symped:1+2", "a whole number above 0"),
@@ -324,7 +313,7 @@ mod tests {
             ("symped/nothing", "no mechanism `nothing`"),
             ("nothing", "known: "),
             #[cfg(target_os = "linux")]
-            ("amped/io_uring", "makes no sense"),
+            ("amped/io_uring", "cannot run over"),
         ] {
             let error = name.parse::<Architecture>().unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
@@ -339,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_serve_are_counted() {
+    fn serving_threads_are_counted() {
         for (name, threads) in [
             ("poll", Some(1)),
             ("amped:0+2/poll", Some(3)),

@@ -164,13 +164,13 @@ impl Server {
             .and_then(|()| config.read_budget_bytes.check(&config.service))
             .and_then(|()| config.architecture.can_listen(&config.listen));
         checked.map_err(|reason| {
-            failed("the server cannot be built", "see `muxbench list`")(io::Error::new(
+            failed("cannot build the server", "see `muxbench list`")(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 reason,
             ))
         })?;
         let content = service::content(&config.service)
-            .map_err(failed("the content cannot be read", "name another folder, or mend this one"))?;
+            .map_err(failed("cannot read the content", "name another folder, or repair this one"))?;
         // The ports' sockets use memory that must count for them.
         let memory_kernel_bytes = platform::memory_kernel_bytes();
         let Listening { sockets, address, ports, file } = open_sockets(config).map_err(|error| {
@@ -264,7 +264,7 @@ impl Server {
         if config.count_syscalls {
             let opened = is_counting.recv().unwrap_or_else(|_| Err("the accept thread ended; try again".into()));
             opened.map_err(|reason| {
-                failed("its system calls cannot be counted", "or do without --count-syscalls")(io::Error::other(reason))
+                failed("cannot count its system calls", "or leave out --count-syscalls")(io::Error::other(reason))
             })?;
         }
         if is_started.recv().is_err() {
@@ -327,7 +327,7 @@ impl Server {
         let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
         ended.map_err(failed(
             "the server failed",
-            "raise the limit it names, or make the server smaller; see the system's log for others",
+            "raise the limit that it names, or reduce threads or connections; see the system's log",
         ))
     }
 }

@@ -8,17 +8,11 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 /// Opens a regular file for reading, without ever blocking.
-///
-/// # Errors
-/// Errors of open(2), and a file of another kind.
 pub fn open(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().read(true), OFlags::empty(), path)
 }
 
 /// The same with options and further flags of open(2).
-///
-/// # Errors
-/// As [`open`].
 pub fn open_with(options: &mut OpenOptions, flags: OFlags, path: &Path) -> io::Result<File> {
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = options.custom_flags(flags.bits() as i32).open(path).map_err(named)?;
@@ -46,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_regular_file_is_refused_at_once() {
+    fn irregular_file_is_refused_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let of = |name: &str| folder.path().join(name);
         fs::write(of("file"), "it").unwrap();

@@ -99,7 +99,7 @@ fn each() -> Vec<Architecture> {
 }
 
 #[test]
-fn no_request_allocates_on_its_way() {
+fn requests_allocate_nothing() {
     let fixed = ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 };
     let kv = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
     let set = |key: &str, bytes: usize| format!("set {key} 0 0 {bytes}\r\n{}\r\n", "v".repeat(bytes)).into_bytes();

@@ -23,9 +23,6 @@ pub trait Completion: Sized {
     const MISSES_ENDS: bool;
 
     /// Makes a mechanism for `connections_max` connections, fewer than 2^29. A receive returns at most `receive_bytes`.
-    ///
-    /// # Errors
-    /// Errors of the kernel.
     fn new(connections_max: usize, receive_bytes: usize, counters: &'static Counters) -> io::Result<Self>;
 
     /// Requests one [`CompletionEvent::Readable`] with `token`, which is no connection's, once `descriptor` is readable.
@@ -35,30 +32,18 @@ pub trait Completion: Sized {
     fn watch(&mut self, descriptor: RawFd, token: Token) -> io::Result<()>;
 
     /// Requests connections from a blocking listener. They block too, so that the kernel waits for them.
-    ///
-    /// # Errors
-    /// See [`Completion::watch`].
     fn accept(&mut self, listener: RawFd) -> io::Result<()>;
 
     /// Requests bytes, up to the read budget, into memory of the mechanism: once, or repeatedly.
-    ///
-    /// # Errors
-    /// See [`Completion::watch`].
     fn receive(&mut self, io: RawFd, token: Token) -> io::Result<()>;
 
     /// Ends a repeated receive. Its last completion may still have bytes.
-    ///
-    /// # Errors
-    /// See [`Completion::watch`].
     fn cancel_receive(&mut self, token: Token) -> io::Result<()>;
 
     /// Sends some of `bytes`. Each connection has at most one send at a time.
     ///
     /// # Safety
     /// `bytes` neither move nor change until [`CompletionEvent::Sent`] is reported or the mechanism is dropped.
-    ///
-    /// # Errors
-    /// See [`Completion::watch`].
     unsafe fn send(&mut self, io: RawFd, token: Token, bytes: &[u8]) -> io::Result<()>;
 
     /// The received bytes, until their buffer is given back.
@@ -69,9 +54,6 @@ pub trait Completion: Sized {
 
     /// Submits the queue, waits until something completes, and adds it to `done`, within its capacity. A signal ends the wait
     /// with nothing done. Does not wait unless `may_wait`.
-    ///
-    /// # Errors
-    /// Errors of the kernel.
     fn wait(&mut self, done: &mut Vec<Done>, may_wait: bool) -> io::Result<()>;
 }
 
@@ -81,9 +63,6 @@ pub trait Datagrams: Completion {
     ///
     /// # Safety
     /// `envelope` does not move, and nothing else accesses it, until the receive has ended or the mechanism is dropped.
-    ///
-    /// # Errors
-    /// See [`Completion::watch`].
     unsafe fn receive_datagrams(&mut self, io: RawFd, token: Token, envelope: &mut Envelope) -> io::Result<()>;
 
     /// Sends one datagram; fails at once if the socket has no room.
@@ -91,9 +70,6 @@ pub trait Datagrams: Completion {
     /// # Safety
     /// `message` and all that it points to neither move nor change until [`CompletionEvent::Sent`] is reported or the mechanism
     /// is dropped.
-    ///
-    /// # Errors
-    /// See [`Completion::watch`].
     unsafe fn send_datagram(&mut self, io: RawFd, token: Token, message: *const libc::msghdr) -> io::Result<()>;
 
     /// The received datagram; `None` after a failed receive.

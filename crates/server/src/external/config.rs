@@ -38,17 +38,14 @@ fn any_port() -> Address {
 }
 
 /// Checks that `program` is an executable file: itself if it contains a `/`, otherwise in PATH.
-///
-/// # Errors
-/// The reason.
 pub fn find_program(program: &str, directory: Option<&Path>, path: Option<&str>) -> Result<(), String> {
     let is_program = |file: &Path| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok();
     if program.contains('/') {
         let file = directory.unwrap_or(Path::new("")).join(program);
-        let why = if file.exists() { "is no program that may be run" } else { "is not there" };
+        let why = if file.exists() { "is not executable" } else { "does not exist" };
         return if is_program(&file) { Ok(()) } else { Err(format!("`{}` {why}", file.display())) };
     }
     let path = path.map_or_else(|| std::env::var_os("PATH").unwrap_or_default(), Into::into);
     let found = std::env::split_paths(&path).any(|folder| is_program(&folder.join(program)));
-    if found { Ok(()) } else { Err(format!("`{program}` is not found in PATH")) }
+    if found { Ok(()) } else { Err(format!("cannot find `{program}` in PATH")) }
 }

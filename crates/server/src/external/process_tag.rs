@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_badge_names_its_keeper_and_other_limits_are_none() {
+    fn tag_names_its_supervisor_and_other_limits_parse_as_none() {
         for supervisor in [1, 4_194_303] {
             let tag = ProcessTag::new(supervisor, u64::MAX);
             assert_eq!(ProcessTag::parse(&limits(&tag.0.to_string())), Some(tag));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_started_bears_it_though_it_forgets_its_environment() {
+    fn children_inherit_the_tag_without_their_environment() {
         ProcessTag::mark_this_process().unwrap();
         let ours = ProcessTag::read(std::process::id() as i32).unwrap();
         assert_eq!(ours.supervisor(), std::process::id() as i32);

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_read_whatever_its_name() {
+    fn process_stat_parses_with_any_name() {
         let stat = "42 (a) S 1 (b) S 7 42 42 0 -1 4194560 1 2 3 4 50 60 70 80 20 0 1 0 100";
         let expected = Process { pid: 42, parent: 7, user: 50, system: 60, children_user: 70, children_system: 80 };
         assert_eq!(Process::parse(stat), Some(expected));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_of_a_process_is_found_with_all_generations() {
+    fn descendants_of_all_generations_are_found() {
         let mut child = Command::new("sh").args(["-c", "sleep 1000 & echo; wait"]).spawn().unwrap();
         let started = std::time::Instant::now();
         let mut grandchildren = Vec::new();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_grow_though_threads_end_and_the_split_moves() {
+    fn figures_never_fall_when_threads_end_or_the_split_moves() {
         let mut stats = ProcfsStats::new(0, Address::Ip("127.0.0.1:0".parse().unwrap()));
         stats.add_switches(BTreeMap::from([((1, 1), (5, 1)), ((1, 2), (9, 0))]));
         stats.add_switches(BTreeMap::from([((1, 1), (6, 1))]));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_those_of_the_listener_s_side() {
+    fn only_the_listeners_side_of_connections_counts() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let streams: Vec<_> =
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_of_a_unix_socket_are_those_that_were_accepted() {
+    fn only_accepted_unix_connections_count() {
         let path = std::env::temp_dir().join(format!("muxbench stats {}", std::process::id()));
         let listener = UnixListener::bind(&path).unwrap();
         let streams: Vec<_> =

@@ -91,10 +91,10 @@ impl ExternalServer {
         platform::raise_limit(Resource::Nofile);
         platform::raise_limit(Resource::Nproc);
         rustix::process::set_child_subreaper(Some(Pid::INIT))
-            .map_err(|error| ExternalServerError(format!("cannot adopt what the server leaves behind: {error}")))?;
+            .map_err(|error| ExternalServerError(format!("cannot adopt orphans of the server: {error}")))?;
         ProcessTag::mark_this_process().map_err(|error| {
             ExternalServerError(format!(
-                "cannot mark what comes of the server: {error}; have no limit of file locks (ulimit -Hx)"
+                "cannot mark the server's processes: {error}; remove the hard limit of file locks (ulimit -Hx)"
             ))
         })?;
         platform::pin(&config.cpus).map_err(|error| {
@@ -107,7 +107,7 @@ impl ExternalServer {
         loop {
             let any = config.listen.ip().unwrap_or((Ipv4Addr::LOCALHOST, 0).into());
             let free = free_port(any)
-                .map_err(|error| ExternalServerError(format!("no port of {} is free: {error}", any.ip())))?;
+                .map_err(|error| ExternalServerError(format!("cannot find a free port of {}: {error}", any.ip())))?;
             let mut exec = Self::spawn(config, free, on_end.clone())?;
             match exec.wait_until_ready(Duration::from_nanos(config.start_timeout_ns), is_stopped) {
                 Ok(()) => {
@@ -174,18 +174,21 @@ impl ExternalServer {
                 Address::Unix(path) => unix::is_listening(path).unwrap_or(false),
             };
             if self.has_ended() {
-                return Err(ExternalServerError(format!("the command ended before it served: {}", self.last_words())));
+                return Err(ExternalServerError(format!(
+                    "the command ended before it accepted connections: {}",
+                    self.last_words()
+                )));
             }
             if is_stopped() {
-                return Err(ExternalServerError("stopped while it started".into()));
+                return Err(ExternalServerError("stopped during its start".into()));
             }
             if accepts {
                 return Ok(());
             }
             if Instant::now() >= deadline {
                 return Err(ExternalServerError(format!(
-                    "nothing accepts connections on {} after {} s: does the command listen on {}? A slow one may \
-                     have a longer start-timeout; {}",
+                    "nothing accepts connections on {} after {} s; check that the command listens on {}, or raise \
+                     start-timeout; {}",
                     self.address,
                     timeout.as_secs_f64(),
                     if self.address.path().is_some() { "{socket}" } else { "{port}" },
@@ -224,10 +227,10 @@ impl ExternalServer {
             self.wait(OUTPUT_TIMEOUT, |record| record.is_output_closed);
         }
         let record = locked(&self.record);
-        let status = record.status.map_or_else(|| "it runs".to_owned(), |status| status.to_string());
+        let status = record.status.map_or_else(|| "running".to_owned(), |status| status.to_string());
         let output_tail: Vec<u8> = record.output_tail.iter().copied().collect();
         match String::from_utf8_lossy(&output_tail).trim() {
-            "" => format!("{status}, and it said nothing"),
+            "" => format!("{status}, without output"),
             output_tail => format!("{status}: {output_tail}"),
         }
     }

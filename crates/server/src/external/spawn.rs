@@ -23,9 +23,6 @@ static TASKS: LazyLock<Option<mpsc::Sender<Task>>> = LazyLock::new(|| {
 
 /// Starts a command on the CPUs of the calling thread. It is killed when this process ends, if the system supports that
 /// ([`platform::die_with_parent`]).
-///
-/// # Errors
-/// Errors of execve(2), and when no thread can be created.
 pub fn spawn(mut command: Command) -> io::Result<Child> {
     let parent = rustix::process::getpid();
     let end_with_parent = move || {

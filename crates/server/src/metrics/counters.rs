@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_in_the_window_and_nothing_that_fell() {
+    fn window_has_the_increase_of_every_counter() {
         let ready = Snapshot::default();
         let start = snapshot(1_000, Some(10), &[("read", 5)]);
         let counters = ServerCounters::between(&ready, &start, &snapshot(3_000, Some(25), &[("read", 7), ("wait", 1)]));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_fell_is_named_and_adds_nothing() {
+    fn fallen_counter_is_named_and_adds_nothing() {
         let ready = Snapshot::default();
         let start = snapshot(1_000, Some(u64::MAX - 1), &[("read", 5), ("wait", 3)]);
         let counters = ServerCounters::between(&ready, &start, &snapshot(900, Some(7), &[("read", 4)]));

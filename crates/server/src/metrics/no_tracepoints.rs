@@ -21,9 +21,6 @@ impl Tracepoints {
 }
 
 /// Checks whether the kernel can count system calls.
-///
-/// # Errors
-/// The reason.
 pub fn can_count() -> Result<(), String> {
     Tracepoints::open().map(drop)
 }

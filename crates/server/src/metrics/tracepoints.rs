@@ -66,9 +66,6 @@ pub struct Tracepoints(Vec<(&'static str, OwnedFd)>);
 
 impl Tracepoints {
     /// Starts to count for the calling thread and everything that it creates.
-    ///
-    /// # Errors
-    /// The reason and the remedy.
     pub fn open() -> Result<Self, String> {
         let tracepoint = tracepoint()?;
         let mut counters = Vec::new();
@@ -93,9 +90,6 @@ impl Tracepoints {
 }
 
 /// Checks whether the kernel can count system calls.
-///
-/// # Errors
-/// The reason and the remedy.
 pub fn can_count() -> Result<(), String> {
     Tracepoints::open().map(drop)
 }
@@ -134,7 +128,7 @@ fn tracepoint() -> Result<u64, String> {
             _ => "mount it (mount -t tracefs tracefs /sys/kernel/tracing)",
         };
         let error = io::Error::from(error);
-        format!("the tracepoint raw_syscalls:sys_enter cannot be found, which tracefs has: {error}; {help}")
+        format!("cannot find the tracepoint raw_syscalls:sys_enter in tracefs: {error}; {help}")
     })
 }
 
@@ -223,7 +217,7 @@ fn refusal(error: &io::Error, paranoid: &str) -> String {
         Some(libc::EINVAL) => "the kernel is built without filters of tracepoints (CONFIG_EVENT_TRACING)",
         _ => "see perf_event_open(2)",
     };
-    format!("the kernel does not count: {error}; {help}")
+    format!("cannot count system calls: {error}; {help}")
 }
 
 #[cfg(test)]
@@ -232,7 +226,7 @@ mod tests {
     use crate::metrics::workers::comparable_kinds;
 
     #[test]
-    fn every_kind_but_a_rescan_has_numbers_and_no_number_two_kinds() {
+    fn every_kind_but_rescan_has_system_calls_of_its_own() {
         let kinds: Vec<Syscall> = NUMBERS.iter().map(|(kind, _)| *kind).collect();
         let counted = |kind: &Syscall| kinds.iter().filter(|it| *it == kind).count();
         for (kind, name) in Syscall::ALL {
@@ -248,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_this_thread_and_what_it_makes_and_nobody_else() {
+    fn tracepoints_count_this_thread_and_its_threads_only() {
         let calls = |pipe: &OwnedFd, count| (0..count).for_each(|_| assert!(rustix::io::read(pipe, &mut [0]).is_err()));
         let (reader, _writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).unwrap();
         let (go, went) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
@@ -281,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_may_help() {
+    fn refusal_names_its_remedy() {
         let told = |code, paranoid| refusal(&io::Error::from_raw_os_error(code), paranoid);
         assert!(told(libc::EACCES, "2").contains("kernel.perf_event_paranoid is 2"));
         assert!(told(libc::EPERM, "").contains("seccomp"));

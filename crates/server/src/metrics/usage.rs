@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_of_a_process_is_exact_however_the_kernel_splits_it() {
+    fn process_time_without_a_thread_is_exact_for_any_split() {
         let of = |cpu_user_ns, cpu_system_ns| Totals { cpu_user_ns, cpu_system_ns, ..Totals::default() };
         assert_eq!(cpu_without(&of(50, 30), &of(20, 10)), (30, 20));
         assert_eq!(cpu_without(&of(5, 15), &of(10, 8)), (0, 2));

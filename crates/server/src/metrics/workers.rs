@@ -406,7 +406,7 @@ mod models {
 
     /// Counting is a load and a store: the next owner must see the last owner's counts.
     #[test]
-    fn who_takes_a_slot_counts_on() {
+    fn next_owner_of_a_slot_counts_on() {
         loom::model(|| {
             let slot = Arc::new(Slot::default());
             slot.owner.store(THREAD, Relaxed);
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_system_call_has_its_own_place() {
+    fn kinds_are_indexes_of_their_tables() {
         for (at, (kind, _)) in Syscall::ALL.iter().enumerate() {
             assert_eq!(*kind as usize, at);
         }

@@ -20,9 +20,6 @@ use crate::spec::read_budget::ReadBudget;
 const STOP_MAX: Duration = Duration::from_secs(2);
 
 /// `mt`: a thread for each connection, until the server stops.
-///
-/// # Errors
-/// Errors of the listener.
 pub fn run_threads(context: &ServerContext<'_>) -> io::Result<()> {
     if context.service.ports().is_some() {
         return datagrams::blocking::run_threads(context);
@@ -35,9 +32,6 @@ pub fn run_threads(context: &ServerContext<'_>) -> io::Result<()> {
 }
 
 /// `mp`: a process for each connection, until the server stops.
-///
-/// # Errors
-/// Errors of the listener.
 pub fn run_processes(context: &ServerContext<'_>) -> io::Result<()> {
     if context.service.ports().is_some() {
         return datagrams::blocking::run_processes(context);

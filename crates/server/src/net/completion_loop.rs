@@ -383,7 +383,7 @@ mod tests {
     use crate::spec::read_budget::ReadBudget;
 
     #[test]
-    fn a_connection_costs_at_most_48_bytes_here() {
+    fn connection_costs_at_most_48_bytes() {
         const { assert!(ConnectionTable::<Serving<<Fixed as Service>::Conn>>::SLOT_BYTES <= 48) };
     }
 
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receive_that_missed_the_end_is_begun_anew() {
+    fn receive_that_missed_the_end_is_restarted() {
         let workers = Workers::new(0).unwrap();
         let bound = socket::listen(&"127.0.0.1:0".parse().unwrap(), false).unwrap();
         let (stop, stopper) = rustix::pipe::pipe().unwrap();

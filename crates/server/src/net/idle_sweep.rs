@@ -21,9 +21,6 @@ pub(super) struct IdleSweep {
 
 impl IdleSweep {
     /// Starts at the first slot.
-    ///
-    /// # Errors
-    /// When the clock cannot be made.
     pub(super) fn new() -> io::Result<Self> {
         let clock = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
         let tick = Timespec { tv_sec: TICK_S, tv_nsec: 0 };
@@ -38,9 +35,6 @@ impl IdleSweep {
     }
 
     /// Takes the tick and returns the next of `slots` slots.
-    ///
-    /// # Errors
-    /// Errors of read(2).
     pub(super) fn next_slots(&mut self, slots: usize) -> io::Result<Range<usize>> {
         rustix::io::read(&self.clock, &mut [0; 8])?;
         let start = if self.at < slots { self.at } else { 0 };

@@ -56,7 +56,7 @@ fn threads<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::R
     // A thread without a descriptor would spin over accept4 and take CPU time from the others.
     if let Some(limit) = rustix::process::getrlimit(Resource::Nofile).current.filter(|limit| *limit < needed) {
         return Err(io::Error::other(format!(
-            "its {} threads need {needed} descriptors, the limit is {limit}",
+            "its {} threads need {needed} descriptors, which exceeds the limit of {limit}",
             context.pool_size()
         )));
     }

@@ -144,7 +144,7 @@ mod tests {
     const MANY: u32 = 20_000;
 
     #[test]
-    fn all_that_is_sent_arrives_in_order_and_wakes_a_reader_that_waits_in_poll() {
+    fn mailbox_items_arrive_in_order_and_wake_a_polling_reader() {
         let mailbox = Mailbox::new().unwrap();
         let (sends, takes) = (Counters::default(), Counters::default());
         std::thread::scope(|scope| {

@@ -46,9 +46,6 @@ pub(crate) fn run_service<M: Readiness, S: Service<Conn: Send> + Sync>(
 
 /// The same with a layer between the sockets and the service. As in the paper, the layer does not know the service and calls it
 /// through a vtable.
-///
-/// # Errors
-/// As [`run`]; datagrams have no such layer.
 pub fn run_buffered<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
     with_service!(context, |service| staged::run::<ReadyLoops<M>, _>(context, &Buffered::new(Erased::new(&service))))
 }
@@ -458,7 +455,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_costs_at_most_48_bytes_here() {
+    fn connection_costs_at_most_48_bytes() {
         type Tenant = <Inline as Payload<Fixed>>::Tenant;
         const { assert!(ConnectionTable::<Entry<Tenant>>::SLOT_BYTES <= 48) };
     }

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_late_event_never_reaches_a_reused_slot() {
+    fn late_event_never_reaches_a_reused_slot() {
         let mut connections = ConnectionTable::with_capacity(1);
         let first = connections.reserve().unwrap();
         connections.fill(first, 'a');

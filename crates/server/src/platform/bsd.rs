@@ -40,7 +40,7 @@ pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     if cpus.is_empty() {
         return Ok(());
     }
-    Err(io::Error::new(io::ErrorKind::Unsupported, "to keep a process on CPUs needs Linux; name none"))
+    Err(io::Error::new(io::ErrorKind::Unsupported, "pinning needs Linux; name no CPUs"))
 }
 
 /// A thread's scheduling policy, which is never changed here.

@@ -14,9 +14,6 @@ use crate::metrics::counters::Totals;
 pub const DESCRIPTORS_MAX: Option<u64> = None;
 
 /// Makes the kernel send `signal` to this process when its parent ends (PROC_PDEATHSIG_CTL).
-///
-/// # Errors
-/// Errors of procctl(2).
 pub fn die_with_parent(signal: Signal) -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(signal))?)
 }

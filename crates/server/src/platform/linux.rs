@@ -25,9 +25,6 @@ pub const SHUTDOWN_WAKES_ACCEPT: bool = true;
 const PROCESSES_READ_MAX: usize = 64;
 
 /// Makes the kernel send `signal` to this process when its parent ends.
-///
-/// # Errors
-/// Errors of prctl(2).
 pub fn die_with_parent(signal: Signal) -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(signal))?)
 }
@@ -261,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_answers_for_this_process() {
+    fn kernel_reports_figures_of_this_process() {
         let mut sum = 0u64;
         while usage::process_totals().cpu_ns() < 1_000_000 {
             sum = std::hint::black_box(sum + 1);
@@ -282,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn precedence_leaves_a_thread_scheduled_as_before() {
+    fn priority_boost_restores_the_scheduling_policy() {
         let reset = libc::SCHED_RESET_ON_FORK;
         let of_anybody = [(libc::SCHED_BATCH, 0), (libc::SCHED_IDLE, 0), (libc::SCHED_BATCH | reset, 0)];
         let of_root = [(libc::SCHED_FIFO, 50), (libc::SCHED_RR | reset, 7), (libc::SCHED_OTHER | reset, 0)];

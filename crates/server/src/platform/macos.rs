@@ -14,9 +14,6 @@ pub const DESCRIPTORS_MAX: Option<u64> = Some(10_240);
 
 /// Has no effect: macOS cannot signal the end of a parent. A server or client ends when its standard input does, or when nobody
 /// reads its output; a process of `mp` ends with its connection.
-///
-/// # Errors
-/// None.
 pub fn die_with_parent(_signal: Signal) -> io::Result<()> {
     Ok(())
 }

@@ -53,9 +53,6 @@ pub trait Readiness: Sized {
     const WAKES_EXCLUSIVELY: bool = false;
 
     /// Makes a mechanism for descriptors below `descriptors_max`.
-    ///
-    /// # Errors
-    /// Errors of the kernel.
     fn new(descriptors_max: usize) -> io::Result<Self>;
 
     /// Starts to watch a descriptor.
@@ -73,30 +70,18 @@ pub trait Readiness: Sized {
     }
 
     /// Changes the interest of a watched descriptor.
-    ///
-    /// # Errors
-    /// Errors of the kernel.
     fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()>;
 
     /// Stops watching a descriptor that is about to be closed.
-    ///
-    /// # Errors
-    /// Errors of the kernel.
     fn remove(&mut self, descriptor: RawFd) -> io::Result<()>;
 
     /// Stops watching a descriptor that stays open, for now or because another thread still uses it.
-    ///
-    /// # Errors
-    /// Errors of the kernel.
     fn unwatch(&mut self, descriptor: RawFd) -> io::Result<()> {
         self.remove(descriptor)
     }
 
     /// Waits until something is ready, and replaces the contents of `ready`, within its capacity. A signal ends the wait with
     /// nothing ready; so does `timeout`, rounded up to the kernel's resolution.
-    ///
-    /// # Errors
-    /// Errors of the kernel.
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
 
     /// Counts the system calls since the last time that the constants do not cover.

@@ -117,7 +117,7 @@ fn reports_only_what_is_ready() {
 }
 
 #[test]
-fn what_is_ready_when_it_is_added_is_reported() {
+fn socket_ready_when_added_is_reported() {
     fn check<M: Readiness>() {
         let mut mechanism = M::new(4096).unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -129,7 +129,7 @@ fn what_is_ready_when_it_is_added_is_reported() {
 }
 
 #[test]
-fn interest_turns_and_ends() {
+fn interest_changes_and_ends() {
     fn check<M: Readiness>() {
         let mut mechanism = M::new(4096).unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -153,7 +153,7 @@ fn interest_turns_and_ends() {
 }
 
 #[test]
-fn what_is_unwatched_is_reported_again_only_when_it_is_added_again() {
+fn unwatched_socket_is_reported_only_after_it_is_added_again() {
     fn check<M: Readiness>() {
         let mut mechanism = M::new(4096).unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -178,7 +178,7 @@ fn what_is_unwatched_is_reported_again_only_when_it_is_added_again() {
 /// One report covers a peer's last bytes and its end: the read of the bytes falls short and must not be the last, unless a second
 /// event comes.
 #[test]
-fn an_end_behind_bytes_is_told() {
+fn end_of_stream_behind_bytes_is_reported() {
     fn check<M: Readiness>() {
         let mut mechanism = M::new(4096).unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -233,7 +233,7 @@ fn room_to_write_is_reported_when_it_comes() {
 }
 
 #[test]
-fn a_hang_up_is_reported() {
+fn hang_up_is_reported() {
     fn check<M: Readiness>() {
         let mut mechanism = M::new(4096).unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -263,7 +263,7 @@ fn timeouts_round_up() {
 }
 
 #[test]
-fn a_descriptor_beyond_the_room_is_refused_not_lost() {
+fn descriptor_beyond_the_capacity_is_refused() {
     fn check<M: Readiness>() {
         let mut mechanism = M::new(1).unwrap();
         let (ours, _theirs) = UnixStream::pair().unwrap();
@@ -285,7 +285,7 @@ fn a_descriptor_beyond_the_room_is_refused_not_lost() {
 /// Signals go to one thread, and leave the masks and the lives of others alone.
 #[cfg(target_os = "linux")]
 #[test]
-fn signals_are_this_thread_s_alone() {
+fn signals_reach_this_thread_only() {
     let mut mechanism = RtSignal::new(4096).unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
     mechanism.add(ours.as_raw_fd(), Token::new(1, 0), Interest::Read).unwrap();
@@ -296,7 +296,7 @@ fn signals_are_this_thread_s_alone() {
 /// A queued signal of a descriptor that is no longer watched is ignored.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_late_signal_is_ignored() {
+fn late_signal_is_ignored() {
     let mut mechanism = RtSignal::new(4096).unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
     mechanism.add(ours.as_raw_fd(), Token::new(1, 0), Interest::Read).unwrap();
@@ -308,7 +308,7 @@ fn a_late_signal_is_ignored() {
 /// A late completion of a descriptor does not reach its next connection, and the request does not keep the socket open.
 #[cfg(target_os = "linux")]
 #[test]
-fn late_completions_reach_no_next_tenant() {
+fn late_completions_never_reach_the_next_connection() {
     if let Err(reason) = io_uring_poll::can_run() {
         skipped(&format!("io_uring-poll: {reason}"));
         return;

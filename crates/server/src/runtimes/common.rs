@@ -145,9 +145,6 @@ pub struct Admission<'a, S: 'static> {
 
 impl<'a, S> Admission<'a, S> {
     /// For all loops of a server.
-    ///
-    /// # Errors
-    /// When the spare descriptor cannot be opened.
     pub fn new(context: &ServerContext<'a>, shared: &'static TaskContext<S>) -> io::Result<Self> {
         let acceptor = Acceptor::new(context.listener, true, shared.refusals)?;
         Ok(Self { shared, acceptor: Mutex::new(acceptor), tcp: socket::is_tcp(context.listener) })
@@ -175,9 +172,6 @@ impl<'a, S> Admission<'a, S> {
     }
 
     /// Decides what to do after a failed accept.
-    ///
-    /// # Errors
-    /// Errors of the listener.
     pub fn after(&self, error: io::Error) -> io::Result<AfterFailure> {
         let accepted = match Errno::from_io_error(&error) {
             // The runtime itself waits for the next connection.
@@ -209,9 +203,6 @@ pub enum Listener {
 }
 
 /// The server's listener with another descriptor, so that a runtime may close it. Both share the mode `nonblocking`.
-///
-/// # Errors
-/// When there is no descriptor.
 pub fn listener(context: &ServerContext<'_>, nonblocking: bool) -> io::Result<Listener> {
     let listener = context.listener.try_clone()?;
     rustix::io::ioctl_fionbio(&listener, nonblocking)?;

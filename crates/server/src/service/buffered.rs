@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_goes_up_in_packets_in_order_and_whole() {
+    fn input_goes_up_in_packets_in_order_and_whole() {
         let service = Buffered::new(Heard(RefCell::default()));
         let input: Vec<u8> = (0..20_000u32).map(|at| at as u8).collect();
         let mut conn = BufferedConn::default();

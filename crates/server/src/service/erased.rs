@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_a_service_says_comes_through() {
+    fn erased_service_forwards_every_method() {
         let service = Erased::new(&Counting);
         assert_eq!((service.check_interval(), service.checks_max()), (Some(Duration::from_secs(1)), 7));
         let mut conn = ErasedConn::default();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_is_found_to_be_late_as_well() {
+    fn erased_service_checks_silent_clients() {
         let service = Erased::new(&Counting);
         let mut conn = ErasedConn::default();
         assert_eq!([0; 4].map(|_| service.is_overdue(&mut conn)), [false, false, true, false]);

@@ -25,7 +25,7 @@ pub(crate) fn read(folder: &Path) -> io::Result<Content> {
 fn read_at_most(folder: &Path, most_bytes: u64) -> io::Result<Content> {
     let root = fs::canonicalize(folder).map_err(|error| error_at(folder, &error))?;
     if !root.is_dir() {
-        return Err(error_at(folder, "it is no folder; name one, or leave it out for /bytes/N"));
+        return Err(error_at(folder, "not a folder; name one, or leave it out for /bytes/N"));
     }
     let (mut files, mut left_bytes) = (Vec::new(), most_bytes);
     // The walk reports circles of links.
@@ -44,23 +44,20 @@ fn read_at_most(folder: &Path, most_bytes: u64) -> io::Result<Content> {
             continue;
         }
         if !kind.is_file() {
-            return Err(error_at(path, "it is neither file nor folder; remove it"));
+            return Err(error_at(path, "neither a file nor a folder; remove it"));
         }
         let mut bytes = Vec::new();
         let file = regular::open(path).map_err(|error| error_at(path, &error))?;
         file.take(left_bytes + 1).read_to_end(&mut bytes).map_err(|error| error_at(path, &error))?;
         left_bytes = left_bytes.checked_sub(bytes.len() as u64).ok_or_else(|| {
             let mib = most_bytes >> 20;
-            error_at(
-                path,
-                format!("with it the folder has more than {mib} MiB, which is what is kept in memory; take files out"),
-            )
+            error_at(path, format!("the folder exceeds the limit of {mib} MiB in memory; remove files"))
         })?;
         let name = path.strip_prefix(&root).expect("it is below the root");
         files.push((OsStr::as_bytes(name.as_os_str()).to_vec(), bytes));
     }
     if files.is_empty() {
-        return Err(error_at(folder, "there is no file in it, so that nothing could be served"));
+        return Err(error_at(folder, "the folder has no files; add one"));
     }
     Content::files(files).map_err(|error| error_at(folder, error))
 }
@@ -80,19 +77,19 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_content_is_refused_by_its_path() {
+    fn unusable_content_is_refused_with_its_path() {
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("secret"), "s").unwrap();
         let folder = tempfile::tempdir().unwrap();
-        assert!(refusal(folder.path()).contains("no file in it"));
+        assert!(refusal(folder.path()).contains("has no files"));
         assert!(refusal(&folder.path().join("none")).contains("none: No such file"));
         fs::create_dir(folder.path().join("sub")).unwrap();
         fs::write(folder.path().join("sub/a.txt"), "a").unwrap();
-        assert!(refusal(&folder.path().join("sub/a.txt")).contains("a.txt: it is no folder"));
+        assert!(refusal(&folder.path().join("sub/a.txt")).contains("a.txt: not a folder"));
         symlink("sub/a.txt", folder.path().join("inside")).unwrap();
         symlink("sub", folder.path().join("also-inside")).unwrap();
         assert!(read_at_most(folder.path(), 3).is_ok());
-        assert!(read_at_most(folder.path(), 2).unwrap_err().to_string().contains("more than"));
+        assert!(read_at_most(folder.path(), 2).unwrap_err().to_string().contains("exceeds the limit"));
 
         let bad = folder.path().join("bad");
         for target in ["secret", "", "../"] {
@@ -108,6 +105,6 @@ mod tests {
         assert!(refusal(folder.path()).contains("bad"));
         fs::remove_file(&bad).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(&bad).unwrap();
-        assert!(refusal(folder.path()).contains("bad: it is neither file nor folder"));
+        assert!(refusal(folder.path()).contains("bad: neither a file nor a folder"));
     }
 }

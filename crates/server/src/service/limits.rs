@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_or_too_little_is_overdue() {
+    fn silent_or_slow_client_is_overdue() {
         let (limited, now) = limited();
         let mut conn = LimitedConnection::default();
         now.fetch_add(1000, Relaxed);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_answered_has_time_until_the_next_request_and_then_for_it() {
+    fn answered_client_has_time_to_ask_again() {
         let (limited, now) = limited();
         let mut conn = LimitedConnection::default();
         limited.receive(&mut conn, GET);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_a_response_piece_by_piece_is_not_overdue_until_it_stops() {
+    fn slow_reader_is_overdue_only_after_it_stops() {
         let (limited, now) = limited();
         let mut conn = LimitedConnection::default();
         limited.receive(&mut conn, b"GET /bytes/100000 HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_no_request_is_no_progress() {
+    fn input_that_begins_no_request_is_no_progress() {
         let refused = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4194304\r\n\r\n";
         for (first, drips) in [(&refused[..], &b"aaaa"[..]), (GET, b"\r\n\r\n")] {
             // Pieces of one and two bytes.
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn without_limits_nobody_is_overdue() {
+    fn without_limits_no_client_is_overdue() {
         let now: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(1)));
         let http = Http::new(Content::generated(), Box::new(|| 0));
         let limited = WithLimits::new(http, Limits::default(), now);

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_stops_does_not_work_on() {
+    fn stopping_server_does_no_more_work() {
         let work = Work { kind: Kind::Sleep, time_ns: 3_600_000_000_000, exponential: false };
         work.perform(1_000, &AtomicBool::new(true));
     }

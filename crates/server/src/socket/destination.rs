@@ -30,9 +30,6 @@ pub(crate) fn is_needed(socket: impl AsFd) -> bool {
 }
 
 /// Requests destinations if the socket needs them.
-///
-/// # Errors
-/// Errors of getsockname(2) and setsockopt(2).
 pub(crate) fn enable(socket: BorrowedFd<'_>) -> io::Result<()> {
     if !is_needed(socket) {
         return Ok(());
@@ -166,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_to_a_group_leaves_the_source_to_the_route() {
+    fn reply_to_a_multicast_group_leaves_the_source_to_the_route() {
         let mut received = [0; CONTROL_BYTES];
         let length = DATA + V6_ADDRESS_BYTES + 4;
         let (level, kind) = (offset_of!(libc::cmsghdr, cmsg_level), offset_of!(libc::cmsghdr, cmsg_type));

@@ -82,9 +82,6 @@ pub fn reserve_address(address: &Address) -> io::Result<Bound> {
 }
 
 /// Makes one more listener at the address of `holder`; the kernel distributes connections by a hash.
-///
-/// # Errors
-/// Errors of socket(2), bind(2) and listen(2).
 pub fn listen_reuseport(holder: &OwnedFd) -> io::Result<OwnedFd> {
     let listener = bind(address_of(holder)?, false, true)?;
     rustix::net::listen(&listener, BACKLOG)?;
@@ -104,9 +101,6 @@ fn bind(address: SocketAddr, nonblocking: bool, reuseport: bool) -> io::Result<O
 
 /// Returns `any` with a free port, for a server that will bind it later. If possible it is outside the range from which the
 /// system chooses, which could take it meanwhile.
-///
-/// # Errors
-/// Errors of socket(2) and bind(2).
 pub fn free_port(any: SocketAddr) -> io::Result<SocketAddr> {
     let chosen = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let first = chosen.split_whitespace().next().and_then(|first| first.parse().ok());
@@ -166,17 +160,11 @@ pub enum Accepted {
 
 impl<'a> Acceptor<'a> {
     /// Accepts from `listener`; connections block if it does.
-    ///
-    /// # Errors
-    /// When the spare descriptor cannot be opened.
     pub fn new(listener: &'a OwnedFd, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
         Ok(Self { waits: !nonblocking, ..Self::for_hand_over(listener, nonblocking, counters)? })
     }
 
     /// Accepts from a blocking `listener`; connections are non-blocking if requested.
-    ///
-    /// # Errors
-    /// When the spare descriptor cannot be opened.
     pub fn for_hand_over(listener: &'a OwnedFd, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
         let (tcp, spare) = (is_tcp(listener), Some(SpareFd::new()?));
         Ok(Self { listener, waits: true, nonblocking, tcp, counters, spare })
@@ -189,9 +177,6 @@ impl<'a> Acceptor<'a> {
     }
 
     /// Accepts once. A blocking accept pauses when resources have run out.
-    ///
-    /// # Errors
-    /// Errors of the listener.
     pub fn accept(&mut self) -> io::Result<Accepted> {
         self.counters.syscalls_of(Syscall::Accept, platform::ACCEPT_SYSCALLS);
         let failed = match platform::accept(self.listener, self.nonblocking) {
@@ -214,9 +199,6 @@ impl<'a> Acceptor<'a> {
     ///
     /// Without descriptors the spare one is released, and the next connection gets it. If there is still no other, that
     /// connection is refused, and the descriptor becomes the spare one again.
-    ///
-    /// # Errors
-    /// As [`Acceptor::accept`].
     pub fn on_completion(&mut self, result: Result<OwnedFd, Errno>) -> io::Result<Accepted> {
         match result {
             Ok(connection) => Ok(self.admit(connection)),
@@ -252,9 +234,6 @@ impl<'a> Acceptor<'a> {
 
     /// Closes a waiting connection when descriptors have run out; otherwise it would be reported for ever. A worker of a pool
     /// leaves it to others.
-    ///
-    /// # Errors
-    /// Errors of the listener.
     pub fn reject_waiting(&mut self) -> io::Result<Accepted> {
         if self.spare.is_none() {
             return Ok(Accepted::Later);
@@ -300,9 +279,6 @@ impl<'a> Acceptor<'a> {
 }
 
 /// Classifies an error of accept other than a lack of descriptors.
-///
-/// # Errors
-/// Errors of the listener.
 pub fn classify_accept_error(error: Errno) -> io::Result<Accepted> {
     match error {
         Errno::AGAIN => Ok(Accepted::WouldBlock),
@@ -341,17 +317,11 @@ fn is_temporary(error: Errno) -> bool {
 }
 
 /// Sets the options of an accepted connection; fails if the peer has gone.
-///
-/// # Errors
-/// Errors of setsockopt(2).
 pub fn set_options(connection: impl AsFd, tcp: bool) -> rustix::io::Result<()> {
     if tcp { sockopt::set_tcp_nodelay(connection, true) } else { Ok(()) }
 }
 
 /// Sets a timeout for a blocking accept4. Connections inherit it; it does not affect non-blocking ones.
-///
-/// # Errors
-/// Errors of setsockopt(2).
 pub fn set_accept_timeout(listener: impl AsFd, timeout: Duration) -> rustix::io::Result<()> {
     sockopt::set_socket_timeout(listener, sockopt::Timeout::Recv, Some(timeout))
 }
@@ -388,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_free_port_can_be_bound_and_is_nobody_s_by_chance() {
+    fn free_port_can_be_bound_and_is_outside_the_system_range() {
         let ports: Vec<u16> = (0..8).map(|_| free_port((Ipv4Addr::LOCALHOST, 0).into()).unwrap().port()).collect();
         assert!(ports.iter().any(|&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()), "{ports:?}");
         if let Ok(range) = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range") {
@@ -400,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_accept_is_a_connection_s_or_waits_or_ends_the_server() {
+    fn accept_errors_are_of_a_connection_temporary_or_fatal() {
         let after = |error| classify_accept_error(error).map_err(|error| error.to_string());
         // From accept(2), "Error handling".
         let of_one = [

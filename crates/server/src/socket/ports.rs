@@ -29,16 +29,16 @@ pub struct BoundPorts {
 /// When a port is taken or not ours, descriptors run out, or the address has no ports.
 pub fn bind(listen: &Address, count: u32, nonblocking: bool) -> io::Result<BoundPorts> {
     let listen = listen.ip().ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, "datagrams go to ports, and a Unix socket has none")
+        io::Error::new(io::ErrorKind::InvalidInput, "a Unix socket has no ports for datagrams; use an IP address")
     })?;
     if count == 0 {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no ports were asked for"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the number of ports is 0"));
     }
     let bound = match listen.port() {
         0 => any(listen.ip(), count)?,
         first => {
             let ports = Ports::consecutive(first, count).ok_or_else(|| {
-                let what = format!("there are no {count} ports from {first} on, the last one is 65535");
+                let what = format!("{count} ports from {first} on exceed the last port, 65535");
                 io::Error::new(io::ErrorKind::InvalidInput, what)
             })?;
             let bind = |port| {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_told_in_the_order_of_their_sockets() {
+    fn ports_have_the_order_of_their_sockets() {
         let bound = bind(&loopback(0), 100, true).unwrap();
         let ports: Vec<u16> = bound.ports.iter().collect();
         assert_eq!((ports.len(), bound.sockets.len(), bound.ports.count()), (100, 100, 100));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_asked_for_are_had_or_named() {
+    fn requested_ports_are_bound_or_named_in_the_error() {
         let free = bind(&loopback(0), 3, true).unwrap();
         // Another process may take one of the ports in between; then skip the test.
         let ports: Vec<u16> = free.ports.iter().collect();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_says_why() {
+    fn impossible_ports_are_refused_with_the_reason() {
         let error = bind(&loopback(65_535), 2, true).unwrap_err().to_string();
         assert!(error.contains("65535"), "{error}");
         assert!(bind(&Address::Unix("x".into()), 1, true).unwrap_err().to_string().contains("Unix"));

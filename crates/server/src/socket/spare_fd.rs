@@ -18,9 +18,6 @@ pub struct SpareFd(Option<OwnedFd>);
 
 impl SpareFd {
     /// Opens the spare descriptor.
-    ///
-    /// # Errors
-    /// When it cannot be opened.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Some(open()?)))
     }

@@ -57,18 +57,15 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 
 fn remove_if_left_behind(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "what is there is no socket"));
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path exists and is not a socket"));
     }
     if is_listening(path)? {
-        return Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there"));
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, "another server listens there"));
     }
     fs::remove_file(path)
 }
 
 /// Whether a server listens on the socket at `path`; it sees a connection that ends at once.
-///
-/// # Errors
-/// Errors of connect(2) that do not tell.
 pub fn is_listening(path: &Path) -> io::Result<bool> {
     let socket = platform::socket(AddressFamily::UNIX, true)?;
     match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
@@ -91,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_server_left_behind_is_replaced_and_only_ours_is_removed() {
+    fn only_abandoned_socket_is_replaced_and_only_ours_removed() {
         let folder = std::env::temp_dir().join(format!("muxbench-unix-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         let path = folder.join("s");
@@ -103,7 +100,7 @@ mod tests {
         assert!(!path.exists());
 
         let listener = UnixListener::bind(&path).unwrap();
-        assert!(bind(&path).unwrap_err().to_string().contains("somebody listens"));
+        assert!(bind(&path).unwrap_err().to_string().contains("another server listens"));
         assert!(is_listening(&path).unwrap());
         drop(listener);
         assert!(!is_listening(&path).unwrap());
@@ -113,7 +110,7 @@ mod tests {
         fs::write(&path, "mine").unwrap();
         drop(file);
         assert_eq!(fs::read(&path).unwrap(), b"mine", "another's file of that name stays");
-        assert!(bind(&path).unwrap_err().to_string().contains("no socket"));
+        assert!(bind(&path).unwrap_err().to_string().contains("not a socket"));
         fs::remove_file(&path).unwrap();
 
         let other_kind = UnixDatagram::bind(&path).unwrap();

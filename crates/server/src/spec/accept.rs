@@ -39,14 +39,11 @@ impl Accept {
     }
 
     /// Checks whether the strategy supports `listen`.
-    ///
-    /// # Errors
-    /// The reason and the alternatives.
     pub fn check_address(self, listen: &Address) -> Result<(), String> {
         match (self, listen) {
             (Self::Reuseport, Address::Unix(_)) => Err(format!(
-                "`{self}` does not go with a Unix socket: the kernel divides connections among listeners of TCP only; \
-                 choose shared or exclusive, or tcp"
+                "cannot use the accept strategy `{self}` on a Unix socket: the kernel distributes connections of TCP \
+                 only; choose shared or exclusive, or tcp"
             )),
             _ => Ok(()),
         }
@@ -78,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_strategy_has_its_place() {
+    fn strategies_are_indexes_of_their_table() {
         for (at, (accept, name, _)) in Accept::ALL.iter().enumerate() {
             assert_eq!(*accept as usize, at);
             assert_eq!(&accept.to_string(), name);

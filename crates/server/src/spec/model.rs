@@ -179,7 +179,7 @@ impl Threads {
         match &model.threads {
             ThreadSpec::Nothing => Err(format!("`{name}` takes no number of threads")),
             ThreadSpec::NumberOrNothing | ThreadSpec::Number { .. } => above_0(text).map(Self::all).ok_or_else(|| {
-                format!("`{text}` is no number of threads; write a whole number above 0, as in {name}:4")
+                format!("invalid number of threads `{text}`: expected a whole number above 0, as in {name}:4")
             }),
             ThreadSpec::NetworkAndPayload { network, default } => {
                 let parts = text.split_once('+').and_then(|(first, payload)| {
@@ -188,7 +188,7 @@ impl Threads {
                 });
                 parts.ok_or_else(|| {
                     format!(
-                        "`{text}` is no number of threads; write NETWORK+PAYLOAD, NETWORK from {} to {}, as in {name}:{}+{}",
+                        "invalid number of threads `{text}`: expected NETWORK+PAYLOAD, NETWORK from {} to {}, as in {name}:{}+{}",
                         network.start(),
                         network.end(),
                         default.0,

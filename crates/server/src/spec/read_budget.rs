@@ -39,9 +39,6 @@ impl ReadBudget {
     }
 
     /// Checks whether a budget other than the default affects `service`.
-    ///
-    /// # Errors
-    /// The reason and the remedy.
     pub fn check(self, service: &ServiceSpec) -> Result<(), String> {
         if self.is_default() || service.ports().is_none() {
             return Ok(());

@@ -71,7 +71,7 @@ fn tags_read_back() {
 }
 
 #[test]
-fn a_kernel_without_zero_copy_sends_of_both_kinds_is_refused() {
+fn kernel_without_either_zero_copy_send_is_refused() {
     let without = |missing: u8| has_zero_copy(move |code| code != missing);
     for missing in [opcode::SendZc::CODE, opcode::SendMsgZc::CODE] {
         assert!(without(missing).unwrap_err().contains("Linux 6.1"));
@@ -80,7 +80,7 @@ fn a_kernel_without_zero_copy_sends_of_both_kinds_is_refused() {
 }
 
 #[test]
-fn a_receive_without_a_buffer_fails_and_loses_nothing() {
+fn receive_without_a_buffer_fails_and_loses_nothing() {
     fn check<M: Completion>() {
         let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
         let pairs: Vec<_> = (0..BUFFERS.start() + 4).map(|_| pair()).collect();
@@ -124,7 +124,7 @@ fn a_receive_without_a_buffer_fails_and_loses_nothing() {
 }
 
 #[test]
-fn a_cancelled_receive_says_that_it_ended_and_leaves_what_comes_later() {
+fn cancelled_receive_reports_its_end_and_leaves_later_bytes() {
     fn check<M: Completion>() {
         let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
         let (ours, theirs) = pair();
@@ -153,7 +153,7 @@ fn a_cancelled_receive_says_that_it_ended_and_leaves_what_comes_later() {
 }
 
 #[test]
-fn completions_beyond_the_queue_s_room_are_not_lost() {
+fn completions_beyond_the_queue_capacity_are_not_lost() {
     const SENDS: usize = COMPLETIONS_MAX as usize + 1_000;
     fn check<M: Completion>() {
         let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
@@ -174,7 +174,7 @@ fn completions_beyond_the_queue_s_room_are_not_lost() {
 }
 
 #[test]
-fn a_send_is_reported_once() {
+fn send_is_reported_once() {
     fn check<M: Completion>() {
         let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
         let (ours, theirs) = pair();
@@ -231,7 +231,7 @@ fn nothing_is_received_after_it_is_dropped() {
 }
 
 #[test]
-fn a_datagram_that_finds_no_room_is_not_sent() {
+fn datagram_without_room_is_not_sent() {
     fn check<M: Datagrams>() {
         let (ours, _theirs) = UnixDatagram::pair().unwrap();
         let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
@@ -291,7 +291,7 @@ fn flood_of_connects_leaves_others_served() {
 }
 
 #[test]
-fn interrupted_cancel_is_repeated_and_a_failed_one_told() {
+fn interrupted_cancel_is_repeated_and_failed_one_reported() {
     let attempt = |results: &[i32]| {
         let mut results = results.iter();
         let cancel = || match *results.next().expect("it has ended") {

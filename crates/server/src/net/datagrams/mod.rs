@@ -224,7 +224,7 @@ mod tests {
     use crate::metrics::workers::Workers;
 
     #[test]
-    fn a_response_that_finds_no_room_is_dropped_by_who_blocks_too() {
+    fn response_without_room_is_dropped_by_blocking_sockets_too() {
         // A Unix socket has room for few datagrams; loopback always has some.
         let folder = tempfile::tempdir().unwrap();
         let server = UnixDatagram::bind(folder.path().join("server")).unwrap();

@@ -98,16 +98,16 @@ fn read(client: &mut UnixStream) -> usize {
 }
 
 #[test]
-fn requests_that_come_while_others_are_worked_out_are_answered() {
+fn requests_that_come_during_others_are_answered() {
     every_order(&[b"ab", b"c", b"d"], 1, 1, 3);
 }
 
 #[test]
-fn a_connection_goes_from_one_payload_thread_to_another() {
+fn connection_moves_between_payload_threads() {
     every_order(&[b"ab", b"cd"], 1, 2, 2);
 }
 
 #[test]
-fn what_does_not_fit_goes_back_to_the_network_thread() {
+fn unsent_rest_goes_back_to_the_network_thread() {
     every_order(&[b"ab", b"cd"], 20_000, 1, 2);
 }

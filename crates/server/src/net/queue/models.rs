@@ -36,12 +36,12 @@ fn mailbox(trigger: Trigger) {
 }
 
 #[test]
-fn a_mailbox_wakes_who_is_told_as_long_as_there_is_something() {
+fn mailbox_wakes_level_triggered_reader() {
     mailbox(Trigger::Level);
 }
 
 #[test]
-fn a_mailbox_wakes_who_is_told_once() {
+fn mailbox_wakes_edge_triggered_reader() {
     mailbox(Trigger::Edge);
 }
 
@@ -65,7 +65,7 @@ fn jobs_wake_a_thread_that_waits() {
 }
 
 #[test]
-fn a_queue_that_is_closed_ends_its_thread_whatever_comes() {
+fn closed_queue_ends_its_thread() {
     every_order(|| {
         let jobs = Arc::new(Jobs::new());
         let reader = {
