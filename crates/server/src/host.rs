@@ -123,7 +123,7 @@ impl ServerState {
     /// The figures that must be of one moment.
     fn snapshot_at_once(&self) -> Snapshot {
         let workers = &self.workers;
-        let _precedence = usage::PriorityBoost::new();
+        let _precedence = usage::PriorityBoost::start();
         let mut totals = self.totals();
         usage::add_process_totals(&mut totals, workers);
         if self.serves_datagrams {
@@ -305,7 +305,7 @@ impl Server {
     /// The bytes so far. Taken many times in a window, and so without the expensive parts of a snapshot.
     pub fn moved(&self) -> Moved {
         // Bytes and time belong together only if no other thread runs in between.
-        let _precedence = usage::PriorityBoost::new();
+        let _precedence = usage::PriorityBoost::start();
         let (bytes_in, bytes_out) = self.state.workers.bytes();
         Moved { at_ns: now_ns(), bytes_in, bytes_out }
     }

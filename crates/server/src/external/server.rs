@@ -216,7 +216,7 @@ impl ExternalServer {
 
     /// The kernel's figures so far.
     pub fn snapshot(&mut self) -> Snapshot {
-        let _precedence = usage::PriorityBoost::new();
+        let _precedence = usage::PriorityBoost::start();
         let reaped = locked(&self.record).reaped.clone();
         self.stats.snapshot(&reaped)
     }

@@ -19,7 +19,7 @@ pub struct PriorityBoost {
 
 impl PriorityBoost {
     /// Raises the priority.
-    pub fn new() -> Self {
+    pub fn start() -> Self {
         Self { before: platform::raise_priority(), _thread: PhantomData }
     }
 }

@@ -290,7 +290,7 @@ mod tests {
                 if unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } != 0 {
                     return crate::skipped::skipped("a policy that only root may have");
                 }
-                let precedence = usage::PriorityBoost::new();
+                let precedence = usage::PriorityBoost::start();
                 assert!(sched_priority <= scheduled().1, "a thread that goes before others already stays so");
                 drop(precedence);
                 assert_eq!(scheduled(), (policy, sched_priority));
