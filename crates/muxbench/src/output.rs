@@ -71,12 +71,12 @@ pub fn print_line(value: &impl Serialize) -> anyhow::Result<()> {
 pub fn print_form<T: Serialize>(
     (is_json, is_csv): (bool, bool),
     json: impl FnOnce() -> T,
-    csv: impl FnOnce() -> anyhow::Result<String>,
+    csv: impl FnOnce() -> String,
     text: impl FnOnce() -> String,
 ) -> anyhow::Result<()> {
     match (is_json, is_csv) {
         (true, _) => print_json(&json()),
-        (_, true) => print(&csv()?),
+        (_, true) => print(&csv()),
         _ => print(&text()),
     }
 }

@@ -232,7 +232,7 @@ fn search_out_of_time_resumes_with_more() {
 /// busy machine nearly every probe is disturbed until the time is over.
 fn unmet(out: &str) -> usize {
     let of = |words: &str| out.lines().filter(|line| !line.contains(": ") && line.contains(words)).count();
-    of("no rate meets it") + of("time over")
+    of("no rate meets the limit") + of("time limit")
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn kernel_counts_are_shown_only_on_request() {
     if is_refused(folder.path()) {
         return;
     }
-    const HEADING: &str = "System calls a request, by the server's own count / by the kernel's";
+    const HEADING: &str = "System calls per request by the server's count / by the kernel's";
     let asked = text(&compare(folder.path(), "epoll,mt", &["--count-syscalls", "--explain", "--output", "a"]).stdout);
     assert!(asked.contains(HEADING), "{asked}");
     let csv = muxbench().args(["report", "--csv", "a"]).current_dir(folder.path()).output().unwrap();
@@ -142,7 +142,7 @@ fn kernel_counts_are_shown_only_on_request() {
     );
 
     let not_asked = text(&compare(folder.path(), "epoll", &["--explain"]).stdout);
-    assert!(not_asked.contains("Why, by what the servers counted") && !not_asked.contains(HEADING), "{not_asked}");
+    assert!(not_asked.contains("Cost of a request by the servers' counters") && !not_asked.contains(HEADING), "{not_asked}");
 
     let file = compare(folder.path(), "epoll", &["--count-syscalls", "--print-experiment"]).stdout;
     assert!(text(&file).contains("count-syscalls = true"), "{}", text(&file));

@@ -71,7 +71,7 @@ fn report_repeats_the_table_of_compare() {
     let output = measure(folder.path(), SMALL);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(out.contains("20 connections, 500 requests/s, 1B -> 100B"), "{out}");
-    for word in ["epoll", "mt", "p50 µs", "lag p99 µs", "CPU µs/req", "switches/req", "verdict", "seed 1", "Results: "]
+    for word in ["epoll", "mt", "p50 µs", "send delay p99", "CPU µs/req", "switches/req", "verdict", "seed 1", "Results: "]
     {
         assert!(out.contains(word), "{word}: {out}");
     }
@@ -465,7 +465,7 @@ fn kernel_timestamps_prove_that_requests_left() {
     let folder = tempfile::tempdir().unwrap();
     let output = measure(folder.path(), &[SMALL, &["--timestamps", "kernel", "--output", "run"]].concat());
     let table = text(&output.stdout);
-    assert!(table.contains("As the kernel saw it, on the interface lo, which has no hardware timestamps"), "{table}");
+    assert!(table.contains("Kernel timestamps on the interface lo, which has no hardware timestamps"), "{table}");
     let whole = json(&run(folder.path(), &["report", "run", "--json"], 0));
     for trial in whole["trials"].as_array().unwrap() {
         let kernel = &trial["load"]["kernel"];
@@ -488,7 +488,7 @@ fn flags_set_locality_and_schedules() {
     let more =
         ["--active", "1/4,1", "--idle", "30", "--popularity", "zipf:0.8", "--schedule", "poisson", "--output", "run"];
     let out = text(&measure(folder.path(), &[SMALL, &more].concat()).stdout);
-    let title = "20 connections, 1/4 of them active, 30 idle ones besides, chosen by zipf:0.8, 500 requests/s, as a Poisson \
+    let title = "20 connections, 1/4 active, 30 idle connections, chosen by zipf:0.8, 500 requests/s, as a Poisson \
                  process, 1B -> 100B";
     assert!(out.contains(title), "{out}");
     let store = harness::store::read(&folder.path().join("run")).unwrap();

@@ -172,13 +172,10 @@ impl PaperComparison {
 
     /// As CSV: of a figure, a row for each point; of a table, its rows. Of all, a row for each published value, or where there are
     /// no tables, for each figure that a claim was held against.
-    ///
-    /// # Errors
-    /// None that is known: everything is held in memory.
-    pub fn csv(&self) -> anyhow::Result<String> {
+    pub fn csv(&self) -> String {
         match (self.part, self.tables.first()) {
             (Part::Figure(_), _) => points::csv(self.paper, &self.figures),
-            (Part::Table(_), _) => self.grids().first().map_or_else(|| Ok(String::new()), |(_, grid)| grid.csv()),
+            (Part::Table(_), _) => self.grids().first().map_or_else(String::new, |(_, grid)| grid.csv()),
             (Part::Whole, Some(tables)) => tables.csv(),
             (Part::Whole, None) => claims::csv(&self.claims),
         }

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::figure::PaperFigure;
+use report::export::csv::of_records;
 use report::format;
 use report::plot::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Shape};
 use report::text::{Medium, table, tail_mark};
@@ -20,10 +21,7 @@ pub trait Tables {
     fn json(&self) -> Value;
 
     /// As CSV: a row for each published value.
-    ///
-    /// # Errors
-    /// None that is known: everything is held in memory.
-    fn csv(&self) -> anyhow::Result<String>;
+    fn csv(&self) -> String;
 }
 
 /// A table whose first columns say what a row is of.
@@ -59,16 +57,10 @@ impl Grid {
     }
 
     /// As CSV, without its notes.
-    ///
-    /// # Errors
-    /// None that is known: everything is held in memory.
-    pub fn csv(&self) -> anyhow::Result<String> {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.write_record(self.lead.iter().chain(&self.columns))?;
-        for row in &self.rows {
-            writer.write_record(row.lead.iter().chain(&row.cells))?;
-        }
-        report::export::csv::finished(writer)
+    pub fn csv(&self) -> String {
+        let heading = self.lead.iter().chain(&self.columns);
+        let rows = self.rows.iter().map(|row| row.lead.iter().chain(&row.cells));
+        of_records([heading].into_iter().chain(rows))
     }
 }
 

@@ -119,9 +119,9 @@ pub fn render(beside: &PaperComparison, runs: &[Run], origin: &Origin<'_>) -> an
     let drawings = drawings.collect();
     let grids = beside.grids();
     let (csv, tables) = match (figures.as_slice(), grids.as_slice()) {
-        ([], _) => (beside.csv()?, None),
-        (_, []) => (points::csv(paper, figures)?, None),
-        _ => (points::csv(paper, figures)?, Some(beside.csv()?)),
+        ([], _) => (beside.csv(), None),
+        (_, []) => (points::csv(paper, figures), None),
+        _ => (points::csv(paper, figures), Some(beside.csv())),
     };
     let raw = Raw { name: paper.name, csv, tables, json: beside.json() };
     let mut frame = Frame::new(&names, drawings, &raw)?;

@@ -1,28 +1,24 @@
-//! Every point of a paper's figures as CSV.
+//! The points of a paper's figures as CSV.
 
 use super::Paper;
 use super::figure::PaperFigure;
+use report::export::csv::of_records;
 use report::format;
 use report::plot::chart::{Axis, Chart, Form, Mark, Point};
 
 const COLUMNS: &str = "figure,panel,whose,series,x,y,p1_or_low,p25,p75,p99_or_high,verdict";
 
-/// The points of figures, and what the paper prints, in units of the axes: nanoseconds, where these are of time.
-///
-/// # Errors
-/// None that is known: everything is held in memory.
-pub fn csv(paper: &Paper, figures: &[(&PaperFigure, Chart)]) -> anyhow::Result<String> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(COLUMNS.split(','))?;
+/// The points of figures and the paper's published values, in units of the axes; times are in nanoseconds.
+pub fn csv(paper: &Paper, figures: &[(&PaperFigure, Chart)]) -> String {
+    let mut records = vec![COLUMNS.split(',').map(str::to_owned).collect::<Vec<_>>()];
     for (figure, chart) in figures {
         for panel in &chart.panels {
             let (axis, _) = chart.axes(panel);
-            let of = |whose, series| [figure.number, panel.title.as_str(), whose, series].map(str::to_owned);
+            let of =
+                |whose: &str, series: &str| [figure.number, &panel.title, whose, series].map(str::to_owned).to_vec();
             for series in &panel.series {
-                for point in &series.points {
-                    let values = values(axis, point);
-                    writer.write_record(of("here", paper.series[series.architecture]).iter().chain(&values))?;
-                }
+                let points = series.points.iter().map(|point| values(axis, point));
+                records.extend(points.map(|values| [of("here", paper.series[series.architecture]), values].concat()));
             }
             for published in &panel.published {
                 for &(x, y) in &published.points {
@@ -31,20 +27,19 @@ pub fn csv(paper: &Paper, figures: &[(&PaperFigure, Chart)]) -> anyhow::Result<S
                         Mark::Level => (String::new(), y.to_string()),
                         Mark::Limit => (x.to_string(), String::new()),
                     };
-                    let values = [x, y].into_iter().chain(std::iter::repeat_n(String::new(), 5)).collect::<Vec<_>>();
-                    writer.write_record(of("paper", &published.label).iter().chain(&values))?;
+                    records.push([of("paper", &published.label), vec![x, y], vec![String::new(); 5]].concat());
                 }
             }
         }
     }
-    report::export::csv::finished(writer)
+    of_records(records)
 }
 
 fn place(axis: &Axis, x: f64) -> String {
     if axis.form == Form::Names { axis.ticks[x as usize].1.clone() } else { x.to_string() }
 }
 
-/// From x to the verdict.
+/// The fields from `x` to `verdict`.
 fn values(axis: &Axis, point: &Point) -> Vec<String> {
     let spread = match point.spread.as_slice() {
         [low, high] => [Some(*low), None, None, Some(*high)],

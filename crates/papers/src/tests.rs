@@ -182,7 +182,7 @@ fn what_is_not_valid_is_marked_in_every_form() {
     assert!(beside.render(160).contains("In brackets: not valid, and not ranked."));
     let grids = grid::of(figure, chart, paper.series);
     assert!(grids[0].rows.iter().flat_map(|row| &row.cells).all(|cell| cell.starts_with('(')), "{grids:?}");
-    let csv = beside.csv().unwrap();
+    let csv = beside.csv();
     assert_eq!(csv.lines().filter(|line| line.ends_with("client-limited")).count(), 18, "{csv}");
     assert_eq!(beside.json()["figures"][0]["chart"]["panels"][0]["series"][0]["points"][0][3], "client-limited");
 }

@@ -98,7 +98,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Writes the requested files.
 fn write(args: &Args, folder: &Path) -> anyhow::Result<()> {
-    type Writer = fn(&Sweep) -> anyhow::Result<String>;
+    type Writer = fn(&Sweep) -> String;
     let files: [(&Option<PathBuf>, Writer); 2] = [(&args.csv, autobench::csv), (&args.tsv, autobench::tsv)];
     if files.iter().all(|(file, _)| file.is_none()) {
         return Ok(());
@@ -108,7 +108,7 @@ fn write(args: &Args, folder: &Path) -> anyhow::Result<()> {
     };
     for (file, of) in files {
         let Some(file) = file else { continue };
-        std::fs::write(file, of(&sweep)?).with_context(|| format!("cannot write {}", file.display()))?;
+        std::fs::write(file, of(&sweep)).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Claims and what became of them, as text.
 
 use super::{CheckedClaim, Evidence, Outcome};
+use report::export::csv::of_records;
 use report::format;
 use report::text::medium::wrap;
 
@@ -33,23 +34,19 @@ pub fn render(claims: &[CheckedClaim], width: usize) -> String {
     text
 }
 
-/// A row for each figure that a claim was held against.
-///
-/// # Errors
-/// None that is known: everything is held in memory.
-pub fn csv(claims: &[CheckedClaim]) -> anyhow::Result<String> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(["claim", "outcome", "what", "value", "low", "high", "holds"])?;
+/// A row for each piece of evidence.
+pub fn csv(claims: &[CheckedClaim]) -> String {
+    let mut records = vec![["claim", "outcome", "what", "value", "low", "high", "holds"].map(str::to_owned)];
     for claim in claims {
-        let outcome = format::name(&claim.outcome);
         for Evidence { what, value, interval, holds, .. } in &claim.findings {
             let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
             let (low, high) = (number(interval.map(|it| it.low)), number(interval.map(|it| it.high)));
             let holds = holds.map(|holds| holds.to_string()).unwrap_or_default();
-            writer.write_record([&claim.number.to_string(), &outcome, what, &number(*value), &low, &high, &holds])?;
+            let outcome = format::name(&claim.outcome);
+            records.push([claim.number.to_string(), outcome, what.clone(), number(*value), low, high, holds]);
         }
     }
-    report::export::csv::finished(writer)
+    of_records(records)
 }
 
 /// The figures of a claim: what is against it first, then what is open.

@@ -106,7 +106,7 @@ fn claims_are_shown_with_what_decided() {
         CheckedClaim { number: 2, ..checked(&run, &["poll"], &SERVICE_MEDIAN, Is::Proportional(Axis::Connections)) },
         CheckedClaim { number: 3, ..checked(&run, &["mt"], &SERVICE_MEDIAN, Is::AtMost(100_000.0)) },
     ];
-    insta::assert_snapshot!(format!("{}\n{}", render(&claims, 100), csv(&claims).unwrap()));
+    insta::assert_snapshot!(format!("{}\n{}", render(&claims, 100), csv(&claims)));
 }
 
 #[test]

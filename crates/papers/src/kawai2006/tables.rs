@@ -3,6 +3,7 @@
 use anyhow::bail;
 use harness::model::{Run, Trial, Workload};
 use load::config::Schedule;
+use report::export::csv::of_records;
 use report::model::deviation::DeviationOf;
 use report::{format, model};
 use serde::Serialize;
@@ -136,49 +137,46 @@ impl Tables for Kawai2006 {
         serde_json::to_value(self).expect("all keys are text")
     }
 
-    fn csv(&self) -> anyhow::Result<String> {
-        let mut writer = csv::Writer::from_writer(Vec::new());
+    fn csv(&self) -> String {
         let heading = "table,architecture,connections,active,rate_per_s,verdict,statistic,here,paper";
-        writer.write_record(heading.split(','))?;
+        let mut records = vec![heading.split(',').map(str::to_owned).collect::<Vec<_>>()];
         let number = |number: Option<f64>| number.map_or(String::new(), |number| number.to_string());
         for cell in &self.service_time {
-            let times = cell.here.as_ref().and_then(|here| here.times);
-            let verdict = cell.here.as_ref().map_or("", |here| format::verdict(here.verdict));
-            let is_client_tail = cell.here.as_ref().is_some_and(|here| here.is_client_tail);
-            let published = cell.published.named();
-            let ours = times.map(Times::named);
-            for (at, (name, value)) in published.into_iter().enumerate() {
-                writer.write_record([
-                    &cell.table.to_string(),
-                    &cell.architecture,
-                    &cell.connections.to_string(),
-                    &cell.active.to_string(),
-                    &cell.rate_per_s.to_string(),
-                    verdict,
-                    name,
-                    // The client's tail weighs in all but the median.
-                    &number(ours.filter(|_| !is_client_tail || name == "median_ms").map(|ours| ours[at].1)),
-                    &value.to_string(),
-                ])?;
+            let here = cell.here.as_ref();
+            let ours = here.and_then(|here| here.times).map(Times::named);
+            for (at, (name, value)) in cell.published.named().into_iter().enumerate() {
+                // The client's tail affects all statistics but the median.
+                let is_ours = name == "median_ms" || here.is_none_or(|here| !here.is_client_tail);
+                records.push(vec![
+                    cell.table.to_string(),
+                    cell.architecture.clone(),
+                    cell.connections.to_string(),
+                    cell.active.to_string(),
+                    cell.rate_per_s.to_string(),
+                    here.map_or("", |here| format::verdict(here.verdict)).to_owned(),
+                    name.to_owned(),
+                    number(ours.filter(|_| is_ours).map(|ours| ours[at].1)),
+                    value.to_string(),
+                ]);
             }
         }
         for worst in &self.sends.worst {
             let here = worst.here.as_ref();
             let of_workload = |text: fn(&Workload) -> String| here.map_or(String::new(), |it| text(&it.workload));
             for Statistic { key, here_us, .. } in STATISTICS {
-                writer.write_record([
-                    "5",
-                    worst.architecture,
-                    &of_workload(|it| it.connections.to_string()),
-                    &of_workload(|it| it.active.to_string()),
-                    &of_workload(|it| format::rate(it.rate_per_s)),
-                    here.map_or("", |it| format::verdict(it.verdict)),
-                    key,
-                    &number(here.and_then(here_us)),
-                    &number(worst.published.get(*key).copied()),
-                ])?;
+                records.push(vec![
+                    "5".to_owned(),
+                    worst.architecture.to_owned(),
+                    of_workload(|it| it.connections.to_string()),
+                    of_workload(|it| it.active.to_string()),
+                    of_workload(|it| format::rate(it.rate_per_s)),
+                    here.map_or("", |it| format::verdict(it.verdict)).to_owned(),
+                    (*key).to_owned(),
+                    number(here.and_then(here_us)),
+                    number(worst.published.get(*key).copied()),
+                ]);
             }
         }
-        report::export::csv::finished(writer)
+        of_records(records)
     }
 }

@@ -13,7 +13,7 @@
 use harness::spec::units::Share;
 use load::report::Errors;
 
-use super::csv::finished;
+use super::csv::{CsvRow, of_rows};
 use crate::model::sweep::{Curve, Step, StepFigures, Sweep};
 
 /// Autobench's columns.
@@ -31,9 +31,8 @@ const AUTOBENCH: [&str; 10] = [
 ];
 
 impl Step {
-    /// Autobench's columns as text, empty where there is nothing to say.
+    /// The fields of autobench's columns, with the digits of httperf; empty where nothing is known.
     fn autobench(&self) -> [String; 10] {
-        // As many digits as autobench's, which are httperf's.
         let tenth = |value: f64| ((value * 10.0).round() / 10.0).to_string();
         let some = |value: Option<f64>| value.map_or(String::new(), tenth);
         let of = |figure: &dyn Fn(&StepFigures) -> String| self.figures.as_ref().map_or(String::new(), figure);
@@ -56,53 +55,43 @@ fn thousandth(value: f64) -> String {
     ((value * 1e3).round() / 1e3).to_string()
 }
 
-/// The sweep as CSV, in long form: a row a step of each architecture, autobench's columns after those that say whose it is,
-/// before the quantiles, the verdict and the counts of errors by class.
-///
-/// # Errors
-/// None that is known: everything is held in memory.
-pub fn csv(sweep: &Sweep) -> anyhow::Result<String> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let classes = Errors::default().by_class().map(|(class, _)| format!("errors_{}", class.replace('-', "_")));
-    let before = ["architecture", "connections", "active", "idle"];
-    let after = ["resp_time_p50", "resp_time_p90", "resp_time_p95", "resp_time_p99", "clients_from", "verdict"];
-    writer.write_record(
-        before.iter().chain(&AUTOBENCH).chain(&after).copied().chain(classes.iter().map(String::as_str)),
-    )?;
-    for curve in &sweep.curves {
-        for step in &curve.steps {
-            let figures = step.figures.as_ref();
-            let time = |figure: fn(&StepFigures) -> f64| figures.map_or(String::new(), |it| thousandth(figure(it)));
-            let before = [
-                curve.architecture.clone(),
-                curve.workload.connections.to_string(),
-                Share(curve.workload.active).0.to_string(),
-                curve.workload.idle.to_string(),
-            ];
-            let after = [
-                time(|it| it.resp_time_p50),
-                time(|it| it.resp_time_p90),
-                time(|it| it.resp_time_p95),
-                time(|it| it.resp_time_p99),
-                figures.and_then(|it| it.clients_from).unwrap_or_default().to_owned(),
-                step.verdict_name().to_owned(),
-            ];
-            let counts = |(_, count): (&str, u64)| figures.map_or(String::new(), |_| count.to_string());
-            let errors = figures.map_or(Errors::default(), |figures| figures.errors_by_class).by_class().map(counts);
-            writer.write_record(before.into_iter().chain(step.autobench()).chain(after).chain(errors))?;
-        }
-    }
-    finished(writer)
+/// A sweep as CSV in long form, a row for each step of each architecture: the architecture and its traffic, autobench's
+/// columns, quantiles, the verdict and the errors by class.
+pub fn csv(sweep: &Sweep) -> String {
+    of_rows(sweep.curves.iter().flat_map(|curve| curve.steps.iter().map(|step| row(curve, step))))
 }
 
-/// The sweep as autobench writes TSV: a row a step; of one curve its ten columns, of several those after the first for each in
-/// turn, with the architecture (and where they differ, the connections, their active share, and the idle ones) at the end of each
-/// name.
-///
-/// # Errors
-/// None that is known: everything is held in memory.
-pub fn tsv(sweep: &Sweep) -> anyhow::Result<String> {
-    let mut writer = csv::WriterBuilder::new().delimiter(b'\t').from_writer(Vec::new());
+fn row(curve: &Curve, step: &Step) -> CsvRow {
+    let figures = step.figures.as_ref();
+    let mut row = CsvRow::default();
+    row.put("architecture", &curve.architecture);
+    row.put("connections", curve.workload.connections);
+    row.put("active", curve.workload.active.to_string());
+    row.put("idle", curve.workload.idle);
+    for (name, value) in AUTOBENCH.iter().zip(step.autobench()) {
+        row.put(*name, value);
+    }
+    let quantiles: [(&str, fn(&StepFigures) -> f64); 4] = [
+        ("p50", |it| it.resp_time_p50),
+        ("p90", |it| it.resp_time_p90),
+        ("p95", |it| it.resp_time_p95),
+        ("p99", |it| it.resp_time_p99),
+    ];
+    for (name, time_ms) in quantiles {
+        row.put(format!("resp_time_{name}"), figures.map(|it| thousandth(time_ms(it))));
+    }
+    row.put("clients_from", figures.and_then(|it| it.clients_from));
+    row.put("verdict", step.verdict_name());
+    for (class, count) in figures.map_or(Errors::default(), |it| it.errors_by_class).by_class() {
+        row.put(format!("errors_{}", class.replace('-', "_")), figures.map(|_| count));
+    }
+    row
+}
+
+/// A sweep in autobench's own TSV, a row for each rate. One curve has autobench's ten columns. Of several curves, each repeats
+/// the columns after the first one, with the architecture at the end of the names, and with the connections, their active share
+/// and the idle connections where these differ.
+pub fn tsv(sweep: &Sweep) -> String {
     let workloads = sweep.workloads();
     let idle_differs = workloads.iter().any(|workload| workload.idle != workloads[0].idle);
     let suffix = |curve: &Curve| {
@@ -115,22 +104,24 @@ pub fn tsv(sweep: &Sweep) -> anyhow::Result<String> {
             _ => format!("_{architecture}{}", traffic()),
         }
     };
-    let columns = sweep.curves.iter().flat_map(|curve| AUTOBENCH[1..].iter().map(move |name| (*name, suffix(curve))));
-    writer.write_record(
-        [AUTOBENCH[0].to_owned()].into_iter().chain(columns.map(|(name, suffix)| name.to_owned() + &suffix)),
-    )?;
+    let mut heading = vec![AUTOBENCH[0].to_owned()];
+    for curve in &sweep.curves {
+        heading.extend(AUTOBENCH[1..].iter().map(|name| format!("{name}{}", suffix(curve))));
+    }
     let mut rates: Vec<f64> =
         sweep.curves.iter().flat_map(|curve| &curve.steps).map(|step| step.dem_req_rate).collect();
     rates.sort_by(f64::total_cmp);
     rates.dedup();
+    let mut text = heading.join("\t") + "\n";
     for rate in rates {
-        let cells = sweep.curves.iter().flat_map(|curve| {
+        let mut fields = vec![rate.to_string()];
+        for curve in &sweep.curves {
             let step = curve.steps.iter().find(|step| step.dem_req_rate == rate);
-            step.map_or_else(|| vec![String::new(); 9], |step| step.autobench()[1..].to_vec())
-        });
-        writer.write_record([rate.to_string()].into_iter().chain(cells))?;
+            fields.extend(step.map_or_else(|| vec![String::new(); 9], |step| step.autobench()[1..].to_vec()));
+        }
+        text += &(fields.join("\t") + "\n");
     }
-    Ok(String::from_utf8(writer.into_inner()?)?)
+    text
 }
 
 #[cfg(test)]
@@ -143,10 +134,10 @@ mod tests {
     #[test]
     fn the_columns_are_autobench_s() {
         let sweep = Sweep::of(&fixtures::sweep_run()).unwrap();
-        insta::assert_snapshot!("sweep_csv", csv(&sweep).unwrap());
-        insta::assert_snapshot!("sweep_tsv", tsv(&sweep).unwrap());
+        insta::assert_snapshot!("sweep_csv", csv(&sweep));
+        insta::assert_snapshot!("sweep_tsv", tsv(&sweep));
         let alone = Sweep { curves: sweep.curves[..1].to_vec() };
-        let heading = tsv(&alone).unwrap().lines().next().unwrap().replace('\t', ",");
+        let heading = tsv(&alone).lines().next().unwrap().replace('\t', ",");
         assert_eq!(
             heading,
             "dem_req_rate,req_rate,con_rate,min_rep_rate,avg_rep_rate,max_rep_rate,stddev_rep_rate,resp_time,net_io,errors"
@@ -166,7 +157,7 @@ mod tests {
         let traffics = [(20, 1.0, 0), (400, 1.0, 0), (400, 0.5, 0), (400, 1.0, 3)];
         for count in [2, 3, 4] {
             let sweep = Sweep { curves: traffics[..count].iter().copied().flat_map(of).collect() };
-            let (csv, tsv) = (csv(&sweep).unwrap(), tsv(&sweep).unwrap());
+            let (csv, tsv) = (csv(&sweep), tsv(&sweep));
             let rows = csv.lines().map(|line| line.split(',').take(5).collect::<Vec<_>>().join(","));
             assert_different(rows.collect(), 1 + count * 10);
             let heading = tsv.lines().next().unwrap();

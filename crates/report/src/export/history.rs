@@ -1,72 +1,38 @@
-//! Many runs, as CSV.
+//! Many runs as CSV.
 
-use serde::Serialize;
-use stats::Estimate;
-
-use super::csv::finished;
+use super::csv::{CsvRow, of_rows};
 use crate::format;
-use crate::model::history::History;
-
-#[derive(Serialize)]
-struct CsvRow<'a> {
-    architecture: &'a str,
-    traffic: &'a str,
-    host: &'a str,
-    run: &'a str,
-    folder: &'a str,
-    started_at: &'a str,
-    muxbench: &'a str,
-    verdict: &'static str,
-    repeats: usize,
-    repeats_valid: usize,
-    service_p50_ns: Option<f64>,
-    service_p50_low_ns: Option<f64>,
-    service_p50_high_ns: Option<f64>,
-    service_p99_ns: Option<f64>,
-    service_p99_low_ns: Option<f64>,
-    service_p99_high_ns: Option<f64>,
-    rate_per_s: Option<f64>,
-    rate_low_per_s: Option<f64>,
-    rate_high_per_s: Option<f64>,
-}
+use crate::model::history::{History, Trend, TrendPoint};
 
 /// A row for each point of each trend.
-///
-/// # Errors
-/// None that is known: everything is held in memory.
-pub fn csv(history: &History) -> anyhow::Result<String> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let ends = |it: Option<Estimate>| {
-        let interval = it.and_then(|it| it.interval);
-        (it.map(|it| it.value), interval.map(|it| it.low), interval.map(|it| it.high))
-    };
-    for trend in &history.trends {
-        for figures in &trend.points {
-            let run = &history.runs[figures.run];
-            let (p50, p99, rate) =
-                (ends(figures.service_p50_ns), ends(figures.service_p99_ns), ends(figures.rate_per_s));
-            writer.serialize(CsvRow {
-                architecture: &trend.architecture,
-                traffic: &trend.title,
-                host: &history.hosts[trend.host].letter,
-                run: &run.name,
-                folder: &run.folder,
-                started_at: &run.started_at,
-                muxbench: &run.muxbench,
-                verdict: format::verdict(figures.verdict),
-                repeats: figures.repeats,
-                repeats_valid: figures.repeats_valid,
-                service_p50_ns: p50.0,
-                service_p50_low_ns: p50.1,
-                service_p50_high_ns: p50.2,
-                service_p99_ns: p99.0,
-                service_p99_low_ns: p99.1,
-                service_p99_high_ns: p99.2,
-                rate_per_s: rate.0,
-                rate_low_per_s: rate.1,
-                rate_high_per_s: rate.2,
-            })?;
-        }
+pub fn csv(history: &History) -> String {
+    let rows = history.trends.iter().flat_map(|trend| trend.points.iter().map(|point| row(history, trend, point)));
+    of_rows(rows)
+}
+
+fn row(history: &History, trend: &Trend, point: &TrendPoint) -> CsvRow {
+    let run = &history.runs[point.run];
+    let mut row = CsvRow::default();
+    row.put("architecture", &trend.architecture);
+    row.put("traffic", &trend.title);
+    row.put("host", &history.hosts[trend.host].letter);
+    row.put("run", &run.name);
+    row.put("folder", &run.folder);
+    row.put("started_at", &run.started_at);
+    row.put("muxbench", &run.muxbench);
+    row.put("verdict", format::verdict(point.verdict));
+    row.put("repeats", point.repeats);
+    row.put("repeats_valid", point.repeats_valid);
+    let estimates = [
+        ("service_p50", "_ns", point.service_p50_ns),
+        ("service_p99", "_ns", point.service_p99_ns),
+        ("rate", "_per_s", point.rate_per_s),
+    ];
+    for (name, unit, estimate) in estimates {
+        let interval = estimate.and_then(|it| it.interval);
+        row.put(format!("{name}{unit}"), estimate.map(|it| it.value));
+        row.put(format!("{name}_low{unit}"), interval.map(|it| it.low));
+        row.put(format!("{name}_high{unit}"), interval.map(|it| it.high));
     }
-    finished(writer)
+    row
 }

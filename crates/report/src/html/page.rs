@@ -92,7 +92,7 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
     let Drawn { architectures, figures } = &drawn;
     let place = |row: &Row| architectures.iter().position(|name| *name == row.label()).unwrap_or_default();
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.name, title: figure.title, chart });
-    let raw = Raw { name: &run.header.name, csv: csv::of(run)?, json: without_histograms(json::of(run)) };
+    let raw = Raw { name: &run.header.name, csv: csv::of(run), json: without_histograms(json::of(run)) };
     let frame = Frame::new(architectures, drawings.collect(), &raw)?;
     let page = Page {
         run,

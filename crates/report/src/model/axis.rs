@@ -88,8 +88,8 @@ impl Axis {
         let unit = match self {
             Self::Connections => " connections",
             Self::Rate => " requests/s",
-            Self::Active => " of them active",
-            Self::Idle => " idle ones besides",
+            Self::Active => " active",
+            Self::Idle => " idle connections",
             Self::Ports => " ports",
             Self::Response => return words.contains(" -> "),
         };

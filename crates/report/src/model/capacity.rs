@@ -152,7 +152,7 @@ fn row(run: &Run, question: &SearchGoal, search: &RateSearch<'_>) -> Search {
     }
 }
 
-/// Which is highest, and whether that is sure: of one whose capacity was not found it may be known that it can do more.
+/// The architecture with the highest capacity, and whether another one may have more.
 pub(crate) fn sentence(rows: &[&Search]) -> String {
     let known: Vec<(&Search, f64, Interval)> = rows
         .iter()
@@ -167,11 +167,10 @@ pub(crate) fn sentence(rows: &[&Search]) -> String {
     let names = |rows: &[&Search]| rows.iter().map(|row| row.architecture.as_str()).collect::<Vec<_>>().join(", ");
     let of_more = more
         .iter()
-        .map(|row| format!(" {} can do at least {}, which is more.", row.architecture, format::digits(rate(row))));
+        .map(|row| format!(" {} handles at least {}, which is more.", row.architecture, format::digits(rate(row))));
     let mut unknown: String = of_more.collect();
     if !others.is_empty() {
-        let they = if others.len() == 1 { "it" } else { "they" };
-        unknown += &format!(" Of {} it is only known what {they} can do at least.", names(&others));
+        unknown += &format!(" Only a lower bound is known of {}.", names(&others));
     }
     let Some((best, rate, of_best)) = known.first() else {
         return format!("No capacity was found.{unknown}");
@@ -179,12 +178,12 @@ pub(crate) fn sentence(rows: &[&Search]) -> String {
     let near: Vec<&str> =
         known[1..].iter().filter(|it| it.2.high >= of_best.low).map(|it| it.0.architecture.as_str()).collect();
     let rate = format::digits(*rate);
-    let of_those = if more.is_empty() { "" } else { "Of those whose capacity was found, " };
+    let among_known = if more.is_empty() { "" } else { "Of the known capacities, " };
     let highest = match (known.len(), near.as_slice()) {
         (1, _) => format!("{}: {rate} requests/s.", best.architecture),
-        (_, []) => format!("{of_those}{} has the highest capacity, {rate} requests/s.", best.architecture),
+        (_, []) => format!("{among_known}{} has the highest capacity, {rate} requests/s.", best.architecture),
         (_, near) => format!(
-            "{of_those}{} has the highest capacity, {rate} requests/s, not told apart from {}.",
+            "{among_known}{} has the highest capacity, {rate} requests/s, not significantly different from {}.",
             best.architecture,
             near.join(", ")
         ),
@@ -214,16 +213,13 @@ mod tests {
         let (epoll, poll) = (found("epoll", 8_000.0), found("poll", 5_000.0));
         assert_eq!(
             said(&[at_least("mt", 20_000.0), epoll.clone(), poll.clone(), at_least("mp", 1_000.0)]),
-            "Of those whose capacity was found, epoll has the highest capacity, 8000 requests/s. mt can do at least 20000, \
-             which is more. Of mp it is only known what it can do at least."
+            "Of the known capacities, epoll has the highest capacity, 8000 requests/s. mt handles at least 20000, which is \
+             more. Only a lower bound is known of mp."
         );
         assert_eq!(
             said(&[epoll, at_least("mt", 6_000.0), poll]),
-            "epoll has the highest capacity, 8000 requests/s. Of mt it is only known what it can do at least."
+            "epoll has the highest capacity, 8000 requests/s. Only a lower bound is known of mt."
         );
-        assert_eq!(
-            said(&[at_least("mt", 1.0)]),
-            "No capacity was found. Of mt it is only known what it can do at least."
-        );
+        assert_eq!(said(&[at_least("mt", 1.0)]), "No capacity was found. Only a lower bound is known of mt.");
     }
 }

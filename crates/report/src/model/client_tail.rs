@@ -5,7 +5,7 @@ use load::LoadReport;
 use load::late::LateSends;
 use stats::Distribution;
 
-/// A quantile, and which figure of a distribution it is.
+/// A quantile, and its field of a distribution.
 pub(crate) type Quantile = (f64, fn(&Distribution) -> u64);
 
 pub(crate) const P1: Quantile = (0.01, |it| it.p1_ns);
@@ -17,26 +17,26 @@ pub(crate) const P95: Quantile = (0.95, |it| it.p95_ns);
 pub(crate) const P99: Quantile = (0.99, |it| it.p99_ns);
 pub(crate) const P999: Quantile = (0.999, |it| it.p999_ns);
 
-/// Every quantile that is shown, in order.
+/// All quantiles of reports, in ascending order.
 const ALL: [(&str, Quantile); 8] =
     [("p1", P1), ("p25", P25), ("p50", P50), ("p75", P75), ("p90", P90), ("p95", P95), ("p99", P99), ("p99.9", P999)];
 
-/// The late sends of several trials together.
+/// The late sends of several trials.
 pub fn late<'a>(loads: impl Iterator<Item = &'a LoadReport>) -> LateSends {
     loads.map(LoadReport::late_sends).fold(LateSends::default(), LateSends::and)
 }
 
-/// The name of the lowest quantile that may be the client's, as in `p99`; `None` where all are the server's.
+/// The name of the lowest quantile that the client may have caused, such as `p99`; `None` if all belong to the server.
 pub fn clients_from(late: &LateSends) -> Option<&'static str> {
     ALL.iter().find(|(_, (q, _))| late.reaches(*q)).map(|(name, _)| *name)
 }
 
-/// The end of a line from p1 to p99, or to p75 where the client may have made the p99.
+/// The upper end of a boxplot's line: p99, or p75 if the client may have caused the p99.
 pub(crate) fn end_of_line(late: &LateSends) -> Quantile {
     [P99, P75].into_iter().find(|(q, _)| !late.reaches(*q)).unwrap_or(P50)
 }
 
-/// The loads of which the quantile `q` is the server's; none unless these are most of them, for the others had it too.
+/// The loads whose quantile `q` belongs to the server; empty unless these are the majority.
 pub(crate) fn servers<'a>(loads: impl Iterator<Item = &'a LoadReport>, q: f64) -> Vec<&'a LoadReport> {
     let (clients, servers): (Vec<&LoadReport>, Vec<&LoadReport>) = loads.partition(|load| load.is_client_tail(q));
     if servers.len() > clients.len() { servers } else { Vec::new() }

@@ -7,7 +7,7 @@ use super::stream;
 use super::summary::{Comparison, MARGIN, Row, Summary};
 use crate::format;
 
-/// One sentence for the whole run.
+/// The conclusion of the whole run.
 pub fn overall(summary: &Summary) -> String {
     let best: Vec<(&Comparison, Vec<&str>)> = summary
         .comparisons
@@ -16,9 +16,9 @@ pub fn overall(summary: &Summary) -> String {
         .map(|comparison| (comparison, equals_of_best(comparison)))
         .collect();
     if best.is_empty() {
-        return "No architecture can be called best: no trial is valid.".into();
+        return "There is no best architecture: no trial is valid.".into();
     }
-    // Architectures that are best, or not told apart from the best, under every workload that has a ranking.
+    // The best, or not significantly different from the best, under every ranked workload.
     let everywhere: Vec<&str> =
         best[0].1.iter().copied().filter(|name| best.iter().all(|(_, equals)| equals.contains(name))).collect();
     let mut unranked = match summary.comparisons.len() - best.len() {
@@ -26,7 +26,7 @@ pub fn overall(summary: &Summary) -> String {
         count => format!(" ({count} of {} workloads have no valid trial)", summary.comparisons.len()),
     };
     if best.iter().any(|(comparison, _)| has_no_interval(comparison)) {
-        unranked.push_str(" (by single repeats, which do not say how sure that is; see --repeats)");
+        unranked.push_str(" (from single repeats, without an interval; see --repeats)");
     }
     if everywhere.is_empty() {
         let each: Vec<String> = best
@@ -38,11 +38,11 @@ pub fn overall(summary: &Summary) -> String {
     let under = if best.len() == 1 { "for this traffic" } else { "under every workload tried" };
     match everywhere.as_slice() {
         [one] => format!("Best {under}: {one}{unranked}."),
-        several => format!("Best {under}: {}, which these repeats do not tell apart{unranked}.", several.join(", ")),
+        several => format!("Best {under}: {}; they are not significantly different{unranked}.", several.join(", ")),
     }
 }
 
-/// One or two sentences for a workload.
+/// The conclusion for one workload.
 pub fn of(comparison: &Comparison) -> String {
     let ranked: Vec<&Row> = comparison.rows.iter().filter(|row| row.is_ranked()).collect();
     let others: Vec<String> = comparison
@@ -76,7 +76,7 @@ pub fn of(comparison: &Comparison) -> String {
     };
     let compared: Vec<String> = ranked[1..].iter().map(|row| against_best(row)).collect();
     let compared = if compared.is_empty() { String::new() } else { format!("; {}", compared.join(", ")) };
-    // In a closed loop who is slower is also asked less: tails are of different loads.
+    // A closed loop slows down with the server, so tails belong to different loads.
     let tail = if is_closed { String::new() } else { tail(&ranked) };
     let place = place(comparison);
     let is_stream = comparison.workload.service.stream().is_some();
@@ -84,17 +84,16 @@ pub fn of(comparison: &Comparison) -> String {
     let is_best = match (ranked.len(), equals_of_best(comparison).len()) {
         (1, _) => "is the only one ranked",
         _ if is_closed && has_no_interval(comparison) => most,
-        _ if has_no_interval(comparison) => "has the least median",
+        _ if has_no_interval(comparison) => "has the lowest median",
         (_, 1) => "is best",
-        // It may be chance that this one came out first.
-        _ if is_closed => &format!("{most}, though not all others are told apart from it"),
-        _ => "has the least median, though not all others are told apart from it",
+        // This one may be first by chance.
+        _ if is_closed => &format!("{most}, but is not significantly different from all others"),
+        _ => "has the lowest median, but is not significantly different from all others",
     };
     format!("At {place}, {} {is_best}: {figure}{compared}.{tail}{unranked}", best.architecture)
 }
 
-/// What a gigabyte of streams took each server, where a client was the limit of some: that is the server's own, whoever else
-/// was slow.
+/// The CPU time of each server for a gigabyte, where the client limited a row: it describes the server even then.
 fn gigabytes(comparison: &Comparison) -> String {
     if !comparison.rows.iter().any(|row| row.verdict == VerdictKind::ClientLimited) {
         return String::new();
@@ -105,7 +104,9 @@ fn gigabytes(comparison: &Comparison) -> String {
     let costs: Vec<String> = costs.iter().map(|(ns, name)| format!("{name} {}", format::time(*ns))).collect();
     match costs.as_slice() {
         [] => String::new(),
-        all => format!(" The server's CPU time for a gigabyte, whoever was the limit: {}.", all.join(", ")),
+        all => {
+            format!(" The server's CPU time for a gigabyte, also where the client was the limit: {}.", all.join(", "))
+        }
     }
 }
 
@@ -116,7 +117,7 @@ fn place(comparison: &Comparison) -> String {
         connections.push_str(&format!(" ({} active)", Share(workload.active)));
     }
     if workload.idle > 0 {
-        connections.push_str(&format!(", {} idle ones", workload.idle));
+        connections.push_str(&format!(", {} idle", workload.idle));
     }
     match workload.rate_per_s {
         Some(rate_per_s) => format!("{connections} and {rate_per_s} requests/s"),
@@ -131,18 +132,18 @@ fn against_best(row: &Row) -> String {
         None => format!("{name} {:.2}x (one repeat: no interval)", ratio.ratio),
         Some(_) if ratio.is_practically_one(MARGIN) => format!("{name} no practical difference"),
         Some(interval) if !ratio.differs_from_one() => {
-            format!("{name} not told apart ({:.2}x to {:.2}x)", interval.low, interval.high)
+            format!("{name} not significantly different ({:.2}x to {:.2}x)", interval.low, interval.high)
         }
         Some(interval) => format!("{name} {:.2}x ({:.2} to {:.2})", ratio.ratio, interval.low, interval.high),
     }
 }
 
-/// Whether there were too few repeats to say how sure anything is.
+/// Whether there were too few repeats for an interval.
 fn has_no_interval(comparison: &Comparison) -> bool {
     comparison.rows.iter().any(|row| row.ratio.is_some_and(|ratio| ratio.interval.is_none()))
 }
 
-/// The best, and those whose difference from it makes no practical difference or is not shown by the repeats.
+/// The best, and the architectures that do not differ from it significantly or in practice.
 fn equals_of_best(comparison: &Comparison) -> Vec<&str> {
     let is_equal = |(at, row): &(usize, &Row)| {
         *at == 0
@@ -154,18 +155,18 @@ fn equals_of_best(comparison: &Comparison) -> Vec<&str> {
     ranked.filter(is_equal).map(|(_, row)| row.architecture.as_str()).collect()
 }
 
-/// Says so when another architecture has a clearly better 99th percentile than the one with the best median. A percentile
-/// that may be the client's is neither better nor worse.
+/// A sentence if another architecture has a clearly lower 99th percentile than the one with the best median. Percentiles that the
+/// client may have caused do not count.
 fn tail(ranked: &[&Row]) -> String {
     let p99 = |row: &Row| row.service.map_or(u64::MAX, |service| service.p99_ns);
     let known = ranked.iter().filter(|row| !row.is_client_tail(0.99));
-    let Some(least) = known.min_by_key(|row| p99(row)) else { return String::new() };
-    if !ranked[0].is_client_tail(0.99) && (p99(least) as f64) < p99(ranked[0]) as f64 * (1.0 - 2.0 * MARGIN) {
+    let Some(lowest) = known.min_by_key(|row| p99(row)) else { return String::new() };
+    if !ranked[0].is_client_tail(0.99) && (p99(lowest) as f64) < p99(ranked[0]) as f64 * (1.0 - 2.0 * MARGIN) {
         format!(
-            " Its 99th percentile, {}, is not the least: {} has {}.",
+            " Its 99th percentile, {}, is not the lowest: {} has {}.",
             format::time(p99(ranked[0]) as f64),
-            least.architecture,
-            format::time(p99(least) as f64)
+            lowest.architecture,
+            format::time(p99(lowest) as f64)
         )
     } else {
         String::new()

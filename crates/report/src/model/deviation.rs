@@ -32,8 +32,8 @@ pub const SHARES: [f64; 9] = [0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.
 pub(crate) const POINTS: usize = 101;
 
 /// What deviations are from.
-pub(crate) const DEFINITION: &str = "Each send against an even sequence of 1/rate that fits all of them best (kawai2006 section 5.2): \
-                          positive is late, and the mean is 0.";
+pub(crate) const DEFINITION: &str = "Deviation of each send from the best-fitting even sequence with intervals of 1/rate (kawai2006, section \
+                                     5.2): positive is late, and the mean is 0.";
 
 /// The deviations of all finished trials.
 #[derive(Clone, Debug, Serialize)]

@@ -162,7 +162,8 @@ pub enum ChangeKind {
     /// The whole interval is within the margin.
     NoPracticalDifference,
     /// The interval includes 1.
-    NotToldApart,
+    #[serde(rename = "not-told-apart")]
+    NotSignificant,
     /// One of the two has fewer than two valid repeats.
     NoInterval,
 }
@@ -172,7 +173,7 @@ impl ChangeKind {
         match ratio.interval {
             None => Self::NoInterval,
             Some(_) if ratio.is_practically_one(MARGIN) => Self::NoPracticalDifference,
-            Some(_) if !ratio.differs_from_one() => Self::NotToldApart,
+            Some(_) if !ratio.differs_from_one() => Self::NotSignificant,
             Some(interval) if interval.low > 1.0 => Self::Longer,
             Some(_) => Self::Shorter,
         }
@@ -194,7 +195,7 @@ impl ChangeKind {
             Self::More => "B more",
             Self::Less => "B less",
             Self::NoPracticalDifference => "no practical difference",
-            Self::NotToldApart => "not told apart",
+            Self::NotSignificant => "not significantly different",
             Self::NoInterval => "no interval",
         }
     }
@@ -376,7 +377,7 @@ fn figures(run: &Run, group: &Group<'_>, records: &[&TrialRecord]) -> SideFigure
 
 fn sentence_of(pairs: &[Pair]) -> String {
     if pairs.iter().all(|pair| pair.service_p50.is_none()) {
-        return "Nothing can be compared: no trial is valid in both runs.".into();
+        return "The runs cannot be compared: no trial is valid in both.".into();
     }
     let (closed, open): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(|pair| pair.workload.is_closed());
     let told = [
@@ -398,11 +399,11 @@ fn counted(pairs: &[&Pair], what: &str, against: fn(&Pair) -> Option<Change>) ->
         (found(ChangeKind::Longer), "longer"),
         (found(ChangeKind::Shorter), "shorter"),
         (found(ChangeKind::NoPracticalDifference), "without practical difference"),
-        (found(ChangeKind::NotToldApart), "not told apart"),
+        (found(ChangeKind::NotSignificant), "not significantly different"),
         (found(ChangeKind::NoInterval), "without interval (see --repeats)"),
         (pairs.len() - compared, "not compared"),
     ];
     let counts: Vec<String> =
         counts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}")).collect();
-    format!("{what} of B against A, of {} in both: {}.", pairs.len(), counts.join(", "))
+    format!("{what} of B against A, {} pairs: {}.", pairs.len(), counts.join(", "))
 }

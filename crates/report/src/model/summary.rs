@@ -285,7 +285,7 @@ pub(crate) fn pruned(run: &Run) -> Vec<u32> {
 }
 
 /// CostBreakdown a step of a sweep was not run.
-pub(crate) const LEFT_OUT: &str = "not run, for the steps before were past saturation or the client's limit";
+pub(crate) const LEFT_OUT: &str = "not run: lower rates already exceeded the capacity of the server or the client";
 
 /// Why there are no records of some trials, of which those of a sweep are left out; a reason that several share is said once.
 pub(crate) fn missing<'a>(

@@ -24,10 +24,10 @@ pub fn title(workload: &Workload) -> String {
         calls => format!("{calls} requests on each"),
     }));
     if workload.active < 1.0 {
-        words.push(format!("{} of them active", Share(workload.active)));
+        words.push(format!("{} active", Share(workload.active)));
     }
     if workload.idle > 0 {
-        words.push(format!("{} idle ones besides", workload.idle));
+        words.push(format!("{} idle connections", workload.idle));
     }
     if workload.choice != Choice::Uniform {
         words.push(format!("chosen by {}", workload.choice));

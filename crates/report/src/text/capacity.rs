@@ -1,33 +1,31 @@
 //! The searches of a run for the highest rate, side by side.
 
-use harness::model::Run;
-use harness::model::SearchGoal;
+use harness::model::{LatencyLimit, Run, SearchGoal};
 use harness::strategy::search::{CapacityBound, SearchEnd};
 
 use super::host::host;
 use super::medium::Medium;
-use super::table::{self, Column};
+use super::table::{self, Column, column};
 use super::tail_mark;
 use crate::format;
 use crate::model::capacity::{Capacities, Search, sentence};
 use crate::model::workload::title;
 
-/// A row as it is shown: its limited quantiles in words, too.
+/// A row of the table: a search, with its limited quantiles in words.
 struct Shown {
     row: Search,
     there: String,
 }
 
-/// In order from left to right.
 const COLUMNS: &[Column<Shown>] = &[
-    Column { heading: "architecture", rank: 0, text: |it| it.row.architecture.clone() },
-    Column { heading: "requests/s", rank: 0, text: |it| most(&it.row) },
-    Column { heading: "95 % interval", rank: 0, text: |it| interval(&it.row) },
-    Column { heading: "there", rank: 1, text: |it| it.there.clone() },
-    Column { heading: "probes", rank: 2, text: |it| it.row.probes.total().to_string() },
-    Column { heading: "met", rank: 3, text: |it| it.row.probes.met.to_string() },
-    Column { heading: "spoilt, failed", rank: 4, text: |it| (it.row.probes.spoilt + it.row.probes.failed).to_string() },
-    Column { heading: "ended", rank: 0, text: |it| ended(&it.row).to_owned() },
+    column("architecture", 0, |it| it.row.architecture.clone()),
+    column("requests/s", 0, |it| most(&it.row)),
+    column("95 % interval", 0, |it| interval(&it.row)),
+    column("at that rate", 1, |it| it.there.clone()),
+    column("probes", 2, |it| it.row.probes.total().to_string()),
+    column("met", 3, |it| it.row.probes.met.to_string()),
+    column("disturbed, failed", 4, |it| (it.row.probes.spoilt + it.row.probes.failed).to_string()),
+    column("ended by", 0, |it| ended(&it.row).to_owned()),
 ];
 
 fn most(row: &Search) -> String {
@@ -48,7 +46,7 @@ fn interval(row: &Search) -> String {
 }
 
 fn there(question: &SearchGoal, row: &Search) -> String {
-    let quantile = |(limit, ns): (&harness::model::LatencyLimit, &Option<u64>)| {
+    let quantile = |(limit, ns): (&LatencyLimit, &Option<u64>)| {
         ns.map(|ns| {
             let time = tail_mark::mark(format::time(ns as f64), &row.there_late, limit.quantile);
             format!("{} {time}", limit.name())
@@ -58,22 +56,22 @@ fn there(question: &SearchGoal, row: &Search) -> String {
     if known.is_empty() { "-".into() } else { known.join(", ") }
 }
 
-/// Why a search ended, in words.
+/// The reason for the end of a search.
 fn ended(row: &Search) -> &'static str {
     let client = matches!(row.answer, Some(CapacityBound::AtLeast { client: true, .. }));
     match row.ended {
-        _ if client => "the client's limit",
-        Some(SearchEnd::Precise) => "precise",
-        Some(SearchEnd::Time) => "time over",
-        Some(SearchEnd::AllMet) => "highest rate tried",
-        Some(SearchEnd::NoneMet) => "no rate meets it",
+        _ if client => "client limit",
+        Some(SearchEnd::Precise) => "precision",
+        Some(SearchEnd::Time) => "time limit",
+        Some(SearchEnd::AllMet) => "highest rate",
+        Some(SearchEnd::NoneMet) => "no rate meets the limit",
         Some(SearchEnd::Failed) => "failed",
-        Some(SearchEnd::Impossible) => "impossible here",
+        Some(SearchEnd::Impossible) => "infeasible",
         None => "stopped",
     }
 }
 
-/// The searches side by side.
+/// Renders all searches, a table for each workload.
 pub fn render(run: &Run, capacities: &Capacities, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
     let mut text = String::new();
@@ -88,11 +86,7 @@ pub fn render(run: &Run, capacities: &Capacities, medium: impl Into<Medium>) -> 
         let rows: Vec<&Search> = capacities.rows.iter().filter(|row| row.workload == *workload).collect();
         let shown = rows.iter().map(|&row| Shown { there: there(question, row), row: row.clone() });
         let shown: Vec<Shown> = shown.collect();
-        let (table, dropped) = table::of(COLUMNS, &shown, medium);
-        line(&table);
-        if !dropped.is_empty() {
-            line(&medium.prose(&format!("(too narrow for: {}; see --json)", dropped.join(", "))));
-        }
+        line(&table::with_dropped(COLUMNS, &shown, medium, "--json"));
         let is_marked = |row: &&&Search| question.limits.iter().any(|limit| row.there_late.reaches(limit.quantile));
         let late: Vec<&str> = rows.iter().filter(is_marked).map(|row| row.architecture.as_str()).collect();
         if !late.is_empty() {
@@ -110,26 +104,24 @@ pub fn render(run: &Run, capacities: &Capacities, medium: impl Into<Medium>) -> 
         line("");
     }
     line(&medium.prose(
-        "Response time runs from when a request was due to the last byte of its response, so that a wait for others is in it. \
-         The rate is that at which a trial of this length meets the limit half the time; the interval holds it with a \
-         probability of 95 %.",
+        "Response time runs from the planned send to the last byte of the response, so that it includes queueing. At the rate in \
+         the table, half of the trials of this length meet the limit; the interval contains this rate with a probability of \
+         95 %.",
     ));
     line(&medium.prose(&host(run)));
     medium.finished(text)
 }
 
-/// What to do where the server's capacity was not found.
+/// Advice where the capacity of the server is unknown.
 fn advice(row: &Search) -> Option<&'static str> {
     match (row.answer, row.ended) {
         (Some(CapacityBound::AtLeast { client: true, .. }), _) => {
-            Some("the client could not keep up beyond this; give it more CPUs (--client-cpus, --clients)")
+            Some("the client cannot send faster; give it more CPUs (--client-cpus, --clients)")
         }
-        (_, Some(SearchEnd::AllMet)) => Some("the highest rate that was tried meets the limit; raise --to"),
-        (_, Some(SearchEnd::NoneMet)) => {
-            Some("the lowest rate that can be tried does not meet the limit; raise the limit")
-        }
+        (_, Some(SearchEnd::AllMet)) => Some("the highest rate meets the limit; raise --to"),
+        (_, Some(SearchEnd::NoneMet)) => Some("the lowest rate misses the limit; raise the limit"),
         (_, Some(SearchEnd::Time)) => Some(
-            "the time was over; give it more (muxbench capacity --resume FOLDER --time-max TIME), or ask for less (--precision)",
+            "the time was up; continue with `muxbench capacity --resume FOLDER --time-max TIME`, or raise --precision",
         ),
         _ => None,
     }

@@ -12,49 +12,49 @@ use crate::format;
 use crate::model::cost::{CostBreakdown, CountDifference, SAME_PER_REQUEST, SAME_SHARE};
 use crate::model::summary::{Comparison, Row, Summary};
 
-/// A figure in which two architectures may differ.
-struct CostFigure {
-    /// What it is, as in `X takes ... a request`.
+/// A cost by which two architectures may differ.
+struct Cost {
     name: &'static str,
     of: fn(&CostBreakdown) -> Option<f64>,
-    /// Less of a difference is not worth a word.
-    least: f64,
+    /// The smallest difference that is mentioned.
+    difference_min: f64,
     shown: fn(f64) -> String,
 }
 
-const FIGURES: &[CostFigure] = &[
-    CostFigure { name: "CPU time a request", of: |why| Some(why.cpu_ns()), least: 1_000.0, shown: format::time },
-    CostFigure { name: "system calls a request", of: CostBreakdown::syscalls, least: 0.3, shown: format::digits },
-    CostFigure { name: "events a wait", of: |why| why.events_per_wait, least: 1.0, shown: format::digits },
-    CostFigure {
-        name: "wake-ups a request",
-        of: |why| Some(why.voluntary_switches_per_request),
-        least: 0.2,
-        shown: format::digits,
-    },
-    CostFigure {
-        name: "involuntary switches a request",
-        of: |why| Some(why.involuntary_switches_per_request),
-        least: 0.1,
-        shown: format::digits,
-    },
+const COSTS: &[Cost] = &[
+    Cost::new("CPU time per request", |it| Some(it.cpu_ns()), 1_000.0, format::time),
+    Cost::new("system calls per request", CostBreakdown::syscalls, 0.3, format::digits),
+    Cost::new("events per wait", |it| it.events_per_wait, 1.0, format::digits),
+    Cost::new("wake-ups per request", |it| Some(it.voluntary_switches_per_request), 0.2, format::digits),
+    Cost::new("involuntary switches per request", |it| Some(it.involuntary_switches_per_request), 0.1, format::digits),
 ];
 
-/// In which figure an architecture is, by its ratio, farthest from the best; `None` where no difference is worth a word.
-fn main_difference(row: &Row, best: &Row) -> Option<String> {
-    let (why, best_why) = (row.breakdown.as_ref()?, best.breakdown.as_ref()?);
-    let differences = FIGURES.iter().filter_map(|figure| {
-        let (ours, its) = ((figure.of)(why)?, (figure.of)(best_why)?);
-        // What is nearly nothing on one side is as far as a hundredth of a call, switch or microsecond away.
-        let floor = figure.least / 30.0;
-        let ratio = (ours.max(floor) / its.max(floor)).ln().abs();
-        ((ours - its).abs() >= figure.least).then_some((ratio, figure, ours, its))
-    });
-    let (_, figure, ours, its) = differences.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    Some(format!("{}: {} against {}", figure.name, (figure.shown)(ours), (figure.shown)(its)))
+impl Cost {
+    const fn new(
+        name: &'static str,
+        of: fn(&CostBreakdown) -> Option<f64>,
+        difference_min: f64,
+        shown: fn(f64) -> String,
+    ) -> Self {
+        Self { name, of, difference_min, shown }
+    }
 }
 
-/// One sentence for an architecture that is not the best.
+/// The cost with the largest ratio to the best architecture's; `None` without a difference worth mentioning.
+fn main_difference(row: &Row, best: &Row) -> Option<String> {
+    let (breakdown, best) = (row.breakdown.as_ref()?, best.breakdown.as_ref()?);
+    let differences = COSTS.iter().filter_map(|cost| {
+        let (ours, its) = ((cost.of)(breakdown)?, (cost.of)(best)?);
+        // Bound the ratio to a value near 0.
+        let floor = cost.difference_min / 30.0;
+        let ratio = (ours.max(floor) / its.max(floor)).ln().abs();
+        ((ours - its).abs() >= cost.difference_min).then_some((ratio, cost, ours, its))
+    });
+    let (_, cost, ours, its) = differences.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(format!("{}: {} against {}", cost.name, (cost.shown)(ours), (cost.shown)(its)))
+}
+
+/// The main difference of an architecture from the best, in a sentence.
 fn sentence_of(row: &Row, best: &Row) -> String {
     let name = &row.architecture;
     let standing = match (row.ratio, row.is_ranked()) {
@@ -63,16 +63,16 @@ fn sentence_of(row: &Row, best: &Row) -> String {
     };
     match main_difference(row, best) {
         Some(difference) => format!("{name} ({standing}) differs most from {} in {difference}.", best.architecture),
-        None => format!("{name} ({standing}) counts much the same as {}.", best.architecture),
+        None => format!("{name} ({standing}) costs about the same as {}.", best.architecture),
     }
 }
 
-/// For each workload a table of what a request took, and a sentence for each architecture but the best.
+/// Renders a table for each workload, and a sentence for each architecture but the best.
 pub fn render(summary: &Summary, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
     let mut text = String::new();
     for Comparison { title, rows, .. } in &summary.comparisons {
-        text += &(medium.heading(&format!("Why, by what the servers counted a request: {title}")) + "\n");
+        text += &(medium.heading(&format!("Cost of a request by the servers' counters: {title}")) + "\n");
         text += &(medium.table(&table(rows)) + "\n");
         text += &about_delays(rows, medium);
         text += &two_counts(rows, medium);
@@ -86,32 +86,32 @@ pub fn render(summary: &Summary, medium: impl Into<Medium>) -> String {
     medium.finished(text)
 }
 
-/// The heading of the time that threads waited for a CPU...
-const WAITED: &str = "CPU awaited µs";
-/// ...and of what that is of the tail.
+/// The heading of the time that runnable threads waited for a CPU.
+const WAITED: &str = "run delay µs";
+/// The heading of its share of the tail.
 const TAIL: &str = "of tail";
 
-/// The meaning of those columns; nothing without them.
+/// The meaning of these two columns; empty without them.
 fn about_delays(rows: &[Row], medium: Medium) -> String {
-    if breakdowns(rows).all(|(_, why)| why.run_delay_ns_per_request.is_none()) {
+    if breakdowns(rows).all(|(_, it)| it.run_delay_ns_per_request.is_none()) {
         return String::new();
     }
     let text = format!(
-        "\"{WAITED}\" is the time a request in which threads of the server were runnable and waited for a CPU, \"{TAIL}\" its \
-         share of what the mean service time exceeds the median by. Threads that wait for each other all count; requests that \
-         queue inside a single loop behind one wait do not."
+        "\"{WAITED}\" is the time for each request in which runnable threads of the server waited for a CPU. \"{TAIL}\" is its \
+         share of the difference between mean and median service time. All waiting threads count; requests that queue inside a \
+         single loop behind one waiting thread do not."
     );
     medium.prose(&text) + "\n"
 }
 
-/// The rows whose servers counted anything, each with that.
+/// The rows with counters of the server.
 fn breakdowns(rows: &[Row]) -> impl Iterator<Item = (&Row, &CostBreakdown)> {
     rows.iter().filter_map(|row| Some((row, row.breakdown.as_ref()?)))
 }
 
 fn table(rows: &[Row]) -> Table {
-    let has_interrupts = breakdowns(rows).any(|(_, why)| why.interrupts_ns_per_request.is_some());
-    let has_delays = breakdowns(rows).any(|(_, why)| why.run_delay_ns_per_request.is_some());
+    let has_interrupts = breakdowns(rows).any(|(_, it)| it.interrupts_ns_per_request.is_some());
+    let has_delays = breakdowns(rows).any(|(_, it)| it.run_delay_ns_per_request.is_some());
     let headings = [
         "architecture",
         "CPU µs: user",
@@ -124,7 +124,7 @@ fn table(rows: &[Row]) -> Table {
         TAIL,
         "events/wait",
         "bytes/read",
-        "system calls, and operations of the kernel's",
+        "system calls | kernel operations",
     ];
     let mut table = Table::new();
     let is_shown = |heading: &str| match heading {
@@ -133,36 +133,36 @@ fn table(rows: &[Row]) -> Table {
         _ => true,
     };
     table.load_style(presets::NOTHING).set_header(headings.into_iter().filter(|heading| is_shown(heading)));
-    for (row, why) in breakdowns(rows) {
+    for (row, breakdown) in breakdowns(rows) {
         let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), format::digits);
         let kinds = |kinds: &BTreeMap<String, f64>| {
-            // A hundredth of a call a request is told apart from none; less is not.
+            // Smaller counts round to 0.00.
             let shown = kinds.iter().filter(|(_, count)| **count >= 0.005);
             shown.map(|(kind, count)| format!("{kind} {count:.2}")).collect::<Vec<_>>().join(" ")
         };
-        let mut calls = kinds(why.syscalls_by_kind());
-        if !why.operations_per_request.is_empty() {
-            calls += &format!(" | {}", kinds(&why.operations_per_request));
+        let mut calls = kinds(breakdown.syscalls_by_kind());
+        if !breakdown.operations_per_request.is_empty() {
+            calls += &format!(" | {}", kinds(&breakdown.operations_per_request));
         }
         if calls.is_empty() {
             calls = "-".into();
         }
         let cells = [
             row.label(),
-            format::us(why.cpu_user_ns_per_request),
-            format::us(why.cpu_system_ns_per_request),
-            if why.cpu_children_ns_per_request > 0.0 {
-                format::us(why.cpu_children_ns_per_request)
+            format::us(breakdown.cpu_user_ns_per_request),
+            format::us(breakdown.cpu_system_ns_per_request),
+            if breakdown.cpu_children_ns_per_request > 0.0 {
+                format::us(breakdown.cpu_children_ns_per_request)
             } else {
                 "-".into()
             },
-            why.interrupts_ns_per_request.map_or_else(|| "-".to_owned(), format::us),
-            format::digits(why.voluntary_switches_per_request),
-            format::digits(why.involuntary_switches_per_request),
-            why.run_delay_ns_per_request.map_or_else(|| "-".to_owned(), format::us),
-            why.run_delay_share_of_tail.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share)),
-            optional(why.events_per_wait),
-            optional(why.bytes_per_read),
+            breakdown.interrupts_ns_per_request.map_or_else(|| "-".to_owned(), format::us),
+            format::digits(breakdown.voluntary_switches_per_request),
+            format::digits(breakdown.involuntary_switches_per_request),
+            breakdown.run_delay_ns_per_request.map_or_else(|| "-".to_owned(), format::us),
+            breakdown.run_delay_share_of_tail.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share)),
+            optional(breakdown.events_per_wait),
+            optional(breakdown.bytes_per_read),
             calls,
         ];
         let shown = headings.iter().zip(cells).filter(|(heading, _)| is_shown(heading));
@@ -175,23 +175,23 @@ fn table(rows: &[Row]) -> Table {
 /// The servers' own counts of system calls beside the kernel's; nothing where that was not asked.
 fn two_counts(rows: &[Row], medium: Medium) -> String {
     let counted: Vec<(&Row, &CostBreakdown)> =
-        breakdowns(rows).filter(|(_, why)| !why.syscalls_outside_per_request.is_empty()).collect();
+        breakdowns(rows).filter(|(_, breakdown)| !breakdown.syscalls_outside_per_request.is_empty()).collect();
     if counted.is_empty() {
         return String::new();
     }
     let shown = |counts: &BTreeMap<String, f64>, kind: &str| counts.get(kind).is_some_and(|count| *count >= 0.005);
     let kinds = Syscall::ALL.iter().map(|(_, name)| *name).chain([OTHER]).filter(|kind| {
-        let either = |why: &CostBreakdown| {
-            [&why.syscalls_per_request, &why.syscalls_outside_per_request].map(|it| shown(it, kind))
+        let either = |breakdown: &CostBreakdown| {
+            [&breakdown.syscalls_per_request, &breakdown.syscalls_outside_per_request].map(|it| shown(it, kind))
         };
-        counted.iter().any(|(_, why)| either(why).contains(&true))
+        counted.iter().any(|(_, breakdown)| either(breakdown).contains(&true))
     });
     let kinds: Vec<&str> = kinds.collect();
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(["architecture"].into_iter().chain(kinds.iter().copied()).chain(["all"]));
-    for (row, why) in &counted {
-        let (inside, outside) = (&why.syscalls_per_request, &why.syscalls_outside_per_request);
+    for (row, breakdown) in &counted {
+        let (inside, outside) = (&breakdown.syscalls_per_request, &breakdown.syscalls_outside_per_request);
         let cell = |of: &dyn Fn(&BTreeMap<String, f64>) -> f64| {
             let inside = if inside.is_empty() { "-".into() } else { format!("{:.2}", of(inside)) };
             format!("{inside} / {:.2}", of(outside))
@@ -201,21 +201,22 @@ fn two_counts(rows: &[Row], medium: Medium) -> String {
         table.add_row([row.label()].into_iter().chain(cells));
     }
     align(&mut table);
-    let about = "System calls a request, by the server's own count / by the kernel's, which made each of them dearer:";
+    let about = "System calls per request by the server's count / by the kernel's count, which makes each call slower:";
     let mut text = medium.prose(about) + "\n" + &medium.table(&table) + "\n";
-    let both = counted.iter().filter(|(_, why)| !why.syscalls_per_request.is_empty());
-    for (row, why) in both.clone() {
-        for CountDifference { kinds, inside, outside } in &why.syscalls_differ {
+    let both = counted.iter().filter(|(_, breakdown)| !breakdown.syscalls_per_request.is_empty());
+    for (row, breakdown) in both.clone() {
+        for CountDifference { kinds, inside, outside } in &breakdown.syscalls_differ {
             let name = &row.architecture;
-            let line =
-                format!("The two counts of {name} do not agree: {kinds} {inside:.3} inside, {outside:.3} outside.");
+            let line = format!(
+                "The two counts of {name} differ: {kinds} {inside:.3} in the server, {outside:.3} in the kernel."
+            );
             text += &(medium.prose(&line) + "\n");
         }
     }
-    if both.clone().next().is_some() && both.clone().all(|(_, why)| why.syscalls_differ.is_empty()) {
+    if both.clone().next().is_some() && both.clone().all(|(_, it)| it.syscalls_differ.is_empty()) {
         let line = format!(
-            "Where there are two counts, they agree within {} %, or {SAME_PER_REQUEST} a request ({} taken together, and where \
-             threads wake each other {}: by its number the kernel cannot tell them apart).",
+            "Where both counts exist, they agree within {} %, or {SAME_PER_REQUEST} per request. The kernel cannot distinguish \
+             {}, nor {} where threads wake each other.",
             100.0 * SAME_SHARE,
             comparable_kinds(false).join(", "),
             comparable_kinds(true).join(", ")
@@ -259,9 +260,9 @@ mod tests {
                 change(totals, record.trial.architecture.ours().unwrap().model.name);
             }
             let text = super::render(&Summary::of(&run), 120);
-            let lines = text.lines().skip_while(|line| !line.starts_with("System calls a request"));
+            let lines = text.lines().skip_while(|line| !line.starts_with("System calls per request"));
             let to_the_sentences =
-                lines.take_while(|line| !line.contains(" differs ") && !line.contains("counts much"));
+                lines.take_while(|line| !line.contains(" differs ") && !line.contains("costs about"));
             to_the_sentences.collect::<Vec<_>>().join("\n")
         };
         let agree = render(|totals, model| {
@@ -324,15 +325,15 @@ mod tests {
         }
         let summary = Summary::of(&run);
         let row = &summary.comparisons[0].rows[0];
-        let (why, service) = (row.breakdown.as_ref().unwrap(), row.service.as_ref().unwrap());
-        assert_eq!(why.run_delay_ns_per_request, Some(3_500.0));
+        let (breakdown, service) = (row.breakdown.as_ref().unwrap(), row.service.as_ref().unwrap());
+        assert_eq!(breakdown.run_delay_ns_per_request, Some(3_500.0));
         let tail_ns = service.mean_ns - service.p50_ns as f64;
         assert!(tail_ns > 3_500.0, "{tail_ns}");
-        assert_eq!(why.run_delay_share_of_tail, Some(3_500.0 / tail_ns));
+        assert_eq!(breakdown.run_delay_share_of_tail, Some(3_500.0 / tail_ns));
         let mut late = run.clone();
         let share = |run: &harness::model::Run| {
-            let why = Summary::of(run).comparisons[0].rows[0].breakdown.clone().unwrap();
-            (why.run_delay_ns_per_request, why.run_delay_share_of_tail)
+            let breakdown = Summary::of(run).comparisons[0].rows[0].breakdown.clone().unwrap();
+            (breakdown.run_delay_ns_per_request, breakdown.run_delay_share_of_tail)
         };
         for load in late.records.iter_mut().filter_map(|record| record.load.as_mut()) {
             load.late = Some(load::late::LateSends { count: 9, sent: 200, ..load::late::LateSends::default() });

@@ -6,28 +6,28 @@ use load::config::Schedule;
 use stats::Deviation;
 
 use super::medium::Medium;
-use super::table::{Column, align, fit};
+use super::table::{Column, align, column, fit};
 use crate::format;
 use crate::model::deviation::{DEFINITION, Deviations, Point, SHARES, TrialDeviation};
 
-/// In order from left to right; [`TAILS`] follow.
+/// The first columns; [`TAILS`] follow.
 const COLUMNS: &[Column<TrialDeviation>] = &[
-    Column { heading: "architecture", rank: 0, text: |trial| trial.architecture.clone() },
-    Column { heading: "trial", rank: 1, text: |trial| trial.trial.to_string() },
-    Column { heading: "connections", rank: 0, text: |trial| trial.workload.connections.to_string() },
-    Column { heading: "active", rank: 1, text: |trial| Share(trial.workload.active).to_string() },
-    Column { heading: "req/s", rank: 0, text: |trial| format::rate(trial.workload.rate_per_s) },
-    Column { heading: "sends", rank: 5, text: |trial| trial.figures.map_or(none(), |it| it.count.to_string()) },
-    Column { heading: "stddev µs", rank: 0, text: |trial| figure(trial, |it| it.stddev_ns / 1e3) },
-    Column { heading: "median µs", rank: 0, text: |trial| figure(trial, |it| it.median_ns / 1e3) },
-    Column { heading: "max µs", rank: 0, text: |trial| figure(trial, |it| it.max_ns / 1e3) },
-    Column { heading: "min µs", rank: 1, text: |trial| figure(trial, |it| it.min_ns / 1e3) },
-    Column { heading: "±1 µs %", rank: 1, text: |trial| figure(trial, |it| it.within_1us_of_median * 100.0) },
-    Column { heading: "schedule", rank: 5, text: |trial| format::name(&trial.workload.schedule) },
-    Column { heading: "verdict", rank: 1, text: |trial| format::verdict(trial.verdict).into() },
+    column("architecture", 0, |trial| trial.architecture.clone()),
+    column("trial", 1, |trial| trial.trial.to_string()),
+    column("connections", 0, |trial| trial.workload.connections.to_string()),
+    column("active", 1, |trial| Share(trial.workload.active).to_string()),
+    column("req/s", 0, |trial| format::rate(trial.workload.rate_per_s)),
+    column("sends", 5, |trial| trial.figures.map_or(none(), |it| it.count.to_string())),
+    column("stddev µs", 0, |trial| figure(trial, |it| it.stddev_ns / 1e3)),
+    column("median µs", 0, |trial| figure(trial, |it| it.median_ns / 1e3)),
+    column("max µs", 0, |trial| figure(trial, |it| it.max_ns / 1e3)),
+    column("min µs", 1, |trial| figure(trial, |it| it.min_ns / 1e3)),
+    column("±1 µs %", 1, |trial| figure(trial, |it| it.within_1us_of_median * 100.0)),
+    column("schedule", 5, |trial| format::name(&trial.workload.schedule)),
+    column("verdict", 1, |trial| format::verdict(trial.verdict).into()),
 ];
 
-/// Which of [`SHARES`] are columns, and how important each is. The median is among the figures.
+/// The places in [`SHARES`] that are columns, with their ranks. The median is a column of its own.
 const TAILS: &[(usize, u8)] = &[(0, 4), (1, 2), (2, 3), (3, 4), (5, 4), (6, 3), (7, 2), (8, 4)];
 
 fn none() -> String {
@@ -61,7 +61,7 @@ pub fn percent(share: f64) -> String {
     format!("{} %", (share * 1_000.0).round() / 10.0)
 }
 
-/// As text.
+/// Renders a row for each trial, with the definition of the columns.
 pub fn render(deviations: &Deviations, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
     let mut lines = vec![medium.heading("Send deviation"), table(&deviations.trials, medium)];
@@ -70,22 +70,21 @@ pub fn render(deviations: &Deviations, medium: impl Into<Medium>) -> String {
             lines.push(medium.prose(&format!("trial {}, {}: {why}", trial.trial, trial.architecture)));
         } else if trial.unsent > 0 {
             let what = format!(
-                "trial {}, {}: {} requests were never sent, so those after each seem late by an interval",
+                "trial {}, {}: {} requests were never sent; each makes the following ones seem late by one interval",
                 trial.trial, trial.architecture, trial.unsent
             );
             lines.push(medium.prose(&what));
         }
     }
     lines.push(String::new());
-    let percents = "A column headed by a share: so many of the sends deviate by at most this, in µs. \"±1 µs %\": the share \
-                    at most 1 µs from the median.";
+    let percents = "A column with a percentage has the deviation in µs that this share of the sends does not exceed. \"±1 µs %\" is \
+                    the share within 1 µs of the median.";
     lines.push(medium.prose(&format!("{DEFINITION} {percents}")));
     let uneven = deviations.trials.iter().filter(|trial| trial.workload.schedule != Schedule::Constant).count();
     if uneven > 0 {
         let what = format!(
-            "The definition presumes constant intervals: of {uneven} trials the schedule is another, so that their \
-             deviations are its own and say nothing of the client; its lag does (`muxbench report`). For constant \
-             intervals: --schedule constant."
+            "The definition assumes constant intervals. {uneven} trials have another schedule: their deviations are those of the \
+             schedule, not of the client. See the send delay instead (`muxbench report`), or use --schedule constant."
         );
         lines.push(medium.prose(&what));
     }
@@ -111,13 +110,13 @@ mod tests {
             assert_eq!(trial.cdf.len(), if trial.figures.is_some() { POINTS } else { 0 });
         }
         assert!(deviations.trials.iter().any(|trial| trial.missing.is_some()));
-        assert_eq!(csv(&deviations).unwrap().lines().count(), 1 + deviations.trials.len());
+        assert_eq!(csv(&deviations).lines().count(), 1 + deviations.trials.len());
     }
 
     #[test]
     fn another_schedule_is_shown_with_a_warning() {
         let run = fixtures::run();
         let text = render(&Deviations::of(&run, &mut fixtures::sends_of(&run)), 100);
-        assert!(text.contains("presumes constant intervals"), "{text}");
+        assert!(text.contains("assumes constant intervals"), "{text}");
     }
 }

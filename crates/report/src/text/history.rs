@@ -5,49 +5,45 @@ use stats::Estimate;
 use super::curves;
 use super::medium::Medium;
 use super::run_diff::{change_words, ratio};
-use super::table::{self, Column};
+use super::table::{self, Column, column};
 use crate::format;
 use crate::model::history::{Entry, History, Trend, TrendPoint};
 use crate::model::stream;
 
-/// A sentence of a run that is longer than this is cut in a table.
+/// The longest conclusion in the table of runs.
 const SENTENCE_MAX: usize = 50;
-/// So many of the newest runs are drawn as text.
+/// The largest number of runs in a curve.
 const SPARKS_MAX: usize = 32;
 
-/// A run as a table has it.
+/// A row of the table of runs.
 struct Shown {
     entry: Entry,
     host: String,
 }
 
 const RUNS: &[Column<Shown>] = &[
-    Column { heading: "began", rank: 0, text: |it| began(&it.entry) },
-    Column { heading: "run", rank: 1, text: |it| it.entry.name.clone() },
-    Column { heading: "host", rank: 0, text: |it| it.host.clone() },
-    Column { heading: "muxbench", rank: 3, text: |it| it.entry.muxbench.clone() },
-    Column { heading: "valid", rank: 2, text: |it| it.entry.of_trials() },
-    Column { heading: "found", rank: 0, text: |it| cut(&it.entry.sentence) },
+    column("began", 0, |it| began(&it.entry)),
+    column("run", 1, |it| it.entry.name.clone()),
+    column("host", 0, |it| it.host.clone()),
+    column("muxbench", 3, |it| it.entry.muxbench.clone()),
+    column("valid", 2, |it| it.entry.of_trials()),
+    column("found", 0, |it| cut(&it.entry.sentence)),
 ];
 
-/// A trend as a table has it: (how many runs there are, it).
+/// A row of the table of trends: the number of runs, and the trend.
 type Line = (usize, Trend);
 
 const TRENDS: &[Column<Line>] = &[
-    Column { heading: "architecture", rank: 0, text: |it| it.1.architecture.clone() },
-    Column { heading: "p50", rank: 0, text: |it| sparks(it, |figures| figures.service_p50_ns) },
-    Column { heading: "µs", rank: 0, text: |it| newest(&it.1, |figures| Some(figures.service_p50_ns?.value / 1e3)) },
-    Column { heading: "p99", rank: 1, text: |it| sparks(it, |figures| figures.service_p99_ns) },
-    Column { heading: "µs", rank: 1, text: |it| newest(&it.1, |figures| Some(figures.service_p99_ns?.value / 1e3)) },
-    Column { heading: "a second", rank: 2, text: |it| sparks(it, |figures| figures.rate_per_s) },
-    Column {
-        heading: "newest",
-        rank: 2,
-        text: |it| newest(&it.1, |figures| Some(rate(&it.1, figures.rate_per_s?.value))),
-    },
-    Column { heading: "against the one before", rank: 0, text: |it| ratio(it.1.change) },
-    Column { heading: "newest is", rank: 0, text: |it| change_words(it.1.change).replace("B ", "") },
-    Column { heading: "valid", rank: 3, text: |it| it.1.points.last().map_or_else(String::new, repeats) },
+    column("architecture", 0, |it| it.1.architecture.clone()),
+    column("p50", 0, |it| sparks(it, |figures| figures.service_p50_ns)),
+    column("µs", 0, |it| newest(&it.1, |figures| Some(figures.service_p50_ns?.value / 1e3))),
+    column("p99", 1, |it| sparks(it, |figures| figures.service_p99_ns)),
+    column("µs", 1, |it| newest(&it.1, |figures| Some(figures.service_p99_ns?.value / 1e3))),
+    column("a second", 2, |it| sparks(it, |figures| figures.rate_per_s)),
+    column("newest", 2, |it| newest(&it.1, |figures| Some(rate(&it.1, figures.rate_per_s?.value)))),
+    column("vs run before", 0, |it| ratio(it.1.change)),
+    column("newest is", 0, |it| change_words(it.1.change).replace("B ", "")),
+    column("valid", 3, |it| it.1.points.last().map_or_else(String::new, repeats)),
 ];
 
 /// Requests a second; of streams, megabytes.
@@ -63,7 +59,7 @@ fn newest(trend: &Trend, figure: impl Fn(&TrendPoint) -> Option<f64>) -> String 
     trend.points.last().and_then(figure).map_or("-".into(), format::digits)
 }
 
-/// A place for each of the newest runs, so that those below each other are of one run.
+/// A curve with a place for each of the newest runs, so that the curves of a table line up.
 fn sparks((runs, trend): &Line, figure: fn(&TrendPoint) -> Option<Estimate>) -> String {
     let of = |run: usize| figure(trend.points.iter().find(|it| it.run == run)?).map(|it| it.value);
     curves::sparks(&(runs.saturating_sub(SPARKS_MAX)..*runs).map(of).collect::<Vec<_>>())
@@ -76,13 +72,13 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// To the minute.
+/// The start time to the minute.
 fn began(entry: &Entry) -> String {
     let minute = entry.started_at.get(..16).unwrap_or(&entry.started_at);
     minute.replace('T', " ")
 }
 
-/// All of it.
+/// Renders the list of runs, and a table of trends for each workload.
 pub fn render(history: &History, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
     let mut lines = vec![medium.heading("Runs, the oldest first")];
@@ -96,18 +92,14 @@ pub fn render(history: &History, medium: impl Into<Medium>) -> String {
     for trends in history.by_traffic() {
         lines.push(medium.heading(&history.place(trends[0])));
         let rows: Vec<Line> = trends.iter().map(|trend| (history.runs.len(), (*trend).clone())).collect();
-        let (table, dropped) = table::of(TRENDS, &rows, medium);
-        lines.push(table);
-        if !dropped.is_empty() {
-            lines.push(medium.prose(&format!("(too narrow for: {}; see --json)", dropped.join(", "))));
-        }
+        lines.push(table::with_dropped(TRENDS, &rows, medium, "--json"));
         lines.push(String::new());
     }
     lines.push(medium.prose(&history.sentence));
     lines.push(medium.prose(
-        "Each place of a curve is a run, from the oldest to the newest, on a logarithmic scale of its own that spans at least a \
-         factor of 1.5. Figures are medians over valid repeats of the newest run; it is held against the one before by what \
-         is ranked: the median service time, or in a closed loop what was done in a second.",
+        "Each place of a curve is a run, from the oldest to the newest. Each curve has its own logarithmic scale, which spans at \
+         least a factor of 1.5. Values are medians over valid repeats of the newest run. The last columns compare it with the \
+         run before by the median service time or, in a closed loop, by throughput.",
     ));
     medium.finished(lines.join("\n") + "\n")
 }

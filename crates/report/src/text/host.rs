@@ -7,7 +7,7 @@ use harness::spec::transport::Transport;
 
 use crate::format;
 
-/// Where and with what a run was run.
+/// The host, the client and the command of a run.
 pub(crate) fn host(run: &Run) -> String {
     let header = &run.header;
     let fact = |name: &str| header.host.get(name).map_or("unknown", String::as_str);
@@ -23,8 +23,8 @@ pub(crate) fn host(run: &Run) -> String {
     });
     let is_unix = |trial: &harness::model::Trial| trial.workload.transport == Transport::Unix;
     let network = match fact("network") {
-        _ if header.trials.iter().all(|trial| trial.workload.network.is_some()) => "a lab on this machine",
-        _ if header.trials.iter().all(is_unix) => "none: requests and responses stay in the kernel, in Unix sockets",
+        _ if header.trials.iter().all(|trial| trial.workload.network.is_some()) => "namespaces on this host",
+        _ if header.trials.iter().all(is_unix) => "none (Unix sockets)",
         network => network,
     };
     let interrupts = about_interrupts(run);
@@ -43,18 +43,18 @@ pub(crate) fn host(run: &Run) -> String {
     )
 }
 
-/// What CPU time has of interrupts, where the kernel charges no process with them.
+/// Whether CPU time includes interrupts, if the kernel charges them to no process.
 fn about_interrupts(run: &Run) -> &'static str {
     let fact = run.header.host.get(interrupts::FACT).map_or("", String::as_str);
     let mut servers = run.records.iter().filter_map(|record| record.server.as_ref());
     match fact.starts_with(interrupts::CHARGED_TO_NOBODY) {
         false => "",
         true if servers.all(|server| server.interrupts_ns.is_some()) => {
-            "CPU time includes that of interrupts on the server's CPUs: this kernel charges no process with it.\n"
+            "CPU time includes interrupts on the server's CPUs, which this kernel charges to no process.\n"
         }
         true => {
-            "CPU time lacks that of interrupts, at least in some trials: this kernel charges no process with it; give server \
-             and client CPUs of their own (--server-cpus, --client-cpus) to include it.\n"
+            "CPU time lacks interrupts in some trials, because this kernel charges them to no process. To include them, give \
+             the server and the client separate CPUs (--server-cpus, --client-cpus).\n"
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Response time against ports (maharjan2012 Figures 5.3 and 5.4), or idle connections: each architecture's median, where open
-//! loops differ in these and in nothing else.
+//! Median response time against the number of ports (maharjan2012, Figures 5.3 and 5.4) or of idle connections, for open loops
+//! that differ in this number alone.
 
 use comfy_table::{Cell, Table, presets};
 
@@ -9,11 +9,11 @@ use crate::model::summary::{Comparison, Row, Summary};
 use crate::text::Medium;
 use crate::text::table::align;
 
-/// A table for each group of open loops of two or more numbers of ports, or of idle connections.
+/// A table for each group of open loops with two or more numbers of ports or of idle connections.
 pub(crate) fn tables(summary: &Summary, medium: Medium) -> Vec<String> {
     let open = || summary.comparisons.iter().filter(|comparison| !comparison.workload.is_closed());
     let along = |axis: Axis| axis.groups(open()).into_iter().map(move |group| (axis, group));
-    // Of connections there are none without ports.
+    // Workloads without ports are all at 0.
     let is_one = |(axis, group): &(Axis, Vec<&Comparison>)| {
         axis.at(&group[0].workload) != axis.at(&group[group.len() - 1].workload)
     };
@@ -21,7 +21,7 @@ pub(crate) fn tables(summary: &Summary, medium: Medium) -> Vec<String> {
     groups.map(|(axis, group)| table(axis, &group, medium)).collect()
 }
 
-/// Architectures by what they take where there are most; those that were not ranked there come last.
+/// Rows by the response time in the last column; architectures that are not ranked there come last.
 fn table(along: Axis, group: &[&Comparison], medium: Medium) -> String {
     let row = |comparison: &Comparison, name: &str| comparison.rows.iter().find(|row| row.label() == name).cloned();
     let p50_ns = |row: &Row| row.response.map(|response| response.p50_ns);
@@ -46,7 +46,6 @@ fn table(along: Axis, group: &[&Comparison], medium: Medium) -> String {
             let row = row(comparison, name).filter(|row| row.repeats > 0);
             match row.as_ref().and_then(|row| Some((row, format::us(p50_ns(row)? as f64)))) {
                 Some((row, us)) if row.is_ranked() => us,
-                // Shown and not ranked, as everywhere.
                 Some((_, us)) => format!("({us})"),
                 None => "-".into(),
             }
@@ -55,9 +54,7 @@ fn table(along: Axis, group: &[&Comparison], medium: Medium) -> String {
     }
     align(&mut table);
     let (rate, label) = (format::rate(most.workload.rate_per_s), along.label());
-    let heading = format!(
-        "Median response time in µs against {label}, at {rate} requests/s (in brackets: not valid, and not ranked)"
-    );
+    let heading = format!("Median response time in µs against {label}, at {rate} requests/s (in brackets: not valid)");
     format!("{}\n{}", medium.prose(&heading), medium.table(&table))
 }
 

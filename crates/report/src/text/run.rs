@@ -6,7 +6,7 @@ use stats::Distribution;
 
 use super::host::host;
 use super::medium::Medium;
-use super::table::{self, Column};
+use super::table::{self, Column, column};
 use super::{boxplot, response, tail_mark, throughput};
 use crate::format;
 use crate::model::client_tail::{P1, P25, P50, P75, P90, P95, P99, Quantile};
@@ -14,110 +14,96 @@ use crate::model::conclusion;
 use crate::model::stream::Streams;
 use crate::model::summary::{Churn, Comparison, Datagrams, Kernel, Row, Summary};
 
-/// In order from left to right.
-const COLUMNS: &[Column<Row>] = &[
-    Column { heading: "architecture", rank: 0, text: Row::label },
-    Column { heading: "vs best", rank: 0, text: versus_best },
-    Column { heading: "p1 µs", rank: 4, text: |row| service(row, P1) },
-    Column { heading: "p25 µs", rank: 4, text: |row| service(row, P25) },
-    Column { heading: "p50 µs", rank: 0, text: |row| service(row, P50) },
-    Column { heading: "p75 µs", rank: 4, text: |row| service(row, P75) },
-    Column { heading: "p90 µs", rank: 5, text: |row| service(row, P90) },
-    Column { heading: "p95 µs", rank: 5, text: |row| service(row, P95) },
-    Column { heading: "p99 µs", rank: 0, text: |row| service(row, P99) },
-    Column { heading: "resp p99", rank: 0, text: |row| response(row, P99) },
-    Column { heading: "lag p99 µs", rank: 2, text: |row| row.lag.map_or(none(), |lag| format::us(lag.p99_ns as f64)) },
-    Column { heading: "req/s", rank: 2, text: |row| row.rate_achieved_per_s.map_or(none(), format::digits) },
-    Column { heading: "CPU µs/req", rank: 1, text: |row| cost(row, |c| format::us(c.cpu_ns_per_request)) },
-    Column { heading: "switches/req", rank: 3, text: |row| cost(row, |c| format::digits(c.switches_per_request)) },
-    Column { heading: "user+kernel/conn", rank: 2, text: memory },
-    Column { heading: "verdict", rank: 0, text: verdict },
-];
-
-/// The same of a closed loop: how much was done comes before how long it took.
-const CLOSED_COLUMNS: &[Column<Row>] = &[
-    Column { heading: "architecture", rank: 0, text: Row::label },
-    Column { heading: "vs best", rank: 0, text: versus_best },
-    Column { heading: "trans/s", rank: 0, text: |row| row.rate_achieved_per_s.map_or(none(), format::digits) },
-    Column { heading: "p1 µs", rank: 4, text: |row| service(row, P1) },
-    Column { heading: "p25 µs", rank: 4, text: |row| service(row, P25) },
-    Column { heading: "p50 µs", rank: 1, text: |row| service(row, P50) },
-    Column { heading: "p75 µs", rank: 4, text: |row| service(row, P75) },
-    Column { heading: "p90 µs", rank: 5, text: |row| service(row, P90) },
-    Column { heading: "p95 µs", rank: 5, text: |row| service(row, P95) },
-    Column { heading: "p99 µs", rank: 0, text: |row| service(row, P99) },
-    Column { heading: "client CPU", rank: 2, text: |row| row.client_busy_share.map_or(none(), whole_percent) },
-    Column { heading: "CPU µs/trans", rank: 1, text: |row| cost(row, |c| format::us(c.cpu_ns_per_request)) },
-    Column { heading: "switches/trans", rank: 3, text: |row| cost(row, |c| format::digits(c.switches_per_request)) },
-    Column { heading: "user+kernel/conn", rank: 2, text: memory },
-    Column { heading: "verdict", rank: 0, text: verdict },
-];
-
-/// The same of datagrams: how many were lost goes before what they cost.
-const DATAGRAM_COLUMNS: &[Column<Row>] = &[
-    Column { heading: "architecture", rank: 0, text: Row::label },
-    Column { heading: "vs best", rank: 0, text: versus_best },
-    Column { heading: "p1 µs", rank: 4, text: |row| service(row, P1) },
-    Column { heading: "p25 µs", rank: 4, text: |row| service(row, P25) },
-    Column { heading: "p50 µs", rank: 0, text: |row| service(row, P50) },
-    Column { heading: "p75 µs", rank: 4, text: |row| service(row, P75) },
-    Column { heading: "p90 µs", rank: 5, text: |row| service(row, P90) },
-    Column { heading: "p95 µs", rank: 5, text: |row| service(row, P95) },
-    Column { heading: "p99 µs", rank: 0, text: |row| service(row, P99) },
-    Column { heading: "resp p99", rank: 1, text: |row| response(row, P99) },
-    Column { heading: "lag p99 µs", rank: 3, text: |row| row.lag.map_or(none(), |lag| format::us(lag.p99_ns as f64)) },
-    Column { heading: "lost", rank: 0, text: |row| lost(row).unwrap_or_else(none) },
-    Column { heading: "dup", rank: 2, text: |row| datagrams(row, |it| it.duplicates) },
-    Column { heading: "reordered", rank: 2, text: |row| datagrams(row, |it| it.reordered) },
-    Column { heading: "req/s", rank: 3, text: |row| row.rate_achieved_per_s.map_or(none(), format::digits) },
-    Column { heading: "CPU µs/req", rank: 2, text: |row| cost(row, |c| format::us(c.cpu_ns_per_request)) },
-    Column { heading: "switches/req", rank: 3, text: |row| cost(row, |c| format::digits(c.switches_per_request)) },
-    Column { heading: "user+kernel/port", rank: 2, text: memory },
-    Column { heading: "verdict", rank: 0, text: verdict },
-];
-
-/// The same of streams: bytes, and what they cost.
-const STREAM_COLUMNS: &[Column<Row>] = &[
-    Column { heading: "architecture", rank: 0, text: Row::label },
-    Column { heading: "vs best", rank: 0, text: versus_best },
-    Column { heading: "MB/s", rank: 0, text: |row| stream(row, |it| Some(it.bytes_per_s / 1e6)) },
-    Column { heading: "client's MB/s", rank: 4, text: |row| stream(row, |it| Some(it.client_bytes_per_s / 1e6)) },
-    Column { heading: "server's MB/s", rank: 4, text: |row| stream(row, |it| Some(it.server_bytes_per_s? / 1e6)) },
-    Column { heading: "fairness", rank: 1, text: |row| row.stream.map_or(none(), |it| format!("{:.3}", it.fairness)) },
-    Column { heading: "CPU s/GB", rank: 0, text: |row| stream(row, |it| Some(it.cpu_ns_per_gigabyte? / 1e9)) },
-    Column { heading: "KiB/call", rank: 2, text: |row| stream(row, |it| Some(it.bytes_per_call? / 1024.0)) },
-    Column { heading: "calls/wait", rank: 2, text: |row| stream(row, |it| it.calls_per_wait) },
-    Column { heading: "client CPU", rank: 1, text: |row| row.client_busy_share.map_or(none(), whole_percent) },
-    Column { heading: "user+kernel/conn", rank: 3, text: memory },
-    Column { heading: "verdict", rank: 0, text: verdict },
-];
-
-fn stream(row: &Row, figure: fn(&Streams) -> Option<f64>) -> String {
-    row.stream.as_ref().and_then(figure).map_or(none(), format::digits)
-}
-
-/// The share of requests that were lost.
-fn lost(row: &Row) -> Option<String> {
-    let datagrams = row.datagrams?;
-    Some(format::percent(datagrams.lost as f64 / datagrams.planned.max(1) as f64))
-}
-
-fn datagrams(row: &Row, figure: fn(&Datagrams) -> u64) -> String {
-    row.datagrams.as_ref().map_or(none(), |datagrams| figure(datagrams).to_string())
-}
-
-/// Those that suit a workload.
-pub(crate) fn columns(workload: &Workload) -> &'static [Column<Row>] {
-    match (workload.is_closed(), workload.service.ports()) {
-        (true, _) if workload.service.stream().is_some() => STREAM_COLUMNS,
-        (true, _) => CLOSED_COLUMNS,
-        (false, Some(_)) => DATAGRAM_COLUMNS,
-        (false, None) => COLUMNS,
+/// The columns for a workload, in order from left to right.
+pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
+    let [architecture, versus_best] = [column("architecture", 0, Row::label), column("vs best", 0, versus_best)];
+    let service_time = |p50_rank: u8| {
+        [
+            column("p1 µs", 4, |row| service(row, P1)),
+            column("p25 µs", 4, |row| service(row, P25)),
+            column("p50 µs", p50_rank, |row| service(row, P50)),
+            column("p75 µs", 4, |row| service(row, P75)),
+            column("p90 µs", 5, |row| service(row, P90)),
+            column("p95 µs", 5, |row| service(row, P95)),
+            column("p99 µs", 0, |row| service(row, P99)),
+        ]
+    };
+    let rate = |heading: &'static str, rank: u8| column(heading, rank, rate);
+    let client_cpu = |rank: u8| column("client CPU", rank, client_cpu);
+    let cpu = |heading: &'static str, rank: u8| {
+        column(heading, rank, |row| cost(row, |it| format::us(it.cpu_ns_per_request)))
+    };
+    let switches =
+        |heading: &'static str| column(heading, 3, |row| cost(row, |it| format::digits(it.switches_per_request)));
+    let response_time = |rank: u8| column("resp p99", rank, |row| response(row, P99));
+    let send_delay = |rank: u8| column("send delay p99", rank, send_delay);
+    let mut columns = vec![architecture, versus_best];
+    if workload.service.stream().is_some() {
+        columns.extend([
+            column("MB/s", 0, |row| stream(row, |it| Some(it.bytes_per_s / 1e6))),
+            column("client's MB/s", 4, |row| stream(row, |it| Some(it.client_bytes_per_s / 1e6))),
+            column("server's MB/s", 4, |row| stream(row, |it| Some(it.server_bytes_per_s? / 1e6))),
+            column("fairness", 1, |row| row.stream.map_or(none(), |it| format!("{:.3}", it.fairness))),
+            column("CPU s/GB", 0, |row| stream(row, |it| Some(it.cpu_ns_per_gigabyte? / 1e9))),
+            column("KiB/call", 2, |row| stream(row, |it| Some(it.bytes_per_call? / 1024.0))),
+            column("calls/wait", 2, |row| stream(row, |it| it.calls_per_wait)),
+            client_cpu(1),
+            column("user+kernel/conn", 3, memory),
+        ]);
+    } else if workload.is_closed() {
+        columns.push(rate("trans/s", 0));
+        columns.extend(service_time(1));
+        columns.extend([client_cpu(2), cpu("CPU µs/trans", 1), switches("switches/trans")]);
+        columns.push(column("user+kernel/conn", 2, memory));
+    } else if workload.service.ports().is_some() {
+        columns.extend(service_time(0));
+        columns.extend([
+            response_time(1),
+            send_delay(3),
+            column("lost", 0, lost),
+            column("dup", 2, |row| datagrams(row, |it| it.duplicates)),
+            column("reordered", 2, |row| datagrams(row, |it| it.reordered)),
+        ]);
+        columns.extend([rate("req/s", 3), cpu("CPU µs/req", 2), switches("switches/req")]);
+        columns.push(column("user+kernel/port", 2, memory));
+    } else {
+        columns.extend(service_time(0));
+        columns.extend([
+            response_time(0),
+            send_delay(2),
+            rate("req/s", 2),
+            cpu("CPU µs/req", 1),
+            switches("switches/req"),
+        ]);
+        columns.push(column("user+kernel/conn", 2, memory));
     }
+    columns.push(column("verdict", 0, verdict));
+    columns
 }
 
-fn whole_percent(share: f64) -> String {
-    format!("{:.0} %", 100.0 * share)
+fn stream(row: &Row, value: fn(&Streams) -> Option<f64>) -> String {
+    row.stream.as_ref().and_then(value).map_or(none(), format::digits)
+}
+
+/// The share of lost requests.
+fn lost(row: &Row) -> String {
+    row.datagrams.map_or(none(), |it| format::percent(it.lost as f64 / it.planned.max(1) as f64))
+}
+
+fn datagrams(row: &Row, count: fn(&Datagrams) -> u64) -> String {
+    row.datagrams.as_ref().map_or(none(), |datagrams| count(datagrams).to_string())
+}
+
+fn rate(row: &Row) -> String {
+    row.rate_achieved_per_s.map_or(none(), format::digits)
+}
+
+fn send_delay(row: &Row) -> String {
+    row.lag.map_or(none(), |delay| format::us(delay.p99_ns as f64))
+}
+
+fn client_cpu(row: &Row) -> String {
+    row.client_busy_share.map_or(none(), |share| format!("{:.0} %", 100.0 * share))
 }
 
 fn memory(row: &Row) -> String {
@@ -161,11 +147,11 @@ fn verdict(row: &Row) -> String {
     }
 }
 
-/// What the columns of memory are of.
-pub(crate) const NOTES_OF_MEMORY: &str = "Memory: the server's user memory, and the host's kernel memory for both ends of a \
-                                          connection (?: hidden by what else the host did).";
+/// The meaning of the memory columns.
+pub(crate) const NOTES_OF_MEMORY: &str = "Memory: user memory of the server, and kernel memory of the host for both ends of a \
+                                          connection (?: hidden by other activity of the host).";
 
-/// The whole report.
+/// Renders the rankings, the conclusion and the conditions of a run.
 pub fn render(run: &Run, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
     let summary = Summary::of(run);
@@ -178,11 +164,7 @@ pub fn render(run: &Run, medium: impl Into<Medium>) -> String {
         let Comparison { title, network, rows, .. } = comparison;
         line(&medium.heading(title));
         network.iter().for_each(|network| line(&medium.prose(network)));
-        let (table, dropped) = table::of(columns(&comparison.workload), rows, medium);
-        line(&table);
-        if !dropped.is_empty() {
-            line(&medium.prose(&format!("(too narrow for: {}; see --json)", dropped.join(", "))));
-        }
+        line(&table::with_dropped(&columns(&comparison.workload), rows, medium, "--json"));
         tail_mark::note(rows).iter().for_each(|note| line(&medium.prose(note)));
         if let Some(marks) = boxplot::of(comparison, medium) {
             line(&marks);
@@ -190,7 +172,8 @@ pub fn render(run: &Run, medium: impl Into<Medium>) -> String {
         churn(rows, medium).iter().for_each(|text| line(text));
         kernel(rows, medium).iter().for_each(|text| line(text));
         for row in rows.iter().filter(|row| row.unsampled > 0) {
-            let text = "transactions are in all figures and not among the samples, whose memory was full";
+            let text =
+                "transactions count in all statistics, but are not stored as samples: the memory for samples was full";
             line(&medium.prose(&format!("{}: the last {} {text}", row.label(), row.unsampled)));
         }
         for row in rows {
@@ -214,100 +197,88 @@ pub fn render(run: &Run, medium: impl Into<Medium>) -> String {
     medium.finished(text)
 }
 
-/// The columns of [`churn`], as those of [`COLUMNS`].
 const CHURN_COLUMNS: &[Column<Row>] = &[
-    Column { heading: "architecture", rank: 0, text: Row::label },
-    Column {
-        heading: "conn/s",
-        rank: 0,
-        text: |row| row.churn.as_ref().map_or(none(), |it| format::digits(it.opened_per_s)),
-    },
-    Column { heading: "established p50 µs", rank: 0, text: |row| churn_us(row, |it| &it.connect, P50) },
-    Column { heading: "p99", rank: 1, text: |row| churn_us(row, |it| &it.connect, P99) },
-    Column { heading: "first byte p50 µs", rank: 0, text: |row| churn_us(row, |it| &it.first_byte, P50) },
-    Column { heading: "p99", rank: 1, text: |row| churn_us(row, |it| &it.first_byte, P99) },
-    Column { heading: "response p50 µs", rank: 2, text: |row| response(row, P50) },
-    Column { heading: "p99", rank: 2, text: |row| response(row, P99) },
-    Column { heading: "waited", rank: 3, text: |row| row.churn.as_ref().map_or(none(), |it| it.waited.to_string()) },
+    column("architecture", 0, Row::label),
+    column("conn/s", 0, |row| row.churn.as_ref().map_or(none(), |it| format::digits(it.opened_per_s))),
+    column("established p50 µs", 0, |row| churn_us(row, |it| &it.connect, P50)),
+    column("p99", 1, |row| churn_us(row, |it| &it.connect, P99)),
+    column("first byte p50 µs", 0, |row| churn_us(row, |it| &it.first_byte, P50)),
+    column("p99", 1, |row| churn_us(row, |it| &it.first_byte, P99)),
+    column("response p50 µs", 2, |row| response(row, P50)),
+    column("p99", 2, |row| response(row, P99)),
+    column("waited", 3, |row| row.churn.as_ref().map_or(none(), |it| it.waited.to_string())),
 ];
 
 fn churn_us(row: &Row, time: fn(&Churn) -> &Distribution, quantile: Quantile) -> String {
     row.churn.as_ref().map_or(none(), |churn| tail_mark::us(time(churn), &row.late, quantile))
 }
 
-/// How long connecting took, where connections come and go; nothing where they stay.
+/// The time to connect, for short-lived connections; empty for connections that stay open.
 fn churn(rows: &[Row], medium: Medium) -> Vec<String> {
     if rows.iter().all(|row| row.churn.is_none()) {
         return Vec::new();
     }
     vec![
         medium.prose(
-            "New connections: from the SYN to established and to the first byte; response time has the connecting in it:",
+            "New connections: time from the SYN to the established connection and to the first byte. The response time \
+             includes connecting:",
         ),
         table::of(CHURN_COLUMNS, rows, medium).0,
     ]
 }
 
-/// The columns of [`kernel`], as those of [`COLUMNS`].
 const KERNEL_COLUMNS: &[Column<Row>] = &[
-    Column { heading: "architecture", rank: 0, text: Row::label },
-    Column { heading: "t2k-t2 p50 µs", rank: 0, text: |row| kernel_us(row, |k| k.to_driver.p50_ns) },
-    Column { heading: "p99", rank: 2, text: |row| kernel_us(row, |k| k.to_driver.p99_ns) },
-    Column { heading: "t3-t3k p50 µs", rank: 0, text: |row| kernel_us(row, |k| k.from_arrival.p50_ns) },
-    Column { heading: "p99", rank: 2, text: |row| kernel_us(row, |k| k.from_arrival.p99_ns) },
-    Column { heading: "client p50 µs", rank: 1, text: |row| service(row, P50) },
-    Column { heading: "kernel p50 µs", rank: 1, text: |row| kernel_us(row, |k| k.service.p50_ns) },
-    Column {
-        heading: "hardware",
-        rank: 3,
-        text: |row| match row.kernel.as_ref().and_then(|kernel| kernel.hardware_service) {
-            Some(hardware) => format::us(hardware.p50_ns as f64),
-            None => none(),
-        },
-    },
-    Column {
-        heading: "no stamp",
-        rank: 3,
-        text: |row| row.kernel.as_ref().map_or(none(), |kernel| format!("{:.2} %", 100.0 * kernel.unstamped)),
-    },
+    column("architecture", 0, Row::label),
+    column("t2k-t2 p50 µs", 0, |row| kernel_us(row, |it| Some(it.to_driver.p50_ns))),
+    column("p99", 2, |row| kernel_us(row, |it| Some(it.to_driver.p99_ns))),
+    column("t3-t3k p50 µs", 0, |row| kernel_us(row, |it| Some(it.from_arrival.p50_ns))),
+    column("p99", 2, |row| kernel_us(row, |it| Some(it.from_arrival.p99_ns))),
+    column("client p50 µs", 1, |row| service(row, P50)),
+    column("kernel p50 µs", 1, |row| kernel_us(row, |it| Some(it.service.p50_ns))),
+    column("hardware", 3, |row| kernel_us(row, |it| Some(it.hardware_service?.p50_ns))),
+    column("no stamp", 3, |row| row.kernel.as_ref().map_or(none(), |it| format!("{:.2} %", 100.0 * it.unstamped))),
 ];
 
-fn kernel_us(row: &Row, figure: fn(&Kernel) -> u64) -> String {
-    row.kernel.as_ref().map_or(none(), |kernel| format::us(figure(kernel) as f64))
+fn kernel_us(row: &Row, ns: fn(&Kernel) -> Option<u64>) -> String {
+    row.kernel.as_ref().and_then(ns).map_or(none(), |ns| format::us(ns as f64))
 }
 
-/// What the kernel's timestamps say, next to the client's service time; nothing when they were not asked for.
+/// Times by the kernel's timestamps, next to the client's service time; empty without such timestamps.
 fn kernel(rows: &[Row], medium: Medium) -> Vec<String> {
     let Some(first) = rows.iter().find_map(|row| row.kernel.as_ref()) else { return Vec::new() };
     let hardware = match first.hardware {
         Hardware::None => "has no hardware timestamps",
-        Hardware::Off => "has hardware timestamps, which are switched off (hwstamp_ctl -t 1 -r 1)",
+        Hardware::Off => "has hardware timestamps that are switched off (hwstamp_ctl -t 1 -r 1)",
         Hardware::On => "takes hardware timestamps",
     };
     let mut lines = vec![
-        medium.prose(&format!("As the kernel saw it, on the interface {}, which {hardware}:", first.interface)),
+        medium.prose(&format!("Kernel timestamps on the interface {}, which {hardware}:", first.interface)),
         table::of(KERNEL_COLUMNS, rows, medium).0,
     ];
     let kernels = || rows.iter().filter_map(|row| row.kernel.as_ref());
     if kernels().any(|kernel| kernel.wall_clock_stepped) {
         lines.push(medium.prose(
-            "The wall clock, which the kernel's stamps are of, was set during some trials, whose stamps are left out; stop \
-             what sets it (chronyd, systemd-timesyncd) while measuring.",
+            "The wall clock, which the kernel's timestamps use, was set during some trials; their timestamps are left out. \
+             Stop the time service (chronyd, systemd-timesyncd) while measuring.",
         ));
     }
     let out_of_order: u64 = kernels().map(|kernel| kernel.out_of_order).sum();
     if out_of_order > 0 {
-        lines.push(medium.prose(&format!("{out_of_order} requests have stamps out of their order: clocks that part.")));
+        lines
+            .push(medium.prose(&format!(
+                "{out_of_order} requests have timestamps in the wrong order: the clocks drift apart."
+            )));
     }
     lines
 }
 
-/// How the figures came to be.
+/// The definitions of the columns, and the conditions of the run.
 fn about(run: &Run, summary: &Summary) -> String {
     let coverage = format::coverage(summary.interval_coverage);
     format!(
-        "Service time runs from the request's write to the last byte of its response; \"vs best\" is {}, with {}{coverage}; \
-         p1 to p99 are of all repeats together. Response time (resp p99, in µs) runs from when the request was due.\n\
+        "Service time (p1 to p99, of all repeats together) runs from the request's write to the last byte of its response. \
+         Response time (resp p99, in µs) starts at the planned send instead; the send delay (in µs) is the difference. \
+         \"vs best\" is the ratio to the best by {}; its interval: {}{coverage}.\n\
          {NOTES_OF_MEMORY}\n{}",
         summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
         summary.interval_method,

@@ -1,55 +1,53 @@
 //! Two runs side by side, for a reader.
 
-use harness::model::VerdictKind;
+use harness::model::{VerdictKind, Workload};
 use load::config::Phases;
 
 use super::medium::Medium;
-use super::table::{self, Column};
+use super::table::{self, Column, column};
 use crate::format;
 use crate::model::run_diff::{Change, NotValid, Pair, Planned, RunDiff, Side, SideFigures};
 use crate::model::stream;
 use crate::model::workload::title;
 
-/// In order from left to right.
-const COLUMNS: &[Column<Pair>] = &[
-    Column { heading: "architecture", rank: 0, text: |pair| pair.architecture.clone() },
-    Column { heading: "A p50 µs", rank: 1, text: |pair| us(pair.a.service_p50_ns) },
-    Column { heading: "B p50 µs", rank: 1, text: |pair| us(pair.b.service_p50_ns) },
-    Column { heading: "p50 B/A", rank: 0, text: |pair| ratio(pair.service_p50) },
-    Column { heading: "p50 finding", rank: 0, text: |pair| change_words(pair.service_p50) },
-    Column { heading: "A p99 µs", rank: 3, text: |pair| us(pair.a.service_p99_ns) },
-    Column { heading: "B p99 µs", rank: 3, text: |pair| us(pair.b.service_p99_ns) },
-    Column { heading: "p99 B/A", rank: 2, text: |pair| ratio(pair.service_p99) },
-    Column { heading: "p99 finding", rank: 4, text: |pair| change_words(pair.service_p99) },
-    Column { heading: "A valid", rank: 2, text: |pair| format!("{}/{}", pair.a.repeats_valid, pair.a.repeats) },
-    Column { heading: "B valid", rank: 2, text: |pair| format!("{}/{}", pair.b.repeats_valid, pair.b.repeats) },
-];
-
-/// The same of a closed loop.
-const CLOSED_COLUMNS: &[Column<Pair>] = &[
-    Column { heading: "architecture", rank: 0, text: |pair| pair.architecture.clone() },
-    Column { heading: "A trans/s", rank: 1, text: |pair| per_s(pair.a.rate_per_s) },
-    Column { heading: "B trans/s", rank: 1, text: |pair| per_s(pair.b.rate_per_s) },
-    Column { heading: "trans/s B/A", rank: 0, text: |pair| ratio(pair.rate) },
-    Column { heading: "finding", rank: 0, text: |pair| change_words(pair.rate) },
-    Column { heading: "A p99 µs", rank: 3, text: |pair| us(pair.a.service_p99_ns) },
-    Column { heading: "B p99 µs", rank: 3, text: |pair| us(pair.b.service_p99_ns) },
-    Column { heading: "p99 B/A", rank: 2, text: |pair| ratio(pair.service_p99) },
-    Column { heading: "p99 finding", rank: 4, text: |pair| change_words(pair.service_p99) },
-    Column { heading: "A valid", rank: 2, text: |pair| format!("{}/{}", pair.a.repeats_valid, pair.a.repeats) },
-    Column { heading: "B valid", rank: 2, text: |pair| format!("{}/{}", pair.b.repeats_valid, pair.b.repeats) },
-];
-
-/// The same of streams.
-const STREAM_COLUMNS: &[Column<Pair>] = &[
-    Column { heading: "architecture", rank: 0, text: |pair| pair.architecture.clone() },
-    Column { heading: "A MB/s", rank: 1, text: |pair| megabytes_per_s(pair, &pair.a) },
-    Column { heading: "B MB/s", rank: 1, text: |pair| megabytes_per_s(pair, &pair.b) },
-    Column { heading: "MB/s B/A", rank: 0, text: |pair| ratio(pair.rate) },
-    Column { heading: "finding", rank: 0, text: |pair| change_words(pair.rate) },
-    Column { heading: "A valid", rank: 2, text: |pair| format!("{}/{}", pair.a.repeats_valid, pair.a.repeats) },
-    Column { heading: "B valid", rank: 2, text: |pair| format!("{}/{}", pair.b.repeats_valid, pair.b.repeats) },
-];
+/// The columns for a workload, in order from left to right.
+fn columns(workload: &Workload) -> Vec<Column<Pair>> {
+    let mut columns = vec![column("architecture", 0, |pair: &Pair| pair.architecture.clone())];
+    let is_stream = workload.service.stream().is_some();
+    columns.extend(match workload.is_closed() {
+        true if is_stream => [
+            column("A MB/s", 1, |pair: &Pair| megabytes_per_s(pair, &pair.a)),
+            column("B MB/s", 1, |pair| megabytes_per_s(pair, &pair.b)),
+            column("MB/s B/A", 0, |pair| ratio(pair.rate)),
+            column("finding", 0, |pair| change_words(pair.rate)),
+        ],
+        true => [
+            column("A trans/s", 1, |pair: &Pair| per_s(pair.a.rate_per_s)),
+            column("B trans/s", 1, |pair| per_s(pair.b.rate_per_s)),
+            column("trans/s B/A", 0, |pair| ratio(pair.rate)),
+            column("finding", 0, |pair| change_words(pair.rate)),
+        ],
+        false => [
+            column("A p50 µs", 1, |pair: &Pair| us(pair.a.service_p50_ns)),
+            column("B p50 µs", 1, |pair| us(pair.b.service_p50_ns)),
+            column("p50 B/A", 0, |pair| ratio(pair.service_p50)),
+            column("p50 finding", 0, |pair| change_words(pair.service_p50)),
+        ],
+    });
+    if !is_stream {
+        columns.extend([
+            column("A p99 µs", 3, |pair: &Pair| us(pair.a.service_p99_ns)),
+            column("B p99 µs", 3, |pair| us(pair.b.service_p99_ns)),
+            column("p99 B/A", 2, |pair| ratio(pair.service_p99)),
+            column("p99 finding", 4, |pair| change_words(pair.service_p99)),
+        ]);
+    }
+    columns.extend([
+        column("A valid", 2, |pair: &Pair| format!("{}/{}", pair.a.repeats_valid, pair.a.repeats)),
+        column("B valid", 2, |pair| format!("{}/{}", pair.b.repeats_valid, pair.b.repeats)),
+    ]);
+    columns
+}
 
 fn megabytes_per_s(pair: &Pair, figures: &SideFigures) -> String {
     per_s(figures.rate_per_s.and_then(|rate_per_s| stream::megabytes_per_s(&pair.workload, rate_per_s)))
@@ -63,100 +61,88 @@ fn us(ns: Option<f64>) -> String {
     ns.map_or("-".into(), format::us)
 }
 
-pub(crate) fn ratio(against: Option<Change>) -> String {
-    let Some(Change { ratio, .. }) = against else { return "-".into() };
+pub(crate) fn ratio(change: Option<Change>) -> String {
+    let Some(Change { ratio, .. }) = change else { return "-".into() };
     match ratio.interval {
         None => format!("{:.2}", ratio.ratio),
         Some(interval) => format!("{:.2} ({:.2}-{:.2})", ratio.ratio, interval.low, interval.high),
     }
 }
 
-pub(crate) fn change_words(against: Option<Change>) -> String {
-    against.map_or("not compared", |against| against.finding.words()).into()
+pub(crate) fn change_words(change: Option<Change>) -> String {
+    change.map_or("not compared", |change| change.finding.words()).into()
 }
 
-/// The comparison as text.
-pub fn render(versus: &RunDiff, medium: impl Into<Medium>) -> String {
+/// Renders both runs side by side.
+pub fn render(diff: &RunDiff, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
     let prose = |line: String| medium.prose(&line);
     let mut lines: Vec<String> = Vec::new();
-    for (letter, Side { name, muxbench, command, started_at, seed, .. }) in [("A", &versus.a), ("B", &versus.b)] {
+    for (letter, Side { name, muxbench, command, started_at, seed, .. }) in [("A", &diff.a), ("B", &diff.b)] {
         let command = command.join(" ");
         lines.push(prose(format!("{letter}: {name}, muxbench {muxbench}, began {started_at}, seed {seed}: {command}")));
     }
     lines.push(String::new());
 
-    for pairs in by_workload(&versus.pairs) {
+    for pairs in by_workload(&diff.pairs) {
         let (workload, phases_b) = (&pairs[0].workload, &pairs[0].phases_b);
         lines.push(medium.heading(&title(workload)));
         if let Some(phases_b) = phases_b {
             lines.push(prose(format!("The phases differ: A {}; B {}.", phases(&workload.phases), phases(phases_b))));
         }
-        let columns = match workload.is_closed() {
-            true if workload.service.stream().is_some() => STREAM_COLUMNS,
-            true => CLOSED_COLUMNS,
-            false => COLUMNS,
-        };
-        let (table, dropped) = table::of(columns, pairs.iter().copied(), medium);
-        lines.push(table);
-        if !dropped.is_empty() {
-            lines.push(prose(format!("(too narrow for: {}; see --json)", dropped.join(", "))));
-        }
+        lines.push(table::with_dropped(&columns(workload), pairs.iter().copied(), medium, "--json"));
         for pair in pairs {
             for (letter, figures) in [("A", &pair.a), ("B", &pair.b)] {
-                let told = not_compared(figures).map(|why| format!("{} in {letter}: {why}", pair.architecture));
-                lines.extend(told.map(prose));
+                let reasons = not_compared(figures).map(|why| format!("{} in {letter}: {why}", pair.architecture));
+                lines.extend(reasons.map(prose));
             }
         }
         lines.push(String::new());
     }
 
-    for (letter, only) in [("A", &versus.only_a), ("B", &versus.only_b)] {
+    for (letter, only) in [("A", &diff.only_a), ("B", &diff.only_b)] {
         if !only.is_empty() {
             let one = |it: &Planned| format!("{} at {}", it.architecture, title(&it.workload));
             lines.push(prose(format!("Only in {letter}: {}.", only.iter().map(one).collect::<Vec<_>>().join("; "))));
         }
     }
-    lines.push(prose(versus.sentence.clone()));
+    lines.push(prose(diff.sentence.clone()));
     lines.push(String::new());
 
-    if versus.host_differences.is_empty() {
-        lines.push(prose("The hosts do not differ in any fact that is recorded.".into()));
+    if diff.host_differences.is_empty() {
+        lines.push(prose("The recorded facts of the hosts are the same.".into()));
     } else {
         lines.push(prose("The hosts differ:".into()));
-        let told = versus.host_differences.iter().map(|it| format!("{}: A {}; B {}", it.fact, it.a, it.b));
-        lines.extend(told.map(prose));
+        let facts = diff.host_differences.iter().map(|it| format!("{}: A {}; B {}", it.fact, it.a, it.b));
+        lines.extend(facts.map(prose));
     }
-    if versus.a.client != versus.b.client {
-        lines.push(prose(format!("The client differs: A {}; B {}.", versus.a.client, versus.b.client)));
-    }
-    if versus.a.accept != versus.b.accept {
-        let words = |side: &Side| if side.accept.is_empty() { "as usual".into() } else { side.accept.join(", ") };
-        lines.push(prose(format!("Pools accept differently: A {}; B {}.", words(&versus.a), words(&versus.b))));
-    }
-    if versus.a.read_budget != versus.b.read_budget {
-        let words = |side: &Side| side.read_budget.join(", ");
-        lines.push(prose(format!("The read budget differs: A {}; B {}.", words(&versus.a), words(&versus.b))));
-    }
-    if versus.a.placement != versus.b.placement {
-        lines.push(prose(format!("Placement differs: A {}; B {}.", versus.a.placement, versus.b.placement)));
-    }
-    if versus.a.muxbench != versus.b.muxbench {
-        let (a, b) = (&versus.a.muxbench, &versus.b.muxbench);
-        lines.push(prose(format!("muxbench differs: A {a}, B {b}; CHANGELOG.md says what changes measurements.")));
+    let settings: [(&str, &str, fn(&Side) -> String); 5] = [
+        ("The client", "", |side| side.client.clone()),
+        ("The accept strategy", "", |side| match side.accept.as_slice() {
+            [] => "default".into(),
+            strategies => strategies.join(", "),
+        }),
+        ("The read budget", "", |side| side.read_budget.join(", ")),
+        ("The placement", "", |side| side.placement.clone()),
+        ("muxbench", " CHANGELOG.md lists the changes that affect measurements.", |side| side.muxbench.clone()),
+    ];
+    for (name, note, setting) in settings {
+        let (a, b) = (setting(&diff.a), setting(&diff.b));
+        if a != b {
+            lines.push(prose(format!("{name} differs: A {a}; B {b}.{note}")));
+        }
     }
     lines.push(prose(format!(
-        "{} are medians over valid repeats; \"B/A\" is B's against A's, with {}{}; within {:.0} % it makes no \
-         practical difference.",
-        if versus.pairs.iter().any(|pair| pair.rate.is_some()) { "Figures" } else { "Service times" },
-        versus.interval_method,
-        format::coverage(versus.interval_coverage),
-        versus.margin * 100.0
+        "All values are medians over valid repeats. \"B/A\" is their ratio, with {}{}; a difference within {:.0} % has no \
+         practical effect.",
+        diff.interval_method,
+        format::coverage(diff.interval_coverage),
+        diff.margin * 100.0
     )));
     medium.finished(lines.join("\n") + "\n")
 }
 
-/// Pairs of one workload, and of one difference in phases, together.
+/// Groups pairs by workload and by phases.
 fn by_workload(pairs: &[Pair]) -> Vec<Vec<&Pair>> {
     let mut groups: Vec<Vec<&Pair>> = Vec::new();
     for pair in pairs {
@@ -170,21 +156,21 @@ fn by_workload(pairs: &[Pair]) -> Vec<Vec<&Pair>> {
     groups
 }
 
-/// Which repeats of one side are not compared, and why.
+/// The repeats of one side that are not compared, with their reasons.
 fn not_compared(figures: &SideFigures) -> impl Iterator<Item = String> + '_ {
-    // The same of several repeats is said once.
-    let mut told: Vec<(VerdictKind, &str, Vec<String>)> = Vec::new();
+    // Several repeats with the same reason share a line.
+    let mut reasons: Vec<(VerdictKind, &str, Vec<String>)> = Vec::new();
     for NotValid { repeat, verdict, reason } in &figures.not_valid {
-        match told.iter_mut().find(|(kind, why, _)| kind == verdict && why == reason) {
+        match reasons.iter_mut().find(|(kind, why, _)| kind == verdict && why == reason) {
             Some((_, _, repeats)) => repeats.push(repeat.to_string()),
-            None => told.push((*verdict, reason, vec![repeat.to_string()])),
+            None => reasons.push((*verdict, reason, vec![repeat.to_string()])),
         }
     }
-    let told = told.into_iter().map(|(verdict, reason, repeats)| {
+    let lines = reasons.into_iter().map(|(verdict, reason, repeats)| {
         let word = if repeats.len() == 1 { "repeat" } else { "repeats" };
         format!("{word} {} {}: {reason}", repeats.join(", "), format::verdict(verdict))
     });
-    told.chain(figures.missing.iter().cloned())
+    lines.chain(figures.missing.iter().cloned())
 }
 
 fn phases(phases: &Phases) -> String {
@@ -221,22 +207,22 @@ mod tests {
         for record in b.records.iter_mut().filter(|record| record.trial.architecture.to_string() == "epoll") {
             record.load.as_mut().unwrap().rate_achieved_per_s *= 1.3;
         }
-        let versus = RunDiff::of(&a, &b);
+        let diff = RunDiff::of(&a, &b);
         let (epoll, other): (Vec<&Pair>, Vec<&Pair>) =
-            versus.pairs.iter().filter(|pair| pair.rate.is_some()).partition(|pair| pair.architecture == "epoll");
+            diff.pairs.iter().filter(|pair| pair.rate.is_some()).partition(|pair| pair.architecture == "epoll");
         assert!(epoll.iter().all(|pair| pair.rate.unwrap().finding == ChangeKind::More));
         assert!(other.iter().all(|pair| pair.rate.unwrap().finding == ChangeKind::NoPracticalDifference));
         assert!(RunDiff::of(&b, &a).sentence.contains("3 less"), "{}", RunDiff::of(&b, &a).sentence);
-        insta::assert_snapshot!(render(&versus, 160));
+        insta::assert_snapshot!(render(&diff, 160));
     }
 
     #[test]
     fn a_run_is_as_long_as_itself() {
         let run = fixtures::run();
-        let versus = RunDiff::of(&run, &run);
-        assert!(versus.only_a.is_empty() && versus.only_b.is_empty() && versus.host_differences.is_empty());
-        assert_eq!(versus.pairs.len(), 8);
-        for pair in &versus.pairs {
+        let diff = RunDiff::of(&run, &run);
+        assert!(diff.only_a.is_empty() && diff.only_b.is_empty() && diff.host_differences.is_empty());
+        assert_eq!(diff.pairs.len(), 8);
+        for pair in &diff.pairs {
             assert_eq!(pair.phases_b, None);
             assert_eq!(pair.service_p50.is_some(), pair.a.repeats_valid > 0);
             for against in [pair.service_p50, pair.service_p99].into_iter().flatten() {
@@ -250,12 +236,12 @@ mod tests {
     fn one_valid_repeat_gives_a_ratio_and_no_finding() {
         let mut run = fixtures::run();
         run.records.retain(|record| record.trial.repeat == 0);
-        let versus = RunDiff::of(&fixtures::run(), &run);
-        let against = versus.pairs[0].service_p50.unwrap();
+        let diff = RunDiff::of(&fixtures::run(), &run);
+        let against = diff.pairs[0].service_p50.unwrap();
         assert_eq!((against.ratio.interval, against.finding), (None, ChangeKind::NoInterval));
         run.records.clear();
-        let versus = RunDiff::of(&fixtures::run(), &run);
-        assert!(versus.sentence.contains("Nothing can be compared"), "{}", versus.sentence);
+        let diff = RunDiff::of(&fixtures::run(), &run);
+        assert!(diff.sentence.contains("cannot be compared"), "{}", diff.sentence);
     }
 
     #[test]
@@ -264,8 +250,8 @@ mod tests {
         for trial in &mut b.header.trials {
             trial.workload.rate_per_s = trial.workload.rate_per_s.map(|rate_per_s| rate_per_s + 1.0);
         }
-        let versus = RunDiff::of(&a, &b);
-        assert_eq!((versus.pairs.len(), versus.only_a.len(), versus.only_b.len()), (0, 8, 8));
+        let diff = RunDiff::of(&a, &b);
+        assert_eq!((diff.pairs.len(), diff.only_a.len(), diff.only_b.len()), (0, 8, 8));
     }
 
     #[test]

@@ -1,20 +1,42 @@
-//! Tables that fit where they go: on a terminal the least important columns give way.
+//! Tables that fit their medium: a narrow terminal gets the most important columns only.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
 use crate::text::Medium;
 
-/// Columns of this rank are the first to give way.
+/// The highest rank: a narrow terminal drops these columns first.
 const RANK_MAX: u8 = 5;
 
-/// A column of rows of `T`: its heading, how important it is (0: always shown), and its text.
+/// A column of rows of `T`.
 pub(crate) struct Column<T> {
     pub(crate) heading: &'static str,
+    /// The importance; columns of rank 0 are always shown.
     pub(crate) rank: u8,
     pub(crate) text: fn(&T) -> String,
 }
 
-/// A table with as many of `columns` as fit, and the headings of those that do not.
+/// A column with this heading, rank and text.
+pub(crate) const fn column<T>(heading: &'static str, rank: u8, text: fn(&T) -> String) -> Column<T> {
+    Column { heading, rank, text }
+}
+
+/// A table with as many of `columns` as fit; the line below names the others and the `flag` that shows them.
+pub(crate) fn with_dropped<'a, T: 'a>(
+    columns: &[Column<T>],
+    rows: impl IntoIterator<Item = &'a T> + Clone,
+    medium: Medium,
+    flag: &str,
+) -> String {
+    let (table, dropped) = of(columns, rows, medium);
+    match dropped.as_slice() {
+        [] => table,
+        dropped => {
+            format!("{table}\n{}", medium.prose(&format!("(too narrow for: {}; see {flag})", dropped.join(", "))))
+        }
+    }
+}
+
+/// A table with as many of `columns` as fit, and the headings of the others.
 pub(crate) fn of<'a, T: 'a>(
     columns: &[Column<T>],
     rows: impl IntoIterator<Item = &'a T> + Clone,
@@ -34,7 +56,7 @@ pub(crate) fn of<'a, T: 'a>(
     (text, dropped.collect())
 }
 
-/// The table that `build` makes of columns up to the highest rank with which it fits, and that rank.
+/// The widest table that fits, and the rank of its last columns; `build` makes a table of the columns up to a rank.
 pub(crate) fn fit(medium: impl Into<Medium>, build: impl Fn(u8) -> Table) -> (String, u8) {
     let medium = medium.into();
     let built = |rank: u8| (medium.table(&build(rank)), rank);
@@ -42,7 +64,7 @@ pub(crate) fn fit(medium: impl Into<Medium>, build: impl Fn(u8) -> Table) -> (St
     (0..=RANK_MAX).rev().map(built).find(fits).unwrap_or_else(|| built(0))
 }
 
-/// A table of text under these headings.
+/// A table of text below these headings.
 pub fn of_text(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>, medium: Medium) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(headings).add_rows(rows);
@@ -50,7 +72,7 @@ pub fn of_text(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>, m
     medium.table(&table)
 }
 
-/// The first column to the left, numbers to the right.
+/// Aligns the first column to the left and the others, which are numbers, to the right.
 pub(crate) fn align(table: &mut Table) {
     for (at, column) in table.column_iter_mut().enumerate() {
         column.set_padding((if at == 0 { 0 } else { 1 }, 1));
@@ -60,8 +82,8 @@ pub(crate) fn align(table: &mut Table) {
     }
 }
 
-/// The table of rows that begin with `lead`; where it is wider than the medium, several ones below each other, each of some of the
-/// other columns.
+/// A table of rows that begin with the columns of `lead`. A table that is wider than the medium becomes several tables, each with
+/// some of the other columns.
 pub fn in_parts(lead: &[String], columns: &[String], rows: &[(&[String], &[String])], medium: Medium) -> String {
     let part = |from: usize, to: usize| {
         let mut table = Table::new();

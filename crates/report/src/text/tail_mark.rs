@@ -8,31 +8,31 @@ use crate::format;
 use crate::model::client_tail::P99;
 use crate::model::summary::Row;
 
-/// What is written behind a quantile that may be the client's.
+/// The mark behind a quantile that the client may have caused.
 pub const MARK: &str = "?";
 
-/// A quantile in microseconds, marked where it may be the client's.
+/// A quantile in microseconds, with the mark if it needs one.
 pub fn us(time: &Distribution, late: &LateSends, (q, figure): (f64, fn(&Distribution) -> u64)) -> String {
     mark(format::us(figure(time) as f64), late, q)
 }
 
-/// A figure of the quantile `q`, marked where it may be the client's.
+/// The text of the quantile `q`, with the mark if it needs one.
 pub fn mark(figure: String, late: &LateSends, q: f64) -> String {
     if late.reaches(q) { figure + MARK } else { figure }
 }
 
-/// The mark's meaning, if a quantile of this load has one.
+/// The meaning of the mark, if a quantile of this load has it.
 pub fn note_of_load(load: &LoadReport) -> Option<String> {
     let late = load.late_sends();
     if late.stalled > 0 {
         let share = 100.0 * load.stalled_share().unwrap_or(0.0);
         return Some(format!(
-            "{MARK}: may be the client's doing, which was stalled for {share:.2} % of the window: responses waited in its sockets."
+            "{MARK}: possibly caused by the client, which stalled for {share:.2} % of the window while responses waited."
         ));
     }
     (late.count > 0).then(|| {
         format!(
-            "{MARK}: may be the client's doing, which sent {} of {} requests more than {} late: a burst of them queues at the \
+            "{MARK}: possibly caused by the client, which sent {} of {} requests more than {} late: such bursts queue at the \
              server.",
             late.count,
             late.sent,
@@ -41,17 +41,17 @@ pub fn note_of_load(load: &LoadReport) -> Option<String> {
     })
 }
 
-/// The mark's meaning, if any of `rows` has one.
+/// The meaning of the mark, if any of `rows` has it.
 pub(crate) fn note(rows: &[Row]) -> Option<String> {
     let names: Vec<String> = rows.iter().filter(|row| row.late.reaches(P99.0)).map(Row::label).collect();
     (!names.is_empty()).then(|| note_of(&names.join(", ")))
 }
 
-/// The same of architectures by name.
+/// The meaning of the mark, for these architectures.
 pub(crate) fn note_of(names: &str) -> String {
     format!(
-        "{MARK}: may be the client's doing. It sent too many requests late or was stalled ({names}): bursts queue \
-         at the server, responses in the client. Nothing is concluded from such a figure."
+        "{MARK}: possibly caused by the client, which stalled or sent too many requests late ({names}). No conclusion uses \
+         such a value."
     )
 }
 
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn late_sends_are_in_every_row_of_csv() {
-        let text = crate::export::csv::of(&run_with_late(2)).unwrap();
+        let text = crate::export::csv::of(&run_with_late(2));
         let mut reader = csv::Reader::from_reader(text.as_bytes());
         let headings = reader.headers().unwrap().clone();
         let row = reader.records().next().unwrap().unwrap();

@@ -1,5 +1,5 @@
-//! Throughput against connections, or idle ones: each architecture's transactions a second, where closed loops differ in these
-//! and in nothing else; of streams, bandwidth.
+//! Transactions a second, or bandwidth, against the number of connections or of idle connections, for closed loops that differ in
+//! this number alone.
 
 use comfy_table::{Cell, Table, presets};
 
@@ -10,7 +10,7 @@ use crate::model::summary::{Comparison, Row, Summary};
 use crate::text::Medium;
 use crate::text::table::align;
 
-/// A table for each group of closed loops of two or more numbers of connections, or of idle ones.
+/// A table for each group of closed loops with two or more numbers of connections or of idle connections.
 pub(crate) fn tables(summary: &Summary, medium: Medium) -> Vec<String> {
     let closed = || summary.comparisons.iter().filter(|comparison| comparison.workload.is_closed());
     let along = |axis: Axis| {
@@ -22,7 +22,7 @@ pub(crate) fn tables(summary: &Summary, medium: Medium) -> Vec<String> {
     groups.map(|(axis, group, title)| table(axis, &group, &title, medium)).collect()
 }
 
-/// Architectures by their peaks, best first; the best of each number of connections is marked.
+/// Rows by their peak, best first. A `*` marks the best of each column.
 fn table(along: Axis, group: &[&Comparison], title: &str, medium: Medium) -> String {
     let mut architectures: Vec<String> = Vec::new();
     for row in group.iter().flat_map(|comparison| &comparison.rows) {
@@ -38,7 +38,6 @@ fn table(along: Axis, group: &[&Comparison], title: &str, medium: Medium) -> Str
     };
     let workload = &group[0].workload;
     let shown = |rate: f64| format::digits(stream::megabytes_per_s(workload, rate).unwrap_or(rate));
-    // (transactions a second, where)
     let peak = |name: &str| {
         let rates = group.iter().filter_map(|it| Some((rate(it, name)?, along.at(&it.workload))));
         rates.max_by(|a, b| a.0.total_cmp(&b.0))
@@ -56,7 +55,6 @@ fn table(along: Axis, group: &[&Comparison], title: &str, medium: Medium) -> Str
             match (row(comparison, name), rate(comparison, name)) {
                 (_, Some(rate)) if best.as_ref() == Some(name) => format!("*{}", shown(rate)),
                 (_, Some(rate)) => shown(rate),
-                // Shown and not ranked, as everywhere.
                 (Some(row), None) if row.repeats > 0 => {
                     row.rate_achieved_per_s.map_or("-".into(), |rate| format!("({})", shown(rate)))
                 }
@@ -70,6 +68,6 @@ fn table(along: Axis, group: &[&Comparison], title: &str, medium: Medium) -> Str
     let label = along.label();
     let figure = if workload.service.stream().is_some() { "Bandwidth in MB/s" } else { "Transactions a second" };
     let title = if title.is_empty() { String::new() } else { format!(", {title}") };
-    let heading = format!("{figure} against {label}{title} (*: the most; in brackets: not valid, and not ranked)");
+    let heading = format!("{figure} against {label}{title} (*: highest; in brackets: not valid)");
     format!("{}\n{}", medium.prose(&heading), medium.table(&table))
 }

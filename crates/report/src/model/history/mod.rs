@@ -326,7 +326,7 @@ impl Trend {
 fn sentence_of(trends: &[Trend]) -> String {
     let again: Vec<&Trend> = trends.iter().filter(|trend| trend.points.len() > 1).collect();
     if again.is_empty() {
-        return "Nothing was measured in more than one run on the same host.".into();
+        return "No two runs on the same host measured the same.".into();
     }
     let found = |findings: &[ChangeKind]| -> Vec<&Trend> {
         let is_one = |trend: &&Trend| trend.change.is_some_and(|change| findings.contains(&change.finding));
@@ -343,16 +343,16 @@ fn sentence_of(trends: &[Trend]) -> String {
     };
     let compared = again.iter().filter(|trend| trend.change.is_some()).count();
     let counted = |count: usize, words: &str| (count, format!("{count} {words}"));
-    let told = [
+    let counts = [
         named(found(&[ChangeKind::Longer, ChangeKind::Less]), "slower"),
         named(found(&[ChangeKind::Shorter, ChangeKind::More]), "faster"),
         counted(found(&[ChangeKind::NoPracticalDifference]).len(), "without practical difference"),
-        counted(found(&[ChangeKind::NotToldApart]).len(), "not told apart"),
+        counted(found(&[ChangeKind::NotSignificant]).len(), "not significantly different"),
         counted(found(&[ChangeKind::NoInterval]).len(), "without interval (see --repeats)"),
         counted(again.len() - compared, "not compared"),
     ];
-    let told: Vec<String> = told.into_iter().filter(|(count, _)| *count > 0).map(|(_, words)| words).collect();
-    format!("The newest run of each against the one before, of {}: {}.", again.len(), told.join(", "))
+    let counts: Vec<String> = counts.into_iter().filter(|(count, _)| *count > 0).map(|(_, words)| words).collect();
+    format!("The newest run against the one before, {} comparisons: {}.", again.len(), counts.join(", "))
 }
 
 impl Entry {
