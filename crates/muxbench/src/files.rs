@@ -22,7 +22,7 @@ pub fn write_figures<'a, T: AsRef<str>>(
     let mut names = Vec::new();
     for (name, title, chart) in figures {
         let name = name.as_ref();
-        let svg = svg::svg(title.as_ref(), chart, architectures)?;
+        let svg = svg::svg(title.as_ref(), chart, architectures);
         write(&folder.join(format!("{name}.svg")), svg.as_bytes())?;
         write(&folder.join(format!("{name}.png")), &svg::png(&svg)?)?;
         names.push(name.to_owned());

@@ -65,7 +65,7 @@ fn sweep_stops_past_saturation_and_writes_autobench_columns() {
     let out = text(&run(folder.path(), &[&sweep[..], &files, SMALL].concat(), &[0, 3]).stdout);
     // Every rate from the second on is past what it can do, wherever a busy machine puts the first.
     let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("not run, for the steps before were past saturation"), "{out}");
+    assert!(words.contains("not run: lower rates already exceeded"), "{out}");
     assert!(out.contains("dem_req_rate"), "{out}");
 
     let csv = std::fs::read_to_string(folder.path().join("steps.csv")).unwrap();

@@ -142,7 +142,10 @@ fn kernel_counts_are_shown_only_on_request() {
     );
 
     let not_asked = text(&compare(folder.path(), "epoll", &["--explain"]).stdout);
-    assert!(not_asked.contains("Cost of a request by the servers' counters") && !not_asked.contains(HEADING), "{not_asked}");
+    assert!(
+        not_asked.contains("Cost of a request by the servers' counters") && !not_asked.contains(HEADING),
+        "{not_asked}"
+    );
 
     let file = compare(folder.path(), "epoll", &["--count-syscalls", "--print-experiment"]).stdout;
     assert!(text(&file).contains("count-syscalls = true"), "{}", text(&file));

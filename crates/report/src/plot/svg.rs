@@ -1,110 +1,133 @@
-//! A figure as a picture in a file: SVG, and PNG made of it.
+//! Figures as files: SVG, and PNG made from it.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use anyhow::Context;
-use harness::model::VerdictKind;
-use plotters::chart::{ChartBuilder, ChartContext};
-use plotters::coord::Shift;
-use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
-use plotters::element::DashedPathElement;
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
 use resvg::{tiny_skia, usvg};
 
 use super::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, STEP_MAX, Series, Shape};
 use super::style::{self, Style};
+use crate::format::visible;
 
-/// Of a panel, in pixels.
-const PANEL: (u32, u32) = (440, 320);
-/// Of one that is alone.
-const SINGLE: (u32, u32) = (640, 380);
-/// Of what is left of its width beside labels and margins.
-const PLOT_WIDTH: f64 = PANEL.0 as f64 - 72.0 - 16.0;
+/// The size of a panel in pixels.
+const PANEL: (f64, f64) = (440.0, 320.0);
+/// The size of a figure's only panel.
+const SINGLE: (f64, f64) = (640.0, 380.0);
+/// The space for labels: left, right, top and bottom of the axes.
+const AROUND: [f64; 4] = [72.0, 16.0, 22.0, 52.0];
+/// The width between the axes of a panel.
+const PLOT_WIDTH: f64 = PANEL.0 - AROUND[0] - AROUND[1];
 const COLUMNS: usize = 3;
-/// Of the heading with its legend: each line.
-const LINE: u32 = 24;
-const MARGIN: u32 = 16;
-/// PNG has so many pixels for each of these.
+/// The height of a line of the legend.
+const LINE: f64 = 24.0;
+const MARGIN: f64 = 16.0;
+/// The number of PNG pixels for each SVG pixel.
 const SCALE: f32 = 2.0;
-const FONT: &str = "DejaVu Sans, sans-serif";
-/// The marker that has no corners.
-const ROUND: &str = "circle";
-const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
-const GRID: RGBColor = RGBColor(0xdd, 0xe0, 0xe4);
+const INK: &str = "#22262b";
+const GRID: &str = "#dde0e4";
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Axes = Cartesian2d<Axis, Axis>;
-
-/// As SVG, with its title and a legend.
-///
-/// # Errors
-/// None that is known: it is drawn in memory.
-pub fn svg(title: &str, chart: &Chart, architectures: &[String]) -> anyhow::Result<String> {
+/// Draws a figure with its title and a legend as SVG.
+pub fn svg(title: &str, chart: &Chart, architectures: &[String]) -> String {
     let columns = chart.panels.len().clamp(1, COLUMNS);
     let panel_size = if chart.panels.len() == 1 { SINGLE } else { PANEL };
-    let width = panel_size.0 * columns as u32 + 2 * MARGIN;
+    let width = panel_size.0 * columns as f64 + 2.0 * MARGIN;
     let legend = legend(chart, architectures, width);
-    let lines = legend.last().map_or(0, |entry| entry.line + 1);
-    let head = MARGIN + LINE * (lines + 1) + 12;
-    let rows = chart.panels.len().div_ceil(columns) as u32;
-    let mut text = String::new();
-    {
-        let root = SVGBackend::with_string(&mut text, (width, head + panel_size.1 * rows + MARGIN)).into_drawing_area();
-        root.fill(&WHITE)?;
-        // A letter is about six tenths as wide as it is high.
-        let fitting = f64::from(width - 2 * MARGIN) / (0.6 * title.chars().count().max(1) as f64);
-        root.draw_text(title, &words(fitting.min(18.0), HPos::Left), (MARGIN as i32, MARGIN as i32 + 4))?;
-        for Entry { text, style, x, line } in legend {
-            let at = (x as i32, (MARGIN + LINE * (line + 1) + 14) as i32);
-            swatch(&root, &style, at)?;
-            root.draw_text(&text, &words(13.0, HPos::Left), (at.0 + 40, at.1))?;
-        }
-        for (at, panel) in chart.panels.iter().enumerate() {
-            let (x, y) = (MARGIN + panel_size.0 * (at % columns) as u32, head + panel_size.1 * (at / columns) as u32);
-            let area = root.clone().shrink((x, y), panel_size);
-            draw(&area, chart, panel)?;
-        }
-        root.present()?;
+    let lines = legend.last().map_or(0.0, |entry| entry.line + 1.0);
+    let head = MARGIN + LINE * (lines + 1.0) + 12.0;
+    let height = head + panel_size.1 * chart.panels.len().div_ceil(columns) as f64 + MARGIN;
+    let mut canvas = Canvas(format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+         font-family=\"DejaVu Sans, sans-serif\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+    ));
+    // A letter is about six tenths as wide as it is high.
+    let size = ((width - 2.0 * MARGIN) / (0.6 * title.chars().count().max(1) as f64)).min(18.0);
+    canvas.text((MARGIN, MARGIN + 4.0), size, "start", title);
+    for Entry { text, style, x, line } in legend {
+        let y = MARGIN + LINE * (line + 1.0) + 14.0;
+        canvas.line(&[(x, y), (x + 32.0, y)], style.light, 2.0, style.dash, 1.0);
+        canvas.marker((x + 16.0, y), &style, style.light, style.light);
+        canvas.text((x + 40.0, y), 13.0, "start", &text);
     }
-    Ok(text)
+    for (at, panel) in chart.panels.iter().enumerate() {
+        let left = MARGIN + panel_size.0 * (at % columns) as f64;
+        let top = head + panel_size.1 * (at / columns) as f64;
+        let [before, after, above, below] = AROUND;
+        let across = (left + before, left + panel_size.0 - after);
+        let up = (top + panel_size.1 - below, top + above);
+        draw(&mut canvas, chart, panel, across, up);
+    }
+    canvas.0 + "</svg>\n"
 }
 
-/// As PNG, with a font of ours: what fonts a system has, if any, makes no difference.
+/// Renders an SVG as PNG, with an embedded font, so that the fonts of the host make no difference.
 ///
 /// # Errors
-/// When `svg` is none.
+/// If `svg` is invalid.
 pub fn png(svg: &str) -> anyhow::Result<Vec<u8>> {
     let mut options = usvg::Options { font_family: "DejaVu Sans".into(), ..usvg::Options::default() };
     let fonts = Arc::make_mut(&mut options.fontdb);
     fonts.load_font_data(dejavu::sans::regular().to_vec());
     fonts.set_sans_serif_family("DejaVu Sans");
-    let tree = usvg::Tree::from_str(svg, &options).context("a figure is no SVG")?;
+    let tree = usvg::Tree::from_str(svg, &options).context("invalid SVG")?;
     let size = tree.size().to_int_size().scale_by(SCALE).context("a figure has no size")?;
     let mut pixels = tiny_skia::Pixmap::new(size.width(), size.height()).context("a figure has no size")?;
     resvg::render(&tree, tiny_skia::Transform::from_scale(SCALE, SCALE), &mut pixels.as_mut());
     Ok(pixels.encode_png()?)
 }
 
-/// Text of ours: its height stands in the middle of where it is.
-fn words<'a>(size: f64, side: HPos) -> TextStyle<'a> {
-    (FONT, size).into_text_style(&(u32::MAX, u32::MAX)).color(&INK).pos(Pos::new(side, VPos::Center))
+/// SVG elements, in pixels.
+struct Canvas(String);
+
+impl Canvas {
+    fn line(&mut self, path: &[(f64, f64)], colour: &str, width: f64, dash: &[u32], opacity: f64) {
+        let points: Vec<String> = path.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let dash: Vec<String> = dash.iter().map(u32::to_string).collect();
+        let _ = writeln!(
+            self.0,
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" stroke-dasharray=\"{}\" \
+             stroke-opacity=\"{opacity}\"/>",
+            points.join(" "),
+            if dash.is_empty() { "none".to_owned() } else { dash.join(" ") },
+        );
+    }
+
+    /// A marker, if the style has one.
+    fn marker(&mut self, (x, y): (f64, f64), style: &Style, fill: &str, edge: &str) {
+        if style.marker.is_empty() {
+            return;
+        }
+        let corners = style::corners(style.marker, 4.5).into_iter();
+        let points: Vec<String> = corners.map(|(dx, dy)| format!("{:.1},{:.1}", x + dx, y + dy)).collect();
+        let points = points.join(" ");
+        let _ = writeln!(self.0, "<polygon points=\"{points}\" fill=\"{fill}\" stroke=\"{edge}\"/>");
+    }
+
+    /// Text whose height is centred on its place; `anchor` is `start`, `middle` or `end`.
+    fn text(&mut self, (x, y): (f64, f64), size: f64, anchor: &str, text: &str) {
+        let text = visible(text).replace('&', "&amp;").replace('<', "&lt;");
+        let y = y + 0.36 * size;
+        let _ = writeln!(
+            self.0,
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size:.1}\" text-anchor=\"{anchor}\" fill=\"{INK}\">{text}</text>"
+        );
+    }
 }
 
-/// What is told apart in a figure, and where the legend has it.
+/// An entry of the legend.
 struct Entry {
     text: String,
     style: Style,
-    x: u32,
-    line: u32,
+    x: f64,
+    line: f64,
 }
 
-/// Architectures that are in a figure, then what a paper prints, each once.
-fn legend(chart: &Chart, architectures: &[String], width: u32) -> Vec<Entry> {
-    let is_there =
+/// The legend: the architectures of a figure, then the published values, each once.
+fn legend(chart: &Chart, architectures: &[String], width: f64) -> Vec<Entry> {
+    let is_drawn =
         |place: &usize| chart.panels.iter().flat_map(|panel| &panel.series).any(|series| series.architecture == *place);
     let ours =
-        (0..architectures.len()).filter(is_there).map(|place| (architectures[place].clone(), style::style(place)));
+        (0..architectures.len()).filter(is_drawn).map(|place| (architectures[place].clone(), style::style(place)));
     let mut texts: Vec<(String, Style)> = ours.collect();
     for published in chart.panels.iter().flat_map(|panel| &panel.published) {
         let text = format!("paper: {}", published.label);
@@ -112,11 +135,11 @@ fn legend(chart: &Chart, architectures: &[String], width: u32) -> Vec<Entry> {
             texts.push((text, style::published(published.mark == Mark::Points)));
         }
     }
-    let (mut x, mut line) = (MARGIN, 0);
+    let (mut x, mut line) = (MARGIN, 0.0);
     let entries = texts.into_iter().map(|(text, style)| {
-        let space = 40 + 8 * text.chars().count() as u32 + 20;
+        let space = 60.0 + 8.0 * text.chars().count() as f64;
         if x + space > width && x > MARGIN {
-            (x, line) = (MARGIN, line + 1);
+            (x, line) = (MARGIN, line + 1.0);
         }
         x += space;
         Entry { text, style, x: x - space, line }
@@ -124,104 +147,56 @@ fn legend(chart: &Chart, architectures: &[String], width: u32) -> Vec<Entry> {
     entries.collect()
 }
 
-fn colour(style: &Style) -> RGBColor {
-    let channel = |at: usize| u8::from_str_radix(&style.light[at..at + 2], 16).unwrap_or_default();
-    RGBColor(channel(1), channel(3), channel(5))
+/// The pixel of a value, on an axis between two pixels.
+fn pixel(axis: &Axis, (from, to): (f64, f64), value: f64) -> f64 {
+    let place = |value: f64| if axis.log { value.max(f64::MIN_POSITIVE).log10() } else { value };
+    let [low, high] = axis.range.map(place);
+    from + (place(value) - low) / (high - low) * (to - from)
 }
 
-/// The corners of a marker, in pixels from its centre; the first one again at the end.
-fn outline(style: &Style) -> Vec<(i32, i32)> {
-    let corners = style::corners(style.marker, 4.5).into_iter().map(|(x, y)| (x.round() as i32, y.round() as i32));
-    let mut corners: Vec<(i32, i32)> = corners.collect();
-    corners.extend(corners.first().copied());
-    corners
+/// The ticks of a horizontal axis that there is room for, the last one among them.
+fn fitting_ticks(axis: &Axis) -> impl Iterator<Item = &(f64, String)> {
+    let longest = axis.ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0) as f64;
+    let every = match axis.form {
+        Form::Names => (axis.ticks.len() as f64 * (longest * 7.5 + 10.0) / PLOT_WIDTH).ceil() as usize,
+        _ => 1,
+    };
+    axis.ticks.iter().rev().step_by(every.max(1))
 }
 
-fn swatch(root: &Area<'_>, style: &Style, (x, y): (i32, i32)) -> anyhow::Result<()> {
-    let colour = colour(style);
-    let along = [(x, y), (x + 32, y)];
-    match style.dash {
-        [dash, gap] => root.draw(&DashedPathElement::new(along, *dash, *gap, colour.stroke_width(2)))?,
-        _ => root.draw(&PathElement::new(along, colour.stroke_width(2)))?,
-    }
-    if style.marker == ROUND {
-        return Ok(root.draw(&Circle::new((x + 16, y), 5, colour.filled()))?);
-    }
-    if style.marker.is_empty() {
-        return Ok(());
-    }
-    let corners = outline(style).into_iter().map(|(dx, dy)| (x + 16 + dx, y + dy)).collect::<Vec<_>>();
-    Ok(root.draw(&Polygon::new(corners, colour.filled()))?)
-}
-
-impl Ranged for Axis {
-    type FormatOption = NoDefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, pixels: (i32, i32)) -> i32 {
-        let place = |value: f64| if self.log { value.max(f64::MIN_POSITIVE).log10() } else { value };
-        let [from, to] = self.range.map(place);
-        let share = (place(*value) - from) / (to - from);
-        pixels.0 + (share * f64::from(pixels.1 - pixels.0)).round() as i32
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
-        // As many names as there is room for, the last among them.
-        let longest = self.ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0) as f64;
-        let every = match self.form {
-            Form::Names => (self.ticks.len() as f64 * (longest * 7.5 + 10.0) / PLOT_WIDTH).ceil() as usize,
-            _ => 1,
-        };
-        let mut points: Vec<f64> = self.ticks.iter().rev().step_by(every.max(1)).map(|(at, _)| *at).collect();
-        points.reverse();
-        points
-    }
-
-    fn range(&self) -> std::ops::Range<f64> {
-        self.range[0]..self.range[1]
-    }
-}
-
-impl ValueFormatter<f64> for Axis {
-    fn format_ext(&self, value: &f64) -> String {
-        self.ticks.iter().find(|(at, _)| at == value).map_or_else(String::new, |(_, label)| label.clone())
-    }
-}
-
-fn draw(area: &Area<'_>, chart: &Chart, panel: &Panel) -> anyhow::Result<()> {
-    area.draw_text(&panel.title, &words(13.0, HPos::Left), (72, 10))?;
+/// Draws a panel between the pixels of its axes.
+fn draw(canvas: &mut Canvas, chart: &Chart, panel: &Panel, across: (f64, f64), up: (f64, f64)) {
     let (x, y) = chart.axes(panel);
-    let mut axes = ChartBuilder::on(area)
-        .margin_top(22)
-        .margin_right(16)
-        .margin_bottom(10)
-        .x_label_area_size(42)
-        .y_label_area_size(72)
-        .build_cartesian_2d(x.clone(), y.clone())?;
-    axes.configure_mesh()
-        .x_labels(x.ticks.len())
-        .y_labels(y.ticks.len())
-        .x_desc(&x.label)
-        .y_desc(&y.label)
-        .label_style((FONT, 12.0, &INK))
-        .axis_desc_style((FONT, 13.0, &INK))
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
-        .axis_style(INK)
-        .draw()?;
+    canvas.text((across.0, up.1 - 12.0), 13.0, "start", &panel.title);
+    for (value, label) in fitting_ticks(x) {
+        let at = pixel(x, across, *value);
+        canvas.line(&[(at, up.0), (at, up.1)], GRID, 1.0, &[], 1.0);
+        canvas.text((at, up.0 + 12.0), 12.0, "middle", label);
+    }
+    for (value, label) in &y.ticks {
+        let at = pixel(y, up, *value);
+        canvas.line(&[(across.0, at), (across.1, at)], GRID, 1.0, &[], 1.0);
+        canvas.text((across.0 - 6.0, at), 12.0, "end", label);
+    }
+    canvas.line(&[(across.0, up.1), (across.0, up.0), (across.1, up.0)], INK, 1.0, &[], 1.0);
+    canvas.text(((across.0 + across.1) / 2.0, up.0 + 32.0), 13.0, "middle", &x.label);
+    let middle = (up.0 + up.1) / 2.0;
+    let _ = writeln!(canvas.0, "<g transform=\"rotate(-90 {:.1} {middle:.1})\">", across.0 - 62.0);
+    canvas.text((across.0 - 62.0, middle), 13.0, "middle", &y.label);
+    canvas.0 += "</g>\n";
+    let place = |(at, value): (f64, f64)| (pixel(x, across, at), pixel(y, up, value));
     for published in &panel.published {
-        draw_published(&mut axes, [x, y], published)?;
+        draw_published(canvas, [x, y], published, place);
     }
-    let ours: Vec<usize> = panel.series.iter().map(|series| series.architecture).collect();
+    let drawn: Vec<usize> = panel.series.iter().map(|series| series.architecture).collect();
     for series in &panel.series {
-        let points: Vec<(f64, &Point)> =
-            series.points.iter().map(|point| (point.x + shift(chart, x, &ours, series), point)).collect();
-        draw_series(&mut axes, chart, x, series, &points)?;
+        let shift = shift(chart, x, &drawn, series);
+        let points: Vec<(f64, &Point)> = series.points.iter().map(|point| (point.x + shift, point)).collect();
+        draw_series(canvas, chart, x, series, &points, place);
     }
-    Ok(())
 }
 
-/// How far a series is moved, so that those above one name stand side by side.
+/// The distance by which a series moves, so that the marks above one name stand side by side.
 fn shift(chart: &Chart, x: &Axis, architectures: &[usize], series: &Series) -> f64 {
     let at = architectures.iter().position(|it| *it == series.architecture).unwrap_or_default() as f64;
     let (count, [from, to]) = (architectures.len() as f64, x.range);
@@ -233,30 +208,29 @@ fn shift(chart: &Chart, x: &Axis, architectures: &[usize], series: &Series) -> f
     }
 }
 
-/// What a paper prints: behind what was found here.
+/// Draws the paper's values, which lie behind ours.
 fn draw_published(
-    axes: &mut ChartContext<'_, SVGBackend<'_>, Axes>,
+    canvas: &mut Canvas,
     [x, y]: [&Axis; 2],
     published: &Published,
-) -> anyhow::Result<()> {
+    place: impl Fn((f64, f64)) -> (f64, f64),
+) {
     let style = style::published(published.mark == Mark::Points);
-    let colour = published.architecture.map_or_else(|| colour(&style), |place| colour(&style::style(place)));
-    let within = |axis: &Axis, at: f64| (axis.range[0]..=axis.range[1]).contains(&at);
+    let colour = published.architecture.map_or(style.light, |place| style::style(place).light);
+    let is_within = |axis: &Axis, at: f64| (axis.range[0]..=axis.range[1]).contains(&at);
     let points: Vec<(f64, f64)> = match published.points.as_slice() {
         [(_, at), ..] if published.mark == Mark::Level => x.range.iter().map(|&end| (end, *at)).collect(),
         [(at, _), ..] if published.mark == Mark::Limit => y.range.iter().map(|&end| (*at, end)).collect(),
-        points => points.iter().copied().filter(|(at, value)| within(x, *at) && within(y, *value)).collect(),
+        points => points.iter().copied().filter(|(at, value)| is_within(x, *at) && is_within(y, *value)).collect(),
     };
-    let [dash, gap] = [style.dash[0], style.dash[1]];
-    axes.draw_series(DashedLineSeries::new(points.clone(), dash, gap, colour.stroke_width(1)))?;
+    let points: Vec<(f64, f64)> = points.into_iter().map(place).collect();
+    canvas.line(&points, colour, 1.0, style.dash, 1.0);
     if published.mark == Mark::Points {
-        let star = outline(&style);
-        axes.draw_series(points.iter().map(|at| EmptyElement::at(*at) + Polygon::new(star.clone(), colour.filled())))?;
+        points.iter().for_each(|at| canvas.marker(*at, &style, colour, colour));
     }
-    Ok(())
 }
 
-/// The part of a path, from left to right, that is between the ends of an axis; of a line that crosses one, up to it.
+/// The part of a path, which runs from left to right, between the ends of an axis; lines that cross an end stop there.
 fn within(path: &[(f64, f64)], [low, high]: [f64; 2]) -> Vec<(f64, f64)> {
     let mut part: Vec<(f64, f64)> = Vec::new();
     for (at, &(x, y)) in path.iter().enumerate() {
@@ -272,48 +246,40 @@ fn within(path: &[(f64, f64)], [low, high]: [f64; 2]) -> Vec<(f64, f64)> {
     part
 }
 
+/// Draws a series: its line, and for each point its spread and its marker.
 fn draw_series(
-    axes: &mut ChartContext<'_, SVGBackend<'_>, Axes>,
+    canvas: &mut Canvas,
     chart: &Chart,
     axis: &Axis,
     series: &Series,
     points: &[(f64, &Point)],
-) -> anyhow::Result<()> {
+    place: impl Fn((f64, f64)) -> (f64, f64),
+) {
     let style = style::style(series.architecture);
-    let colour = colour(&style);
-    let strength = if series.of.is_empty() { 1.0 } else { 0.45 };
-    let thickness = if chart.shape == Shape::Line && series.of.is_empty() { 2 } else { 1 };
-    let line = colour.mix(strength).stroke_width(thickness);
+    let is_main = series.of.is_empty();
     let path: Vec<(f64, f64)> = points.iter().map(|(x, point)| (*x, point.y)).collect();
-    let path = within(&path, axis.range);
-    match style.dash {
-        [dash, gap] => axes.draw_series(DashedLineSeries::new(path, *dash, *gap, line)).map(|_| ())?,
-        _ => axes.draw_series(LineSeries::new(path, line)).map(|_| ())?,
-    }
+    let path: Vec<(f64, f64)> = within(&path, axis.range).into_iter().map(&place).collect();
+    let width = if chart.shape == Shape::Line && is_main { 2.0 } else { 1.0 };
+    canvas.line(&path, style.light, width, style.dash, if is_main { 1.0 } else { 0.45 });
     if chart.shape == Shape::Line {
-        return Ok(());
+        return;
     }
     for (x, point) in points {
-        let bar = |from: f64, to: f64, thickness: u32| {
-            PathElement::new([(*x, from), (*x, to)], colour.stroke_width(thickness))
+        let mut bar = |from: f64, to: f64, width: f64| {
+            canvas.line(&[place((*x, from)), place((*x, to))], style.light, width, &[], 1.0);
         };
-        let bars = match point.spread.as_slice() {
-            [p1, p25, p75, p99] => vec![bar(*p1, *p99, 1), bar(*p25, *p75, 6)],
-            [p1, p25, p75] => vec![bar(*p1, *p75, 1), bar(*p25, *p75, 6)],
-            [low, high] => vec![bar(*low, *high, 2)],
-            _ => Vec::new(),
-        };
-        axes.draw_series(bars)?;
-        // Hollow, where it is not to be believed.
-        let inner = if point.verdict == VerdictKind::Valid { colour } else { WHITE };
-        let (at, corners, edge) = (EmptyElement::at((*x, point.y)), outline(&style), colour.stroke_width(1));
-        if style.marker == ROUND {
-            axes.draw_series([at + Circle::new((0, 0), 5, inner.filled()) + Circle::new((0, 0), 5, edge)])?;
-        } else {
-            axes.draw_series([at + Polygon::new(corners.clone(), inner.filled()) + PathElement::new(corners, edge)])?;
+        match point.spread.as_slice() {
+            [p1, p25, p75, rest @ ..] => {
+                bar(*p1, *rest.first().unwrap_or(p75), 1.0);
+                bar(*p25, *p75, 6.0);
+            }
+            [low, high] => bar(*low, *high, 2.0),
+            _ => {}
         }
+        // Invalid points are hollow.
+        let fill = if point.is_valid() { style.light } else { "white" };
+        canvas.marker(place((*x, point.y)), &style, fill, style.light);
     }
-    Ok(())
 }
 
 #[cfg(test)]
