@@ -1,5 +1,5 @@
 //! Reports on finished runs: tables, conclusions, figures, pages, CSV and JSON. The input is plain data:
-//! [`harness::record::Run`], which the store reads.
+//! [`harness::model::Run`], which the store reads.
 //!
 //! # Layers
 //! Each layer uses only those before it.
