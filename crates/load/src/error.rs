@@ -1,4 +1,4 @@
-//! Why a load cannot be run at all. What goes wrong with single requests is counted, see `report::Errors`.
+//! Reasons why a load cannot run at all. Failures of single requests are counted: see [`crate::report::Errors`].
 
 use std::io;
 
@@ -11,17 +11,17 @@ pub enum LoadError {
     /// A connection could not be made, or its first request was not answered.
     #[error("connection {number} of {total} to {target}: {class} ({error}); {remedy}")]
     Connect {
-        /// Which, from 1.
+        /// Its number, from 1.
         number: u32,
-        /// Of how many.
+        /// Their total.
         total: u32,
-        /// To where.
+        /// The server's address.
         target: String,
         /// The class, as in `report::Errors`.
         class: &'static str,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
-        /// What may help.
+        /// The remedy.
         remedy: &'static str,
     },
     /// A record of the data set was not stored.
@@ -30,33 +30,33 @@ pub enum LoadError {
              records"
     )]
     Store {
-        /// Which, from 1.
+        /// Its number, from 1.
         number: u64,
-        /// Of how many.
+        /// Their total.
         total: u64,
         /// The class, as in `report::Errors`.
         class: &'static str,
     },
-    /// The TSC was asked for.
+    /// The TSC was requested on a processor without an invariant one.
     #[error("clock: tsc is not invariant on this processor; use the clock `auto` or `monotonic`")]
     NoTsc,
     /// The requests to be recorded do not fit.
     #[error("no memory for {requests} requests of {bytes} bytes each; lower the rate or the duration")]
     Memory {
-        /// How many.
+        /// Their number.
         requests: u64,
         /// The size of each record.
         bytes: usize,
     },
-    /// A value that makes no sense.
+    /// A broken rule of the configuration.
     #[error("{0}")]
     Config(String),
     /// A system call that should not fail.
     #[error("{what}: {error}")]
     System {
-        /// What was tried.
+        /// The action that failed.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }

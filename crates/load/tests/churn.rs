@@ -18,7 +18,7 @@ use wire::ServiceSpec;
 const REQUEST: usize = 16;
 const RESPONSE: usize = 100;
 
-/// What a server saw.
+/// A server's observations.
 #[derive(Default)]
 struct Seen {
     accepted: AtomicU32,
@@ -341,7 +341,7 @@ fn connections_think() {
 }
 
 #[test]
-fn a_connection_that_the_server_ends_while_it_thinks_is_replaced_after_its_pause() {
+fn thinking_connection_ended_by_server_is_replaced_after_pause() {
     let (target, _) = server(|stream, number| {
         stream.set_read_timeout(Some(Duration::from_millis(40))).unwrap();
         honest(stream, number)
@@ -390,7 +390,7 @@ macro_rules! busy_for_a_while {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn connections_that_are_being_made_when_the_window_ends_are_waited_for() {
+fn window_end_waits_for_connections_in_progress() {
     let verify = |target: wire::Address| {
         let base = closed(([127, 0, 0, 1], 1).into(), 1);
         let phases = Phases { ramp_ns: 0, ..base.phases };
@@ -443,7 +443,7 @@ fn an_address_without_a_port_leaves_the_others() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn more_connections_than_one_address_has_ports_for_come_from_several() {
+fn connections_beyond_one_address_s_ports_use_several() {
     // No machine's range is so small, so that it is the closed loop's estimate that asks for more than one.
     let (target, seen) = server(honest);
     let report = run(&closed(target, 1)).report;
@@ -456,7 +456,7 @@ fn more_connections_than_one_address_has_ports_for_come_from_several() {
 }
 
 #[test]
-fn what_makes_no_sense_with_connections_that_come_and_go_is_refused() {
+fn invalid_churn_configuration_is_rejected() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (wrong, names) in [
         (open(address, 0), "requests-per-connection"),

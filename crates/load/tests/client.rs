@@ -172,7 +172,7 @@ fn a_run_that_is_far_too_fast_ends_with_its_drain() {
 }
 
 #[test]
-fn a_server_that_says_too_much_is_wrong() {
+fn server_that_sends_too_much_is_wrong() {
     let target = server(|stream| answer(stream, |number| Some(if number == 3 { RESPONSE + 1 } else { RESPONSE })));
     let Outcome { report, .. } = run(&config(target));
     assert!(report.errors.wrong > 0, "{:?}", report.errors);
@@ -248,7 +248,7 @@ fn who_is_told_too_late_when_to_begin_says_by_how_much() {
 }
 
 #[test]
-fn nonsense_is_refused_before_anything_is_connected() {
+fn invalid_configuration_is_rejected_before_connecting() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for wrong in [
         LoadConfig { clients: 0, ..config(address) },
@@ -397,7 +397,7 @@ fn nobody_at_a_unix_socket() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn where_too_many_wait_to_be_accepted_a_connection_waits_and_then_gives_up() {
+fn connection_waits_for_full_backlog_then_gives_up() {
     let path = path("full");
     let listener = UnixListener::bind(&path).unwrap();
     // One may wait, and one more.

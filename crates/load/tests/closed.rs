@@ -179,7 +179,7 @@ fn values_are_stored_and_verified() {
 }
 
 #[test]
-fn a_store_that_lies_is_found_out() {
+fn wrong_store_is_detected() {
     // A bit of what a value ends with; sets are answered as they should be.
     let target = store(|response| {
         if response.starts_with(b"VALUE") {
@@ -242,7 +242,7 @@ fn an_open_loop_asks_and_verifies_the_same() {
 }
 
 #[test]
-fn requests_of_several_lengths_that_a_socket_does_not_take_at_once_arrive_whole() {
+fn requests_larger_than_the_socket_buffer_arrive_whole() {
     // Reads nothing for a while after the data set is stored; what it reads then is a store's.
     let kv_store = Kv::new(KvConfig { memory_max_bytes: 256 << 20, ..KvConfig::default() }, Box::new(|| 1));
     let target = server(move |mut stream| {
@@ -297,7 +297,7 @@ fn a_data_set_that_is_not_stored_is_no_trial() {
 }
 
 #[test]
-fn what_is_not_answered_is_a_timeout_and_what_ends_is_counted_once() {
+fn unanswered_request_times_out_and_ended_one_counts_once() {
     let mut config = fixed(server(|mut stream| {
         for number in 0.. {
             if stream.read_exact(&mut [0; 16]).is_err() {
@@ -377,7 +377,7 @@ fn the_same_seed_asks_for_the_same() {
 }
 
 #[test]
-fn what_makes_no_sense_in_a_closed_loop_is_refused() {
+fn invalid_closed_configuration_is_rejected() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let traffic = kv(address).kv.unwrap();
     let zipf = |exponent| Choice::Zipf { exponent };

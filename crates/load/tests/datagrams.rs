@@ -15,7 +15,7 @@ const REQUEST: u32 = 24;
 const RESPONSE: u32 = 60;
 const PORTS: u32 = 4;
 
-/// What is said to one request.
+/// The response to one request.
 type Replies = Vec<Vec<u8>>;
 
 /// A server with a thread for each port. What it says `answer` works out, of how many requests that port had before, and what its
@@ -182,7 +182,7 @@ fn what_is_overtaken_on_its_port_is_reordered() {
 }
 
 #[test]
-fn what_is_no_response_is_wrong() {
+fn unexpected_datagram_is_wrong() {
     let server = Server::start(|count, response| {
         let mut strange = response.clone();
         strange[5] ^= 0xff;
@@ -260,7 +260,7 @@ fn ports_that_do_not_answer_are_named_before_anything_starts() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn invalid_configuration_is_rejected() {
     let base = || config(Ports::list(&[7_000, 7_001]));
     let udp = |ports, request_bytes| ServiceSpec::Udp { ports, request_bytes, response_bytes: 8 };
     for (config, word) in [

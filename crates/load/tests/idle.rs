@@ -16,7 +16,7 @@ const CONNECTIONS: u32 = 20;
 /// Where every response comes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a server does with a connection once all are held: its number says with which.
+/// A server's action on a connection, by its number, once all are held.
 type Meanwhile = fn(u32, &mut TcpStream) -> bool;
 
 /// Answers each connection's first request, does `meanwhile` when told, and then, if that says so, answers those that follow.
@@ -84,7 +84,7 @@ fn those_that_live_are_served_once_more() {
 }
 
 #[test]
-fn those_that_ended_or_were_told_what_they_did_not_ask_for_are_counted() {
+fn ended_or_disturbed_idle_connections_are_counted() {
     let report = hold(PATIENCE, |number, stream| {
         if number == 7 {
             stream.write_all(b"x").unwrap();

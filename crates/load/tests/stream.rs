@@ -47,7 +47,7 @@ fn acknowledge(mut stream: TcpStream) {
 }
 
 #[test]
-fn bytes_are_those_of_the_window_and_connections_have_their_share() {
+fn bytes_are_of_the_window_and_shared_by_connections() {
     let report = muxbench_load::run(&config(server(|stream, _| acknowledge(stream))), &mut |_| ()).unwrap().report;
     assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
     let stream = report.stream.unwrap();
@@ -97,7 +97,7 @@ fn servers_that_end_or_say_too_much_are_found_out() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said() {
+fn invalid_configuration_is_rejected() {
     let target = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
     let stream = |change: fn(&mut Stream)| {
         let mut sizes = SIZES;

@@ -15,12 +15,12 @@ use partition::{partition, partition_indices};
 /// One trial's load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadConfig {
-    /// The server's address. What kind it is of says how requests get there...
+    /// The server's address. Its kind selects the transport...
     pub target: Address,
-    /// ...but for this: as datagrams (UDP), and not on a stream.
+    /// ...except for datagrams (UDP) instead of a stream.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub datagrams: bool,
-    /// The service spoken, with its sizes.
+    /// The service, with its sizes.
     pub service: ServiceSpec,
     /// The server's ports, of `udp`; without them, as many as the service says, from that of `target` on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,10 +49,10 @@ pub struct LoadConfig {
     /// How long a connection of a closed loop waits from a response to its next request.
     #[serde(default, skip_serializing_if = "Think::is_none")]
     pub think: Think,
-    /// What is asked of a key-value store; `None` for other services.
+    /// Requests to a key-value store; `None` for other services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvTraffic>,
-    /// What is asked of an HTTP server; `None` for other services.
+    /// Requests to an HTTP server; `None` for other services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpTraffic>,
     /// How long each phase lasts.
@@ -73,7 +73,7 @@ pub struct LoadConfig {
     pub cpus: Vec<usize>,
     /// The clock to take timestamps from.
     pub clock: ClockChoice,
-    /// Who takes timestamps.
+    /// The origin of timestamps.
     pub timestamps: Timestamps,
     /// Seed of the schedule and of the choice of connections.
     pub seed: u64,
@@ -138,8 +138,7 @@ impl LoadConfig {
         self.rate_per_s.expect("an open loop has a rate, as was checked before anything started")
     }
 
-    /// What each of the processes is told: its part of the connections, of those that are active, and of the rate. All of
-    /// them together have what one would have.
+    /// Divides connections, active connections, and rate among the processes.
     pub fn parts(&self) -> Vec<Self> {
         if self.processes == 1 {
             return vec![self.clone()];
@@ -300,8 +299,8 @@ impl Think {
     }
 }
 
-/// What is asked of a key-value store: records with values of sizes evenly distributed over the logarithm, all of them
-/// stored before the ramp. A record's value is always the same, so that each get can be verified whatever is set meanwhile.
+/// Requests to a key-value store. The logarithms of its values' sizes are evenly distributed, and all records are stored before the
+/// ramp. A record's value never changes, so that each get can be verified.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KvTraffic {
     /// How many.
@@ -316,10 +315,10 @@ pub struct KvTraffic {
     pub keys: Choice,
 }
 
-/// What is asked of an HTTP server: paths in turn, by GET.
+/// Requests to an HTTP server: GETs of paths in turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HttpTraffic {
-    /// What the server is told to be asked as (`Host`); its address, if nothing is said.
+    /// The `Host` header; by default the server's address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// At least one.
@@ -327,7 +326,7 @@ pub struct HttpTraffic {
     /// Names and values of the headers sent besides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
-    /// What each response's status must be.
+    /// The expected status of each response.
     pub status: u16,
 }
 
@@ -441,7 +440,7 @@ pub enum ClockChoice {
     Monotonic,
 }
 
-/// Who takes timestamps.
+/// The origin of timestamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Timestamps {
@@ -458,7 +457,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_the_whole() {
+    fn parts_sum_to_the_whole() {
         let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let whole = LoadConfig {
             connections: 403,
@@ -481,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_ports_are_ports_of_their_own() {
+    fn parts_divide_the_ports() {
         let service = ServiceSpec::Udp { ports: 5, request_bytes: 8, response_bytes: 8 };
         let whole = LoadConfig {
             connections: 5,
@@ -495,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_read_as_they_are_written() {
+    fn choices_round_trip() {
         for choice in [Choice::Uniform, Choice::Zipf { exponent: 1.0 }, Choice::Zipf { exponent: 0.8 }] {
             assert_eq!(choice.to_string().parse(), Ok(choice));
         }

@@ -64,13 +64,13 @@ pub const RULES: &[Rule] = rules! {
     "workload.http", |it| it.http.as_ref().is_some_and(|http| http.targets.is_empty()), "name at least one path";
     "workload.http.status", |it| it.http.as_ref().is_some_and(|http| !(100..=999).contains(&http.status)),
         "a status has three digits";
-    "workload.records", |it| it.kv.as_ref().is_some_and(|kv| kv.records == 0), "must be at least 1";
-    "workload.value-size", |it| it.kv.as_ref().is_some_and(|kv| kv.value_bytes_min == 0), "must have at least 1 byte";
-    "workload.value-size", |it| it.kv.as_ref().is_some_and(|kv| kv.value_bytes_min > kv.value_bytes_max),
+    "workload.kv.records", |it| it.kv.as_ref().is_some_and(|kv| kv.records == 0), "must be at least 1";
+    "workload.kv.value-size", |it| it.kv.as_ref().is_some_and(|kv| kv.value_bytes_min == 0), "must have at least 1 byte";
+    "workload.kv.value-size", |it| it.kv.as_ref().is_some_and(|kv| kv.value_bytes_min > kv.value_bytes_max),
         "the smallest value exceeds the largest one; swap them";
-    "workload.keys", |it| it.kv.as_ref().is_some_and(|kv| !kv.keys.is_defined()),
+    "workload.kv.keys", |it| it.kv.as_ref().is_some_and(|kv| !kv.keys.is_defined()),
         "its exponent must be a finite number above 0, such as zipf:1";
-    "workload.get-share", |it| it.kv.as_ref().is_some_and(|kv| !(0.0..=1.0).contains(&kv.get_share)),
+    "workload.kv.get-share", |it| it.kv.as_ref().is_some_and(|kv| !(0.0..=1.0).contains(&kv.get_share)),
         "must be a share of the requests, from 0 to 1";
 
     // Datagrams to several ports.

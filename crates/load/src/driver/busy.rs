@@ -21,7 +21,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Of a loop that has not begun.
+    /// Measures a loop that has not begun.
     pub fn new(window: Range<u64>) -> Self {
         Self { window, begun: u64::MAX, spare: 0 }
     }

@@ -1,4 +1,4 @@
-//! What `auto` stands for on the CPUs that the client's threads run on.
+//! Placement of the client's threads, and the meaning of `auto` on their CPUs.
 
 use std::thread::{self, Scope, ScopedJoinHandle};
 
@@ -6,7 +6,7 @@ use crate::config::{LoadConfig, Pacing, Roles};
 use crate::error::LoadError;
 use crate::io::platform::{self, Pinned};
 
-/// What `auto` stands for: the roles and the pacing to use. The one place where this is decided.
+/// Resolves `auto`: returns the roles and the pacing to use.
 pub fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
     let cpus = cpus(config);
     let clients = config.clients as usize;

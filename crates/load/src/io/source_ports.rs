@@ -20,7 +20,7 @@ const CLOSED_OPENED_PER_S: f64 = 60_000.0;
 /// The system's ports where it does not say.
 const PORTS: (u32, u32) = (32_768, 60_999);
 
-/// What the system has and does.
+/// Properties of the system.
 #[derive(Clone, Debug, PartialEq)]
 struct Host {
     /// Ports of one address.
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_what_is_open_and_what_was() {
+    fn needed_ports_include_time_wait() {
         assert_eq!(needed(&config(400, None, 8_000.0), 60.0), 400.0);
         assert_eq!(needed(&config(400, Some(10), 8_000.0), 60.0), 48_400.0);
         let short = LoadConfig {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn several_addresses_are_used_where_one_has_not_enough() {
+    fn several_addresses_are_used_if_one_lacks_ports() {
         assert_eq!(sources(&config(400, Some(1), 8_000.0)), Ok(vec![]), "the system's choice");
         assert_eq!(divide(&config(100_000, None, 1.0), &host(60.0, 250)).unwrap().len(), 4);
         assert_eq!(
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_do_not_suffice_it_is_said_with_the_numbers() {
+    fn missing_ports_are_reported_with_numbers() {
         let why = divide(&config(100_000, None, 1.0), &host(60.0, 1)).unwrap_err();
         assert!(why.contains("100000 open at once take 100000 local ports towards 127.0.0.1:80"), "{why}");
         assert!(why.contains("the one address of this host have 28232") && !why.contains("TIME_WAIT"), "{why}");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_has_addresses_enough() {
+    fn loopback_has_enough_addresses() {
         let all = addresses((Ipv4Addr::LOCALHOST, 9).into());
         assert!(all.iter().all(IpAddr::is_loopback) && !all.is_empty(), "{all:?}");
         let (start, end) = port_range();

@@ -34,7 +34,7 @@ const BATCH: usize = 3;
 /// Room for a message's stamps (three times and a header) and its number (an extended error and an address).
 const CONTROL_BYTES: usize = 192;
 
-/// What an extended error with a stamp is about (linux/errqueue.h): the driver, the scheduler.
+/// The origin of a stamp in an extended error (linux/errqueue.h): the driver, the scheduler.
 const SCM_TSTAMP_SND: u32 = 0;
 const SCM_TSTAMP_SCHED: u32 = 1;
 
@@ -70,7 +70,7 @@ impl Stamping {
         Ok(Self { interface, hardware })
     }
 
-    /// What one client's receive role needs.
+    /// Makes the stamp reader of one client's receive role.
     pub fn stamper<'a, P: ClientProtocol>(
         &self,
         config: &LoadConfig,
@@ -115,7 +115,7 @@ fn switch_on(io: BorrowedFd<'_>, hardware: bool) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What the receive role keeps to read stamps.
+/// Reads stamps for the receive role.
 pub struct Stamper<'a, P: ClientProtocol> {
     shared: Shared<'a, P>,
     /// One for each record.
@@ -126,7 +126,7 @@ pub struct Stamper<'a, P: ClientProtocol> {
     scratch: Vec<u8>,
     connections: Vec<Connection>,
     control: Vec<[u64; CONTROL_BYTES / 8]>,
-    /// What came with the last read.
+    /// The control message of the last read.
     last: Message,
 }
 
@@ -136,7 +136,7 @@ type Connection = [Cursor; KINDS];
 #[derive(Clone, Copy, Default)]
 struct Cursor {
     head: Head,
-    /// What the next stamp's number counts from.
+    /// The base of the next stamp's number.
     number: u32,
 }
 
@@ -314,12 +314,12 @@ fn header(control: &mut [u64; CONTROL_BYTES / 8]) -> libc::msghdr {
     header
 }
 
-/// What the kernel says beside a message.
+/// The kernel's data beside a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Message {
     software_ns: u64,
     hardware_ns: u64,
-    /// Of what was sent: the kind, and the number.
+    /// The kind and the number of a sent packet's stamp.
     sent: Option<(usize, u32)>,
 }
 
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_stamps_what_is_sent_and_what_arrives() {
+    fn loopback_stamps_both_directions() {
         assert_eq!(on_loopback(Duration::from_secs(20)).unwrap(), Stamped { sent: true, received: true });
     }
 
@@ -422,7 +422,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_a_kernel_could_say_panics(words: Vec<u64>) {
+        fn no_control_message_panics(words: Vec<u64>) {
             Message::parse(&words);
         }
 

@@ -39,7 +39,7 @@ struct Connection<P: ClientProtocol, F> {
     step: Step,
 }
 
-/// What is waited for.
+/// The event that a connection waits for.
 enum Step {
     Established,
     /// Room for the rest of the request, of which so many bytes are written.

@@ -1,8 +1,8 @@
-//! Streams (welsh2001): on each connection a burst follows the one before as fast as the socket takes it, or brings it. Bytes
-//! are what is counted; a burst, from its first byte to its acknowledgement's last, is a transaction of a closed loop.
+//! Streams (welsh2001): each connection carries burst after burst, as fast as the socket allows. The result is bytes. A burst, from
+//! its first byte to the last one of its acknowledgement, is a transaction of a closed loop.
 //!
-//! When the window is over every connection says that it sends no more, in the middle of a burst perhaps, and reads until the
-//! server ends too: then what was sent has been taken in to the last byte, and both sides' counts must be equal.
+//! After the window every connection shuts its sending side down, perhaps within a burst, and reads until the server closes.
+//! The server has then read every byte, and the counts of both sides must be equal.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -37,11 +37,11 @@ const EVENTS_MAX: usize = 256;
 const SLEEP: Duration = Duration::from_millis(5);
 /// Bursts that memory is set aside for, over all workers; those beyond are counted, and in the histograms.
 const BURSTS_MAX: u64 = 1 << 20;
-/// So long the streams go on after the window, so that the server is marked, a little late, while they do...
+/// Time that streams continue after the window, because the server's counters are read a little late...
 const LINGER_NS: u64 = 100_000_000;
-/// ...and so much longer for each connection, which may be a process to ask.
+/// ...and the additional time per connection, which may be a process to ask.
 const LINGER_NS_PER_CONNECTION: u64 = 50_000;
-/// What bursts are made of. Not [`wire::stream::GREETING`].
+/// The byte that fills bursts. It differs from [`wire::stream::GREETING`].
 const FILL: u8 = 0x5a;
 
 /// Runs streams over all connections.
@@ -75,7 +75,7 @@ pub fn run(
     Ok(Outcome::new((with_bytes(result.0, stream, &moved), result.1), links))
 }
 
-/// A report with what streams are about: bytes. Its rate is of bursts, broken ones as the fractions that they are.
+/// Adds the bytes to a report. The rate is that of bursts, incomplete ones as fractions.
 fn with_bytes(report: LoadReport, stream: Stream, moved: &[Moved]) -> LoadReport {
     let sum = |figure: &dyn Fn(&Moved) -> u64| moved.iter().map(figure).sum::<u64>();
     let seconds = moved.iter().map(|it| it.by_second.len()).max().unwrap_or(0);
@@ -109,18 +109,18 @@ fn fairness(bytes: &[u64]) -> f64 {
     if squares == 0.0 { 1.0 } else { sum * sum / (bytes.len() as f64 * squares) }
 }
 
-/// What one worker's connections moved, in bytes: of bursts in the window, and at last everything after the greetings.
+/// Bytes that one worker's connections moved: those of bursts in the window, and all after the greetings.
 struct Moved {
     by_part: [u64; PARTS],
     by_second: Vec<u64>,
     by_connection: Vec<u64>,
     sent: u64,
     received: u64,
-    /// Connections that the server ended when all was said.
+    /// Connections that the server closed after the client's shutdown.
     ended: u32,
 }
 
-/// What a worker keeps of a connection.
+/// A worker's state of a connection.
 #[derive(Clone)]
 struct Connection {
     state: State,
@@ -132,7 +132,7 @@ struct Connection {
     awaits_room: bool,
 }
 
-/// What a connection is at.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// A burst, or the request for one, is being written.
@@ -141,7 +141,7 @@ enum State {
     Reading,
     /// It has said that it sends no more.
     Ending,
-    /// Of no use any more, or ended in order.
+    /// It has failed, or ended in order.
     Over,
 }
 
@@ -215,7 +215,7 @@ impl<'a> Worker<'a> {
         let ends = times.window.end + self.linger_ticks;
         let mut is_ending = false;
         for at in 0..self.links.len() {
-            // Of ten thousand connections each takes half a megabyte at once: the window may begin meanwhile.
+            // Ten thousand connections take half a megabyte each: the window may begin meanwhile.
             self.recorder.tick(self.clock.now(), 0);
             self.begin(at);
         }
@@ -225,7 +225,7 @@ impl<'a> Worker<'a> {
             self.recorder.tick(now, 0);
             if now >= ends && !is_ending {
                 is_ending = true;
-                (0..self.links.len()).for_each(|at| self.say_the_end(at));
+                (0..self.links.len()).for_each(|at| self.shut_down(at));
             }
             if self.alive == 0 || now >= times.drained || stop.load(Relaxed) {
                 break;
@@ -239,7 +239,7 @@ impl<'a> Worker<'a> {
                 }
             }
         }
-        // What the server has not ended by now is late, whatever it was at.
+        // Connections that the server has not closed by now exceed the timeout.
         for at in 0..self.links.len() {
             if self.connections[at].state != State::Over {
                 self.end(at, Class::Timeout);
@@ -375,8 +375,8 @@ impl<'a> Worker<'a> {
         self.moved.by_connection[at] += count as u64;
     }
 
-    /// Says that nothing more is sent, in the middle of a burst perhaps.
-    fn say_the_end(&mut self, at: usize) {
+    /// Shuts the sending side down, perhaps within a burst.
+    fn shut_down(&mut self, at: usize) {
         if self.connections[at].state == State::Over {
             return;
         }
@@ -387,13 +387,13 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The server has ended the connection too.
+    /// Handles the server's close after the shutdown.
     fn over(&mut self, at: usize) {
         self.moved.ended += 1;
         self.leave(at);
     }
 
-    /// The connection is of no use any more.
+    /// Gives a connection up.
     #[cold]
     fn end(&mut self, at: usize, class: Class) {
         if self.connections[at].state == State::Over {
@@ -409,7 +409,7 @@ impl<'a> Worker<'a> {
     fn leave(&mut self, at: usize) {
         self.alive -= 1;
         self.connections[at].state = State::Over;
-        // It stays open, so that its number is not used again; it only must not be reported for ever.
+        // The socket stays open, so that its number is not used again; the poller must not report it for ever.
         self.poller.remove(self.links[at].io.as_fd());
     }
 }

@@ -1,4 +1,4 @@
-//! HTTP's client: paths are asked for in turn, and status and length of what comes are verified.
+//! HTTP: requests paths in turn, and verifies status and length of the responses.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -25,7 +25,7 @@ pub struct Http {
     wrong: AtomicU64,
 }
 
-/// What is asked for.
+/// A path to request.
 struct Path {
     request: Request,
     /// How long the content is: as it was said, or else as the first response has it.
@@ -57,7 +57,7 @@ impl Http {
         Ok(Self { paths, status: traffic.status, wrong: AtomicU64::new(0) })
     }
 
-    /// What a whole response is worth.
+    /// The verdict on a whole response.
     #[inline]
     fn judge(&self, path: &Path, response: &Response) -> Reply {
         let verdict = if self.is_due(path, response) { None } else { Some(Class::Wrong) };
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_asked_for_in_turn_with_the_headers() {
+    fn paths_are_requested_in_turn_with_the_headers() {
         let http = http(&[("/a", None), ("/b?c=d", None)]);
         let requests: Vec<String> = (0..3)
             .map(|number| String::from_utf8_lossy(http.encode(http.request(number), &mut Vec::new())).into_owned())
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_length_is_what_all_must_have() {
+    fn first_length_binds_later_responses() {
         let http = http(&[("/a", None), ("/b", Some(3))]);
         let ok = |bytes: usize| format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n{}", "x".repeat(bytes));
         assert_eq!(read(&http, 1, &ok(2)), Some(Reply::Bad(Class::Wrong)));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_response_of_a_connection_is_known() {
+    fn last_response_of_a_connection_is_recognised() {
         let http = http(&[("/a", Some(2))]);
         let closes = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
         assert_eq!(read(&http, 0, closes), Some(Reply::Last(None)));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_request_is_refused() {
+    fn invalid_path_or_header_is_rejected() {
         for (path, header) in [("/a b", "x"), ("/a\r\nX: y", "x"), ("/", "a\r\nB: c")] {
             let traffic = HttpTraffic {
                 host: None,

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_s_number_says_all_of_it() {
+    fn request_number_determines_the_request() {
         let (kv, again, other) = (Kv::new(&traffic(), 7), Kv::new(&traffic(), 7), Kv::new(&traffic(), 8));
         let all = |kv: &Kv| (0..10_000).map(|number| kv.request(number)).collect::<Vec<_>>();
         assert_eq!(all(&kv), all(&again));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn zipf_s_first_records_are_asked_for_most() {
+    fn first_records_of_zipf_are_most_popular() {
         let kv = Kv::new(&KvTraffic { keys: Choice::Zipf { exponent: 1.0 }, ..traffic() }, 1);
         let mut counts = [0u32; 1_000];
         (0..100_000).for_each(|number| counts[kv.request(number).record as usize] += 1);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_store_may_answer_and_what_it_must() {
+    fn response_of_a_store_is_verified() {
         let kv = Kv::new(&traffic(), 7);
         let read = |is_set, bytes: &[u8]| {
             kv.read(KvRequest { record: 3, is_set }, &mut client::Reader::default(), bytes).1.expect("a whole response")

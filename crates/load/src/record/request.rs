@@ -53,7 +53,7 @@ impl Record {
     }
 }
 
-/// What both roles of one client share.
+/// State that both roles of one client share.
 pub struct Shared<'a, P: ClientProtocol> {
     /// The clock of all timestamps.
     pub clock: Clock,
@@ -70,7 +70,7 @@ pub struct Shared<'a, P: ClientProtocol> {
 }
 
 impl<P: ClientProtocol> Shared<'_, P> {
-    /// What the request at a place among the records asks.
+    /// The request of a record.
     #[inline]
     pub fn request(&self, record: usize) -> P::Request {
         self.protocol.request(self.first + record as u64)
@@ -133,7 +133,7 @@ impl Link {
         }
     }
 
-    /// What a write that failed says of it. A server that has ended the connection may have said why in what is not read yet.
+    /// Gives it up after a failed write. The reason for the end of the connection may be in bytes that are not read yet.
     #[cold]
     pub fn fail_to_send(&self, error: Errno) {
         match error {
@@ -213,7 +213,7 @@ mod models {
 
     /// The receive role finds each request in the order sent, and with it when it was sent.
     #[test]
-    fn a_request_that_is_found_is_whole() {
+    fn found_request_has_its_send_time() {
         loom::model(|| {
             let link = Link::new(std::fs::File::open("/dev/null").unwrap().into());
             let shared = Arc::new((link, [0, 1].map(|at| Record::new(at, 0))));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_reason_given_stays() {
+    fn first_failure_stays() {
         let link = &links(1)[0];
         assert_eq!((link.is_dead(), link.failure()), (false, None));
         link.fail(Class::Short);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_write_says_is_for_the_receive_role_to_explain() {
+    fn receive_role_explains_a_failed_write() {
         let links = links(3);
         for link in &links[..2] {
             link.fail_to_send(Errno::CONNRESET);

@@ -17,7 +17,7 @@ pub const DELAY_NS_MIN: u64 = 100_000;
 /// quantile lies among the server's own slow requests.
 const TAIL_TO_LATE_MIN: f64 = 10.0;
 
-/// Of a valid trial's requests this share may be late: beyond it the client may have made even the median.
+/// The share of late requests in a valid trial: beyond it the client may have made even the median.
 pub const LATE_SHARE_MAX: f64 = 0.5 / TAIL_TO_LATE_MIN;
 
 /// How many requests the client sent late.
@@ -103,7 +103,7 @@ fn is_none(count: &u64) -> bool {
 mod tests {
     use super::*;
 
-    /// Of 10 000 requests of 50 us so many that are 60 ms late.
+    /// 10 000 requests of 50 us, `count` of them 60 ms late.
     fn late(count: usize) -> LateSends {
         let delay: Histogram = (0..10_000).map(|at| if at < count { 60_000_000 } else { 1_000 }).collect();
         LateSends::of(&delay, &[50_000; 10].into_iter().collect())

@@ -14,7 +14,7 @@ pub use errors::{Class, Errors};
 pub use late::LateSends;
 pub use samples::Sample;
 
-/// What the client saw of one trial.
+/// The client's report of one trial.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LoadReport {
     /// The clock used, and how far it can be trusted.
@@ -54,7 +54,7 @@ pub struct LoadReport {
     pub rate_sent_per_s: f64,
     /// Requests sent and not answered.
     pub outstanding: Outstanding,
-    /// What went wrong, by class, over the whole trial.
+    /// Failures of the whole trial, by class.
     pub errors: Errors,
     /// t2 − t1. Where connections come and go: of a connection's first request, from t1 to the beginning of its connecting,
     /// which is how late the client was.
@@ -77,19 +77,19 @@ pub struct LoadReport {
     pub stalled_ns: Option<u64>,
     /// Whether the sends followed their plan; `None` with too few to say.
     pub fit: Option<TestResult>,
-    /// What only a closed loop has.
+    /// The part of a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<ClosedReport>,
-    /// What is known of connections that come and go; `None` where they stay.
+    /// The part of short-lived connections; `None` if connections stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub churn: Option<ChurnReport>,
-    /// What only datagrams have.
+    /// The part of datagrams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramReport>,
-    /// What only streams have.
+    /// The part of streams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamReport>,
-    /// What the kernel's timestamps say; `None` when they were not asked for.
+    /// The kernel's timestamps; `None` if they were not requested.
     pub kernel: Option<KernelReport>,
     /// User memory the client set aside per connection, in bytes (connection state, not samples).
     pub memory_bytes_per_connection: f64,
@@ -193,7 +193,7 @@ pub struct ProcessReport {
     pub cpu_taken_by_others: Option<f64>,
 }
 
-/// What only a closed loop has.
+/// The part of a closed loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClosedReport {
     /// Transactions of the window that are in the counts and the histograms, and for which no memory was left to be kept as
@@ -207,8 +207,7 @@ pub struct ClosedReport {
     pub think_ns: u64,
 }
 
-/// What is known of connections that came and went. Of their times, those of connections that were begun in the window and
-/// brought at least a byte.
+/// The part of short-lived connections. Times are those of connections that began in the window and brought at least a byte.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChurnReport {
     /// Requests on each.
@@ -227,7 +226,7 @@ pub struct ChurnReport {
     pub first_byte: Measured,
 }
 
-/// What only datagrams have: what became of requests of the window, beside those that are in [`Errors`].
+/// The part of datagrams: requests of the window, except for those in [`Errors`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatagramReport {
     /// Ports of the server, each of which answered before the ramp.
@@ -244,7 +243,7 @@ pub struct DatagramReport {
     pub dropped: Option<u64>,
 }
 
-/// What only streams have. A trial's other figures are of whole bursts, but for its rate, in which a part of one counts as such.
+/// The part of streams. The other figures of the trial are of whole bursts; only the rate contains fractions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamReport {
     /// Bytes of bursts that were written in the window or, if the server sends, read in it.
@@ -255,9 +254,9 @@ pub struct StreamReport {
     pub bytes_by_second: Vec<u64>,
     /// Jain's index of the connections' bytes in the window: 1 where all have the same, 1/n where one has everything.
     pub fairness: f64,
-    /// Of the connection with the fewest.
+    /// Bytes of the connection with the fewest.
     pub connection_bytes_min: u64,
-    /// Of the connection with the most.
+    /// Bytes of the connection with the most.
     pub connection_bytes_max: u64,
     /// Everything that was written on all connections, from the first to the last of them.
     pub sent_bytes: u64,
@@ -277,7 +276,7 @@ impl StreamReport {
 /// Parts that a window is looked at in: enough for a test of its steadiness.
 pub const PARTS: usize = 32;
 
-/// What the kernel saw of the requests of the window.
+/// The kernel's view of the requests of the window.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct KernelReport {
     /// The interface that requests left by.

@@ -113,7 +113,7 @@ pub struct KernelFacts {
 }
 
 impl KernelFacts {
-    /// What they say of these samples.
+    /// The kernel's figures of these samples.
     pub fn report(&self, samples: &[Sample], window_ns: u64) -> KernelReport {
         let count = |is: fn(&Sample) -> bool| samples.iter().filter(|sample| is(sample)).count() as u64;
         let hardware = measured(samples, window_ns, |sample| between(0, sample.hardware_service_ns));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_went_backwards_is_counted_once_for_each_request() {
+    fn backward_clock_is_counted_once_per_request() {
         let times = |sent_ns, complete_ns| Sample { planned_ns: 100, sent_ns, complete_ns, ..Sample::UNKNOWN };
         let in_order =
             [times(100, 100), times(150, 200), times(150, Sample::NEVER), times(Sample::NEVER, Sample::NEVER)];
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_nothing_shown() {
+    fn no_samples_give_empty_figures() {
         let nothing = measured(&[], 1_000, send_delay_ns);
         assert_eq!(nothing.distribution.count, 0);
         assert_eq!((nothing.p50_by_part_ns, nothing.p90_by_part_ns), ([0; PARTS], [0; PARTS]));

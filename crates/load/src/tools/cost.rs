@@ -1,4 +1,4 @@
-//! What a request costs the client: its send and receive path, and the kernel's part of it, without a server beside.
+//! The client's cost of a request: its send and receive path, and the kernel's part of it, without a server.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

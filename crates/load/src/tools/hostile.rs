@@ -1,6 +1,6 @@
-//! Clients that are broken, or mean harm, and crowds of them: beside these a server has to go on serving others.
+//! Broken and malicious clients. A server must continue to serve others beside a crowd of them.
 //!
-//! A client does one thing at a time and waits for nothing, so that one thread has as many of them as there are descriptors.
+//! A client takes one action at a time and never waits, so that one thread runs as many clients as there are descriptors.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -18,20 +18,20 @@ use crate::config::LoadConfig;
 use crate::error::LoadError;
 use crate::io::connect::{self, Dialer};
 
-/// Most that a client says at once that says as much as is taken.
+/// Most bytes written at once by a client that writes as much as possible.
 const POUR_BYTES_MAX: usize = 1 << 20;
-/// The same in writes: datagrams are small.
+/// Most writes at once: datagrams are small.
 const POUR_WRITES_MAX: usize = 200;
-/// Most that a client reads at once.
+/// Most bytes of one read.
 const TAKE_BYTES_MAX: usize = 64 << 10;
-/// What is said at once of an input that has no end.
+/// Bytes written at once of an input without an end.
 const ENDLESS_BYTES: usize = 64 << 10;
 /// Most bytes of garbage at once.
 const GARBAGE_BYTES_MAX: usize = 2048;
 
-/// What a client does.
+/// An action of a client.
 enum Act<'a> {
-    /// Writes it; what is not taken at once comes before anything else is said.
+    /// Writes it. Bytes that the socket does not take come before any later write.
     Say(Cow<'a, [u8]>),
     /// Writes it again and again until no more is taken.
     Pour(&'a [u8]),
@@ -39,11 +39,11 @@ enum Act<'a> {
     Take(usize),
     /// Nothing.
     Wait,
-    /// Says that it has said all.
+    /// Shuts the sending side down.
     HalfClose,
-    /// Closes, and is back the next time.
+    /// Closes, and reconnects with the next action.
     Leave,
-    /// The same with a reset.
+    /// Resets, and reconnects with the next action.
     Reset,
 }
 
@@ -53,7 +53,7 @@ pub struct Manner {
     pub name: &'static str,
     /// One line about it.
     pub about: &'static str,
-    /// What is done next on a connection on which so much has been done.
+    /// Chooses the next action on a connection after so many actions.
     act: for<'a> fn(&'a Words, u32, &mut Xoshiro256PlusPlus) -> Act<'a>,
 }
 
@@ -148,16 +148,16 @@ pub const MANNERS: &[Manner] = &[
     },
 ];
 
-/// The manner of that name.
+/// The manner of this name.
 pub fn manner(name: &str) -> Option<&'static Manner> {
     MANNERS.iter().find(|manner| manner.name == name)
 }
 
-/// What can be said to a service.
+/// Inputs to a service.
 struct Words {
     /// The beginning of a request.
     half: Vec<u8>,
-    /// What it may go on with, for a long time.
+    /// Bytes that continue it for a long time.
     more: Vec<u8>,
     /// Whole requests for more than sockets hold.
     much: Vec<u8>,
@@ -271,20 +271,20 @@ impl Words {
     }
 }
 
-/// What a crowd has done so far.
+/// The actions of a crowd so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Connections that were begun.
     pub begun: u64,
-    /// Those that could not be: no port, no descriptor, nobody there.
+    /// Connections that could not begin: no port, no descriptor, no listener.
     pub failed: u64,
-    /// Connections that the server ended, or never took.
+    /// Connections that the server ended, or never accepted.
     pub ended: u64,
-    /// Bytes said.
+    /// Bytes written.
     pub said_bytes: u64,
     /// Bytes read.
     pub taken_bytes: u64,
-    /// Connections that are there now.
+    /// Connections that are open now.
     pub open: u64,
 }
 
@@ -294,7 +294,7 @@ struct Client {
     socket: Option<OwnedFd>,
     /// How much it has done on this connection.
     step: u32,
-    /// What it could not say yet.
+    /// Bytes that it could not write yet.
     rest: Vec<u8>,
 }
 
@@ -387,7 +387,7 @@ impl<'a> Crowd<'a> {
         }
     }
 
-    /// What came of it so far.
+    /// The counts so far.
     pub fn tally(&self) -> Tally {
         Tally { open: self.clients.iter().filter(|client| client.socket.is_some()).count() as u64, ..self.tally }
     }
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn each_does_one_thing_at_a_time_and_comes_back() {
+    fn client_takes_one_action_at_a_time_and_reconnects() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let service = ServiceSpec::Http { folder: None };
         let config = LoadConfig { connections: 2, ..LoadConfig::new(listener.local_addr().unwrap(), service.clone()) };

@@ -18,7 +18,7 @@ use crate::protocol::{ClientProtocol, with_protocol};
 use crate::report::Class;
 use crate::report::Errors;
 
-/// What one who holds connections says.
+/// An event of a process that holds connections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
@@ -36,7 +36,7 @@ pub enum Event {
         /// How long it took, in nanoseconds.
         elapsed_ns: u64,
     },
-    /// What became of them.
+    /// The connections were verified again at the end.
     Verified {
         /// It.
         report: IdleReport,
@@ -48,7 +48,7 @@ pub enum Event {
     },
 }
 
-/// What became of connections that were held.
+/// The result of idle connections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IdleReport {
     /// Connections that were made, and verified by a request.

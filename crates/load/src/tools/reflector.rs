@@ -1,7 +1,7 @@
-//! A server that holds each response for a time that is known, which the client must then measure.
+//! A server that holds each response for a known time, which the client must then measure.
 //!
-//! It is no architecture under test: one thread that never sleeps, so that what it adds to a hold is a few microseconds
-//! and the same at every hold. What it really held, from the end of the read to the beginning of the write, it logs.
+//! It is no architecture under test. One thread never sleeps, so that it adds the same few microseconds to every hold. It logs the
+//! actual holds, from the end of the read to the beginning of the write.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -102,7 +102,7 @@ impl Reflector {
     /// Ends it; answers how long it really held each request, in the order of the answers.
     ///
     /// # Errors
-    /// What went wrong in it.
+    /// The reflector's error.
     pub fn stop(mut self) -> Result<Vec<Held>, LoadError> {
         self.stop.store(true, Relaxed);
         let thread = self.thread.take().expect("it is joined only once");
@@ -161,7 +161,7 @@ struct Reflecting<H> {
     numbers: HashMap<SocketAddr, usize>,
     /// When each peer's last response is due.
     last_due: Vec<Option<Instant>>,
-    /// What is held: when it is due, in which order it came, when, and whose it is.
+    /// Held responses: due time, order of arrival, time of arrival, and peer.
     held: BinaryHeap<Reverse<(Instant, u64, Instant, usize)>>,
     arrived: u64,
     log: Vec<Held>,

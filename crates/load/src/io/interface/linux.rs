@@ -1,4 +1,4 @@
-//! What Linux says of interfaces.
+//! The interfaces of Linux.
 
 use std::ffi::CStr;
 use std::io;
@@ -45,8 +45,8 @@ fn is_one_of(interfaces: &[(String, IpAddr)], target: IpAddr) -> bool {
     interfaces.iter().any(|(_, address)| *address == target)
 }
 
-/// Of the interface that has `ours`, or if `target` is this host of all: addresses of the target's family and reach, `ours` first.
-/// What another interface has would be sent by this one all the same, and nobody could answer it.
+/// Addresses of the target's family and reach, `ours` first: those of the interface that has `ours`, or of all if `target` is this
+/// host. Packets from another interface's address would leave by this one too, and would have no answer.
 fn leading_to(target: IpAddr, ours: IpAddr, interfaces: &[(String, IpAddr)]) -> Vec<IpAddr> {
     let loops = is_one_of(interfaces, target);
     let leads = |name: &str| loops || interfaces.iter().any(|(its, address)| its == name && *address == ours);
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_interface_that_leads_there_has_addresses_to_come_from() {
+    fn source_addresses_are_those_of_the_route_s_interface() {
         let had = [
             ("lo", "127.0.0.1"),
             ("docker0", "172.17.0.1"),

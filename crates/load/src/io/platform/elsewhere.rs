@@ -38,7 +38,7 @@ pub fn choose_port_late(_io: &OwnedFd) -> io::Result<()> {
 pub struct RunQueue(());
 
 impl RunQueue {
-    /// Of the calling thread.
+    /// Stands for that of the calling thread.
     pub fn of_this_thread() -> Self {
         Self(())
     }

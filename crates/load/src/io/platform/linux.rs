@@ -52,7 +52,7 @@ pub fn choose_port_late(io: &OwnedFd) -> io::Result<()> {
 pub struct RunQueue(Option<File>);
 
 impl RunQueue {
-    /// Of the calling thread.
+    /// Opens that of the calling thread.
     pub fn of_this_thread() -> Self {
         Self(File::open("/proc/thread-self/schedstat").ok())
     }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_inherit_what_their_parent_gives_up_again() {
+    fn thread_inherits_the_cpus_of_its_parent() {
         let before = mine();
         let last = *before.last().unwrap();
         let inherited = {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_not_there_is_an_error() {
+    fn missing_cpu_is_an_error() {
         for cpu in [CpuSet::MAX_CPU - 1, usize::MAX] {
             let error = Pinned::to(&[cpu]).unwrap_err().to_string();
             assert!(error.starts_with("cpus: cannot run on"), "{error}");

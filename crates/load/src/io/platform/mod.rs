@@ -1,5 +1,4 @@
-//! What of the client's ways only Linux knows, and what is done elsewhere. How it waits is in `poller`, and the kernel's
-//! timestamps, which are Linux's alone, in `stamps`.
+//! Differences between Linux and other systems, except for `poller` and the kernel's timestamps in `stamps`.
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;

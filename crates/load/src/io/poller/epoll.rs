@@ -8,17 +8,17 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io;
 
-/// What a socket is ready for.
+/// The readiness of a socket.
 pub type Flags = EventFlags;
 
 /// An epoll instance.
 pub struct Poller(OwnedFd);
 
-/// What one wait reported. It stays in the thread that waits.
+/// The events of one wait. They stay in the thread that waits.
 pub struct Events(Vec<Event>);
 
 impl Events {
-    /// Room for so many.
+    /// Makes room for so many events.
     pub fn with_capacity(count: usize) -> Self {
         Self(Vec::with_capacity(count))
     }
@@ -31,37 +31,37 @@ impl Events {
 }
 
 impl Poller {
-    /// With nobody to wait for.
+    /// Makes an empty poller.
     pub fn new() -> io::Result<Self> {
         epoll::create(CreateFlags::CLOEXEC).map(Self)
     }
 
-    /// Begins to wait for something to read from a socket, by a number.
+    /// Adds a socket, and reports its number while it is readable.
     pub fn add(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         epoll::add(&self.0, io, EventData::new_u64(number as u64), EventFlags::IN)
     }
 
-    /// Begins to wait for a connection to be established, by a number.
+    /// Adds a socket, and reports its number while it is writable.
     pub fn add_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         epoll::add(&self.0, io, EventData::new_u64(number as u64), EventFlags::OUT)
     }
 
-    /// Waits for something to read from then on, once it is.
+    /// Reports a known socket while it is readable.
     pub fn watch_readable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         epoll::modify(&self.0, io, EventData::new_u64(number as u64), EventFlags::IN)
     }
 
-    /// Waits for room to write from then on, of a socket that was waited for.
+    /// Reports a known socket while it is writable.
     pub fn watch_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         epoll::modify(&self.0, io, EventData::new_u64(number as u64), EventFlags::OUT)
     }
 
-    /// Ends waiting for a socket that stays open.
+    /// Removes a socket that stays open.
     pub fn remove(&self, io: BorrowedFd<'_>) {
         let _ = epoll::delete(&self.0, io);
     }
 
-    /// Takes what is ready, after having waited for it at most that long; nothing when a signal came.
+    /// Waits for events, at most that long. A signal ends the wait without events.
     #[inline]
     pub fn wait(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
         events.0.clear();

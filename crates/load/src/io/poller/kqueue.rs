@@ -8,17 +8,17 @@ use rustix::event::Timespec;
 use rustix::event::kqueue::{Event, EventFilter, EventFlags, kevent_timespec, kqueue};
 use rustix::io;
 
-/// What a socket is ready for: to be read, always.
+/// The readiness of a socket: always to be read.
 pub type Flags = ();
 
 /// A kqueue.
 pub struct Poller(OwnedFd);
 
-/// What one wait reported. It stays in the thread that waits.
+/// The events of one wait. They stay in the thread that waits.
 pub struct Events(Vec<Event>);
 
 impl Events {
-    /// Room for so many.
+    /// Makes room for so many events.
     pub fn with_capacity(count: usize) -> Self {
         Self(Vec::with_capacity(count))
     }
@@ -31,36 +31,36 @@ impl Events {
 }
 
 impl Poller {
-    /// With nobody to wait for.
+    /// Makes an empty poller.
     pub fn new() -> io::Result<Self> {
         let kqueue = kqueue()?;
         io::fcntl_setfd(&kqueue, io::FdFlags::CLOEXEC)?;
         Ok(Self(kqueue))
     }
 
-    /// Begins to wait for something to read from a socket, by a number.
+    /// Adds a socket, and reports its number while it is readable.
     pub fn add(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         self.change(EventFilter::Read(io.as_raw_fd()), EventFlags::ADD, number)
     }
 
-    /// Begins to wait for a connection to be established, by a number.
+    /// Adds a socket, and reports its number while it is writable.
     pub fn add_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         self.change(EventFilter::Write(io.as_raw_fd()), EventFlags::ADD, number)
     }
 
-    /// Waits for something to read from then on, once it is.
+    /// Reports a known socket while it is readable.
     pub fn watch_readable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         self.change(EventFilter::Write(io.as_raw_fd()), EventFlags::DELETE, 0)?;
         self.add(io, number)
     }
 
-    /// Waits for room to write from then on, of a socket that was waited for.
+    /// Reports a known socket while it is writable.
     pub fn watch_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         self.change(EventFilter::Read(io.as_raw_fd()), EventFlags::DELETE, 0)?;
         self.add_writable(io, number)
     }
 
-    /// Ends waiting for a socket that stays open.
+    /// Removes a socket that stays open.
     pub fn remove(&self, io: BorrowedFd<'_>) {
         // It is in the one or the other.
         for filter in [EventFilter::Read(io.as_raw_fd()), EventFilter::Write(io.as_raw_fd())] {
@@ -74,7 +74,7 @@ impl Poller {
         unsafe { kevent_timespec(&self.0, &[change], &mut [] as &mut [Event], None) }.map(drop)
     }
 
-    /// Takes what is ready, after having waited for it at most that long; nothing when a signal came.
+    /// Waits for events, at most that long. A signal ends the wait without events.
     #[inline]
     pub fn wait(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
         events.0.clear();

@@ -279,7 +279,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// What is done when nothing is due; answers whether that is to sleep.
+    /// Waits when nothing is due. Returns whether it slept.
     #[inline]
     fn idle(&self, pacing: Pacing, now: u64) -> bool {
         match pacing {

@@ -1,4 +1,4 @@
-//! What a datagram that comes says of which request. No system calls.
+//! Finds the request of a datagram. No system calls.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -10,54 +10,53 @@ use crate::record::request::Record;
 use crate::report::Class;
 use crate::report::Errors;
 
-/// The ids of one client's requests: the lower half is the request's number, the upper half the same for all of them, so that
-/// what another trial, or another client, asked for is not taken for this one's.
+/// The ids of one client's requests: the lower half is the request's number. The upper half tells clients and trials apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ids(u32);
 
 impl Ids {
-    /// Those of one client.
+    /// The ids of one client.
     pub fn new(seed: u64, client: u32) -> Self {
         // A multiplicative hash is enough. An even number: the odd one beside it is that of greetings.
         let mixed = (seed ^ u64::from(client) << 32 | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Self((mixed >> 32) as u32 & !1)
     }
 
-    /// Those with which its ports are greeted.
+    /// The ids of the greetings of its ports.
     pub fn of_greetings(self) -> Self {
         Self(self.0 | 1)
     }
 
-    /// A request's.
+    /// The id of a request.
     #[inline]
     pub fn of(self, number: u32) -> u64 {
         u64::from(self.0) << 32 | u64::from(number)
     }
 
-    /// The number of the request with that id, if it is one of these.
+    /// The number of the request with this id, if it is one of these.
     #[inline]
     pub fn number(self, id: u64) -> Option<usize> {
         ((id >> 32) as u32 == self.0).then_some(id as u32 as usize)
     }
 }
 
-/// What is known of a request that was not answered.
+/// The fate of a request without a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Nothing: if it was sent, it is lost.
+    /// Unknown: if it was sent, it is lost.
     Unknown,
-    /// An error told of it, which is counted.
+    /// An error reported it, which is counted.
     Failed,
 }
 
-/// What is counted of one client.
+/// One client's counts.
 #[derive(Debug, Default)]
 pub struct MatchCounts {
-    /// Of the whole trial.
+    /// Failures of the whole trial.
     pub errors: Errors,
-    /// As in [`crate::report::DatagramReport`], of requests of the window.
+    /// Duplicates of responses to requests of the window, as in [`crate::report::DatagramReport`].
     pub duplicates: u64,
-    /// Likewise.
+    /// Reordered responses to requests of the window.
     pub reordered: u64,
 }
 
@@ -88,14 +87,14 @@ pub struct Matcher<'a> {
     pub counts: MatchCounts,
 }
 
-/// What came of a datagram or an error.
+/// The meaning of a datagram or an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Match {
     /// A request is answered.
     Answered,
     /// A request will not be answered.
     Failed,
-    /// Nothing that is waited for.
+    /// No outstanding request is concerned.
     Nothing,
 }
 
@@ -105,7 +104,7 @@ impl<'a> Matcher<'a> {
         Self { udp, ids, records, targets, fates, newest, window, counts: MatchCounts::default() }
     }
 
-    /// Takes in what came from `from` at `now`; after `timeout` ticks it is too late, and its request stays lost.
+    /// Matches a datagram that came from `from` at `now`. After `timeout` ticks it is too late, and its request stays lost.
     #[inline]
     pub fn take(&mut self, datagram: &[u8], from: Option<SocketAddr>, now: u64, timeout: u64) -> Match {
         let id = self.udp.response_id(datagram);
@@ -138,7 +137,7 @@ impl<'a> Matcher<'a> {
         Match::Answered
     }
 
-    /// Takes in that a request, of which `datagram` is the beginning, did not get there.
+    /// Handles an error about the request that begins with `datagram`.
     pub fn fail(&mut self, datagram: &[u8], class: Class) -> Match {
         self.counts.errors.count(class, 1);
         let id = datagram.first_chunk().copied().map(u64::from_le_bytes);
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_others_are_none_of_ours() {
+    fn ids_of_other_clients_do_not_match() {
         let (ours, other, later) = (Ids::new(1, 0), Ids::new(1, 1), Ids::new(2, 0));
         assert_eq!(ours.number(ours.of(7)), Some(7));
         for strange in [other, later, ours.of_greetings(), other.of_greetings()] {
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_answers_its_request_and_one_like_it_is_a_duplicate() {
+    fn second_response_is_a_duplicate() {
         let case = Case::new(4);
         let mut matcher = case.matcher();
         for (number, port) in [(0, 0), (1, 1), (3, 1)] {
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_that_was_overtaken_on_its_port_is_reordered() {
+    fn overtaken_response_on_its_port_is_reordered() {
         let case = Case::new(6);
         let mut matcher = case.matcher();
         // Port 0 has 0, 2, 4; port 1 has 1, 3, 5: across ports there is no order.
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_is_wrong() {
+    fn unrequested_datagram_is_wrong() {
         let case = Case::new(4);
         case.records[3].sent.store(0, Relaxed);
         let mut matcher = case.matcher();
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_too_late_stays_lost() {
+    fn response_after_the_timeout_stays_lost() {
         let case = Case::new(1);
         let mut matcher = case.matcher();
         let response = response(&matcher, 0);
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_its_request_s_once() {
+    fn error_fails_its_request_once() {
         let case = Case::new(2);
         let mut matcher = case.matcher();
         let request = matcher.ids.of(1).to_le_bytes();

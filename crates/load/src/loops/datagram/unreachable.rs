@@ -1,5 +1,5 @@
-//! What ICMP says of datagrams that did not get there: the kernel keeps it in the socket's error queue (IP_RECVERR), each with
-//! the beginning of the datagram that it is of.
+//! ICMP's reports of datagrams that did not arrive. The kernel keeps them in the socket's error queue (IP_RECVERR), each with the
+//! beginning of its datagram.
 
 use std::io;
 use std::net::UdpSocket;
@@ -13,7 +13,7 @@ const BEGINNING_BYTES: usize = 64;
 /// Room for an extended error and an address.
 const CONTROL_BYTES: usize = 128;
 
-/// Has the kernel keep what ICMP says of what a socket sends.
+/// Makes the kernel keep ICMP's reports about a socket's datagrams.
 ///
 /// # Errors
 /// As setsockopt(2) has them.
@@ -29,7 +29,7 @@ pub fn tell(socket: &UdpSocket, is_v4: bool) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Empties the error queue: each datagram's beginning, and what became of it.
+/// Empties the error queue. Passes each datagram's beginning and its class of failure on.
 pub fn take(socket: &UdpSocket, told: &mut dyn FnMut(&[u8], Class)) {
     loop {
         let mut beginning = [0u8; BEGINNING_BYTES];
@@ -49,7 +49,7 @@ pub fn take(socket: &UdpSocket, told: &mut dyn FnMut(&[u8], Class)) {
     }
 }
 
-/// The class of what a message says.
+/// The class of a report.
 fn class(header: &libc::msghdr) -> Class {
     // SAFETY: the kernel has filled in the header's control messages, which these go along.
     unsafe {

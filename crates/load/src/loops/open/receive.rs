@@ -1,4 +1,4 @@
-//! The receive role: reads what came, and notes when a response is whole. No allocation, no lock.
+//! The receive role: reads responses, and records when they are complete. No allocation, no lock.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,16 +27,16 @@ pub struct Receiver<'a, P: ClientProtocol> {
     poller: Poller,
     inbox: Vec<u8>,
     alive: usize,
-    /// Responses that were whole, and not what they should be.
+    /// Whole responses that were wrong.
     errors: Errors,
     /// Where the kernel's timestamps are asked for.
     stamper: Option<Stamper<'a, P>>,
 }
 
-/// What the receive role keeps of a connection.
+/// The receive role's state of a connection.
 struct Connection<P: ClientProtocol> {
     head: Head,
-    /// What has come of a response that is not whole yet.
+    /// The progress within a response.
     reader: P::Reader,
 }
 
@@ -49,7 +49,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
     /// Watches all connections.
     ///
     /// # Errors
-    /// What the system says of waiting for them.
+    /// When there is no poller.
     pub fn new(shared: Shared<'a, P>, stamper: Option<Stamper<'a, P>>) -> Result<Self, LoadError> {
         let failed = |error: Errno| LoadError::System { what: "waiting for responses", error: error.into() };
         let poller = Poller::new().map_err(failed)?;
@@ -68,18 +68,17 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         })
     }
 
-    /// Responses that were whole, and not what they should be.
+    /// Whole responses that were wrong.
     pub fn errors(&self) -> Errors {
         self.errors
     }
 
-    /// Connections that are still of use.
+    /// Connections that have not failed.
     pub fn alive(&self) -> usize {
         self.alive
     }
 
-    /// Takes what is ready, after having waited for it at most so many milliseconds; `events` then holds the
-    /// connections to pass to [`Receiver::handle`].
+    /// Waits for ready connections, at most so many milliseconds. `events` then contains those to pass to [`Receiver::handle`].
     #[inline]
     pub fn wait(&self, events: &mut Events, timeout_ms: u64) {
         // No error is possible with a valid descriptor.
@@ -152,8 +151,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
                 break;
             }
         }
-        // The kernel's stamp is of the last packet that was read: of a response's end only if that is where the read ended,
-        // and if it was the only one.
+        // The kernel stamps the last packet of a read. That is the response's end only if the read contained exactly one.
         if let (Some(stamper), Some(record), 1, true) = (&self.stamper, last, completed, rest.is_empty()) {
             stamper.arrived(record);
         }
@@ -163,7 +161,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         }
     }
 
-    /// The server ended the connection, and with it perhaps a response.
+    /// Handles the end of a connection by the server, which may complete a response.
     #[cold]
     fn ended(&mut self, index: usize) {
         let Shared { clock, protocol, records, links, progress, .. } = self.shared;
@@ -181,7 +179,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         self.end(index, Class::Closed);
     }
 
-    /// The connection is of no use any more; its outstanding requests will not be answered.
+    /// Gives a connection up. Its outstanding requests will not be answered.
     #[cold]
     fn end(&mut self, index: usize, class: Class) {
         let Shared { records, links, progress, .. } = self.shared;
@@ -193,7 +191,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
             lost += 1;
         }
         progress.add_lost(lost);
-        // It stays open, so that its number is not used again; it only must not be reported for ever.
+        // The socket stays open, so that its number is not used again; the poller must not report it for ever.
         self.poller.remove(link.io.as_fd());
     }
 }

@@ -1,4 +1,4 @@
-//! The open loop, in its two shapes: both roles in one loop, or each in a thread of its own.
+//! The loops of the two roles: both in one thread, or each in a thread of its own.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -59,7 +59,7 @@ pub fn one_loop<P: ClientProtocol>(
     }
 }
 
-/// What the one loop does when nothing is due; answers whether it slept.
+/// Waits in the single loop when nothing is due. Returns whether it slept.
 #[inline]
 fn idle<P: ClientProtocol>(
     clock: &Clock,
@@ -81,7 +81,7 @@ fn idle<P: ClientProtocol>(
     false
 }
 
-/// How long `sleep-spin` may sleep; `None` when it is time to spin.
+/// The time that `sleep-spin` may sleep; `None` when it must spin.
 #[inline]
 fn sleep_ns<P: ClientProtocol>(clock: &Clock, now: u64, sender: &Sender<'_, P>) -> Option<i64> {
     let longest_ns = SLEEP_MS as i64 * 1_000_000;
@@ -126,7 +126,7 @@ pub fn send_loop<P: ClientProtocol>(
     }
 }
 
-/// What the send role's thread does when nothing is due.
+/// Waits in the send role's thread when nothing is due.
 #[inline]
 fn pause<P: ClientProtocol>(clock: &Clock, pacing: Pacing, sender: &Sender<'_, P>, now: u64) {
     match pacing {
@@ -154,7 +154,7 @@ pub fn receive_loop<P: ClientProtocol>(
             receiver.handle(event);
         }
         if receiver.alive() == 0 {
-            // Nobody is left to send to.
+            // No connection is left to send on.
             until.stop.store(true, Relaxed);
         }
         let now = clock.now();

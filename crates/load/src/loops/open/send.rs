@@ -16,7 +16,7 @@ const RETRY_NS: f64 = 50_000.0;
 /// Sends one client's requests.
 pub struct Sender<'a, P: ClientProtocol> {
     shared: Shared<'a, P>,
-    /// Where a request is written that differs from others.
+    /// Memory for requests that differ from each other.
     scratch: Vec<u8>,
     connections: Vec<Connection>,
     /// Connections with unsent bytes, oldest first. Room for all is set aside.
@@ -33,7 +33,7 @@ const FIRST_WRITE_BYTES_MAX: usize = 1 << 20;
 /// Most bytes offered to a later write on a stream, which must not keep a due request waiting for long.
 const LATER_WRITE_BYTES_MAX: usize = 64 << 10;
 
-/// What the send role keeps of a connection.
+/// The send role's state of a connection.
 #[derive(Clone, Default)]
 struct Connection {
     tail: Tail,
@@ -139,7 +139,7 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         let Some(&at) = self.blocked.front() else { return };
         let Shared { protocol, records, links, .. } = self.shared;
         let (link, connection) = (&links[at as usize], &mut self.connections[at as usize]);
-        // What is in this queue has a request that is not written.
+        // Every connection in this queue has a blocked request.
         let Some(blocked) = connection.blocked else { return };
         let index = blocked.get() as usize - 1;
         let request = protocol.encode(self.shared.request(index), &mut self.scratch);
@@ -151,7 +151,7 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
             }
             Ok(count) => connection.written += count as u32,
             Err(Errno::AGAIN | Errno::INTR) => {
-                // Another's turn, so that each is tried once in the pause.
+                // Try each connection once per pause.
                 self.blocked.rotate_left(1);
                 self.retry_at = now + self.retry_ticks / self.blocked.len() as u64;
             }

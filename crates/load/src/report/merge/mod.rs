@@ -1,4 +1,4 @@
-//! What several processes saw of one trial, put together: samples in order, histograms and counts added. Nothing is averaged.
+//! Merges the results of several processes: samples in order, histograms and counts added. Nothing is averaged.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use crate::report::{
     ProcessReport, Sample, StreamReport,
 };
 
-/// What one process says.
+/// The result of one process.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// What it was told.
+    /// Its configuration.
     pub config: LoadConfig,
     /// Where it ran: processes of one machine have the same.
     pub machine: String,
     /// The same in words, for the reader; empty where that is where the server did.
     pub place: String,
-    /// What it saw.
+    /// Its report.
     pub report: LoadReport,
     /// The share of its CPUs that was in use over the window, by whomever; `None` where that is not known.
     pub cpus_used: Option<f64>,
@@ -136,7 +136,7 @@ fn process(account: &Account, all: &[Account]) -> ProcessReport {
     }
 }
 
-/// What of an account's CPUs was in use and not by clients: those that share a machine have the same CPUs, or none in common.
+/// The share of an account's CPUs that others than clients used. Accounts of one machine have the same CPUs, or none in common.
 fn cpu_taken_by_others(account: &Account, all: &[Account]) -> Option<f64> {
     let cpus = &account.config.cpus;
     let mut ours = 0.0;
@@ -184,7 +184,7 @@ fn added(parts: impl Iterator<Item = Option<[u64; PARTS]>>) -> Option<[u64; PART
     parts.reduce(|a, b| a.zip(b).map(|(a, b)| std::array::from_fn(|at| a[at].saturating_add(b[at])))).flatten()
 }
 
-/// What all accounts have of a kind, if they have it.
+/// A part of all reports, if all have it.
 fn all<'a, T>(accounts: &'a [Account], of: fn(&'a LoadReport) -> Option<&'a T>) -> Option<Vec<&'a T>> {
     accounts.iter().map(|account| of(&account.report)).collect()
 }

@@ -66,7 +66,7 @@ fn divided(all: &[Sample], processes: u32) -> Vec<(LoadConfig, Vec<Sample>)> {
 }
 
 #[test]
-fn sums_beyond_a_number_are_the_greatest() {
+fn overflowing_sums_saturate() {
     let parts = divided(&made_up(), 3);
     let merged = samples(parts.clone());
     let most = |errors: Errors| Errors { refused: u64::MAX, ..errors };
@@ -115,7 +115,7 @@ fn sums_beyond_a_number_are_the_greatest() {
 }
 
 #[test]
-fn what_three_processes_saw_is_what_one_would_have_seen() {
+fn merged_report_of_three_processes_equals_that_of_one() {
     let all = made_up();
     let parts = divided(&all, 3);
     let merged = samples(parts.clone());
@@ -140,7 +140,7 @@ fn what_three_processes_saw_is_what_one_would_have_seen() {
 }
 
 #[test]
-fn what_clients_did_not_use_of_their_cpus_others_took() {
+fn cpu_time_not_used_by_clients_is_of_others() {
     let of = |cpus: &[usize], machine: &str, cpu_ns: u64, cpus_used: Option<f64>| {
         let config = LoadConfig { cpus: cpus.to_vec(), ..whole(1) };
         let report = LoadReport { cpu_ns, ..seen_by(&config, &[]) };
@@ -159,7 +159,7 @@ fn what_clients_did_not_use_of_their_cpus_others_took() {
 }
 
 #[test]
-fn a_cpu_that_processes_share_is_counted_once() {
+fn shared_cpu_is_counted_once() {
     let busy = |cpus: &[usize], machine: &str, busy_share: f64| {
         let config = LoadConfig { cpus: cpus.to_vec(), ..whole(1) };
         let mut report = seen_by(&config, &[]);
@@ -176,7 +176,7 @@ fn a_cpu_that_processes_share_is_counted_once() {
 }
 
 #[test]
-fn bytes_are_as_fair_to_connections_of_two_processes_as_to_those_of_one() {
+fn fairness_of_two_processes_equals_that_of_one() {
     let of = |bytes: &[u64]| {
         let (sum, squares): (f64, f64) =
             bytes.iter().fold((0.0, 0.0), |(sum, squares), &x| (sum + x as f64, squares + (x as f64).powi(2)));

@@ -40,7 +40,7 @@ proptest! {
     }
 
     #[test]
-    fn the_ramp_s_slots_shorten_to_the_interval(rate in 100.0f64..20_000.0, ramp in 100u64..5_000) {
+    fn ramp_s_slots_shorten_to_the_interval(rate in 100.0f64..20_000.0, ramp in 100u64..5_000) {
         let slots = Slots::new(rate, &phases(ramp, 0, 0));
         let starts: Vec<_> = (0..slots.ramp).map(|slot| slots.start_ns(slot as f64)).collect();
         let lengths: Vec<_> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -51,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn a_poisson_process_is_in_order_and_as_many_as_room_is_made_for(
+    fn poisson_process_is_ordered_and_fits_its_memory(
         rate in 1.0f64..20_000.0, ramp in 0u64..500, measure in 1u64..500, seed: u64,
     ) {
         let config = LoadConfig { seed, ..config(Schedule::Poisson, rate, phases(ramp, 0, measure)) };
@@ -100,7 +100,7 @@ fn constant_clients_take_turns() {
 }
 
 #[test]
-fn constant_clients_that_know_nothing_of_each_other_may_meet() {
+fn independent_constant_clients_may_coincide() {
     let config = |schedule, seed| LoadConfig {
         clients: 5,
         connections: 5,
@@ -187,7 +187,7 @@ fn extreme_zipf_exponents_draw_one_of_all() {
 }
 
 #[test]
-fn huge_rate_is_more_requests_than_there_can_be() {
+fn huge_rate_saturates_the_count() {
     for schedule in [Schedule::SlotRandom, Schedule::Constant, Schedule::Poisson] {
         let config = LoadConfig { clients: 2, ..config(schedule, f64::MAX, phases(1_000, 1_000, 1_000)) };
         assert_eq!(count_max(&config), u64::MAX);
@@ -195,7 +195,7 @@ fn huge_rate_is_more_requests_than_there_can_be() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_requests() {
+fn same_seed_gives_same_requests() {
     let base = LoadConfig { clients: 2, ..config(Schedule::SlotRandom, 1_000.0, phases(100, 0, 500)) };
     let all = |seed, client| all(&LoadConfig { seed, ..base.clone() }, 50, client);
     assert_eq!(all(1, 0), all(1, 0));
