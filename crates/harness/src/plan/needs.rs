@@ -5,9 +5,10 @@ use serde::Serialize;
 use server::ReadBudget;
 use server::spec::model::PerConnection;
 
+use super::limits::{self, BYTES_PER_REQUEST, DESCRIPTORS_BESIDE, TASKS_BESIDE};
 use crate::host::Host;
 use crate::model::{Run, Trial, VerdictKind, Workload};
-use crate::plan::{self, BYTES_PER_REQUEST, DESCRIPTORS_BESIDE, Plan, TASKS_BESIDE};
+use crate::plan::Plan;
 use crate::spec::Candidate;
 use crate::spec::transport::Transport;
 
@@ -354,8 +355,8 @@ fn server(trial: &Trial, figures: &Figures) -> Option<ServerNeeds> {
         }
     };
     let mappings = match per_connection {
-        PerConnection::Thread => plan::mappings(workers, budget),
-        PerConnection::Stack => plan::mappings(connections, budget),
+        PerConnection::Thread => limits::mappings(workers, budget),
+        PerConnection::Stack => limits::mappings(connections, budget),
         PerConnection::Nothing | PerConnection::Process => 0,
     };
     let on_the_way = |bytes: f64| bytes + (bytes / PACKET.1).ceil() * PACKET.0;

@@ -1,17 +1,25 @@
 //! What a user asks for: experiment files and the values in them.
 
 pub mod candidate;
+mod client;
 mod error;
 mod experiment;
 pub mod http;
 pub mod network;
 mod one_or_many;
 pub mod presets;
+mod schema;
+mod server;
 pub mod stream;
 pub mod transport;
 pub mod units;
+mod validate;
+mod workload;
 
 pub use candidate::Candidate;
+pub use client::Client;
 pub use error::ExperimentError;
-pub use experiment::{Client, Exec, Experiment, Kv, Phases, Placement, Quick, Server, Service, Workload};
+pub use experiment::{Experiment, Phases, Placement, Quick};
 pub use one_or_many::OneOrMany;
+pub use server::{Exec, Server};
+pub use workload::{Kv, Service, Workload};

@@ -1,0 +1,84 @@
+//! Resources that a trial takes of its host, and the limit that they set on connections.
+
+use serde::Serialize;
+use server::spec::mechanism::Family;
+use server::spec::model::PerConnection;
+use server::{Architecture, ReadBudget, ServeConfig};
+
+use crate::host::Host;
+
+/// Descriptors that a process needs besides its connections'.
+pub(super) const DESCRIPTORS_BESIDE: u64 = 64;
+/// Room of a server, and workers of a pool, beyond its connections.
+pub(super) const SPARE: u32 = 16;
+/// Ports above those that only root may have.
+pub(super) const PORTS_MAX: u64 = 65_535 - 1_023;
+/// Tasks that exist besides a server's.
+pub(super) const TASKS_BESIDE: u64 = 256;
+/// Mappings of a stack: itself, and the guard below it.
+pub(super) const MAPPINGS_PER_STACK: u64 = 2;
+/// Mappings of a process besides its threads'.
+pub(super) const MAPPINGS_BESIDE: u64 = 512;
+/// Connections that may be expected to wait behind another in a trial that is run all the same.
+pub(super) const WAITING_MAX: f64 = 0.01;
+/// Memory of a planned request: its record, its sample, what summarising takes, and room for the kernel's timestamps.
+pub(super) const BYTES_PER_REQUEST: u64 = 176;
+/// Memory of a connection in bytes, both its ends and the kernel's part, rounded up from what was seen at 400 and 2 000
+/// connections on Linux 6: 7 kB in an event loop, 17 kB more with a stack, 48 kB with a thread, 200 kB with a process.
+pub(super) fn bytes_per_connection(per_connection: PerConnection) -> u64 {
+    match per_connection {
+        PerConnection::Nothing => 8 << 10,
+        PerConnection::Stack => 32 << 10,
+        PerConnection::Thread => 64 << 10,
+        PerConnection::Process => 256 << 10,
+    }
+}
+
+/// Memory that read budgets above the default take besides, in bytes. A thread, process or coroutine has its own room for a
+/// connection; a kernel that receives by itself has a ring of as many buffers as there are connections, at most 1 024.
+pub(super) fn budget_bytes(serve: &ServeConfig, connections: u64) -> u64 {
+    let beyond = serve.read_budget_bytes.bytes().saturating_sub(ReadBudget::default().bytes()) as u64;
+    let completes = serve.architecture.mechanism.is_some_and(|row| row.family == Family::Completion);
+    let rooms = match serve.architecture.model.per_connection {
+        PerConnection::Nothing if completes => connections.next_power_of_two().min(1_024),
+        PerConnection::Nothing => 0,
+        PerConnection::Stack | PerConnection::Thread | PerConnection::Process => connections,
+    };
+    beyond * rooms
+}
+
+/// Memory mappings of `count` threads or coroutines, each with a stack and with room for one read budget. glibc maps room of
+/// 128 KiB and more on its own (mallopt(3), M_MMAP_THRESHOLD).
+pub(super) fn mappings(count: u64, budget: ReadBudget) -> u64 {
+    count * (MAPPINGS_PER_STACK + u64::from(budget.bytes() >= 128 << 10)) + MAPPINGS_BESIDE
+}
+
+/// Most connections that an architecture can have on a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Limit {
+    /// So many.
+    pub connections: u64,
+    /// What there is no more of, and what says so.
+    pub by: String,
+}
+
+/// The tightest of what is needed for each connection, as a plan counts it; of a pool, for each of its workers.
+pub fn limit(architecture: Architecture, host: &Host) -> Limit {
+    let per_connection = architecture.model.per_connection;
+    // A pool has some workers to spare, of which each has a descriptor too if they are threads.
+    let spare = if architecture.model.is_pool() { u64::from(SPARE) } else { 0 };
+    let most = |limit: u64, beside: u64, each: u64, by: &str| (limit.saturating_sub(beside) / each, by.to_owned());
+    let of_threads = if per_connection == PerConnection::Thread { spare } else { 0 };
+    let descriptors = most(host.descriptors_max, DESCRIPTORS_BESIDE + of_threads, 1, "the hard limit");
+    let mappings =
+        most(host.mappings_max, MAPPINGS_BESIDE + spare * MAPPINGS_PER_STACK, MAPPINGS_PER_STACK, "vm.max_map_count");
+    let tasks = most(host.tasks_max.0, TASKS_BESIDE + spare, 1, &host.tasks_max.1);
+    let of_model = match per_connection {
+        PerConnection::Nothing => vec![],
+        PerConnection::Stack => vec![mappings],
+        PerConnection::Thread => vec![tasks, mappings],
+        PerConnection::Process => vec![tasks],
+    };
+    let (connections, by) = of_model.into_iter().fold(descriptors, |least, it| if it.0 < least.0 { it } else { least });
+    Limit { connections, by }
+}

@@ -1,0 +1,458 @@
+use std::collections::BTreeMap;
+
+use std::net::IpAddr;
+
+use server::spec::model::PerConnection;
+use server::{Architecture, ReadBudget};
+
+use super::*;
+use crate::model::network::{Applied, Links};
+use crate::spec::network::Network;
+use crate::spec::presets::PRESETS;
+use crate::spec::transport::Transport;
+use crate::spec::units::Rate;
+
+fn line(trial: &Trial) -> String {
+    let Trial { index, repeat, architecture, workload, infeasible, .. } = trial;
+    let Workload { connections, rate_per_s, active, .. } = workload;
+    let active = crate::spec::units::Share(*active);
+    let rate = rate_per_s.map_or("closed".into(), |rate_per_s| format!("{rate_per_s}/s"));
+    format!("{index} repeat {repeat}: {architecture} {connections} x {rate} active {active} {infeasible:?}")
+}
+
+/// A lab is root's to make, and whoever runs tests need not be.
+fn without_lab(experiment: Experiment) -> Experiment {
+    Experiment { network: None, ..experiment }
+}
+
+#[test]
+fn what_presets_plan() {
+    for preset in PRESETS {
+        let experiment = without_lab(preset.experiment());
+        let plan = plan(&experiment, &Host::made_up()).unwrap();
+        let quick = super::plan(&experiment.quick(), &Host::made_up()).unwrap();
+        let minutes = |plan: &Plan| plan.duration_ns() as f64 / 60e9;
+        let lines: Vec<String> = plan.trials.iter().map(line).collect();
+        insta::assert_snapshot!(
+            preset.name,
+            format!(
+                "{}\n{:.1} min, quick {:.1} min\n{}",
+                plan.placement,
+                minutes(&plan),
+                minutes(&quick),
+                lines.join("\n")
+            )
+        );
+    }
+}
+
+#[test]
+fn presets_plan_every_configuration_once_a_repeat() {
+    for preset in PRESETS {
+        let experiment = without_lab(preset.experiment());
+        let plan = plan(&experiment, &Host::made_up()).unwrap();
+        let workload = &experiment.workload;
+        let configurations = workload.targets().len()
+            * workload.idle.0.len()
+            * workload.active.0.len()
+            * rates(&experiment).len()
+            * workload.schedule.0.len()
+            * experiment.architectures.0.len();
+        assert_eq!(plan.trials.len(), configurations * experiment.repeats.get() as usize, "{}", preset.name);
+        assert!(plan.trials.iter().all(|trial| trial.infeasible.is_empty()), "{}", preset.name);
+    }
+    assert_eq!(
+        plan(&crate::spec::presets::find("kawai2008-http").unwrap().experiment(), &Host::made_up())
+            .unwrap()
+            .trials
+            .len(),
+        45
+    );
+}
+
+#[test]
+fn a_closed_loop_has_a_client_for_each_cpu_unless_told_otherwise() {
+    let mut experiment = crate::spec::presets::find("voras2009").unwrap().experiment();
+    let clients = |experiment: &Experiment, cpus: usize| {
+        let cores = (0..cpus).map(|cpu| vec![cpu]).collect();
+        let plan = plan(experiment, &Host { cores, ..Host::made_up() }).unwrap();
+        let mut clients: Vec<u32> = plan.trials.iter().map(|trial| trial.load.clients).collect();
+        clients.dedup();
+        clients
+    };
+    assert_eq!(clients(&experiment, 2), [4], "as it says");
+    experiment.client.clients = None;
+    assert_eq!((clients(&experiment, 2), clients(&experiment, 8)), (vec![1], vec![4]));
+    experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(3).unwrap()];
+    assert_eq!(clients(&experiment, 8), [3]);
+    let open = crate::spec::presets::find("compare").unwrap().experiment();
+    assert_eq!(clients(&open, 8), [1]);
+}
+
+/// So many on this machine, and nothing else known of them.
+fn ranks(here: u32) -> FleetFacts {
+    FleetFacts { here, elsewhere_cpus: None, ways: Vec::new(), lab: None, beside_server: Vec::new() }
+}
+
+#[test]
+fn ranks_in_a_lab_are_planned_by_what_it_is_and_where_in_it_they_are() {
+    let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
+    experiment.client.processes = std::num::NonZeroU32::new(2);
+    let network: Network = "lab:clients=2".parse().unwrap();
+    // No kernel was ever asked for this.
+    let applied =
+        Applied { links: Links::Tun, delay: None, loss: Some(crate::model::network::Means::Tbf), bandwidth: None };
+    let lossy = Network { loss: Some(crate::spec::units::Loss(0.01)), bandwidth: None, ..network.clone() };
+    let delayed = Network { delay: crate::spec::units::Time(1_000_000), ..lossy.clone() };
+    let planned = |asked: &Network, beside_server: &[u32]| {
+        let lab = Some((lossy.clone(), applied));
+        let fleet = FleetFacts { lab, beside_server: beside_server.to_vec(), ..ranks(2) };
+        let experiment = Experiment { network: Some(asked.clone()), ..experiment.clone() };
+        let plan = plan(&experiment, &Host { fleet: Some(fleet), ..Host::made_up() }).unwrap();
+        (plan.network, plan.trials[0].infeasible.join("\n"))
+    };
+    let (words, why) = planned(&lossy, &[]);
+    assert!(why.is_empty() && words.unwrap().contains("loss by TBF"), "{why}");
+    let (_, why) = planned(&lossy, &[1, 2]);
+    assert!(why.contains("rank 1 is on the server's host of the lab") && why.contains("srun -N3"), "{why}");
+    let (_, why) = planned(&delayed, &[]);
+    assert!(why.contains("the fleet is in a lab of 2 client hosts, 1 % lost each way, and"), "{why}");
+    assert!(why.ends_with("`muxbench lab --network lab:clients=2 --delay 1ms --loss 1/100`"), "{why}");
+}
+
+#[test]
+fn a_closed_loop_of_ranks_has_a_client_for_each_cpu_that_all_of_them_have() {
+    let mut experiment = crate::spec::presets::find("voras2009").unwrap().experiment();
+    (experiment.client.clients, experiment.client.processes) = (None, std::num::NonZeroU32::new(3));
+    let clients = |experiment: &Experiment, here, elsewhere_cpus| {
+        let cores = (0..8).map(|cpu| vec![cpu]).collect();
+        let fleet = FleetFacts { elsewhere_cpus, ..ranks(here) };
+        let plan = plan(experiment, &Host { cores, fleet: Some(fleet), ..Host::made_up() }).unwrap();
+        plan.trials[0].load.clients
+    };
+    assert_eq!(clients(&experiment, 0, Some(6)), 6, "of the server's host they have none");
+    assert_eq!(clients(&experiment, 3, None), 1, "three divide four of this host's");
+    assert_eq!((clients(&experiment, 1, Some(6)), clients(&experiment, 1, Some(2))), (4, 2));
+    experiment.client.clients = std::num::NonZeroU32::new(5);
+    assert_eq!(clients(&experiment, 0, Some(6)), 5, "as it says");
+}
+
+#[test]
+fn what_ranks_cannot_have_is_refused_if_any_of_them_cannot() {
+    let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
+    experiment.client.processes = std::num::NonZeroU32::new(2);
+    let (v4, v6): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "fd00::1".parse().unwrap());
+    let reasons = |experiment: &Experiment, here, ways: &[IpAddr]| {
+        let fleet = FleetFacts { elsewhere_cpus: (here < 2).then_some(2), ways: ways.to_vec(), ..ranks(here) };
+        let host = Host { cores: vec![vec![0], vec![1]], ..Host::made_up() };
+        let trial = &plan(experiment, &host).unwrap().trials[0];
+        infeasible_for_ranks(trial, &fleet)
+    };
+    assert_eq!(reasons(&experiment, 0, &[v4]), [""; 0]);
+    let why = reasons(&experiment, 1, &[v4, v6]).join("\n");
+    assert!(why.contains("tcp is TCP over IPv4") && why.contains("at fd00::1") && why.contains("use tcp6"), "{why}");
+    experiment.workload.transport = Transport::Tcp6;
+    assert_eq!(reasons(&experiment, 0, &[v6]), [""; 0]);
+    let why = reasons(&experiment, 2, &[v4]).join("\n");
+    assert!(why.contains("tcp6 is TCP over IPv6") && why.contains("at 192.0.2.1"), "{why}");
+    experiment.workload.transport = Transport::Unix;
+    assert_eq!(reasons(&experiment, 2, &[v4]), [""; 0]);
+    for here in [0, 1] {
+        assert!(reasons(&experiment, here, &[v4])[0].contains("a Unix socket is of one machine"));
+    }
+    experiment.workload.transport = Transport::Tcp;
+    experiment.network = Some(Network::default());
+    for here in 0..=2 {
+        assert!(reasons(&experiment, here, &[v4])[0].starts_with("network: "));
+    }
+}
+
+#[test]
+fn a_closed_loop_of_kv_is_planned_whole() {
+    let experiment = crate::spec::presets::find("voras2009").unwrap().experiment();
+    let plan = plan(&experiment, &Host::made_up()).unwrap();
+    assert_eq!(plan.trials.len(), 19 * 6 * 5);
+    for trial in &plan.trials {
+        assert_eq!((trial.workload.rate_per_s, trial.load.rate_per_s), (None, None));
+        assert_eq!(trial.serve.ours().unwrap().service, trial.workload.service);
+        assert_eq!(trial.load.kv, trial.workload.kv);
+        assert_eq!(trial.load.kv.as_ref().unwrap().records, 30_000);
+        // As it is stored, and read back.
+        let text = serde_json::to_string(trial).unwrap();
+        assert!(!text.contains("\"think\""), "{text}");
+        assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), *trial);
+    }
+}
+
+#[test]
+fn what_an_earlier_version_stored_is_read() {
+    let plan = plan(&crate::spec::presets::find("compare").unwrap().experiment(), &Host::made_up()).unwrap();
+    let text = serde_json::to_string(&plan.trials[0]).unwrap();
+    // As before there were closed loops: a rate was a number, and there was no more.
+    assert!(text.contains("\"rate_per_s\":2000.0") && !text.contains("kv") && !text.contains("think"), "{text}");
+    assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), plan.trials[0]);
+}
+
+#[test]
+fn the_order_is_seeded() {
+    let experiment = crate::spec::presets::find("compare").unwrap().experiment();
+    let plan = |seed| super::plan(&Experiment { seed, ..experiment.clone() }, &Host::made_up()).unwrap();
+    assert_eq!(plan(1), plan(1));
+    assert_ne!(plan(1).trials, plan(2).trials);
+}
+
+#[test]
+fn architectures_of_one_comparison_see_the_same_schedule() {
+    let plan = plan(&crate::spec::presets::find("compare").unwrap().experiment(), &Host::made_up()).unwrap();
+    let mut seeds: BTreeMap<(u32, u32), Vec<u64>> = BTreeMap::new();
+    for trial in &plan.trials {
+        seeds.entry((trial.workload.connections, trial.repeat)).or_default().push(trial.load.seed);
+    }
+    assert_eq!(seeds.len(), 6);
+    assert!(seeds.values().all(|seeds| seeds.iter().all(|seed| *seed == seeds[0])));
+    let mut distinct: Vec<u64> = seeds.values().map(|seeds| seeds[0]).collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert_eq!(distinct.len(), 6, "repeats and workloads differ");
+}
+
+#[test]
+fn impossible_trials_say_why() {
+    let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
+    experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(40_000).unwrap()];
+    experiment.repeats = std::num::NonZeroU32::MIN;
+    let mut plan = plan(&experiment, &Host { memory_bytes: 4 << 30, ..Host::made_up() }).unwrap();
+    plan.trials.sort_by_key(|trial| trial.architecture.to_string());
+    let reasons: Vec<String> =
+        plan.trials.iter().map(|trial| format!("{}:\n{}", trial.architecture, trial.infeasible.join("\n"))).collect();
+    insta::assert_snapshot!(reasons.join("\n"));
+    assert_eq!(plan.duration_ns(), 0);
+}
+
+#[test]
+fn the_limit_of_an_architecture_is_where_plans_become_impossible() {
+    let preset = crate::spec::presets::find("compare").unwrap().experiment();
+    let hosts = [
+        Host::made_up(),
+        Host { tasks_max: (700, "ulimit -u".into()), memory_bytes: 1 << 40, ..Host::made_up() },
+        Host { mappings_max: 1_000, memory_bytes: 1 << 40, ..Host::made_up() },
+    ];
+    for (host, architecture) in hosts.iter().flat_map(|host| Architecture::all().into_iter().map(move |it| (host, it)))
+    {
+        let Limit { connections, by } = limit(architecture, host);
+        let reasons = |connections: u64| -> Vec<String> {
+            let mut experiment = preset.clone();
+            experiment.architectures.0 = vec![architecture.to_string().parse().unwrap()];
+            experiment.workload.connections.0 = vec![u32::try_from(connections).unwrap().try_into().unwrap()];
+            let trial = plan(&experiment, host).unwrap().trials.remove(0);
+            trial.infeasible.into_iter().filter(|reason| reason.contains(&by)).collect()
+        };
+        assert_eq!(reasons(connections), [""; 0], "{architecture}");
+        assert!(!reasons(connections + 1).is_empty(), "{architecture}: {by} at {connections}");
+    }
+}
+
+#[test]
+fn pools_and_accept_strategies_that_cannot_work_say_why() {
+    let preset = crate::spec::presets::find("compare").unwrap().experiment();
+    let tried = [
+        ("mt-pool", None, 400),
+        ("mt-pool:64", None, 400),
+        ("mp-prefork:400", None, 400),
+        ("mp-prefork:40000", None, 400),
+        ("mt-pool:40000", None, 400),
+        ("mt-pool", Some(Accept::Exclusive), 15_000),
+        ("mt-pool", Some(Accept::Single), 400),
+        ("mp-prefork", Some(Accept::Single), 400),
+        ("mp-prefork", Some(Accept::Reuseport), 400),
+        ("mt-pool:1000", Some(Accept::Reuseport), 2),
+        ("epoll", Some(Accept::Shared), 400),
+        ("epoll", Some(Accept::Single), 400),
+        ("symped:2", Some(Accept::Exclusive), 400),
+        ("symped:2/poll", Some(Accept::Exclusive), 400),
+    ];
+    let lines = tried.map(|(architecture, accept, connections)| {
+        let mut experiment = preset.clone();
+        experiment.architectures.0 = vec![architecture.parse().unwrap()];
+        experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(connections).unwrap()];
+        experiment.server.accept = accept;
+        let plan = plan(&experiment, &Host::made_up()).unwrap();
+        let accept = accept.map(|accept| format!(" {accept}")).unwrap_or_default();
+        format!("{architecture}{accept} {connections}: {:#?}", plan.trials[0].infeasible)
+    });
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn what_a_transport_cannot_do_is_said_and_what_it_does_not_need_is_not() {
+    use load::config::Timestamps;
+
+    let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
+    experiment.repeats = std::num::NonZeroU32::MIN;
+    let reasons = |experiment: &Experiment| plan(experiment, &Host::made_up()).unwrap().trials[0].infeasible.clone();
+    let seed = |experiment: &Experiment| plan(experiment, &Host::made_up()).unwrap().trials[0].load.seed;
+    experiment.architectures.0 = vec!["epoll".parse().unwrap()];
+    experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(19_900).unwrap()];
+    let few_ports = Host { ports: 50, ..Host::made_up() };
+    assert_eq!(plan(&experiment, &few_ports).unwrap().trials[0].infeasible.len(), 1);
+    let of_tcp = seed(&experiment);
+    experiment.workload.transport = Transport::Unix;
+    assert_eq!(plan(&experiment, &few_ports).unwrap().trials[0].infeasible, [""; 0]);
+    assert_eq!(seed(&experiment), of_tcp, "the same requests at the same times over each transport");
+    experiment.client.timestamps = Timestamps::Kernel;
+    assert!(reasons(&experiment)[0].starts_with("client.timestamps: "), "{:?}", reasons(&experiment));
+    experiment.client.timestamps = Timestamps::Client;
+    experiment.architectures.0 = vec!["mt-pool:30000".parse().unwrap()];
+    experiment.server.accept = Some(Accept::Reuseport);
+    let found = reasons(&experiment);
+    assert!(found.iter().any(|reason| reason.starts_with("server.accept: `reuseport`")), "{found:?}");
+    for name in server::spec::mechanism::NEEDS_NETWORK {
+        let Ok(contender) = name.parse() else { continue };
+        experiment.architectures.0 = vec![contender];
+        experiment.server.accept = None;
+        let found = reasons(&experiment);
+        assert!(found.iter().any(|reason| reason.contains("Unix sockets")), "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn datagrams_need_a_server_that_knows_them_and_no_ports_of_the_client() {
+    let mut experiment = crate::spec::presets::find("maharjan2012-udp").unwrap().experiment();
+    experiment.repeats = std::num::NonZeroU32::MIN;
+    experiment.architectures.0 =
+        ["epoll", "mt", "mp", "mt-pool", "symped:2", "seda:1+1"].map(|name| name.parse().unwrap()).into();
+    let planned = |experiment: &Experiment, host: &Host| {
+        let mut trials = plan(experiment, host).unwrap().trials;
+        trials.sort_by_key(|trial| trial.architecture.to_string());
+        let of = |trial: &Trial| format!("{}: {:#?}", trial.architecture, trial.infeasible);
+        trials.iter().map(of).collect::<Vec<_>>().join("\n")
+    };
+    let (list, rate) = (|count| vec![std::num::NonZeroU32::new(count).unwrap()], vec![Rate(100.0)]);
+    experiment.workload.rate = Some(crate::spec::OneOrMany(rate));
+    experiment.workload.ports.0 = list(5_000);
+    let few_ports = planned(&experiment, &Host { ports: 100, ..Host::made_up() });
+    experiment.workload.ports.0 = list(65_000);
+    let many = planned(&experiment, &Host::made_up());
+    insta::assert_snapshot!(format!("{few_ports}\n\n{many}"));
+}
+
+#[test]
+fn read_budget_reaches_each_server_or_says_why_not() {
+    let budget = crate::spec::units::Budget(ReadBudget::new(256 << 10).unwrap());
+    let planned = |preset: &str, architectures: &[&str]| {
+        let mut experiment = crate::spec::presets::find(preset).unwrap().experiment();
+        experiment.architectures.0 = architectures.iter().map(|name| name.parse().unwrap()).collect();
+        experiment.server.read_budget = Some(budget);
+        let again = Experiment::parse(&toml::to_string(&experiment).unwrap(), "again").unwrap();
+        assert_eq!(again, experiment);
+        plan(&experiment, &Host::made_up()).unwrap().trials
+    };
+    for trial in planned("welsh2001-connections", &["epoll", "mt", "mp"]) {
+        assert_eq!(trial.serve.ours().unwrap().read_budget_bytes, budget.0);
+        assert_eq!(trial.label(), format!("{} (256KiB reads)", trial.architecture));
+        assert!(trial.infeasible.is_empty(), "{:?}", trial.infeasible);
+        let text = serde_json::to_string(&trial).unwrap();
+        assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), trial);
+        // A run from before there was a choice.
+        let old = text.replace(",\"read_budget_bytes\":262144", "");
+        let old = serde_json::from_str::<Trial>(&old).unwrap();
+        assert_eq!(old.serve.ours().unwrap().read_budget_bytes, ReadBudget::default());
+        assert!(!old.is_alike_but_for_the_rate(&trial), "another budget is another row");
+    }
+    for trial in planned("maharjan2012-udp", &["epoll"]) {
+        let is_told = |reason: &String| reason.starts_with("server.read-budget: cannot set the read budget of `udp`");
+        assert!(trial.infeasible.iter().any(is_told), "{:?}", trial.infeasible);
+    }
+    let few = |preset: &str, host: Host| {
+        let mut experiment = crate::spec::presets::find(preset).unwrap().experiment();
+        experiment.architectures.0 = vec!["mt".parse().unwrap()];
+        experiment.server.read_budget = Some(budget);
+        plan(&experiment, &host).unwrap().trials.into_iter().flat_map(|trial| trial.infeasible).collect::<Vec<_>>()
+    };
+    // Three mappings for each of 1 000 threads, and 512; 1 000 times 192 KiB more than by default.
+    let said = few("welsh2001-connections", Host { mappings_max: 3_000, ..Host::made_up() });
+    assert!(said.iter().any(|reason| reason.contains("1000 needs 3512 mappings")), "{said:?}");
+    let said = few("welsh2001-connections", Host { memory_bytes: 256 << 20, ..Host::made_up() });
+    assert!(said.iter().any(|reason| reason.contains("MiB of memory, 256 MiB are available")), "{said:?}");
+}
+
+#[test]
+fn streams_are_planned_whole_and_a_limit_of_threads_is_said_to_be_one() {
+    let mut experiment = crate::spec::presets::find("welsh2001-connections").unwrap().experiment();
+    let plan = |experiment: &Experiment| {
+        plan(experiment, &Host { tasks_max: (700, "ulimit -u".into()), ..Host::made_up() }).unwrap()
+    };
+    for trial in plan(&experiment).trials {
+        let stream = trial.workload.service.stream().unwrap();
+        assert_eq!((stream, trial.load.rate_per_s), (wire::stream::Stream::default(), None));
+        assert_eq!(trial.serve.ours().unwrap().service, trial.load.service);
+        let text = serde_json::to_string(&trial).unwrap();
+        assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), trial);
+        let is_beyond = trial.architecture.to_string() == "mt" && trial.workload.connections >= 700;
+        let expected = is_beyond.then(|| {
+            let connections = trial.workload.connections;
+            let needed = connections + 256;
+            format!(
+                "workload.connections: {connections} needs {needed} threads, ulimit -u is 700; lower it, or raise that limit"
+            )
+        });
+        assert_eq!(trial.infeasible, Vec::from_iter(expected), "{}", trial.architecture);
+    }
+    experiment.workload.stream = None;
+    assert_eq!(
+        plan(&experiment).trials[0].workload.service,
+        ServiceSpec::Stream(wire::stream::Stream::default()),
+        "the paper's is what there is without a word"
+    );
+}
+
+#[test]
+fn who_keeps_a_cpu_busy_is_warned_of_where_that_hurts() {
+    let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
+    experiment.architectures.0 =
+        ["epoll", "spin", "io_uring-sqpoll", "amped:1+2", "symped:4/io_uring"].map(|name| name.parse().unwrap()).into();
+    let cases = [("one CPU", 1), ("two CPUs", 2), ("four CPUs", 4)].map(|(name, cpus)| {
+        let cores = (0..cpus).map(|cpu| vec![cpu]).collect();
+        let plan = plan(&experiment, &Host { cores, ..Host::made_up() }).unwrap();
+        format!("{name}: {:#?}", plan.warnings)
+    });
+    insta::assert_snapshot!(cases.join("\n"));
+}
+
+#[test]
+fn shared_cpu_or_core_is_warned_of_before_the_run() {
+    let warnings = |cores: &[&[usize]], server: &str, client: &str| {
+        let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
+        experiment.placement.server = Some(server.parse().unwrap());
+        experiment.placement.client = Some(client.parse().unwrap());
+        let cores = cores.iter().map(|core| core.to_vec()).collect();
+        plan(&experiment, &Host { cores, ..Host::made_up() }).unwrap().warnings.join("\n")
+    };
+    assert!(warnings(&[&[0], &[1]], "0", "0").contains("share CPU 0: "));
+    assert!(warnings(&[&[0], &[1], &[2]], "0-1", "1-2").contains("share CPU 1: "));
+    assert!(warnings(&[&[0, 2], &[1, 3]], "0", "2").contains("share a core, whose threads are CPUs 0,2: "));
+    assert!(!warnings(&[&[0, 2], &[1, 3]], "0,2", "1,3").contains("share"));
+}
+
+#[test]
+fn a_stack_a_connection_takes_mappings() {
+    let Some(model) = server::registry::MODELS.iter().find(|row| row.per_connection == PerConnection::Stack) else {
+        println!("no model with a stack per connection is compiled in");
+        return;
+    };
+    let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
+    experiment.architectures.0 = vec![format!("{}:2", model.name).parse().unwrap()];
+    experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(19_000).unwrap()];
+    let plan = |mappings_max| {
+        plan(&experiment, &Host { mappings_max, ..Host::made_up() }).unwrap().trials[0].infeasible.clone()
+    };
+    assert_eq!(plan(65_530), [""; 0]);
+    let why = "workload.connections: 19000 needs 38512 mappings, vm.max_map_count is 30000; lower it, or raise it";
+    assert_eq!(plan(30_000), [why]);
+}
+
+#[test]
+fn the_default_comparison_takes_less_than_a_minute() {
+    let plan = plan(&crate::spec::presets::find("compare").unwrap().experiment(), &Host::made_up()).unwrap();
+    assert!(plan.duration_ns() < 60_000_000_000, "{}", plan.duration_ns());
+}

@@ -1,0 +1,28 @@
+//! Names of values of other crates' types, for the JSON Schema of experiment files.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+macro_rules! names_for_the_schema {
+    ($($type:ident: $($name:literal)+;)+) => {$(
+        pub(super) struct $type;
+
+        impl JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({"enum": [$($name),+]})
+            }
+        }
+    )+};
+}
+
+names_for_the_schema! {
+    ScheduleName: "slot-random" "constant" "constant-drawn" "constant-together" "poisson" "closed";
+    PacingName: "auto" "yield" "spin" "sleep-spin";
+    RolesName: "auto" "one-loop" "two-threads";
+    ClockName: "auto" "tsc" "monotonic";
+    TimestampsName: "client" "kernel";
+    AcceptName: "single" "shared" "reuseport" "exclusive";
+}
