@@ -681,7 +681,7 @@ fn lost_cpu_ends_run_and_resume_finishes_it() {
         let output = muxbench().args(["run", "--resume", side]).current_dir(folder.path()).output().unwrap();
         let message = printed(&output, &[1]);
         assert!(message.contains("cannot run trial 0: its CPU 4000 is off-line"), "{message}");
-        assert!(message.contains("bring it back"), "{message}");
+        assert!(message.contains("make it available again"), "{message}");
         assert_eq!(store::read(&folder.path().join(side)).unwrap().records.len(), 0, "no trial fails for it");
     }
 

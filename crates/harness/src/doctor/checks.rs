@@ -526,9 +526,9 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::super::diagnose;
-    use super::super::leftovers::Leftover;
     use super::super::noise::Noise;
     use super::*;
+    use crate::exec::leftovers::Leftover;
     use crate::host::Host;
 
     fn snapshot(facts: &[(&str, &str)], limit: u64, share: f64) -> HostSnapshot {

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::leftovers::Leftover;
 use super::noise::Noise;
+use crate::exec::leftovers::Leftover;
 use crate::host::Host;
 
 /// The result of one check.

@@ -7,15 +7,14 @@
 //! - [`finding`]: the data: what the checks look at, and their results
 //! - [`checks`]: the table of checks; add a row to add a check
 //! - [`noise`]: measures the load of other programs, pauses and steal time
-//! - [`leftovers`]: processes and folders left behind by killed runs
 
 pub mod checks;
 pub mod finding;
-pub mod leftovers;
 pub mod noise;
 
 use std::time::Duration;
 
+use crate::exec::leftovers;
 use crate::host;
 use checks::CHECKS;
 use finding::{Diagnosis, HostSnapshot};

@@ -9,12 +9,15 @@
 //! - `outcome`: the record of a finished trial
 //! - [`idle`]: the processes that hold idle connections
 //! - [`launch`]: starts all processes; tests replace it
+//! - `leftovers`: processes and folders left behind by killed runs
 
 pub mod event;
 #[cfg(test)]
 mod fake;
 pub mod idle;
 pub mod launch;
+#[cfg(target_os = "linux")]
+pub mod leftovers;
 mod marks;
 mod outcome;
 pub mod runner;

@@ -159,7 +159,7 @@ impl TrialRun<'_> {
 fn end_leftovers(trial: &Trial, server: &Server<'_>) -> anyhow::Result<()> {
     #[cfg(target_os = "linux")]
     if matches!(trial.serve, ServerSpec::External(_)) {
-        return crate::doctor::leftovers::end_all_of(server.process.pid());
+        return super::leftovers::end_all_of(server.process.pid());
     }
     let _ = (trial, server);
     Ok(())

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
 
-use harness::doctor::leftovers;
+use harness::exec::leftovers;
 
 use crate::options::format::FormatArgs;
 use crate::output;
