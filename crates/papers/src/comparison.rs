@@ -20,7 +20,7 @@ use report::text::Medium;
 pub struct PaperComparison {
     /// The paper.
     pub paper: &'static Paper,
-    /// What is shown of it.
+    /// The part that is shown.
     pub part: Part,
     /// Its figures that runs have something of.
     pub figures: Vec<(&'static PaperFigure, Chart)>,
@@ -87,7 +87,7 @@ impl PaperComparison {
         Ok(Self { paper, part, figures, missing, impossible, claims, tables })
     }
 
-    /// What its page is called.
+    /// The file name of its page.
     pub fn file_name(&self) -> String {
         format!("{}{}.html", self.paper.name, self.part.flags().join("-").replace("--", "-"))
     }

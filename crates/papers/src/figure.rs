@@ -9,7 +9,7 @@ use report::model::summary::Row;
 use report::plot::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Series, Shape, TICKS_BELOW, TICKS_BESIDE};
 use report::plot::plot_data::estimate;
 
-/// Of the length of a horizontal axis, what is left beside the marks.
+/// The room beside the outermost marks, as a share of the horizontal axis.
 const ROOM: f64 = 0.03;
 
 /// A row of a paper's figures.
@@ -17,7 +17,7 @@ const ROOM: f64 = 0.03;
 pub struct PaperFigure {
     /// As the paper prints it, or by its place where the paper has no numbers.
     pub number: &'static str,
-    /// What it shows.
+    /// The title.
     pub title: &'static str,
     /// Where it is from, how it is to be read, and what is not as it was there.
     pub about: &'static str,
@@ -31,7 +31,7 @@ pub struct PaperFigure {
 
 /// Runs that a figure is drawn from.
 pub struct Here<'a> {
-    /// What series are of, in the paper's order: a series names one by its place.
+    /// The names of series in the paper's order; a series refers to a name by its place.
     pub names: &'a [&'static str],
     /// All of them, in the order of what gives their sends.
     pub runs: &'a [Run],
@@ -50,9 +50,9 @@ pub struct Curves<'a> {
     pub only: &'a dyn Fn(&Workload) -> bool,
     /// The architectures, as plans name them.
     pub of: &'a [&'static str],
-    /// What is along the horizontal axis.
+    /// The horizontal axis.
     pub along: Along,
-    /// What is along the vertical one.
+    /// The vertical value.
     pub value: Value,
 }
 
@@ -177,12 +177,12 @@ fn without_intervals(chart: &Chart) -> String {
     }
 }
 
-/// What an axis is to be like.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
-    /// What is along it.
+    /// The label.
     pub label: &'static str,
-    /// What its numbers are.
+    /// The form of its numbers.
     pub form: Form,
     /// How distances are.
     pub kind: Kind,

@@ -27,7 +27,7 @@ pub trait Tables {
 /// A table whose first columns say what a row is of.
 #[derive(Clone, Debug, Serialize)]
 pub struct Grid {
-    /// What it is of.
+    /// The title.
     pub title: String,
     /// The headings of the columns that lead.
     pub lead: Vec<String>,
@@ -35,14 +35,14 @@ pub struct Grid {
     pub columns: Vec<String>,
     /// In order.
     pub rows: Vec<GridRow>,
-    /// What there is to say below it.
+    /// The notes below the table.
     pub notes: Vec<String>,
 }
 
 /// A row of a [`Grid`].
 #[derive(Clone, Debug, Serialize)]
 pub struct GridRow {
-    /// What it is of.
+    /// The leading cells.
     pub lead: Vec<String>,
     /// A cell for each column.
     pub cells: Vec<String>,
@@ -125,7 +125,7 @@ fn of_panel(figure: &PaperFigure, chart: &Chart, panel: &Panel, names: &[&'stati
     }
 }
 
-/// What rows are by: the horizontal axis, or of a distribution the vertical one.
+/// The order of rows: along the horizontal axis, or along the vertical one for a distribution.
 #[derive(Clone, Copy)]
 enum By<'a> {
     X(&'a Axis, &'a Axis),

@@ -16,7 +16,7 @@ use report::html::frame::{Drawing, Frame};
 use report::plot::chart::{Chart, Mark};
 use report::plot::style;
 
-/// What a page says of where it came from.
+/// The origin of a page.
 #[derive(Debug)]
 pub struct Origin<'a> {
     /// The words of the command that makes it.
@@ -45,7 +45,7 @@ struct Page<'a> {
     facts: Vec<(String, String)>,
     runs: Vec<RunView>,
     command: String,
-    /// What is saved as CSV, and whether the tables are as well, as a file of their own.
+    /// The content of the CSV, and whether tables have a file of their own.
     csv_of: String,
     has_csv_of_tables: bool,
 }
@@ -58,9 +58,9 @@ struct FigureView<'a> {
     about: &'static str,
     chart: &'a Chart,
     panels: String,
-    /// What is drawn: its place, how it looks, its name.
+    /// The series: place, swatch and name.
     series: Vec<(usize, String, &'static str)>,
-    /// What the paper prints: how it is drawn, and what it is.
+    /// The published values: swatch and label.
     printed: Vec<(String, String)>,
     grids: Vec<Grid>,
     command: String,
@@ -89,11 +89,11 @@ struct RunView {
     muxbench: String,
     seed: u64,
     command: String,
-    /// What of it cannot be run here, and why.
+    /// The impossible trials, with their reasons.
     impossible: Vec<String>,
 }
 
-/// What is downloaded.
+/// The data that a reader may download.
 #[derive(Serialize)]
 struct Raw<'a> {
     name: &'a str,
@@ -163,7 +163,7 @@ fn impossible_here(runs: &[Run]) -> String {
     }
 }
 
-/// What there is as CSV.
+/// The content of the CSV in words.
 fn csv_of(beside: &PaperComparison, grids: &[(&'static str, Grid)]) -> String {
     let of_tables = "every published value of its tables, beside ours";
     let of_figures =
@@ -177,7 +177,7 @@ fn csv_of(beside: &PaperComparison, grids: &[(&'static str, Grid)]) -> String {
     }
 }
 
-/// What came of it, in a sentence.
+/// The result in a sentence.
 fn result(beside: &PaperComparison) -> String {
     let PaperComparison { paper, part, claims, .. } = beside;
     match part {
@@ -256,7 +256,7 @@ fn claim(claim: &CheckedClaim) -> ClaimView {
     }
 }
 
-/// What is known of the host; where runs differ in it, of each.
+/// The facts of the host; with a value for each run where they differ.
 fn facts(runs: &[Run]) -> Vec<(String, String)> {
     let of = |run: &Run| {
         let mut facts = run.header.host.clone();

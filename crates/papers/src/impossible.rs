@@ -1,4 +1,4 @@
-//! What of a run is impossible on its host, and why: a paper's output says so of what is not in it.
+//! Trials that are impossible on a host, with the reasons: the output lists them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

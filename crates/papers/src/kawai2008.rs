@@ -17,7 +17,7 @@ const FLAT: &[&str] = &["mp", "mt", "epoll"];
 /// Those which look at every connection.
 const SCAN: &[&str] = &["select", "poll"];
 const ALL: &[&str] = &["mp", "mt", "epoll", "select", "poll"];
-/// What figures have series of: architectures, and of appendix A.1 schedules.
+/// The series of figures: architectures and, in appendix A.1, schedules.
 pub(super) const SERIES: &[&str] =
     &["mp", "mt", "epoll", "select", "poll", "slot-random", "constant", "constant-drawn", "constant-together"];
 
@@ -28,12 +28,12 @@ const SCHEDULES: [(&str, Schedule); 4] = [
     ("constant-drawn", Schedule::ConstantDrawn),
     ("constant-together", Schedule::ConstantTogether),
 ];
-/// What serves there.
+/// The paper's servers.
 const SERVER: &str = "epoll";
-/// What the last of five responses of 10 kB waits for the others on a gigabit link, in nanoseconds (appendix A.1).
+/// The wait of the last of five 10 kB responses for the others on a gigabit link, in nanoseconds (appendix A.1).
 const LAST_OF_FIVE_NS: f64 = 328_000.0;
 
-/// What the figures' logarithmic scales show as no change.
+/// The largest factor that the figures' logarithmic scales show as no change.
 const NO_CHANGE: f64 = 1.5;
 
 /// Every connection is active, each request somewhere in its slot.

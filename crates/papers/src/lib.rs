@@ -39,23 +39,23 @@ use workload::is_plain;
 pub struct Paper {
     /// Its name: what `--paper` and `muxbench reproduce` take.
     pub name: &'static str,
-    /// Who wrote it, what it is called, where it was published.
+    /// Authors, title and publication.
     pub citation: &'static str,
-    /// What there is of it, in a few words.
+    /// The subject in a few words.
     pub about: &'static str,
     /// The experiments, of those that come with the binary, that make its runs.
     pub experiments: &'static [&'static str],
-    /// What it claims.
+    /// Its claims.
     pub claims: &'static [Claim],
-    /// What it calls its figures.
+    /// Its word for figures.
     pub figure_word: &'static str,
     /// Those that are drawn, in its order.
     pub figures: &'static [PaperFigure],
-    /// What series of its figures are of.
+    /// The names of series in its figures.
     pub series: &'static [&'static str],
     /// Its tables of results, by their numbers.
     pub tables: &'static [&'static str],
-    /// What fills them; `None` where it prints none.
+    /// The function that fills the tables; `None` without tables.
     pub tables_of: Option<TablesOf>,
 }
 
@@ -208,7 +208,7 @@ impl Paper {
         }
     }
 
-    /// What it calls a figure, with its number.
+    /// The name of a figure, with its number.
     pub fn figure_name(&self, figure: &PaperFigure) -> String {
         format!("{} {}", self.figure_word, figure.number)
     }

@@ -27,7 +27,7 @@ pub(super) const ALL: &[&str] = &["epoll", "poll", "select", "epoll-et", "io_uri
 
 /// Curves that "perform comparatively well", or "do not show much effect", are within this.
 const ALIKE: f64 = 1.25;
-/// What "rapidly" is at least.
+/// The smallest factor for "rapidly".
 const RAPIDLY: f64 = 2.0;
 /// Times that stay, among those that grow, are within this.
 const STAYS: f64 = 1.5;
@@ -57,7 +57,7 @@ const RESPONSE: Scale = Scale { label: "median response time", form: Form::Time,
 const IDLE: Scale = Scale { label: "idle connections", form: Form::Number, kind: Kind::Linear };
 const PORTS: Scale = Scale { label: "ports", form: Form::Number, kind: Kind::Linear };
 
-/// Of valid repeats with the interval; of a row that is not ranked, of all samples that there are.
+/// The median of valid repeats with its interval; for rows that are not ranked, of all samples.
 const RESPONSE_TIME: Value = |row| {
     let ranked = row.response_p50_ns.filter(|_| row.is_ranked());
     let of_all = || Some((row.response.filter(|response| response.count > 0)?.p50_ns as f64, Vec::new()));
@@ -141,7 +141,7 @@ fn against_ports(here: &Here<'_>, rate_per_s: f64, of: &[&'static str], title: &
     here.chart(Shape::Points, PORTS, RESPONSE, vec![Panel::new(title.into(), series)])
 }
 
-/// Of Figure 4.9: the rate asked, and the mean rate of replies.
+/// Figure 4.9: the rate asked, and the mean rate of replies.
 fn autobench() -> Vec<(f64, f64)> {
     let mut reader = csv::Reader::from_reader(AUTOBENCH.as_bytes());
     let rows = reader.deserialize::<BTreeMap<String, f64>>().map(|row| row.expect("a test reads every row"));

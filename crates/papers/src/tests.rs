@@ -188,7 +188,7 @@ fn what_is_not_valid_is_marked_in_every_form() {
 }
 
 #[test]
-fn a_number_that_a_paper_has_not_is_an_error_that_lists_those_it_has() {
+fn unknown_figure_number_error_lists_known_numbers() {
     let error = |paper: &str, figure: Option<&str>, table: Option<&str>| {
         find(paper).unwrap().part(figure, table).unwrap_err().to_string()
     };

@@ -10,7 +10,7 @@ use report::plot::chart::{Chart, Form, Mark, Panel, Published, Shape};
 
 /// A graph that is "essentially flat".
 const FLAT: f64 = 1.25;
-/// What is left at 10 000 connections of the bandwidth at 100: 101 of 161 Mb/s.
+/// The share of the bandwidth at 100 connections that is left at 10 000: 101 of 161 Mb/s.
 const TO_10_000: f64 = 161.0 / 101.0;
 
 fn streams(workload: &Workload) -> bool {

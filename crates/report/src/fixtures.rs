@@ -174,7 +174,7 @@ pub fn add_kernel(run: &mut Run) {
     }
 }
 
-/// What others might write into a run that they pass on: elements and attributes of a page, and what a terminal obeys.
+/// Hostile text in a stored run: elements and attributes of a page, and control sequences of a terminal.
 pub const HOSTILE: &str = "</script><script>alert(1)</script>\"'<img src=x onerror=alert(2)>&lt;b>\u{1b}[2J";
 
 /// The same run with that in all text of it that nothing is read from.

@@ -128,7 +128,7 @@ fn slopes(cells: &[Cell], axis: Axis) -> Vec<Evidence> {
     pairs(cells, axis).map(finding).collect()
 }
 
-/// Of each workload, every architecture against the first.
+/// Every architecture against the first, under each workload.
 fn alike(cells: &[Cell], factor: f64) -> Vec<Evidence> {
     let first = cells.first().map(|cell| cell.architecture.clone());
     let (bases, others): (Vec<&Cell>, Vec<&Cell>) =

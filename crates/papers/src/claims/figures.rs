@@ -1,4 +1,4 @@
-//! What runs hold of each architecture under each workload, one value a repeat.
+//! The values of each architecture under each workload, one for each repeat.
 
 use harness::model::{Run, VerdictKind, Workload};
 use stats::{Estimate, Ratio};
@@ -11,7 +11,7 @@ use report::model::deviation::DeviationOf;
 pub(super) struct Cell {
     pub architecture: String,
     pub workload: Workload,
-    /// What it is run in; of several that have the same workload, phases and all, the first.
+    /// The experiment; the first one if several have the same workload.
     pub experiment: String,
     /// The metric of each repeat that counts, or is unsteady for the server's own cause; none if not most repeats count.
     pub values: Vec<f64>,

@@ -1,5 +1,4 @@
-//! What papers claim, as statements about stored runs: each is checked against the figures, and nothing is tuned to make
-//! one hold.
+//! Claims of papers as statements about stored runs. Nothing is tuned to make a claim hold.
 //!
 //! # Layout
 //! - here: what a claim is made of, as data; the claims themselves are with their paper, in [`crate (the root)`]
@@ -47,11 +46,11 @@ pub struct Statement {
     pub metric: &'static Metric,
     /// The workloads that it is said of.
     pub only: fn(&Workload) -> bool,
-    /// What is so.
+    /// The relation that must hold.
     pub is: Is,
 }
 
-/// What is so of a figure.
+/// A relation that a statement claims.
 #[derive(Debug)]
 pub enum Is {
     /// From one end of the axis to the other it changes by at most this factor, up or down.
@@ -72,7 +71,7 @@ pub enum Is {
     Above(f64, &'static [&'static str]),
     /// Its peak over all workloads is within this factor of the peak of the best of other architectures.
     Peaks(f64, &'static [&'static str]),
-    /// What trials are found to be: their verdict.
+    /// Trials have this verdict.
     Found(VerdictKind),
 }
 
@@ -84,15 +83,15 @@ pub const PROPORTIONAL: std::ops::RangeInclusive<f64> = 0.75..=1.25;
 pub struct Metric {
     /// In words.
     pub name: &'static str,
-    /// Of a trial; `None` where it has none.
+    /// Its value in a trial; `None` without one.
     pub of: fn(&TrialRecord, &mut DeviationOf<'_>) -> Option<f64>,
-    /// Of which trials it says something.
+    /// The verdicts of trials that count.
     pub counts: fn(VerdictKind) -> bool,
     /// It with its unit.
     pub show: fn(f64) -> String,
 }
 
-/// What most figures need.
+/// Most metrics count valid trials only.
 fn valid(kind: VerdictKind) -> bool {
     kind == VerdictKind::Valid
 }
@@ -165,7 +164,7 @@ pub static BANDWIDTH_OF_CPU: Metric = Metric {
     show: format::bandwidth,
 };
 
-/// What 10^9 bytes of bursts take, in nanoseconds.
+/// The time for 10^9 bytes of bursts, in nanoseconds.
 pub static GIGABYTE: Metric = Metric {
     name: "time for a gigabyte",
     of: |record, _| Some(1e18 / stream::bytes_per_s(record)?),
@@ -189,7 +188,7 @@ pub static SEND_STDDEV: Metric = Metric {
     show: format::time,
 };
 
-/// What became of a claim.
+/// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -232,7 +231,7 @@ pub struct CheckedClaim {
     pub number: u32,
     /// See [`Claim::says`].
     pub says: &'static str,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
     /// Why nothing can be said, or not of everything, where that is so.
     pub reason: Option<String>,
@@ -243,11 +242,11 @@ pub struct CheckedClaim {
 /// One figure that was held against a statement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Evidence {
-    /// What was compared, under which workload; where another finding of the statement would read the same, in which experiment.
+    /// The comparison and its workload, with the experiment if two would read the same.
     pub what: String,
     /// The experiment that it is of.
     pub experiment: String,
-    /// What was found: a ratio, a slope or the figure itself. `None` where there is none.
+    /// The value: a ratio, a slope or the metric itself. `None` without data.
     pub value: Option<f64>,
     /// Its 95 % interval over repeats; `None` with fewer than two, where the figure must be [`MARGIN`] beyond a bound.
     ///

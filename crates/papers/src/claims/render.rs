@@ -56,7 +56,7 @@ pub(crate) fn decisive_first(claim: &CheckedClaim) -> Vec<&Evidence> {
     findings
 }
 
-/// What is against a claim first, then what is open, then what is for it.
+/// Evidence against a claim first, then open evidence, then evidence for it.
 fn order(finding: &Evidence) -> u8 {
     match finding {
         Evidence { holds: Some(false), .. } => 0,

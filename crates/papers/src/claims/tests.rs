@@ -6,7 +6,7 @@ use report::model::deviation::TrialDeviation;
 
 const ALL: fn(&Workload) -> bool = |_| true;
 
-/// What becomes of a claim with this one statement.
+/// Checks a claim with this one statement.
 fn checked(run: &Run, architectures: &'static [&'static str], metric: &'static Metric, is: Is) -> CheckedClaim {
     let statements = vec![Statement { architectures, metric, only: ALL, is }].leak();
     check_one(run, Claim { number: 1, says: "So it is.", cpus_min: 0, statements })

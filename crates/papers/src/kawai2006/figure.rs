@@ -75,7 +75,7 @@ pub(super) fn draw(runs: &Here<'_>, deviation_of: &mut [&mut DeviationOf<'_>]) -
     })
 }
 
-/// Of an architecture's trials that are not valid, the one whose sends deviate most.
+/// The invalid trial of an architecture with the largest deviations.
 fn worst_not_valid(run: &Run, deviation_of: &mut DeviationOf<'_>, architecture: &str) -> Option<TrialDeviation> {
     let published = published_service_time();
     let is_one = |record: &&TrialRecord| {

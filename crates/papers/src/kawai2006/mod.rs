@@ -25,7 +25,7 @@ pub(super) use matrix::ARCHITECTURES;
 use matrix::{at_even_intervals, busiest, of_the_paper};
 pub(super) use tables::Kawai2006;
 
-/// What the figures' logarithmic scales show as no change.
+/// The largest factor that the figures' logarithmic scales show as no change.
 const NO_CHANGE: f64 = 1.5;
 
 pub(super) const CLAIMS: &[Claim] = &[

@@ -36,7 +36,7 @@ pub(super) struct Cell {
     pub(super) here: Option<Here>,
 }
 
-/// What the run has of a cell.
+/// The run's results for a cell.
 #[derive(Debug, Serialize)]
 pub(super) struct Here {
     /// The worst of its repeats'.
@@ -114,7 +114,7 @@ impl Cell {
         self.here = Some(Here { verdict, repeats, repeats_estimated, times, is_client_tail });
     }
 
-    /// What this run has to show for it.
+    /// The run's results as text.
     fn text_here(&self) -> String {
         match &self.here {
             None => "-".into(),
@@ -166,7 +166,7 @@ pub(super) fn rows(cells: &[Cell], table: u8) -> Vec<GridRow> {
     rows
 }
 
-/// What is to be said of Table 3 or 4.
+/// The notes below Table 3 or 4.
 pub(super) fn notes(cells: &[Cell], table: u8, schedules: &[Schedule]) -> Vec<String> {
     let of_table = || cells.iter().filter(|cell| cell.table == table);
     let mut notes = Vec::new();

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn traffics_that_differ_in_anything_have_rows_and_columns_of_their_own() {
+    fn each_traffic_has_its_own_rows_and_columns() {
         let one = Sweep::of(&fixtures::sweep_run()).unwrap();
         let of = |(connections, active, idle): (u32, f64, u32)| {
             let curves = one.curves.iter().cloned();

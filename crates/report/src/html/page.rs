@@ -39,7 +39,7 @@ struct Page<'a> {
 /// A ranking.
 struct Table {
     title: String,
-    /// What its network was; empty over loopback.
+    /// The conditions of the network; empty over loopback.
     network: String,
     sentence: String,
     headings: Vec<&'static str>,
@@ -74,7 +74,7 @@ struct CheckRow {
     passed: bool,
 }
 
-/// What is downloaded.
+/// The data that a reader may download.
 #[derive(Serialize)]
 struct Raw<'a> {
     name: &'a str,

@@ -138,7 +138,7 @@ fn data(page: &str, id: &str) -> Value {
 }
 
 #[test]
-fn a_page_of_105_configurations_is_small_and_made_of_the_run_alone() {
+fn page_of_105_configurations_is_small_and_self_contained() {
     let run = fixtures::large_run();
     let page = render(&run).unwrap();
     assert_eq!(run.header.trials.len(), 315);

@@ -1,4 +1,4 @@
-//! What workloads may differ in that curves are drawn along: tables, figures and claims line them up by it.
+//! One dimension in which workloads differ: tables, figures and claims draw curves along it.
 
 use harness::model::Workload;
 use harness::spec::units::{Share, Size};
@@ -71,7 +71,7 @@ impl Axis {
         }
     }
 
-    /// What is along it.
+    /// The axis' label.
     pub fn label(self) -> &'static str {
         match self {
             Self::Connections => "connections",
@@ -123,7 +123,7 @@ impl Axis {
     }
 }
 
-/// What sets groups of workloads apart from each other, in words, without what is along their axis; empty of a single one.
+/// The words of each title that tell groups of workloads apart, without those of the axis; empty for a single group.
 pub(crate) fn apart(groups: &[Vec<&Comparison>], along: Option<Axis>) -> Vec<String> {
     let is_said = |words: &str| along.is_some_and(|along| along.is_said_by(words));
     let words = |group: &Vec<&Comparison>| -> Vec<String> {

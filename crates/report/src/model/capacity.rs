@@ -12,16 +12,16 @@ use stats::{Histogram, Interval};
 use super::client_tail;
 use crate::format;
 
-/// What the searches of a run found.
+/// The results of all searches of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Capacities {
-    /// What was asked.
+    /// The goal of the searches.
     pub question: SearchGoal,
     /// One for each architecture and traffic, the highest first.
     pub rows: Vec<Search>,
 }
 
-/// What one search found.
+/// The result of one search.
 #[derive(Clone, Debug, Serialize)]
 pub struct Search {
     /// The architecture.
@@ -41,7 +41,7 @@ pub struct Search {
     pub ended: Option<SearchEnd>,
     /// Why it could not be run.
     pub impossible: Vec<String>,
-    /// What the last trial that came to nothing said.
+    /// The reason of the last failed trial.
     pub failure: Option<String>,
 }
 
@@ -73,7 +73,7 @@ impl Probes {
 }
 
 impl Capacities {
-    /// What was found, in a sentence for each traffic.
+    /// The conclusion for each traffic.
     pub fn sentence(&self) -> String {
         let of = |workload: &Workload| {
             sentence(&self.rows.iter().filter(|row| row.workload == *workload).collect::<Vec<_>>())
@@ -81,7 +81,7 @@ impl Capacities {
         self.workloads().into_iter().map(of).collect::<Vec<_>>().join(" ")
     }
 
-    /// Of a run that searches; `None` if it does not.
+    /// Summarises a run of searches; `None` for other runs.
     pub fn of(run: &Run) -> Option<Self> {
         let Strategy::Capacity(question) = &run.header.strategy else { return None };
         let outcomes: Vec<TrialOutcome> =
@@ -197,7 +197,7 @@ mod tests {
     use crate::fixtures;
 
     #[test]
-    fn one_that_can_do_more_is_named_beside_the_highest_that_was_found() {
+    fn sentence_names_lower_bounds_above_the_highest_capacity() {
         let row = Capacities::of(&fixtures::capacity_run()).unwrap().rows.swap_remove(0);
         let row = |name: &str, answer: CapacityBound| Search {
             architecture: name.into(),

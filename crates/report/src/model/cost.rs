@@ -7,7 +7,7 @@ use server::ServerCounters;
 use server::metrics::workers::comparable_kinds;
 use stats::Distribution;
 
-/// What a request took, by the server's own count over the repeats that a row stands on.
+/// The cost of a request by the server's own counters, over the repeats of a row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostBreakdown {
     /// System calls a request, by kind; kinds that were not called are left out.

@@ -31,7 +31,7 @@ pub const SHARES: [f64; 9] = [0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.
 /// Points of the cumulative distribution: every percent.
 pub(crate) const POINTS: usize = 101;
 
-/// What deviations are from.
+/// The definition of a deviation.
 pub(crate) const DEFINITION: &str = "Deviation of each send from the best-fitting even sequence with intervals of 1/rate (kawai2006, section \
                                      5.2): positive is late, and the mean is 0.";
 
@@ -42,7 +42,7 @@ pub struct Deviations {
     pub format: u32,
     /// The run's name.
     pub run: String,
-    /// What a deviation is.
+    /// The definition of a deviation.
     pub definition: &'static str,
     /// By connections, active share, rate and architecture.
     pub trials: Vec<TrialDeviation>,
@@ -61,7 +61,7 @@ pub struct TrialDeviation {
     pub workload: Workload,
     /// Time between two sends at the rate asked, in nanoseconds.
     pub interval_ns: Option<f64>,
-    /// What may be believed of the trial.
+    /// The verdict of the trial.
     pub verdict: VerdictKind,
     /// Requests that were planned and never sent: each makes those after it seem late by one interval.
     pub unsent: u64,
@@ -85,7 +85,7 @@ pub struct Point {
 }
 
 impl TrialDeviation {
-    /// Of one finished trial.
+    /// Computes the deviations of a finished trial.
     pub fn of(record: &TrialRecord, sends_of: &mut SendsOf<'_>) -> Self {
         let trial = &record.trial;
         let interval_ns = trial.workload.rate_per_s.map(|rate_per_s| 1e9 / rate_per_s);
@@ -120,7 +120,7 @@ impl TrialDeviation {
 }
 
 impl Deviations {
-    /// Of all finished trials of a run.
+    /// Computes the deviations of all finished trials.
     pub fn of(run: &Run, sends_of: &mut SendsOf<'_>) -> Self {
         let mut trials: Vec<TrialDeviation> =
             run.records.iter().map(|record| TrialDeviation::of(record, sends_of)).collect();

@@ -1,4 +1,4 @@
-//! What a lab's network was, in a sentence.
+//! The conditions of a network in a sentence.
 
 use harness::model::network::NetworkReport;
 

@@ -31,7 +31,7 @@ pub struct RunDiff {
     pub a: Side,
     /// The run that is compared.
     pub b: Side,
-    /// What differs between the hosts, but for what differs from one moment to the next.
+    /// Facts that differ between the hosts, except those that change all the time.
     pub host_differences: Vec<HostDifference>,
     /// The findings in a sentence.
     pub sentence: String,
@@ -95,9 +95,9 @@ pub struct Pair {
     pub workload: Workload,
     /// B's phases, where they are not A's; all else of the workload is the same.
     pub phases_b: Option<Phases>,
-    /// What A found.
+    /// The results in A.
     pub a: SideFigures,
-    /// What B found.
+    /// The results in B.
     pub b: SideFigures,
     /// Median service time, B against A; `None` unless both have a valid repeat.
     pub service_p50: Option<Change>,
@@ -107,7 +107,7 @@ pub struct Pair {
     pub rate: Option<Change>,
 }
 
-/// What one run found for a pair.
+/// The results of one run for a pair.
 #[derive(Clone, Debug, Serialize)]
 pub struct SideFigures {
     /// Repeats that are finished. Only the valid ones are compared.
@@ -143,11 +143,11 @@ pub struct Change {
     /// The ratio of medians over valid repeats, B against A, and its interval.
     #[serde(flatten)]
     pub ratio: Ratio,
-    /// What that means.
+    /// The meaning of the ratio.
     pub finding: ChangeKind,
 }
 
-/// What a ratio means.
+/// The meaning of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeKind {

@@ -1,4 +1,4 @@
-//! What there is to say of streams: how many bytes went, how evenly, and what they cost the server.
+//! Statistics of streams: bandwidth, fairness, and the cost for the server.
 
 use harness::model::rates;
 use harness::model::{TrialRecord, Workload};
@@ -7,7 +7,7 @@ use serde::Serialize;
 use stats::interval;
 use wire::stream::Direction;
 
-/// Of all repeats that count; means, where nothing else is said.
+/// Means over all valid repeats, unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Streams {
     /// Bytes of bursts a second in the window, where they arrive.
@@ -32,7 +32,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Of these trials; `None` if they are of something else.
+    /// Summarises trials of streams; `None` for other services.
     pub(crate) fn of(records: &[&TrialRecord]) -> Option<Self> {
         let direction = records.first()?.trial.workload.service.stream()?.direction;
         let loads = || records.iter().filter_map(|record| record.load.as_ref());

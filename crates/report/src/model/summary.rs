@@ -16,11 +16,11 @@ use crate::model::cost::CostBreakdown;
 use crate::model::stream::Streams;
 use crate::model::{client_tail, network};
 
-/// What rows are ranked by.
+/// The metric that ranks open loops.
 pub const METRIC: &str = "median service time";
-/// What those of a closed loop are ranked by; more is better.
+/// The metric that ranks closed loops; more is better.
 pub const CLOSED_METRIC: &str = "transactions a second";
-/// What streams are ranked by; more is better.
+/// The metric that ranks streams; more is better.
 pub const STREAM_METRIC: &str = "bandwidth";
 
 /// Ratios this near to 1, their whole interval, make no practical difference.
@@ -29,7 +29,7 @@ pub const MARGIN: f64 = 0.05;
 /// A run's figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// What rows are ranked by, the closed loops' aside.
+    /// The metric that ranks open loops.
     pub metric: &'static str,
     /// How intervals are found.
     pub interval_method: &'static str,
@@ -54,7 +54,7 @@ pub struct Comparison {
     /// How its network was made and what was measured of it, in a sentence; `None` over loopback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// What its rows are ranked by.
+    /// The metric that ranks its rows.
     pub metric: &'static str,
     /// Valid ones first, best first; then the others.
     pub rows: Vec<Row>,
@@ -104,10 +104,10 @@ pub struct Row {
     pub client_busy_share: Option<f64>,
     /// Transactions of a closed loop that are in all figures and are no samples, as the memory for these was full.
     pub unsampled: u64,
-    /// What became of datagrams, over all repeats; `None` of connections.
+    /// Lost and reordered datagrams over all repeats; `None` for connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<Datagrams>,
-    /// What streams moved, and what that cost; `None` of other services.
+    /// Bandwidth and cost of streams; `None` for other services.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<Streams>,
     /// Median service time over valid repeats, in nanoseconds, with its interval.
@@ -116,13 +116,13 @@ pub struct Row {
     pub service_p99_ns: Option<Estimate>,
     /// Median response time likewise.
     pub response_p50_ns: Option<Estimate>,
-    /// What the kernel's timestamps say; `None` when they were not asked for.
+    /// Times by the kernel's timestamps; `None` without them.
     pub kernel: Option<Kernel>,
-    /// What is known of connections that come and go; `None` where they stay.
+    /// Statistics of short-lived connections; `None` for connections that stay open.
     pub churn: Option<Churn>,
-    /// What a request cost the server; `None` when it did not say.
+    /// The cost of a request; `None` without counters of the server.
     pub cost: Option<Cost>,
-    /// What a request took the server, in detail; `None` when it did not say.
+    /// The cost of a request in detail; `None` without counters of the server.
     #[serde(rename = "why")]
     pub breakdown: Option<CostBreakdown>,
     /// The metric against the best's; `None` for rows that are not ranked.
@@ -132,7 +132,7 @@ pub struct Row {
     pub(crate) metrics: Vec<f64>,
 }
 
-/// What became of the requests of the windows, over all repeats, as in `load::report::DatagramReport`.
+/// Requests of the windows over all repeats, as in `load::report::DatagramReport`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Datagrams {
     /// Requests.
@@ -160,7 +160,7 @@ impl Datagrams {
     }
 }
 
-/// What the kernel's timestamps say, over all repeats.
+/// Times by the kernel's timestamps over all repeats.
 #[derive(Clone, Debug, Serialize)]
 pub struct Kernel {
     /// The interface that requests left by.
@@ -185,7 +185,7 @@ pub struct Kernel {
     pub unstamped: f64,
 }
 
-/// What is known of connections that come and go, over all repeats.
+/// Statistics of short-lived connections over all repeats.
 #[derive(Clone, Debug, Serialize)]
 pub struct Churn {
     /// The mean over repeats of new connections a second.
@@ -198,7 +198,7 @@ pub struct Churn {
     pub waited: u64,
 }
 
-/// What the server's counters say, over all repeats.
+/// Cost by the server's counters over all repeats.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
     /// CPU time a request, in nanoseconds.
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minority_that_the_machine_spoilt_is_left_out_and_a_server_s_fault_is_not() {
+    fn minority_disturbed_by_the_host_leaves_row_valid() {
         let (good, late) = (with(Valid, ""), with(ClientLimited, "lag"));
         let taken = with(Unsteady, Check::TAKEN_BY_OTHERS);
         assert_eq!(verdict(&[&good, &good, &good]), Valid);

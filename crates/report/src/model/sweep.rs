@@ -38,7 +38,7 @@ pub struct Step {
     pub(crate) architecture: String,
     /// The rate asked for, in requests a second.
     pub dem_req_rate: f64,
-    /// What came of it; `None` if it was not run.
+    /// The results; `None` if the step was not run.
     #[serde(flatten)]
     pub figures: Option<StepFigures>,
     /// The verdict on all repeats; `None` if it was not run.
@@ -47,7 +47,7 @@ pub struct Step {
     pub reasons: Vec<String>,
 }
 
-/// What came of a step: autobench's columns, and what those leave out.
+/// The results of a step: autobench's columns, and further statistics.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepFigures {
     pub(crate) req_rate: f64,
@@ -77,7 +77,7 @@ pub struct StepFigures {
 }
 
 impl Sweep {
-    /// Of a run that is a sweep; `None` if it is not.
+    /// Summarises a sweep; `None` for other runs.
     pub fn of(run: &Run) -> Option<Self> {
         let Strategy::Sweep { .. } = run.header.strategy else { return None };
         let summary = Summary::of(run);

@@ -1,4 +1,4 @@
-//! What a figure shows, as plain data: the page's script draws it, and `still` does for files.
+//! A figure as plain data: the script of a page draws it, and `svg` draws files.
 
 use harness::model::VerdictKind;
 use serde::{Serialize, Serializer};
@@ -8,7 +8,7 @@ use crate::format;
 /// A figure's panels, all of the same axes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Chart {
-    /// What it shows, in words.
+    /// The main result in words.
     pub words: String,
     /// How points are drawn.
     pub shape: Shape,
@@ -35,14 +35,14 @@ pub enum Shape {
 /// One of the small multiples.
 #[derive(Clone, Debug, Serialize)]
 pub struct Panel {
-    /// What sets it apart from the others.
+    /// The difference from the other panels.
     pub title: String,
     /// Its own axes, the horizontal one first, where they are not the figure's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub axes: Option<Box<[Axis; 2]>>,
     /// A series for each architecture that has points here.
     pub series: Vec<Series>,
-    /// What a paper prints of the same.
+    /// Published values of the same.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
 }
@@ -57,7 +57,7 @@ impl Panel {
 /// Values that a paper prints, on its machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Published {
-    /// What they are of, in words.
+    /// The label.
     pub label: String,
     /// The architecture that they are of, if it is one that is drawn: they have its colour.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,12 +80,12 @@ pub enum Mark {
     Limit,
 }
 
-/// What one architecture did.
+/// The points of one architecture.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
     /// Its place in the list of architectures, by which it has its colour, marker and dash.
     pub architecture: usize,
-    /// What is told apart within an architecture; drawn fainter. Empty for the main one.
+    /// The name of a fainter, secondary series; empty for the main one.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub of: &'static str,
     /// By x.
@@ -101,7 +101,7 @@ pub struct Point {
     pub y: f64,
     /// p1, p25, p75, p99 of [`Shape::Percentiles`], of which those that may be the client's are left out; both ends of an interval of [`Shape::Points`], or nothing.
     pub spread: Vec<f64>,
-    /// What may be believed of it.
+    /// The verdict.
     pub verdict: VerdictKind,
 }
 
@@ -134,7 +134,7 @@ fn rounded(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }
 
-/// What the numbers of an axis are.
+/// The form of the numbers of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
@@ -199,9 +199,9 @@ impl Form {
 /// An axis, the same in every panel so that they can be compared.
 #[derive(Clone, Debug, Serialize)]
 pub struct Axis {
-    /// What is along it.
+    /// The label.
     pub label: String,
-    /// What its numbers are.
+    /// The form of its numbers.
     pub form: Form,
     /// Whether equal distances are equal ratios.
     pub log: bool,
@@ -220,14 +220,14 @@ pub const TICKS_BESIDE: usize = 7;
 pub const TICKS_BELOW: usize = 5;
 
 impl Axis {
-    /// Of names, side by side.
+    /// An axis of names, side by side.
     pub fn names(label: &str, names: &[String]) -> Self {
         let ticks = names.iter().enumerate().map(|(at, name)| (at as f64, name.clone())).collect();
         let range = [-0.5, names.len() as f64 - 0.5];
         Self { label: label.into(), form: Form::Names, log: false, range, ticks }
     }
 
-    /// Of ratios: from the least to the largest of `values`, which are positive, with so many labels at most.
+    /// A logarithmic axis over all positive `values`, with at most `ticks_max` labels.
     pub fn log(label: &str, form: Form, ticks_max: usize, values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = ends(values.filter(|&value| value > 0.0), (1.0, 10.0));
         // At least as much as a factor of 4, so that noise does not look like a difference.
@@ -260,7 +260,7 @@ impl Axis {
         Self { label: label.into(), form, log: true, range, ticks }
     }
 
-    /// Of differences: from 0 to the largest of `values`.
+    /// A linear axis from 0 to the largest of `values`.
     pub fn linear(label: &str, form: Form, values: impl Iterator<Item = f64>) -> Self {
         let (_, high) = ends(values, (0.0, 1.0));
         // A share is seen against the whole.
@@ -274,7 +274,7 @@ impl Axis {
         Self { label: label.into(), form, log: false, range: [0.0, high * 1.05], ticks }
     }
 
-    /// Of differences on both sides of 0: from one end to the other.
+    /// A linear axis on both sides of 0.
     pub fn around(label: &str, form: Form, [low, high]: [f64; 2]) -> Self {
         let span = if high > low { high - low } else { 1.0 };
         let power = 10f64.powf((span / 5.0).log10().floor());
@@ -285,7 +285,7 @@ impl Axis {
         Self { label: label.into(), form, log: false, range: [low, high], ticks }
     }
 
-    /// Of shares of all requests, each step a nine more.
+    /// An axis of shares of all requests, each step another nine.
     pub fn nines(label: &str, nines_max: f64) -> Self {
         let shares = [(0.0, "0 %"), (0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %")];
         let more = [(0.9999, "99.99 %"), (0.99999, "99.999 %")];

@@ -1,4 +1,4 @@
-//! What figures are made of: a run's summary, lined up by what its workloads differ in, and the trials behind each row.
+//! The data of figures: a run's summary along an axis of its workloads, and the trials of each row.
 
 use harness::model::{Run, TrialRecord, Workload};
 use stats::{Distribution, Histogram};
@@ -19,7 +19,7 @@ pub struct PlotData<'a> {
 
 /// Workloads that are in one panel: they differ only in what is along its horizontal axis.
 pub struct Group<'a> {
-    /// What sets it apart from the other groups; empty where there is one only.
+    /// The difference from other groups; empty for a single group.
     pub title: String,
     /// In order.
     pub members: Vec<&'a Comparison>,
@@ -29,7 +29,7 @@ pub struct Group<'a> {
 pub type Value = fn(&Workload, &Row) -> Option<(f64, Vec<f64>)>;
 
 impl<'a> PlotData<'a> {
-    /// Of a run.
+    /// Takes a run and its summary.
     pub fn of(run: &'a Run, summary: &'a Summary) -> Self {
         let mut architectures: Vec<String> = Vec::new();
         for row in summary.comparisons.iter().flat_map(|comparison| &comparison.rows) {
@@ -56,7 +56,7 @@ impl<'a> PlotData<'a> {
         self.architectures.iter().position(|it| *it == label).expect("it is made of all rows")
     }
 
-    /// What makes its workloads larger and smaller.
+    /// The axis of the size of the workloads.
     pub fn size(&self) -> Along {
         Along::of_size(self.summary)
     }
@@ -164,11 +164,11 @@ impl<'a> PlotData<'a> {
     }
 }
 
-/// What the vertical axis is of.
+/// The vertical axis.
 pub struct Vertical {
-    /// What is along it.
+    /// The label.
     pub label: &'static str,
-    /// What its numbers are.
+    /// The form of its numbers.
     pub form: Form,
     /// Whether equal distances are equal ratios.
     pub log: bool,

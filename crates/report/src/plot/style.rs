@@ -36,13 +36,13 @@ const MARKERS: [&str; 7] = ["circle", "square", "diamond", "triangle-up", "trian
 
 const DASHES: [&[u32]; 5] = [&[], &[7, 3], &[2, 2], &[12, 4], &[4, 6]];
 
-/// Of the architecture at a place.
+/// The style of the architecture at a place.
 pub fn style(place: usize) -> Style {
     let (light, dark) = COLOURS[place % COLOURS.len()];
     Style { light, dark, marker: MARKERS[place % MARKERS.len()], dash: DASHES[place % DASHES.len()] }
 }
 
-/// Of what a paper prints: in the colour of text, unlike any architecture's.
+/// The style of published values: the colour of text, unlike any architecture's.
 pub fn published(has_marker: bool) -> Style {
     let marker = if has_marker { "star" } else { "" };
     Style { light: "#1b1f24", dark: "#e7eaee", marker, dash: if has_marker { &[1, 4] } else { &[9, 3] } }
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    /// What eyes with all cones see, and those without long, middle or short ones, of linear light: Machado, Oliveira and
+    /// Linear light as seen with all cones, and without long, middle or short ones: Machado, Oliveira and
     /// Fernandes (2009), severity 1.
     const EYES: [(&str, [[f64; 3]; 3]); 4] = [
         ("all cones", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),

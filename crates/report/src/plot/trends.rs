@@ -16,10 +16,10 @@ pub struct TrendFigure {
     pub title: &'static str,
     /// How it is to be read.
     pub about: &'static str,
-    /// What is along its vertical axis.
+    /// The label of the vertical axis.
     label: &'static str,
     form: Form,
-    /// Of which trends there is such a figure.
+    /// Whether a trend has such a figure.
     is_of: fn(&Trend) -> bool,
     /// In units of its axis.
     value: fn(&Trend, &TrendPoint) -> Option<Estimate>,
@@ -133,10 +133,10 @@ fn names(history: &History) -> (String, Vec<String>) {
     if is_one(&years) { (format!("run of {}", years[0]), cut(5, to)) } else { ("run".into(), cut(0, to)) }
 }
 
-/// What moved by less than this, as a ratio, is not told.
+/// The smallest change that is mentioned, as a ratio.
 const MOVED_MIN: f64 = 1.05;
 
-/// What moved most from its first to its newest run.
+/// The largest change from the first to the newest run.
 fn words(history: &History, architectures: &[String], panels: &[Panel], figure: &TrendFigure) -> String {
     let ends = panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series)));
     let ends = ends.filter_map(|(panel, series)| {

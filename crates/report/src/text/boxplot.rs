@@ -8,7 +8,7 @@ use crate::text::Medium;
 
 /// Columns of the scale, however wide the terminal is, and at least.
 const WIDTH: (usize, usize) = (24, 72);
-/// What separates it from the names.
+/// The gap between the names and the scale.
 const GAP: usize = 2;
 
 /// The lines, below their scale; `None` where there are no two to compare, no room, or bytes count and not times.

@@ -1,4 +1,4 @@
-//! What the client recovered of known holds, for a terminal.
+//! The accuracy of the client: known holds, and the times that it recovered.
 
 use comfy_table::{Table, presets};
 use harness::calibration::{Calibration, Condition, Recovered};

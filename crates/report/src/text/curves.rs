@@ -8,7 +8,7 @@ const HEIGHT: usize = 12;
 const WIDTH_MAX: usize = 72;
 /// Columns of the labels at the left.
 const LABEL: usize = 10;
-/// What the curves are drawn with, in turn.
+/// The marks of the curves, in turn.
 const MARKS: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
 
 /// A curve: its name, and (rate, nanoseconds) by ascending rate.
@@ -80,7 +80,7 @@ pub(crate) fn draw(what: &str, against: &str, lines: &[Line], width: usize) -> O
 
 /// The levels of a curve in one line.
 const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// What such a curve spans at least, as a ratio: noise is no mountain.
+/// The smallest span of a curve, as a ratio, so that noise stays flat.
 const SPARKS_SPAN: f64 = 1.5;
 
 /// A curve in one line: a place for each value, by its logarithm; a blank where there is none.

@@ -1,4 +1,4 @@
-//! What is the matter with a host, for a terminal.
+//! The findings about a host.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::text::{Medium, table};
 /// Prose is hard to read in longer lines.
 const WIDTH_MAX: usize = 100;
 
-/// What to beware of comes first, each with its effect and its remedy; then what the host does not say; then the rest.
+/// Renders warnings first, each with its effect and its remedy, then unknown facts, then the rest.
 pub fn render(findings: &[Diagnosis], medium: impl Into<Medium>) -> String {
     let width = match medium.into() {
         Medium::Terminal(width) => width.min(WIDTH_MAX),

@@ -26,7 +26,7 @@ impl Medium {
         }
     }
 
-    /// What stands above a table.
+    /// A heading above a table.
     pub fn heading(self, text: &str) -> String {
         match self {
             Self::Terminal(width) => wrap(text, width),

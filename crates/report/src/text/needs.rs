@@ -1,11 +1,11 @@
-//! What hosts an experiment needs, before there are any.
+//! The hosts that an experiment needs.
 
 use harness::plan::needs::{ClientNeeds, Figure, Needs, ServerNeeds, Setting};
 
 use crate::format;
 use crate::text::{Medium, table};
 
-/// Of the server's host and the clients', the settings of their kernels, and what all that is computed from.
+/// Renders the needs of the server's host and of the clients' hosts, the settings of their kernels, and the inputs.
 pub fn render(needs: &Needs, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
     let Needs { experiment, servers, clients, settings, figures } = needs;

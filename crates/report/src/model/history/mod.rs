@@ -36,13 +36,13 @@ pub struct Builder {
 pub struct History {
     /// As [`model::FORMAT`].
     pub format: u32,
-    /// What the newest runs found against those before, in a sentence.
+    /// The newest runs against those before, in a sentence.
     pub sentence: String,
     /// The hosts, by the first run of each; the first one is `A`.
     pub hosts: Vec<HistoryHost>,
     /// The oldest first.
     pub runs: Vec<Entry>,
-    /// What was measured in more than one run, by traffic, host and architecture.
+    /// Measurements of more than one run, by traffic, host and architecture.
     pub trends: Vec<Trend>,
     /// Folders of runs that cannot be read.
     pub unreadable: Vec<Unreadable>,
@@ -82,7 +82,7 @@ pub struct Entry {
     pub valid: usize,
     /// See `finished`; `None` of a search, which does not know.
     pub planned: Option<usize>,
-    /// What it found, in a sentence.
+    /// The conclusion in a sentence.
     pub sentence: String,
 }
 
@@ -106,18 +106,18 @@ pub struct Trend {
     pub title: String,
     /// The place of the host among the hosts.
     pub host: usize,
-    /// What runs found, the oldest first.
+    /// The results of runs, the oldest first.
     pub points: Vec<TrendPoint>,
-    /// What it is ranked by, in the newest run against the one before; `None` unless both have a valid repeat.
+    /// The ranking metric in the newest run against the one before; `None` unless both have a valid repeat.
     pub change: Option<Change>,
 }
 
-/// What one run found.
+/// The results of one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrendPoint {
     /// The place of the run among the runs.
     pub run: usize,
-    /// What may be believed of it.
+    /// The verdict.
     pub verdict: VerdictKind,
     /// Repeats that are finished, and how many of them are valid.
     pub repeats: usize,
@@ -129,12 +129,12 @@ pub struct TrendPoint {
     pub service_p99_ns: Option<Estimate>,
     /// Requests a second that were answered, likewise; of streams, bursts.
     pub rate_per_s: Option<Estimate>,
-    /// What it is ranked by, of each valid repeat.
+    /// The ranking metric of each valid repeat.
     #[serde(skip)]
     metrics: Vec<f64>,
 }
 
-/// What has to be the same for figures to be those of one trend.
+/// The properties that all points of a trend share.
 #[derive(Clone, Debug)]
 struct Key {
     architecture: String,
@@ -251,7 +251,7 @@ fn letter(at: usize) -> String {
     u8::try_from(at).ok().filter(|at| *at < 26).map_or_else(|| at.to_string(), |at| char::from(b'A' + at).to_string())
 }
 
-/// What is of one trend comes together; what was measured only once is left out.
+/// Groups results into trends; measurements of a single run are left out.
 fn trends_of(found: Vec<(Key, usize, TrendPoint)>, seed: u64) -> Vec<Trend> {
     let count = |key: &Key| found.iter().filter(|(other, ..)| other == key).count();
     let mut trends: Vec<(Key, Trend)> = Vec::new();
@@ -277,7 +277,7 @@ fn trends_of(found: Vec<(Key, usize, TrendPoint)>, seed: u64) -> Vec<Trend> {
 }
 
 impl TrendPoint {
-    /// Of a row of a run; its place is given later.
+    /// Takes the results of a row; the place of its run is set later.
     fn of(row: &Row) -> Self {
         // What is not ranked is shown, as everywhere, without an interval.
         let shown = |ranked: Option<Estimate>, all: Option<f64>| {
@@ -380,7 +380,7 @@ impl History {
         groups
     }
 
-    /// What sets a trend's traffic and host apart, in words.
+    /// The traffic and the host of a trend in words.
     pub(crate) fn place(&self, trend: &Trend) -> String {
         match self.hosts.len() {
             1 => trend.title.clone(),
@@ -388,7 +388,7 @@ impl History {
         }
     }
 
-    /// What hosts are, a line each; of the second and on, in what they differ from the first.
+    /// A line for each host; the others list only their differences from the first.
     pub(crate) fn about_hosts(&self) -> Vec<String> {
         let fact = |at: usize, name: &str| self.hosts[at].facts.get(name).map_or("unknown", String::as_str).to_owned();
         let about = |at: usize| {

@@ -9,9 +9,9 @@ use serde_json::Value;
 /// Settings that are not the default's, by their name.
 pub(super) type Settings = BTreeMap<String, String>;
 
-/// Of a server's configuration, what the traffic and the architecture do not say and a figure may depend on.
+/// Settings of the server that affect results and are neither traffic nor architecture.
 const SERVE: [&str; 4] = ["count_syscalls", "cpus", "limits", "stage_cpus"];
-/// Of a client's likewise.
+/// Settings of the client that affect results.
 const LOAD: [&str; 7] = ["clients", "clock", "cpus", "pacing", "processes", "roles", "timestamps"];
 
 /// Those of a trial.

@@ -8,6 +8,6 @@ pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
     if data.is_closed() {
         return None;
     }
-    let y = Vertical { label: "lag", form: Form::Time, log: true };
+    let y = Vertical { label: "send delay", form: Form::Time, log: true };
     data.rows(data.size(), Shape::Percentiles, y, &[("", |_, row| percentiles(row.lag))])
 }

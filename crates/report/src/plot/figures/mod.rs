@@ -30,7 +30,7 @@ pub struct FigureSpec {
     pub title: &'static str,
     /// How it is to be read.
     pub about: &'static str,
-    /// Of which runs there is such a figure.
+    /// The runs that have such a figure.
     pub needs: &'static str,
     /// Draws it, if the run has what it needs.
     pub draw: fn(&PlotData<'_>) -> Option<Chart>,
@@ -42,7 +42,7 @@ pub const FIGURES: &[FigureSpec] = &[
         name: "ranking",
         title: "Against the best",
         about: "Each architecture's metric divided by that of the best under the same workload, with its 95 % interval over \
-                repeats. Intervals that reach 1x are not told apart from the best.",
+                repeats. An interval that reaches 1x is not significantly different from the best.",
         needs: "two architectures that are ranked",
         draw: ranking::draw,
     },
@@ -117,9 +117,9 @@ pub const FIGURES: &[FigureSpec] = &[
     },
     FigureSpec {
         name: "lag",
-        title: "Lag of the client",
-        about: "How late requests were sent, by the same five percentiles: it should be small against the service time, and the \
-                same for every architecture.",
+        title: "Send delay of the client",
+        about: "The time from the planned to the actual send, by the same five percentiles. It should be small against the \
+                service time, and the same for every architecture.",
         needs: "an open loop",
         draw: lag::draw,
     },
@@ -169,7 +169,7 @@ pub const FIGURES: &[FigureSpec] = &[
     },
     FigureSpec {
         name: "kernel",
-        title: "As the kernel saw it",
+        title: "Times by the kernel's timestamps",
         about: "From the client's time of sending to the driver's (t2k − t2), from the response's arrival to the client's time \
                 of it (t3 − t3k), and between the two the service time that the kernel saw; five percentiles each.",
         needs: "kernel timestamps (--timestamps kernel)",

@@ -8,7 +8,7 @@ use crate::model::summary::Row;
 use crate::plot::chart::{Chart, Form, Shape};
 use crate::plot::plot_data::{Along, PlotData, Vertical, estimate};
 
-/// Of valid repeats with the interval; of a row that is not ranked, the mean of what there is.
+/// The median of valid repeats with its interval; for rows that are not ranked, the mean.
 fn bandwidth(workload: &Workload, row: &Row) -> Option<(f64, Vec<f64>)> {
     let bytes_per_s = |rate_per_s: f64| Some(stream::megabytes_per_s(workload, rate_per_s)? * 1e6);
     let Some(rate) = row.rate_per_s.filter(|_| row.is_ranked()) else {

@@ -6,7 +6,7 @@ use crate::model::summary::Row;
 use crate::plot::chart::{Chart, Form, Shape};
 use crate::plot::plot_data::{PlotData, Vertical, estimate};
 
-/// Of valid repeats with the interval; of a row that is not ranked, the mean of what there is.
+/// The median of valid repeats with its interval; for rows that are not ranked, the mean.
 fn rate(_: &Workload, row: &Row) -> Option<(f64, Vec<f64>)> {
     let ranked = row.rate_per_s.filter(|_| row.is_ranked()).map(|rate| estimate(rate.value, rate.interval));
     ranked.or_else(|| Some((row.rate_achieved_per_s?, Vec::new())))
