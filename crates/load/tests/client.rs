@@ -371,8 +371,8 @@ fn unix_sockets_are_streams_without_stamps() {
         assert_eq!(report.transport, Transport::Unix);
     }
     for (wrong, word) in [
-        (LoadConfig { timestamps: Timestamps::Kernel, ..config.clone() }, "timestamps: "),
-        (LoadConfig { datagrams: true, ..config.clone() }, "transport: "),
+        (LoadConfig { timestamps: Timestamps::Kernel, ..config.clone() }, "client.timestamps: "),
+        (LoadConfig { datagrams: true, ..config.clone() }, "workload.transport: "),
     ] {
         let error = muxbench_load::run(&wrong, &mut |_| ()).unwrap_err().to_string();
         assert!(error.starts_with(word), "{error}");
