@@ -38,7 +38,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// All output of a command that must succeed.
+/// All output of a command, which must exit with one of `codes`.
 fn printed(output: &Output, codes: &[i32]) -> String {
     let printed = text(&output.stdout) + &text(&output.stderr);
     assert!(output.status.code().is_some_and(|code| codes.contains(&code)), "{}: {printed}", output.status);
@@ -60,7 +60,7 @@ fn header(trials: Vec<Trial>) -> RunHeader {
     RunHeader { trials: trials.into_iter().enumerate().map(numbered).collect(), ..fixtures::run().header }
 }
 
-/// Runs the copy of muxbench in `folder`, and returns its events.
+/// Runs the trials of `header` with the muxbench of `folder`, and passes each event to `on_event`.
 fn run(folder: &Path, header: &RunHeader, stop: &Stop, on_event: &mut dyn FnMut(&RunEvent<'_>)) -> (RunEnd, Run) {
     let program = folder.join("muxbench");
     let store = Store::create(&folder.join("run"), header).unwrap();
@@ -83,7 +83,7 @@ fn processes(folder: &Path, word: &str) -> Vec<Pid> {
     entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).filter(is_it).collect()
 }
 
-/// Temporary files of the server's host.
+/// Unfinished files of a run, which exist only while it runs.
 fn drafts(run: &Path) -> Vec<PathBuf> {
     let files = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let all = [run.to_owned(), run.join("samples"), run.join("histograms")].into_iter().flat_map(files);
@@ -164,12 +164,12 @@ fn killed_in(phase: &str, word: &str, transport: &str) {
     eventually("nothing is left", || processes(folder, "").is_empty());
 }
 
-/// Runs a copy of muxbench in a folder, so that its processes can be found.
+/// Links muxbench into a folder, whose path identifies its processes.
 fn linked(folder: &Path) {
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_muxbench"), folder.join("muxbench")).unwrap();
 }
 
-/// Lets the first `muxbench WORD` of a folder die by SIGKILL at its start, and the second by SIGSEGV.
+/// Replaces the muxbench of a folder: the first `muxbench WORD` dies by SIGKILL at its start, the second by SIGSEGV.
 fn dying_at_start(folder: &Path, word: &str) {
     let (program, real) = (folder.join("muxbench"), folder.join("muxbench.real"));
     fs::rename(&program, &real).unwrap();

@@ -35,7 +35,7 @@ fn finished(folder: &Path, output: &Output) -> Run {
     run
 }
 
-/// Whether a record and its samples contain the results of all processes.
+/// Checks that a record and its samples contain the results of all processes.
 fn is_merged(folder: &Path, record: &TrialRecord, connections: &[u32]) {
     let load = record.load.as_ref().unwrap();
     assert_eq!(load.processes.iter().map(|it| it.connections).collect::<Vec<_>>(), connections);

@@ -39,7 +39,7 @@ const ENDLESS_MEMORY_MAX_BYTES: u64 = 24 << 20;
 /// One architecture per kind of loop; the services behave the same in all.
 const KINDS: [&str; 8] = ["epoll", "epoll-et", "io_uring", "mt", "seda:2+4/epoll", "tokio", "may", "compio"];
 
-/// The test case of a row of [`SERVICES`].
+/// The services to test for a row of [`SERVICES`].
 fn specs(name: &str) -> Vec<ServiceSpec> {
     let stream = Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In };
     let specs = match name {

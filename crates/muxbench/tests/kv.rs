@@ -56,7 +56,7 @@ fn memcslap(address: SocketAddr, test: &str, each: usize) -> Result<(), String> 
 /// The output of Python with these arguments, and whether it succeeded.
 fn python(arguments: &[&str]) -> (bool, String) {
     let interpreter = prepared("MUXBENCH_PYTHON", "python");
-    let output = Command::new("timeout").arg("120").arg(interpreter).args(arguments).output().unwrap();
+    let output = Command::new("timeout").arg("120").arg(interpreter).arg("-B").args(arguments).output().unwrap();
     (output.status.success(), text(&output.stdout) + &text(&output.stderr))
 }
 

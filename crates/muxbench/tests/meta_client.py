@@ -1,18 +1,16 @@
-"""Speaks meta commands to a memcached, or to a server that claims to be one, with meta-memcache as a program would. Ends with the
-first failure, if any.
+"""Checks the meta commands of a memcached, or of a server with its protocol, with meta-memcache. Ends with the first failure, if
+any.
 
 Usage: meta_client.py PORT
 """
 
 import sys
-import threading
 import time
 
+from memcache_checks import ROUNDS, THREADS, in_threads, run
 from meta_memcache import CacheClient, Key, ServerAddress, SetMode, connection_pool_factory_builder
 from meta_memcache.configuration import LeasePolicy, RecachePolicy, StalePolicy
 from meta_memcache.protocol import Miss, RequestFlags, Value
-
-THREADS, ROUNDS = 4, 50
 
 
 def connect():
@@ -133,36 +131,28 @@ def expiring(client):
 
 
 def pooled(client):
-    """Threads change the same items: nothing is lost."""
+    """Threads change the same items, and no change is lost."""
     client.set("cas", 0, ttl=100)
     client.delta_initialize("sum", delta=0, initial_value=0, initial_ttl=100)
-    failures = []
 
-    def add():
-        try:
-            own = connect()
-            for _ in range(ROUNDS):
-                own.delta("sum", 3)
-                while True:
-                    value, number = own.get_cas("cas")
-                    if own.set("cas", value + 1, ttl=100, cas_token=number):
-                        break
-        except Exception as error:
-            failures.append(error)
+    def work():
+        own = connect()
 
-    threads = [threading.Thread(target=add) for _ in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures
+        def add():
+            own.delta("sum", 3)
+            while True:
+                value, number = own.get_cas("cas")
+                if own.set("cas", value + 1, ttl=100, cas_token=number):
+                    break
+
+        return add
+
+    in_threads(work)
     assert client.delta_and_get("sum", 0) == 3 * THREADS * ROUNDS and client.get("cas") == THREADS * ROUNDS
 
 
 client = connect()
-for part in (
-    storing, values_of_all_kinds, keys_of_all_kinds, comparing, many, counting, leasing, recaching, staying_stale, telling,
-    expiring, pooled,
-):
-    part(client)
-    print(part.__name__, "passed")
+run(
+    client, storing, values_of_all_kinds, keys_of_all_kinds, comparing, many, counting, leasing, recaching, staying_stale,
+    telling, expiring, pooled,
+)

@@ -1,12 +1,12 @@
-"""Speaks to a memcached, or to what claims to be one, with pymemcache as a program would. Ends with what failed, if anything.
+"""Checks a memcached, or a server with its protocol, with pymemcache. Ends with the first failure, if any.
 
 Usage: pymemcache_client.py PORT
 """
 
 import sys
-import threading
 import time
 
+from memcache_checks import ROUNDS, THREADS, in_threads, run
 from pymemcache import serde
 from pymemcache.client.base import Client, PooledClient
 from pymemcache.client.hash import HashClient
@@ -14,7 +14,6 @@ from pymemcache.client.retrying import RetryingClient
 from pymemcache.exceptions import MemcacheClientError, MemcacheIllegalInputError, MemcacheServerError
 
 SERVER = ("127.0.0.1", int(sys.argv[1]))
-THREADS, ROUNDS = 4, 50
 
 
 def raises(kind, call, *arguments, **more):
@@ -147,35 +146,25 @@ def telling(client):
 
 
 def pooled(_):
-    """Threads change the same items: nothing is lost."""
+    """Threads change the same items, and no change is lost."""
     pool = PooledClient(SERVER, max_pool_size=THREADS, timeout=60, connect_timeout=60, default_noreply=False)
     pool.set_many({"sum": "0", "cas": "0"})
-    failures = []
 
     def add():
-        try:
-            for _ in range(ROUNDS):
-                pool.incr("sum", 3)
-                while True:
-                    value, number = pool.gets("cas")
-                    if pool.cas("cas", str(int(value) + 1), number):
-                        break
-        except Exception as error:
-            failures.append(error)
+        pool.incr("sum", 3)
+        while True:
+            value, number = pool.gets("cas")
+            if pool.cas("cas", str(int(value) + 1), number):
+                break
 
-    threads = [threading.Thread(target=add) for _ in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures
+    in_threads(lambda: add)
     assert pool.get("sum") == str(3 * THREADS * ROUNDS).encode(), pool.get("sum")
     assert pool.get("cas") == str(THREADS * ROUNDS).encode(), pool.get("cas")
     pool.close()
 
 
 def hashed(_):
-    # One server by two names.
+    # One server under two names.
     client = HashClient([SERVER, ("localhost", SERVER[1])], timeout=60, connect_timeout=60, default_noreply=False)
     values = {f"hashed-{at}": str(at).encode() for at in range(50)}
     assert client.set_many(values) == [] and client.get_many(values) == values
@@ -198,6 +187,4 @@ def flushing(client):
 
 
 client = connect()
-for part in (storing, comparing, many, counting, silent, serialised, large, expiring, telling, pooled, hashed, flushing):
-    part(client)
-    print(part.__name__, "passed")
+run(client, storing, comparing, many, counting, silent, serialised, large, expiring, telling, pooled, hashed, flushing)

@@ -24,7 +24,7 @@ fn flags(direction: &str) -> [&str; 8] {
     ["--packet", "1001B", "--packets", "777", "--ack", "33B", "--direction", direction]
 }
 
-/// Bytes of one value, which differs from those of a handshake.
+/// Bytes of one value: that of a greeting, or another.
 fn bytes(count: u64, is_greeting: bool) -> Vec<u8> {
     vec![if is_greeting { GREETING } else { 1 }; count as usize]
 }

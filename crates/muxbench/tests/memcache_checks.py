@@ -1,0 +1,32 @@
+"""The frame of the scripts that check a memcached with the clients of other projects."""
+
+import threading
+
+THREADS, ROUNDS = 4, 50
+
+
+def in_threads(work):
+    """Runs `work` ROUNDS times in each of THREADS threads at once, each with its own `work()`; all must succeed."""
+    failures = []
+
+    def run():
+        try:
+            one_round = work()
+            for _ in range(ROUNDS):
+                one_round()
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+
+
+def run(client, *parts):
+    """Runs each part with the client, and prints its name if it passes."""
+    for part in parts:
+        part(client)
+        print(part.__name__, "passed")
