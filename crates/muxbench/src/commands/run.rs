@@ -11,7 +11,7 @@ use crate::options::experiment::ExperimentArgs;
 #[command(after_help = "Examples:
   muxbench run experiments/smoke.toml
   muxbench run kawai2008-http --quick      # the paper's 45 configurations, in minutes
-  muxbench run kawai2006 --quick           # then `report --paper kawai2006` prints the paper's tables
+  muxbench run kawai2006 --quick           # then see `muxbench report --paper kawai2006`
   muxbench run --resume                    # finish the newest run
   srun -N6 muxbench run kawai2008-http --distributed   # one server, five workers")]
 pub struct Args {
