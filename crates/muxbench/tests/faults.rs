@@ -514,7 +514,7 @@ fn damaged_database_is_reported_and_the_rest_is_shown() {
     fs::write(&path, "no database").unwrap();
     let output = muxbench().args(["report", "run"]).current_dir(folder.path()).output().unwrap();
     let none = printed(&output, &[1]);
-    assert!(none.contains("muxbench.db: not a database of muxbench, or damaged"), "{none}");
+    assert!(none.contains("muxbench.db: is not a database of muxbench, or damaged"), "{none}");
 }
 
 /// Runs muxbench with a resource limit, as prlimit(1) does.

@@ -238,7 +238,7 @@ fn connection_only_architectures_reject_udp() {
         let output = command.args(["serve", "--service", "udp", "--arch", &architecture.to_string()]).output().unwrap();
         let printed = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{architecture}");
-        assert!(printed.contains("cannot serve `udp`") && printed.contains("take sped"), "{architecture}: {printed}");
+        assert!(printed.contains("cannot serve `udp`") && printed.contains("choose sped"), "{architecture}: {printed}");
     }
 }
 
@@ -318,5 +318,5 @@ fn compare_shows_ports_in_place_of_connections() {
         assert!(!success && errors.contains(why), "{flags:?}: {errors}");
     }
     let (success, _, errors) = run(muxbench().args(["compare", "--ports", "10"]));
-    assert!(!success && errors.contains("--ports needs udp"), "{errors}");
+    assert!(!success && errors.contains("only udp has ports"), "{errors}");
 }
