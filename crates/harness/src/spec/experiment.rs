@@ -66,11 +66,13 @@ pub struct Phases {
     /// The rate grows exponentially to its target.
     pub ramp: Time,
     /// The target rate is held.
+    #[serde(alias = "warm-up")]
     pub hold: Time,
     /// Requests planned now are the result.
     pub measure: Time,
     /// At most this long is waited for responses.
     #[serde(default = "two_seconds")]
+    #[serde(alias = "cool-down")]
     pub drain: Time,
 }
 
@@ -95,12 +97,14 @@ pub struct Quick {
     pub ramp: Option<Time>,
     /// Instead of `phases.hold`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "warm-up")]
     pub hold: Option<Time>,
     /// Instead of `phases.measure`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measure: Option<Time>,
     /// Instead of `phases.drain`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "cool-down")]
     pub drain: Option<Time>,
     /// Instead of `repeats`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -367,5 +371,25 @@ measure = "1s"
         for key in keys {
             assert!(schema["properties"][key].is_object(), "{key}");
         }
+    }
+
+    #[test]
+    fn standard_names_of_keys_read_as_the_first_ones() {
+        let with = |extra: &str| GOOD.replace("[phases]", &format!("{extra}\n[phases]"));
+        let first = with("calls-per-connection = 3\nwork = \"cpu=1us\"\nchoice = \"uniform\"\n")
+            .replace("[phases]", "[phases]\ndrain = \"3s\"");
+        let mut standard = first.clone();
+        for (old, new) in [
+            ("calls-per-connection", "requests-per-connection"),
+            ("work =", "simulated-work ="),
+            ("choice", "popularity"),
+            ("drain", "cool-down"),
+            ("hold", "warm-up"),
+        ] {
+            assert!(standard.contains(old), "{old}");
+            standard = standard.replace(old, new);
+        }
+        let parse = |text: &str| Experiment::parse(text, "x.toml").unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(parse(&standard), parse(&first));
     }
 }

@@ -60,6 +60,7 @@ pub struct Workload {
     /// Requests on each connection, after which it ends and another follows; without it connections stay. In an open loop
     /// they are sessions: each connects at its planned time and sends its requests one after the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "requests-per-connection")]
     pub calls_per_connection: Option<NonZeroU32>,
     /// The share of the connections that requests are sent on: a fixed subset, drawn by the seed.
     #[serde(default = "all", skip_serializing_if = "is_all")]
@@ -69,10 +70,12 @@ pub struct Workload {
     pub idle: OneOrMany<u32>,
     /// Work that each request is for the server, besides its I/O: cpu=TIME or sleep=TIME, then perhaps ,exponential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "simulated-work")]
     pub work: Option<Work>,
     /// How a request's connection is chosen among the active ones: uniform, or zipf:EXPONENT.
     #[serde(default, skip_serializing_if = "is_uniform")]
     #[schemars(with = "String")]
+    #[serde(alias = "popularity")]
     pub choice: Choice,
 }
 
