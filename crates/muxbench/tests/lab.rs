@@ -383,7 +383,7 @@ until grep -q up "$TMPDIR/out"; do sleep 0.05; done
 "$1" doctor --clean
 kill -KILL $lab
 wait $lab
-until "$1" doctor --clean | tee "$TMPDIR/said" | grep '^Nothing is left'; do cat "$TMPDIR/said"; done
+until "$1" doctor --clean | tee "$TMPDIR/said" | grep '^No leftovers'; do cat "$TMPDIR/said"; done
 "#;
 
 #[test]

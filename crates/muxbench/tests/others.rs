@@ -230,7 +230,7 @@ kill -KILL $(cat keeper)
 kill -KILL $run
 wait $run
 "$1" doctor --json | grep -o 'of a server whose supervisor died' | head -n 1
-until "$1" doctor --clean | tee printed | grep '^Nothing is left'; do cat printed; done
+until "$1" doctor --clean | tee printed | grep '^No leftovers'; do cat printed; done
 ! grep -qs '100[0]' /proc/[0-9]*/cmdline
 "#;
 

@@ -1,4 +1,4 @@
-//! What a worker tells the first one of itself.
+//! The description that a worker sends to the first one.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

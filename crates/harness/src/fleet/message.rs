@@ -1,4 +1,4 @@
-//! What workers send each other: a length, then a message in postcard's encoding. Orders and events, which are JSON between
+//! The messages between workers: a length, then the content in postcard's encoding. Orders and events, which are JSON between
 //! processes of one machine, are texts in a message.
 //!
 //! Until both sides have authenticated each other they exchange only a [`HandshakeMessage`]. A [`Message`] comes after that, with

@@ -157,7 +157,7 @@ pub(super) mod tests {
         Number(i64),
         Bytes(&'static [u8]),
         Structure(Vec<(i64, Field)>),
-        /// Of structures.
+        /// A list of structures.
         List(Vec<Vec<(i64, Field)>>),
     }
 

@@ -38,7 +38,7 @@ use cpu_limits::CpuLimit;
 /// Clock comparisons end after this time.
 const PINGS_MAX: Duration = Duration::from_secs(1);
 
-/// What happens after a worker is lost.
+/// The consequence of a lost worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LossPolicy {
     /// The run ends after the failed trial, and can be resumed.
