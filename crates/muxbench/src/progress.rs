@@ -54,13 +54,13 @@ impl Pace {
 }
 
 impl Progress {
-    /// Of a run that has these trials to run.
+    /// Progress of a run with these trials.
     pub fn new(trials: &[&Trial]) -> Self {
         let left_ns = trials.iter().map(|trial| duration_ns(trial)).sum();
         Self::start(Some(trials.len()), left_ns)
     }
 
-    /// Of a search that has made these probes.
+    /// Progress of a search after these probes.
     pub fn for_search(question: &SearchGoal, findings: &[TrialOutcome]) -> Self {
         let elapsed_ns = findings.iter().map(|finding| finding.elapsed_ns).sum();
         Self::start(None, question.time_max_ns.saturating_sub(elapsed_ns))

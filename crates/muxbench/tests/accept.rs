@@ -110,7 +110,7 @@ impl Accepts {
 }
 
 impl Fails {
-    /// What the next one, of that process, fails with, if it does. Without a descriptor the kernel fails it before anything else.
+    /// The error of the next accept of that process, if it fails. Without a descriptor the kernel fails it before anything else.
     fn next(&mut self, process: u32) -> Option<i32> {
         let left = self.left.checked_sub(1)?;
         if !has_descriptor(process) {

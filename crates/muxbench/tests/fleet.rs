@@ -598,7 +598,7 @@ struct Engine {
     script: &'static str,
     /// Its command for so many ranks.
     command: fn(u32) -> String,
-    /// What we call it.
+    /// Name of the launcher.
     name: &'static str,
     /// The variable in which it says which rank one is.
     rank: &'static str,
@@ -618,7 +618,7 @@ const OPEN_MPI: Engine = Engine {
 };
 
 impl Engine {
-    /// What makes a lab of that, with so many clients' hosts, and has this engine start a run on all of them.
+    /// The command that makes a lab of that, with so many clients' hosts, and has this engine start a run on all of them.
     fn in_lab(&self, network: &str, clients: u32, flags: &str, arguments: &str, folder: &Path) -> Command {
         let program = env!("CARGO_BIN_EXE_muxbench");
         // Whoever runs the tests may have them ignore an interrupt, as shells do in the background.
