@@ -64,11 +64,11 @@ mod tests {
         let mut child = thread::spawn(start).join().unwrap();
         // Enough time for a signal to come.
         thread::sleep(std::time::Duration::from_millis(100));
-        let said = child.stdin.take().unwrap().write_all(b"I live\n");
+        let written = child.stdin.take().unwrap().write_all(b"I live\n");
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(child.wait().unwrap().success());
-        said.unwrap();
+        written.unwrap();
         assert_eq!(line, "I live\n");
         assert!(spawn(Command::new("/nonexistent")).is_err());
     }

@@ -276,10 +276,10 @@ mod tests {
 
     #[test]
     fn refusal_names_its_remedy() {
-        let told = |code, paranoid| refusal(&io::Error::from_raw_os_error(code), paranoid);
-        assert!(told(libc::EACCES, "2").contains("kernel.perf_event_paranoid is 2"));
-        assert!(told(libc::EPERM, "").contains("seccomp"));
-        assert!(told(libc::ENOSYS, "2").contains("CONFIG_PERF_EVENTS"));
-        assert!(told(libc::EIO, "2").contains("perf_event_open(2)"));
+        let message = |code, paranoid| refusal(&io::Error::from_raw_os_error(code), paranoid);
+        assert!(message(libc::EACCES, "2").contains("kernel.perf_event_paranoid is 2"));
+        assert!(message(libc::EPERM, "").contains("seccomp"));
+        assert!(message(libc::ENOSYS, "2").contains("CONFIG_PERF_EVENTS"));
+        assert!(message(libc::EIO, "2").contains("perf_event_open(2)"));
     }
 }

@@ -209,15 +209,15 @@ mod tests {
 
     #[test]
     fn thread_that_panics_gives_its_slot_back() {
-        let bench = Fixture::new();
-        let server = bench.start("mt", None, |context| {
+        let fixture = Fixture::new();
+        let server = fixture.start("mt", None, |context| {
             let outcome = accept_loop(context, panicking_service(), |service, slot, connection, _| {
                 spawn_thread(context.read_budget, service, slot, connection)
             });
             stop_threads(context, STOP_MAX);
             outcome
         });
-        check_panic_ends_one_connection(bench, server);
-        wait_until("every slot is free", || bench.workers.taken().next().is_none());
+        check_panic_ends_one_connection(fixture, server);
+        wait_until("every slot is free", || fixture.workers.taken().next().is_none());
     }
 }

@@ -457,7 +457,7 @@ mod tests {
             }
             let mut polled: Vec<_> = self.asked.iter().map(|(io, ..)| PollFd::new(io, PollFlags::IN)).collect();
             rustix::event::poll(&mut polled, None)?;
-            let at = polled.iter().position(|fd| !fd.revents().is_empty()).expect("poll said so");
+            let at = polled.iter().position(|fd| !fd.revents().is_empty()).expect("poll reported one");
             let (io, token, ask) = self.asked.swap_remove(at);
             let event = match ask {
                 Ask::Watch => CompletionEvent::Readable,

@@ -283,13 +283,13 @@ mod tests {
 
     #[test]
     fn pool_whose_thread_panics_ends_with_an_error() {
-        let bench = Fixture::new();
-        let server = bench.start("mt-pool", Some(2), |context| threads(context, &panicking_service())).started();
-        let mut client = bench.connect();
+        let fixture = Fixture::new();
+        let server = fixture.start("mt-pool", Some(2), |context| threads(context, &panicking_service())).started();
+        let mut client = fixture.connect();
         client.write_all(b"!").unwrap();
         assert_eq!(client.read(&mut [0]).unwrap(), 0, "its connection ends");
         server.outcome().unwrap_err();
-        assert_eq!(bench.workers.connections_open(), 0);
-        assert!(bench.workers.taken().next().is_none(), "every slot is free");
+        assert_eq!(fixture.workers.connections_open(), 0);
+        assert!(fixture.workers.taken().next().is_none(), "every slot is free");
     }
 }

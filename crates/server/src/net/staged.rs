@@ -122,8 +122,8 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
         // Dropped at the end of this scope, which stops the ticks.
         let (_running, running) = mpsc::channel();
         if let Some(tick) = tick {
-            let tell = || mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Look, &Counters::default()));
-            let count = move || limits::count_ticks(tick, context.workers.ticks(), &running, tell);
+            let notify = || mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Look, &Counters::default()));
+            let count = move || limits::count_ticks(tick, context.workers.ticks(), &running, notify);
             thread::Builder::new().name("limits".into()).spawn_scoped(scope, count)?;
         }
         let mut cursor = 0;

@@ -67,19 +67,19 @@ pub(crate) fn panicking_service() -> Echo<impl Fn(&[u8])> {
 }
 
 /// Checks on a server of [`panicking_service`] that panicking connections are counted as ended, and others are served.
-pub(crate) fn check_panic_ends_one_connection(bench: &'static Fixture, server: Running) {
+pub(crate) fn check_panic_ends_one_connection(fixture: &'static Fixture, server: Running) {
     for _ in 0..3 {
-        let mut client = bench.connect();
+        let mut client = fixture.connect();
         client.write_all(b"!").unwrap();
         assert_eq!(client.read(&mut [0]).unwrap_or(0), 0, "its connection ends");
     }
-    wait_until("they are counted", || bench.workers.connections_open() == 0);
-    let mut other = bench.connect();
+    wait_until("they are counted", || fixture.workers.connections_open() == 0);
+    let mut other = fixture.connect();
     other.write_all(b"?").unwrap();
     other.read_exact(&mut [0]).unwrap();
     drop(other);
-    wait_until("it is counted", || bench.workers.connections_open() == 0);
-    assert_eq!(bench.workers.totals().accepted, Some(4));
+    wait_until("it is counted", || fixture.workers.connections_open() == 0);
+    assert_eq!(fixture.workers.totals().accepted, Some(4));
     server.stop().unwrap();
 }
 
@@ -94,18 +94,18 @@ pub(crate) fn check_flood_leaves_others_served(
     accepts_max: u64,
     serve: impl FnOnce(&ServerContext<'static>, Box<dyn Fn(&[u8]) + Send + Sync>) -> io::Result<()> + Send + 'static,
 ) {
-    let bench = Fixture::new();
-    let mut first = bench.connect();
+    let fixture = Fixture::new();
+    let mut first = fixture.connect();
     first.write_all(b"?").unwrap();
-    let flood: Vec<TcpStream> = (0..FLOOD).map(|_| bench.connect()).collect();
-    let (says, taken) = mpsc::channel();
-    let tell = move |_: &[u8]| {
-        let _ = says.send(bench.workers.totals().accepted.unwrap_or_default());
+    let flood: Vec<TcpStream> = (0..FLOOD).map(|_| fixture.connect()).collect();
+    let (sender, taken) = mpsc::channel();
+    let record = move |_: &[u8]| {
+        let _ = sender.send(fixture.workers.totals().accepted.unwrap_or_default());
     };
-    let server = bench.start(model, threads, move |context| serve(context, Box::new(tell)));
+    let server = fixture.start(model, threads, move |context| serve(context, Box::new(record)));
     let taken = taken.recv_timeout(PATIENCE).expect("the first is served");
     assert!(taken <= accepts_max, "{taken} of {} were accepted before one was served", FLOOD + 1);
-    wait_until("all are accepted", || bench.workers.totals().accepted == Some(FLOOD + 1));
+    wait_until("all are accepted", || fixture.workers.totals().accepted == Some(FLOOD + 1));
     first.read_exact(&mut [0]).unwrap();
     drop(flood);
     server.stop().unwrap();
@@ -176,13 +176,13 @@ impl Fixture {
             let outcome = panic::catch_unwind(AssertUnwindSafe(|| serve(&context)));
             let _ = ends.send(outcome.unwrap_or_else(|_| Err(io::Error::other("it panicked"))));
         });
-        Running { bench: self, is_started, ended }
+        Running { fixture: self, is_started, ended }
     }
 }
 
 /// A running server.
 pub(crate) struct Running {
-    bench: &'static Fixture,
+    fixture: &'static Fixture,
     is_started: mpsc::Receiver<()>,
     ended: mpsc::Receiver<io::Result<()>>,
 }
@@ -201,9 +201,9 @@ impl Running {
 
     /// Stops it and waits for its end.
     pub(crate) fn stop(self) -> io::Result<()> {
-        self.bench.stopping.store(true, Relaxed);
-        rustix::io::write(&self.bench.stopper, &[1])?;
-        socket::shut_down(&self.bench.bound.socket);
+        self.fixture.stopping.store(true, Relaxed);
+        rustix::io::write(&self.fixture.stopper, &[1])?;
+        socket::shut_down(&self.fixture.bound.socket);
         self.outcome()
     }
 }

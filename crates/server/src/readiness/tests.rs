@@ -191,8 +191,8 @@ fn end_of_stream_behind_bytes_is_reported() {
         let first = ready.first().copied().expect("bytes are there");
         assert_eq!(first.interest, Interest::Read);
         (&ours).read_exact(&mut [0]).unwrap();
-        let told = ready.iter().any(|event| event.drain);
-        assert!(told || wait(&mut mechanism) == [(1, Interest::Read)], "nobody would read the end");
+        let drains = ready.iter().any(|event| event.drain);
+        assert!(drains || wait(&mut mechanism) == [(1, Interest::Read)], "nobody would read the end");
     }
     for_every_mechanism!(check);
 }
@@ -378,8 +378,8 @@ fn flood_of_connects_leaves_others_served() {
     fn check<M: Readiness>() {
         // A level-triggered loop reports the first connection one wait after its accept, and accepts more meanwhile.
         let accepts_max = 2 * ACCEPTS as u64;
-        check_flood_leaves_others_served("sped", None, accepts_max, |context, tell| {
-            run_service::<M, _>(context, &Echo(tell))
+        check_flood_leaves_others_served("sped", None, accepts_max, |context, record| {
+            run_service::<M, _>(context, &Echo(record))
         });
     }
     for_every_mechanism!(check);

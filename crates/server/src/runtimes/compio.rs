@@ -218,13 +218,13 @@ mod tests {
 
     #[test]
     fn task_that_panics_is_counted_and_others_go_on() {
-        let bench = Fixture::new();
-        let server = bench.start("compio", Some(2), |context| run(context, panicking_service()));
-        check_panic_ends_one_connection(bench, server);
+        let fixture = Fixture::new();
+        let server = fixture.start("compio", Some(2), |context| run(context, panicking_service()));
+        check_panic_ends_one_connection(fixture, server);
     }
 
     #[test]
     fn flood_of_connects_leaves_others_served() {
-        check_flood_leaves_others_served("compio", None, ACCEPTS as u64, |context, tell| run(context, Echo(tell)));
+        check_flood_leaves_others_served("compio", None, ACCEPTS as u64, |context, record| run(context, Echo(record)));
     }
 }

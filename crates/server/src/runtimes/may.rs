@@ -172,8 +172,8 @@ mod tests {
 
     #[test]
     fn task_that_panics_is_counted_and_others_go_on() {
-        let bench = Fixture::new();
-        let server = bench.start("may", Some(1), |context| run(context, panicking_service()));
-        check_panic_ends_one_connection(bench, server);
+        let fixture = Fixture::new();
+        let server = fixture.start("may", Some(1), |context| run(context, panicking_service()));
+        check_panic_ends_one_connection(fixture, server);
     }
 }

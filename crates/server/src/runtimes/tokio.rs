@@ -127,14 +127,14 @@ mod tests {
 
     #[test]
     fn task_that_panics_is_counted_and_others_go_on() {
-        let bench = Fixture::new();
-        let server = bench.start("tokio", Some(2), |context| run(context, panicking_service()));
-        check_panic_ends_one_connection(bench, server);
+        let fixture = Fixture::new();
+        let server = fixture.start("tokio", Some(2), |context| run(context, panicking_service()));
+        check_panic_ends_one_connection(fixture, server);
     }
 
     #[test]
     fn flood_of_connects_leaves_others_served() {
         // tokio's own budget: it interrupts a task after 128 operations.
-        check_flood_leaves_others_served("tokio", None, 128, |context, tell| run(context, Echo(tell)));
+        check_flood_leaves_others_served("tokio", None, 128, |context, record| run(context, Echo(record)));
     }
 }

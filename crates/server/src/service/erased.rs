@@ -127,7 +127,7 @@ mod tests {
 
     #[derive(Default)]
     struct Count {
-        said: Vec<u8>,
+        output: Vec<u8>,
         looks: u32,
     }
 
@@ -135,29 +135,29 @@ mod tests {
         type Conn = Count;
 
         fn receive(&self, conn: &mut Count, input: &[u8]) -> u64 {
-            conn.said.push(input.len() as u8);
+            conn.output.push(input.len() as u8);
             1
         }
 
         fn unsent<'a>(&'a self, conn: &'a Count) -> &'a [u8] {
-            &conn.said
+            &conn.output
         }
 
         fn sent(&self, conn: &mut Count, count: usize) -> u64 {
-            conn.said.drain(..count);
+            conn.output.drain(..count);
             count as u64
         }
 
         fn is_over(&self, conn: &Count) -> bool {
-            conn.said == [9]
+            conn.output == [9]
         }
 
         fn is_cut_short(&self, conn: &Count) -> bool {
-            conn.said == [9]
+            conn.output == [9]
         }
 
         fn is_idle(&self, conn: &Count) -> bool {
-            conn.said.is_empty()
+            conn.output.is_empty()
         }
 
         fn check_interval(&self) -> Option<Duration> {

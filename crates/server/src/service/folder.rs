@@ -94,8 +94,8 @@ mod tests {
         let bad = folder.path().join("bad");
         for target in ["secret", "", "../"] {
             symlink(outside.path().join(target), &bad).unwrap();
-            let said = refusal(folder.path());
-            assert!(said.contains("bad: the link leads out of the folder"), "{said}");
+            let error = refusal(folder.path());
+            assert!(error.contains("bad: the link leads out of the folder"), "{error}");
             fs::remove_file(&bad).unwrap();
         }
         symlink("nowhere", &bad).unwrap();

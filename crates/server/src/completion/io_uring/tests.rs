@@ -254,7 +254,7 @@ fn datagram_without_room_is_not_sent() {
         }
     }
     // Unix sockets have room for few datagrams; zero-copy sends do not support them.
-    let (said, hears) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         if let Err(reason) = can_run::<true, true, false>() {
             skipped(&format!("io_uring: {reason}"));
@@ -263,9 +263,9 @@ fn datagram_without_room_is_not_sent() {
             check::<IoUring<true, true, false>>();
             check::<IoUring<false, false, false>>();
         }
-        said.send(()).unwrap();
+        sender.send(()).unwrap();
     });
-    hears.recv_timeout(Duration::from_secs(30)).unwrap_or_else(|error| {
+    receiver.recv_timeout(Duration::from_secs(30)).unwrap_or_else(|error| {
         assert!(error == RecvTimeoutError::Disconnected, "it waits for room");
         thread.join().unwrap();
     });
@@ -274,8 +274,8 @@ fn datagram_without_room_is_not_sent() {
 #[test]
 fn flood_of_connects_leaves_others_served() {
     fn check<M: Completion>(accepts_max: u64) {
-        check_flood_leaves_others_served("sped", None, accepts_max, |context, tell| {
-            run_service::<M, _>(context, &Echo(tell))
+        check_flood_leaves_others_served("sped", None, accepts_max, |context, record| {
+            run_service::<M, _>(context, &Echo(record))
         });
     }
     if let Err(reason) = can_run::<true, true, true>() {

@@ -233,19 +233,19 @@ mod tests {
         let counters = Workers::new(0).unwrap().accept();
         let udp = Udp::new(16, 40);
         let request = udp.request();
-        let (said, hears) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
             let service = WithWork::new(udp, None, Arc::new(AtomicBool::new(false)));
             let mut datagram_io = DatagramIo::new(&service, &[]);
             while datagram_io.exchange(server.as_fd(), &service, counters) {
-                said.send(()).unwrap();
+                sender.send(()).unwrap();
             }
         });
         let mut sent = 0;
         while counters.unsent.get() == 0 {
             client.send(&request).unwrap();
             sent += 1;
-            hears.recv_timeout(Duration::from_secs(30)).expect("it waits for room");
+            receiver.recv_timeout(Duration::from_secs(30)).expect("it waits for room");
         }
         assert_eq!(counters.requests.get(), sent);
         assert_eq!(counters.bytes_out.get(), (sent - 1) * 40);

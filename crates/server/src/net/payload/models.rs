@@ -26,12 +26,12 @@ fn every_order(pieces: &'static [&'static [u8]], response_bytes: u32, payloads: 
         let service: &'static Fixed = Box::leak(Box::new(Fixed::new(REQUEST_BYTES, response_bytes)));
         let threads: Vec<_> =
             queues.iter().map(|queue| thread::spawn(|| work(queue, service, &Counters::default()))).collect();
-        let said_bytes = serve_one(pieces, service, HandOff::new(queues, home, ReadBudget::default()), home);
+        let sent_bytes = serve_one(pieces, service, HandOff::new(queues, home, ReadBudget::default()), home);
         queues.iter().for_each(Jobs::close);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert!(home.is_empty(), "something is said of a connection that is over");
+        assert!(home.is_empty(), "a message for an ended connection");
         let asked: usize = pieces.iter().map(|piece| piece.len()).sum();
-        assert_eq!(said_bytes, asked / REQUEST_BYTES as usize * response_bytes as usize);
+        assert_eq!(sent_bytes, asked / REQUEST_BYTES as usize * response_bytes as usize);
     });
 }
 
@@ -50,7 +50,7 @@ fn serve_one(
     let (mut buffer, counters) = (ReadBuffer::new(ReadBudget::default()), Counters::default());
     let token = Token::LISTENER;
     let mut tenant = Payload::<Fixed>::admit(&mut hand_off, ours.into(), token);
-    let (mut pieces, mut said_bytes, mut action) = (pieces.iter(), 0, Action::Watch(Some(Interest::Read)));
+    let (mut pieces, mut sent_bytes, mut action) = (pieces.iter(), 0, Action::Watch(Some(Interest::Read)));
     let mut messages: Vec<Message> = Vec::new();
     while action != Action::End {
         action = match action {
@@ -62,7 +62,7 @@ fn serve_one(
                 hand_off.on_readable(&mut tenant, service, &mut buffer, &counters)
             }
             Action::Watch(Some(Interest::Write)) => {
-                said_bytes += read(&mut client);
+                sent_bytes += read(&mut client);
                 hand_off.on_writable(&mut tenant, service, &counters)
             }
             _ => {
@@ -84,17 +84,17 @@ fn serve_one(
         }
     }
     drop(tenant);
-    said_bytes + read(&mut client)
+    sent_bytes + read(&mut client)
 }
 
 /// Reads everything that the client was sent.
 fn read(client: &mut UnixStream) -> usize {
-    let mut said = Vec::new();
-    match client.read_to_end(&mut said) {
+    let mut received = Vec::new();
+    match client.read_to_end(&mut received) {
         Ok(_) => {}
         Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
     }
-    said.len()
+    received.len()
 }
 
 #[test]
