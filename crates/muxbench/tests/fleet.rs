@@ -275,7 +275,7 @@ fn worker_limited_to_some_cpus_is_reported_once() {
     let printed = String::from_utf8_lossy(&outputs[0].stderr);
     let of = host.cpus_online().unwrap();
     assert_eq!(printed.matches(&format!("worker 1 may use CPU {first} of the {of} of ")).count(), 1, "{printed}");
-    assert_eq!(printed.matches("the plan has clients on CPU ").count(), 1, "{printed}");
+    assert_eq!(printed.matches("the plan places clients on CPU ").count(), 1, "{printed}");
     // What a test may use all ranks may.
     assert!(of > cpus.len() || !printed.contains("worker 2 ") && !printed.contains("worker 0 "), "{printed}");
 }
