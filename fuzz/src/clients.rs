@@ -1,10 +1,10 @@
-//! Clients as they see a server: what they make of responses is the same however these are cut into pieces.
+//! Readers of responses: the result must not depend on how the input is split.
 
 use wire::{http, kv};
 
 use crate::cuts;
 
-/// Reads all of it, piece by piece, with a reader that says how much it took and what it then had.
+/// Reads all pieces with a function that returns the number of bytes it took and a response, up to the last response.
 fn read<R: PartialEq>(
     pieces: &[&[u8]],
     mut reader: impl FnMut(&[u8]) -> (usize, Option<R>),
@@ -29,13 +29,13 @@ fn read<R: PartialEq>(
     found
 }
 
-/// Responses of HTTP, to GET and to HEAD.
+/// Reads HTTP responses to GET and to HEAD.
 pub fn http(data: &[u8]) {
     let (whole, lengths) = cuts::pieces(data);
     for is_head in [false, true] {
-        let of = |pieces: &[&[u8]]| {
+        let responses = |pieces: &[&[u8]]| {
             let mut reader = http::client::Reader::default();
-            // What was wrong may be said in other words, for a part of it may be seen first.
+            // The reason of an error may differ, because the reader may see another error first.
             let mut found = read(
                 pieces,
                 |bytes| {
@@ -49,16 +49,16 @@ pub fn http(data: &[u8]) {
             }
             found
         };
-        assert_eq!(of(&[&whole]), of(&cuts::cut(&whole, &lengths)), "HEAD: {is_head}");
+        assert_eq!(responses(&[&whole]), responses(&cuts::cut(&whole, &lengths)), "HEAD: {is_head}");
     }
 }
 
-/// Responses of memcached.
+/// Reads memcached responses.
 pub fn kv(data: &[u8]) {
     let (whole, lengths) = cuts::pieces(data);
-    let of = |pieces: &[&[u8]]| {
+    let responses = |pieces: &[&[u8]]| {
         let mut reader = kv::client::Reader::default();
         read(pieces, |bytes| reader.read(bytes, b"key", b"a value"), |reply| *reply == kv::client::Reply::Garbage)
     };
-    assert_eq!(of(&[&whole]), of(&cuts::cut(&whole, &lengths)));
+    assert_eq!(responses(&[&whole]), responses(&cuts::cut(&whole, &lengths)));
 }

@@ -1,16 +1,15 @@
-//! Input that says itself where it is to be cut.
+//! Input that determines how it is split.
 
-/// The pieces of what follows: the first byte says how many cuts there are (at most 15), each of the next ones how long a piece
-/// is; what is left over is the last one.
+/// Decodes an input: the number of cuts (at most 15), the length of each piece but the last, and the bytes to split.
 pub fn pieces(data: &[u8]) -> (Vec<u8>, Vec<usize>) {
     let Some((&count, rest)) = data.split_first() else { return (Vec::new(), Vec::new()) };
     let (cuts, whole) = rest.split_at(rest.len().min(usize::from(count % 16)));
-    // Short pieces are the interesting ones; the largest byte stands for a long one.
+    // Short pieces are more interesting; the largest byte means a long one.
     let lengths = cuts.iter().map(|&cut| if cut == u8::MAX { 4_000 } else { usize::from(cut) });
     (whole.to_vec(), lengths.collect())
 }
 
-/// Cuts `whole` into pieces of these lengths, and the rest.
+/// Splits bytes into pieces of these lengths and the rest.
 pub fn cut<'a>(whole: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
     let mut rest = whole;
     let mut pieces: Vec<&[u8]> = lengths
@@ -30,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_all_of_the_input() {
+    fn pieces_cover_the_whole_input() {
         let (whole, lengths) = pieces(b"\x12\x01\x02abcdef");
         assert_eq!((&whole[..], &lengths[..]), (&b"abcdef"[..], &[1, 2][..]));
         assert_eq!(cut(&whole, &lengths), [&b"a"[..], b"bc", b"def"]);

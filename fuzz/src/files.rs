@@ -1,69 +1,69 @@
-//! What is read from disk, or typed.
+//! Files and command-line values: a parsed value must be written in a form that parses to the same value.
 
 use stats::Histogram;
 
-/// An address, which is written as it is read.
+/// Parses a server's address.
 pub fn address(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Ok(address) = text.parse::<wire::Address>() {
-        assert_eq!(address.to_string().parse(), Ok(address), "of {text:?}");
-    }
+    std::str::from_utf8(data).ok().and_then(parse_and_write::<wire::Address>);
 }
 
-/// Ports, which are written as they are read.
+/// Parses a server's ports.
 pub fn ports(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Ok(ports) = text.parse::<wire::Ports>() {
-        assert_eq!(ports.to_string().parse(), Ok(ports.clone()), "of {text:?}");
-        assert_eq!(ports.iter().count(), ports.count() as usize, "of {text:?}");
+    if let Some(ports) = std::str::from_utf8(data).ok().and_then(parse_and_write::<wire::Ports>) {
+        assert_eq!(ports.iter().count(), ports.count() as usize);
     }
 }
 
-/// A service and its sizes, as a server describes itself to whoever asks.
-pub fn service(data: &[u8]) {
-    written_as_read::<wire::ServiceSpec>(data);
+/// Parses a value; checks that its text parses to the same value.
+fn parse_and_write<T: std::str::FromStr + std::fmt::Display + PartialEq>(text: &str) -> Option<T> {
+    let value = text.parse::<T>().ok()?;
+    let written = value.to_string();
+    assert!(written.parse().ok().as_ref() == Some(&value), "{written:?} of {text:?}");
+    Some(value)
 }
 
-/// What is read is written so that it is read again, and written the same.
-pub fn written_as_read<T: serde::Serialize + serde::de::DeserializeOwned>(data: &[u8]) {
+/// Reads a service and its sizes from a server's description.
+pub fn service(data: &[u8]) {
+    read_and_write::<wire::ServiceSpec>(data);
+}
+
+/// Reads a value from JSON; checks that its JSON reads back to the same.
+pub fn read_and_write<T: serde::Serialize + serde::de::DeserializeOwned>(data: &[u8]) {
     let Ok(read) = serde_json::from_slice::<T>(data) else { return };
     let written = serde_json::to_string(&read).expect("what was read can be written");
     let again: T = serde_json::from_str(&written).unwrap_or_else(|error| panic!("{error}: {written}"));
     assert_eq!(serde_json::to_string(&again).expect("and again"), written);
 }
 
-/// An architecture's name, with its numbers.
+/// Parses an architecture's name with its numbers.
 #[cfg(feature = "harness")]
 pub fn architecture(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Ok(architecture) = text.parse::<server::Architecture>() {
-        assert_eq!(architecture.to_string().parse().ok(), Some(architecture), "of {text:?}");
-    }
+    std::str::from_utf8(data).ok().and_then(parse_and_write::<server::Architecture>);
 }
 
-/// The file `run.json` of a stored run, and a trial's record, as its database has them.
+/// Reads `run.json` and the trials of a stored run.
 #[cfg(feature = "harness")]
 pub fn record(data: &[u8]) {
-    written_as_read::<harness::model::RunHeader>(data);
-    written_as_read::<harness::model::TrialRecord>(data);
+    read_and_write::<harness::model::RunHeader>(data);
+    read_and_write::<harness::model::TrialRecord>(data);
 }
 
-/// An experiment file. What is accepted can be planned or is refused in words.
+/// Reads an experiment file. An accepted experiment must plan or give an error.
 #[cfg(feature = "harness")]
 pub fn experiment(data: &[u8]) {
     use harness::spec::Experiment;
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(experiment) = Experiment::parse(text, "fuzz.toml") else { return };
-    planned(experiment.clone());
+    check_plan(experiment.clone());
     let quick = experiment.quick();
     if quick.check().is_ok() {
-        planned(quick);
+        check_plan(quick);
     }
 }
 
-/// Plans for a host that never was: one repeat, of two of each list, for a plan is as long as it is asked to be.
+/// Plans for a fictional host, with one repeat and at most two values of each list, because plans may be long.
 #[cfg(feature = "harness")]
-fn planned(mut experiment: harness::spec::Experiment) {
+fn check_plan(mut experiment: harness::spec::Experiment) {
     experiment.repeats = std::num::NonZeroU32::MIN;
     experiment.architectures.0.truncate(2);
     let traffic = &mut experiment.workload;
@@ -76,11 +76,11 @@ fn planned(mut experiment: harness::spec::Experiment) {
         rates.0.truncate(2);
     }
     if let Ok(plan) = harness::plan::plan(&experiment, &harness::host::Host::made_up()) {
-        assert!(!plan.trials.is_empty(), "what is planned is something");
+        assert!(!plan.trials.is_empty(), "a plan has trials");
     }
 }
 
-/// A file of samples.
+/// Reads a file of samples.
 #[cfg(feature = "harness")]
 pub fn samples(data: &[u8]) {
     if let Ok(samples) = harness::samples::read_from(&mut std::io::Cursor::new(data)) {
@@ -88,7 +88,7 @@ pub fn samples(data: &[u8]) {
     }
 }
 
-/// What users type, and what Slurm and Open MPI say of hosts: what is read is written so that it is read again.
+/// Parses values of flags and keys, and host lists of Slurm and Open MPI.
 #[cfg(feature = "harness")]
 pub fn units(data: &[u8]) {
     use harness::spec::{self, Candidate, http, units};
@@ -96,24 +96,18 @@ pub fn units(data: &[u8]) {
     fn read<T: std::str::FromStr>(text: &str) -> Option<T> {
         text.parse().ok()
     }
-    fn written_as_read<T: std::str::FromStr + std::fmt::Display + PartialEq>(text: &str) {
-        if let Some(value) = read::<T>(text) {
-            let written = value.to_string();
-            assert!(read(&written) == Some(value), "{written:?} of {text:?}");
-        }
-    }
-    written_as_read::<units::Size>(text);
-    written_as_read::<units::Sizes>(text);
-    written_as_read::<units::Time>(text);
-    written_as_read::<units::Rate>(text);
-    written_as_read::<units::Share>(text);
-    written_as_read::<units::Cpus>(text);
-    written_as_read::<units::Work>(text);
-    written_as_read::<units::Think>(text);
-    written_as_read::<units::Bandwidth>(text);
-    written_as_read::<load::config::Choice>(text);
-    written_as_read::<Candidate>(text);
-    written_as_read::<http::Header>(text);
+    parse_and_write::<units::Size>(text);
+    parse_and_write::<units::Sizes>(text);
+    parse_and_write::<units::Time>(text);
+    parse_and_write::<units::Rate>(text);
+    parse_and_write::<units::Share>(text);
+    parse_and_write::<units::Cpus>(text);
+    parse_and_write::<units::Work>(text);
+    parse_and_write::<units::Think>(text);
+    parse_and_write::<units::Bandwidth>(text);
+    parse_and_write::<load::config::Choice>(text);
+    parse_and_write::<Candidate>(text);
+    parse_and_write::<http::Header>(text);
     if let Some(units::Rates(rates)) = read(text) {
         assert!(!rates.is_empty() && rates.len() <= 1_000, "{} of {text:?}", rates.len());
         assert!(rates.is_sorted_by(|a, b| a.0 <= b.0), "{rates:?}");
@@ -129,7 +123,7 @@ pub fn units(data: &[u8]) {
     }
 }
 
-/// A histogram as it is stored.
+/// Reads a stored histogram.
 pub fn histogram(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(histogram) = serde_json::from_value::<Histogram>(text.into()) else { return };

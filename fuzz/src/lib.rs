@@ -1,14 +1,13 @@
-//! What parses bytes that others wrote, fed with anything.
+//! Fuzz targets of all parsers of untrusted bytes.
 //!
-//! A target is a row of [`TARGETS`]: a function that panics if the parser does, or if what it says depends on how its input
-//! was cut into pieces. `cargo xtask fuzz` has them searched for input that makes them panic; what it found worth keeping is
-//! in `corpus/TARGET`, which the tests replay.
+//! A target is a row of [`TARGETS`]: a function that panics if the parser does, or if the result depends on how the input is split.
+//! `cargo xtask fuzz` searches for input that makes a target panic. Tests replay the inputs in `corpus/TARGET`.
 //!
 //! # Layout
-//! - [`cuts`]: input that says itself where it is to be cut
-//! - `servers`: services as they see their clients; `clients`: the other side
-//! - `peers`: ranks of a fleet, and servers that say what they serve
-//! - `files`: what is read from disk, or typed
+//! - [`cuts`]: input that determines how it is split
+//! - `servers`: services; `clients`: readers of responses
+//! - `peers`: messages between workers, and descriptions of servers
+//! - `files`: files and command-line values
 
 mod clients;
 pub mod cuts;
@@ -20,13 +19,13 @@ mod servers;
 /// A row of [`TARGETS`].
 #[derive(Debug)]
 pub struct Target {
-    /// Its name, which is also that of its folder in `corpus`.
+    /// Name, also of the folder in `corpus`.
     pub name: &'static str,
-    /// What it does with any bytes.
+    /// Runs the parser on any bytes.
     pub run: fn(&[u8]),
 }
 
-/// Every parser of bytes that others wrote.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "http", run: servers::http },
     Target { name: "http-answer", run: clients::http },

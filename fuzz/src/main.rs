@@ -1,5 +1,5 @@
-//! Under `cargo fuzz`, libFuzzer feeds the target that `FUZZ_TARGET` names; otherwise the target is fed with files:
-//! `FUZZ_TARGET=http cargo run -p fuzz -- FILE...` shows again what a file did.
+//! Runs the target in `FUZZ_TARGET`: under `cargo fuzz` with input from libFuzzer, otherwise with files, as in
+//! `FUZZ_TARGET=http cargo run -p fuzz -- FILE...`.
 
 #![cfg_attr(fuzzing, no_main)]
 
@@ -9,7 +9,7 @@ fn target() -> anyhow::Result<&'static Target> {
     let names = || TARGETS.iter().map(|target| target.name).collect::<Vec<_>>().join(", ");
     let name = std::env::var("FUZZ_TARGET").unwrap_or_default();
     let target = TARGETS.iter().find(|target| target.name == name);
-    target.ok_or_else(|| anyhow::anyhow!("FUZZ_TARGET is {name:?}, which is no target; set it to one of {}", names()))
+    target.ok_or_else(|| anyhow::anyhow!("unknown target {name:?} in FUZZ_TARGET; set it to one of {}", names()))
 }
 
 #[cfg(fuzzing)]
@@ -25,7 +25,7 @@ fn main() -> anyhow::Result<()> {
     for file in std::env::args_os().skip(1) {
         let data = std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
         (target.run)(&data);
-        println!("{}: {} has nothing against it", file.display(), target.name);
+        println!("{}: {} accepts it", file.display(), target.name);
     }
     Ok(())
 }

@@ -1,21 +1,21 @@
-//! Ranks as they hear each other, and clients as they hear a server say what it serves: what is understood is said the same.
+//! Messages between workers, and descriptions of servers: a message that is read must be written the same.
 
-/// A frame of another rank, known or not, and what is JSON in one.
+/// Reads a frame of a known or unknown worker, and the JSON that frames contain.
 pub fn frame(data: &[u8]) {
     for is_known in [false, true] {
-        if let Some(said) = harness::fleet::reencode(data, is_known) {
-            assert_eq!(harness::fleet::reencode(&said, is_known).as_ref(), Some(&said));
+        if let Some(written) = harness::fleet::reencode(data, is_known) {
+            assert_eq!(harness::fleet::reencode(&written, is_known).as_ref(), Some(&written));
         }
     }
-    crate::files::written_as_read::<harness::model::LoadOrder>(data);
-    crate::files::written_as_read::<load::Event>(data);
+    crate::files::read_and_write::<harness::model::LoadOrder>(data);
+    crate::files::read_and_write::<load::Event>(data);
 }
 
-/// A server's description of itself.
+/// Reads a server's description.
 pub fn description(data: &[u8]) {
     use harness::description::Description;
     if let Some(description) = Description::read(data) {
-        let line = description.line().expect("what was read can be said");
+        let line = description.line().expect("a description that was read can be written");
         assert_eq!(Description::read(line.as_bytes()).as_ref(), Some(&description), "of {line}");
         let _ = (description.check_sizes(), description.check(&description.service));
     }

@@ -1,21 +1,21 @@
-//! How far sends are from a perfectly even sequence, as kawai2006 measures it (its Table 5): the sequence starts where
-//! it fits the sends best, so a client that is late by the same time always is not held to be uneven.
+//! Deviation of sends from a perfectly even sequence (kawai2006, Table 5). The sequence starts where it fits the sends best, so a
+//! constant delay is no deviation.
 
 use serde::{Deserialize, Serialize};
 
 use crate::interval::median;
 
-/// How far each send is from where an even sequence has it, in nanoseconds, in the order of sending; positive is late.
+/// Returns the deviation of each send from an even sequence in nanoseconds, in the order of sending; positive is late.
 ///
 /// For sends t_1 to t_n in ascending order, and an interval d, the sequence is
-/// t*_i = mean(t) - (n - 1) d / 2 + (i - 1) d. Its mean is that of the sends, so the deviations' mean is 0.
+/// t*_i = mean(t) - (n - 1) d / 2 + (i - 1) d. Its mean equals that of the sends, so the mean deviation is 0.
 /// `sent_ns` may be in any order.
 pub fn deviations_ns(sent_ns: &[i64], interval_ns: f64) -> Vec<f64> {
     let mut sorted = sent_ns.to_vec();
     sorted.sort_unstable();
     let Some(&first) = sorted.first() else { return Vec::new() };
-    // Against the sequence that starts at the first send. That differs from t* by a constant, so taking away the mean
-    // leaves the same; and it does so among small numbers, where a sum of times would lose the microseconds.
+    // Compare with the sequence that starts at the first send. It differs from t* by a constant, so subtracting the mean gives the
+    // same result, with small numbers; a sum of times would lose the microseconds.
     let mut deviations: Vec<f64> =
         sorted.iter().enumerate().map(|(i, &sent)| (sent - first) as f64 - i as f64 * interval_ns).collect();
     let mean = mean(&deviations);
@@ -23,25 +23,25 @@ pub fn deviations_ns(sent_ns: &[i64], interval_ns: f64) -> Vec<f64> {
     deviations
 }
 
-/// Send deviations in figures.
+/// Statistics of send deviations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Deviation {
     /// Number of sends.
     pub count: u64,
-    /// Standard deviation in nanoseconds, of these sends and not an estimate for others (divisor n).
+    /// Standard deviation of these sends in nanoseconds (divisor n).
     pub stddev_ns: f64,
     /// Median in nanoseconds.
     pub median_ns: f64,
-    /// Largest in nanoseconds, signed as in kawai2006's Table 5: the latest send's.
+    /// Deviation of the latest send in nanoseconds, signed as in kawai2006, Table 5.
     pub max_ns: f64,
-    /// Smallest in nanoseconds, signed: the earliest send's.
+    /// Deviation of the earliest send in nanoseconds, signed.
     pub min_ns: f64,
-    /// Share of the sends at most 1 µs away from the median; kawai2006 claims more than 0.9.
+    /// Share of the sends within 1 µs of the median; kawai2006 claims more than 0.9.
     pub within_1us_of_median: f64,
 }
 
 impl Deviation {
-    /// Of deviations in nanoseconds, in any order; `None` when there are none.
+    /// Summarises deviations in nanoseconds, in any order; `None` if there are none.
     pub fn of(deviations_ns: &[f64]) -> Option<Self> {
         let median_ns = median(deviations_ns)?;
         let count = deviations_ns.len() as f64;
@@ -59,9 +59,10 @@ impl Deviation {
     }
 }
 
-/// The cumulative distribution in so many points, for a figure: (deviation in nanoseconds, share of the sends up to it).
-/// The shares are equally spaced from 0, at the smallest deviation, to 1, at the largest. Each deviation is one that
-/// occurred. Empty when there are no deviations, or fewer than the two points that the ends need.
+/// Returns points of the cumulative distribution: (deviation in nanoseconds, share of the sends up to it).
+///
+/// The shares are equally spaced from 0 at the smallest deviation to 1 at the largest, and each deviation is one that occurred. Empty
+/// without deviations or with fewer than two points.
 pub fn cdf(deviations_ns: &[f64], points: usize) -> Vec<(f64, f64)> {
     let mut sorted = deviations_ns.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -86,7 +87,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn deviations_are_those_of_the_definition(
+        fn deviations_match_the_definition(
             sent in prop::collection::vec(0i64..1_000_000_000, 1..200), interval in 1.0f64..1e7,
         ) {
             let mut sorted = sent.clone();
@@ -103,7 +104,7 @@ mod tests {
         }
 
         #[test]
-        fn when_it_all_began_does_not_matter(
+        fn start_time_does_not_matter(
             jitter in prop::collection::vec(0i64..5_000, 1..200), start in 0i64..1_000_000_000_000,
         ) {
             let sent: Vec<i64> = jitter.iter().enumerate().map(|(i, jitter)| i as i64 * 20_000 + jitter).collect();
@@ -112,7 +113,7 @@ mod tests {
         }
 
         #[test]
-        fn the_figures_are_those_of_the_sorted_values(values in prop::collection::vec(-5_000.0f64..5_000.0, 1..200)) {
+        fn statistics_match_the_sorted_values(values in prop::collection::vec(-5_000.0f64..5_000.0, 1..200)) {
             let figures = Deviation::of(&values).unwrap();
             let mut sorted = values.clone();
             sorted.sort_unstable_by(f64::total_cmp);
@@ -130,7 +131,7 @@ mod tests {
 
         #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
         #[test]
-        fn the_distribution_ascends_from_the_smallest_to_the_largest(
+        fn cdf_ascends_from_the_smallest_to_the_largest(
             values in prop::collection::vec(-5_000.0f64..5_000.0, 1..200), points in 2usize..300,
         ) {
             let cdf = cdf(&values, points);
@@ -141,7 +142,7 @@ mod tests {
             prop_assert!(cdf.is_sorted());
             let n = values.len() as f64;
             for (value, share) in cdf {
-                // All values differ here, so one rank more or less is all that rounding can do.
+                // All values differ here, so rounding changes at most one rank.
                 let up_to = values.iter().filter(|&&v| v <= value).count() as f64 / n;
                 prop_assert!((up_to - share).abs() <= 1.5 / n + 1e-9, "{share} at {value}, counted {up_to}");
             }
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn one_late_send_of_four() {
+    fn one_late_send_of_four_deviates() {
         // Sent at 0, 10, 26, 30 µs; the mean is 16.5, so the even sequence is 1.5, 11.5, 21.5, 31.5.
         let deviations = deviations_ns(&[26_000, 0, 30_000, 10_000], 10_000.0);
         assert_eq!(deviations, [-1_500.0, -1_500.0, 4_500.0, -1_500.0]);
@@ -162,7 +163,7 @@ mod tests {
 
     #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
-    fn a_long_run_far_from_zero_keeps_the_nanoseconds() {
+    fn long_run_far_from_zero_keeps_the_nanoseconds() {
         let start = 1_000_000_000_000;
         let count = 1_000_000;
         let sent: Vec<i64> = (0..count).map(|i| start + i * 1_000_000 + i % 2).collect();
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_sent_has_no_figures() {
+    fn no_sends_have_no_statistics() {
         assert!(deviations_ns(&[], 1.0).is_empty() && cdf(&[], 10).is_empty() && cdf(&[1.0], 1).is_empty());
         assert_eq!(Deviation::of(&[]), None);
         assert_eq!(deviations_ns(&[7], 1.0), [0.0]);

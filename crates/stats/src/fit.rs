@@ -1,41 +1,37 @@
-//! Whether the load that was sent is the load that was planned.
+//! Goodness of fit of the sent load to the planned load.
 
 use crate::significance::{TestResult, kolmogorov_tail};
 
-/// Spans are compared over at least this time. kawai2008 claims a 99th percentile of lag of about 20 µs; a tenth of a
-/// span is then at least that.
+/// Minimum mean length of a span. A tenth of it is the 99th percentile of the send delay that kawai2008 claims, about 20 µs.
 const SPAN_NS_MIN: f64 = 200_000.0;
 
-/// The smallest cell in which spans are told apart: the lag that kawai2008 claims.
+/// Smallest cell that distinguishes spans: the send delay that kawai2008 claims.
 const CELL_NS_MIN: f64 = 20_000.0;
 
-/// With fewer spans on either side the distribution that p comes from is not near.
+/// With fewer spans on either side the asymptotic p is inaccurate.
 const SPANS_MIN: usize = 20;
 
-/// Goodness of fit of the sends to their plan: a two-sample Kolmogorov-Smirnov test (Smirnov 1939) between the times
-/// that k consecutive requests take in the plan and in what was sent, for requests planned `interval_ns` apart on
-/// average. Both lists may be in any order.
+/// Goodness of fit of the sends to their plan: a two-sample Kolmogorov-Smirnov test (Smirnov 1939) between the durations of k
+/// consecutive requests in the plan and in the sends. Requests are planned `interval_ns` apart on average. Both lists may be in any
+/// order.
 ///
-/// - k is the smallest number of requests that take at least 200 µs on average. Only every k-th request ends a span and
-///   begins the next, so no two spans share a part.
-/// - Where k is more than 1, spans of k + 1 are tested as well, since bunches of a size that divides k leave the spans
-///   of k as they are, but none divides both. The larger difference of the two counts, and its p is doubled for the
-///   choice.
-/// - Spans are told apart in cells of a tenth of their mean, and at least 20 µs, around the multiples of the cell. So
-///   lag well below the resolution that kawai2008 claims is not held against the sends, nor, in a constant schedule,
-///   where all spans are equal, a nanosecond. A constant schedule remains the strictest: any span that is off by more
-///   than half a cell counts, so lag spread evenly up to 20 µs makes D 0.12 there, up to 10 µs 0; with spans that vary
-///   by themselves, most such changes make up for each other (slot-random at 50 000/s: 0.07 and 0.02; Poisson: 0.01).
-///   Judge by D.
+/// - k is the smallest number of requests that take at least 200 µs on average. Only every k-th request ends a span and begins the
+///   next, so spans do not overlap.
+/// - If k is more than 1, spans of k + 1 are tested too. Bunches whose size divides k do not change spans of k, but no size divides
+///   both. The larger of the two differences counts, and its p is doubled.
+/// - Cells of a tenth of the mean span, at least 20 µs, around the multiples of the cell distinguish spans. Send delay well below the
+///   resolution of kawai2008 therefore does not count, nor a nanosecond in a constant schedule. A constant schedule is still the
+///   strictest, because any span that is off by more than half a cell counts. There, delay spread evenly up to 20 µs gives D = 0.12,
+///   up to 10 µs 0. Where spans vary by themselves, most such changes cancel out (slot-random at 50 000/s: 0.07 and 0.02; Poisson:
+///   0.01). Judge by D.
 ///
-/// `statistic` and `effect` are both D, the largest difference between the shares of spans up to any length: 0 when the
-/// sends are the plan, 1 when no span is as planned. `count` is the number of spans sent. p is that of the asymptotic
-/// Kolmogorov distribution for independent samples. These are not independent: each sent span follows a planned one, so
-/// D is smaller than between two plans of the same kind, and cells make ties; a small p is the surer for both. `None`
-/// with fewer than 20 spans on either side, or when the interval is not positive.
+/// `statistic` and `effect` are both D, the largest difference between the shares of spans up to any length: 0 if the sends are the
+/// plan, 1 if no span is as planned. `count` is the number of sent spans. p comes from the asymptotic Kolmogorov distribution for
+/// independent samples. These are dependent, since each sent span follows a planned one, so D is smaller than between two independent
+/// plans, and cells make ties; both make a small p more certain. Returns `None` with fewer than 20 spans on either side, or if the
+/// interval is not positive.
 ///
-/// A delay that is always the same does not show, nor do requests that are missing at the end only; lag and counts show
-/// those.
+/// The test does not show a constant delay or requests that are missing at the end. Send delay and counts show these.
 pub fn sends_against_plan(planned_ns: &[i64], sent_ns: &[i64], interval_ns: f64) -> Option<TestResult> {
     if !(interval_ns > 0.0 && interval_ns.is_finite()) {
         return None;
@@ -68,14 +64,14 @@ fn sorted<T: Ord + Copy>(values: &[T]) -> Vec<T> {
     sorted
 }
 
-/// The cells of the times that every so many requests take, ascending.
+/// Returns the cells of the durations of every so many requests, ascending.
 fn spans(times_ns: &[i64], requests: usize, cell_ns: f64) -> Vec<i64> {
     let ends: Vec<i64> = times_ns.iter().copied().step_by(requests).collect();
     let cells = ends.windows(2).map(|pair| (pair[1].saturating_sub(pair[0]) as f64 / cell_ns).round() as i64);
     sorted(&cells.collect::<Vec<_>>())
 }
 
-/// The largest difference between the shares of two ascending samples up to any value.
+/// Returns the largest difference between the shares of two ascending samples up to any value.
 fn difference(a: &[i64], b: &[i64]) -> f64 {
     let (mut i, mut j, mut largest) = (0, 0, 0.0f64);
     while i < a.len() && j < b.len() {
@@ -101,7 +97,7 @@ mod tests {
         1e9 / rate
     }
 
-    /// Sends as planned, in three schedules of the same rate: constant; one at random in each interval; Poisson.
+    /// Plans of three schedules with the same rate: constant; one at random in each interval; Poisson.
     fn plans(rate: f64, count: usize, random: &mut Xoshiro256PlusPlus) -> [(&'static str, Vec<i64>); 3] {
         let interval = interval_ns(rate);
         let constant = (0..count).map(|i| (i as f64 * interval) as i64).collect();
@@ -115,7 +111,7 @@ mod tests {
         [("constant", constant), ("slot-random", slots), ("poisson", poisson)]
     }
 
-    /// Every plan at every rate, and what becomes of it.
+    /// Checks the test of every plan at every rate against altered sends.
     fn each(alter: impl Fn(&[i64], f64, &mut Xoshiro256PlusPlus) -> Vec<i64>, check: impl Fn(&TestResult) -> bool) {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         for rate in RATES {
@@ -127,7 +123,7 @@ mod tests {
         }
     }
 
-    /// All that is due up to a multiple of so many intervals is held until then.
+    /// Delays each request to the next multiple of this many intervals.
     fn bunched(planned: &[i64], interval_ns: f64, intervals: f64) -> Vec<i64> {
         let bunch_ns = interval_ns * intervals;
         planned.iter().map(|&planned| ((planned as f64 / bunch_ns).ceil() * bunch_ns) as i64).collect()
@@ -135,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_difference_is_that_of_the_definition(
+        fn difference_matches_the_definition(
             a in prop::collection::vec(0i64..20, 1..60), b in prop::collection::vec(0i64..20, 1..60),
         ) {
             let share = |of: &[i64], value| of.iter().filter(|&&v| v <= value).count() as f64 / of.len() as f64;
@@ -144,7 +140,7 @@ mod tests {
         }
 
         #[test]
-        fn the_result_is_that_of_the_definition(
+        fn result_matches_the_definition(
             planned in prop::collection::vec(0i64..100_000_000, 70..200),
             sent in prop::collection::vec(0i64..100_000_000, 70..200), interval in 80_000.0f64..1e6,
         ) {
@@ -183,12 +179,12 @@ mod tests {
 
         #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
         #[test]
-        fn bunches_of_any_size_show(size in 2i64..60, rate in 5_000u32..80_000) {
+        fn bunches_of_any_size_are_found(size in 2i64..60, rate in 5_000u32..80_000) {
             let interval = interval_ns(f64::from(rate));
             let planned: Vec<i64> = (0..20_000).map(|i| (i as f64 * interval) as i64).collect();
             let sent: Vec<i64> = (0..20_000).map(|i| ((i - i % size) as f64 * interval) as i64).collect();
             let result = sends_against_plan(&planned, &sent, interval).unwrap();
-            // Smaller bunches delay by less than what is told apart.
+            // Smaller bunches delay by less than a cell.
             if (size - 1) as f64 * interval > 60_000.0 {
                 prop_assert!(result.effect > 0.05 && result.p_value < 1e-3, "{:?}", result);
             }
@@ -197,7 +193,7 @@ mod tests {
 
     #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
-    fn the_plan_itself_fits_in_any_order() {
+    fn plan_fits_itself_in_any_order() {
         each(
             |planned, _, _| planned.iter().rev().copied().collect(),
             |result| result.effect == 0.0 && result.p_value == 1.0,
@@ -216,7 +212,7 @@ mod tests {
 
     #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
-    fn jitter_below_what_is_told_apart_fits() {
+    fn jitter_below_a_cell_fits() {
         each(
             |planned, _, random| planned.iter().map(|t| t + random.random_range(0..=5_000)).collect(),
             |result| result.effect < 0.1,
@@ -225,7 +221,7 @@ mod tests {
 
     #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
-    fn requests_that_were_never_sent_show() {
+    fn missing_requests_do_not_fit() {
         each(
             |planned, _, random| planned.iter().copied().filter(|_| random.random::<f64>() > 0.2).collect(),
             |result| result.effect > 0.05 && result.p_value < 1e-3,
@@ -233,8 +229,8 @@ mod tests {
     }
 
     #[test]
-    fn half_the_spans_halved_is_a_difference_of_a_half() {
-        // 30 spans of 1 ms; the sends' are 1 ms and 2 ms by turns.
+    fn doubling_half_of_the_spans_gives_a_difference_of_half() {
+        // 30 spans of 1 ms; those sent are 1 ms and 2 ms alternately.
         let planned: Vec<i64> = (0..31).map(|i| i * 1_000_000).collect();
         let sent: Vec<i64> = (0..31).map(|i| (i + i / 2) * 1_000_000).collect();
         let result = sends_against_plan(&planned, &sent, 1e6).unwrap();
@@ -244,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_spans_cannot_be_tested() {
+    fn too_few_spans_give_no_result() {
         let times: Vec<i64> = (0..21).map(|i| i * 1_000_000).collect();
         assert!(sends_against_plan(&times, &times, 1e6).is_some());
         assert_eq!(sends_against_plan(&times, &times[1..], 1e6), None);

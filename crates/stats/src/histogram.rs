@@ -7,17 +7,17 @@ use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
-/// Values above this, one hour, are recorded as this; [`Histogram::saturated`] counts them.
+/// Largest value, one hour. Larger ones are recorded as this; [`Histogram::saturated`] counts them.
 pub const VALUE_NS_MAX: u64 = 3_600_000_000_000;
 
-/// Significant decimal digits: a quantile is at most 0.1 % away from the value recorded.
+/// Significant decimal digits, so that a quantile differs from the recorded value by at most 0.1 %.
 const DIGITS: u8 = 3;
 
-/// More values than anybody has counted: so many histograms can be merged that nothing overflows.
+/// Limit on the values of a histogram from a file, so that merging does not overflow.
 const COUNT_MAX: u64 = 1 << 53;
 
-/// A histogram of nanoseconds. Serialises as base64 of its HdrHistogram V2 (deflate) form, which the public
-/// HdrHistogram tools read.
+/// A histogram of nanoseconds. Its serialised form is base64 of the HdrHistogram V2 (deflate) format, which the HdrHistogram tools
+/// read.
 #[derive(Clone, PartialEq)]
 pub struct Histogram(pub(crate) hdrhistogram::Histogram<u64>);
 
@@ -34,7 +34,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty one.
+    /// An empty histogram.
     pub fn new() -> Self {
         Self(hdrhistogram::Histogram::new_with_bounds(1, VALUE_NS_MAX, DIGITS).expect("the bounds are valid"))
     }
@@ -45,32 +45,32 @@ impl Histogram {
         self.0.saturating_record(value_ns);
     }
 
-    /// Adds all values of another.
+    /// Adds all values of another histogram.
     pub fn merge(&mut self, other: &Self) {
         self.0.add(&other.0).expect("all have the same bounds");
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The value in nanoseconds that the fraction `q` of all values do not exceed; 0 when there is none.
+    /// Returns the value in nanoseconds that the fraction `q` of all values do not exceed; 0 if there are none.
     pub fn quantile(&self, q: f64) -> u64 {
         self.0.value_at_quantile(q).min(self.0.max())
     }
 
-    /// Number of values above `value_ns`, to the histogram's precision.
+    /// Returns the number of values above `value_ns`, to the histogram's precision.
     pub fn count_above(&self, value_ns: u64) -> u64 {
         self.count() - self.0.count_between(0, value_ns)
     }
 
-    /// Values that were too large to be told apart.
+    /// Returns the number of values at or above [`VALUE_NS_MAX`].
     pub fn saturated(&self) -> u64 {
         self.0.count_at(VALUE_NS_MAX)
     }
 
-    /// Its quantiles and moments.
+    /// Returns quantiles and moments.
     pub fn distribution(&self) -> Distribution {
         Distribution {
             count: self.count(),
@@ -88,7 +88,7 @@ impl Histogram {
         }
     }
 
-    /// Values up to each distinct recorded value, for a cumulative distribution: (value in nanoseconds, values so far).
+    /// Returns the cumulative distribution: (value in nanoseconds, number of values up to it).
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter_recorded().scan(0, |so_far, step| {
             *so_far += step.count_since_last_iteration();
@@ -128,14 +128,14 @@ impl<'de> Deserialize<'de> for Histogram {
         if read.len() > COUNT_MAX {
             return Err(error(&format_args!("it counts more than {COUNT_MAX} values")));
         }
-        // Into our own bounds, so that any two can be merged.
+        // Convert to our bounds, so that any two histograms can be merged.
         let mut histogram = Self::new();
         histogram.0.add(&read).map_err(|e| error(&e))?;
         Ok(histogram)
     }
 }
 
-/// The value that the fraction `q` of sorted values do not exceed; `None` of nothing.
+/// Returns the value that the fraction `q` of sorted values do not exceed; `None` without values.
 pub fn quantile<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
     let rank = (q * sorted.len() as f64).ceil().max(1.0) as usize;
     sorted.get(rank.min(sorted.len()).checked_sub(1)?).copied()
@@ -146,7 +146,7 @@ pub fn quantile<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
 pub struct Distribution {
     /// Number of values.
     pub count: u64,
-    /// 1 % of the values are at most this, in nanoseconds; the following likewise.
+    /// First percentile in nanoseconds, like the following.
     pub p1_ns: u64,
     /// First quartile.
     pub p25_ns: u64,
@@ -154,15 +154,15 @@ pub struct Distribution {
     pub p50_ns: u64,
     /// Third quartile.
     pub p75_ns: u64,
-    /// 90 %; 0 in what was stored before it was.
+    /// 90th percentile; 0 in older files.
     #[serde(default)]
     pub p90_ns: u64,
-    /// 95 %; likewise.
+    /// 95th percentile; 0 in older files.
     #[serde(default)]
     pub p95_ns: u64,
-    /// 99 %.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// 99.9 %.
+    /// 99.9th percentile.
     pub p999_ns: u64,
     /// Largest value.
     pub max_ns: u64,
@@ -180,7 +180,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_quantile_is_the_least_value_that_enough_do_not_exceed(mut values in prop::collection::vec(0u64..50, 1..60), q in 0.0f64..=1.0) {
+        fn quantile_is_the_lowest_value_that_enough_do_not_exceed(mut values in prop::collection::vec(0u64..50, 1..60), q in 0.0f64..=1.0) {
             values.sort_unstable();
             let enough = |limit: u64| values.iter().filter(|&&v| v <= limit).count() as f64 >= q * values.len() as f64 - 1e-9;
             let expected = values.iter().copied().find(|&v| enough(v)).unwrap();
@@ -189,7 +189,7 @@ mod tests {
 
         #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
         #[test]
-        fn quantiles_are_those_of_the_sorted_values(mut values in prop::collection::vec(1u64..10_000_000_000, 1..500)) {
+        fn quantiles_match_the_sorted_values(mut values in prop::collection::vec(1u64..10_000_000_000, 1..500)) {
             let histogram: Histogram = values.iter().copied().collect();
             values.sort_unstable();
             for q in [0.01, 0.25, 0.5, 0.75, 0.99, 0.999, 1.0] {
@@ -200,7 +200,7 @@ mod tests {
 
         #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
         #[test]
-        fn merging_is_recording_all(
+        fn merged_histogram_equals_recording_all(
             a in prop::collection::vec(0u64..10_000_000_000, 0..200), b in prop::collection::vec(0u64..10_000_000_000, 0..200),
         ) {
             let mut merged: Histogram = a.iter().copied().collect();
@@ -210,7 +210,7 @@ mod tests {
 
         #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
         #[test]
-        fn what_is_written_reads_back(values in prop::collection::vec(0u64..10_000_000_000, 0..200)) {
+        fn histogram_reads_back_as_written(values in prop::collection::vec(0u64..10_000_000_000, 0..200)) {
             let histogram: Histogram = values.into_iter().collect();
             let read: Histogram = serde_json::from_str(&serde_json::to_string(&histogram).unwrap()).unwrap();
             prop_assert_eq!(read.distribution(), histogram.distribution());
@@ -218,21 +218,21 @@ mod tests {
     }
 
     #[test]
-    fn a_value_beyond_the_range_is_counted_not_lost() {
+    fn value_beyond_the_range_is_counted() {
         let histogram: Histogram = [5, u64::MAX].into_iter().collect();
         assert_eq!(histogram.count(), 2);
         assert_eq!(histogram.saturated(), 1);
     }
 
     #[test]
-    fn values_above_a_bound_are_counted_without_it() {
+    fn count_above_excludes_the_bound() {
         let histogram: Histogram = [0, 5, 100, 100, 101, 1_000_000].into_iter().collect();
         assert_eq!([0, 5, 100, 101, 2_000_000].map(|bound| histogram.count_above(bound)), [5, 4, 2, 1, 0]);
         assert_eq!(Histogram::new().count_above(0), 0);
     }
 
     #[test]
-    fn an_empty_one_has_no_figures() {
+    fn empty_histogram_has_zero_figures() {
         assert_eq!(Histogram::new().distribution(), Distribution::default());
     }
 }

@@ -1,13 +1,13 @@
-//! Intervals from repeats. Samples within one run are correlated; repeats are not, so only they say how sure a figure is.
+//! Confidence intervals from repeats. Samples within one run are correlated; repeats are not.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-/// The method, as it is named wherever an interval is shown.
+/// Name of the method in reports.
 pub const METHOD: &str = "95 % percentile bootstrap of the ratio of medians over repeats";
 
-/// Resamples of a bootstrap; the ends of a 95 % interval then rest on 50 each.
+/// Resamples of a bootstrap, of which 50 are beyond each end of a 95 % interval.
 const RESAMPLES: usize = 2_000;
 
 /// A confidence interval.
@@ -19,7 +19,7 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// How much larger one architecture's figure is than another's.
+/// Ratio of one architecture's figure to another's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// The ratio of the medians over repeats.
@@ -29,8 +29,8 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// `values` against `base`, both of one figure, one value a repeat, in the same unit. `seed` makes it repeatable.
-    /// `None` when either is empty or the base is not positive.
+    /// Compares `values` with `base`, with one value a repeat in the same unit. `seed` makes it repeatable. Returns `None` if either is
+    /// empty or the base is not positive.
     pub fn of(values: &[f64], base: &[f64], seed: u64) -> Option<Self> {
         let divisor = median(base).filter(|&m| m > 0.0)?;
         let ratio = median(values)? / divisor;
@@ -39,7 +39,7 @@ impl Ratio {
         Some(Self { ratio, interval })
     }
 
-    /// Whether the whole interval is within `margin` of 1, so that the difference, if there is one, does not matter.
+    /// Whether the whole interval is within `margin` of 1, so that any difference is negligible.
     pub fn is_practically_one(&self, margin: f64) -> bool {
         self.interval.is_some_and(|interval| interval.low >= 1.0 - margin && interval.high <= 1.0 + margin)
     }
@@ -50,10 +50,10 @@ impl Ratio {
     }
 }
 
-/// One architecture's figure by itself.
+/// One architecture's figure.
 ///
-/// With 2 to 5 repeats the interval goes from the least value to the largest, so it misses the true median when all are
-/// on one side of it: it holds the truth in 0.5, 0.75, 0.875 and 0.9375 of cases, not in 0.95, whatever the noise.
+/// With 2 to 5 repeats the interval extends from the lowest to the highest value, so it misses the true median if all values are on
+/// one side of it. It covers the median in 0.5, 0.75, 0.875 and 0.9375 of cases instead of 0.95, whatever the noise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The median over repeats.
@@ -63,7 +63,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Of one value a repeat, all in the same unit. `seed` makes it repeatable. `None` of nothing.
+    /// Estimates from one value a repeat, in the same unit. `seed` makes it repeatable. Returns `None` without values.
     pub fn of(values: &[f64], seed: u64) -> Option<Self> {
         let value = median(values)?;
         let interval = (values.len() >= 2).then(|| bootstrap(seed, |random| resampled_median(values, random)));
@@ -71,28 +71,26 @@ impl Estimate {
     }
 }
 
-/// What [`coverage`] gives for 2 to 10 repeats.
+/// Results of [`coverage`] for 2 to 10 repeats.
 const COVERAGE: [f64; 9] = [0.67, 0.90, 0.93, 0.97, 0.96, 0.96, 0.96, 0.97, 0.96];
 
-/// Share of cases in which the interval of a [`Ratio`] from so many repeats on both sides holds the true ratio. A 95 %
-/// interval should in 0.95 of them, but resamples of a few repeats cannot go beyond the extremes of those few, and an
-/// interval that is too narrow sees differences where there are none.
+/// Returns the share of cases in which the interval of a [`Ratio`] covers the true ratio, for this number of repeats on both sides.
+/// It should be 0.95, but resamples of a few repeats stay between their extremes, so the interval may be too narrow.
 ///
-/// Found by simulation: 20 000 cases for each number of repeats, all values log-normal with a standard deviation of 5 %,
-/// the true ratio 1, the interval that of [`Ratio::of`]; rounded, their standard error being at most 0.0034. It is within
-/// 0.015 of that with a standard deviation of 50 %, since the interval follows the order of the values, not their
-/// distances; and 2 and 3 repeats can be reckoned: their interval goes from extreme to extreme, so it fails when the two
-/// sides do not overlap, in 1/3 and 1/10 of cases. From 5 repeats on it is a little too wide rather than too narrow; for
-/// 11 to 30 it is 0.97, and the figure for 10 is given. With fewer repeats than two there is no interval: 0.
+/// The shares come from simulation: 20 000 cases for each number of repeats, log-normal values with a standard deviation of 5 %, a
+/// true ratio of 1, intervals by [`Ratio::of`]; the standard error is at most 0.0034. With a standard deviation of 50 % they differ
+/// by at most 0.015, because the interval follows the order of the values, not their distances. For 2 and 3 repeats they can be
+/// derived: the interval fails if the two sides do not overlap, in 1/3 and 1/10 of cases. From 5 repeats on the interval is slightly
+/// too wide; for 11 to 30 the share is 0.97, and this returns that of 10. Below two repeats there is no interval: 0.
 ///
-/// It holds for sides that are equally noisy. It is less when one side is known better than the other, by less noise or
-/// more repeats; with one side known exactly it is that of an [`Estimate`].
+/// This assumes equal noise on both sides. The share is lower if one side has less noise or more repeats; if one side is exact it
+/// is that of an [`Estimate`].
 pub fn coverage(repeats: usize) -> f64 {
     repeats.checked_sub(2).map_or(0.0, |from_two| COVERAGE[from_two.min(COVERAGE.len() - 1)])
 }
 
-/// In what share of cases the interval of an [`Estimate`] from so many repeats holds the truth: the nominal one, or where
-/// that is less, what lies between the least and the largest of them does, which is as far as a bootstrap can reach.
+/// Returns the share of cases in which the interval of an [`Estimate`] covers the true value: the nominal one, or if lower, that of
+/// the range from the lowest to the highest value, which a bootstrap cannot exceed.
 pub fn estimate_coverage(repeats: usize) -> f64 {
     match repeats {
         0 | 1 => 0.0,
@@ -100,7 +98,7 @@ pub fn estimate_coverage(repeats: usize) -> f64 {
     }
 }
 
-/// The median, halfway between the middle two of an even number; `None` of nothing.
+/// Returns the median, which for an even number is halfway between the middle two; `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -112,7 +110,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The middle 95 % of what `draw` gives from resamples.
+/// Returns the middle 95 % of the results of `draw`.
 fn bootstrap(seed: u64, mut draw: impl FnMut(&mut Xoshiro256PlusPlus) -> f64) -> Interval {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut drawn: Vec<f64> = (0..RESAMPLES).map(|_| draw(&mut random)).collect();
@@ -137,7 +135,7 @@ mod tests {
     proptest! {
         #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
         #[test]
-        fn the_interval_lies_within_the_extreme_ratios_and_holds_the_ratio(
+        fn interval_covers_the_ratio_within_the_extremes(
             values in prop::collection::vec(1.0f64..1e6, 2..10), base in prop::collection::vec(1.0f64..1e6, 2..10),
         ) {
             let ratio = Ratio::of(&values, &base, 1).unwrap();
@@ -152,7 +150,7 @@ mod tests {
 
         #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
         #[test]
-        fn an_estimate_is_a_median_and_the_middle_of_the_medians_of_resamples(
+        fn estimate_is_the_median_with_its_bootstrap_interval(
             values in prop::collection::vec(1.0f64..1e6, 2..10), seed: u64,
         ) {
             let estimate = Estimate::of(&values, seed).unwrap();
@@ -177,7 +175,7 @@ mod tests {
         (0..repeats).map(|_| (sigma * normal()).exp()).collect()
     }
 
-    /// How often the interval of a ratio, and that of an estimate, held the truth, 1.
+    /// Returns the share of cases in which the intervals of a ratio and of an estimate cover the truth, 1.
     fn simulated_coverage(repeats: usize, cases: u64) -> (f64, f64) {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(repeats as u64);
         let (mut ratios, mut estimates) = (0, 0);
@@ -190,38 +188,38 @@ mod tests {
         (ratios as f64 / cases as f64, estimates as f64 / cases as f64)
     }
 
-    /// With few cases, to be quick; the documentation says how many the table rests on.
+    /// With fewer cases than the table, to be quick.
     #[cfg_attr(miri, ignore = "thousands of simulated runs")]
     #[test]
-    fn the_coverage_is_that_of_the_simulation() {
+    fn coverage_matches_a_simulation() {
         for repeats in 2..=10 {
             let (ratio, estimate) = simulated_coverage(repeats, 200);
             assert!((ratio - coverage(repeats)).abs() < 0.06, "{repeats}: {ratio}, not {}", coverage(repeats));
             if repeats <= 5 {
-                let reckoned = 1.0 - 0.5f64.powi(repeats as i32 - 1);
-                assert!((estimate - reckoned).abs() < 0.06, "{repeats}: {estimate}, not {reckoned}");
+                let derived = 1.0 - 0.5f64.powi(repeats as i32 - 1);
+                assert!((estimate - derived).abs() < 0.06, "{repeats}: {estimate}, not {derived}");
             }
         }
         assert_eq!((coverage(0), coverage(1), coverage(1_000)), (0.0, 0.0, coverage(10)));
     }
 
     #[test]
-    fn an_estimate_is_the_median() {
+    fn estimate_is_the_median() {
         assert_eq!(Estimate::of(&[], 1), None);
         assert_eq!(Estimate::of(&[7.0], 1), Some(Estimate { value: 7.0, interval: None }));
-        // Few enough that the interval is from the least to the largest.
+        // With few values the interval is from the lowest to the highest.
         let three = Estimate { value: 2.0, interval: Some(Interval { low: 1.0, high: 4.0 }) };
         assert_eq!(Estimate::of(&[4.0, 1.0, 2.0], 1), Some(three));
     }
 
     #[test]
-    fn few_repeats_do_not_hold_the_truth_as_often_as_many() {
+    fn few_repeats_have_a_lower_coverage() {
         let shown: Vec<f64> = [1, 2, 3, 5, 6, 100].into_iter().map(estimate_coverage).collect();
         assert_eq!(shown, [0.0, 0.5, 0.75, 0.9375, 0.95, 0.95]);
     }
 
     #[test]
-    fn medians() {
+    fn median_of_an_even_number_is_halfway() {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
@@ -229,7 +227,7 @@ mod tests {
 
     #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
-    fn equal_repeats_are_practically_one_and_one_repeat_says_nothing() {
+    fn equal_repeats_are_practically_one() {
         let same = Ratio::of(&[10.0, 10.1, 10.0], &[10.0, 10.0, 10.1], 1).unwrap();
         assert!(same.is_practically_one(0.05) && !same.differs_from_one());
         let twice = Ratio::of(&[20.0, 21.0, 20.5], &[10.0, 10.0, 10.1], 1).unwrap();

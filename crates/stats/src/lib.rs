@@ -1,4 +1,4 @@
-//! Pure functions over measurements.
+//! Statistics of measurements, as pure functions.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,4 @@
-//! Histograms as an HdrHistogram interval log (format version 1.3), which the public HdrHistogram tools read, plot and
-//! merge.
+//! Histograms as an HdrHistogram interval log (format version 1.3), which the HdrHistogram tools read, plot and merge.
 
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -9,14 +8,14 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Interv
 
 use crate::Histogram;
 
-/// What readers look for in the first lines of a log.
+/// Format version, which readers expect in the first lines.
 const VERSION: &str = "[Histogram log format version 1.3]";
 
-/// Writes `histograms`, each under its tag, as one interval of length `window` from `start` on. Values are in
-/// nanoseconds, the maxima of the entries too. `comment` says what was measured.
+/// Writes histograms with their tags as one interval of length `window` from `start` on, in nanoseconds. `comment` describes the
+/// measurement.
 ///
 /// # Errors
-/// What the writer says; a tag that is empty or has a comma, a space or a line end is invalid input.
+/// Errors of the writer; invalid input for a tag that is empty or has a comma, a space or a line end.
 pub fn write_log<W: io::Write>(
     writer: &mut W,
     comment: &str,
@@ -34,8 +33,8 @@ pub fn write_log<W: io::Write>(
         .begin_log_with(writer, &mut serializer)?;
     for (name, histogram) in histograms {
         let tag = Tag::new(name).filter(|tag| !tag.is_empty());
-        let tag = tag.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("`{name}` is no tag")))?;
-        // The base time is the start, so the interval begins 0 s after it.
+        let tag = tag.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("invalid tag `{name}`")))?;
+        // The interval begins 0 s after the base time.
         log.write_histogram(&histogram.0, Duration::ZERO, window, Some(tag)).map_err(|error| match error {
             IntervalLogWriterError::IoError(error) => error,
             IntervalLogWriterError::SerializeError(error) => io::Error::other(error),
@@ -55,7 +54,7 @@ mod tests {
 
     #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
-    fn what_is_written_reads_back() {
+    fn log_reads_back_as_written() {
         let service: Histogram = (1..5000).map(|at| at * 977).chain([0, u64::MAX]).collect();
         let empty = Histogram::new();
         let start = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_125);
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_that_would_break_the_line_is_refused() {
+    fn tag_that_breaks_the_line_is_refused() {
         for tag in ["", "a,b", "a b", "a\nb"] {
             let error =
                 write_log(&mut Vec::new(), "", SystemTime::UNIX_EPOCH, Duration::ZERO, &[(tag, &Histogram::new())]);

@@ -1,48 +1,48 @@
-//! The highest rate at which something still works, found by trials that may mislead.
+//! Search for a capacity, the highest rate at which a goal is met, by probes that may mislead.
 //!
-//! Each probe is a trial at some rate, which met what was asked or not. Near the edge that is chance, and everywhere a neighbour
-//! may spoil a probe. So what is kept is not a bracket, which one wrong answer would make wrong for ever, but how probable each
-//! capacity is (probabilistic bisection: Horstein 1963; Waeber, Frazier and Henderson 2013). How likely a probe misleads is not
-//! presumed but inferred as well, as psychophysics does for thresholds (Kontsevich and Tyler 1999): with capacity c, a probe at
-//! rate r meets what was asked with probability `FALSE_MET + (1 - spoilt - FALSE_MET) / (1 + exp(ln(r / c) / width))`. The
-//! capacity is thus the rate at which a probe that nobody spoils meets it half the time.
+//! Each probe is a trial at some rate that met the goal or not. Near the edge the outcome is random, and other processes may disturb
+//! any probe. A bracket would stay wrong after one wrong outcome, so the search keeps a probability for each capacity (probabilistic
+//! bisection: Horstein 1963; Waeber, Frazier and Henderson 2013). It also infers how often probes mislead, like psychophysics does for
+//! thresholds (Kontsevich and Tyler 1999): with capacity c, a probe at rate r meets the goal with probability
+//! `FALSE_MET + (1 - disturbed - FALSE_MET) / (1 + exp(ln(r / c) / width))`. The capacity is thus the rate at which an undisturbed probe
+//! meets the goal half the time.
 
 use crate::interval::Interval;
 
-/// A probe far beyond the capacity meets what was asked by chance this often.
+/// Probability that a probe far beyond the capacity meets the goal by chance.
 const FALSE_MET: f64 = 0.01;
-/// Shares of probes that may be spoilt, one as likely as the other.
-const SPOILT: [f64; 3] = [0.01, 0.07, 0.2];
-/// Widths of the edge, in natural logarithms of the rate: from a wall to a slope over which the rate grows by half.
+/// Possible shares of disturbed probes, equally probable at first.
+const DISTURBED: [f64; 3] = [0.01, 0.07, 0.2];
+/// Possible widths of the edge, in natural logarithms of the rate: from a wall to a slope over which the rate grows by half.
 const WIDTHS: [f64; 5] = [0.005, 0.012, 0.03, 0.07, 0.16];
-/// Beyond the bracket that doubling found, so many octaves are thought possible on either side...
+/// Octaves beside the bracket that are considered possible...
 const OCTAVES_BESIDE: f64 = 3.0;
-/// ...each this often as likely as the one before.
+/// ...each less probable than the one before by this factor.
 const OCTAVE_WEIGHT: f64 = 0.25;
-/// Steps of the rate in the precision asked for.
+/// Steps of the rate within the requested precision.
 const STEPS_IN_PRECISION: f64 = 4.0;
-/// Probability that an interval holds the capacity.
+/// Probability that an interval covers the capacity.
 const LEVEL: f64 = 0.95;
-/// The next probe is at these quantiles of the capacity in turn: at the median it tells most of where the edge is, beside it
-/// most of how wide it is.
+/// Quantiles of the capacity for the next probes, in turn. The median tells most about the position of the edge, the others about its
+/// width.
 const QUANTILES: [f64; 3] = [0.5, 0.25, 0.75];
-/// An interval of fewer probes beside the bracket's is not believed.
+/// Probes after the bracket before an interval counts as precise.
 const PROBES_MIN: usize = 6;
 
-/// Where a search may go, and when it is over.
+/// Range and precision of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// The first rate.
     pub from: f64,
-    /// The lowest rate that is tried.
+    /// The lowest rate to try.
     pub least: f64,
-    /// The highest rate that is tried.
+    /// The highest rate to try.
     pub most: f64,
-    /// The interval is to be within this share of the estimate on either side.
+    /// Share of the estimate within which the interval must be, on either side.
     pub precision: f64,
 }
 
-/// A search, after any number of probes. The same probes always give the same search.
+/// A search after any number of probes. The same probes always give the same search.
 #[derive(Clone, Debug)]
 pub struct Search {
     bounds: Bounds,
@@ -58,7 +58,7 @@ struct Probe {
 
 #[derive(Clone, Debug)]
 enum Stage {
-    /// By doubling, or halving: the next rate, and the highest that met and lowest that did not meet what was asked.
+    /// Doubling or halving the rate, with the highest rate that met the goal and the lowest that did not.
     Bracket { rate: f64, met: Option<f64>, unmet: Option<f64> },
     /// The bracket is found.
     Refine(Posterior),
@@ -66,32 +66,32 @@ enum Stage {
     End(End),
 }
 
-/// Why there is no bracket.
+/// Reason why there is no bracket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The highest rate that is tried met what was asked.
+    /// The highest rate met the goal.
     AllMet,
-    /// The lowest rate that is tried did not.
+    /// The lowest rate did not meet the goal.
     NoneMet,
 }
 
-/// What is known of a capacity.
+/// An estimated capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Capacity {
-    /// As probably more as less.
+    /// The median of its distribution.
     pub rate: f64,
-    /// Holds it with a probability of 95 %.
+    /// Covers the capacity with a probability of 95 %.
     pub interval: Interval,
 }
 
 impl Search {
-    /// Without a probe yet.
+    /// A search without probes.
     pub fn new(bounds: Bounds) -> Self {
         let rate = bounds.from.clamp(bounds.least, bounds.most);
         Self { bounds, probes: Vec::new(), stage: Stage::Bracket { rate, met: None, unmet: None } }
     }
 
-    /// The rate of the next probe; `None` when the search is over, for there is nothing to be found.
+    /// Returns the rate of the next probe; `None` if the search ended at a bound.
     pub fn next(&self) -> Option<f64> {
         match &self.stage {
             Stage::Bracket { rate, .. } => Some(*rate),
@@ -103,7 +103,7 @@ impl Search {
         }
     }
 
-    /// Takes in whether a probe at `rate` met what was asked.
+    /// Adds the outcome of a probe.
     pub fn add(&mut self, rate: f64, met: bool) {
         let probe = Probe { rate, met };
         self.probes.push(probe);
@@ -122,7 +122,7 @@ impl Search {
         } else if before == Some(probe) {
             unmet = Some(rate);
         } else {
-            // Once may be a neighbour.
+            // Repeat the probe, which another process may have disturbed.
             return Stage::Bracket { rate, met, unmet };
         }
         let Bounds { least, most, precision, .. } = self.bounds;
@@ -140,7 +140,7 @@ impl Search {
         }
     }
 
-    /// Why nothing can be found, if that is so.
+    /// Returns the bound at which the search ended.
     pub fn end(&self) -> Option<End> {
         match self.stage {
             Stage::End(end) => Some(end),
@@ -148,7 +148,7 @@ impl Search {
         }
     }
 
-    /// What is known so far; `None` until there is a bracket.
+    /// Returns the current estimate; `None` before there is a bracket.
     pub fn capacity(&self) -> Option<Capacity> {
         let Stage::Refine(posterior) = &self.stage else { return None };
         let tail = (1.0 - LEVEL) / 2.0;
@@ -156,7 +156,7 @@ impl Search {
         Some(Capacity { rate: posterior.quantile(0.5), interval: Interval { low, high } })
     }
 
-    /// Whether the interval is as narrow as was asked for.
+    /// Whether the interval has the requested precision.
     pub fn is_precise(&self) -> bool {
         let Stage::Refine(posterior) = &self.stage else { return false };
         let factor = 1.0 + self.bounds.precision;
@@ -167,28 +167,28 @@ impl Search {
     }
 }
 
-/// To four significant digits: a rate that a user can read, and finer than any precision that is asked for.
+/// Rounds to four significant digits, which are readable and finer than any requested precision.
 fn rounded(rate: f64) -> f64 {
     let scale = 10f64.powf(3.0 - rate.log10().floor());
     (rate * scale).round() / scale
 }
 
-/// How probable each capacity is, with each width of the edge and share of spoilt probes.
+/// Joint probability of capacity, width of the edge and share of disturbed probes.
 #[derive(Clone, Debug)]
 struct Posterior {
-    /// The natural logarithm of the first capacity, and from one to the next.
+    /// Natural logarithm of the first capacity, and the step to the next.
     first: f64,
     step: f64,
-    /// By width and share, then by capacity.
+    /// Weights by width and share, then by capacity.
     weights: Vec<Vec<f64>>,
-    /// Of each capacity alone, all together 1.
+    /// Weights of the capacities alone, with a sum of 1.
     marginal: Vec<f64>,
     /// Probes since the bracket.
     probes: usize,
 }
 
 impl Posterior {
-    /// Before any probe: any capacity in the bracket is as likely as another, by the logarithm; those outside are less.
+    /// The prior: uniform over the logarithm within the bracket, decreasing outside.
     fn new(met: f64, unmet: f64, precision: f64) -> Self {
         let octave = std::f64::consts::LN_2;
         let (low, high) = (met.ln(), unmet.ln());
@@ -202,7 +202,7 @@ impl Posterior {
                 OCTAVE_WEIGHT.powf(beyond / octave)
             })
             .collect();
-        let weights = vec![prior; WIDTHS.len() * SPOILT.len()];
+        let weights = vec![prior; WIDTHS.len() * DISTURBED.len()];
         let mut posterior = Self { first, step, weights, marginal: vec![0.0; count], probes: 0 };
         posterior.normalise();
         posterior
@@ -212,13 +212,13 @@ impl Posterior {
         self.probes += 1;
         let beyond = (probe.rate.ln() - self.first) / self.step;
         let count = self.marginal.len();
-        for (width, of_width) in WIDTHS.iter().zip(self.weights.chunks_mut(SPOILT.len())) {
+        for (width, of_width) in WIDTHS.iter().zip(self.weights.chunks_mut(DISTURBED.len())) {
             let steps_in_width = width / self.step;
-            let unspoilt: Vec<f64> =
+            let undisturbed: Vec<f64> =
                 (0..count).map(|at| 1.0 / (1.0 + ((beyond - at as f64) / steps_in_width).exp())).collect();
-            for (spoilt, weights) in SPOILT.iter().zip(of_width) {
-                for (weight, unspoilt) in weights.iter_mut().zip(&unspoilt) {
-                    let met = FALSE_MET + (1.0 - spoilt - FALSE_MET) * unspoilt;
+            for (disturbed, weights) in DISTURBED.iter().zip(of_width) {
+                for (weight, undisturbed) in weights.iter_mut().zip(&undisturbed) {
+                    let met = FALSE_MET + (1.0 - disturbed - FALSE_MET) * undisturbed;
                     *weight *= if probe.met { met } else { 1.0 - met };
                 }
             }
@@ -243,7 +243,7 @@ impl Posterior {
             so_far >= quantile
         });
         let at = at.unwrap_or(self.marginal.len() - 1);
-        // Within the step, as if it were spread evenly over it.
+        // Interpolate as if the weight were uniform over the step.
         let part = (1.0 - (so_far - quantile) / self.marginal[at]).clamp(0.0, 1.0);
         (self.first + self.step * (at as f64 - 0.5 + part)).exp()
     }
@@ -259,7 +259,7 @@ mod tests {
 
     const BOUNDS: Bounds = Bounds { from: 1_000.0, least: 10.0, most: 1e6, precision: 0.05 };
 
-    /// Searches until it is precise or has used its probes: the search, and how many.
+    /// Searches until the result is precise or the probes are used up; returns the search and the number of probes.
     fn search(bounds: Bounds, probes_max: usize, mut probe: impl FnMut(f64) -> bool) -> (Search, usize) {
         let mut search = Search::new(bounds);
         for probes in 0..probes_max {
@@ -272,20 +272,20 @@ mod tests {
         (search, probes_max)
     }
 
-    /// A server whose 99th percentile rises as a queue's, and is measured with an error; a share of probes is spoilt. Gives
-    /// its capacity and a probe of it.
-    fn simulated(seed: u64, spoilt: f64) -> (f64, impl FnMut(f64) -> bool) {
+    /// Simulates a server whose 99th percentile rises like that of a queue and is measured with an error; a share of probes is
+    /// disturbed. Returns its capacity and a probe.
+    fn simulated(seed: u64, disturbed: f64) -> (f64, impl FnMut(f64) -> bool) {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         // From a thirtieth of the first rate to 300 times that.
         let full: f64 = 1_000.0 * (-3.4 + 9.1 * random.random::<f64>()).exp();
-        // What of the limit the time is when nothing waits: from a wall at the end to a slope.
+        // Idle latency as a share of the limit: from a wall at the end to a slope.
         let idle = 0.02 + 0.6 * random.random::<f64>();
         let error = 0.02 + 0.3 * random.random::<f64>();
         let capacity = full * (1.0 - idle);
         let probe = move |rate: f64| {
             let normal = (-2.0 * (1.0 - random.random::<f64>()).ln()).sqrt()
                 * (2.0 * std::f64::consts::PI * random.random::<f64>()).cos();
-            let neighbour = if random.random::<f64>() < spoilt { 10.0 } else { 1.0 };
+            let neighbour = if random.random::<f64>() < disturbed { 10.0 } else { 1.0 };
             rate < full && idle / (1.0 - rate / full) * (error * normal).exp() * neighbour <= 1.0
         };
         (capacity, probe)
@@ -293,26 +293,26 @@ mod tests {
 
     #[cfg_attr(miri, ignore = "thousands of simulated runs")]
     #[test]
-    fn the_interval_holds_the_capacity_of_noisy_servers() {
-        for spoilt in [0.0, 0.1] {
+    fn interval_covers_the_capacity_of_noisy_servers() {
+        for disturbed in [0.0, 0.1] {
             let (mut held, mut precise, mut probes) = (0, 0, 0);
             for seed in 0..1_000 {
-                let (capacity, probe) = simulated(seed, spoilt);
+                let (capacity, probe) = simulated(seed, disturbed);
                 let (search, used) = search(BOUNDS, 60, probe);
                 let interval = search.capacity().map(|it| it.interval);
                 held += u32::from(interval.is_some_and(|it| it.low <= capacity && capacity <= it.high));
                 precise += u32::from(search.is_precise());
                 probes += used;
             }
-            println!("{spoilt} spoilt: {held} held, {precise} precise, {} probes each", probes as f64 / 1e3);
-            assert!(held >= 900, "{held} of 1000 with {spoilt} spoilt");
-            assert!(precise >= 400, "{precise} of 1000 with {spoilt} spoilt");
+            println!("{disturbed} disturbed: {held} held, {precise} precise, {} probes each", probes as f64 / 1e3);
+            assert!(held >= 900, "{held} of 1000 with {disturbed} disturbed");
+            assert!(precise >= 400, "{precise} of 1000 with {disturbed} disturbed");
         }
     }
 
     #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
-    fn a_wall_is_found_in_few_probes() {
+    fn wall_is_found_in_few_probes() {
         let (search, probes) = search(BOUNDS, 100, |rate| rate <= 7_300.0);
         let Capacity { rate, interval } = search.capacity().unwrap();
         assert!(search.is_precise() && interval.low <= 7_300.0 && 7_300.0 <= interval.high, "{interval:?}");
@@ -321,7 +321,7 @@ mod tests {
 
     #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
-    fn one_spoilt_probe_is_made_good() {
+    fn one_disturbed_probe_does_not_mislead() {
         for at in 0..20 {
             let mut count = 0;
             let (search, _) = search(BOUNDS, 100, |rate| {
@@ -329,12 +329,12 @@ mod tests {
                 rate <= 7_300.0 && count - 1 != at
             });
             let interval = search.capacity().unwrap().interval;
-            assert!(interval.low <= 7_300.0 && 7_300.0 <= interval.high, "spoilt at {at}: {interval:?}");
+            assert!(interval.low <= 7_300.0 && 7_300.0 <= interval.high, "disturbed at {at}: {interval:?}");
         }
     }
 
     #[test]
-    fn the_ends_of_the_range_are_told() {
+    fn search_ends_at_the_bounds_of_the_range() {
         let (all, probes) = search(Bounds { most: 3_000.0, ..BOUNDS }, 100, |_| true);
         assert_eq!((all.end(), all.next(), probes), (Some(End::AllMet), None, 3), "1000, 2000, 3000");
         let (none, _) = search(BOUNDS, 100, |_| false);
@@ -344,9 +344,9 @@ mod tests {
     proptest! {
         #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
         #[test]
-        fn whatever_is_answered_the_next_rate_is_in_the_range(answers in prop::collection::vec(any::<bool>(), 1..60)) {
+        fn next_rate_is_in_the_range_for_any_outcomes(outcomes in prop::collection::vec(any::<bool>(), 1..60)) {
             let mut search = Search::new(BOUNDS);
-            for met in answers {
+            for met in outcomes {
                 let Some(rate) = search.next() else { break };
                 prop_assert!((BOUNDS.least..=BOUNDS.most).contains(&rate), "{}", rate);
                 search.add(rate, met);

@@ -1,34 +1,32 @@
-//! Whether a figure stayed the same while it was measured. The values are the medians of equal consecutive parts of the
-//! measured window, in order, some tens of them.
+//! Steadiness of a figure during its measurement. The values are the medians of equal consecutive parts of the measured window, in
+//! order, some tens of them.
 //!
-//! The first two tests look only at which of two values is larger, so a burst that falls in a part or two does not decide,
-//! however large it is. They look at different things: [`trend`] at a rise or fall that goes on, [`change_point`] at one
-//! shift from a level to another. Either finds some of what the other is for. Neither sees what comes and goes: that is for
-//! [`excursion`].
+//! [`trend`] finds a continuing rise or fall, [`change_point`] one shift of level. Both only compare values pairwise, so a burst in one
+//! or two parts does not decide, however large it is. Neither finds a passing change; [`excursion`] does.
 
 use serde::{Deserialize, Serialize};
 
 use crate::interval::median;
 use crate::significance::{TestResult, normal_two_sided};
 
-/// With fewer values neither approximation of p is good.
+/// With fewer values the approximations of p are inaccurate.
 const COUNT_MIN: usize = 8;
 
-/// A shift of level, and where it is.
+/// A shift of level and its position.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChangePoint {
     /// The test's result.
     pub result: TestResult,
-    /// Number of values before the shift. Also given when `result` says that there is likely none.
+    /// Number of values before the shift, even if `result` makes a shift unlikely.
     pub at: usize,
 }
 
 /// Mann-Kendall test for a monotone trend (Mann 1945, Kendall 1975), two-sided by the normal approximation, corrected
 /// for ties and for continuity.
 ///
-/// `statistic` is S, the pairs that rise less those that fall. `effect` is the change over the window relative to the
-/// median, as the median slope of all pairs (Theil 1950, Sen 1968) predicts it: 0.1 is a rise by 10 %. `None` with fewer
-/// than 8 values, or when one is not finite, or the median is not positive.
+/// `statistic` is S, the number of rising pairs minus that of falling ones. `effect` is the change over the window relative to the
+/// median, predicted by the median slope of all pairs (Theil 1950, Sen 1968): 0.1 is a rise by 10 %. Returns `None` with fewer than 8
+/// values, if one is not finite, or if the median is not positive.
 pub fn trend(values: &[f64]) -> Option<TestResult> {
     let level = level(values)?;
     let n = values.len() as f64;
@@ -36,11 +34,11 @@ pub fn trend(values: &[f64]) -> Option<TestResult> {
 
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
-    // 18 times the variance of S over the orders of n values, of which t are equal.
+    // 18 times the variance of S over all orders of n values; ties of t values reduce it.
     let spread = |t: f64| t * (t - 1.0) * (2.0 * t + 5.0);
     let ties: f64 = sorted.chunk_by(|a, b| a == b).map(|equal| spread(equal.len() as f64)).sum();
     let variance = (spread(n) - ties) / 18.0;
-    // S moves in steps of 2 around 0; half a step towards 0 makes up for that. All equal: no variance, and S is 0.
+    // Correct for continuity by half a step towards 0, as S has steps of 2. If all values are equal, S and its variance are 0.
     let p_value = if s == 0 { 1.0 } else { normal_two_sided((s.abs() - 1) as f64 / variance.sqrt()) };
 
     let slopes: Vec<f64> = pairs(values).map(|(distance, earlier, later)| (later - earlier) / distance).collect();
@@ -52,15 +50,15 @@ pub fn trend(values: &[f64]) -> Option<TestResult> {
 /// Pettitt's test for one shift of level (Pettitt 1979, "A non-parametric approach to the change-point problem"), with
 /// his approximation of p, 2 exp(-6 K² / (n³ + n²)), which is good up to a half and at most 1.
 ///
-/// `statistic` is K. `effect` is the median after the shift relative to that before it, less 1: 0.1 is a rise by 10 %.
-/// `None` with fewer than 8 values, or when one is not finite, or the median before the shift is not positive.
+/// `statistic` is K. `effect` is the median after the shift relative to that before it, minus 1: 0.1 is a rise by 10 %. Returns `None`
+/// with fewer than 8 values, if one is not finite, or if the median before the shift is not positive.
 pub fn change_point(values: &[f64]) -> Option<ChangePoint> {
     level(values)?;
     let n = values.len() as f64;
     let (mut at, mut k) = (1, -1);
     let mut u: i64 = 0;
     for t in 1..values.len() {
-        // The value that joins those before is now compared with all others the other way round.
+        // One more value now precedes the shift: reverse its comparisons with all others.
         u += values.iter().map(|&other| rise(values[t - 1], other)).sum::<i64>();
         if u.abs() > k {
             (at, k) = (t, u.abs());
@@ -74,13 +72,13 @@ pub fn change_point(values: &[f64]) -> Option<ChangePoint> {
     Some(ChangePoint { result: TestResult { name, statistic, p_value, effect, count: values.len() as u64 }, at })
 }
 
-/// A test for a passing change: the longest run of consecutive values that are all more than the share `beyond` above the
-/// median, or all as far below it. What comes and goes within the window is no trend and no shift, but a run.
+/// A test for a passing change: the longest run of consecutive values that are all above the median by more than the share `beyond`,
+/// or all below it.
 ///
-/// `statistic` is the length of the run, 0 if no value is so far off. `p_value` is the chance of a run as long as that among
-/// as many values in random order of which as many are off on that side (Feller 1968, XIII.7, for runs of a rare length:
-/// each value within the bounds may begin one). `effect` is the run's median relative to that of
-/// all, less 1. `None` with fewer than 8 values, or when one is not finite, or the median is not positive.
+/// `statistic` is the length of the run, 0 if no value is that far off. `p_value` is the probability of a run at least as long if the
+/// same values were in random order (Feller 1968, XIII.7, for runs of a rare length: each value within the bounds may begin one).
+/// `effect` is the run's median relative to the median of all values, minus 1. Returns `None` with fewer than 8 values, if one is not
+/// finite, or if the median is not positive.
 pub fn excursion(values: &[f64], beyond: f64) -> Option<TestResult> {
     let level = level(values)?;
     let n = values.len() as f64;
@@ -101,18 +99,18 @@ pub fn excursion(values: &[f64], beyond: f64) -> Option<TestResult> {
     Some(TestResult { name, statistic: longest.len() as f64, p_value, effect, count: values.len() as u64 })
 }
 
-/// The median, if the values can be tested.
+/// Returns the median, if the values can be tested.
 fn level(values: &[f64]) -> Option<f64> {
     let usable = values.len() >= COUNT_MIN && values.iter().all(|value| value.is_finite());
     median(values).filter(|&m| usable && m > 0.0)
 }
 
-/// All pairs: how far apart they are, the earlier value, the later one.
+/// Returns all pairs: distance, earlier value, later value.
 fn pairs(values: &[f64]) -> impl Iterator<Item = (f64, f64, f64)> + '_ {
     (0..values.len()).flat_map(move |i| (i + 1..values.len()).map(move |j| ((j - i) as f64, values[i], values[j])))
 }
 
-/// 1 for a rise, -1 for a fall, 0 for a tie.
+/// Returns 1 for a rise, -1 for a fall, 0 for a tie.
 fn rise(earlier: f64, later: f64) -> i64 {
     i64::from(later > earlier) - i64::from(later < earlier)
 }
@@ -125,12 +123,12 @@ mod tests {
 
     use super::*;
 
-    /// Few distinct values, so that there are ties.
+    /// Few distinct values, to get ties.
     fn values() -> impl Strategy<Value = Vec<f64>> {
         prop::collection::vec((1u32..12).prop_map(f64::from), 8..30)
     }
 
-    /// A figure that wavers by 2 % around a level.
+    /// A figure that varies by 2 % around a level.
     fn steady() -> Vec<f64> {
         (0..20).map(|i| 100.0 + [0.0, 1.5, -1.0, 0.5, -1.5][i * 7 % 5] + 0.01 * [3.0, 1.0, 4.0, 2.0][i % 4]).collect()
     }
@@ -140,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_is_a_run() {
+    fn passing_change_is_a_run() {
         let slow = |from: usize, to: usize| -> Vec<f64> {
             (0..32).map(|at| if (from..to).contains(&at) { 10.0 } else { 1.0 + 0.02 * (at % 3) as f64 }).collect()
         };
@@ -158,7 +156,7 @@ mod tests {
 
     #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
-    fn chance_makes_no_runs() {
+    fn random_order_makes_no_significant_run() {
         use rand::{SeedableRng, seq::SliceRandom};
         let mut random = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(1);
         for off in [4usize, 8, 12] {
@@ -174,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_longest_run_is_that_of_the_definition(values in prop::collection::vec(1u32..12, 8..30)) {
+        fn longest_run_matches_the_definition(values in prop::collection::vec(1u32..12, 8..30)) {
             let values: Vec<f64> = values.into_iter().map(f64::from).collect();
             let middle = median(&values).unwrap();
             let mut longest = 0;
@@ -192,7 +190,7 @@ mod tests {
         }
 
         #[test]
-        fn the_trend_is_that_of_the_definition(values in values()) {
+        fn trend_matches_the_definition(values in values()) {
             let n = values.len();
             let (mut s, mut slopes, mut ties) = (0.0, Vec::new(), BTreeMap::<u64, f64>::new());
             for j in 0..n {
@@ -218,7 +216,7 @@ mod tests {
         }
 
         #[test]
-        fn the_change_point_is_that_of_the_definition(values in values()) {
+        fn change_point_matches_the_definition(values in values()) {
             let n = values.len();
             let u = |t: usize| -> f64 {
                 (0..t).flat_map(|i| (t..n).map(move |j| (i, j))).map(|(i, j)| sign(values[i] - values[j])).sum()
@@ -236,7 +234,7 @@ mod tests {
         }
 
         #[test]
-        fn the_reverse_has_the_opposite_trend(values in values()) {
+        fn reverse_has_the_opposite_trend(values in values()) {
             let reversed: Vec<f64> = values.iter().rev().copied().collect();
             let (there, back) = (trend(&values).unwrap(), trend(&reversed).unwrap());
             prop_assert_eq!(there.statistic, -back.statistic);
@@ -245,7 +243,7 @@ mod tests {
         }
 
         #[test]
-        fn neither_depends_on_the_unit(values in values(), scale in 1e-3f64..1e9) {
+        fn results_do_not_depend_on_the_unit(values in values(), scale in 1e-3f64..1e9) {
             let scaled: Vec<f64> = values.iter().map(|value| value * scale).collect();
             let (one, other) = (trend(&values).unwrap(), trend(&scaled).unwrap());
             prop_assert!(one.p_value == other.p_value && (one.effect - other.effect).abs() < 1e-9);
@@ -254,7 +252,7 @@ mod tests {
         }
 
         #[test]
-        fn a_burst_in_two_parts_does_not_decide(a in 0usize..20, b in 0usize..20, factor in 2.0f64..1e6) {
+        fn burst_in_two_parts_does_not_decide(a in 0usize..20, b in 0usize..20, factor in 2.0f64..1e6) {
             let mut values = steady();
             values[a] *= factor;
             values[b] *= factor;
@@ -264,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rise_is_a_trend() {
+    fn rise_is_a_trend() {
         // S = 28 of 28 pairs, its variance 8 * 7 * 21 / 18, z = 27 / 8.083.
         let result = trend(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]).unwrap();
         assert_eq!((result.statistic, result.count), (28.0, 8));
@@ -277,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_a_change_point() {
+    fn step_is_a_change_point() {
         let values = [vec![1.0; 10], vec![2.0; 10]].concat();
         let found = change_point(&values).unwrap();
         assert_eq!((found.at, found.result.statistic, found.result.effect), (10, 100.0, 1.0));
@@ -285,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_steady_is_neither() {
+    fn steady_values_have_no_trend_or_shift() {
         for values in [steady(), vec![5.0; 20]] {
             let (trend, shift) = (trend(&values).unwrap(), change_point(&values).unwrap().result);
             assert!(trend.p_value > 0.05 && trend.effect.abs() < 0.05, "{trend:?}");
@@ -295,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_tested_is_not() {
+    fn untestable_values_give_no_result() {
         let infinite = [1.0, 2.0, 3.0, 4.0, f64::INFINITY, 6.0, 7.0, 8.0];
         for values in [&[1.0; 7][..], &[0.0; 8], &infinite, &infinite.map(|v| v - f64::INFINITY)] {
             assert_eq!((trend(values), change_point(values)), (None, None), "{values:?}");

@@ -1,4 +1,4 @@
-//! Where a server listens and its client connects, as plain data: an IP address with a port, or a Unix socket's path.
+//! Addresses of servers as plain data: an IP address with a port, or the path of a Unix socket.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,36 +7,33 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What a Unix socket's address begins with.
+/// Prefix of a Unix socket's address.
 const UNIX: &str = "unix:";
 
-/// The most bytes that a Unix socket's path may have: `sun_path` less the zero that ends it (unix(7); sys/un.h).
+/// Longest path of a Unix socket: `sun_path` without its terminating zero (unix(7); sys/un.h).
 pub const PATH_BYTES_MAX: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
 /// The address of a server, written `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// Of a network.
+    /// A port of an IP address.
     Ip(SocketAddr),
-    /// A Unix socket's file.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
 impl Address {
-    /// A Unix socket's.
+    /// The address of a Unix socket.
     ///
     /// # Errors
-    /// When no socket can have that path: why not, and what could be.
+    /// The reason why no socket can have this path, and a remedy.
     pub fn unix(path: impl Into<PathBuf>) -> Result<Self, String> {
         let path: PathBuf = path.into();
         let Some(text) = path.to_str() else {
-            return Err(format!("`{UNIX}{}`: a socket's path must be UTF-8 here; choose another", path.display()));
+            return Err(format!("`{UNIX}{}`: the path is not UTF-8; choose another one", path.display()));
         };
         if text.is_empty() || text.contains('\0') {
-            return Err(format!(
-                "`{UNIX}{}` names no file; write it like {UNIX}/tmp/muxbench.sock",
-                text.escape_debug()
-            ));
+            return Err(format!("`{UNIX}{}` names no file; write it as {UNIX}/tmp/muxbench.sock", text.escape_debug()));
         }
         if text.starts_with('@') {
             return Err(format!(
@@ -45,14 +42,14 @@ impl Address {
         }
         if text.len() > PATH_BYTES_MAX {
             return Err(format!(
-                "`{UNIX}{text}`: the path has {} bytes, and a socket's has at most {PATH_BYTES_MAX}; choose a shorter one",
+                "`{UNIX}{text}`: {} bytes exceed the limit of {PATH_BYTES_MAX} for a socket's path; choose a shorter one",
                 text.len()
             ));
         }
         Ok(Self::Unix(path))
     }
 
-    /// The address of a network, if it is one.
+    /// Returns the IP address and port, if it has them.
     pub fn ip(&self) -> Option<SocketAddr> {
         match self {
             Self::Ip(address) => Some(*address),
@@ -60,7 +57,7 @@ impl Address {
         }
     }
 
-    /// The path of a Unix socket, if it is one.
+    /// Returns the path of a Unix socket.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Ip(_) => None,
@@ -91,7 +88,7 @@ impl FromStr for Address {
         match text.strip_prefix(UNIX) {
             Some(path) => Self::unix(path),
             None => text.parse().map(Self::Ip).map_err(|_| {
-                format!("`{text}` is no address; write it like 127.0.0.1:7007, [::1]:7007 or {UNIX}/tmp/muxbench.sock")
+                format!("invalid address `{text}`: expected 127.0.0.1:7007, [::1]:7007 or {UNIX}/tmp/muxbench.sock")
             }),
         }
     }
@@ -114,19 +111,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_read_as_they_are_written() {
+    fn address_reads_back_as_written() {
         for text in ["127.0.0.1:7007", "[::1]:0", "unix:/tmp/a b.sock", "unix:beside"] {
             let address: Address = text.parse().unwrap();
             assert_eq!(address.to_string(), text);
             assert_eq!(address.ip().is_some(), address.path().is_none());
         }
-        // What was stored before there were others.
         let ip = SocketAddr::from(([10, 0, 0, 1], 80));
         assert_eq!(Address::from(ip).to_string(), ip.to_string());
     }
 
     #[test]
-    fn what_is_no_address_says_what_is() {
+    fn invalid_address_error_shows_valid_ones() {
         let fits = format!("unix:/{}", "x".repeat(PATH_BYTES_MAX - 1));
         assert!(fits.parse::<Address>().is_ok());
         let too_long = format!("{fits}x");
@@ -138,7 +134,7 @@ mod tests {
             ("unix:", "names no file"),
             ("unix:/a\0b", "names no file"),
             ("unix:@name", "unix:./@name"),
-            (&too_long, "at most"),
+            (&too_long, "exceed the limit"),
         ];
         for (text, words) in wrong {
             let error = text.parse::<Address>().unwrap_err();

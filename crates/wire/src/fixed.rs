@@ -1,18 +1,18 @@
-//! The abstract service of kawai2008 section 3: so many bytes are a request, so many are its response.
+//! Requests and responses of fixed sizes, without meaning (kawai2008 section 3).
 
 use crate::fill::fill;
 use crate::service::Service;
 
-/// Sizes of the service, and the bytes that responses are made of.
+/// The service: its sizes and the content of responses.
 #[derive(Debug)]
 pub struct Fixed {
     request_bytes: u64,
     response_bytes: u64,
-    /// Responses are cut from this; longer runs of responses go out in several writes.
+    /// Content of responses. Longer output takes several writes.
     fill: Vec<u8>,
 }
 
-/// How far a connection is: 16 bytes.
+/// State of a connection: 16 bytes.
 #[derive(Debug, Default)]
 pub struct FixedConn {
     /// Bytes of a request that is not complete yet.
@@ -21,9 +21,9 @@ pub struct FixedConn {
     unsent_bytes: u64,
 }
 
-/// Most bytes offered to one write.
+/// Largest write.
 const WRITE_BYTES_MAX: usize = 1 << 20;
-/// Room for pipelined small responses to go out in one write.
+/// Minimum content, so that one write sends many small pipelined responses.
 const WRITE_BYTES_MIN: usize = 4 << 10;
 
 impl Fixed {
@@ -44,7 +44,7 @@ impl Service for Fixed {
         if conn.received_bytes < self.request_bytes {
             return 0;
         }
-        // A division only when several requests may have come at once.
+        // Divide only if several requests may have arrived at once.
         let requests = match conn.received_bytes - self.request_bytes {
             0 => 1,
             _ => conn.received_bytes / self.request_bytes,
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// An interpreter has no time for a gigabyte.
+    /// Limited under Miri, for which a gigabyte takes too long.
     const RESPONSE_MAX: u32 = if cfg!(miri) { 50 } else { 20_000 };
 
     proptest! {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_small() {
+    fn connection_state_has_at_most_16_bytes() {
         assert!(size_of::<FixedConn>() <= 16);
     }
 }

@@ -1,14 +1,12 @@
-//! Bytes in, bytes out: the services' protocols, without a single system call.
+//! Protocols of the services, without system calls: bytes in, bytes out.
 //!
 //! # Layout
-//! - [`address`]: where a server listens, as plain data that both sides share
-//! - [`service`]: the [`Service`] trait, and [`ServiceSpec`], the service as plain data
-//! - [`fixed`]: the abstract request and response of kawai2008, verified by size alone
-//! - [`http`]: HTTP/1.1 for content in memory, and what asks for it
-//! - [`kv`]: a key-value store that speaks the memcached text protocol, and what asks one
-//! - [`stream`]: bursts of packets, each acknowledged
-//! - [`udp`]: datagrams with ids; [`ports`]: where their server listens
-//! - `outbox`: bytes to send, which stay where they are while the kernel may be reading them
+//! - [`address`], [`ports`]: where a server listens
+//! - [`service`]: the trait [`Service`]; [`ServiceSpec`]: a service as plain data
+//! - [`fixed`]: requests and responses of fixed sizes (kawai2008); [`stream`]: bursts of packets (welsh2001)
+//! - [`udp`]: datagrams with ids (maharjan2012)
+//! - [`http`]: HTTP/1.1 for content in memory; [`kv`]: a key-value store with the memcached text protocol; both with clients
+//! - `read_buffer`, `write_buffer`: pending input and output of a connection; `fill`: content without meaning
 
 #![forbid(unsafe_code)]
 
@@ -30,8 +28,7 @@ pub use ports::Ports;
 pub use service::{Clock, Service};
 pub use spec::{SERVICES, ServiceRow, ServiceSpec};
 
-/// Sizes of pieces that a stream of so many bytes is cut into: all there are, but of an interpreter, which takes a thousand times
-/// as long, a few.
+/// Returns sizes of pieces to cut a stream into: all sizes, or a few under Miri, which is a thousand times slower.
 #[cfg(test)]
 pub(crate) fn piece_sizes(stream_bytes: usize) -> impl Iterator<Item = usize> {
     (1..=stream_bytes).step_by(if cfg!(miri) { stream_bytes / 7 } else { 1 })

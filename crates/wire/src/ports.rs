@@ -1,4 +1,4 @@
-//! Ports that a server of datagrams listens on, as plain data that both sides share.
+//! Ports that a datagram server listens on, as plain data.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,29 +6,28 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Ports in the order in which they are numbered, written `7000-7099` or, where they are not consecutive, `7000-7004,7010`.
+/// An ordered list of ports, written `7000-7099` or `7000-7004,7010`.
 ///
-/// What is read has no more than an address has ports: it may come from somebody else.
+/// The parser limits their number to 65 535, because the text may come from another host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ports(Vec<RangeInclusive<u16>>);
 
-/// Ports of an address.
+/// Number of ports of an address.
 const PORTS_MAX: u64 = 65_535;
 
-/// How many ports a range has.
 fn size(range: &RangeInclusive<u16>) -> u64 {
     u64::from(range.end() - range.start()) + 1
 }
 
 impl Ports {
-    /// `count` ports from `first` on; `None` where there are not so many.
+    /// `count` ports from `first` on; `None` if an address has fewer.
     pub fn consecutive(first: u16, count: u32) -> Option<Self> {
         let last = u32::from(first).checked_add(count.checked_sub(1)?)?;
         (first > 0).then_some(())?;
         Some(Self(vec![first..=u16::try_from(last).ok()?]))
     }
 
-    /// Those ports, in that order.
+    /// These ports, in this order.
     pub fn list(ports: &[u16]) -> Self {
         let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
         for &port in ports {
@@ -40,17 +39,17 @@ impl Ports {
         Self(ranges)
     }
 
-    /// How many.
+    /// Returns the number of ports.
     pub fn count(&self) -> u32 {
         u32::try_from(self.0.iter().map(size).sum::<u64>()).unwrap_or(u32::MAX)
     }
 
-    /// So many of them, from one on.
+    /// Returns `count` ports from position `first` on.
     pub fn part(&self, first: u32, count: u32) -> Self {
         Self::list(&self.iter().skip(first as usize).take(count as usize).collect::<Vec<_>>())
     }
 
-    /// Each of them.
+    /// Returns each port.
     pub fn iter(&self) -> impl Iterator<Item = u16> {
         self.0.iter().cloned().flatten()
     }
@@ -82,13 +81,13 @@ impl FromStr for Ports {
         let (mut ranges, mut count) = (Vec::new(), 0);
         for part in text.split(',') {
             let range = range(part).ok_or_else(|| {
-                // The rest may be long.
+                // Shorten a long text.
                 let part: String = part.chars().take(40).collect();
-                format!("`{part}` are no ports; write them like 7000-7099 or 7000-7004,7010")
+                format!("invalid ports `{part}`: expected 7000-7099 or 7000-7004,7010")
             })?;
             count += size(&range);
             if count > PORTS_MAX {
-                return Err(format!("more than {PORTS_MAX} ports: an address has no more; name each once"));
+                return Err(format!("more than {PORTS_MAX} ports, as many as an address has; list each port once"));
             }
             ranges.push(range);
         }
@@ -113,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_read_as_they_are_written() {
+    fn ports_read_back_as_written() {
         for (text, count) in [("7000", 1), ("7000-7099", 100), ("7000-7004,7010", 6), ("9,7-8", 3), ("1-65535", 65_535)]
         {
             let ports: Ports = text.parse().unwrap();
@@ -124,24 +123,24 @@ mod tests {
     }
 
     #[test]
-    fn what_are_no_ports_says_what_are() {
+    fn invalid_ports_error_shows_valid_ones() {
         for wrong in ["", "0", "x", "5-4", "0-4", "1,,2", "7000-", "70000"] {
             assert!(wrong.parse::<Ports>().unwrap_err().contains("7000-7099"), "{wrong}");
         }
     }
 
     #[test]
-    fn there_are_no_more_than_an_address_has() {
+    fn more_ports_than_an_address_has_are_refused() {
         for text in ["1-65535,1", "1-65535,1-65535", &["1-65535"; 70_000].join(","), &["7"; 65_536].join(",")] {
             assert!(text.parse::<Ports>().unwrap_err().contains("more than 65535 ports"));
         }
         assert_eq!(["7"; 65_535].join(",").parse::<Ports>().unwrap().count(), 65_535);
-        // More than 32 bits, of what was not read.
+        // A list that was not parsed may exceed 32 bits.
         assert_eq!(Ports(vec![1..=65_535; 70_000]).count(), u32::MAX);
     }
 
     #[test]
-    fn those_that_follow_each_other_are_put_together() {
+    fn consecutive_ports_are_written_as_a_range() {
         assert_eq!(Ports::list(&[5, 6, 7, 9, 65_535]).to_string(), "5-7,9,65535");
         assert_eq!(Ports::consecutive(7_000, 100), Some(Ports::list(&(7_000..7_100).collect::<Vec<_>>())));
         assert_eq!(Ports::consecutive(65_535, 1).unwrap().to_string(), "65535");

@@ -1,65 +1,65 @@
-//! What a server does with bytes.
+//! The interface between a server and a protocol.
 
 use std::time::Duration;
 
-/// A service's protocol, sans I/O: the caller moves the bytes, the service says what they mean.
+/// A service's protocol, sans I/O: the caller moves bytes, the service interprets them.
 ///
-/// One value is shared by every connection of a thread; what belongs to one connection is in
-/// [`Service::Conn`], which is kept small because ten thousand of them exist at once.
+/// All connections of a thread share one value. [`Service::Conn`] has the state of one connection, and is small because ten
+/// thousand of them exist at once.
 pub trait Service {
-    /// One connection's state. A new connection starts at `Default`.
+    /// State of a connection; a new one has the default.
     type Conn: Default;
 
-    /// Takes in `input`, which may hold part of a request or several; answers how many requests it completed.
+    /// Processes input, which may be part of a request or several; returns the number of completed requests.
     fn receive(&self, conn: &mut Self::Conn, input: &[u8]) -> u64;
 
-    /// The next bytes to send, contiguous; empty when nothing is left to send.
+    /// Returns the next bytes to send, or none if everything is sent.
     ///
-    /// Bytes once offered stay where they are and as they are until [`Service::sent`] or the end of the connection,
-    /// whatever is received meanwhile: the kernel may be reading them.
+    /// These bytes neither move nor change until [`Service::sent`] or the end of the connection, because the kernel may be reading
+    /// them.
     fn unsent<'a>(&'a self, conn: &'a Self::Conn) -> &'a [u8];
 
-    /// Says that the first `count` bytes of [`Service::unsent`] are sent; answers how many requests that completed, which
-    /// had waited for it.
+    /// Marks the first `count` bytes of [`Service::unsent`] as sent; returns the number of waiting requests that this completed.
     fn sent(&self, conn: &mut Self::Conn, count: usize) -> u64;
 
-    /// Whether no more input is wanted: the connection is to end once everything is sent.
+    /// Whether the connection takes no more input and ends once everything is sent.
     #[inline]
     fn is_over(&self, _conn: &Self::Conn) -> bool {
         false
     }
 
-    /// Whether the client of a connection that is over may still be sending. What it sends is then read for a while and thrown
-    /// away: a close with input unread has the kernel reset the connection, which can take the last response from the client.
+    /// Whether the client of a connection that is over may still be sending. The server then discards input for a while, because
+    /// closing with unread input resets the connection, and the client may lose the last response.
     #[inline]
     fn is_cut_short(&self, _conn: &Self::Conn) -> bool {
         false
     }
 
-    /// Whether no part of a request has come that is not answered.
+    /// Whether no unanswered request, or part of one, has arrived.
     #[inline]
     fn is_idle(&self, _conn: &Self::Conn) -> bool {
         true
     }
 
-    /// How often to ask whether a connection is overdue; `None` if none ever is.
+    /// Interval between two calls of [`Service::is_overdue`]; `None` if no connection ever is.
     #[inline]
     fn check_interval(&self) -> Option<Duration> {
         None
     }
 
-    /// How many such looks may find that nothing of a response was taken, for who cannot ask about a connection meanwhile.
+    /// Number of checks without progress of a response after which to end a connection, for servers that cannot call
+    /// [`Service::is_overdue`] during a write.
     #[inline]
     fn checks_max(&self) -> u32 {
         u32::MAX
     }
 
-    /// Whether the client has taken too long, and is to be cut off.
+    /// Whether the client took too long, so that the connection must end.
     #[inline]
     fn is_overdue(&self, _conn: &mut Self::Conn) -> bool {
         false
     }
 }
 
-/// What the server's clock says: seconds since 1970. A service asks it, and no other, where time matters to it.
+/// The server's clock in seconds since 1970, the only one that services read.
 pub type Clock = Box<dyn Fn() -> u32 + Send + Sync>;

@@ -10,7 +10,7 @@ use crate::stream::Stream;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "service", rename_all = "kebab-case")]
 pub enum ServiceSpec {
-    /// Every `request_bytes` that arrive are answered with `response_bytes` (kawai2008 section 3).
+    /// Requests and responses of fixed sizes (kawai2008 section 3).
     Fixed {
         /// Size of a request in bytes, at least 1.
         request_bytes: u32,
@@ -19,14 +19,14 @@ pub enum ServiceSpec {
     },
     /// A key-value store that speaks the memcached text protocol.
     Kv {
-        /// Memory for items; beyond it items are evicted.
+        /// Memory for items; the store evicts items beyond it.
         memory_max_bytes: u64,
-        /// Most that one item may take of it.
+        /// Largest item.
         item_max_bytes: u32,
     },
     /// HTTP/1.1 for content in memory.
     Http {
-        /// Its files are the content; without one, `/bytes/N` has N bytes.
+        /// The folder with the content; without one, `/bytes/N` has N bytes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         folder: Option<PathBuf>,
     },
@@ -36,7 +36,7 @@ pub enum ServiceSpec {
         ports: u32,
         /// Size of a request in bytes, from 8 to 65 507.
         request_bytes: u32,
-        /// Size of a response in bytes, likewise.
+        /// Size of a response in bytes, with the same limits.
         response_bytes: u32,
     },
     /// Bursts of packets, each acknowledged (welsh2001).
@@ -44,7 +44,7 @@ pub enum ServiceSpec {
 }
 
 impl ServiceSpec {
-    /// The service's name, as in [`SERVICES`].
+    /// Returns the service's name, as in [`SERVICES`].
     pub fn name(&self) -> &'static str {
         match self {
             Self::Fixed { .. } => "fixed",
@@ -55,7 +55,7 @@ impl ServiceSpec {
         }
     }
 
-    /// Sizes of a request and of a response in bytes, where the service has them fixed.
+    /// Returns the sizes of a request and of a response in bytes, if they are fixed.
     pub fn fixed(&self) -> Option<(u32, u32)> {
         match *self {
             Self::Fixed { request_bytes, response_bytes } | Self::Udp { request_bytes, response_bytes, .. } => {
@@ -65,7 +65,7 @@ impl ServiceSpec {
         }
     }
 
-    /// Sizes of bursts, where there are any.
+    /// Returns the sizes of bursts, if the service has them.
     pub fn stream(&self) -> Option<Stream> {
         match *self {
             Self::Stream(stream) => Some(stream),
@@ -73,7 +73,7 @@ impl ServiceSpec {
         }
     }
 
-    /// How many ports it listens on, where requests are datagrams; `None` where they come on connections.
+    /// Returns the number of ports of a datagram service; `None` for a service with connections.
     pub fn ports(&self) -> Option<u32> {
         match *self {
             Self::Udp { ports, .. } => Some(ports),
@@ -81,7 +81,7 @@ impl ServiceSpec {
         }
     }
 
-    /// Whether what one connection is told depends on what others said.
+    /// Whether responses on one connection depend on requests on others.
     pub fn is_shared(&self) -> bool {
         matches!(self, Self::Kv { .. })
     }
@@ -90,13 +90,13 @@ impl ServiceSpec {
 /// A row of [`SERVICES`].
 #[derive(Debug)]
 pub struct ServiceRow {
-    /// The name in flags, files and reports.
+    /// Name in flags, files and reports.
     pub name: &'static str,
     /// One line for `muxbench list`.
     pub about: &'static str,
 }
 
-/// Every service there is.
+/// All services.
 pub const SERVICES: &[ServiceRow] = &[
     ServiceRow { name: "fixed", about: "requests and responses of fixed sizes, verified by size (kawai2008)" },
     ServiceRow { name: "kv", about: "an in-memory key-value store, in the memcached text protocol (voras2009)" },

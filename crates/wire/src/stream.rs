@@ -1,16 +1,16 @@
 //! Bursts of packets, each acknowledged: the bandwidth benchmark of welsh2001.
 //!
-//! A burst's first byte says whether it is a whole one. One that begins with [`GREETING`] is of a single packet, so that whoever
-//! connects sees that it is served, without eight megabytes on each connection.
+//! A burst that begins with [`GREETING`] has a single packet, so that a client can check each connection without sending eight
+//! megabytes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::fill::fill;
 use crate::service::Service;
 
-/// The first byte of a burst, or of a request for one, that is of one packet.
+/// First byte of a burst of one packet, or of a request for it.
 pub const GREETING: u8 = 0;
-/// Most bytes offered to one write: they stay in a CPU's cache.
+/// Largest write, which stays in a CPU's cache.
 const WRITE_BYTES_MAX: u64 = 128 << 10;
 
 /// Sizes of a stream.
@@ -20,38 +20,38 @@ pub struct Stream {
     pub packet_bytes: u32,
     /// Packets of a burst, at least 1.
     pub packets: u32,
-    /// Size in bytes of what a burst is acknowledged with, or asked for with; at least 1.
+    /// Size in bytes of an acknowledgement, or of a request for a burst; at least 1.
     pub ack_bytes: u32,
-    /// Who sends the bursts.
+    /// Direction of the bursts.
     #[serde(default)]
     pub direction: Direction,
 }
 
-/// Who sends the bursts.
+/// Direction of bursts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// The client, and the server acknowledges each.
+    /// From the client; the server acknowledges each.
     #[default]
     In,
-    /// The server, one for each request of the size of an acknowledgement.
+    /// From the server, one for each request of the size of an acknowledgement.
     Out,
 }
 
 impl Default for Stream {
-    /// As welsh2001 has it: 1 000 packets of 8 192 B, 32 B back.
+    /// The sizes of welsh2001: 1 000 packets of 8 192 B, 32 B back.
     fn default() -> Self {
         Self { packet_bytes: 8_192, packets: 1_000, ack_bytes: 32, direction: Direction::In }
     }
 }
 
 impl Stream {
-    /// Size of a whole burst in bytes.
+    /// Returns the size of a full burst in bytes.
     pub fn burst_bytes(&self) -> u64 {
         u64::from(self.packet_bytes) * u64::from(self.packets)
     }
 
-    /// What the client sends, and what the server answers it with, in bytes: of a whole burst, or of a greeting.
+    /// Returns the sizes of a request and of its response in bytes, for a full burst or a greeting.
     pub fn sizes(&self, is_greeting: bool) -> (u64, u64) {
         let burst_bytes = if is_greeting { self.packet_bytes.into() } else { self.burst_bytes() };
         match self.direction {
@@ -65,23 +65,23 @@ impl Stream {
 #[derive(Debug)]
 pub struct Streaming {
     stream: Stream,
-    /// What is sent is cut from this.
+    /// Content of responses.
     fill: Vec<u8>,
 }
 
-/// How far a connection is.
+/// State of a connection.
 #[derive(Debug, Default)]
 pub struct StreamConn {
-    /// Bytes still to come of a request that has begun.
+    /// Remaining bytes of a request that has begun.
     left_bytes: u64,
-    /// Bytes of what it is to be answered with.
+    /// Size of its response.
     response_bytes: u64,
     /// Bytes of responses not yet sent.
     unsent_bytes: u64,
 }
 
 impl Streaming {
-    /// A service of these sizes, all at least 1.
+    /// A service with these sizes, all at least 1.
     pub fn new(stream: Stream) -> Self {
         let Stream { packet_bytes, packets, ack_bytes, .. } = stream;
         assert!(packet_bytes > 0 && packets > 0 && ack_bytes > 0, "a burst and what goes back have at least one byte");
@@ -145,7 +145,7 @@ mod tests {
             for &is_greeting in &greetings {
                 let (request_bytes, response_bytes) = stream.sizes(is_greeting);
                 input.push(if is_greeting { GREETING } else { 0x5a });
-                // What is behind the first byte means nothing.
+                // Only the first byte has a meaning.
                 input.resize(input.len() + request_bytes as usize - 1, GREETING);
                 due_bytes += response_bytes;
             }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_small_and_a_burst_is_no_buffer() {
+    fn connection_state_is_small_and_bursts_need_no_buffer() {
         assert!(size_of::<StreamConn>() <= 24);
         let out = Stream { direction: Direction::Out, ..Stream::default() };
         assert_eq!(out.burst_bytes(), 8_192_000);

@@ -1,27 +1,27 @@
-//! A body in chunks (RFC 9112 section 7.1), as requests and responses may have it.
+//! Bodies in chunks (RFC 9112 section 7.1) of requests and responses.
 
-/// Longest line within such a body: a size with its extensions, or a field behind the last chunk.
+/// Longest line in such a body: a size with its extensions, or a trailer field.
 pub(super) const LINE_BYTES_MAX: usize = 1 << 10;
-/// Most bytes of fields behind the last chunk.
+/// Largest trailer, the fields behind the last chunk.
 const TRAILER_BYTES_MAX: u32 = 8 << 10;
 
-/// Where in the body the next byte belongs.
+/// Position of the next byte in the body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Chunked {
     #[default]
     Size,
-    /// So much of a chunk's content is still to come.
+    /// In a chunk's content with this many remaining bytes.
     Content(u64),
-    /// The end of a chunk's content.
+    /// Before the line end behind a chunk's content.
     End,
-    /// Fields behind the last chunk, of which so many bytes came.
+    /// In the trailer, after this many of its bytes.
     Trailer(u32),
 }
 
-/// What bytes of the body are.
+/// A part of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// A chunk begins, with so much content.
+    /// The size of the next chunk.
     Size(u64),
     Content,
     /// A line end or a field.
@@ -30,13 +30,13 @@ pub(super) enum Part {
     Last,
 }
 
-/// It is no such body.
+/// The input is not a body in chunks.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
 impl Chunked {
-    /// Takes the part that `bytes` begin with: how many bytes that were. `None` if it has not all come, and must be offered again
-    /// with what follows.
+    /// Takes the part at the beginning of the input; returns its size, or `None` if it is incomplete. The caller then passes it again
+    /// with more input.
     pub fn take(&mut self, bytes: &[u8]) -> Result<Option<(usize, Part)>, Malformed> {
         if let Self::Content(left) = self {
             let taken_bytes = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
@@ -53,9 +53,9 @@ impl Chunked {
         let part = match self {
             Self::Size => self.begin(&bytes[..=end])?,
             Self::Trailer(_) if line.is_empty() => Part::Last,
-            Self::Trailer(came_bytes) => {
-                *came_bytes += end as u32 + 1;
-                if *came_bytes > TRAILER_BYTES_MAX {
+            Self::Trailer(trailer_bytes) => {
+                *trailer_bytes += end as u32 + 1;
+                if *trailer_bytes > TRAILER_BYTES_MAX {
                     return Err(Malformed);
                 }
                 Part::Other
@@ -70,7 +70,7 @@ impl Chunked {
     }
 
     fn begin(&mut self, line: &[u8]) -> Result<Part, Malformed> {
-        // httparse takes a line without a size for a size of nothing.
+        // httparse accepts a line without a size as size 0.
         if !line[0].is_ascii_hexdigit() {
             return Err(Malformed);
         }

@@ -1,4 +1,4 @@
-//! The client's side of the protocol, sans I/O: requests, and responses as they come.
+//! The client's side of the protocol, sans I/O: requests, and incremental reading of responses.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -7,36 +7,38 @@ use std::str::FromStr;
 use super::chunked::{Chunked, Malformed, Part};
 use super::head::{self, FIELDS_MAX, Options, Scan, digits, once, response_as_1_1};
 
-/// Where a request goes, and what it asks for there: `http://HOST[:PORT]/PATH?QUERY`.
+/// A URL: `http://HOST[:PORT]/PATH?QUERY`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     /// The host, without the brackets of an IPv6 address.
     pub host: String,
-    /// The port; 80 if none is named.
+    /// The port; 80 by default.
     pub port: u16,
-    /// Host and port as they were written, which is what the server is told.
+    /// Host and port as written, for the `Host` header.
     pub authority: String,
-    /// Path and query, encoded as they were.
+    /// Path and query as written.
     pub target: String,
 }
 
-/// Why a request cannot be made.
+/// An invalid request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// It is no URL of a kind that is asked for here.
+    /// Not a supported URL.
     Url(String),
-    /// The request would not be one, or would be several.
+    /// Not exactly one request.
     Request(String),
 }
 
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Url(url) => write!(f, "{url}: not a URL as http://127.0.0.1:8080/path, without user and fragment"),
+            Self::Url(url) => {
+                write!(f, "invalid URL `{url}`: expected http://127.0.0.1:8080/path, without user and fragment")
+            }
             Self::Request(line) => write!(
                 f,
-                "{line}: not a request; encode what is no ASCII (%20 for a space), and leave line ends, Content-Length, \
-                 Transfer-Encoding, Connection and Expect out of the headers"
+                "invalid request `{line}`: encode all but ASCII (%20 for a space), and remove line ends, Content-Length, \
+                 Transfer-Encoding, Connection and Expect from the headers"
             ),
         }
     }
@@ -53,12 +55,12 @@ impl FromStr for Url {
             let authority_bytes = rest.find(['/', '?']).unwrap_or(rest.len());
             let (authority, target) = rest.split_at(authority_bytes);
             let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
-            // Colons of an IPv6 address are within its brackets.
+            // The colons of an IPv6 address are inside its brackets.
             let port_at = authority.rfind(':').filter(|&at| !authority[at..].contains(']'));
             let host = &authority[..port_at.unwrap_or(authority.len())];
             let port = port_at.map_or(Some(80), |at| authority[at + 1..].parse().ok())?;
             let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-            // In a path or query `@` is a letter like others; before them it would follow a user's name.
+            // Before the path, `@` would follow a user's name.
             let is_known = !rest.contains('#') && !authority.contains('@');
             let is_one = scheme.eq_ignore_ascii_case("http") && !host.is_empty() && is_known;
             is_one.then(|| Self { host: host.to_owned(), port, authority: authority.to_owned(), target })
@@ -67,7 +69,7 @@ impl FromStr for Url {
     }
 }
 
-/// A request without a body, as it is sent each time.
+/// A request without a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     bytes: Vec<u8>,
@@ -75,8 +77,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// `method` is GET, HEAD or another that needs no body; `headers` are names and values. `closes` tells the server to end
-    /// the connection after its response.
+    /// A request with a method that needs no body, and headers as names and values. `closes` asks the server to end the connection
+    /// after its response.
     pub fn new(method: &str, url: &Url, headers: &[(&str, &str)], closes: bool) -> Result<Self, RequestError> {
         let mut text = format!("{method} {} HTTP/1.1\r\n", url.target);
         let is = |name: &str, other: &str| name.eq_ignore_ascii_case(other);
@@ -91,12 +93,12 @@ impl Request {
             add(name, value);
         }
         text.push_str("\r\n");
-        // It is what a server would make of it, or it is refused: nobody smuggles a line end into a header.
+        // Accept only text that a server parses as exactly this request, so that no header smuggles in a line end.
         let ours = ["content-length", "transfer-encoding", "connection", "expect"];
-        let is_of_line = |word: &str| !word.contains(['\r', '\n']);
-        let is_one = is_of_line(method)
-            && is_of_line(&url.target)
-            && headers.iter().all(|(name, value)| is_of_line(name) && is_of_line(value))
+        let is_one_line = |word: &str| !word.contains(['\r', '\n']);
+        let is_one = is_one_line(method)
+            && is_one_line(&url.target)
+            && headers.iter().all(|(name, value)| is_one_line(name) && is_one_line(value))
             && !headers.iter().any(|(name, _)| ours.iter().any(|other| is(name, other)))
             && Scan::default().find(text.as_bytes()) == Ok(Some(text.len()))
             && head::parse(text.as_bytes()).is_ok();
@@ -106,80 +108,63 @@ impl Request {
         Ok(Self { bytes: text.into_bytes(), is_head: method == "HEAD" })
     }
 
-    /// What is to be sent.
+    /// Returns the bytes to send.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Whether it is HEAD, whose response has no body.
+    /// Whether the method is HEAD, whose response has no body.
     pub fn is_head(&self) -> bool {
         self.is_head
     }
 }
 
-/// A whole response.
+/// A complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The status code.
     pub status: u16,
-    /// How long the content was that came.
+    /// Size of the received content.
     pub body_bytes: u64,
-    /// Whether the connection ends with it.
+    /// Whether the connection ends after it.
     pub closes: bool,
 }
 
-/// What a response should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expected {
-    /// The status code.
-    pub status: u16,
-    /// How long the content is, if that is known.
-    pub body_bytes: Option<u64>,
-}
-
-impl Expected {
-    /// Whether it is.
-    #[inline]
-    pub fn is(&self, response: &Response) -> bool {
-        self.status == response.status && self.body_bytes.is_none_or(|bytes| bytes == response.body_bytes)
-    }
-}
-
-/// No response as HTTP/1.1 has them, and why. Where the next begins cannot be known.
+/// The reason why the input is not an HTTP/1.1 response. The start of the next response is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Garbage(pub &'static str);
 
-/// What has come of one connection's response, whose bytes may come in any pieces.
+/// Reads the responses of one connection from input in any pieces.
 #[derive(Debug, Default)]
 pub struct Reader {
-    /// The beginning of a head or of a chunk's line whose end has not come: seldom anything.
-    kept: Vec<u8>,
+    /// The beginning of an incomplete head or chunk line; usually empty.
+    pending: Vec<u8>,
     scan: Scan,
-    within: Within,
+    position: Position,
     response: Option<Response>,
 }
 
-/// Where in a response the next byte belongs.
+/// Position of the next byte in a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Within {
+enum Position {
     #[default]
     Head,
-    /// So much of the body is still to come.
+    /// In a body with this many remaining bytes.
     Length(u64),
     Chunks(Chunked),
-    /// The body is all that comes until the connection ends.
+    /// In a body that extends to the end of the connection.
     UntilEnd,
 }
 
-/// How a response's body ends, if there is one.
-type Body = Option<Within>;
+/// Position at the start of the body, if there is one.
+type Body = Option<Position>;
 
 impl Reader {
-    /// Reads on; how many of `bytes` belong to this response, and the response if they end it. Then the reader is ready for
-    /// the next one. `is_head` is of the request, and must be the same until the response is whole.
+    /// Reads input; returns the number of bytes that belong to this response, and the response if they complete it. Then the reader
+    /// is ready for the next one. `is_head` is whether the request was HEAD.
     #[inline]
     pub fn read(&mut self, bytes: &[u8], is_head: bool) -> (usize, Option<Result<Response, Garbage>>) {
-        match self.read_on(bytes, is_head) {
+        match self.read_parts(bytes, is_head) {
             Ok((taken_bytes, response)) => (taken_bytes, response.map(Ok)),
             Err(garbage) => {
                 *self = Self::default();
@@ -188,43 +173,43 @@ impl Reader {
         }
     }
 
-    /// The server has ended the connection; the response that ended with it, or was cut short.
+    /// Handles the end of the connection; returns the response that it completes or truncates.
     pub fn end(&mut self) -> Option<Result<Response, Garbage>> {
-        let Self { kept, within, response, .. } = std::mem::take(self);
-        match within {
-            Within::Head if kept.is_empty() => None,
-            Within::UntilEnd => response.map(Ok),
+        let Self { pending, position, response, .. } = std::mem::take(self);
+        match position {
+            Position::Head if pending.is_empty() => None,
+            Position::UntilEnd => response.map(Ok),
             _ => Some(Err(Garbage("the connection ended within a response"))),
         }
     }
 
-    fn read_on(&mut self, bytes: &[u8], is_head: bool) -> Result<(usize, Option<Response>), Garbage> {
+    fn read_parts(&mut self, bytes: &[u8], is_head: bool) -> Result<(usize, Option<Response>), Garbage> {
         let mut at = 0;
         while at < bytes.len() {
             let rest = &bytes[at..];
-            at += match self.within {
-                Within::Head | Within::Chunks(_) if !self.kept.is_empty() => {
-                    // A head and each line of chunks end with a line end.
+            at += match self.position {
+                Position::Head | Position::Chunks(_) if !self.pending.is_empty() => {
+                    // A head and each chunk line end with a line end.
                     let taken_bytes = memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
-                    let mut kept = std::mem::take(&mut self.kept);
-                    kept.extend_from_slice(&rest[..taken_bytes]);
-                    if self.take(&kept, is_head)? > 0 {
-                        kept.clear();
+                    let mut pending = std::mem::take(&mut self.pending);
+                    pending.extend_from_slice(&rest[..taken_bytes]);
+                    if self.take(&pending, is_head)? > 0 {
+                        pending.clear();
                     }
-                    self.kept = kept;
+                    self.pending = pending;
                     taken_bytes
                 }
                 _ => {
                     let taken_bytes = self.take(rest, is_head)?;
                     if taken_bytes == 0 {
-                        self.kept.extend_from_slice(rest);
+                        self.pending.extend_from_slice(rest);
                         rest.len()
                     } else {
                         taken_bytes
                     }
                 }
             };
-            if self.within == Within::Head
+            if self.position == Position::Head
                 && let Some(response) = self.response.take()
             {
                 return Ok((at, Some(response)));
@@ -233,55 +218,55 @@ impl Reader {
         Ok((at, None))
     }
 
-    /// Takes a head, a line or content; how much that was, or nothing if it is not all there. [`Within::Head`] and a
-    /// response is the end.
+    /// Takes a head, a line or content; returns its size, or 0 if it is incomplete. The response is complete once the position is
+    /// [`Position::Head`] again.
     #[inline]
     fn take(&mut self, bytes: &[u8], is_head: bool) -> Result<usize, Garbage> {
-        let mut came = |content_bytes: usize| {
+        let mut count = |content_bytes: usize| {
             if let Some(response) = &mut self.response {
                 response.body_bytes += content_bytes as u64;
             }
         };
-        match &mut self.within {
-            Within::Head => {
+        match &mut self.position {
+            Position::Head => {
                 let found =
                     self.scan.find(bytes).map_err(|_| Garbage("a head too long, or lines that end in LF only"))?;
                 let Some(head_bytes) = found else { return Ok(0) };
                 self.scan = Scan::default();
                 if let Some((response, body)) = begin(&bytes[..head_bytes], is_head)? {
                     self.response = Some(response);
-                    self.within = body.unwrap_or_default();
+                    self.position = body.unwrap_or_default();
                 }
                 Ok(head_bytes)
             }
-            Within::Length(left) => {
+            Position::Length(left) => {
                 let taken_bytes = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= taken_bytes as u64;
-                came(taken_bytes);
+                count(taken_bytes);
                 if *left == 0 {
-                    self.within = Within::Head;
+                    self.position = Position::Head;
                 }
                 Ok(taken_bytes)
             }
-            Within::Chunks(chunked) => {
+            Position::Chunks(chunked) => {
                 let taken = chunked.take(bytes).map_err(|Malformed| Garbage("chunks that are malformed"))?;
                 let Some((taken_bytes, part)) = taken else { return Ok(0) };
                 match part {
-                    Part::Content => came(taken_bytes),
-                    Part::Last => self.within = Within::Head,
+                    Part::Content => count(taken_bytes),
+                    Part::Last => self.position = Position::Head,
                     Part::Size(_) | Part::Other => {}
                 }
                 Ok(taken_bytes)
             }
-            Within::UntilEnd => {
-                came(bytes.len());
+            Position::UntilEnd => {
+                count(bytes.len());
                 Ok(bytes.len())
             }
         }
     }
 }
 
-/// What a head says, and how its body ends; `None` if another head follows, of the response proper.
+/// Parses a head; returns `None` for an interim response, which another head follows.
 #[inline]
 fn begin(bytes: &[u8], is_head: bool) -> Result<Option<(Response, Body)>, Garbage> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
@@ -304,8 +289,8 @@ fn begin(bytes: &[u8], is_head: bool) -> Result<Option<(Response, Body)>, Garbag
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
         match field.name.len() {
             14 if is("content-length") => {
-                let said = digits(field.value).ok_or(Garbage("a Content-Length that is no number"))?;
-                if length.replace(said).is_some_and(|earlier| earlier != said) {
+                let new = digits(field.value).ok_or(Garbage("a Content-Length that is no number"))?;
+                if length.replace(new).is_some_and(|earlier| earlier != new) {
                     return Err(Garbage("several Content-Lengths"));
                 }
             }
@@ -322,13 +307,15 @@ fn begin(bytes: &[u8], is_head: bool) -> Result<Option<(Response, Body)>, Garbag
         (204 | 304, ..) => None,
         _ if is_head => None,
         (_, Some(_), Some(_)) => return Err(Garbage("both a Content-Length and a Transfer-Encoding")),
-        (_, Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Some(Within::Chunks(Chunked::default())),
+        (_, Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => {
+            Some(Position::Chunks(Chunked::default()))
+        }
         (_, Some(_), None) => return Err(Garbage("a Transfer-Encoding that was not asked for")),
         (_, None, Some(0)) => None,
-        (_, None, Some(length)) => Some(Within::Length(length)),
-        (_, None, None) => Some(Within::UntilEnd),
+        (_, None, Some(length)) => Some(Position::Length(length)),
+        (_, None, None) => Some(Position::UntilEnd),
     };
-    let closes = options.close || (minor == 0 && !options.keep_alive) || body == Some(Within::UntilEnd);
+    let closes = options.close || (minor == 0 && !options.keep_alive) || body == Some(Position::UntilEnd);
     Ok(Some((Response { status, body_bytes: 0, closes }, body)))
 }
 

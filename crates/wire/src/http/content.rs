@@ -1,4 +1,4 @@
-//! What there is to be had, all of it in memory.
+//! Content in memory.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,58 +8,57 @@ use super::limits::COPIED_BYTES_MAX;
 use super::target;
 use crate::fill::fill;
 
-/// Most that is generated for one request.
+/// Largest generated content.
 pub const GENERATED_BYTES_MAX: u64 = 1 << 30;
-/// What is generated repeats itself after so much; of an interpreter, which takes a thousand times as long, sooner.
+/// Period of generated content, shorter under Miri, which is a thousand times slower.
 pub(super) const FILL_BYTES: usize = if cfg!(miri) { 1 << 15 } else { 1 << 20 };
-// What is copied is one piece.
+// Copied content is one piece.
 const _: () = assert!(FILL_BYTES as u64 >= COPIED_BYTES_MAX);
-/// Where generated content is: `/bytes/10240` has 10 KiB.
+/// Path of generated content: `/bytes/10240` has 10 KiB.
 const GENERATED: &[u8] = b"/bytes/";
-/// What a folder is asked for means this in it.
+/// The file that a request for a folder returns.
 const INDEX: &[u8] = b"index.html";
 
 const FRONT: &str = "<!DOCTYPE html>\n<title>muxbench</title>\n<p>/bytes/N has N bytes.\n";
 
-/// Content by its path, found by look-up only: no path leads anywhere else.
+/// Content by path. Only look-ups in a map find it, so no path leads elsewhere.
 pub struct Content {
     by_path: HashMap<Vec<u8>, u32>,
     pages: Vec<Page>,
-    /// What generated content is cut from; empty if there is none.
+    /// Generated content; empty if only files are served.
     fill: Vec<u8>,
 }
 
-/// Something that is kept, and what a response says of it.
+/// A file with its header fields.
 pub(super) struct Page {
     pub bytes: Vec<u8>,
     /// `Content-Type` and `Content-Length`.
     pub fields: String,
 }
 
-/// Which content a response has.
+/// The content of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Page(u32),
     Generated { bytes: u64 },
 }
 
-/// A file that cannot be among the content.
+/// A file that cannot be served.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ContentError {
-    /// Its path is none that a request can name.
+    /// No request can name its path.
     Path(String),
-    /// Another has its path.
+    /// Another file has its path.
     Twice(String),
 }
 
 impl fmt::Display for ContentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Path(path) => write!(
-                f,
-                "{path}: no request can name it; a path has no empty segment, no `.`, no `..` and no zero byte: rename it"
-            ),
-            Self::Twice(path) => write!(f, "{path}: there are two of it; leave one out"),
+            Self::Path(path) => {
+                write!(f, "{path}: no request can name it; rename it without empty segments, `.`, `..` and zero bytes")
+            }
+            Self::Twice(path) => write!(f, "{path}: the path occurs twice; remove one file"),
         }
     }
 }
@@ -73,25 +72,24 @@ impl fmt::Debug for Content {
 }
 
 impl Content {
-    /// A small page at `/`, and at `/bytes/N` N bytes, up to [`GENERATED_BYTES_MAX`]: always the same ones.
+    /// A small page at `/`, and at `/bytes/N` the same N bytes each time, up to [`GENERATED_BYTES_MAX`].
     pub fn generated() -> Self {
         let front = [(&b"index.html"[..], FRONT.into())];
         let content = Self::files(front).expect("a request can name it");
         Self { fill: fill(FILL_BYTES), ..content }
     }
 
-    /// Files with their paths below the root, separated by slashes, as `css/main.css`. What is asked of a folder is its
-    /// `index.html`.
+    /// Files with their paths below the root, such as `css/main.css`. A request for a folder returns its `index.html`.
     ///
-    /// Whoever reads them decides which those are, and where links may lead; no request leads to any other.
+    /// The caller decides which files to read and which links to follow; no request leads to another file.
     pub fn files<P: AsRef<[u8]>>(files: impl IntoIterator<Item = (P, Vec<u8>)>) -> Result<Self, ContentError> {
         let mut content = Self { by_path: HashMap::new(), pages: Vec::new(), fill: Vec::new() };
         for (name, bytes) in files {
             let name = name.as_ref();
             let path = [b"/", name].concat();
-            let said = || String::from_utf8_lossy(name).into_owned();
+            let text = || String::from_utf8_lossy(name).into_owned();
             if !target::is_normal(&path) || name.is_empty() || path.ends_with(b"/") {
-                return Err(ContentError::Path(said()));
+                return Err(ContentError::Path(text()));
             }
             let number = content.pages.len() as u32;
             if let Some(folder) = path.strip_suffix(INDEX).filter(|folder| folder.ends_with(b"/")) {
@@ -100,16 +98,16 @@ impl Content {
             let fields = format!("Content-Type: {}\r\nContent-Length: {}\r\n", media_type(name), bytes.len());
             content.pages.push(Page { bytes, fields });
             if content.by_path.insert(path, number).is_some() {
-                return Err(ContentError::Twice(said()));
+                return Err(ContentError::Twice(text()));
             }
         }
         Ok(content)
     }
 
-    /// What is at a path that is not decoded yet; `None` if there is no such path, and inside it if nothing is there.
+    /// Looks up an encoded path. Returns `None` for an invalid path, and `Some(None)` if nothing is there.
     #[inline]
     pub(super) fn find(&self, path: &[u8]) -> Option<Option<Found>> {
-        // Nearly always the path is as content is filed, and need not be made so.
+        // Most paths need no normalisation.
         if memchr::memchr(b'%', path).is_none()
             && let Some(found) = self.at(path)
         {
@@ -132,7 +130,7 @@ impl Content {
         &self.pages[number as usize]
     }
 
-    /// How much content there is.
+    /// Returns the size of the content.
     #[inline]
     pub(super) fn total_bytes(&self, found: Found) -> u64 {
         match found {
@@ -141,7 +139,7 @@ impl Content {
         }
     }
 
-    /// Content from `at_bytes` on, as much of it as is in one piece.
+    /// Returns the content from `at_bytes` on, as far as it is one piece.
     #[inline]
     pub(super) fn from(&self, found: Found, at_bytes: u64) -> &[u8] {
         match found {
@@ -155,7 +153,6 @@ impl Content {
     }
 }
 
-/// What a file's name says of it.
 fn media_type(name: &[u8]) -> &'static str {
     let name = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_ascii_lowercase();
     let dot = name.iter().rposition(|&byte| byte == b'.');

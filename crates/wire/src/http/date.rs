@@ -1,19 +1,18 @@
-//! The date of a response, as RFC 9110 section 5.6.7 has it.
+//! Dates of responses (RFC 9110 section 5.6.7).
 
-/// How long each date is.
+/// Size of a date.
 pub(super) const DATE_BYTES: usize = 29;
 
-/// A time in seconds since 1970, as in `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Formats a time in seconds since 1970, as in `Sun, 06 Nov 1994 08:49:37 GMT`.
 ///
-/// It is worked out rather than kept: that takes some ten nanoseconds, and a string that all threads share must be
-/// guarded against its change.
+/// Computing it takes some ten nanoseconds, and avoids a string that threads share and must lock.
 pub(super) fn date(now: u32) -> [u8; DATE_BYTES] {
     const WEEKDAYS: &[u8; 21] = b"ThuFriSatSunMonTueWed";
     const MONTHS: &[u8; 36] = b"MarAprMayJunJulAugSepOctNovDecJanFeb";
 
     let (days, second) = (now / 86_400, now % 86_400);
-    // Counted from 1 March of the year 0, 719 468 days before 1970, so that a leap day is the last of its year. An era is
-    // the 400 years, of 146 097 days, after which the calendar repeats itself.
+    // Count from 1 March of the year 0, 719 468 days before 1970, so that a leap day is the last of its year. The calendar repeats
+    // after an era of 400 years, or 146 097 days.
     let days_of_era = (days + 719_468) % 146_097;
     let era = (days + 719_468) / 146_097;
     let year_of_era = (days_of_era - days_of_era / 1460 + days_of_era / 36_524 - days_of_era / 146_096) / 365;
@@ -50,13 +49,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_as_the_rfc_s_own() {
+    fn date_is_formatted_like_the_example_of_the_rfc() {
         assert_eq!(text(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
     }
 
     proptest! {
         #[test]
-        fn it_is_the_calendar_s(now in any::<u32>()) {
+        fn date_matches_the_calendar(now in any::<u32>()) {
             let known = jiff::Timestamp::from_second(now.into()).unwrap();
             prop_assert_eq!(text(now), known.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string());
         }

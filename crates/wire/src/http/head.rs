@@ -1,4 +1,4 @@
-//! A request's head: where it ends, and what it asks for.
+//! Heads of requests: their end and their meaning.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -7,14 +7,14 @@ use httparse::{Error, Header};
 
 use super::status::Status;
 
-/// Longest line of a request: RFC 9112 section 3 recommends at least 8000.
+/// Longest request line: RFC 9112 section 3 recommends at least 8000.
 pub(super) const LINE_BYTES_MAX: usize = 8 << 10;
 /// Longest head.
 pub(super) const HEAD_BYTES_MAX: usize = 32 << 10;
-/// Most fields of a head.
+/// Limit on the fields of a head.
 pub(super) const FIELDS_MAX: usize = 100;
 
-/// How far the search for a head's end is. The bytes searched must begin with the head, and only grow.
+/// State of the search for the end of a head. Each call passes all input since the head's beginning.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     line_at: u32,
@@ -22,9 +22,9 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Where the head ends, behind its empty line; `None` if that has not come.
+    /// Returns the end of the head, behind its empty line, or `None` if that has not arrived.
     ///
-    /// A line ends with CR LF and nothing else: what another party takes for a line must not be something else to us.
+    /// A line ends with CR LF and nothing else, so that all parties agree on the lines.
     #[inline]
     pub fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, Status> {
         loop {
@@ -37,7 +37,7 @@ impl Scan {
             if end > HEAD_BYTES_MAX {
                 return Err(Status::HeadTooLarge);
             }
-            // It fits: a head is shorter than 4 GiB.
+            // No overflow: a head is shorter than 4 GiB.
             self.searched_bytes = end as u32;
             if found.is_none() {
                 return Ok(None);
@@ -54,23 +54,23 @@ impl Scan {
         }
     }
 
-    /// Whether the head's first byte has still to come.
+    /// Whether no byte of the head has arrived.
     #[inline]
     pub fn is_new(&self) -> bool {
         self.searched_bytes == 0
     }
 }
 
-/// What a request asks for, in its own words where they are needed.
+/// A parsed head.
 #[derive(Debug)]
 pub(super) struct Head<'a> {
     pub method: Method,
     pub target: &'a str,
     pub connection: Connection,
     pub body: Framing,
-    /// The client awaits_continue to be told to go on before it sends the body.
+    /// The client waits for `100 Continue` before it sends the body.
     pub awaits_continue: bool,
-    /// The client expects what we do not know.
+    /// The client has an unknown expectation.
     pub expects_other: bool,
 }
 
@@ -78,35 +78,35 @@ pub(super) struct Head<'a> {
 pub(super) enum Method {
     Get,
     Head,
-    /// One of RFC 9110's, or PATCH: there is no content for which it is allowed.
+    /// Another method of RFC 9110, or PATCH: known, but never allowed.
     NotAllowed,
     Unknown,
 }
 
-/// What becomes of the connection after a response.
+/// State of the connection after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Connection {
-    /// It stays, as is usual in HTTP/1.1.
+    /// Persistent, the default of HTTP/1.1.
     Persists,
-    /// It stays, which a client of HTTP/1.0 has to be told.
+    /// Persistent, which an HTTP/1.0 client must be told.
     AnnouncesPersistence,
     Closes,
 }
 
-/// How a request's body ends.
+/// Length of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     Length(u64),
     Chunked,
 }
 
-/// Reads a whole head. An error is one after which the connection ends, for where the next request begins is in doubt.
+/// Parses a complete head. The connection ends after an error, because the start of the next request is unknown.
 #[inline]
 pub(super) fn parse(bytes: &[u8]) -> Result<Head<'_>, Status> {
     let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut []);
     match request.parse_with_uninit_headers(bytes, &mut fields) {
-        // A head that ends before its empty line is what httparse makes of empty lines, which are taken before.
+        // The batch skips empty lines before a head, which httparse would accept as one.
         Ok(parsed) if parsed == httparse::Status::Complete(bytes.len()) => {}
         Err(Error::TooManyHeaders) => return Err(Status::HeadTooLarge),
         Err(Error::Version) if is_other_version(bytes) => return Err(Status::VersionNotSupported),
@@ -121,7 +121,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Head<'_>, Status> {
     }
     let body = match (fields.length, fields.coding) {
         (length, None) => Framing::Length(length.unwrap_or(0)),
-        // Two ways to say where a request ends, or one that HTTP/1.0 has not: somebody may be smuggling.
+        // Two lengths, or a coding that HTTP/1.0 lacks, may be request smuggling.
         (Some(_), Some(_)) => return Err(Status::BadRequest),
         (None, Some(_)) if minor == 0 => return Err(Status::BadRequest),
         (None, Some(coding)) => framing(coding)?,
@@ -134,7 +134,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Head<'_>, Status> {
     let expectation = fields.expectation.filter(|_| minor > 0);
     let awaits_continue = expectation.is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
     Ok(Head {
-        method: method_of(method),
+        method: parse_method(method),
         target,
         connection,
         body,
@@ -143,7 +143,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Head<'_>, Status> {
     })
 }
 
-fn method_of(name: &str) -> Method {
+fn parse_method(name: &str) -> Method {
     match name {
         "GET" => Method::Get,
         "HEAD" => Method::Head,
@@ -152,7 +152,7 @@ fn method_of(name: &str) -> Method {
     }
 }
 
-/// The fields that matter to us.
+/// The fields that the service uses.
 #[derive(Default)]
 struct Fields<'a> {
     hosts: u32,
@@ -162,7 +162,7 @@ struct Fields<'a> {
     options: Options,
 }
 
-/// What `Connection` says.
+/// Options of `Connection`.
 #[derive(Default)]
 pub(super) struct Options {
     pub close: bool,
@@ -170,7 +170,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Reads the field, or one more of it.
+    /// Adds the options of a field.
     pub fn add(&mut self, value: &[u8]) {
         for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
             self.close |= option.eq_ignore_ascii_case(b"close");
@@ -188,7 +188,7 @@ impl<'a> Fields<'a> {
             match name.len() {
                 4 if is("host") => {
                     fields.hosts += 1;
-                    if !value.iter().copied().all(is_of_host) {
+                    if !value.iter().copied().all(is_host_byte) {
                         return Err(Status::BadRequest);
                     }
                 }
@@ -203,20 +203,20 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What is said twice is not believed, the same or not: RFC 9110 section 8.6 leaves that to us.
-pub(super) fn once<T>(said: &mut Option<T>, value: T) -> Result<(), Status> {
-    match said.replace(value) {
+/// Sets a field, and refuses a second value, even the same one (RFC 9110 section 8.6 allows that).
+pub(super) fn once<T>(field: &mut Option<T>, value: T) -> Result<(), Status> {
+    match field.replace(value) {
         None => Ok(()),
         Some(_) => Err(Status::BadRequest),
     }
 }
 
-/// Whether the byte may be part of a host and port (RFC 3986 section 3.2).
-fn is_of_host(byte: u8) -> bool {
+/// Whether a host and port may contain the byte (RFC 3986 section 3.2).
+fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=:[]".contains(&byte)
 }
 
-/// Only `chunked` is understood. What does not end in it has no end at all (RFC 9112 section 6.3).
+/// Parses transfer codings. Only `chunked` is supported; a body that does not end with it has no end (RFC 9112 section 6.3).
 fn framing(coding: &[u8]) -> Result<Framing, Status> {
     let mut are_chunked =
         coding.rsplit(|&byte| byte == b',').map(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"chunked"));
@@ -227,26 +227,26 @@ fn framing(coding: &[u8]) -> Result<Framing, Status> {
     }
 }
 
-/// Whether the third word of the first line, its last, is a version of the form that all have.
+/// Whether the last word of the request line has the form of a version.
 fn is_other_version(bytes: &[u8]) -> bool {
     matches!(&bytes[version_at(bytes)], [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'])
 }
 
-/// Where the third word of the first line is, to the line's end.
+/// Returns the place of the third word of the request line, up to the line's end.
 fn version_at(bytes: &[u8]) -> Range<usize> {
     let line = bytes.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let version_bytes = line.splitn(3, |&byte| byte == b' ').nth(2).unwrap_or_default().len();
     line.len() - version_bytes..line.len()
 }
 
-/// A copy of a request's head that says HTTP/1.1, if it says a higher minor version: RFC 9110 section 2.5 has a server
-/// process it so, but `httparse` refuses it.
+/// Copies a request's head and replaces a higher minor version by HTTP/1.1, as RFC 9110 section 2.5 requires; `httparse` refuses
+/// such a version.
 #[cold]
 pub(super) fn request_as_1_1(bytes: &[u8]) -> Option<Vec<u8>> {
     replace_version(bytes, version_at(bytes))
 }
 
-/// The same of a response's head.
+/// Does the same for a response's head.
 #[cold]
 pub(super) fn response_as_1_1(bytes: &[u8]) -> Option<Vec<u8>> {
     replace_version(bytes, 0..bytes.iter().position(|&byte| byte == b' ')?)
@@ -261,7 +261,7 @@ fn replace_version(bytes: &[u8], version: Range<usize>) -> Option<Vec<u8>> {
     })
 }
 
-/// A number of digits only, which are not more than a number can have.
+/// Parses a number that has only digits; `None` on overflow.
 #[inline]
 pub(super) fn digits(word: &[u8]) -> Option<u64> {
     if word.is_empty() {

@@ -1,6 +1,6 @@
-//! Status codes, and what is said with them.
+//! Status codes of errors.
 
-/// What a response says in its first line: RFC 9110 section 15 has them all, these are ours.
+/// The errors of RFC 9110 section 15 that the service uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     BadRequest,
@@ -14,7 +14,6 @@ pub(super) enum Status {
     VersionNotSupported,
 }
 
-/// Everything of a response but its date, its last field and its body.
 macro_rules! parts {
     ($line:literal, $fields:literal) => {
         (concat!("HTTP/1.1 ", $line, "\r\n"), concat!("Content-Type: text/plain\r\n", $fields), concat!($line, "\n"))
@@ -22,7 +21,7 @@ macro_rules! parts {
 }
 
 impl Status {
-    /// The first line, fields of its own, and a body that says it again.
+    /// Returns the status line, its own fields, and a body with the same text.
     pub fn parts(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::BadRequest => parts!("400 Bad Request", ""),

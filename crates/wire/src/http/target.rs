@@ -1,8 +1,8 @@
-//! What a request's target names.
+//! Targets of requests.
 
 use std::borrow::Cow;
 
-/// The path of a target, in origin form or absolute form; not decoded, without query. `None` if it is in neither form.
+/// Returns the encoded path of a target in origin or absolute form, without its query; `None` for another form.
 #[inline]
 pub(super) fn path(target: &str) -> Option<&[u8]> {
     let bytes = target.as_bytes();
@@ -12,14 +12,14 @@ pub(super) fn path(target: &str) -> Option<&[u8]> {
     };
     match memchr::memchr2(b'?', b'#', path) {
         None => Some(path),
-        // What is behind a # is for the client only, and does not belong here.
+        // A fragment is for the client only and invalid here.
         Some(_) if memchr::memchr(b'#', path).is_some() => None,
         Some(0) => Some(b"/"),
         Some(end) => Some(&path[..end]),
     }
 }
 
-/// What is behind the host of `http://HOST/PATH`.
+/// Returns the path and query of `http://HOST/PATH`.
 fn absolute(target: &[u8]) -> Option<&[u8]> {
     let scheme_bytes = target.windows(3).position(|three| three == b"://")?;
     let (scheme, rest) = target.split_at(scheme_bytes);
@@ -35,10 +35,10 @@ fn absolute(target: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The path as content is filed under: decoded, without `.`, `..` and empty segments. `None` if it leads out of the root,
-/// holds a zero byte, or is not encoded as it should be.
+/// Decodes a path and removes `.`, `..` and empty segments. Returns `None` if it leads out of the root, has a zero byte, or is badly
+/// encoded.
 pub(super) fn normal(path: &[u8]) -> Option<Vec<u8>> {
-    // Decoded first: a slash or a dot is one, however it was written.
+    // Decode first, so that encoded slashes and dots count too.
     resolve(&decode(path)?)
 }
 
@@ -65,7 +65,7 @@ fn resolve(decoded: &[u8]) -> Option<Vec<u8>> {
     Some(normal)
 }
 
-/// Whether content may be filed under it: it is what [`normal`] makes of itself, encoding aside.
+/// Whether a decoded path is the same after normalisation.
 pub(super) fn is_normal(path: &[u8]) -> bool {
     resolve(path).is_some_and(|resolved| resolved == path)
 }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_found_in_targets() {
+    fn target_yields_its_path() {
         for (target, expected) in [
             ("/", Some("/")),
             ("/a/b?c=/d", Some("/a/b")),
@@ -138,7 +138,7 @@ mod tests {
             ("/...", Some("/...")),
             ("/..\\a", Some("/..\\a")),
             ("/%41%7a", Some("/Az")),
-            // Decoded once.
+            // Decoded only once.
             ("/%252e%252e/a", Some("/%2e%2e/a")),
             ("/a%00b", None),
             ("/%", None),
@@ -154,7 +154,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_normal_has_nothing_left_to_resolve(path in r"/([./\\a]|%2e|%2f|%5c|%25){0,20}") {
+        fn normal_path_has_nothing_to_resolve(path in r"/([./\\a]|%2e|%2f|%5c|%25){0,20}") {
             if let Some(normal) = normal(path.as_bytes()) {
                 prop_assert_eq!(normal[0], b'/');
                 let mut segments = normal[1..].split(|&byte| byte == b'/').peekable();

@@ -1,4 +1,4 @@
-//! The service as its clients see it, byte for byte, and what they cannot see: memory, and where bytes are.
+//! Responses of the service byte for byte, its memory, and the places of its output.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
@@ -20,55 +20,55 @@ fn generated() -> &'static Http {
     &HTTP
 }
 
-/// A server with files of these paths, of which each holds its path.
+/// A service with files at these paths, each of which contains its path.
 fn files(paths: &[&str]) -> Http {
     let files = paths.iter().map(|path| (path, path.as_bytes().to_vec()));
     Http::new(Content::files(files).unwrap(), Box::new(|| NOW))
 }
 
-/// Sends everything that is to be said, at most so many bytes at a time.
+/// Sends all output, at most `at_most` bytes at a time, and returns it.
 fn drain(http: &Http, conn: &mut HttpConn, at_most: usize) -> Vec<u8> {
     drain_counted(http, conn, at_most, &mut 0)
 }
 
-/// The same; to `requests` come those that were completed meanwhile.
+/// Does the same and adds the completed requests to `requests`.
 fn drain_counted(http: &Http, conn: &mut HttpConn, at_most: usize, requests: &mut u64) -> Vec<u8> {
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     while !http.unsent(conn).is_empty() {
         let count = http.unsent(conn).len().min(at_most);
-        said.extend_from_slice(&http.unsent(conn)[..count]);
+        output.extend_from_slice(&http.unsent(conn)[..count]);
         *requests += http.sent(conn, count);
     }
-    said
+    output
 }
 
-/// One conversation on a connection of its own: what is said, and whether the connection ends.
-fn talk(http: &Http, input: &[u8]) -> (String, bool) {
-    talk_in_pieces(http, input, usize::MAX)
+/// Returns the responses to input on a new connection, and whether the connection ends.
+fn respond(http: &Http, input: &[u8]) -> (String, bool) {
+    respond_in_pieces(http, input, usize::MAX)
 }
 
-/// The same, of input that comes in pieces of this size.
-fn talk_in_pieces(http: &Http, input: &[u8], piece_bytes: usize) -> (String, bool) {
-    let (mut conn, mut said) = (HttpConn::default(), Vec::new());
+/// Does the same with input in pieces of this size.
+fn respond_in_pieces(http: &Http, input: &[u8], piece_bytes: usize) -> (String, bool) {
+    let (mut conn, mut output) = (HttpConn::default(), Vec::new());
     for piece in input.chunks(piece_bytes) {
         http.receive(&mut conn, piece);
-        said.extend(drain(http, &mut conn, usize::MAX));
+        output.extend(drain(http, &mut conn, usize::MAX));
     }
-    (String::from_utf8_lossy(&said).into_owned(), http.is_over(&conn))
+    (String::from_utf8_lossy(&output).into_owned(), http.is_over(&conn))
 }
 
-/// The status codes of responses, in order.
-fn codes(said: &str) -> Vec<&str> {
-    said.match_indices("HTTP/1.1 ").map(|(at, line)| &said[at + line.len()..][..3]).collect()
+/// Returns the status codes of responses.
+fn codes(output: &str) -> Vec<&str> {
+    output.match_indices("HTTP/1.1 ").map(|(at, line)| &output[at + line.len()..][..3]).collect()
 }
 
-/// A head of one line and these fields, with what every response has.
+/// Returns a head with this status line, the common fields and these fields.
 fn head(line: &str, fields: &str) -> String {
     format!("HTTP/1.1 {line}\r\nServer: muxbench\r\nDate: Fri, 15 Jan 2027 08:00:00 GMT\r\n{fields}\r\n")
 }
 
 #[test]
-fn responses_are_these() {
+fn responses_have_these_bytes() {
     let ten = "Content-Type: application/octet-stream\r\nContent-Length: 10\r\n";
     let http = generated();
     let fill = String::from_utf8_lossy(http.content.from(content::Found::Generated { bytes: 10 }, 0)).into_owned();
@@ -104,13 +104,13 @@ fn responses_are_these() {
                 + "405 Method Not Allowed\n",
         ),
     ] {
-        assert_eq!(talk(http, input.as_bytes()).0, output, "{input}");
+        assert_eq!(respond(http, input.as_bytes()).0, output, "{input}");
     }
 }
 
-/// Input, the status codes it is answered with, and whether the connection ends then.
+/// Input, the status codes of the responses, and whether the connection ends.
 const EXCHANGES: &[(&str, &[&str], bool)] = &[
-    // Connections that stay, and those that do not.
+    // Persistent connections and others.
     ("GET / HTTP/1.1\r\nHost: h\r\n\r\n", &["200"], false),
     (
         "GET / HTTP/1.1\r\nHost: h\r\n\r\nHEAD / HTTP/1.1\r\nHost: h\r\n\r\nGET /a HTTP/1.1\r\nHost:\r\n\r\n",
@@ -164,7 +164,7 @@ const EXCHANGES: &[(&str, &[&str], bool)] = &[
     ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", &["400"], true),
     ("GET / HTTP/1.1\r\nHost: user@h\r\n\r\n", &["400"], true),
     ("GET / HTTP/1.1\r\nhOST: [::1]:80\r\n\r\n", &["200"], false),
-    // Lines and fields that are none.
+    // Malformed lines and fields.
     ("GET / HTTP/1.1\nHost: h\n\n", &["400"], true),
     ("GET / HTTP/1.1\r\nHost: h\n\r\n", &["400"], true),
     ("GET / HTTP/1.1\r\nHost: h\r\n\n", &["400"], true),
@@ -183,9 +183,9 @@ const EXCHANGES: &[(&str, &[&str], bool)] = &[
     ("GET / a HTTP/1.1\r\nHost: h\r\n\r\n", &["400"], true),
     ("G\x01T / HTTP/1.1\r\nHost: h\r\n\r\n", &["400"], true),
     (" GET / HTTP/1.1\r\nHost: h\r\n\r\n", &["400"], true),
-    // A client that speaks TLS gets an answer, not silence.
+    // A client that speaks TLS gets an answer.
     ("\x16\x03\x01\x02", &["400"], true),
-    // Bodies are thrown away, and what follows them is the next request.
+    // Bodies are discarded, and the next request follows them.
     (
         "GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nHTTP/GET / HTTP/1.1\r\nHost: h\r\n\r\n",
         &["200", "200"],
@@ -215,7 +215,7 @@ const EXCHANGES: &[(&str, &[&str], bool)] = &[
     ("GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n\r\n\r\n", &["400"], true),
     ("GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n", &["400"], true),
     ("GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", &["400"], true),
-    // Where a request ends in two ways, somebody smuggles.
+    // Two lengths of a body may be request smuggling.
     ("GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", &["400"], true),
     ("GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n", &["400"], true),
     (
@@ -260,8 +260,8 @@ fn higher_minor_version_is_answered_as_1_1() {
         for minor in ['2', '9'] {
             let higher = input.replace(" HTTP/1.1\r\n", &format!(" HTTP/1.{minor}\r\n"));
             for piece_bytes in [input.len(), 7] {
-                let expected = talk_in_pieces(http, input.as_bytes(), piece_bytes);
-                assert_eq!(talk_in_pieces(http, higher.as_bytes(), piece_bytes), expected, "{higher}");
+                let expected = respond_in_pieces(http, input.as_bytes(), piece_bytes);
+                assert_eq!(respond_in_pieces(http, higher.as_bytes(), piece_bytes), expected, "{higher}");
                 compared += 1;
             }
         }
@@ -270,20 +270,20 @@ fn higher_minor_version_is_answered_as_1_1() {
 }
 
 #[test]
-fn requests_are_answered_as_the_rfcs_have_it() {
+fn responses_follow_the_rfcs() {
     let http = generated();
     for (input, expected, ends) in EXCHANGES {
-        let (said, is_over) = talk(http, input.as_bytes());
-        assert_eq!((codes(&said), is_over), (expected.to_vec(), *ends), "{input:?}");
-        assert_eq!(said.matches("Connection: close").count(), usize::from(*ends), "{input:?}");
+        let (output, is_over) = respond(http, input.as_bytes());
+        assert_eq!((codes(&output), is_over), (expected.to_vec(), *ends), "{input:?}");
+        assert_eq!(output.matches("Connection: close").count(), usize::from(*ends), "{input:?}");
     }
 }
 
 #[test]
-fn what_is_too_long_is_refused_and_not_a_byte_sooner() {
+fn lines_and_heads_beyond_their_limits_are_refused() {
     let http = generated();
     let line = |bytes: usize| format!("GET /?{} HTTP/1.1", "a".repeat(bytes - "GET /? HTTP/1.1\r".len()));
-    let get = |line: &str, fields: &str| talk(http, format!("{line}\r\nHost: h\r\n{fields}\r\n").as_bytes());
+    let get = |line: &str, fields: &str| respond(http, format!("{line}\r\nHost: h\r\n{fields}\r\n").as_bytes());
     assert_eq!(codes(&get(&line(LINE_BYTES_MAX), "").0), ["200"]);
     assert_eq!(codes(&get(&line(LINE_BYTES_MAX + 1), "").0), ["414"]);
 
@@ -298,18 +298,18 @@ fn what_is_too_long_is_refused_and_not_a_byte_sooner() {
 
 #[cfg_attr(miri, ignore = "too many chunks for an interpreter")]
 #[test]
-fn a_body_in_chunks_of_a_byte_is_refused_by_what_it_takes_on_the_wire() {
+fn chunk_sizes_count_towards_the_limit_of_a_body() {
     let http = generated();
     let chunks = |count: usize| format!("{}0\r\n\r\n", "1\r\na\r\n".repeat(count));
     let most = (BODY_BYTES_MAX as usize - "0\r\n\r\n".len()) / "1\r\na\r\n".len();
     for (count, code) in [(most, "200"), (most + 1, "413")] {
         let input = format!("GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{}", chunks(count));
-        assert_eq!(codes(&talk(http, input.as_bytes()).0), [code]);
+        assert_eq!(codes(&respond(http, input.as_bytes()).0), [code]);
     }
 }
 
 #[test]
-fn files_are_found_by_their_paths_and_nothing_else_is() {
+fn only_files_are_found_by_their_paths() {
     let http = files(&["index.html", "a b/index.html", "a b/c.css", "..c", "%41"]);
     for (path, code, end) in [
         ("/", "200", "index.html"),
@@ -319,7 +319,7 @@ fn files_are_found_by_their_paths_and_nothing_else_is() {
         ("/a%20b%2fc.css?version=1", "200", "a b/c.css"),
         ("/..c", "200", "..c"),
         ("/%2541", "200", "%41"),
-        // `A`, which there is none of, and not the file whose name looks so.
+        // The path `A`, which does not exist, not the file named `%41`.
         ("/%41", "404", "Not Found\n"),
         ("/a%20b", "404", "Not Found\n"),
         ("/bytes/10", "404", "Not Found\n"),
@@ -331,11 +331,11 @@ fn files_are_found_by_their_paths_and_nothing_else_is() {
         ("file:///etc/passwd", "400", "Bad Request\n"),
         ("/index.html%00.css", "400", "Bad Request\n"),
     ] {
-        let (said, _) = talk(&http, format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
-        assert!(codes(&said) == [code] && said.ends_with(end), "{path}: {said}");
+        let (output, _) = respond(&http, format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+        assert!(codes(&output) == [code] && output.ends_with(end), "{path}: {output}");
     }
-    let (said, _) = talk(&http, b"GET /a%20b/c.css HTTP/1.1\r\nHost: h\r\n\r\n");
-    assert!(said.contains("\r\nContent-Type: text/css; charset=utf-8\r\nContent-Length: 9\r\n"), "{said}");
+    let (output, _) = respond(&http, b"GET /a%20b/c.css HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(output.contains("\r\nContent-Type: text/css; charset=utf-8\r\nContent-Length: 9\r\n"), "{output}");
 }
 
 #[test]
@@ -346,12 +346,12 @@ fn files_that_no_request_can_name_are_refused() {
         let error = add(&[path]).unwrap();
         assert!(error.starts_with(&format!("{path}: no request can name it")), "{error}");
     }
-    assert_eq!(add(&["a", "b", "a"]).unwrap(), "a: there are two of it; leave one out");
+    assert_eq!(add(&["a", "b", "a"]).unwrap(), "a: the path occurs twice; remove one file");
     assert_eq!(add(&["a", "a/b", "index.html"]), None);
 }
 
 #[test]
-fn large_content_is_sent_from_where_it_is_kept() {
+fn large_content_is_sent_without_a_copy() {
     let large = vec![b'x'; COPIED_BYTES_MAX as usize + 1];
     let length = format!("Content-Length: {}\r\n\r\n", large.len());
     let content = Content::files([("large", large), ("small", b"small".to_vec())]).unwrap();
@@ -361,7 +361,7 @@ fn large_content_is_sent_from_where_it_is_kept() {
     assert_eq!(http.receive(&mut conn, format!("{small}{large}{large}{small}").as_bytes()), 2);
     let head_bytes = http.unsent(&conn).len();
     assert!(http.unsent(&conn).ends_with(length.as_bytes()));
-    // Asked while content is being sent, and answered behind it.
+    // Requested while content is being sent, and answered after it.
     assert_eq!(http.receive(&mut conn, b"HEAD /large HTTP/1.1\r\nHost: h\r\n\r\n"), 0);
     assert_eq!(http.unsent(&conn).len(), head_bytes);
     let mut requests = http.sent(&mut conn, head_bytes);
@@ -371,23 +371,23 @@ fn large_content_is_sent_from_where_it_is_kept() {
         assert_eq!(unsent.len(), COPIED_BYTES_MAX as usize + 1 - at);
         requests += http.sent(&mut conn, if at == 0 { 7 } else { 770 });
     }
-    let said = String::from_utf8(drain_counted(&http, &mut conn, 5000, &mut requests)).unwrap();
-    assert_eq!(codes(&said), ["200", "200", "200"]);
-    assert!(said.contains("\r\n\r\nsmallHTTP/1.1 200 OK") && said.ends_with(&length));
+    let output = String::from_utf8(drain_counted(&http, &mut conn, 5000, &mut requests)).unwrap();
+    assert_eq!(codes(&output), ["200", "200", "200"]);
+    assert!(output.contains("\r\n\r\nsmallHTTP/1.1 200 OK") && output.ends_with(&length));
     assert_eq!(requests, 3);
 }
 
 #[test]
-fn generated_content_is_of_its_size_and_always_the_same() {
+fn generated_content_has_its_size_and_is_repeatable() {
     let http = generated();
     let sizes = [1, COPIED_BYTES_MAX as usize, COPIED_BYTES_MAX as usize + 1, 5 * FILL_BYTES + 3];
     let mut longest = Vec::new();
     for (at_most, size) in [1000, 1 << 20, usize::MAX].into_iter().flat_map(|most| sizes.map(|size| (most, size))) {
         let mut conn = HttpConn::default();
         http.receive(&mut conn, format!("GET /bytes/{size} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
-        let mut said = drain(http, &mut conn, at_most);
-        let head_bytes = said.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
-        let body = said.split_off(head_bytes);
+        let mut output = drain(http, &mut conn, at_most);
+        let head_bytes = output.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        let body = output.split_off(head_bytes);
         assert_eq!(body.len(), size);
         let (shorter, longer) = if body.len() < longest.len() { (&body, &longest) } else { (&longest, &body) };
         assert!(longer.starts_with(shorter));
@@ -398,13 +398,13 @@ fn generated_content_is_of_its_size_and_always_the_same() {
 }
 
 #[test]
-fn the_date_is_the_clock_s_and_asked_once_a_turn() {
+fn clock_is_read_once_a_batch() {
     let now = Arc::new(AtomicU32::new(0));
     let clock = Arc::clone(&now);
     let http = Http::new(Content::generated(), Box::new(move || clock.fetch_add(1, Relaxed)));
     let dates = |input: &[u8]| {
-        let said = talk(&http, input).0;
-        said.match_indices("Date: ").map(|(at, _)| said[at + 6..at + 35].to_owned()).collect::<Vec<_>>()
+        let output = respond(&http, input).0;
+        output.match_indices("Date: ").map(|(at, _)| output[at + 6..at + 35].to_owned()).collect::<Vec<_>>()
     };
     let get = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
     assert_eq!(dates(&get.repeat(2)), ["Thu, 01 Jan 1970 00:00:00 GMT"; 2]);
@@ -413,7 +413,7 @@ fn the_date_is_the_clock_s_and_asked_once_a_turn() {
 }
 
 #[test]
-fn bytes_once_offered_stay_where_they_are() {
+fn offered_bytes_do_not_move() {
     let http = generated();
     let mut conn = HttpConn::default();
     let get = b"GET /bytes/5 HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -430,24 +430,24 @@ fn bytes_once_offered_stay_where_they_are() {
 }
 
 #[test]
-fn many_short_requests_for_much_wait_until_the_first_answers_are_sent() {
+fn requests_for_much_wait_until_output_is_sent() {
     let http = generated();
     let mut conn = HttpConn::default();
     let input = "GET /bytes/10000 HTTP/1.1\r\nHost: h\r\n\r\n".repeat(1000);
-    let (mut requests, mut said_bytes) = (http.receive(&mut conn, input.as_bytes()), 0);
-    let response_bytes = talk(http, b"GET /bytes/10000 HTTP/1.1\r\nHost: h\r\n\r\n").0.len().max(10_000);
+    let (mut requests, mut output_bytes) = (http.receive(&mut conn, input.as_bytes()), 0);
+    let response_bytes = respond(http, b"GET /bytes/10000 HTTP/1.1\r\nHost: h\r\n\r\n").0.len().max(10_000);
     while !http.unsent(&conn).is_empty() {
         assert!(http.unsent(&conn).len() < OUTPUT_BYTES_MAX + response_bytes);
         let count = http.unsent(&conn).len();
-        said_bytes += count;
+        output_bytes += count;
         requests += http.sent(&mut conn, count);
     }
     assert_eq!(requests, 1000);
-    assert!(said_bytes > 10_000_000 && said_bytes % 1000 == 0);
+    assert!(output_bytes > 10_000_000 && output_bytes % 1000 == 0);
 }
 
 #[test]
-fn a_body_is_thrown_away_as_it_comes() {
+fn body_is_discarded_on_arrival() {
     let http = generated();
     for (head, pieces) in [
         ("Content-Length: 1000000", vec![[b'\n'; 100_000].to_vec(); 10]),
@@ -468,7 +468,7 @@ fn a_body_is_thrown_away_as_it_comes() {
 }
 
 #[test]
-fn an_idle_connection_is_small() {
+fn idle_connection_is_small() {
     assert!(size_of::<HttpConn>() <= 256, "{}", size_of::<HttpConn>());
     let http = generated();
     let mut conn = HttpConn::default();
@@ -482,7 +482,7 @@ fn an_idle_connection_is_small() {
     assert!(capacity_bytes <= 2 * KEPT_BYTES_MAX, "{capacity_bytes}");
 }
 
-fn piece_of_conversation() -> impl Strategy<Value = Vec<u8>> {
+fn requests() -> impl Strategy<Value = Vec<u8>> {
     let exchange = (0..EXCHANGES.len()).prop_map(|at| EXCHANGES[at].0.as_bytes().to_vec());
     let goes_on: Vec<_> = EXCHANGES.iter().filter(|row| !row.2 && row.1 != ["100"] && !row.1.is_empty()).collect();
     let harmless = (0..goes_on.len()).prop_map(move |at| goes_on[at].0.as_bytes().to_vec());
@@ -506,7 +506,7 @@ proptest! {
 
     #[test]
     fn any_split_of_a_stream_gives_the_same_responses(
-        pieces in prop::collection::vec(piece_of_conversation(), 1..8),
+        pieces in prop::collection::vec(requests(), 1..8),
         cuts in prop::collection::vec((prop_oneof![1usize..30, 1usize..3000], any::<bool>()), 1..100),
     ) {
         let (http, stream) = (generated(), pieces.concat());
@@ -515,20 +515,20 @@ proptest! {
         let expected = drain_counted(http, &mut conn, usize::MAX, &mut requests);
 
         let mut split_conn = HttpConn::default();
-        let (mut said, mut split_requests, mut rest) = (Vec::new(), 0, &stream[..]);
+        let (mut output, mut split_requests, mut rest) = (Vec::new(), 0, &stream[..]);
         for (length, is_sent) in cuts.iter().cycle() {
             let (piece, later) = rest.split_at(rest.len().min(*length));
             split_requests += http.receive(&mut split_conn, piece);
             if *is_sent {
-                said.extend(drain_counted(http, &mut split_conn, 777, &mut split_requests));
+                output.extend(drain_counted(http, &mut split_conn, 777, &mut split_requests));
             }
             rest = later;
             if rest.is_empty() {
                 break;
             }
         }
-        said.extend(drain_counted(http, &mut split_conn, 777, &mut split_requests));
-        prop_assert!(said == expected, "{} bytes are said, not {}", said.len(), expected.len());
+        output.extend(drain_counted(http, &mut split_conn, 777, &mut split_requests));
+        prop_assert!(output == expected, "{} bytes of output, not {}", output.len(), expected.len());
         prop_assert_eq!(split_requests, requests);
         prop_assert_eq!(http.is_over(&split_conn), http.is_over(&conn));
     }
@@ -549,7 +549,7 @@ proptest! {
 }
 
 #[test]
-fn a_head_without_an_end_ends_the_connection() {
+fn head_without_an_end_ends_the_connection() {
     for (beginning, more, code, most) in [
         (&b"GET /"[..], &b"aaaaaaaaaa"[..], "414", LINE_BYTES_MAX),
         (b"GET / HTTP/1.1\r\n", b"A: bcdef\r\n", "431", HEAD_BYTES_MAX),
@@ -567,13 +567,13 @@ fn a_head_without_an_end_ends_the_connection() {
             sent_bytes += more.len();
         }
         assert!(sent_bytes > most && conn.input.pending().is_empty());
-        let said = drain(http, &mut conn, usize::MAX);
-        assert_eq!(codes(&String::from_utf8_lossy(&said)), [code]);
+        let output = drain(http, &mut conn, usize::MAX);
+        assert_eq!(codes(&String::from_utf8_lossy(&output)), [code]);
     }
 }
 
 #[test]
-fn what_may_be_amid_a_request_is_cut_short() {
+fn connection_is_cut_short_if_the_client_may_still_send() {
     for (input, is_cut_short) in [
         ("GET / HTTP/1.0\r\n\r\n", false),
         ("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", false),
@@ -586,7 +586,7 @@ fn what_may_be_amid_a_request_is_cut_short() {
         http.receive(&mut conn, input.as_bytes());
         drain(http, &mut conn, usize::MAX);
         assert_eq!(http.is_cut_short(&conn), is_cut_short, "{input:?}");
-        // Not for ever.
+        // Only up to a limit.
         if !is_cut_short {
             continue;
         }
@@ -596,7 +596,7 @@ fn what_may_be_amid_a_request_is_cut_short() {
 }
 
 #[test]
-fn a_connection_is_idle_between_requests_only() {
+fn connection_is_idle_only_between_requests() {
     let (http, mut conn) = (generated(), HttpConn::default());
     assert!(http.is_idle(&conn));
     for (input, is_idle) in [

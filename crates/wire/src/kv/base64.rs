@@ -1,5 +1,4 @@
-//! Keys in base64 (RFC 4648), as lenient as memcached's decoder: bytes outside the alphabet are skipped, and nothing behind the
-//! padding counts.
+//! Keys in base64 (RFC 4648). The decoder is as lenient as memcached's: it skips bytes outside the alphabet, and ends at padding.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -14,7 +13,7 @@ pub(super) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Decodes; `None` if there are no whole blocks of four, or no bytes.
+/// Decodes; `None` if the digits are not blocks of four, or there are none.
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let digits: Vec<u8> = text.iter().copied().filter(|&byte| byte == b'=' || value(byte).is_some()).collect();
     if !digits.len().is_multiple_of(4) {
@@ -54,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_the_rfc_s() {
+    fn base64_matches_the_rfc() {
         for (bytes, text) in [
             ("f", "Zg=="),
             ("fo", "Zm8="),

@@ -1,4 +1,4 @@
-//! The client's side of the protocol, sans I/O: requests, and responses as they come.
+//! The client's side of the protocol, sans I/O: requests, and incremental reading of responses.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ pub fn get(out: &mut Vec<u8>, key: &[u8]) {
     }
 }
 
-/// Writes a request to store a value without flags, for ever.
+/// Writes a request to store a value without flags and expiry.
 pub fn set(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     out.extend_from_slice(b"set ");
     out.extend_from_slice(key);
@@ -18,61 +18,61 @@ pub fn set(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A whole response to [`get`] or [`set`].
+/// A complete response to [`get`] or [`set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The value that was expected.
+    /// The expected value.
     Hit,
-    /// A value under the key that was asked for, but not the one expected.
+    /// Another value under the requested key.
     Wrong,
     /// No value.
     Miss,
     /// Stored.
     Stored,
-    /// Not stored, and why is not said: the response was `NOT_STORED`.
+    /// `NOT_STORED`, which gives no reason.
     NotStored,
-    /// An error in the protocol's words: `ERROR`, `CLIENT_ERROR` or `SERVER_ERROR`.
+    /// `ERROR`, `CLIENT_ERROR` or `SERVER_ERROR`.
     Error,
-    /// No response that the protocol knows. Where the next begins cannot be known.
+    /// Not a response of the protocol. The start of the next response is unknown.
     Garbage,
 }
 
-/// What has come of one connection's response, whose bytes may come in any pieces.
+/// Reads the responses of one connection from input in any pieces.
 #[derive(Debug, Default)]
 pub struct Reader {
-    /// The beginning of a line whose end has not come: seldom anything.
+    /// The beginning of an incomplete line; usually empty.
     line: Vec<u8>,
-    within: Within,
-    /// Whether what came of the value is as expected.
+    position: Position,
+    /// Whether the value differs from the expected one.
     wrong: bool,
     was_value: bool,
 }
 
-/// Where in a response the next byte belongs.
+/// Position of the next byte in a response.
 #[derive(Clone, Copy, Debug, Default)]
-enum Within {
+enum Position {
     #[default]
     Line,
-    /// Of a value of so many bytes, so many have come; the line end after it is counted with it.
-    Value { came_bytes: usize, total_bytes: usize },
+    /// In a value and its line end, of which `received_bytes` of `total_bytes` have arrived.
+    Value { received_bytes: usize, total_bytes: usize },
 }
 
-/// A line is at most a value's, with the longest key and the longest numbers, or an error's.
+/// Longest line: a value's with the longest key and numbers, or an error.
 const LINE_BYTES_MAX: usize = 512;
 
 impl Reader {
-    /// Reads on; how many of `bytes` belong to this response, and the response if they end it. Then the reader is ready for
-    /// the next one.
+    /// Reads input; returns the number of bytes that belong to this response, and the response if they complete it. Then the reader
+    /// is ready for the next one.
     ///
-    /// `key` and `value` are what was asked for and what is expected, and must be the same until the response is whole.
+    /// `key` is the requested key and `value` the expected value; both stay the same until the response is complete.
     pub fn read(&mut self, bytes: &[u8], key: &[u8], value: &[u8]) -> (usize, Option<Reply>) {
         let mut at = 0;
         while at < bytes.len() {
-            at += match self.within {
-                Within::Value { came_bytes, total_bytes } => {
-                    self.read_value(&bytes[at..], value, came_bytes, total_bytes)
+            at += match self.position {
+                Position::Value { received_bytes, total_bytes } => {
+                    self.read_value(&bytes[at..], value, received_bytes, total_bytes)
                 }
-                Within::Line => match memchr::memchr(b'\n', &bytes[at..]) {
+                Position::Line => match memchr::memchr(b'\n', &bytes[at..]) {
                     end if self.line.len() + end.unwrap_or(bytes.len() - at) > LINE_BYTES_MAX => {
                         *self = Self::default();
                         return (bytes.len(), Some(Reply::Garbage));
@@ -90,7 +90,7 @@ impl Reader {
                             reply
                         };
                         if let Some(reply) = reply {
-                            (self.within, self.wrong, self.was_value) = (Within::Line, false, false);
+                            (self.position, self.wrong, self.was_value) = (Position::Line, false, false);
                             return (at + end + 1, Some(reply));
                         }
                         end + 1
@@ -105,20 +105,25 @@ impl Reader {
         (at, None)
     }
 
-    /// Compares what came of a value, and its end, with what is expected.
-    fn read_value(&mut self, bytes: &[u8], value: &[u8], came_bytes: usize, total_bytes: usize) -> usize {
-        let taken = &bytes[..bytes.len().min(total_bytes - came_bytes)];
-        let of_value = taken.len().min((total_bytes - 2).saturating_sub(came_bytes));
-        let (content, end) = taken.split_at(of_value);
-        self.wrong |= !content.is_empty() && value.get(came_bytes..came_bytes + of_value) != Some(content);
-        let end_at = (came_bytes + of_value).saturating_sub(total_bytes - 2);
+    /// Compares a part of a value and its line end with the expected value.
+    fn read_value(&mut self, bytes: &[u8], value: &[u8], received_bytes: usize, total_bytes: usize) -> usize {
+        let taken = &bytes[..bytes.len().min(total_bytes - received_bytes)];
+        let value_part_bytes = taken.len().min((total_bytes - 2).saturating_sub(received_bytes));
+        let (content, end) = taken.split_at(value_part_bytes);
+        self.wrong |=
+            !content.is_empty() && value.get(received_bytes..received_bytes + value_part_bytes) != Some(content);
+        let end_at = (received_bytes + value_part_bytes).saturating_sub(total_bytes - 2);
         self.wrong |= !end.is_empty() && b"\r\n"[end_at..end_at + end.len()] != *end;
-        let came_bytes = came_bytes + taken.len();
-        self.within = if came_bytes == total_bytes { Within::Line } else { Within::Value { came_bytes, total_bytes } };
+        let received_bytes = received_bytes + taken.len();
+        self.position = if received_bytes == total_bytes {
+            Position::Line
+        } else {
+            Position::Value { received_bytes, total_bytes }
+        };
         taken.len()
     }
 
-    /// What a line says, if it ends the response.
+    /// Interprets a line; returns the response if the line completes it.
     fn end_line(&mut self, line: &[u8], key: &[u8], value: &[u8]) -> Option<Reply> {
         let Some(line) = line.strip_suffix(b"\r") else { return Some(Reply::Garbage) };
         if self.was_value {
@@ -138,7 +143,7 @@ impl Reader {
                 Some(value_bytes) => {
                     self.was_value = true;
                     self.wrong = value_bytes != value.len();
-                    self.within = Within::Value { came_bytes: 0, total_bytes: value_bytes + 2 };
+                    self.position = Position::Value { received_bytes: 0, total_bytes: value_bytes + 2 };
                     return None;
                 }
                 None => Reply::Garbage,
@@ -147,7 +152,7 @@ impl Reader {
     }
 }
 
-/// The size of the value that a `VALUE` line announces, if it is for this key.
+/// Returns the size of the value from a `VALUE` line for this key.
 fn value_bytes(line: &[u8], key: &[u8]) -> Option<usize> {
     let numbers = line.strip_prefix(b"VALUE ")?.strip_prefix(key)?.strip_prefix(b" ")?;
     let (flags, bytes) = std::str::from_utf8(numbers).ok()?.split_once(' ')?;
@@ -161,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads responses in pieces of such a size, and checks that each ends where it should.
+    /// Reads responses in pieces of this size.
     fn read(stream: &[u8], piece_bytes: usize, key: &[u8], value: &[u8]) -> Vec<Reply> {
         let (mut reader, mut replies) = (Reader::default(), Vec::new());
         for mut piece in stream.chunks(piece_bytes) {
@@ -175,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_are_read_in_any_pieces() {
+    fn responses_in_any_pieces_are_read() {
         let stream = b"VALUE k 0 9\r\nEND\r\nabcd\r\nEND\r\nEND\r\nSTORED\r\nNOT_STORED\r\nERROR\r\nSERVER_ERROR out of memory\r\n\
             VALUE k 0 9\r\nEND\r\nabcX\r\nEND\r\nVALUE k 7 2\r\nEN\r\nEND\r\nVALUE k 0 0\r\n\r\nEND\r\nEND\r\n";
         for piece_bytes in crate::piece_sizes(stream.len()) {
@@ -223,7 +228,7 @@ mod tests {
                     while !piece.is_empty() {
                         let (taken_bytes, reply) = reader.read(piece, b"k", b"END\r\nabcd");
                         replies.extend(reply);
-                        // Where anything begins after that cannot be known.
+                        // The start of the next response is unknown.
                         if reply == Some(Reply::Garbage) {
                             return replies;
                         }
@@ -241,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_protocol_does_not_know_is_garbage() {
+    fn unknown_response_is_garbage() {
         for stream in [
             &b"VALUE other 0 1\r\n"[..],
             b"VALUE k 0 x\r\n",
@@ -251,7 +256,7 @@ mod tests {
             b"END\n",
             b"HTTP/1.1 200 OK\r\n",
             &[b'x'; 600],
-            // An error in the protocol's words, but of more than a line may have.
+            // An error that is longer than a line may be.
             &[&b"ERROR"[..], &[b'x'; 600], b"\r\n"].concat(),
             &[&b"SERVER_ERROR "[..], &[b'x'; 600], b"\r\n"].concat(),
         ] {
@@ -259,12 +264,12 @@ mod tests {
             assert_eq!(read(stream, stream.len(), b"k", b"v"), [Reply::Garbage], "{text}");
             assert_eq!(read(stream, 1, b"k", b"v")[0], Reply::Garbage, "{text}");
         }
-        // A value without its end is no hit, whatever follows.
+        // A value without its line end is not a hit, whatever follows.
         assert_ne!(read(b"VALUE k 0 1\r\nvxxEND\r\n", 3, b"k", b"v"), [Reply::Hit]);
     }
 
     #[test]
-    fn requests_are_what_the_service_takes() {
+    fn service_answers_the_requests() {
         use crate::Service;
         use crate::kv::{Kv, KvConfig, KvConn, records::Records};
 

@@ -136,7 +136,7 @@ pub(super) fn parse(line: &[u8]) -> Request<'_> {
     let mut words = Words(line);
     let verb = words.next().unwrap_or_default();
     match verb {
-        // First, and without more words being counted than the keys that are looked up.
+        // First, and without counting words, because these commands are the most frequent.
         b"get" | b"bget" => loud(keys(words, Get { cas: false, touch: None })),
         b"gets" => loud(keys(words, Get { cas: true, touch: None })),
         b"gat" => loud(get_and_touch(words, false)),
@@ -155,7 +155,7 @@ fn loud<'a>(command: Result<Command<'a>, &'static str>) -> Request<'a> {
     Request { command: command.unwrap_or_else(Command::Reply), quiet: false }
 }
 
-/// All keys must be short enough before the first is looked up. They are, where the line is.
+/// Checks the length of all keys before the first look-up. A short line has only short keys.
 #[inline]
 fn keys<'a>(words: Words<'a>, get: Get) -> Result<Command<'a>, &'static str> {
     if words.0.len() > KEY_BYTES_MAX && words.clone().any(|key| key.len() > KEY_BYTES_MAX) {
@@ -179,7 +179,6 @@ fn parse_rest<'a>(verb: &'a [u8], mut rest: Words<'a>) -> Request<'a> {
     let mut words = [&b""[..]; WORDS_MAX];
     let mut count = 0;
     for word in rest.by_ref() {
-        // One too many is too many.
         words[count] = word;
         count += 1;
         if count == WORDS_MAX {
@@ -189,7 +188,7 @@ fn parse_rest<'a>(verb: &'a [u8], mut rest: Words<'a>) -> Request<'a> {
     let words = &words[..count];
     let last_is_noreply = words.last() == Some(&&b"noreply"[..]);
 
-    // The last of the words is asked for `noreply`, whether there is one too many or not.
+    // memcached takes `noreply` from the last word, even if there are too many words.
     let (command, may_be_quiet) = match verb {
         b"set" => (put(StoreMode::Set, words).map(Command::Store), true),
         b"add" => (put(StoreMode::Add, words).map(Command::Store), true),
@@ -218,13 +217,13 @@ fn parse_rest<'a>(verb: &'a [u8], mut rest: Words<'a>) -> Request<'a> {
         _ if is_http(verb, all) => (Ok(Command::Quit), false),
         _ => (Err(ERROR), false),
     };
-    // A line with too few or too many words is not looked at further.
+    // memcached ignores `noreply` on a line with too few or too many words.
     let quiet = may_be_quiet && last_is_noreply && command != Err(ERROR);
     Request { command: command.unwrap_or_else(Command::Reply), quiet }
 }
 
-/// Whether a line is a request of HTTP, after which memcached hangs up. It does not look beyond the first 23 words, nor at verbs
-/// that begin like one of its own.
+/// Whether a line is an HTTP request, after which memcached ends the connection. It checks the first 23 words, and no verbs that
+/// begin like its own.
 fn is_http(verb: &[u8], rest: Words<'_>) -> bool {
     !b"gsacidt".contains(verb.first().unwrap_or(&b'g'))
         && !matches!(verb, [_] | [b'm', _])
@@ -266,7 +265,7 @@ fn touch<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
     Ok(Command::Touch { key: key(first)?, exptime: signed(exptime).ok_or(BAD_EXPTIME)? })
 }
 
-/// A time of 0 was once allowed, and still is.
+/// Accepts a time of 0 from older versions of the protocol.
 fn delete<'a>(words: &[&'a [u8]], last_is_noreply: bool) -> Result<Command<'a>, &'static str> {
     match words {
         [first] => Ok(Command::Delete { key: key(first)? }),
@@ -289,7 +288,7 @@ fn flush_all<'a>(words: &[&'a [u8]], last_is_noreply: bool) -> Result<Command<'a
     Ok(Command::FlushAll { exptime })
 }
 
-/// There is nothing to be more or less verbose about.
+/// Has no effect: the service logs nothing.
 fn verbosity<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
     let ([level] | [level, _]) = words else { return Err(ERROR) };
     unsigned(level).ok_or(BAD_FORMAT)?;
@@ -300,12 +299,12 @@ fn memory_limit<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
     let ([mebibytes] | [mebibytes, _]) = words else { return Err(ERROR) };
     match unsigned(mebibytes) {
         Some(mebibytes) => Ok(Command::MemoryLimit { mebibytes: mebibytes as u32 }),
-        // This one, and what follows here, is silent where the client wants it to be.
+        // Unlike the errors above, this one obeys `noreply`.
         None => Ok(Command::Reply(ERROR)),
     }
 }
 
-/// There are no slabs: a memcached that does not move their pages says the same.
+/// Answers like a memcached that does not move slab pages, because there are none.
 fn slabs<'a>(words: &[&'a [u8]]) -> (Result<Command<'a>, &'static str>, bool) {
     let answer = match words {
         [b"reassign", _, _] => return (Err(NO_REASSIGN), false),
@@ -321,7 +320,7 @@ fn slabs<'a>(words: &[&'a [u8]]) -> (Result<Command<'a>, &'static str>, bool) {
     (Ok(Command::Reply(answer)), true)
 }
 
-/// There is one order of eviction: a memcached without a thread that maintains several says the same.
+/// Answers like a memcached without an LRU maintainer thread, because there is one eviction order.
 fn lru<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
     let answer = match words {
         [] => return Err(ERROR),
@@ -338,7 +337,7 @@ fn lru<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
     Ok(Command::Reply(answer))
 }
 
-/// Nothing crawls: what is gone is dropped when it is met.
+/// Answers like a memcached without a crawler: expired items are dropped when a command finds them.
 fn lru_crawler<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
     let number = |word| unsigned(word).ok_or(BAD_FORMAT);
     match words {
@@ -351,19 +350,19 @@ fn lru_crawler<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
     }
 }
 
-/// As `strtod`, of what is written in decimal.
+/// Parses decimal numbers like `strtod`.
 fn float(word: &[u8]) -> Option<f64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// As `strtoull`: space before, a sign, digits, then the end or a space and whatever. What is negative is none.
+/// Parses like `strtoull`: optional space and sign, digits, then the end or a space and any text. Refuses negative numbers.
 pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
     let (negative, magnitude) = number(word)?;
     let value = if negative { magnitude.wrapping_neg() } else { magnitude };
     (!negative || value as i64 >= 0).then_some(value)
 }
 
-/// As `strtol` into 32 bits, whose higher bits are lost.
+/// Parses like `strtol` and keeps the lower 32 bits.
 pub(super) fn signed(word: &[u8]) -> Option<i32> {
     let (negative, magnitude) = number(word)?;
     let value = i128::from(magnitude) * if negative { -1 } else { 1 };

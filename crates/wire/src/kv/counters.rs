@@ -1,9 +1,9 @@
-//! What `stats` counts, each thread in memory of its own.
+//! Counters of `stats`, in separate memory for each thread.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Something that is counted.
+/// A counter.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Count {
     GetHit,
@@ -21,17 +21,17 @@ pub(super) enum Count {
     CasBad,
     TouchHit,
     TouchMiss,
-    /// Items stored, by whatever command.
+    /// Items stored by any command.
     Stored,
     TooLarge,
     MetaDebug,
 }
 
 const KINDS: usize = Count::MetaDebug as usize + 1;
-/// More threads than this share.
+/// Shards; more threads share them.
 const SHARDS: usize = 32;
 
-/// Counts of all threads. An add is to memory that (almost) no other thread writes.
+/// Counters of all threads. An addition goes to memory that (almost) no other thread writes.
 #[derive(Debug, Default)]
 pub(super) struct Counters([Shard; SHARDS]);
 

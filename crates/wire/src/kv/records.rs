@@ -1,39 +1,39 @@
-//! Records that need not be kept to be known: the number of one says its key and its value.
+//! Records that are computed instead of stored: key and value follow from a number.
 
 use std::ops::Range;
 
 use super::limits::KEY_BYTES_MAX;
 
-/// Records whose values are of sizes distributed evenly over the logarithm.
+/// Records whose value sizes are log-uniform.
 #[derive(Debug)]
 pub struct Records {
     value_bytes: Range<f64>,
     seed: u64,
-    /// Values are cut from this.
+    /// Content of values.
     fill: Vec<u8>,
 }
 
-/// So many different beginnings have values of the largest size.
+/// Number of different positions at which a value begins in the content.
 const STARTS: usize = 1 << 16;
 
 impl Records {
-    /// Records with values of `least_bytes` to `most_bytes`. Those of another seed are others.
-    pub fn new(least_bytes: u32, most_bytes: u32, seed: u64) -> Self {
-        assert!(0 < least_bytes && least_bytes <= most_bytes, "sizes from {least_bytes} to {most_bytes}");
-        let fill_bytes = (STARTS + most_bytes as usize).next_multiple_of(8) as u64;
-        // Line ends among them: a value may be anything.
+    /// Records with values of `min_bytes` to `max_bytes`. Another seed gives other values.
+    pub fn new(min_bytes: u32, max_bytes: u32, seed: u64) -> Self {
+        assert!(0 < min_bytes && min_bytes <= max_bytes, "sizes from {min_bytes} to {max_bytes}");
+        let fill_bytes = (STARTS + max_bytes as usize).next_multiple_of(8) as u64;
+        // With line ends among them, because a value may be any bytes.
         let fill = (0..fill_bytes / 8).flat_map(|at| mix(seed ^ at).to_le_bytes()).collect();
-        // The whole sizes that a logarithm rounds to, each with its share.
-        Self { value_bytes: f64::from(least_bytes)..f64::from(most_bytes) + 1.0, seed, fill }
+        // The upper end is exclusive, so that rounding down gives each size its share.
+        Self { value_bytes: f64::from(min_bytes)..f64::from(max_bytes) + 1.0, seed, fill }
     }
 
-    /// Writes the key of a record over what is in `key`.
+    /// Replaces the content of `key` by the key of a record.
     pub fn key(&self, number: u64, key: &mut Vec<u8>) {
         key.clear();
         key.extend_from_slice(&self::key(number));
     }
 
-    /// The value of a record.
+    /// Returns the value of a record.
     #[inline]
     pub fn value(&self, number: u64) -> &[u8] {
         let hash = mix(self.seed.wrapping_add(mix(number)));
@@ -45,11 +45,11 @@ impl Records {
     }
 }
 
-/// Bytes of a key.
+/// Size of a key.
 pub const KEY_BYTES: usize = 17;
 const _: () = assert!(KEY_BYTES <= KEY_BYTES_MAX);
 
-/// The key of a record, `record-0000000007` for number 7, without formatting: it is written for each request.
+/// Returns the key of a record, `record-0000000007` for number 7. Each request needs one, so it avoids the formatter.
 #[inline]
 pub fn key(number: u64) -> [u8; KEY_BYTES] {
     assert!(number < 10_000_000_000, "{number} has more digits than a key");
@@ -78,23 +78,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_even_over_the_logarithm_and_within_their_bounds() {
+    fn sizes_are_log_uniform_within_their_bounds() {
         let records = Records::new(10, 1000, 7);
         let sizes: Vec<usize> = (0..30_000).map(|number| records.value(number).len()).collect();
         assert_eq!((sizes.iter().min(), sizes.iter().max()), (Some(&10), Some(&1000)));
-        // As many in each decade; by chance the difference is 87 in 15 000.
+        // Each decade has half of them, with a standard error of 87.
         let small = sizes.iter().filter(|&&size| size < 100).count();
         assert!((14_400..15_600).contains(&small), "{small}");
     }
 
     #[test]
-    fn a_record_is_the_same_each_time_and_seldom_another() {
+    fn records_are_repeatable_and_mostly_distinct() {
         let (records, again, other) = (Records::new(10, 1000, 7), Records::new(10, 1000, 7), Records::new(10, 1000, 8));
         assert!((0..1000).all(|number| records.value(number) == again.value(number)));
         assert!((0..1000).all(|number| records.value(number) != other.value(number)));
         let numbers = if cfg!(miri) { 300 } else { 30_000 };
         let values: HashSet<&[u8]> = (0..numbers).map(|number| records.value(number)).collect();
-        // Some short ones are the same by chance, of 30 000 about 28.
+        // About 28 of 30 000 are equal by chance, because they are short.
         assert!(values.len() as u64 > numbers - numbers / 300, "{}", values.len());
 
         assert_eq!((&key(0), &key(9_876_543_210)), (b"record-0000000000", b"record-9876543210"));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn one_size_is_one_size() {
+    fn equal_bounds_give_a_constant_size() {
         let records = Records::new(5, 5, 1);
         assert!((0..1000).all(|number| records.value(number).len() == 5));
     }

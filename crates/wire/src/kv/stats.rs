@@ -1,5 +1,4 @@
-//! Answers to `stats`: what is true of this store in memcached's words, and its words for empty sections where there is nothing
-//! to tell.
+//! The `stats` command: memcached's statistics as far as the store has them, and empty sections for the rest.
 
 use super::command::{BAD_FORMAT, ERROR, unsigned};
 use super::counters::Count;
@@ -8,9 +7,9 @@ use super::reply::{version, write_line};
 use super::service::Kv;
 use super::store::Mark;
 
-/// All items are of one class, as those of one size are in memcached.
+/// Slab class of all items.
 const CLASS: u64 = 1;
-/// memcached's classes have numbers below this.
+/// Upper end of memcached's class numbers.
 const CLASSES_MAX: u64 = 64;
 
 fn stat(out: &mut Vec<u8>, name: &str, value: impl std::fmt::Display) {
@@ -18,8 +17,8 @@ fn stat(out: &mut Vec<u8>, name: &str, value: impl std::fmt::Display) {
 }
 
 impl Kv {
-    pub(super) fn stats(&self, what: &[u8], more: [&[u8]; 2], out: &mut Vec<u8>) {
-        match what {
+    pub(super) fn stats(&self, section: &[u8], arguments: [&[u8]; 2], out: &mut Vec<u8>) {
+        match section {
             b"" => self.general_stats(out),
             b"reset" => {
                 self.counters.reset();
@@ -29,24 +28,24 @@ impl Kv {
             b"items" => self.items(out),
             b"slabs" => self.slabs(out),
             b"sizes" => stat(out, "sizes_status", "disabled"),
-            // Like memcached's, these answers have no end.
+            // Like memcached's, these replies have no END.
             b"sizes_disable" => return stat(out, "sizes_status", "disabled"),
             b"sizes_enable" => {
                 stat(out, "sizes_status", "error");
                 return stat(out, "sizes_error", "not_supported");
             }
-            b"cachedump" => match self.dump(more, out) {
+            b"cachedump" => match self.dump(arguments, out) {
                 Ok(()) => {}
-                Err(why) => return write_line(out, why),
+                Err(error) => return write_line(out, error),
             },
-            // Prefixes of keys are not counted.
-            b"detail" => match more[0] {
+            // There are no statistics by key prefix.
+            b"detail" => match arguments[0] {
                 b"dump" => {}
                 b"off" => return write_line(out, "OK"),
                 b"on" => return write_line(out, "SERVER_ERROR detail not supported"),
                 _ => return write_line(out, "CLIENT_ERROR usage: stats detail on|off|dump"),
             },
-            // The service knows no connection but the one that asks, and has no other storage.
+            // The service knows no other connections, and has no external storage.
             b"conns" | b"extstore" => {}
             _ => return write_line(out, ERROR),
         }
@@ -92,7 +91,7 @@ impl Kv {
         stat(out, "evictions", self.store.evictions());
     }
 
-    /// Those of memcached's settings that are ours too.
+    /// Writes memcached's settings as far as they apply.
     fn settings(&self, out: &mut Vec<u8>) {
         stat(out, "maxbytes", self.store.memory_max_bytes());
         stat(out, "item_size_max", self.config.item_max_bytes);
@@ -154,7 +153,7 @@ impl Kv {
         stat(out, "total_malloced", bytes);
     }
 
-    /// Some keys of a class, at most `limit` unless that is 0.
+    /// Writes some keys of a class, at most `limit` unless that is 0.
     fn dump(&self, [class, limit]: [&[u8]; 2], out: &mut Vec<u8>) -> Result<(), &'static str> {
         if limit.is_empty() {
             return Err("CLIENT_ERROR bad command line");

@@ -1,9 +1,8 @@
-//! The items: a concurrent map that keeps within a memory limit, each change of an item atomic.
+//! The items: a concurrent map with a memory limit and atomic changes of items.
 //!
-//! The map is `quick_cache`: sharded, a read lock and no allocation for each look-up, the key hashed once (by foldhash,
-//! with a random seed), and eviction by CLOCK over a hot and a cold part, which approximates LRU as memcached's own
-//! segments do. Plain concurrent maps look up some tens of nanoseconds faster, next to microseconds of system calls for
-//! each request, and would need an eviction of ours beside them.
+//! The map is `quick_cache`. It has shards; a look-up takes a read lock and hashes the key once (foldhash with a random seed), without
+//! allocation. Eviction is CLOCK over a hot and a cold part, an approximation of LRU like memcached's segments. Plain concurrent
+//! maps are some tens of nanoseconds faster, which matters little beside microseconds of system calls, but evict nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -15,27 +14,27 @@ use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use super::config::KvConfig;
 use crate::service::Clock;
 
-/// A value and what is known of it. A clone shares the bytes.
+/// A value with its metadata. A clone shares the bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub data: Arc<[u8]>,
-    /// Unique to each change of any item, and growing, unless a client chose it.
+    /// Unique to each change of any item and ascending, unless a client chose it.
     pub cas: u64,
     pub flags: u32,
-    /// When it is gone, in seconds since 1970; 0 is never.
+    /// Expiry in seconds since 1970; 0 is never.
     pub expires: u32,
-    /// When it was last stored or fetched, as far as that is recorded: see [`Store::record_fetches`].
+    /// Time of storing, or of the last fetch once [`Store::record_fetches`] was called.
     pub accessed: u32,
-    /// How many flushes there had been when it was stored; another one takes it.
+    /// Number of flushes before it was stored; the next one removes it.
     flushes: u16,
     pub marks: Marks,
 }
 
-/// What the meta commands remember of an item, a bit each.
+/// Marks of an item for the meta commands, a bit each.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Marks(u8);
 
-/// One of them.
+/// A mark.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mark {
     /// A client has fetched it.
@@ -44,7 +43,7 @@ pub(super) enum Mark {
     Stale = 2,
     /// A client was told to replace it.
     Won = 4,
-    /// Its key was written in base64, and is to be answered so.
+    /// Its key is in base64, in replies too.
     Binary = 8,
 }
 
@@ -59,57 +58,57 @@ impl Marks {
         self.0 = self.0 & !(mark as u8) | if value { mark as u8 } else { 0 };
     }
 
-    /// Those of a new item.
+    /// Marks of a new item.
     #[inline]
     pub fn for_key(is_binary: bool) -> Self {
         Self(if is_binary { Mark::Binary as u8 } else { 0 })
     }
 
-    /// Those of an item that takes this one's place under the same key.
+    /// Marks of an item that replaces this one.
     pub fn for_successor(self) -> Self {
         Self(self.0 & Mark::Binary as u8)
     }
 }
 
-/// What becomes of an item that [`Store::enter`] found.
+/// Decision about an item in [`Store::enter`].
 pub(super) enum After<T> {
     Keep(T),
     Remove(T),
 }
 
-/// What an item costs beside its key and data: the entry and its links, two allocations with their headers, its hash.
+/// Memory of an item besides key and data: the entry and its links, two allocations with their headers, its hash.
 pub(super) const ITEM_OVERHEAD_BYTES: usize = 152;
-/// A time to live above this is a time since 1970 (memcached's protocol.txt).
+/// Larger times to live are times since 1970 (memcached's protocol.txt).
 const RELATIVE_MAX_S: u32 = 60 * 60 * 24 * 30;
-/// What is gone already expires then.
+/// Expiry of an item that is already expired.
 const LONG_AGO: u32 = 1;
 
-/// Every item of the service.
+/// All items of the service.
 pub(super) struct Store {
     cache: Cache<Vec<u8>, Item, Weight, DefaultHashBuilder, Evicted>,
-    /// Asked when an item is stored or has a time to live, while a delayed flush is pending, and once fetches are recorded: a
-    /// plain get reads no clock, and no thread need keep one for it.
+    /// Read for storing, for items with a time to live, while a delayed flush is pending, and to record fetches. A plain get reads no
+    /// clock.
     pub clock: Clock,
     item_max_bytes: usize,
     memory_max_bytes: AtomicU64,
-    /// Items stored before the last flush are dropped when they are met.
+    /// Number of flushes. Items from before the last one are dropped when a command finds them.
     flushes: AtomicU16,
-    /// When a flush is due; 0 is never.
+    /// Time of a pending flush; 0 is never.
     flush_at: AtomicU32,
-    /// Whether each fetch is to leave its time.
+    /// Whether fetches record their time.
     records_fetches: AtomicBool,
     /// See [`Store::notice_fetches`].
     notices_fetches: AtomicBool,
-    /// Bytes by which items grew in place. The cache makes room only when something is inserted, so it is told at times.
+    /// Growth of items in place since the cache last made room. By itself it does so only for insertions.
     grown_bytes: AtomicU64,
     evicted: Evicted,
-    /// Written by each change: on lines of its own, away from what each get reads.
-    cas: Alone<AtomicU64>,
+    /// Written by each change, so it has cache lines apart from the fields that each get reads.
+    cas: Isolated<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Alone<T>(T);
+struct Isolated<T>(T);
 
 #[derive(Clone)]
 struct Weight;
@@ -124,7 +123,7 @@ fn weight(key_bytes: usize, data_bytes: usize) -> usize {
     key_bytes + data_bytes + ITEM_OVERHEAD_BYTES
 }
 
-/// Counts what is evicted, and lets it be freed outside the lock.
+/// Counts evicted items, and frees them outside the lock.
 #[derive(Clone, Default)]
 struct Evicted(Arc<AtomicU64>);
 
@@ -149,7 +148,7 @@ fn expires_after(exptime: i32, now: u32) -> u32 {
 impl Store {
     pub fn new(config: &KvConfig, clock: Clock) -> Self {
         let evicted = Evicted::default();
-        // A shard must have room for several of the largest items, or it would refuse them.
+        // Each shard needs room for several of the largest items, or it would refuse them.
         let shards = (config.memory_max_bytes / (4 * u64::from(config.item_max_bytes))).clamp(1, 64);
         let options = OptionsBuilder::new()
             .weight_capacity(config.memory_max_bytes)
@@ -168,21 +167,21 @@ impl Store {
             notices_fetches: AtomicBool::new(false),
             grown_bytes: AtomicU64::new(0),
             evicted,
-            cas: Alone::default(),
+            cas: Isolated::default(),
         }
     }
 
-    /// Whether an item of such sizes may be stored.
+    /// Whether an item of these sizes may be stored.
     pub fn fits(&self, key_bytes: usize, data_bytes: usize) -> bool {
         weight(key_bytes, data_bytes) <= self.item_max_bytes
     }
 
-    /// When an item with this time to live is gone.
+    /// Returns the expiry for a time to live.
     pub fn expires(&self, exptime: i32) -> u32 {
         if exptime == 0 { 0 } else { expires_after(exptime, (self.clock)()) }
     }
 
-    /// An item stored now. Without a number it gets the next.
+    /// Returns a new item, with the next CAS value unless one is given.
     #[inline]
     pub fn item(&self, data: Arc<[u8]>, flags: u32, exptime: i32, cas: Option<u64>, marks: Marks) -> Item {
         self.flush_if_due();
@@ -206,24 +205,24 @@ impl Store {
             self.cache.remove_if(key, |item| !self.is_live(item));
             return None;
         }
-        let is_news = !item.marks.has(Mark::Fetched) && self.notices_fetches.load(Relaxed);
-        if is_news || self.records_fetches.load(Relaxed) {
-            self.note_fetch(key, item.cas);
+        let is_first_fetch = !item.marks.has(Mark::Fetched) && self.notices_fetches.load(Relaxed);
+        if is_first_fetch || self.records_fetches.load(Relaxed) {
+            self.record_fetch(key, item.cas);
         }
         Some(item)
     }
 
-    /// Looks at an item, which counts for nothing.
+    /// Returns an item without counting it as a fetch.
     pub fn peek(&self, key: &[u8]) -> Option<Item> {
         self.flush_if_due();
         self.cache.peek(key).filter(|item| self.is_live(item))
     }
 
-    /// The first fetch of an item leaves a mark, and later ones their time, where that is recorded.
+    /// Records a fetch: a mark, and the time if enabled.
     #[cold]
-    fn note_fetch(&self, key: &[u8], cas: u64) {
+    fn record_fetch(&self, key: &[u8], cas: u64) {
         self.cache.entry(key, Some(Duration::ZERO), |_, item| {
-            // Another may have stored a new one since.
+            // Another thread may have replaced the item since.
             if item.cas == cas {
                 self.mark_fetched(item);
             }
@@ -239,23 +238,23 @@ impl Store {
         }
     }
 
-    /// From the first meta command on, the first fetch of an item marks it, which takes a second look-up and a shard's lock.
-    /// Clients without meta commands cannot ask for the mark, and do not pay for it.
+    /// Enables the mark at the first fetch of an item, which costs a second look-up and a shard's lock. The first meta command calls
+    /// this, because only meta commands show the mark.
     pub fn notice_fetches(&self) {
         if !self.notices_fetches.load(Relaxed) {
             self.notices_fetches.store(true, Relaxed);
         }
     }
 
-    /// From now on each fetch reads the clock, and changes its item: nobody pays for that before the first client asks when an
-    /// item was last accessed. Until then that is when it was stored.
+    /// Enables the time of each fetch, which costs a clock reading and a change of the item. The first request for a time of access
+    /// calls this.
     pub fn record_fetches(&self) {
         if !self.records_fetches.load(Relaxed) {
             self.records_fetches.store(true, Relaxed);
         }
     }
 
-    /// Stores an item whatever was there; its number. The key is copied first: its hash would wait for a copy just written.
+    /// Stores an item unconditionally; returns its CAS value. The key is copied first, because hashing a fresh copy would stall.
     #[inline]
     pub fn set(&self, key: &[u8], make: impl FnOnce() -> Item) -> u64 {
         let key = key.to_vec();
@@ -265,13 +264,13 @@ impl Store {
         cas
     }
 
-    /// Changes an item that is there, alone with it; what `change` answers, or `None` if there is no item.
+    /// Changes a present item atomically; returns the result of `change`, or `None` if there is no item.
     pub fn update<T>(&self, key: &[u8], change: impl FnOnce(&mut Item) -> T) -> Option<T> {
         self.enter(key, None::<fn() -> Item>, |item, _| After::Keep(change(item)))
     }
 
-    /// Changes or removes an item, alone with it. If there is none, `change` gets the one that `make` makes, and is told so.
-    /// Without `make` the answer is then `None`.
+    /// Changes or removes an item atomically. A missing item comes from `make`, and `change` gets `true`; without `make` the result is
+    /// `None`.
     pub fn enter<T>(
         &self,
         key: &[u8],
@@ -279,13 +278,13 @@ impl Store {
         change: impl FnOnce(&mut Item, bool) -> After<T>,
     ) -> Option<T> {
         self.flush_if_due();
-        // To look first is cheaper: the cache would set a place aside for a key that is not there.
+        // This look-up is cheaper than an entry, for which the cache would reserve a place.
         if make.is_none() && !self.cache.contains_key(key) {
             return None;
         }
-        let patience = make.is_none().then_some(Duration::ZERO);
+        let timeout = make.is_none().then_some(Duration::ZERO);
         let (mut change, mut removed, mut grown_bytes) = (Some(change), None, 0);
-        let result = self.cache.entry(key, patience, |_, item| {
+        let entry = self.cache.entry(key, timeout, |_, item| {
             let before_bytes = item.data.len();
             let is_new = !self.is_live(item);
             if is_new {
@@ -294,42 +293,42 @@ impl Store {
             }
             let change = change.take().expect("called once");
             match change(item, is_new) {
-                After::Keep(answer) => {
+                After::Keep(result) => {
                     grown_bytes = item.data.len().saturating_sub(before_bytes);
-                    EntryAction::Retain(answer)
+                    EntryAction::Retain(result)
                 }
-                After::Remove(answer) => {
-                    removed = Some(answer);
+                After::Remove(result) => {
+                    removed = Some(result);
                     EntryAction::Remove
                 }
             }
         });
-        self.grown(grown_bytes);
-        match result {
-            EntryResult::Retained(answer) => Some(answer),
+        self.make_room(grown_bytes);
+        match entry {
+            EntryResult::Retained(result) => Some(result),
             EntryResult::Removed(..) => removed,
             EntryResult::Vacant(guard) => {
                 let mut item = make.take()?();
-                let (After::Keep(answer) | After::Remove(answer)) = change.take()?(&mut item, true);
-                // Refused if another has set or deleted it since: then ours was there before that.
+                let (After::Keep(result) | After::Remove(result)) = change.take()?(&mut item, true);
+                // This fails if another thread has set or deleted the item since. Then ours counts as the earlier one.
                 let _ = guard.insert(item);
-                Some(answer)
+                Some(result)
             }
-            // Being added by another this moment: it was not there before.
+            // Another thread is adding it: there was no item before.
             EntryResult::Timeout => None,
-            EntryResult::Replaced(..) => unreachable!("not asked for"),
+            EntryResult::Replaced(..) => unreachable!("not requested"),
         }
     }
 
-    /// Deletes an item; whether there was one.
+    /// Deletes an item; returns whether there was one.
     pub fn delete(&self, key: &[u8]) -> bool {
         self.flush_if_due();
         self.cache.remove(key).is_some_and(|(_, item)| self.is_live(&item))
     }
 
-    /// Flushes everything that is there, at once (0 or less) or as late as an item with this time to live would be gone.
+    /// Removes all items, immediately (0 or less) or when an item with this time to live would expire.
     pub fn flush_all(&self, exptime: i32) {
-        // This takes the place of one that is still due.
+        // A new flush replaces a pending one.
         if exptime > 0 {
             self.flush_at.store(self.expires(exptime), Relaxed);
         } else {
@@ -338,23 +337,23 @@ impl Store {
         }
     }
 
-    /// A number for a change.
+    /// Returns the CAS value of a new change.
     pub fn next_cas(&self) -> u64 {
         self.cas.0.fetch_add(1, Relaxed) + 1
     }
 
-    /// Some items with their keys, at most as many as are looked at in a moment.
+    /// Returns some items with their keys, few enough to take little time.
     pub fn some(&self) -> impl Iterator<Item = (Vec<u8>, Item)> {
         const MAX: usize = 20_000;
         self.cache.iter().take(MAX).filter(|(_, item)| self.is_live(item))
     }
 
-    /// Memory for items.
+    /// Returns the memory for items.
     pub fn memory_max_bytes(&self) -> u64 {
         self.memory_max_bytes.load(Relaxed)
     }
 
-    /// Changes how much memory there is for items, and evicts what is too much; whether the largest items would still fit.
+    /// Changes the memory for items and evicts the excess; returns false if the largest items would not fit.
     pub fn set_memory_max_bytes(&self, bytes: u64) -> bool {
         let fits = bytes / self.cache.num_shards() as u64 >= 2 * self.item_max_bytes as u64;
         if fits {
@@ -364,12 +363,12 @@ impl Store {
         fits
     }
 
-    /// What an item takes of the memory.
+    /// Returns the memory of an item.
     pub fn weight(key: &[u8], item: &Item) -> usize {
         weight(key.len(), item.data.len())
     }
 
-    /// Items and their bytes, those gone but not yet met included.
+    /// Returns the number of items and their memory, with expired items that no command has found.
     pub fn size(&self) -> (usize, u64) {
         (self.cache.len(), self.cache.weight())
     }
@@ -383,7 +382,7 @@ impl Store {
         item.flushes == self.flushes.load(Relaxed) && (item.expires == 0 || item.expires > (self.clock)())
     }
 
-    /// Every command looks first, so that nothing is stored between the flush's time and its being noticed.
+    /// Runs a pending flush. Every command calls this first, so that nothing is stored between the due time and the flush.
     #[inline]
     fn flush_if_due(&self) {
         let at = self.flush_at.load(Relaxed);
@@ -393,20 +392,20 @@ impl Store {
     }
 
     fn flush(&self) {
-        // memcached numbers a flush like a change.
+        // In memcached a flush takes a CAS value too.
         self.next_cas();
         if self.flushes.fetch_add(1, Relaxed) == u16::MAX {
-            // The count begins again, and so must the items.
+            // The counter wraps, so items from before would become live again.
             self.cache.clear();
         }
     }
 
-    /// Has the cache make room once items have grown by as much as one item may have.
-    fn grown(&self, bytes: usize) {
+    /// Makes the cache evict once items have grown by the size of the largest item.
+    fn make_room(&self, bytes: usize) {
         let bytes = bytes as u64;
         if bytes > 0 && self.grown_bytes.fetch_add(bytes, Relaxed) + bytes > self.item_max_bytes as u64 {
             self.grown_bytes.store(0, Relaxed);
-            // Another may change the limit meanwhile: the last to set it must have seen the last limit.
+            // Another thread may change the limit meanwhile, so repeat until the limit is the last one.
             let mut limit_bytes = self.memory_max_bytes();
             loop {
                 self.cache.set_capacity(limit_bytes);

@@ -1,4 +1,4 @@
-//! The service as its clients see it, and what they cannot see: memory, and time that passes when told to.
+//! Responses of the service, its memory, and its behaviour over time, with a clock that tests set.
 
 mod recorded;
 
@@ -23,43 +23,43 @@ fn kv(config: KvConfig) -> (Kv, Arc<AtomicU32>) {
     (Kv::new(config, Box::new(move || clock.load(Relaxed))), now)
 }
 
-/// Sends everything that is to be said, at most so many bytes at a time.
+/// Sends all output, at most `at_most` bytes at a time, and returns it.
 fn drain(kv: &Kv, conn: &mut KvConn, at_most: usize) -> Vec<u8> {
     drain_and_count(kv, conn, at_most, &mut 0)
 }
 
-/// The same, and counts the requests that this completes.
+/// Does the same and counts the requests that this completes.
 fn drain_and_count(kv: &Kv, conn: &mut KvConn, at_most: usize, requests: &mut u64) -> Vec<u8> {
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     while !kv.unsent(conn).is_empty() {
         let count = kv.unsent(conn).len().min(at_most);
-        said.extend_from_slice(&kv.unsent(conn)[..count]);
+        output.extend_from_slice(&kv.unsent(conn)[..count]);
         *requests += kv.sent(conn, count);
     }
-    said
+    output
 }
 
-/// One conversation on a connection of its own.
-fn talk(kv: &Kv, input: &[u8]) -> String {
+/// Returns the responses to input on a new connection.
+fn respond(kv: &Kv, input: &[u8]) -> String {
     let mut conn = KvConn::default();
     kv.receive(&mut conn, input);
     String::from_utf8_lossy(&drain(kv, &mut conn, usize::MAX)).into_owned()
 }
 
-/// What is kept for a connection.
+/// Returns the size of a connection's buffers.
 fn held_bytes(conn: &KvConn) -> usize {
     conn.input.pending().len() + conn.output.unsent().len()
 }
 
 #[test]
-fn it_says_what_memcached_says() {
+fn responses_match_recorded_ones_of_memcached() {
     for (input, output) in RECORDED {
         let (kv, _) = kv(KvConfig::default());
-        assert_eq!(talk(&kv, input.as_bytes()), *output, "{input}");
+        assert_eq!(respond(&kv, input.as_bytes()), *output, "{input}");
     }
 }
 
-fn piece_of_conversation() -> impl Strategy<Value = Vec<u8>> {
+fn requests() -> impl Strategy<Value = Vec<u8>> {
     let recorded = (0..RECORDED.len()).prop_map(|at| RECORDED[at].0.as_bytes().to_vec());
     let long_keys = (1usize..40).prop_map(|count| [&b"get a"[..], &b" bcdefghi".repeat(count * 10), b"\r\n"].concat());
     let big = (0usize..200_000)
@@ -86,7 +86,7 @@ proptest! {
 
     #[test]
     fn any_split_of_a_stream_gives_the_same_responses(
-        pieces in prop::collection::vec(piece_of_conversation(), 1..6),
+        pieces in prop::collection::vec(requests(), 1..6),
         cuts in prop::collection::vec((1usize..3000, any::<bool>()), 1..100),
     ) {
         let stream = pieces.concat();
@@ -99,20 +99,20 @@ proptest! {
 
         let (split, _) = kv(config);
         let mut split_conn = KvConn::default();
-        let (mut said, mut split_requests, mut rest) = (Vec::new(), 0, &stream[..]);
+        let (mut output, mut split_requests, mut rest) = (Vec::new(), 0, &stream[..]);
         for (length, is_sent) in cuts.iter().cycle() {
             let (piece, later) = rest.split_at(rest.len().min(*length));
             split_requests += split.receive(&mut split_conn, piece);
             if *is_sent {
-                said.extend(drain_and_count(&split, &mut split_conn, 777, &mut split_requests));
+                output.extend(drain_and_count(&split, &mut split_conn, 777, &mut split_requests));
             }
             rest = later;
             if rest.is_empty() {
                 break;
             }
         }
-        said.extend(drain_and_count(&split, &mut split_conn, 777, &mut split_requests));
-        prop_assert_eq!(said, expected);
+        output.extend(drain_and_count(&split, &mut split_conn, 777, &mut split_requests));
+        prop_assert_eq!(output, expected);
         prop_assert_eq!(split_requests, requests);
         prop_assert_eq!(split.is_over(&split_conn), whole.is_over(&conn));
     }
@@ -133,8 +133,8 @@ proptest! {
 }
 
 #[test]
-fn a_line_without_an_end_ends_the_connection() {
-    // A mebibyte in small pieces takes an interpreter long.
+fn line_without_an_end_ends_the_connection() {
+    // Under Miri a mebibyte in small pieces takes too long.
     let piece = b"k ".repeat(if cfg!(miri) { 10_000 } else { 50 });
     for (line, most) in [(&b"set "[..], LINE_BYTES_MAX), (b"get ", KEYS_BYTES_MAX)] {
         let (kv, _) = kv(KvConfig::default());
@@ -151,7 +151,7 @@ fn a_line_without_an_end_ends_the_connection() {
 }
 
 #[test]
-fn what_is_said_before_quit_is_sent_and_nothing_after_it_taken() {
+fn quit_sends_earlier_responses_and_ignores_later_input() {
     let (kv, _) = kv(KvConfig::default());
     let mut conn = KvConn::default();
     assert_eq!(kv.receive(&mut conn, b"get a\r\nquit\r\nget a\r\n"), 2);
@@ -161,8 +161,8 @@ fn what_is_said_before_quit_is_sent_and_nothing_after_it_taken() {
 }
 
 #[test]
-fn a_short_request_for_much_waits_until_the_first_of_it_is_sent() {
-    // A hundred megabytes in all, and for an interpreter one.
+fn short_request_for_much_waits_until_output_is_sent() {
+    // A hundred megabytes of output, or one under Miri.
     const VALUE_BYTES: usize = if cfg!(miri) { 1_000 } else { 100_000 };
     let (kv, _) = kv(KvConfig::default());
     let value = vec![b'v'; VALUE_BYTES];
@@ -172,20 +172,20 @@ fn a_short_request_for_much_waits_until_the_first_of_it_is_sent() {
 
     let many = [&b"get"[..], &b" a".repeat(1000), b"\r\nget a\r\nversion\r\n"].concat();
     let mut requests = kv.receive(&mut conn, &many);
-    let mut said_bytes = 0;
+    let mut output_bytes = 0;
     while !kv.unsent(&conn).is_empty() {
         assert!(held_bytes(&conn) < OUTPUT_BYTES_MAX + value.len() + many.len() + 100);
         let count = kv.unsent(&conn).len();
-        said_bytes += count;
+        output_bytes += count;
         requests += kv.sent(&mut conn, count);
     }
     let hit_bytes = format!("VALUE a 0 {VALUE_BYTES}\r\n\r\n").len() + value.len();
-    assert_eq!(said_bytes, 1001 * hit_bytes + 2 * "END\r\n".len() + "VERSION 1.6.18-muxbench\r\n".len());
+    assert_eq!(output_bytes, 1001 * hit_bytes + 2 * "END\r\n".len() + "VERSION 1.6.18-muxbench\r\n".len());
     assert_eq!(requests, 3);
 }
 
 #[test]
-fn bytes_once_offered_stay_where_they_are() {
+fn offered_bytes_do_not_move() {
     let (kv, _) = kv(KvConfig::default());
     let mut conn = KvConn::default();
     kv.receive(&mut conn, b"set a 0 0 5\r\nhello\r\n");
@@ -197,12 +197,12 @@ fn bytes_once_offered_stay_where_they_are() {
     kv.sent(&mut conn, 3);
     kv.receive(&mut conn, b"get a\r\n");
     assert_eq!(kv.unsent(&conn).as_ptr(), address.wrapping_add(3));
-    let said = drain(&kv, &mut conn, usize::MAX);
-    assert_eq!(said, [&b"RED\r\n"[..], &b"VALUE a 0 5\r\nhello\r\nEND\r\n".repeat(1001)].concat());
+    let output = drain(&kv, &mut conn, usize::MAX);
+    assert_eq!(output, [&b"RED\r\n"[..], &b"VALUE a 0 5\r\nhello\r\nEND\r\n".repeat(1001)].concat());
 }
 
 #[test]
-fn an_idle_connection_is_small() {
+fn idle_connection_is_small() {
     assert!(size_of::<KvConn>() <= 168, "{}", size_of::<KvConn>());
     let (kv, _) = kv(KvConfig::default());
     let mut conn = KvConn::default();
@@ -214,7 +214,7 @@ fn an_idle_connection_is_small() {
 }
 
 #[test]
-fn a_value_that_is_too_large_is_thrown_away_as_it_comes() {
+fn too_large_value_is_discarded_on_arrival() {
     let (kv, _) = kv(KvConfig::default());
     let mut conn = KvConn::default();
     kv.receive(&mut conn, b"set a 0 0 3\r\nold\r\nset a 0 0 5000000\r\n");
@@ -222,66 +222,67 @@ fn a_value_that_is_too_large_is_thrown_away_as_it_comes() {
         assert!(kv.receive(&mut conn, &[b'\n'; 100_000]) == 0 && conn.input.pending().is_empty());
     }
     kv.receive(&mut conn, b"\r\nget a\r\n");
-    // The older value is gone too: its client believes it replaced.
-    let said = drain(&kv, &mut conn, usize::MAX);
-    assert_eq!(said, b"STORED\r\nSERVER_ERROR object too large for cache\r\nEND\r\n");
-    // A value that grows too large stays as it was.
+    // The older value is deleted too, because its client believes it replaced.
+    let output = drain(&kv, &mut conn, usize::MAX);
+    assert_eq!(output, b"STORED\r\nSERVER_ERROR object too large for cache\r\nEND\r\n");
+    // An item that would grow too large stays unchanged.
     let half = [&b"set a 0 0 600000\r\n"[..], &[b'x'; 600_000], b"\r\n"].concat();
-    assert_eq!(talk(&kv, &half), "STORED\r\n");
-    assert_eq!(talk(&kv, &[&b"append a"[..], &half[5..]].concat()), "NOT_STORED\r\n");
+    assert_eq!(respond(&kv, &half), "STORED\r\n");
+    assert_eq!(respond(&kv, &[&b"append a"[..], &half[5..]].concat()), "NOT_STORED\r\n");
 }
 
 #[test]
-fn items_expire_when_they_should() {
+fn items_expire_at_their_time() {
     let (kv, now) = kv(KvConfig::default());
     let absolute = NOW + 20;
     let input = format!("set a 0 10 1\r\na\r\nset b 0 {absolute} 1\r\nb\r\nset c 0 0 1\r\nc\r\nset d 0 10 1\r\nd\r\n");
-    assert_eq!(talk(&kv, input.as_bytes()), "STORED\r\n".repeat(4));
-    let hits =
-        || "abcd".chars().filter(|key| talk(&kv, format!("get {key}\r\n").as_bytes()) != "END\r\n").collect::<String>();
+    assert_eq!(respond(&kv, input.as_bytes()), "STORED\r\n".repeat(4));
+    let hits = || {
+        "abcd".chars().filter(|key| respond(&kv, format!("get {key}\r\n").as_bytes()) != "END\r\n").collect::<String>()
+    };
     now.store(NOW + 9, Relaxed);
     assert_eq!(hits(), "abcd");
-    assert_eq!(talk(&kv, b"touch d 100\r\n"), "TOUCHED\r\n");
+    assert_eq!(respond(&kv, b"touch d 100\r\n"), "TOUCHED\r\n");
     now.store(NOW + 10, Relaxed);
     assert_eq!(hits(), "bcd");
     now.store(absolute, Relaxed);
     assert_eq!(
-        talk(&kv, b"append b 0 0 1\r\nx\r\nadd b 0 1 3\r\nnew\r\nget b\r\n"),
+        respond(&kv, b"append b 0 0 1\r\nx\r\nadd b 0 1 3\r\nnew\r\nget b\r\n"),
         "NOT_STORED\r\nSTORED\r\nVALUE b 0 3\r\nnew\r\nEND\r\n"
     );
     now.store(NOW + 200, Relaxed);
     assert_eq!(hits(), "c");
-    // What is met is dropped.
+    // Expired items that a command found are dropped.
     assert_eq!(kv.store.size().0, 1);
 }
 
 #[test]
 fn meta_commands_count_seconds() {
     let (kv, now) = kv(KvConfig::default());
-    assert_eq!(talk(&kv, b"ms a 1 T10\r\nx\r\nms b 1\r\nx\r\nmg n N20 t\r\n"), "HD\r\nHD\r\nHD t20 W\r\n");
+    assert_eq!(respond(&kv, b"ms a 1 T10\r\nx\r\nms b 1\r\nx\r\nmg n N20 t\r\n"), "HD\r\nHD\r\nHD t20 W\r\n");
     now.store(NOW + 4, Relaxed);
     assert_eq!(
-        talk(&kv, b"mg a t l u\r\nmg b t l u\r\nmg a R6\r\nmg a R7 u\r\n"),
+        respond(&kv, b"mg a t l u\r\nmg b t l u\r\nmg a R6\r\nmg a R7 u\r\n"),
         "HD t6 l4\r\nHD t-1 l4\r\nHD\r\nHD W\r\n"
     );
-    // A plain get is an access, once a client has asked for the last.
-    assert_eq!(talk(&kv, b"get b\r\n"), "VALUE b 0 1\r\nx\r\nEND\r\n");
+    // A plain get counts as an access once a client has asked for one.
+    assert_eq!(respond(&kv, b"get b\r\n"), "VALUE b 0 1\r\nx\r\nEND\r\n");
     now.store(NOW + 7, Relaxed);
-    assert_eq!(talk(&kv, b"mg b l u\r\nmg b l\r\nmg b l\r\nma c N5 t\r\n"), "HD l3\r\nHD l3\r\nHD l0\r\nHD t5\r\n");
-    assert_eq!(talk(&kv, b"md b I T3\r\nmg b t\r\nma c T9 t\r\n"), "HD\r\nHD t3 X W\r\nHD t9\r\n");
-    assert_eq!(talk(&kv, b"ms long 1\r\n9\r\nma long T50\r\nmg long t v\r\n"), "HD\r\nHD\r\nVA 2 t50\r\n10\r\n");
-    let debug = talk(&kv, b"me n\r\nme b\r\n");
+    assert_eq!(respond(&kv, b"mg b l u\r\nmg b l\r\nmg b l\r\nma c N5 t\r\n"), "HD l3\r\nHD l3\r\nHD l0\r\nHD t5\r\n");
+    assert_eq!(respond(&kv, b"md b I T3\r\nmg b t\r\nma c T9 t\r\n"), "HD\r\nHD t3 X W\r\nHD t9\r\n");
+    assert_eq!(respond(&kv, b"ms long 1\r\n9\r\nma long T50\r\nmg long t v\r\n"), "HD\r\nHD\r\nVA 2 t50\r\n10\r\n");
+    let debug = respond(&kv, b"me n\r\nme b\r\n");
     assert!(debug.starts_with("ME n exp=13 la=7 cas=3 fetch=yes cls=1 size="), "{debug}");
     now.store(NOW + 10, Relaxed);
-    assert_eq!(talk(&kv, b"mg a\r\nmg b\r\nmg n t\r\nma c t v\r\n"), "EN\r\nEN\r\nHD t10 Z\r\nVA 1 t6\r\n2\r\n");
+    assert_eq!(respond(&kv, b"mg a\r\nmg b\r\nmg n t\r\nma c t v\r\n"), "EN\r\nEN\r\nHD t10 Z\r\nVA 1 t6\r\n2\r\n");
     now.store(NOW + 20, Relaxed);
     assert_eq!(
-        talk(&kv, b"mg n\r\nmg n N5\r\nms c 1 MA N5\r\n4\r\nmg c t v\r\n"),
+        respond(&kv, b"mg n\r\nmg n N5\r\nms c 1 MA N5\r\n4\r\nmg c t v\r\n"),
         "EN\r\nHD W\r\nHD\r\nVA 1 t5\r\n4\r\n"
     );
 }
 
-/// Recorded from memcached 1.6.45, but for numbers that it gives out itself.
+/// Recorded from memcached 1.6.45, except the CAS values that it assigns.
 #[test]
 fn flags_of_later_versions_are_understood() {
     for (input, output) in [
@@ -307,14 +308,14 @@ fn flags_of_later_versions_are_understood() {
             "ms a 2 E4\r\nab\r\nms a 9 C1 s c\r\n123456789\r\nmg a v C4 c\r\nmg a v C3\r\nmg a C3 k\r\n",
             "HD\r\nEX s9 c0\r\nHD c4\r\nVA 2\r\nab\r\nHD ka\r\n",
         ),
-        // A client's number says nothing of a flush.
+        // A CAS value from a client does not affect flushes.
         (
             "flush_all\r\nms a 1 E1\r\nx\r\nmg a v c\r\nflush_all\r\nmg a\r\n",
             "OK\r\nHD\r\nVA 1 c1\r\nx\r\nOK\r\nEN\r\n",
         ),
     ] {
         let (kv, _) = kv(KvConfig::default());
-        assert_eq!(talk(&kv, input.as_bytes()), output, "{input}");
+        assert_eq!(respond(&kv, input.as_bytes()), output, "{input}");
     }
 }
 
@@ -331,7 +332,7 @@ fn plain_get_reads_no_clock_until_access_times_are_asked() {
     );
     let reads_of = |input: &[u8]| {
         let before = reads.load(Relaxed);
-        talk(&kv, input);
+        respond(&kv, input);
         reads.load(Relaxed) - before
     };
     assert_eq!(reads_of(b"set a 0 0 1\r\nx\r\n"), 1);
@@ -341,123 +342,123 @@ fn plain_get_reads_no_clock_until_access_times_are_asked() {
 }
 
 #[test]
-fn every_flush_takes_everything() {
+fn every_flush_removes_all_items() {
     let (kv, _) = kv(KvConfig::default());
-    // One more than an item counts.
+    // One more than the counter of an item can hold.
     for flushes in 1..=(1 << 16) + 1 {
-        assert_eq!(talk(&kv, b"set a 0 0 1\r\nx\r\n"), "STORED\r\n");
+        assert_eq!(respond(&kv, b"set a 0 0 1\r\nx\r\n"), "STORED\r\n");
         kv.store.flush_all(0);
         if flushes > 1 << 15 {
-            assert_eq!(talk(&kv, b"get a\r\n"), "END\r\n", "after {flushes}");
+            assert_eq!(respond(&kv, b"get a\r\n"), "END\r\n", "after {flushes}");
         }
     }
-    assert_eq!(talk(&kv, b"set old 0 0 1\r\nx\r\n"), "STORED\r\n");
+    assert_eq!(respond(&kv, b"set old 0 0 1\r\nx\r\n"), "STORED\r\n");
     (0..1 << 16).for_each(|_| kv.store.flush_all(0));
-    assert_eq!(talk(&kv, b"get old\r\n"), "END\r\n");
+    assert_eq!(respond(&kv, b"get old\r\n"), "END\r\n");
 }
 
 #[test]
 fn memory_limit_can_be_changed() {
     let (kv, _) = kv(KvConfig { memory_max_bytes: 64 << 20, item_max_bytes: 64 << 10, pid: 0 });
     for number in 0..600 {
-        talk(&kv, format!("set key-{number} 0 0 50000\r\n{}\r\n", "v".repeat(50_000)).as_bytes());
+        respond(&kv, format!("set key-{number} 0 0 50000\r\n{}\r\n", "v".repeat(50_000)).as_bytes());
     }
     assert_eq!(kv.store.evictions(), 0);
-    assert_eq!(talk(&kv, b"cache_memlimit 8\r\n"), "OK\r\n");
+    assert_eq!(respond(&kv, b"cache_memlimit 8\r\n"), "OK\r\n");
     assert!(kv.store.size().1 <= 8 << 20 && kv.store.evictions() > 0);
-    assert!(talk(&kv, b"stats\r\n").contains("STAT limit_maxbytes 8388608\r\n"));
+    assert!(respond(&kv, b"stats\r\n").contains("STAT limit_maxbytes 8388608\r\n"));
     // The largest items would no longer fit.
     let (kv, _) = self::kv(KvConfig::default());
-    assert_eq!(talk(&kv, b"cache_memlimit 50\r\n"), "OK\r\n");
-    assert_eq!(talk(&kv, b"cache_memlimit 8\r\n"), "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n");
+    assert_eq!(respond(&kv, b"cache_memlimit 50\r\n"), "OK\r\n");
+    assert_eq!(respond(&kv, b"cache_memlimit 8\r\n"), "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n");
     let largest = [&b"set a 0 0 1040000\r\n"[..], &[b'x'; 1_040_000], b"\r\nmg a s\r\n"].concat();
-    assert_eq!(talk(&kv, &largest), "STORED\r\nHD s1040000\r\n");
+    assert_eq!(respond(&kv, &largest), "STORED\r\nHD s1040000\r\n");
 }
 
 #[test]
-fn stats_arguments_tell_of_what_is_stored() {
+fn stats_sections_describe_the_stored_items() {
     let (kv, _) = kv(KvConfig::default());
-    talk(&kv, b"set b 0 100 2\r\nxx\r\nset a 0 0 1\r\nx\r\nms YyBj 1 b\r\nx\r\nset gone 0 -1 1\r\nx\r\nget a\r\n");
+    respond(&kv, b"set b 0 100 2\r\nxx\r\nset a 0 0 1\r\nx\r\nms YyBj 1 b\r\nx\r\nset gone 0 -1 1\r\nx\r\nget a\r\n");
     let dump = format!("ITEM a [1 b; 0 s]\r\nITEM b [2 b; {} s]\r\nEND\r\n", NOW + 100);
-    assert_eq!(talk(&kv, b"stats cachedump 1 0\r\n"), dump, "a key that is binary might be no line");
-    assert_eq!(talk(&kv, b"stats cachedump 1 1\r\n"), "ITEM a [1 b; 0 s]\r\nEND\r\n");
-    assert!(talk(&kv, b"stats items\r\n").starts_with("STAT items:1:number 4\r\n"));
-    let slabs = talk(&kv, b"stats slabs\r\n");
+    assert_eq!(respond(&kv, b"stats cachedump 1 0\r\n"), dump, "a key that is binary might be no line");
+    assert_eq!(respond(&kv, b"stats cachedump 1 1\r\n"), "ITEM a [1 b; 0 s]\r\nEND\r\n");
+    assert!(respond(&kv, b"stats items\r\n").starts_with("STAT items:1:number 4\r\n"));
+    let slabs = respond(&kv, b"stats slabs\r\n");
     assert!(slabs.contains("STAT 1:cmd_set 4\r\n") && slabs.contains("STAT active_slabs 1\r\n"), "{slabs}");
-    let settings = talk(&kv, b"stats settings\r\n");
+    let settings = respond(&kv, b"stats settings\r\n");
     assert!(settings.starts_with("STAT maxbytes 67108864\r\nSTAT item_size_max 1048576\r\n"), "{settings}");
-    assert_eq!(talk(&kv, b"stats detail on\r\n"), "SERVER_ERROR detail not supported\r\n");
+    assert_eq!(respond(&kv, b"stats detail on\r\n"), "SERVER_ERROR detail not supported\r\n");
     for input in ["stats conns", "stats detail dump", "stats cachedump 2 0"] {
-        assert_eq!(talk(&kv, format!("{input}\r\n").as_bytes()), "END\r\n", "{input}");
+        assert_eq!(respond(&kv, format!("{input}\r\n").as_bytes()), "END\r\n", "{input}");
     }
 }
 
 #[test]
-fn meta_value_that_is_too_large_is_thrown_away() {
+fn too_large_meta_value_is_discarded() {
     let (kv, _) = kv(KvConfig::default());
     let value = [b'\n'; 1 << 20];
-    // However it would be stored, the older value goes.
+    // The older value is deleted in every mode.
     for mode in ["", " MA", " ME q"] {
         let input = [format!("ms a 1\r\nx\r\nms a 1048576{mode}\r\n").as_bytes(), &value, b"\r\nmg a\r\n"].concat();
-        assert_eq!(talk(&kv, &input), "HD\r\nSERVER_ERROR object too large for cache\r\nEN\r\n", "{mode}");
+        assert_eq!(respond(&kv, &input), "HD\r\nSERVER_ERROR object too large for cache\r\nEN\r\n", "{mode}");
     }
 }
 
 #[test]
-fn a_delayed_flush_takes_what_is_there_then() {
+fn delayed_flush_removes_items_at_its_time() {
     let (kv, now) = kv(KvConfig::default());
-    assert_eq!(talk(&kv, b"set a 0 0 1\r\na\r\nflush_all 10\r\nset b 0 0 1\r\nb\r\n"), "STORED\r\nOK\r\nSTORED\r\n");
+    assert_eq!(respond(&kv, b"set a 0 0 1\r\na\r\nflush_all 10\r\nset b 0 0 1\r\nb\r\n"), "STORED\r\nOK\r\nSTORED\r\n");
     now.store(NOW + 9, Relaxed);
-    assert_eq!(talk(&kv, b"get a\r\nget b\r\n").matches("VALUE").count(), 2);
+    assert_eq!(respond(&kv, b"get a\r\nget b\r\n").matches("VALUE").count(), 2);
     now.store(NOW + 11, Relaxed);
-    // Stored after the time of the flush, although nobody looked since.
-    assert_eq!(talk(&kv, b"set b 0 0 1\r\nc\r\nget a b\r\n"), "STORED\r\nVALUE b 0 1\r\nc\r\nEND\r\n");
+    // Stored after the time of the flush, without a command between.
+    assert_eq!(respond(&kv, b"set b 0 0 1\r\nc\r\nget a b\r\n"), "STORED\r\nVALUE b 0 1\r\nc\r\nEND\r\n");
 }
 
 #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
 #[test]
-fn eviction_keeps_within_the_limit_and_keeps_what_is_used() {
+fn eviction_keeps_the_limit_and_used_items() {
     const LIMIT_BYTES: u64 = 4 << 20;
     const ITEM_BYTES: u32 = 64 << 10;
     const ITEMS: u64 = 20_000;
     let (kv, _) = kv(KvConfig { memory_max_bytes: LIMIT_BYTES, item_max_bytes: ITEM_BYTES, pid: 0 });
-    assert_eq!(talk(&kv, b"set used 0 0 1\r\nx\r\n"), "STORED\r\n");
+    assert_eq!(respond(&kv, b"set used 0 0 1\r\nx\r\n"), "STORED\r\n");
     for number in 0..ITEMS {
         let input = format!("set key-{number} 0 0 1000\r\n{}\r\nget used\r\n", "v".repeat(1000));
-        assert!(talk(&kv, input.as_bytes()).ends_with("VALUE used 0 1\r\nx\r\nEND\r\n"), "after {number}");
+        assert!(respond(&kv, input.as_bytes()).ends_with("VALUE used 0 1\r\nx\r\nEND\r\n"), "after {number}");
         assert!(kv.store.size().1 <= LIMIT_BYTES);
     }
     let (items, bytes) = kv.store.size();
     assert!(bytes > LIMIT_BYTES / 2, "only {bytes} bytes are used");
     assert_eq!(kv.store.evictions(), ITEMS + 1 - items as u64);
 
-    // Items that grow where they are: the last to have grown may be too much, by what one item may have.
+    // Items that grow in place may exceed the limit by the size of the largest item.
     for number in 0..ITEMS {
-        talk(&kv, format!("append key-{number} 0 0 1000\r\n{}\r\n", "v".repeat(1000)).as_bytes());
-        talk(&kv, format!("prepend used 0 0 3\r\n{number:3}\r\n").as_bytes());
+        respond(&kv, format!("append key-{number} 0 0 1000\r\n{}\r\n", "v".repeat(1000)).as_bytes());
+        respond(&kv, format!("prepend used 0 0 3\r\n{number:3}\r\n").as_bytes());
         assert!(kv.store.size().1 <= LIMIT_BYTES + 2 * u64::from(ITEM_BYTES));
     }
 }
 
 #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
 #[test]
-fn the_largest_item_that_is_accepted_is_kept() {
+fn largest_accepted_item_is_kept() {
     let (kv, _) = kv(KvConfig { memory_max_bytes: 4 << 20, item_max_bytes: 1 << 20, pid: 0 });
     let largest = (1 << 20) - ITEM_OVERHEAD_BYTES - 1;
     for (bytes, answer) in [(largest, "STORED\r\n"), (largest + 1, "SERVER_ERROR object too large for cache\r\n")] {
         let input = [format!("set a 0 0 {bytes}\r\n").as_bytes(), &vec![b'v'; bytes], b"\r\n"].concat();
-        assert_eq!(talk(&kv, &input), answer);
-        assert_eq!(talk(&kv, b"get a\r\n") != "END\r\n", bytes == largest);
+        assert_eq!(respond(&kv, &input), answer);
+        assert_eq!(respond(&kv, b"get a\r\n") != "END\r\n", bytes == largest);
     }
 }
 
 #[test]
-fn changes_of_one_key_by_many_threads_are_all_there() {
+fn changes_of_one_key_by_many_threads_are_kept() {
     const THREADS: usize = 4;
     const TIMES: usize = if cfg!(miri) { 10 } else { 500 };
     let (kv, _) = kv(KvConfig::default());
     assert_eq!(
-        talk(&kv, b"set sum 0 0 1\r\n0\r\nset text 0 0 0\r\n\r\nset cas 0 0 1\r\n0\r\n"),
+        respond(&kv, b"set sum 0 0 1\r\n0\r\nset text 0 0 0\r\n\r\nset cas 0 0 1\r\n0\r\n"),
         "STORED\r\n".repeat(3)
     );
     let added: usize = thread::scope(|scope| {
@@ -466,9 +467,9 @@ fn changes_of_one_key_by_many_threads_are_all_there() {
                 scope.spawn(|| {
                     let mut added = 0;
                     for time in 0..TIMES {
-                        talk(&kv, b"incr sum 3\r\nappend text 0 0 2\r\nab\r\n");
+                        respond(&kv, b"incr sum 3\r\nappend text 0 0 2\r\nab\r\n");
                         added += usize::from(
-                            talk(&kv, format!("add once-{time} 0 0 1\r\nx\r\n").as_bytes()) == "STORED\r\n",
+                            respond(&kv, format!("add once-{time} 0 0 1\r\nx\r\n").as_bytes()) == "STORED\r\n",
                         );
                         increment_by_cas(&kv);
                     }
@@ -478,12 +479,12 @@ fn changes_of_one_key_by_many_threads_are_all_there() {
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
-    assert_eq!(talk(&kv, b"incr sum 0\r\n"), format!("{}\r\n", 3 * THREADS * TIMES));
-    let text = talk(&kv, b"get text\r\n");
+    assert_eq!(respond(&kv, b"incr sum 0\r\n"), format!("{}\r\n", 3 * THREADS * TIMES));
+    let text = respond(&kv, b"get text\r\n");
     assert_eq!(text.lines().nth(1), Some("ab".repeat(THREADS * TIMES).as_str()));
-    assert_eq!(talk(&kv, b"incr cas 0\r\n"), format!("{}\r\n", THREADS * TIMES));
+    assert_eq!(respond(&kv, b"incr cas 0\r\n"), format!("{}\r\n", THREADS * TIMES));
     assert_eq!(added, TIMES, "each key is added once");
-    let stats = talk(&kv, b"stats\r\n");
+    let stats = respond(&kv, b"stats\r\n");
     for count in
         [format!("STAT incr_hits {}\r\n", THREADS * TIMES + 2), format!("STAT cas_hits {}\r\n", THREADS * TIMES)]
     {
@@ -493,11 +494,11 @@ fn changes_of_one_key_by_many_threads_are_all_there() {
 
 fn increment_by_cas(kv: &Kv) {
     loop {
-        let found = talk(kv, b"gets cas\r\n");
+        let found = respond(kv, b"gets cas\r\n");
         let mut words = found.split_whitespace().skip(4);
         let (number, value) = (words.next().unwrap(), words.next().unwrap().parse::<u64>().unwrap() + 1);
         let input = format!("cas cas 0 0 {} {number}\r\n{value}\r\n", value.to_string().len());
-        match talk(kv, input.as_bytes()).as_str() {
+        match respond(kv, input.as_bytes()).as_str() {
             "STORED\r\n" => return,
             answer => assert_eq!(answer, "EXISTS\r\n"),
         }
@@ -507,12 +508,12 @@ fn increment_by_cas(kv: &Kv) {
 #[test]
 fn stats_count_and_can_be_reset() {
     let (kv, now) = kv(KvConfig { pid: 42, ..KvConfig::default() });
-    talk(
+    respond(
         &kv,
         b"set a 0 0 1\r\n1\r\nget a b\r\nincr a 1\r\nincr b 1\r\ndelete b\r\ntouch a 0\r\ncas a 0 0 1 99\r\nx\r\n",
     );
     now.store(NOW + 5, Relaxed);
-    let stats = talk(&kv, b"stats\r\n");
+    let stats = respond(&kv, b"stats\r\n");
     for line in [
         "pid 42",
         "uptime 5",
@@ -534,15 +535,15 @@ fn stats_count_and_can_be_reset() {
         assert!(stats.contains(&format!("STAT {line}\r\n")), "{line}: {stats}");
     }
     assert!(stats.ends_with("END\r\n"));
-    assert_eq!(talk(&kv, b"stats reset\r\n"), "RESET\r\n");
-    assert!(talk(&kv, b"stats\r\n").contains("STAT cmd_get 0\r\n"));
+    assert_eq!(respond(&kv, b"stats reset\r\n"), "RESET\r\n");
+    assert!(respond(&kv, b"stats\r\n").contains("STAT cmd_get 0\r\n"));
 }
 
 #[test]
 fn missed_get_and_touch_is_counted_as_memcached_does() {
     let (kv, _) = kv(KvConfig::default());
-    assert_eq!(talk(&kv, b"mg absent T30 v\r\nmg absent v\r\n"), "EN\r\nEN\r\n");
-    let stats = talk(&kv, b"stats\r\n");
+    assert_eq!(respond(&kv, b"mg absent T30 v\r\nmg absent v\r\n"), "EN\r\nEN\r\n");
+    let stats = respond(&kv, b"stats\r\n");
     for line in ["cmd_touch 1", "touch_misses 1", "cmd_get 1", "get_misses 1"] {
         assert!(stats.contains(&format!("STAT {line}\r\n")), "{line}: {stats}");
     }

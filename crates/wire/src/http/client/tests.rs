@@ -1,4 +1,4 @@
-//! Responses in any pieces, and requests that our own service takes.
+//! Reading of responses in any pieces, and requests to our own service.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::Service;
 use crate::http::{Content, Http, HttpConn};
 
-/// Reads a stream in pieces of such a size; what came of it, the end of the connection included.
+/// Reads responses in pieces of this size, up to the end of the connection.
 fn read(stream: &[u8], piece_bytes: usize, is_head: bool) -> Vec<Result<Response, Garbage>> {
     let (mut reader, mut responses) = (Reader::default(), Vec::new());
     for mut piece in stream.chunks(piece_bytes) {
@@ -54,7 +54,7 @@ proptest! {
         is_head: bool,
     ) {
         let stream = responses.concat();
-        // What is wrong may be said in other words, for a part of it may be seen first; nothing is read after it.
+        // The reason of an error may differ, because the reader may see another error first. Nothing is read after it.
         let read = |cuts: &[usize]| {
             let (mut reader, mut found, mut rest) = (Reader::default(), Vec::new(), &stream[..]);
             for length in cuts.iter().cycle() {
@@ -79,7 +79,7 @@ proptest! {
     }
 }
 
-fn stays(status: u16, body_bytes: u64) -> Result<Response, Garbage> {
+fn persistent(status: u16, body_bytes: u64) -> Result<Response, Garbage> {
     Ok(Response { status, body_bytes, closes: false })
 }
 
@@ -88,7 +88,7 @@ fn ends(status: u16, body_bytes: u64) -> Result<Response, Garbage> {
 }
 
 #[test]
-fn responses_are_read_in_any_pieces() {
+fn responses_in_any_pieces_are_read() {
     let stream = b"HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\nHTTP/\
         HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\n\r\n0\r\n\r\n00b\r\nhello world\r\n0\r\nTrailer: a\r\n\r\n\
         HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n\
@@ -102,12 +102,12 @@ fn responses_are_read_in_any_pieces() {
         assert_eq!(
             read(stream, piece_bytes, false),
             [
-                stays(200, 5),
-                stays(200, 16),
-                stays(404, 0),
-                stays(204, 0),
-                stays(304, 0),
-                stays(200, 1),
+                persistent(200, 5),
+                persistent(200, 16),
+                persistent(404, 0),
+                persistent(204, 0),
+                persistent(304, 0),
+                persistent(200, 1),
                 ends(200, 1),
                 ends(200, 2),
                 ends(200, 16)
@@ -127,23 +127,23 @@ fn higher_minor_version_is_read_as_1_1() {
     for piece_bytes in crate::piece_sizes(stream.len()) {
         assert_eq!(
             read(stream, piece_bytes, false),
-            [stays(200, 5), stays(200, 1), stays(204, 0), ends(200, 1), ends(404, 12)],
+            [persistent(200, 5), persistent(200, 1), persistent(204, 0), ends(200, 1), ends(404, 12)],
             "in pieces of {piece_bytes}"
         );
     }
 }
 
 #[test]
-fn a_response_to_head_has_no_body() {
+fn response_to_head_has_no_body() {
     let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
         HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
     for piece_bytes in crate::piece_sizes(stream.len()) {
-        assert_eq!(read(stream, piece_bytes, true), [stays(200, 0), stays(200, 0), ends(200, 0)]);
+        assert_eq!(read(stream, piece_bytes, true), [persistent(200, 0), persistent(200, 0), ends(200, 0)]);
     }
 }
 
 #[test]
-fn what_is_no_response_is_garbage() {
+fn invalid_response_is_garbage() {
     for stream in [
         &b"VALUE k 0 1\r\n\r\n"[..],
         b"\r\n",
@@ -166,7 +166,7 @@ fn what_is_no_response_is_garbage() {
         &[&b"HTTP/1.1 200 OK\r\nA: "[..], &[b'a'; 40_000]].concat(),
         &b"HTTP/1.1 200 OK\r\n".iter().chain(&b"A: b\r\n".repeat(101)).chain(b"\r\n").copied().collect::<Vec<_>>(),
         &[&b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;"[..], &[b'a'; 2000]].concat(),
-        // Cut short.
+        // Truncated.
         b"HTTP/1.1 200 OK\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcd",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n",
@@ -180,22 +180,13 @@ fn what_is_no_response_is_garbage() {
 }
 
 #[test]
-fn a_connection_that_ends_between_responses_is_no_garbage() {
+fn end_between_responses_is_not_garbage() {
     assert_eq!(read(b"", 1, false), []);
-    assert_eq!(read(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", 7, false), [stays(200, 1)]);
+    assert_eq!(read(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", 7, false), [persistent(200, 1)]);
 }
 
 #[test]
-fn what_was_expected_is_told_from_what_was_not() {
-    let response = Response { status: 200, body_bytes: 5, closes: false };
-    assert!(Expected { status: 200, body_bytes: Some(5) }.is(&response));
-    assert!(Expected { status: 200, body_bytes: None }.is(&response));
-    assert!(!Expected { status: 200, body_bytes: Some(6) }.is(&response));
-    assert!(!Expected { status: 204, body_bytes: None }.is(&response));
-}
-
-#[test]
-fn urls_are_read() {
+fn urls_are_parsed() {
     for (url, host, port, authority, target) in [
         ("http://127.0.0.1:8080/a?b=c", "127.0.0.1", 8080, "127.0.0.1:8080", "/a?b=c"),
         ("HTTP://host", "host", 80, "host", "/"),
@@ -224,7 +215,7 @@ fn urls_are_read() {
 }
 
 #[test]
-fn requests_are_built_once_and_are_one_each() {
+fn invalid_requests_are_refused() {
     let url: Url = "http://h:81/a?b".parse().unwrap();
     let get = Request::new("GET", &url, &[("User-Agent", "m"), ("Accept", "*/*")], false).unwrap();
     assert_eq!(get.bytes(), b"GET /a?b HTTP/1.1\r\nHost: h:81\r\nUser-Agent: m\r\nAccept: */*\r\n\r\n");
@@ -255,7 +246,7 @@ fn requests_are_built_once_and_are_one_each() {
 }
 
 #[test]
-fn requests_are_what_the_service_takes() {
+fn service_answers_the_requests() {
     let http = Http::new(Content::generated(), Box::new(|| 1));
     let (mut conn, mut reader) = (HttpConn::default(), Reader::default());
     for (method, path, status, length) in [
