@@ -201,7 +201,7 @@ fn response_of_changing_length_is_wrong() {
 fn unusable_url_is_rejected() {
     for (arguments, why) in [
         (&["https://127.0.0.1/"][..], "TLS is not supported"),
-        (&["127.0.0.1:80"], "not a URL"),
+        (&["127.0.0.1:80"], "invalid URL"),
         (&["http://127.0.0.1:1/", "--header", "no header"], "invalid header"),
         (&["http://127.0.0.1:1/", "--header", "Connection: close"], "leave line ends"),
         (&["http://127.0.0.1:1/", "--target", "127.0.0.1:1"], "cannot be used with"),

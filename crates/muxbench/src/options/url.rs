@@ -53,7 +53,7 @@ mod tests {
         let error = |text| format!("{:#}", resolve(text).unwrap_err());
         assert!(error("https://localhost/").contains("TLS is not supported"));
         assert!(error("HTTPS://localhost/").contains("TLS is not supported"));
-        assert!(error("ftp://localhost/").contains("not a URL"));
+        assert!(error("ftp://localhost/").contains("invalid URL"));
         assert!(error("http://no-such-host.invalid/").contains("`no-such-host.invalid` has no address"));
     }
 }
