@@ -1,4 +1,4 @@
-//! What the tree promises, checked.
+//! Checks of the source tree.
 
 use std::collections::BTreeMap;
 use std::fs;

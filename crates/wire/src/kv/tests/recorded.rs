@@ -1,7 +1,7 @@
-//! What memcached 1.6.18 says: each conversation was had with one just started, on one connection, a line at a time. It was
-//! started without what we have not: `memcached -U 0 -W -o no_lru_crawler,no_lru_maintainer,no_slab_reassign`.
+//! Recorded replies of memcached 1.6.18. Each conversation took place line by line on one connection to a fresh process, started
+//! without unsupported features: `memcached -U 0 -W -o no_lru_crawler,no_lru_maintainer,no_slab_reassign`.
 
-/// What is sent, and all that comes back.
+/// Input and output of each conversation.
 pub const RECORDED: &[(&str, &str)] = &[
     (
         "get a\r\n\
