@@ -97,7 +97,7 @@ pub fn stream(data: &[u8]) {
 pub fn udp(data: &[u8]) {
     let udp = Udp::new(16, 32);
     for bytes in [data.len(), 16, usize::MAX] {
-        if let Some(id) = udp.request_id(data, |output| output) {
+        if let Some(id) = udp.request_id(data, bytes) {
             assert_eq!(data.get(..id.len()), Some(&id[..]), "the id is the beginning of the datagram");
         }
     }
