@@ -1,32 +1,32 @@
-//! What a planner knows of a fleet.
+//! Facts about a distributed run, for the planner.
 
 use std::net::IpAddr;
 
 use super::network::Applied;
 use crate::spec::network::Network;
 
-/// What a planner knows of clients that are ranks.
+/// Facts about the workers of a distributed run, for the planner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FleetFacts {
-    /// How many are on this machine, where the server is...
+    /// The number of workers on the server's machine.
     pub here: u32,
-    /// ...and how many CPUs each of those on others has for itself, of the one that has the fewest; `None` if there are none.
+    /// The CPUs of each worker on other machines: the lowest number of all. `None` without such workers.
     pub elsewhere_cpus: Option<u32>,
-    /// Where they reach this machine.
+    /// The addresses at which workers reach this machine.
     pub ways: Vec<IpAddr>,
-    /// The network of the lab whose hosts theirs are, and how it is made.
+    /// The network of the lab that the workers run in, and its means. `None` without a lab.
     pub lab: Option<(Network, Applied)>,
-    /// Those on the server's own host of a network, as ranks: what they send passes none of its links.
+    /// The workers on the server's host of a lab. Their requests pass none of its links.
     pub beside_server: Vec<u32>,
 }
 
 impl FleetFacts {
-    /// Whether none is on this machine, which is the server's alone then.
+    /// Tests whether all workers are on other machines.
     pub fn are_elsewhere(&self) -> bool {
         self.here == 0
     }
 
-    /// CPUs that every one of them has for itself, where those here divide so many.
+    /// Returns the CPUs that each worker has at least. Workers on this machine divide `planned` CPUs among themselves.
     pub fn cpus_each(&self, planned: u32) -> u32 {
         let here = planned.checked_div(self.here);
         here.into_iter().chain(self.elsewhere_cpus).min().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! What is planned and stored of a run: plain data, serialised as JSON.
+//! Planned and stored data of a run, serialised as JSON.
 
 mod facts;
 pub mod network;

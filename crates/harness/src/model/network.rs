@@ -1,4 +1,4 @@
-//! How the network of a trial was made, and what was measured of it.
+//! The means and the measurements of a trial's network.
 
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +55,7 @@ impl Means {
 }
 
 impl Applied {
-    /// A description: `veth pairs and a bridge; delay by netem`.
+    /// Describes the network, as in `veth pairs and a bridge; delay by netem`.
     pub fn words(&self) -> String {
         let links = match self.links {
             Links::Veth => "veth pairs and a bridge",
@@ -69,58 +69,59 @@ impl Applied {
     }
 }
 
-/// The network of a trial: how it was made, and what was measured right before the trial.
+/// The network of a trial: its means, and the measurements right before the trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NetworkReport {
-    /// Its means.
+    /// The means of the links and conditions.
     pub applied: Applied,
     /// The time that the testbed took to start, in nanoseconds.
     pub setup_ns: u64,
     /// Measurements between the client hosts and the server's host, before the trial.
     pub measured: Measured,
-    /// The relay's counts over the trial; `None` if there is no relay or it did not answer.
+    /// The relay's counters over the trial. `None` without a relay, or if it did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<RelayCounts>,
 }
 
-/// The packets that a relay handled since it was last asked.
+/// The packets that a relay handled since its counters were last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayCounts {
     /// Packets for a host of the testbed.
     pub packets: u64,
-    /// Packets lost by the requested loss.
+    /// Packets dropped to simulate the configured loss.
     pub lost: u64,
     /// Packets dropped for another reason: a queue was full, or a host did not accept them.
     pub dropped: u64,
-    /// The median time by which packets were forwarded late, in nanoseconds.
+    /// The median forwarding delay beyond the planned time, in nanoseconds.
     pub late_p50_ns: u64,
-    /// Its 99th percentile.
+    /// The 99th percentile of the forwarding delay, in nanoseconds.
     pub late_p99_ns: u64,
 }
 
 /// Measurements of a network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Small datagrams that returned, of those sent to measure round trips.
+    /// The number of small datagrams that returned when round trips were measured.
     pub round_trips: u32,
-    /// Median round-trip time, in nanoseconds.
+    /// The median round-trip time, in nanoseconds.
     pub round_trip_p50_ns: u64,
-    /// Its 99th percentile.
+    /// The 99th percentile of the round-trip time, in nanoseconds.
     pub round_trip_p99_ns: u64,
-    /// The client host of the fields that follow, if there are several: they take turns from trial to trial.
+    /// The client host that the following fields describe. `None` with a single host; several hosts take turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<u32>,
-    /// Datagrams sent to measure loss, both ways together.
+    /// Datagrams sent to measure loss, in both directions together.
     pub sent: u32,
     /// Datagrams that did not arrive.
     pub lost: u32,
-    /// Bits per second received by the server and by the client, including headers; `None` if the bandwidth is not limited.
+    /// The throughput at the server and at the client in bits per second, including headers. `None` without a bandwidth
+    /// limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth_bits_per_s: Option<[f64; 2]>,
 }
 
 impl Measured {
-    /// The share of datagrams lost, each way.
+    /// Returns the share of lost datagrams in each direction.
     pub fn loss(&self) -> f64 {
         f64::from(self.lost) / f64::from(self.sent.max(1))
     }

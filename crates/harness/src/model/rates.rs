@@ -1,10 +1,10 @@
-//! Rates at which a server moved the bytes of streams, from the times when it was asked for its counts.
+//! Rates at which a server moved the bytes of streams, from successive readings of its counters.
 
 use load::report::PARTS;
 use server::Moved;
 use wire::stream::Direction;
 
-/// What of it is bursts, in bytes.
+/// Returns the bytes of bursts, in their direction.
 fn bursts(direction: Direction, moved: Moved) -> f64 {
     (match direction {
         Direction::In => moved.bytes_in,
@@ -12,15 +12,15 @@ fn bursts(direction: Direction, moved: Moved) -> f64 {
     }) as f64
 }
 
-/// Bytes of bursts a second that a server moved, from the first time that it was asked to the last; `None` if it was not.
+/// Returns the bytes of bursts per second between the first and the last reading. `None` with fewer than two readings.
 pub fn server_bytes_per_s(direction: Direction, moved: &[Moved]) -> Option<f64> {
     let (first, last) = (*moved.first()?, *moved.last()?);
     let elapsed_ns = last.at_ns.checked_sub(first.at_ns).filter(|&ns| ns > 0)?;
     Some((bursts(direction, last) - bursts(direction, first)) * 1e9 / elapsed_ns as f64)
 }
 
-/// The same in each part of that time. A part at whose edges it was not asked, for it was late, has its share of what moved
-/// between those at which it was.
+/// Returns the bytes of bursts per second in each part of that time. At an edge without a reading, interpolates between
+/// the nearest readings.
 pub fn server_bytes_per_s_by_part(direction: Direction, moved: &[Moved]) -> Option<[f64; PARTS]> {
     server_bytes_per_s(direction, moved)?;
     let (first_ns, last_ns) = (moved[0].at_ns as f64, moved[moved.len() - 1].at_ns as f64);
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn what_was_not_asked_in_time_is_shared_out() {
-        // A second of 32 MB, and one of none; nobody asked between half of the first and half of the last.
+        // One second with 32 MB, then one second with none. Half of each second has no readings.
         let moved = |at_ms: u64, megabytes: u64| Moved {
             at_ns: 7_000_000_000 + at_ms * 1_000_000,
             bytes_in: 5 + megabytes * 1_000_000,

@@ -1,4 +1,4 @@
-//! What is stored of a run: plain data, serialised as JSON.
+//! The stored data of a run, serialised as JSON.
 
 use load::LoadReport;
 use load::idle::IdleReport;
@@ -16,31 +16,32 @@ use super::verdict::Verdict;
 /// One finished trial.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TrialRecord {
-    /// What was planned.
+    /// The trial as planned.
     pub trial: Trial,
-    /// When it began, RFC 3339 in UTC.
+    /// The start time, RFC 3339 in UTC.
     pub started_at: String,
-    /// How long it took in all, in nanoseconds.
+    /// The total duration, in nanoseconds.
     pub elapsed_ns: u64,
-    /// The client's account; `None` if it gave none.
+    /// The client's report. `None` if it did not send one.
     pub load: Option<LoadReport>,
-    /// The server's account; `None` if it gave none.
+    /// The server's counters. `None` if it did not send them.
     pub server: Option<ServerCounters>,
-    /// What became of the idle connections; `None` where there were none, or that is not known.
+    /// The fate of the idle connections. `None` without idle connections or without a report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<IdleReport>,
-    /// What the lab's network was; `None` over loopback, or where the trial did not get so far.
+    /// The lab's network. `None` over loopback, or if the trial failed before the measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkReport>,
-    /// The share of the server's CPUs that others than it took during the window; `None` where that is not known, or the
-    /// client was on them too.
+    /// The share of the server's CPUs that other processes took during the window. `None` if unknown, or if the client
+    /// shared these CPUs.
     pub cpu_taken_by_others: Option<f64>,
-    /// What may be believed.
+    /// The verdict on the trial.
     pub verdict: Verdict,
 }
 
 impl TrialRecord {
-    /// What can be stored and read again: itself, or, if a figure of it is no number, that it failed for that.
+    /// Returns a record that can be stored and read again. A record with a figure that is not a number becomes a failed
+    /// trial.
     pub fn readable(self) -> Self {
         let again = serde_json::to_string(&self).and_then(|text| serde_json::from_str::<Self>(&text));
         let Err(error) = again else { return self };
@@ -55,8 +56,8 @@ impl TrialRecord {
         }
     }
 
-    /// Requests that the server answered while it was counted; of streams bursts, broken ones as the fractions that they are;
-    /// `None` when either side gave no account.
+    /// Returns the requests that the server answered during its count. For streams, the bursts, with fractions for
+    /// incomplete ones. `None` without the server's counters or the client's report.
     pub fn requests_answered(&self) -> Option<f64> {
         let (server, load) = (self.server.as_ref()?, self.load.as_ref()?);
         let bursts = |sizes: wire::stream::Stream| {
@@ -68,8 +69,9 @@ impl TrialRecord {
         Some(bursts.unwrap_or_else(|| requests_answered(server, load)))
     }
 
-    /// Bytes of bursts a second where they arrive: a server that takes them in is asked, or else the client. What a client has
-    /// written may still be in sockets, which of a thousand hold gigabytes. `None` of other services.
+    /// Returns the bytes of bursts per second at their receiver. The server's counters decide if it receives, else the
+    /// client's report. Bytes written by a client may still be in socket buffers, which hold gigabytes for a thousand
+    /// connections. `None` for other services.
     pub fn stream_bytes_per_s(&self) -> Option<f64> {
         let direction = self.trial.workload.service.stream()?.direction;
         let load = self.load.as_ref()?;
@@ -78,7 +80,7 @@ impl TrialRecord {
         Some(server.and_then(|server| rates::server_bytes_per_s(direction, &server.moved)).unwrap_or(client))
     }
 
-    /// Responses a second; of streams, the bursts that its bytes make.
+    /// Returns the responses per second. For streams, the bursts per second, computed from their bytes.
     pub fn rate_achieved_per_s(&self) -> Option<f64> {
         let load = self.load.as_ref()?;
         let bursts_per_s = || {
@@ -89,45 +91,45 @@ impl TrialRecord {
     }
 }
 
-/// Requests that a server answered while it was counted: as it says, or, if it does not, as many as the client's rate of
-/// responses makes in that time.
+/// Returns the requests that a server answered during its count. Without the server's own number, the client's response
+/// rate gives an estimate.
 pub fn requests_answered(server: &ServerCounters, load: &LoadReport) -> f64 {
     let by_the_client = || load.rate_achieved_per_s * server.window_ns as f64 / 1e9;
     server.totals.requests.map_or_else(by_the_client, |requests| requests as f64)
 }
 
-/// What a run is: written when it starts. A search may be given more time later.
+/// The description of a run, written when it starts. Only the time limit of a search may change later.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunHeader {
-    /// The run's name: its folder under `results/`.
+    /// The name of the run and of its folder under `results/`.
     pub name: String,
-    /// The version of muxbench that ran it.
+    /// The version of muxbench.
     pub muxbench: String,
-    /// The command that reproduces it.
+    /// The command that reproduces the run.
     pub command: Vec<String>,
-    /// When it began, RFC 3339 in UTC.
+    /// The start time, RFC 3339 in UTC.
     pub started_at: String,
-    /// The experiment's name.
+    /// The name of the experiment.
     pub experiment: String,
-    /// Seed of everything random.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// The trials in order; of a search, the first probe of each.
+    /// The trials in order. For a search, only its first probe.
     pub trials: Vec<Trial>,
-    /// How the run goes through them.
+    /// The order of execution.
     #[serde(rename = "course", default, skip_serializing_if = "Strategy::is_whole")]
     pub strategy: Strategy,
     /// Facts of the host, by name, as text.
     pub host: std::collections::BTreeMap<String, String>,
-    /// Where the server and the client were placed, in a sentence.
+    /// The placement of the server and the client, in one sentence.
     pub placement: String,
-    /// Whether its clients are ranks of a fleet.
+    /// Whether the run is distributed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_fleet_s: bool,
 }
 
 #[cfg(test)]
 impl RunHeader {
-    /// Of a plan, with nothing known of the host.
+    /// Returns the header of a plan, with made-up facts of the host.
     pub(crate) fn made_up(plan: crate::plan::Plan) -> Self {
         Self {
             name: "x".into(),
@@ -148,11 +150,11 @@ impl RunHeader {
 /// A run read back from its store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
-    /// What was planned.
+    /// The description of the run.
     pub header: RunHeader,
-    /// What finished, in order of execution.
+    /// The finished trials, in order of execution.
     pub records: Vec<TrialRecord>,
-    /// What is damaged of its store, one sentence each; trials that are left out for it are run again with `--resume`.
+    /// Damage to the stored run, one sentence each. `--resume` repeats the trials that are missing because of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Strategies: how a run goes through its plan, and what a finished trial means to it.
+//! Strategies: the order in which a run executes trials, and the effect of finished trials on it.
 
 use std::fmt;
 
@@ -6,72 +6,73 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::units::Time;
 
-/// How a run goes through its plan.
+/// The order in which a run executes trials.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
-    /// Every trial, in the plan's order.
+    /// Executes all trials in the plan's order.
     #[default]
     Whole,
-    /// By ascending rates; an architecture is left out once so many steps in a row were past saturation.
+    /// Executes trials by ascending rate. Stops an architecture after several consecutive rates past saturation.
     Sweep {
-        /// See above; `None`: it never is.
+        /// The number of consecutive rates past saturation. `None` never stops.
         past: Option<u32>,
     },
-    /// The plan has one trial for each search, its first probe; the others follow from what was found.
+    /// Searches for the highest rate. The plan has the first probe of each search; each result determines the next
+    /// probe.
     Capacity(SearchGoal),
 }
 
 impl Strategy {
-    /// Whether it is that of a plan without more ado.
+    /// Tests for the default strategy.
     pub fn is_whole(&self) -> bool {
         *self == Self::Whole
     }
 }
 
-/// What a course needs to know of a finished trial.
+/// The result of a finished trial, for a strategy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrialOutcome {
-    /// The trial.
+    /// The index of the trial.
     pub index: u32,
-    /// Its rate, in requests a second; `None` in a closed loop.
+    /// The rate in requests per second. `None` in a closed loop.
     pub rate_per_s: Option<f64>,
-    /// How long it took in all, in nanoseconds.
+    /// The total duration, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Whether it was past saturation, or failed.
+    /// Whether the trial was past saturation or failed.
     pub is_past: bool,
-    /// As a probe of a search.
+    /// The result as a probe of a search. `None` if no search made it.
     pub probe: Option<ProbeResult>,
 }
 
-/// What is asked.
+/// The goal of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SearchGoal {
-    /// What a response time (t3 - t1) must stay within; all of them.
+    /// The limits of the response time (t3 - t1). A rate must meet all of them.
     pub limits: Vec<LatencyLimit>,
-    /// The first rate, in requests a second.
+    /// The first rate to try, in requests per second.
     pub from_per_s: f64,
-    /// The highest rate that is tried.
+    /// The highest rate to try, in requests per second.
     pub most_per_s: f64,
-    /// The interval is to be within this share of the rate, on either side.
+    /// The largest distance between the rate and each end of its interval, as a share of the rate.
     pub precision: f64,
-    /// No probe is begun once all have taken so long, in nanoseconds.
+    /// The total time, in nanoseconds, after which no further probe starts.
     pub time_max_ns: u64,
 }
 
 /// A limit of a quantile of the response time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LatencyLimit {
-    /// Which quantile, as a share.
+    /// The quantile, from 0 to 1.
     pub quantile: f64,
-    /// What it must not exceed, in nanoseconds.
+    /// The highest allowed value, in nanoseconds.
     pub max_ns: u64,
 }
 
 impl LatencyLimit {
-    /// As in `p99.9`.
+    /// Returns the name of the quantile, such as `p99.9`.
     pub fn name(&self) -> String {
-        // In tenths of a percent: 99.9, and not what is next to it.
+        // Round to tenths of a percent to hide the error of binary fractions.
         format!("p{}", (self.quantile * 1e3).round() / 10.0)
     }
 }
@@ -82,18 +83,18 @@ impl fmt::Display for LatencyLimit {
     }
 }
 
-/// What a trial says to the question.
+/// The result of one probe of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProbeResult {
-    /// The limits were met, though the client may have been late.
+    /// The trial met the limits, though the client may have been late.
     Met,
-    /// They were not, or not at that rate, or not without errors: by the server's doing as far as can be told.
+    /// The trial exceeded a limit, missed its rate or had errors. The server appears to be the cause.
     Unmet,
-    /// They were not, and it was the client that could not keep up.
+    /// The trial exceeded a limit because the client could not keep up.
     UnmetByTheClient,
-    /// They were not, while others took the server's CPUs, or too few requests came to be judged: it says nothing.
+    /// Inconclusive: other processes took the server's CPUs, or the window had too few requests.
     Spoilt,
-    /// The trial came to nothing.
+    /// The trial did not finish.
     Failed,
 }

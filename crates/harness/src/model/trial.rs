@@ -15,77 +15,77 @@ use crate::spec::units::Budget;
 pub struct Workload {
     /// The service and its sizes.
     pub service: ServiceSpec,
-    /// How requests get to the server. Runs stored before there was a choice are all of TCP over IPv4.
+    /// The transport of requests. Old runs have no such field and always used TCP over IPv4.
     #[serde(default)]
     pub transport: Transport,
-    /// The lab that server and client are hosts of; `None` where they talk over loopback.
+    /// The lab of server and client. `None` for loopback.
     #[serde(default, deserialize_with = "crate::spec::network::stored", skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
-    /// Connections held open; of `udp`, the server's ports.
+    /// The number of open connections. For `udp`, the number of the server's ports.
     pub connections: u32,
-    /// Requests a second; `None` in a closed loop.
+    /// The rate in requests per second. `None` in a closed loop.
     pub rate_per_s: Option<f64>,
-    /// When they are sent.
+    /// The schedule of requests.
     pub schedule: Schedule,
-    /// How long a connection of a closed loop thinks between transactions.
+    /// The think time of a connection in a closed loop.
     #[serde(default, skip_serializing_if = "Think::is_none")]
     pub think: Think,
-    /// Requests on each connection, after which another follows; `None` where connections stay.
+    /// The requests on each connection before the client replaces it. `None` if connections stay open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_per_connection: Option<u32>,
-    /// What is asked of a key-value store.
+    /// The requests to a key-value store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvTraffic>,
-    /// What is asked of an HTTP server.
+    /// The requests to an HTTP server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpTraffic>,
-    /// The share of the connections that they are sent on.
+    /// The share of connections that carry requests.
     pub active: f64,
-    /// Connections held open besides, that nothing is sent on.
+    /// The number of additional open connections that carry no requests.
     pub idle: u32,
-    /// How a request's connection is chosen among the active ones.
+    /// The connection popularity, which selects an active connection for each request.
     pub choice: Choice,
-    /// Work that each request is for the server besides its I/O.
+    /// The simulated work of the server for each request, besides its I/O.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,
-    /// How long each phase lasts.
+    /// The duration of each phase.
     pub phases: Phases,
 }
 
 impl Workload {
-    /// What there are so many of: connections, or ports of datagrams.
+    /// Returns the plural noun for the targets: connections, or ports for datagrams.
     pub fn targets(&self) -> &'static str {
         if self.service.ports().is_some() { "ports" } else { "connections" }
     }
 
-    /// Whether it is a closed loop: what is compared is then how many transactions a second there were.
+    /// Tests for a closed loop, whose result is its rate.
     pub fn is_closed(&self) -> bool {
         self.schedule == Schedule::Closed
     }
 }
 
-/// One row of a plan: everything needed to run it, nothing left to default.
+/// A row of a plan, with all options explicit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Position in the order of execution, from 0.
+    /// The position in the order of execution, from 0.
     pub index: u32,
-    /// Which repeat, from 0.
+    /// The number of the repeat, from 0.
     pub repeat: u32,
-    /// How the server is built.
+    /// The server under test.
     pub architecture: Candidate,
     /// The traffic.
     pub workload: Workload,
-    /// The server's full configuration; its port, or its socket's folder, is chosen when it starts.
+    /// The server's complete configuration. The port or the socket's folder is chosen when the server starts.
     pub serve: ServerSpec,
-    /// The client's full configuration; its target is filled in when the server listens.
+    /// The client's complete configuration. The target is added when the server listens.
     pub load: LoadConfig,
-    /// Why this trial cannot run on this host; empty when it can.
+    /// The reasons why this host cannot run the trial. Empty if it can.
     #[serde(rename = "impossible")]
     pub infeasible: Vec<String>,
 }
 
 impl Trial {
-    /// Its architecture and, in brackets, options that are not the usual ones: `mt-pool (exclusive, 256KiB reads)`.
+    /// Returns the architecture with unusual options in brackets, such as `mt-pool (exclusive, 256KiB reads)`.
     pub fn label(&self) -> String {
         let unusual = self.serve.ours().map_or_else(Vec::new, |serve| {
             let Options { accept, read_budget_bytes } = serve.options();
@@ -100,7 +100,7 @@ impl Trial {
         }
     }
 
-    /// Whether another is of the same architecture under the same traffic, at this rate or another.
+    /// Tests whether another trial has the same architecture, options and traffic, at any rate.
     pub fn is_alike_but_for_the_rate(&self, other: &Self) -> bool {
         let mut workload = other.workload.clone();
         workload.rate_per_s = self.workload.rate_per_s;
@@ -110,7 +110,7 @@ impl Trial {
     }
 }
 
-/// The commands that trials start, each once, as `exec:NAME: COMMAND`, with its folder and what is put into its environment.
+/// Returns the external commands of trials without duplicates, as `exec:NAME: COMMAND`, with environment and folder.
 pub fn commands<'a>(trials: impl IntoIterator<Item = &'a Trial>) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
     for trial in trials {
@@ -124,7 +124,7 @@ pub fn commands<'a>(trials: impl IntoIterator<Item = &'a Trial>) -> Vec<String> 
     commands
 }
 
-/// As one would write it in a shell, though none is asked.
+/// Formats a command as for a shell, although no shell runs it.
 fn line(exec: &ExternalConfig) -> String {
     let mut words: Vec<String> =
         exec.environment.iter().map(|(name, value)| quoted(&format!("{name}={value}"))).collect();
@@ -136,7 +136,7 @@ fn line(exec: &ExternalConfig) -> String {
     }
 }
 
-/// In quotes, if it has anything in it that would not show, or not stay together. Escapes keep a terminal from obeying it.
+/// Quotes a word that contains spaces or special characters. The escapes protect a terminal from control characters.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%{}".contains(c);
     if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("{word:?}") }
@@ -177,7 +177,7 @@ mod tests {
         for trial in &plan.trials {
             let stored = serde_json::to_value(trial).unwrap();
             assert_eq!(serde_json::from_value::<Trial>(stored.clone()).unwrap(), *trial);
-            // Before there were other transports.
+            // The format of before other transports existed.
             let mut old = stored.clone();
             old["load"]["transport"] = "tcp".into();
             assert_eq!(old["load"]["target"], "127.0.0.1:0");
@@ -187,7 +187,7 @@ mod tests {
             }
             assert_eq!(serde_json::from_value::<Trial>(old).unwrap(), *trial);
             if let ServerSpec::Ours(config) = &trial.serve {
-                // Runs of before there were others have this and no more.
+                // The format of before external servers existed: the configuration alone.
                 assert_eq!(stored["serve"], serde_json::to_value(config).unwrap());
             }
         }

@@ -1,21 +1,21 @@
-//! The verdict on a trial, as it is stored: its checks, each with its value and its limit.
+//! The stored verdict on a trial: its checks, each with its value and its limit.
 
 use serde::{Deserialize, Serialize};
 
-/// What may be believed of a trial.
+/// The verdict on a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The class.
     pub kind: VerdictKind,
-    /// One sentence with the numbers that decided it.
+    /// One sentence with the decisive numbers.
     pub reason: String,
-    /// Every check that was made, in the order in which they decide; none where there was nothing to check.
+    /// All checks in the order in which they decide. Empty if there was nothing to check.
     pub checks: Vec<Check>,
 }
 
 impl Verdict {
-    /// Whether a trial that is not valid says nothing against its server: the client was late, others took the server's CPUs, or
-    /// it was counted at another time, and nothing else was found.
+    /// Tests whether an invalid trial says nothing against its server. All failed checks are then about the machine or
+    /// the client: the client was late, other processes took the server's CPUs, or the server was counted late.
     pub fn is_the_machine_s(&self) -> bool {
         let mut failed = self.checks.iter().filter(|check| !check.passed).peekable();
         failed.peek().is_some()
@@ -25,8 +25,8 @@ impl Verdict {
             })
     }
 
-    /// Whether estimates include the trial: it is valid, or its times changed for a cause that may be the server's own.
-    /// Leaving such windows out would hide the server's noise; a cause that was seen elsewhere is no noise of the server.
+    /// Tests whether estimates include the trial. Valid trials count. Unsteady trials count too if the cause may be the
+    /// server itself, because their exclusion would hide the server's noise.
     pub fn belongs_in_estimates(&self) -> bool {
         let has_other_cause = |check: &Check| {
             let of_machine = [Check::TAKEN_BY_OTHERS, Check::COUNTED_LATE];
@@ -39,53 +39,53 @@ impl Verdict {
         }
     }
 
-    /// Whether nothing else is wrong with a trial than that its window had too few requests to be judged.
+    /// Tests whether the only fault of a trial is a window with too few requests.
     pub fn has_too_few_requests(&self) -> bool {
         let mut failed = self.checks.iter().filter(|check| !check.passed).peekable();
         failed.peek().is_some() && failed.all(|it| it.name == Check::REQUESTS)
     }
 
-    /// Of a trial that could not be finished.
+    /// Returns the verdict on a trial that could not finish.
     pub fn failed(reason: impl Into<String>) -> Self {
         Self { kind: VerdictKind::Failed, reason: reason.into(), checks: Vec::new() }
     }
 }
 
-/// One thing that a trial must fulfil to be believed.
+/// A condition for a valid trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// What is looked at.
+    /// The quantity.
     pub name: String,
-    /// What was found; in JSON a word, where it is no number.
+    /// The measured value. JSON has a word if it is not finite.
     #[serde(with = "unbounded")]
     pub value: f64,
-    /// What it is held against; likewise.
+    /// The limit. JSON has a word if it is not finite.
     #[serde(with = "unbounded")]
     pub limit: f64,
-    /// On which side of the limit it has to be.
+    /// The required side of the limit.
     pub bound: Bound,
-    /// The unit of both; empty for a share or a count.
+    /// The unit of value and limit. Empty for a share or a count.
     pub unit: String,
-    /// The test's p-value, where it is one.
+    /// The p-value, if the check is a statistical test.
     pub p_value: Option<f64>,
-    /// A test fails only if its p-value is below this, too: what is found by chance less often is not taken for chance.
+    /// A statistical test fails only if its p-value is also below this limit.
     pub p_value_min: Option<f64>,
-    /// Whether the trial fulfils it.
+    /// Whether the check passed.
     pub passed: bool,
-    /// What the trial is if it does not.
+    /// The verdict if the check fails.
     pub decides: VerdictKind,
 }
 
 impl Check {
-    /// The name of a check of the machine, and not of the server or the client...
+    /// The name of a check of the machine: other processes on the server's CPUs.
     pub const TAKEN_BY_OTHERS: &str = "share of the server's CPUs taken by others";
-    /// ...and of the other: whoever runs the trial was kept from it.
+    /// The name of a check of the machine: the harness read the server's counters late.
     pub const COUNTED_LATE: &str = "time by which the server was counted late at an edge of the window";
-    /// The name of the one check of whether there is enough to be judged.
+    /// The name of the check for enough requests in the window.
     pub const REQUESTS: &str = "requests in the window";
 }
 
-/// Numbers that may be without bound, or none at all, which JSON has no numbers for.
+/// Serialises numbers that may be infinite or NaN, which JSON lacks.
 mod unbounded {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -94,7 +94,7 @@ mod unbounded {
     enum Number {
         Finite(f64),
         Word(String),
-        /// As earlier versions wrote it.
+        /// The format of earlier versions.
         Null(()),
     }
 
@@ -125,14 +125,14 @@ pub enum Bound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VerdictKind {
-    /// The figures are the server's.
+    /// The figures describe the server.
     Valid,
-    /// The server could not keep up with the rate asked.
+    /// The server could not keep up with the planned rate.
     Saturated,
     /// The client could not keep up with its schedule.
     ClientLimited,
-    /// The measured window was not one steady state: the server's times changed within it, or others took its CPUs.
+    /// The window was not in a steady state: the server's times changed, or other processes took its CPUs.
     Unsteady,
-    /// The trial did not finish, or its figures cannot be believed.
+    /// The trial did not finish, or its figures are wrong.
     Failed,
 }

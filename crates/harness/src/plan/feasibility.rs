@@ -1,4 +1,4 @@
-//! Whether a trial can run on a host, and why not.
+//! Checks of whether a trial can run on a host.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ use crate::netns::conditions::{self, Found};
 use crate::spec::network::Network;
 use crate::spec::transport::Transport;
 
-/// What the kernel says that only a try shows, each asked once: a try takes descriptors and memory of its own.
+/// Cached answers of the kernel. Each answer needs a try, which takes descriptors and memory.
 #[derive(Default)]
 pub(super) struct CapabilityCache {
     can_run: Vec<(Architecture, Result<(), String>)>,
@@ -45,12 +45,13 @@ impl CapabilityCache {
         answer
     }
 
-    /// How a plan's network can be had, or why not: all its trials have the same one. The lab that a fleet is in is there.
+    /// Returns the means of the plan's network, or why this host lacks them. All trials of a plan have the same
+    /// network. A distributed run may already be in its lab.
     fn can_be(&mut self, network: &Network, fleet: Option<&FleetFacts>) -> &Result<Applied, Vec<String>> {
         let there = fleet.and_then(|fleet| fleet.lab.as_ref()).filter(|(lab, _)| lab == network);
         self.network.get_or_insert_with(|| match there {
             Some((_, applied)) => Ok(*applied),
-            // What is wrong with that is said of the ranks.
+            // `infeasible_for_ranks` reports this error.
             None if fleet.is_some() => Err(Vec::new()),
             None => conditions::choose(network, &Found::here()),
         })
@@ -61,18 +62,18 @@ impl CapabilityCache {
     }
 }
 
-/// Every reason why a trial cannot be run on `host`.
+/// Returns every reason why a trial cannot run on `host`.
 pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) -> Vec<String> {
     let connections = u64::from(trial.load.connections_and_idle());
     let of_targets = if trial.workload.service.ports().is_some() { "ports" } else { "connections" };
-    // Of somebody else's server only the client's needs are known, and that each connection takes a descriptor.
+    // An external server needs at least a descriptor for each connection. Its other needs are unknown.
     let ours = trial.serve.ours();
     let mut reasons = Vec::new();
     let pool = ours.and_then(|serve| serve.architecture.pool_size(serve.connections_max)).map(u64::from);
     let named = ours.is_some_and(|serve| pool.is_some() && serve.architecture.threads.is_some());
     let per_connection = ours.map_or(PerConnection::Nothing, |serve| serve.architecture.model.per_connection);
     let budget = ours.map_or_else(ReadBudget::default, |serve| serve.read_budget_bytes);
-    // What has a thread or process: a connection each, or a pool's workers.
+    // The number of threads or processes: one for each connection, or the size of the pool.
     let workers = pool.unwrap_or(connections);
     let mut need = |what: &str, needed: u64, limit: u64, limit_name: &str, remedy: &str| {
         if needed > limit {
@@ -92,7 +93,8 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
     let of_accept = ours.map_or(0, |serve| serve.accept.descriptors(serve.architecture.model, workers));
     let descriptors = connections.max(of_accept) + DESCRIPTORS_BESIDE;
     need("descriptors", descriptors, host.descriptors_max, "the hard limit", "raise the limit (ulimit -Hn)");
-    // Of datagrams: one for all of the server's is the client's, and those are the host's.
+    // Datagrams: the server listens on many ports, but the client has a single descriptor for all of them. The host's
+    // limit of ports thus applies to the server.
     let listened = u64::from(trial.workload.service.ports().unwrap_or(0));
     need("ports to listen on", listened, PORTS_MAX, "the number of ports of an address", "see active");
     let (tasks_max, tasks_limit) = &host.tasks_max;
@@ -193,7 +195,7 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
     reasons
 }
 
-/// Why a trial cannot be run with such ranks for clients.
+/// Returns the reasons why a trial cannot run with the workers of a distributed run.
 pub fn infeasible_for_ranks(trial: &Trial, fleet: &FleetFacts) -> Vec<String> {
     let mut reasons = Vec::new();
     match (&trial.workload.network, &fleet.lab) {
@@ -239,7 +241,8 @@ pub fn infeasible_for_ranks(trial: &Trial, fleet: &FleetFacts) -> Vec<String> {
     reasons
 }
 
-/// Why connections of a trial would wait for a worker of a pool, which no trial outlasts: none ends before all are served.
+/// Returns why connections would wait for a pool worker during the whole trial. A worker is busy until its connection
+/// ends, and no connection ends before all are served.
 fn wait_for_a_pool(serve: &ServeConfig, connections: u64, pool: u64) -> Option<String> {
     let server = serve.architecture;
     if pool < connections {
@@ -250,8 +253,8 @@ fn wait_for_a_pool(serve: &ServeConfig, connections: u64, pool: u64) -> Option<S
         ));
     }
     if serve.accept == Accept::Reuseport {
-        // Each listener is missed by all connections with probability (1 - 1/pool)^connections; what falls to a listener
-        // beyond its first connection waits.
+        // A connection misses a given listener with probability 1 - 1/pool. On each listener, all connections but the
+        // first wait.
         let size = pool as f64;
         let hit = size * (1.0 - (1.0 - 1.0 / size).powf(connections as f64));
         let waiting = connections as f64 - hit;

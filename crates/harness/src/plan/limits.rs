@@ -1,4 +1,4 @@
-//! Resources that a trial takes of its host, and the limit that they set on connections.
+//! The resources that a trial needs on its host, and the limits that they set on connections.
 
 use serde::Serialize;
 use server::spec::mechanism::Family;
@@ -7,24 +7,25 @@ use server::{Architecture, ReadBudget, ServeConfig};
 
 use crate::host::Host;
 
-/// Descriptors that a process needs besides its connections'.
+/// Descriptors of a process besides those of its connections.
 pub(super) const DESCRIPTORS_BESIDE: u64 = 64;
-/// Room of a server, and workers of a pool, beyond its connections.
+/// Additional connections that a server accepts, and additional workers of a pool.
 pub(super) const SPARE: u32 = 16;
-/// Ports above those that only root may have.
+/// The number of ports without the privileged ones.
 pub(super) const PORTS_MAX: u64 = 65_535 - 1_023;
-/// Tasks that exist besides a server's.
+/// Tasks of the host besides those of the server.
 pub(super) const TASKS_BESIDE: u64 = 256;
-/// Mappings of a stack: itself, and the guard below it.
+/// Mappings of a stack: the stack itself and its guard page.
 pub(super) const MAPPINGS_PER_STACK: u64 = 2;
-/// Mappings of a process besides its threads'.
+/// Mappings of a process besides those of its threads.
 pub(super) const MAPPINGS_BESIDE: u64 = 512;
-/// Connections that may be expected to wait behind another in a trial that is run all the same.
+/// The highest expected number of waiting connections at which a trial still runs.
 pub(super) const WAITING_MAX: f64 = 0.01;
-/// Memory of a planned request: its record, its sample, what summarising takes, and room for the kernel's timestamps.
+/// Memory of a planned request in bytes: its record, its sample, the summary, and the kernel's timestamps.
 pub(super) const BYTES_PER_REQUEST: u64 = 176;
-/// Memory of a connection in bytes, both its ends and the kernel's part, rounded up from what was seen at 400 and 2 000
-/// connections on Linux 6: 7 kB in an event loop, 17 kB more with a stack, 48 kB with a thread, 200 kB with a process.
+/// Returns the memory of a connection in bytes, with both ends and the kernel's part. Rounded up from measurements at
+/// 400 and 2 000 connections on Linux 6: 7 kB in an event loop, 17 kB more with a stack, 48 kB with a thread, 200 kB
+/// with a process.
 pub(super) fn bytes_per_connection(per_connection: PerConnection) -> u64 {
     match per_connection {
         PerConnection::Nothing => 8 << 10,
@@ -34,8 +35,8 @@ pub(super) fn bytes_per_connection(per_connection: PerConnection) -> u64 {
     }
 }
 
-/// Memory that read budgets above the default take besides, in bytes. A thread, process or coroutine has its own room for a
-/// connection; a kernel that receives by itself has a ring of as many buffers as there are connections, at most 1 024.
+/// Returns the additional memory of read budgets above the default, in bytes. Each thread, process or coroutine has its
+/// own buffer. A completion mechanism has a ring with one buffer per connection, at most 1 024.
 pub(super) fn budget_bytes(serve: &ServeConfig, connections: u64) -> u64 {
     let beyond = serve.read_budget_bytes.bytes().saturating_sub(ReadBudget::default().bytes()) as u64;
     let completes = serve.architecture.mechanism.is_some_and(|row| row.family == Family::Completion);
@@ -47,25 +48,26 @@ pub(super) fn budget_bytes(serve: &ServeConfig, connections: u64) -> u64 {
     beyond * rooms
 }
 
-/// Memory mappings of `count` threads or coroutines, each with a stack and with room for one read budget. glibc maps room of
-/// 128 KiB and more on its own (mallopt(3), M_MMAP_THRESHOLD).
+/// Returns the memory mappings of `count` threads or coroutines, each with a stack and a read buffer. glibc gives
+/// buffers of 128 KiB or more their own mapping (mallopt(3), M_MMAP_THRESHOLD).
 pub(super) fn mappings(count: u64, budget: ReadBudget) -> u64 {
     count * (MAPPINGS_PER_STACK + u64::from(budget.bytes() >= 128 << 10)) + MAPPINGS_BESIDE
 }
 
-/// Most connections that an architecture can have on a host.
+/// The maximum number of connections of an architecture on a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Limit {
-    /// So many.
+    /// The number of connections.
     pub connections: u64,
-    /// What there is no more of, and what says so.
+    /// The name of the limit that sets this number.
     pub by: String,
 }
 
-/// The tightest of what is needed for each connection, as a plan counts it; of a pool, for each of its workers.
+/// Returns the tightest limit of an architecture on `host`, by the same figures as a plan. For a pool, each worker
+/// counts.
 pub fn limit(architecture: Architecture, host: &Host) -> Limit {
     let per_connection = architecture.model.per_connection;
-    // A pool has some workers to spare, of which each has a descriptor too if they are threads.
+    // A pool has spare workers. Spare threads also need a descriptor each.
     let spare = if architecture.model.is_pool() { u64::from(SPARE) } else { 0 };
     let most = |limit: u64, beside: u64, each: u64, by: &str| (limit.saturating_sub(beside) / each, by.to_owned());
     let of_threads = if per_connection == PerConnection::Thread { spare } else { 0 };

@@ -1,4 +1,5 @@
-//! Experiment → plan: every default explicit, trials interleaved in seeded order, impossible ones with the reason.
+//! Converts an experiment to a plan. The plan makes all defaults explicit and interleaves trials in a seeded order.
+//! Infeasible trials stay, with their reasons.
 
 mod feasibility;
 mod limits;
@@ -29,41 +30,41 @@ use crate::spec::{Candidate, Experiment, Service};
 use feasibility::CapabilityCache;
 use limits::{BYTES_PER_REQUEST, SPARE};
 
-/// What starting and ending the processes of a trial takes, in nanoseconds; seen to be 100 to 200 ms.
+/// The time to start and stop the processes of a trial, in nanoseconds. Measured as 100 to 200 ms.
 const OVERHEAD_NS: u64 = 200_000_000;
-/// What a lab's network takes to be measured, in nanoseconds.
+/// The time to measure a lab's network, in nanoseconds.
 const PROBE_NS: u64 = 1_000_000_000;
-/// What a connection takes to be made, verified and ended, in nanoseconds; the most, for a process each.
+/// The longest time to establish, verify and close a connection, in nanoseconds: that of a process per connection.
 const CONNECT_NS: u64 = 250_000;
-/// What a record takes to be stored before the ramp, in nanoseconds; the most, for a server in stages.
+/// The longest time to store a record before the ramp, in nanoseconds: that of a staged server.
 const STORE_NS: u64 = 5_000;
 
-/// What will be done.
+/// The trials of a run, in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The experiment's name.
     pub experiment: String,
-    /// Seed of everything random.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// Where server and client run, in a sentence.
+    /// The CPUs of server and client, in one sentence.
     pub placement: String,
-    /// The network between server and client, if it is a lab, and how it is made.
+    /// The network between server and client and the means that apply it. `None` without a lab.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// What can be run here, and will not show what it should; each said once.
+    /// Warnings about trials that can run but measure something else than intended. No warning appears twice.
     pub warnings: Vec<String>,
     /// The trials in order.
     pub trials: Vec<Trial>,
 }
 
 impl Plan {
-    /// How long it will take, roughly, in nanoseconds; impossible trials take none.
+    /// Returns the estimated duration in nanoseconds. Infeasible trials take no time.
     pub fn duration_ns(&self) -> u64 {
         self.trials.iter().filter(|trial| trial.infeasible.is_empty()).map(duration_ns).sum()
     }
 
-    /// The same in order of rates: each is finished, with all its repeats, before the next begins, and its trials are in the
-    /// order that was drawn.
+    /// Sorts the trials by rate. All repeats of a rate finish before the next rate begins. Trials of one rate keep
+    /// their order.
     pub fn by_rate(mut self) -> Self {
         let rate = |trial: &Trial| trial.workload.rate_per_s.unwrap_or(f64::INFINITY);
         self.trials.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
@@ -72,7 +73,7 @@ impl Plan {
     }
 }
 
-/// How long a trial will take, roughly, in nanoseconds.
+/// Returns the estimated duration of a trial in nanoseconds.
 pub fn duration_ns(trial: &Trial) -> u64 {
     trial.workload.phases.sending_ns()
         + OVERHEAD_NS
@@ -81,10 +82,10 @@ pub fn duration_ns(trial: &Trial) -> u64 {
         + trial.load.kv.as_ref().map_or(0, |kv| u64::from(kv.records) * STORE_NS)
 }
 
-/// Makes a plan for `host`.
+/// Makes a plan for `host`. An infeasible trial stays in the plan, with its reasons.
 ///
 /// # Errors
-/// When no trial could be placed at all, or somebody else's server cannot be found. A trial that is impossible stays in the plan, with the reasons.
+/// When the placement is impossible for all trials, or the program of an external server is missing.
 pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     let fleet = host.fleet.as_ref();
     let placement = if fleet.is_some_and(FleetFacts::are_elsewhere) {
@@ -96,7 +97,8 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     let mut order = Xoshiro256PlusPlus::seed_from_u64(experiment.seed);
     let mut trials = Vec::new();
     for repeat in 0..experiment.repeats.get() {
-        // All configurations once, in random order, then all once more: nothing is run in blocks.
+        // Each repeat runs all configurations once, in random order. Repeats of one configuration are thus never a
+        // block.
         let mut round = Vec::new();
         for connections in experiment.workload.targets().iter().map(|targets| targets.get()) {
             for &idle in &experiment.workload.idle.0 {
@@ -137,7 +139,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     })
 }
 
-/// The rates to be tried: none in a closed loop, whose one rate is the result.
+/// Returns the rates to try. A closed loop has no rate, because its rate is the result.
 fn rates(experiment: &Experiment) -> Vec<Option<f64>> {
     match &experiment.workload.rate {
         None => vec![None],
@@ -165,8 +167,8 @@ fn workload(
             experiment.kv().service()
         }
         Service::Http => {
-            // Somebody else's server may have anything at a path; one that differs in length from the first response is
-            // found out all the same.
+            // An external server may have other content at these paths. The client still detects responses whose length
+            // differs from the first.
             let is_ours = experiment.exec.is_empty();
             http = Some(experiment.http().traffic(traffic.response, is_ours).expect("as was checked"));
             experiment.http().service()
@@ -227,7 +229,7 @@ fn trial(
         http: workload.http.clone(),
         phases: workload.phases,
         pacing: match client.pacing {
-            // A client that spins would keep the server from their CPU. A closed loop never does.
+            // A client that spins would take CPU time from the server. A closed loop never spins.
             Pacing::Auto if placement.is_shared() && !workload.is_closed() => Pacing::SleepSpin,
             pacing => pacing,
         },
@@ -237,7 +239,7 @@ fn trial(
         cpus: placement.client.clone(),
         clock: client.clock,
         timestamps: client.timestamps,
-        // The same for all architectures of one comparison: they see the same requests at the same times.
+        // All architectures of a comparison get the same seed, and so the same requests at the same times.
         seed: trial_seed(experiment.seed, &workload, repeat),
         timeout_ns: client.timeout.0,
         ..LoadConfig::new(any_address.clone(), workload.service.clone())
@@ -253,7 +255,7 @@ fn trial(
             work: workload.work,
             connections_max: connections_max(&load),
             read_budget_bytes: experiment.server.read_budget.map_or_else(Default::default, |budget| budget.0),
-            // Idle connections are part of what is measured.
+            // Idle connections are part of the measurement, so the server must not close them.
             limits: server::Limits::default(),
             count_syscalls: experiment.server.count_syscalls,
         }),
@@ -274,15 +276,15 @@ fn trial(
     Trial { index, repeat, architecture, workload, serve, load, infeasible: Vec::new() }
 }
 
-/// The client's, and some to spare, so that the limit under test is the system's and not ours. Where connections come and go,
-/// the next one is there before the server has heard of the end of the last.
+/// Returns the server's limit of connections. It exceeds the client's number, so that the system sets the limit under
+/// test. With short-lived connections, the next one may arrive before the server sees the end of the last.
 fn connections_max(load: &LoadConfig) -> u32 {
     let besides = load.calls_per_connection.map_or(0, |_| load.connections);
     load.connections_and_idle().saturating_add(besides).saturating_add(SPARE)
 }
 
-/// How many clients there are in a process: in a closed loop, when nothing is said, one for each CPU of its own; of ranks as many
-/// as the one has that has the fewest, for all have as many.
+/// Returns the number of clients in each process. In a closed loop, the default is one for each CPU of the process. All
+/// workers of a distributed run have the same number, set by the worker with the fewest CPUs.
 fn clients(
     experiment: &Experiment,
     placement: &placement::Placement,
@@ -304,7 +306,7 @@ fn processes(experiment: &Experiment) -> u32 {
     experiment.processes().get()
 }
 
-/// A trial as `first`, at another rate, measured for another time, and of a schedule of its own.
+/// Returns a copy of the trial `first` with another rate, window and schedule.
 pub fn probe(first: &Trial, seed: u64, index: u32, repeat: u32, rate_per_s: f64, measure_ns: u64) -> Trial {
     let mut probe = Trial { index, repeat, ..first.clone() };
     for rate in [&mut probe.workload.rate_per_s, &mut probe.load.rate_per_s] {
@@ -317,13 +319,13 @@ pub fn probe(first: &Trial, seed: u64, index: u32, repeat: u32, rate_per_s: f64,
     probe
 }
 
-/// The highest rate at which the requests of a trial as `trial` fit into half of the memory that `host` has available.
+/// Returns the highest rate at which the requests of `trial` fit into half of the available memory of `host`.
 pub fn rate_max_per_s(trial: &Trial, host: &Host) -> f64 {
     let bytes_per_rate = BYTES_PER_REQUEST as f64 * trial.workload.phases.sending_ns() as f64 / 1e9;
     host.memory_bytes as f64 / 2.0 / bytes_per_rate
 }
 
-/// Looks for the program of each command: a name that is mistyped is found before anything starts.
+/// Finds the program of each command, so that a wrong name fails before the run starts.
 fn find_commands(experiment: &Experiment) -> Result<(), String> {
     for (name, exec) in &experiment.exec {
         let directory = exec.directory.as_deref();

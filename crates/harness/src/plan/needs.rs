@@ -1,5 +1,5 @@
-//! What hosts an experiment needs at its largest: descriptors, memory, tasks, ports, clients' hosts, settings of the kernel. It is
-//! computed from figures of one connection and one CPU that were measured, each with where it is from.
+//! Requirements of an experiment's largest trial for its hosts: descriptors, memory, tasks, ports, client hosts and
+//! kernel settings. They are computed from measurements per connection and per CPU, each with its source.
 
 use serde::Serialize;
 use server::ReadBudget;
@@ -12,73 +12,73 @@ use crate::plan::Plan;
 use crate::spec::Candidate;
 use crate::spec::transport::Transport;
 
-/// Ports that an address can have: all above those that only root may use.
+/// The number of ports of an address, without the privileged ones.
 pub const PORTS_MAX: u64 = 64_512;
-/// Of a client's CPU this share is used, for a load that is sent on time.
+/// The share of a client CPU that may be busy, so that requests are sent on time.
 const CPU_SHARE: f64 = 0.5;
-/// Of a host's memory this share.
+/// The share of a host's memory that may be in use.
 const MEMORY_SHARE: f64 = 0.8;
-/// Descriptors of a process of `mp`: its connection's, and those that every process has.
+/// The descriptors of a process of `mp`: one for its connection, and those that every process has.
 const FILES_PER_PROCESS: u64 = 4;
-/// What one of our clients has in progress at once when it connects (`load/src/io/connect.rs`).
+/// The number of connections that our client establishes at once (`load/src/io/connect.rs`).
 const CONNECTING: u64 = 128;
-/// What our servers ask of listen(2).
+/// The backlog that our servers pass to listen(2).
 const BACKLOG: u64 = 4_096;
-/// How long a port stays in TIME_WAIT, in seconds, unless it may be used again, and then.
+/// The time of a port in TIME_WAIT, in seconds: by default, and with the setting below.
 const TIME_WAIT_S: [f64; 2] = [60.0, 1.0];
-/// Headers of a packet, those of Ethernet included, and what it carries.
+/// The bytes of a packet's headers, including Ethernet's, and of its payload.
 const PACKET: (f64, f64) = (66.0, 1_448.0);
-/// Whether ports are used again; 2 is over loopback alone, as it is unless it is set.
+/// The setting that allows the reuse of ports in TIME_WAIT. Its default, 2, allows it over loopback alone.
 const TW_REUSE: (&str, &str) = ("net.ipv4.tcp_tw_reuse", "net/ipv4/tcp_tw_reuse");
-/// A page of memory, which `tcp_mem` counts in.
+/// The size of a memory page, the unit of `tcp_mem`.
 const PAGE_BYTES: f64 = 4_096.0;
 
-/// Where figures are from that no run was named for.
+/// The source of figures that no run replaces.
 const DOCUMENTED: &str = "docs/scale.md";
-/// Of a server's end of a connection: user memory, and the host's kernel memory of both ends, in bytes, by model or architecture.
-/// Of 10 000 connections of 128 B -> 10 KiB (docs/scale.md).
+/// Memory per connection by model or architecture, in bytes: the server's user memory, and the kernel memory of both
+/// ends. Measured with 10 000 connections of 128 B -> 10 KiB (docs/scale.md).
 const CONNECTIONS: &[(&str, f64, f64)] =
     &[("epoll", 48.0, 7_670.0), ("io_uring", 466.0, 8_083.0), ("mt", 14_317.0, 30_055.0), ("mp", 85_949.0, 149_958.0)];
-/// Of the client's end: user memory, in bytes.
+/// The client's user memory per connection, in bytes.
 const CLIENT_BYTES: f64 = 44.0;
-/// Requests a second of one of the client's CPUs.
+/// The rate of one client CPU, in requests per second.
 const CLIENT_PER_S: f64 = 138_000.0;
 
-/// What one connection of an architecture takes the server's host.
+/// The memory of one connection on the server's host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PerConnectionBytes {
-    /// Of which architecture it was measured.
+    /// The measured architecture.
     pub architecture: String,
-    /// User memory.
+    /// User memory, in bytes.
     pub user_bytes: f64,
-    /// The kernel's.
+    /// Kernel memory, in bytes.
     pub kernel_bytes: f64,
-    /// Where the figures are from.
+    /// The source of the figures.
     pub origin: String,
 }
 
-/// A number, and where it is from.
+/// A number with its source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
     /// The number.
     pub value: f64,
-    /// Where it is from.
+    /// The source of the number.
     pub origin: String,
 }
 
-/// What needs are computed from.
+/// The measurements from which needs are computed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
-    /// Of the server's end.
+    /// Memory of the server's end, by architecture.
     pub connections: Vec<PerConnectionBytes>,
-    /// Memory of a client's end, the kernel's included, in bytes.
+    /// Memory of a client's end, including the kernel's, in bytes.
     pub client_bytes: Figure,
-    /// Requests a second that one CPU of a client was seen to send, and to take the responses of.
+    /// The rate that one client CPU was seen to handle, in requests per second.
     pub client_per_s: Figure,
 }
 
 impl Figures {
-    /// Those that are documented.
+    /// Returns the documented figures.
     pub fn documented() -> Self {
         let origin = || DOCUMENTED.to_owned();
         let end = end_bytes(CONNECTIONS.iter().map(|&(_, _, both_ends)| both_ends));
@@ -95,11 +95,11 @@ impl Figures {
         }
     }
 
-    /// Those of a stored run, called `name`, in place of the documented ones as far as it has them: of each architecture its trial
-    /// with the most connections.
+    /// Replaces figures with those of the stored run `name`, where that run has them. For each architecture, the trial
+    /// with the most connections counts.
     ///
     /// # Errors
-    /// When it is a fleet's: the ranks' ends and CPUs were elsewhere, and nothing is known of them.
+    /// When the run is distributed: its workers ran on other hosts, about which nothing is known.
     pub fn or_of(mut self, run: &Run, name: &str) -> Result<Self, String> {
         if run.header.is_fleet_s {
             return Err(format!("--from {name}: that run's clients were elsewhere; name one of this host"));
@@ -107,7 +107,7 @@ impl Figures {
         let known = run.records.iter().filter_map(|record| {
             let server = record.server.as_ref()?;
             let bytes = (server.memory_user_bytes_per_connection?, server.memory_kernel_bytes_per_connection?);
-            // What else the host did hides the kernel's.
+            // Other memory use of the host can exceed the kernel memory of the connections.
             (bytes.1 > 0.0).then_some((record, server.connections, bytes.0.max(0.0), bytes.1))
         });
         let mut known: Vec<_> = known.collect();
@@ -136,7 +136,8 @@ impl Figures {
             of_kind.filter_map(client_per_s).fold(0.0, f64::max)
         };
         let (closed, open) = (per_s(true), per_s(false));
-        // What an open loop sent on time is no limit, unless it is more than is known.
+        // An open loop that sends on time shows only a lower bound of the possible rate. Use it only if it exceeds the
+        // known rate.
         let least = if closed > 0.0 { closed } else { self.client_per_s.value };
         if closed > 0.0 || open > least {
             self.client_per_s = Figure { value: open.max(least), origin: name.to_owned() };
@@ -144,7 +145,7 @@ impl Figures {
         Ok(self)
     }
 
-    /// Of an architecture; else of one that has as much for each connection.
+    /// Finds the figures of an architecture, or else of one with similar memory per connection.
     fn of(&self, architecture: &Candidate) -> Option<&PerConnectionBytes> {
         let named = |name: &str| self.connections.iter().find(|it| it.architecture == name);
         let ours = architecture.ours();
@@ -158,13 +159,14 @@ impl Figures {
     }
 }
 
-/// One end of a connection, of what the kernel has for both of them, where that is least: the ends are alike there.
+/// Estimates the kernel memory of one end, in bytes, as half of the lowest value for both ends. The two ends are
+/// similar there.
 fn end_bytes(both_ends: impl Iterator<Item = f64>) -> f64 {
     both_ends.fold(f64::INFINITY, f64::min) / 2.0
 }
 
-/// Requests a second for each CPU of a trial's client: of a closed loop, with what it had to spare; of an open one at least what it
-/// sent on time.
+/// Returns the requests per second of each client CPU. A closed loop's rate is scaled up by its idle share. An open
+/// loop shows at least the rate that it sent on time.
 fn client_per_s(record: &crate::model::TrialRecord) -> Option<f64> {
     let load = record.load.as_ref().filter(|_| record.trial.workload.service.stream().is_none())?;
     match (&load.closed, record.verdict.kind) {
@@ -176,105 +178,106 @@ fn client_per_s(record: &crate::model::TrialRecord) -> Option<f64> {
     }
 }
 
-/// What each host of a client has.
+/// The resources of each client host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClientHost {
-    /// CPUs that send.
+    /// CPUs for clients.
     pub cpus: u64,
     /// Memory, in bytes.
     pub memory_bytes: u64,
-    /// Addresses to connect from.
+    /// Source addresses for connections.
     pub addresses: u64,
-    /// Ports of each of them.
+    /// Ports of each address.
     pub ports: u64,
 }
 
-/// What an experiment needs.
+/// The requirements of an experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Needs {
-    /// Its name.
+    /// The name of the experiment.
     pub experiment: String,
-    /// Of each architecture, under its largest workload.
+    /// The requirements of each architecture under its largest workload.
     pub servers: Vec<ServerNeeds>,
-    /// Of the clients, whichever architecture it is.
+    /// The requirements of the clients, the same for all architectures.
     pub clients: ClientNeeds,
-    /// Settings, with what this host has.
+    /// Required settings, with their values on this host.
     pub settings: Vec<Setting>,
-    /// What all that is computed from.
+    /// The figures behind the requirements.
     pub figures: Figures,
 }
 
-/// What the server's host needs.
+/// The requirements of an architecture for the server's host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServerNeeds {
     /// The architecture.
     pub architecture: String,
     /// The workload.
     pub workload: Workload,
-    /// Connections, idle ones included.
+    /// Connections, including idle ones.
     pub connections: u64,
-    /// Descriptors of the process that has the most.
+    /// Descriptors of the process with the most.
     pub descriptors: u64,
     /// Open files of all processes.
     pub files: u64,
     /// Threads or processes.
     pub tasks: u64,
-    /// Mappings of the process: stacks of threads or coroutines, and the guards below them; 0 where there are few.
+    /// Memory mappings of the process: stacks of threads or coroutines, with their guard pages. 0 without such stacks.
     pub mappings: u64,
     /// User memory, in bytes.
     pub user_bytes: f64,
-    /// The kernel's, in bytes.
+    /// Kernel memory, in bytes.
     pub kernel_bytes: f64,
-    /// What goes out and comes in a second, headers included, in bits; `None` of closed loops and where sizes vary.
+    /// The bandwidth of the busier direction, headers included, in bits per second. `None` for closed loops and
+    /// variable sizes.
     pub bits_per_s: Option<f64>,
-    /// Where the figures of memory are from.
+    /// The source of the memory figures.
     pub origin: String,
-    /// Whether they are of another architecture, which has as much for each connection.
+    /// The measured architecture. If it is another one, its memory per connection is similar.
     pub figures_of: String,
 }
 
-/// What the clients' hosts need.
+/// The requirements for the client hosts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClientNeeds {
-    /// What each has.
+    /// The resources of each host.
     pub host: ClientHost,
-    /// How many.
+    /// The number of hosts.
     pub hosts: u64,
-    /// Why it is so many: ports, memory or rate.
+    /// The resource that requires so many hosts: ports, memory or rate.
     pub limit: String,
-    /// How many it would be for each of these.
+    /// The number of hosts that each resource requires.
     pub hosts_by: [(String, u64); 3],
-    /// Connections of each.
+    /// Connections of each host.
     pub connections: u64,
-    /// Local ports of all, those in TIME_WAIT included.
+    /// Local ports of all hosts, including those in TIME_WAIT.
     pub ports: u64,
-    /// Addresses of all, with as many ports.
+    /// Source addresses of all hosts.
     pub addresses: u64,
-    /// Requests a second of each; `None` in a closed loop.
+    /// The rate of each host in requests per second. `None` in a closed loop.
     pub rate_per_s: Option<f64>,
-    /// CPUs of all that send; of a closed loop one at least.
+    /// Client CPUs of all hosts. For a closed loop, at least 1.
     pub cpus: u64,
-    /// Memory of each, in bytes.
+    /// Memory of each host, in bytes.
     pub memory_bytes: f64,
 }
 
-/// A setting of the kernel, or a limit.
+/// A kernel setting or a resource limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Setting {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Whose: the server's host or each client's.
+    /// The host: `server` or `client`.
     pub whose: &'static str,
-    /// What it must be, at least.
+    /// The lowest sufficient value.
     pub needed: u64,
-    /// What it is on this host; `None` where it is not there.
+    /// The value on this host. `None` if this host lacks the setting.
     pub here: Option<u64>,
-    /// What for.
+    /// The reason.
     pub about: &'static str,
 }
 
 impl Setting {
-    /// Whether this host would do.
+    /// Tests whether this host's value is sufficient.
     pub fn suffices(&self) -> bool {
         self.here.is_none_or(|here| match self.name == TW_REUSE.0 {
             true => here == self.needed,
@@ -283,10 +286,10 @@ impl Setting {
     }
 }
 
-/// Computes what `plan` needs of hosts. `setting` reads a setting of this host's kernel.
+/// Computes the requirements of `plan`. `setting` reads a kernel setting of this host.
 ///
 /// # Errors
-/// Where hosts are no question: of Unix sockets, and of datagrams, which have no connections.
+/// For Unix sockets, which need one host, and for datagrams, which have no connections.
 pub fn of(
     plan: &Plan,
     figures: Figures,
@@ -323,12 +326,12 @@ pub fn of(
     Ok(Needs { experiment: plan.experiment.clone(), servers, clients, settings, figures })
 }
 
-/// By which one trial needs more than another.
+/// Returns a key that orders trials by their requirements.
 fn size(trial: &Trial) -> (u32, f64) {
     (trial.load.connections_and_idle(), trial.workload.rate_per_s.unwrap_or(f64::INFINITY))
 }
 
-/// Bytes of a request and of its response, where all are alike.
+/// Returns the bytes of a request and of its response, if sizes are fixed.
 fn sizes(workload: &Workload) -> Option<(f64, f64)> {
     let content = workload.http.as_ref().and_then(|http| http.targets.iter().map(|it| it.body_bytes).max().flatten());
     let fixed = workload.service.fixed().map(|(request, response)| (f64::from(request), f64::from(response)));
@@ -516,7 +519,8 @@ fn settings(
     settings
 }
 
-/// A setting of this host's kernel by its path below /proc/sys: of several numbers the last, of a buffer's sizes the middle one.
+/// Reads a kernel setting from its path below /proc/sys. From several numbers, returns the last one; for buffer sizes,
+/// the middle one.
 pub fn setting_here(path: &str) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/sys/{path}")).ok()?;
     let numbers: Vec<u64> = text.split_whitespace().filter_map(|number| number.parse().ok()).collect();

@@ -20,7 +20,7 @@ fn line(trial: &Trial) -> String {
     format!("{index} repeat {repeat}: {architecture} {connections} x {rate} active {active} {infeasible:?}")
 }
 
-/// A lab is root's to make, and whoever runs tests need not be.
+/// Removes the lab, which needs root.
 fn without_lab(experiment: Experiment) -> Experiment {
     Experiment { network: None, ..experiment }
 }
@@ -89,7 +89,7 @@ fn a_closed_loop_has_a_client_for_each_cpu_unless_told_otherwise() {
     assert_eq!(clients(&open, 8), [1]);
 }
 
-/// So many on this machine, and nothing else known of them.
+/// Facts of a distributed run with `here` workers on this machine.
 fn ranks(here: u32) -> FleetFacts {
     FleetFacts { here, elsewhere_cpus: None, ways: Vec::new(), lab: None, beside_server: Vec::new() }
 }
@@ -99,7 +99,7 @@ fn ranks_in_a_lab_are_planned_by_what_it_is_and_where_in_it_they_are() {
     let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
     experiment.client.processes = std::num::NonZeroU32::new(2);
     let network: Network = "lab:clients=2".parse().unwrap();
-    // No kernel was ever asked for this.
+    // The test chooses this combination; no kernel reported it.
     let applied =
         Applied { links: Links::Tun, delay: None, loss: Some(crate::model::network::Means::Tbf), bandwidth: None };
     let lossy = Network { loss: Some(crate::spec::units::Loss(0.01)), bandwidth: None, ..network.clone() };
@@ -177,7 +177,7 @@ fn a_closed_loop_of_kv_is_planned_whole() {
         assert_eq!(trial.serve.ours().unwrap().service, trial.workload.service);
         assert_eq!(trial.load.kv, trial.workload.kv);
         assert_eq!(trial.load.kv.as_ref().unwrap().records, 30_000);
-        // As it is stored, and read back.
+        // The trial survives a round trip through JSON.
         let text = serde_json::to_string(trial).unwrap();
         assert!(!text.contains("\"think\""), "{text}");
         assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), *trial);
@@ -188,7 +188,7 @@ fn a_closed_loop_of_kv_is_planned_whole() {
 fn what_an_earlier_version_stored_is_read() {
     let plan = plan(&crate::spec::presets::find("compare").unwrap().experiment(), &Host::made_up()).unwrap();
     let text = serde_json::to_string(&plan.trials[0]).unwrap();
-    // As before there were closed loops: a rate was a number, and there was no more.
+    // Runs from before closed loops: each has a rate, and none has `kv` or `think`.
     assert!(text.contains("\"rate_per_s\":2000.0") && !text.contains("kv") && !text.contains("think"), "{text}");
     assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), plan.trials[0]);
 }
@@ -353,7 +353,7 @@ fn read_budget_reaches_each_server_or_says_why_not() {
         assert!(trial.infeasible.is_empty(), "{:?}", trial.infeasible);
         let text = serde_json::to_string(&trial).unwrap();
         assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), trial);
-        // A run from before there was a choice.
+        // Runs from before the read budget became configurable.
         let old = text.replace(",\"read_budget_bytes\":262144", "");
         let old = serde_json::from_str::<Trial>(&old).unwrap();
         assert_eq!(old.serve.ours().unwrap().read_budget_bytes, ReadBudget::default());
@@ -369,7 +369,7 @@ fn read_budget_reaches_each_server_or_says_why_not() {
         experiment.server.read_budget = Some(budget);
         plan(&experiment, &host).unwrap().trials.into_iter().flat_map(|trial| trial.infeasible).collect::<Vec<_>>()
     };
-    // Three mappings for each of 1 000 threads, and 512; 1 000 times 192 KiB more than by default.
+    // 1 000 threads with three mappings each, plus 512. Each thread has 192 KiB more than by default.
     let said = few("welsh2001-connections", Host { mappings_max: 3_000, ..Host::made_up() });
     assert!(said.iter().any(|reason| reason.contains("1000 needs 3512 mappings")), "{said:?}");
     let said = few("welsh2001-connections", Host { memory_bytes: 256 << 20, ..Host::made_up() });

@@ -1,4 +1,4 @@
-//! Warnings of a plan: what its placement disturbs, and what a lab does not show.
+//! Warnings of a plan, about its placement and the limits of a lab.
 
 use server::spec::mechanism::Spins;
 
@@ -9,7 +9,7 @@ use crate::spec::Experiment;
 use crate::spec::network::Network;
 use crate::spec::units::Cpus;
 
-/// What a placement disturbs or is too small for; `cores` are the CPUs allowed, threads of one core together.
+/// Returns warnings about a placement. `cores` lists the allowed CPUs, grouped by core.
 pub(super) fn of_placement(
     experiment: &Experiment,
     placement: &placement::Placement,
@@ -52,7 +52,7 @@ pub(super) fn of_placement(
     warnings
 }
 
-/// CPUs that the server and the client both use, or whose core they do.
+/// Returns a warning if the server and the client share a CPU or a core.
 fn shared(placement: &placement::Placement, cores: &[Vec<usize>]) -> Option<String> {
     const REMEDY: &str =
         "give each CPUs of its own (placement.server and placement.client, --server-cpus and --client-cpus)";
@@ -78,7 +78,7 @@ fn shared(placement: &placement::Placement, cores: &[Vec<usize>]) -> Option<Stri
     })
 }
 
-/// What a lab will not show.
+/// Returns warnings about the limits of a lab.
 pub(super) fn of_lab(
     network: &Network,
     applied: &Applied,

@@ -1,4 +1,4 @@
-//! What is compared: architectures of ours, and commands of somebody else's by the names that an experiment gives them.
+//! The servers under comparison: built-in architectures, and external servers with a name from the experiment.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,20 +6,20 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use server::Architecture;
 
-/// What a name of somebody else's server begins with.
+/// The prefix of the name of an external server.
 const PREFIX: &str = "exec:";
 
-/// A server that is compared, by its name.
+/// A server under comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Candidate {
-    /// One of ours.
+    /// A built-in architecture.
     Ours(Architecture),
     /// `exec:NAME`: the command of the table `[exec.NAME]`.
     Exec(String),
 }
 
 impl Candidate {
-    /// It, if it is ours.
+    /// Returns the architecture of a built-in server.
     pub fn ours(&self) -> Option<Architecture> {
         match self {
             Self::Ours(architecture) => Some(*architecture),
@@ -60,10 +60,10 @@ impl FromStr for Candidate {
     }
 }
 
-/// Whether a command can be called so.
+/// Checks the name of an external server.
 ///
 /// # Errors
-/// Why not, and what can be.
+/// When a character is invalid. The message lists the valid ones.
 pub fn check_name(name: &str) -> Result<(), String> {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || !name.chars().all(good) {

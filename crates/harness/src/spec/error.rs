@@ -1,10 +1,10 @@
-//! What is wrong in an experiment file: file, line, key, value, remedy.
+//! Errors of an experiment file, with file, line, key, value and remedy.
 
 use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-/// An error of an experiment file: its place, what is wrong there, and below it the key and the line itself.
+/// An error in an experiment file. Below the message, it shows the key and the line.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}:{line}: {message}{shown}")]
 pub struct ExperimentError {
@@ -14,7 +14,7 @@ pub struct ExperimentError {
     shown: String,
 }
 
-/// What serde says it expected, and what that is in an experiment file.
+/// The phrases of serde's messages, and their replacements for an experiment file.
 const EXPECTED: &[(&str, &str)] = &[
     ("expected a nonzero u32", "write a whole number above 0"),
     ("expected u64", "write a whole number, 0 or above"),
@@ -22,7 +22,7 @@ const EXPECTED: &[(&str, &str)] = &[
 ];
 
 impl ExperimentError {
-    /// What the parser found.
+    /// Converts an error of the parser.
     pub(crate) fn parsing(file: &str, text: &str, error: &toml::de::Error) -> Self {
         let mut message = error.message().trim().replace('\n', ": ");
         for (words, remedy) in EXPECTED {
@@ -36,17 +36,17 @@ impl ExperimentError {
         Self::at(file, text, at.map_or(0, |at| at.start), message, &key)
     }
 
-    /// What a check of the whole found: `message` begins with the key.
+    /// Converts an error of a check. `message` begins with the key.
     pub(crate) fn checking(file: &str, text: &str, message: String) -> Self {
         let named = message.split(':').next().unwrap_or_default();
         let place = keys(text).into_iter().find(|(key, _)| key == named).map(|(_, place)| place.start);
-        // What is missing is missing in its table.
+        // Show the table of a missing key.
         let table = |name: &str| text.find(&format!("\n[{name}]")).map(|at| at + 1);
         let place = place.or_else(|| table(named)).or_else(|| table(named.rsplit_once('.')?.0));
         Self::at(file, text, place.unwrap_or(0), message, "")
     }
 
-    /// `key` goes before the line that is shown, unless the message names it.
+    /// Locates byte `at` in the text. `key` precedes the line shown, unless the message names it.
     fn at(file: &str, text: &str, at: usize, message: String, key: &str) -> Self {
         let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
         let shown = text.lines().nth(line - 1).map(|shown| format!("\n  {key}{}", shown.trim())).unwrap_or_default();
@@ -54,7 +54,7 @@ impl ExperimentError {
     }
 }
 
-/// Every key that has a value, as `workload.rate`, and where the two stand.
+/// Returns the path of each key that has a value, such as `workload.rate`, and the byte range of both.
 fn keys(text: &str) -> Vec<(String, Range<usize>)> {
     fn collect(table: &DeTable<'_>, prefix: &str, found: &mut Vec<(String, Range<usize>)>) {
         for (key, value) in table {
@@ -66,7 +66,7 @@ fn keys(text: &str) -> Vec<(String, Range<usize>)> {
         }
     }
     let mut found = Vec::new();
-    // What does not parse has no keys: the parser's own message stands alone.
+    // A text with a syntax error has no keys. The parser's message is enough.
     if let Ok(table) = DeTable::parse(text) {
         collect(table.get_ref(), "", &mut found);
     }

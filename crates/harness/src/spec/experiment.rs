@@ -1,4 +1,4 @@
-//! What the user says: an experiment file, or the flags of `compare`, which make the same value.
+//! An experiment, from a file or from the flags of `compare`.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -21,62 +21,63 @@ use super::workload::{Kv, Workload};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Experiment {
-    /// Its name: the beginning of its runs' names.
+    /// The name. Names of runs begin with it.
     pub name: String,
-    /// What it is for, in a sentence.
+    /// The purpose, in one sentence.
     #[serde(default)]
     pub about: String,
-    /// How the servers are built: `MODEL[:THREADS][/MECHANISM]`, or `exec:NAME`, the command of the table `exec.NAME`.
+    /// The servers: `MODEL[:THREADS][/MECHANISM]`, or `exec:NAME` for the command in the table `exec.NAME`.
     #[schemars(with = "OneOrMany<String>")]
     pub architectures: OneOrMany<Candidate>,
-    /// How often each trial is run, on the same schedule. Intervals come from repeats.
+    /// The number of repeats of each trial, all with the same schedule. Confidence intervals need repeats.
     #[serde(default = "one")]
     pub repeats: NonZeroU32,
-    /// Seed of everything random.
+    /// The seed of all random numbers.
     #[serde(default)]
     pub seed: u64,
     /// The traffic.
     pub workload: Workload,
-    /// How long each phase lasts.
+    /// The duration of each phase.
     pub phases: Phases,
-    /// A lab on this machine: hosts of their own for the server and its clients. Without it they talk over loopback.
+    /// The lab on this machine, with separate hosts for the server and the clients. By default, they talk over
+    /// loopback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
-    /// How the servers are built, besides their architectures.
+    /// The options of the servers besides their architectures.
     #[serde(default, skip_serializing_if = "Server::is_default")]
     pub server: Server,
-    /// Somebody else's servers, by name.
+    /// The external servers, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub exec: BTreeMap<String, Exec>,
-    /// How the client is built.
+    /// The options of the client.
     #[serde(default)]
     pub client: Client,
-    /// Where server and client run.
+    /// The CPUs of server and client.
     #[serde(default)]
     pub placement: Placement,
-    /// What `--quick` changes.
+    /// The changes that `--quick` makes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick: Option<Quick>,
 }
 
-/// How long each phase lasts.
+/// The duration of each phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Phases {
-    /// The rate grows exponentially to its target.
+    /// The ramp: the rate grows exponentially to its target.
     pub ramp: Time,
-    /// The target rate is held.
+    /// The warm-up: the rate stays at its target.
     #[serde(alias = "warm-up")]
     pub hold: Time,
-    /// Requests planned now are the result.
+    /// The window: requests planned in it are the result.
     pub measure: Time,
-    /// At most this long is waited for responses.
+    /// The cool-down: the longest wait for outstanding responses.
     #[serde(default = "two_seconds")]
     #[serde(alias = "cool-down")]
     pub drain: Time,
 }
 
-/// Where server and client run. What is not said is chosen: disjoint halves of the CPUs where there are two or more.
+/// The CPUs of server and client. By default, on two or more CPUs, each gets one half.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Placement {
@@ -88,25 +89,25 @@ pub struct Placement {
     pub client: Option<Cpus>,
 }
 
-/// What `--quick` changes; the matrix stays.
+/// The changes that `--quick` makes. The matrix stays.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Quick {
-    /// Instead of `phases.ramp`; and so on.
+    /// Replaces `phases.ramp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ramp: Option<Time>,
-    /// Instead of `phases.hold`.
+    /// Replaces `phases.hold`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(alias = "warm-up")]
     pub hold: Option<Time>,
-    /// Instead of `phases.measure`.
+    /// Replaces `phases.measure`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measure: Option<Time>,
-    /// Instead of `phases.drain`.
+    /// Replaces `phases.drain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(alias = "cool-down")]
     pub drain: Option<Time>,
-    /// Instead of `repeats`.
+    /// Replaces `repeats`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<NonZeroU32>,
 }
@@ -123,35 +124,35 @@ impl Experiment {
     /// Reads an experiment file.
     ///
     /// # Errors
-    /// The first thing wrong in it: syntax, an unknown key, a value without its unit, an impossible number.
+    /// Names the first error: invalid syntax, an unknown key, a value without its unit, or a number outside its limits.
     pub fn parse(text: &str, file: &str) -> Result<Self, ExperimentError> {
         let experiment: Self = toml::from_str(text).map_err(|error| ExperimentError::parsing(file, text, &error))?;
         experiment.check().map_err(|message| ExperimentError::checking(file, text, message))?;
         Ok(experiment)
     }
 
-    /// Processes that measure: in a lab, when nothing is said, one for each of its clients' hosts.
+    /// Returns the number of measuring processes. By default, a lab has one for each client host.
     pub fn processes(&self) -> NonZeroU32 {
         let hosts = self.network.as_ref().map(|network| network.clients);
         self.client.processes.or(hosts).unwrap_or(NonZeroU32::MIN)
     }
 
-    /// What is asked for, of `http`.
+    /// Returns the requests of `http`.
     pub fn http(&self) -> Http {
         self.workload.http.clone().unwrap_or_default()
     }
 
-    /// The bursts, of `stream`.
+    /// Returns the bursts of `stream`.
     pub fn stream(&self) -> Stream {
         self.workload.stream.clone().unwrap_or_default()
     }
 
-    /// What is stored and asked for, of `kv`.
+    /// Returns the records and requests of `kv`.
     pub fn kv(&self) -> Kv {
         self.workload.kv.clone().unwrap_or_default()
     }
 
-    /// The same at the scale of `[quick]`.
+    /// Returns the experiment with the changes of `[quick]`.
     #[must_use]
     pub fn quick(mut self) -> Self {
         let quick = self.quick.take().unwrap_or_default();
@@ -168,7 +169,7 @@ impl Experiment {
         self
     }
 
-    /// The JSON Schema (draft 2020-12) of an experiment file.
+    /// Returns the JSON Schema (draft 2020-12) of an experiment file.
     pub fn schema() -> serde_json::Value {
         schemars::schema_for!(Self).to_value()
     }
@@ -197,7 +198,7 @@ hold = "0"
 measure = "1s"
 "#;
 
-    /// What a closed loop of kv has something else for.
+    /// The lines that a test replaces for a closed loop of `kv`.
     const CLOSED_OF: &str = "rate = [100, 200.5]\nrequest = \"1B\"\nresponse = \"10KiB\"\n[phases]";
 
     #[test]
@@ -335,7 +336,7 @@ measure = "1s"
             ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nstart-timeout = \"0\"\n[phases]"),
             ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nenvironment = {\"A=B\" = \"1\"}\n[phases]"),
         ];
-        // Which there are depends on the features that are compiled in.
+        // The known architectures depend on the enabled features.
         let known = Architecture::all().iter().map(Architecture::to_string).collect::<Vec<_>>().join(", ");
         let messages: Vec<String> = wrong
             .iter()
@@ -346,7 +347,7 @@ measure = "1s"
                 format!("{bad}\n    {}", error.replace('\n', "\n    "))
             })
             .collect();
-        // A new row of the server's tables is in the message, and no change of it.
+        // Mask the list of architectures: a new one must not change the snapshot.
         let known: Vec<String> = Architecture::all().iter().map(Architecture::to_string).collect();
         insta::assert_snapshot!(messages.join("\n").replace(&known.join(", "), "(every row)"));
     }

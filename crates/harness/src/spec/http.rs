@@ -24,7 +24,7 @@ pub struct Http {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<OneOrMany<String>>")]
     pub paths: Option<OneOrMany<String>>,
-    /// Headers of each request, such as "Accept: text/html".
+    /// The headers of each request, such as "Accept: text/html".
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<Header>,
     /// The required status of each response; by default 200.
@@ -36,11 +36,11 @@ pub struct Http {
 }
 
 impl Http {
-    /// The client's requests. `response` is the configured response size. `is_ours` tells that the server generates content, so
-    /// the length of `/bytes/N` is known.
+    /// Returns the client's requests. `response` is the configured response size. With `is_ours`, the server generates
+    /// content, so the length of `/bytes/N` is known.
     ///
     /// # Errors
-    /// A key with a wrong value, as `paths: ...`.
+    /// Names a key with a wrong value, as `paths: ...`.
     pub fn traffic(&self, response: Option<Size>, is_ours: bool) -> Result<HttpTraffic, String> {
         let configured = response.map(|size| u64::from(size.0));
         let known = |path: &str| {
@@ -61,7 +61,7 @@ impl Http {
         Ok(HttpTraffic { host: None, targets, headers, status: self.status.map_or(200, NonZeroU16::get) })
     }
 
-    /// The server's service.
+    /// Returns the server's service.
     pub fn service(&self) -> ServiceSpec {
         ServiceSpec::Http { folder: self.folder.clone() }
     }

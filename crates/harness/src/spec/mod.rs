@@ -1,4 +1,4 @@
-//! What a user asks for: experiment files and the values in them.
+//! Experiment files and the values in them.
 
 pub mod candidate;
 mod client;

@@ -10,36 +10,36 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::spec::units::{Bandwidth, Loss, Size, Time};
 
-/// The limit of client hosts: each has a block of addresses.
+/// The maximum number of client hosts. Each host has a block of addresses.
 pub const CLIENTS_MAX: u32 = 250;
-/// With a higher loss connections cannot be established.
+/// The maximum loss. Connections cannot be established above it.
 const LOSS_MAX: Loss = Loss(0.5);
 const DELAY_MAX: Time = Time(10_000_000_000);
-/// A lower bandwidth cannot be measured.
+/// The minimum bandwidth. A lower one cannot be measured.
 const BANDWIDTH_MIN: Bandwidth = Bandwidth(64_000);
-/// Two packets with all headers, rounded up.
+/// The minimum burst: two packets with all headers, rounded up.
 const BURST_MIN: Size = Size(3_072);
 
-/// A lab on this machine: a host for the server, hosts for the clients, and the conditions of the network between them.
+/// A lab on this machine: hosts for the server and the clients, and the conditions of the network between them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Network {
     /// The number of client hosts.
     pub clients: NonZeroU32,
-    /// The delay of each packet, each way.
+    /// The one-way delay of each packet.
     #[serde(skip_serializing_if = "is_zero")]
     pub delay: Time,
-    /// The largest difference of a packet's delay from `delay`, in either direction.
+    /// The maximum deviation of a packet's delay from `delay`, in either direction.
     #[serde(skip_serializing_if = "is_zero")]
     pub jitter: Time,
-    /// The share of packets that are lost, each way.
+    /// The share of packets lost in each direction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
-    /// The rate at which each host can send.
+    /// The send rate of each host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
-    /// The bytes that a silent host can send at once, before `bandwidth` limits it; by default those that pass in 1 ms. Set it to
-    /// the size of one response, and the next one waits as on a wire.
+    /// The bytes that an idle host can send at once before `bandwidth` limits it. By default, the bytes that pass in 1
+    /// ms. With the size of one response, the next response waits as on a wire.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<Size>,
 }
@@ -49,7 +49,7 @@ fn is_zero(time: &Time) -> bool {
 }
 
 impl Default for Network {
-    /// One client host, and packets that arrive at once.
+    /// Returns a network of one client host, without delay or loss.
     fn default() -> Self {
         Self { clients: NonZeroU32::MIN, delay: Time(0), jitter: Time(0), loss: None, bandwidth: None, burst: None }
     }
@@ -76,7 +76,7 @@ impl Network {
     /// Checks the limits of each key.
     ///
     /// # Errors
-    /// The first key that violates one, as `delay: ...`.
+    /// Names the first key outside its limits, as `delay: ...`.
     pub fn check(&self) -> Result<(), String> {
         if self.clients.get() > CLIENTS_MAX {
             return Err(format!("clients: {} exceeds the limit of {CLIENTS_MAX} client hosts; lower it", self.clients));
@@ -112,7 +112,7 @@ impl Network {
         Ok(())
     }
 
-    /// The flags for this network: `--network lab:clients=5 --delay 1ms`.
+    /// Returns the flags for this network, such as `--network lab:clients=5 --delay 1ms`.
     pub fn flags(&self) -> String {
         let mut flags = match self.clients.get() {
             1 => "--network lab".to_owned(),
@@ -132,10 +132,10 @@ impl Network {
     }
 }
 
-/// Deserialises the network of a stored run. Runs of version 0.1.0 contain a loss without a unit, as a fraction.
+/// Deserialises the network of a stored run. Version 0.1.0 stored the loss as a fraction without a unit.
 ///
 /// # Errors
-/// When the stored text is no network.
+/// When the stored text is not a network.
 pub fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Network>, D::Error> {
     let mut value = Option::<serde_json::Value>::deserialize(deserializer)?;
     if let Some(loss) = value.as_mut().and_then(|network| network.get_mut("loss"))
@@ -147,7 +147,7 @@ pub fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Netwo
 }
 
 impl fmt::Display for Network {
-    /// Writes the network for titles: `in a lab, 1ms each way`.
+    /// Writes the network for titles, such as `in a lab, 1ms each way`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.clients.get() {
             1 => write!(f, "in a lab")?,
@@ -173,7 +173,7 @@ impl fmt::Display for Network {
     }
 }
 
-/// A share in percent, with at most four decimals.
+/// Formats a share in percent, with at most four decimals.
 fn percent(share: f64) -> String {
     format!("{} %", (share * 1e6).round() / 1e4)
 }

@@ -8,7 +8,7 @@ use serde::de::value::{F64Deserializer, I64Deserializer, SeqAccessDeserializer, 
 use serde::de::{IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// One value or several different ones. In a file, `4` and `[4]` are the same.
+/// One value or several different values. In a file, `4` and `[4]` are equivalent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OneOrMany<T>(pub Vec<T>);
 

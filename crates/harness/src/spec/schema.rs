@@ -1,4 +1,4 @@
-//! Names of values of other crates' types, for the JSON Schema of experiment files.
+//! Value names of types in other crates, for the JSON Schema of experiment files.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 

@@ -12,29 +12,29 @@ use super::schema::AcceptName;
 use super::transport::Transport;
 use super::units::{Budget, Cpus, Time};
 
-/// How the servers are built, besides their architectures.
+/// The options of the servers besides their architectures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Server {
-    /// How connections are accepted; without it each model does as it always does: shared in pools, else single.
+    /// The way in which connections are accepted. By default, thread pools use shared and all other models use single.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<AcceptName>")]
     pub accept: Option<Accept>,
-    /// CPUs of the accept thread, among the server's; without it, all of them.
+    /// The CPUs of the accept thread, a subset of the server's. By default, all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accept_cpus: Option<Cpus>,
-    /// CPUs of the network threads.
+    /// The CPUs of the network threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_cpus: Option<Cpus>,
-    /// CPUs of the payload threads.
+    /// The CPUs of the payload threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload_cpus: Option<Cpus>,
-    /// The most bytes that one read takes from a connection, 1B to 1MiB, before other connections have their turn; without it
-    /// 64KiB. It is the same in every architecture of a trial.
+    /// The maximum bytes of one read from a connection, 1B to 1MiB, before other connections get their turn. By default
+    /// 64KiB. All architectures of a trial use the same value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_budget: Option<Budget>,
-    /// Whether the kernel counts the servers' system calls too, of runtimes as well. That makes each call dearer, so that
-    /// figures with it and without are not comparable.
+    /// Whether the kernel counts the system calls of all servers, including the runtimes. Counting makes each call more
+    /// expensive. Do not compare figures with and without it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub count_syscalls: bool,
 }
@@ -44,7 +44,7 @@ impl Server {
         *self == Self::default()
     }
 
-    /// CPUs of each stage's threads.
+    /// Returns the CPUs of each stage's threads.
     pub fn stage_cpus(&self) -> StageCpus {
         let listed = |cpus: &Option<Cpus>| cpus.as_ref().map(|cpus| cpus.0.clone()).unwrap_or_default();
         StageCpus {
@@ -55,35 +55,40 @@ impl Server {
     }
 }
 
-/// Somebody else's server: a command. No shell is asked.
+/// An external server, started by a command without a shell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Exec {
-    /// The program and its arguments. In each, `{port}`, `{request}` and `{response}` are replaced: the port of 127.0.0.1 (or,
-    /// with the transport tcp6, ::1) to listen on, and the sizes in bytes; with the transport unix also `{socket}`, the path
-    /// of the socket to listen on. `{address}` is where the port is of: 127.0.0.1, ::1, or with a network the server's host.
+    /// The program and its arguments. Each placeholder is replaced:
+    ///
+    /// - `{port}`: the port to listen on, at `{address}`.
+    /// - `{address}`: 127.0.0.1, or ::1 with the transport tcp6. With a network, the address of the server's host.
+    /// - `{socket}`: the path of the socket to listen on, with the transport unix.
+    /// - `{request}` and `{response}`: the sizes in bytes.
     pub command: Vec<String>,
-    /// Where it is started; without it, where muxbench is. A program with a `/` in its name is looked for from there.
+    /// The working directory; by default, that of muxbench. A program path with a `/` is relative to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<PathBuf>,
-    /// What is put into its environment, with the same replaced.
+    /// Environment variables. Their values can contain the same placeholders as `command`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// It must accept a connection within this time.
+    /// The time limit until the server accepts its first connection.
     #[serde(default = "ten_seconds")]
     pub start_timeout: Time,
 }
 
 impl Exec {
+    /// Checks the command, the environment and the timeout.
+    ///
     /// # Errors
-    /// What is wrong in it, as `command: ...`.
+    /// Names the first wrong key, as `command: ...`.
     pub(super) fn check(&self, transport: Transport) -> Result<(), String> {
         if self.command.first().is_none_or(String::is_empty) {
             return Err("command: names no program; write it like [\"python3\", \"server.py\", \"{port}\"]".into());
         }
         let texts = || self.command.iter().chain(self.environment.values());
         for text in texts() {
-            // What looks like a placeholder; braces around anything else are the text's own.
+            // Only braces around lower-case letters and `_` are a placeholder.
             for (at, _) in text.match_indices('{') {
                 let Some((name, _)) = text[at + 1..].split_once('}') else { continue };
                 let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');

@@ -1,4 +1,4 @@
-//! What an experiment says of streams, and what it means.
+//! The bursts of an experiment with the `stream` service.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -10,26 +10,26 @@ use wire::stream::Direction;
 
 use super::units::{Size, Time};
 
-/// How long is waited for streams to end where nothing is said: sockets hold megabytes each, and a slow server takes its
-/// time with those of a thousand. It is over as soon as all have ended.
+/// The default cool-down of streams. Sockets hold megabytes each, so a slow server with a thousand streams needs this
+/// long. The cool-down ends early when all streams have ended.
 pub const DRAIN: Time = Time(30_000_000_000);
 
-/// Bursts, of `stream`. Without a word, those of welsh2001.
+/// The bursts of `stream`. By default, those of welsh2001.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Stream {
-    /// Size of a packet.
+    /// The size of a packet.
     pub packet: Size,
-    /// Packets of a burst.
+    /// The number of packets in a burst.
     pub packets: NonZeroU32,
-    /// Size of what the receiver says to a whole burst or, if the server sends, of the request for one.
+    /// The size of the receiver's acknowledgement of a burst. If the server sends, the size of the request for a burst.
     pub ack: Size,
-    /// Who sends: in, the clients; out, the server.
+    /// The sender: the clients (in) or the server (out).
     #[schemars(with = "DirectionName")]
     pub direction: Direction,
 }
 
-/// The names of [`Direction`], for the schema.
+/// The names of [`Direction`], for the JSON Schema.
 #[derive(JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[allow(dead_code, reason = "only its schema is used")]
@@ -65,7 +65,7 @@ impl fmt::Display for Stream {
 }
 
 impl Stream {
-    /// What the server runs. No size is 0: none can be written.
+    /// Returns the server's service. A parsed size is never 0.
     pub fn service(&self) -> ServiceSpec {
         ServiceSpec::Stream(wire::stream::Stream {
             packet_bytes: self.packet.0,

@@ -1,4 +1,4 @@
-//! How requests get to the server of a trial: TCP over IPv4 or IPv6, or a Unix socket in a folder of its own.
+//! The transport of requests to the server: TCP over IPv4 or IPv6, or a Unix socket in its own folder.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 use wire::Address;
 use wire::address::PATH_BYTES_MAX;
 
-/// A socket's name in its folder.
+/// The file name of a socket in its folder.
 const SOCKET: &str = "socket";
-/// As many bytes as a folder's name and the socket's below it take at most.
+/// The maximum bytes of a path from the folder's name on.
 const NAMES_BYTES_MAX: usize = "/muxbench-4194304-4294967295/".len() + SOCKET.len();
 
-/// Folders that this process has made: what their names end in.
+/// The number of folders made by this process, which makes their names unique.
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 
-/// How requests get to the server.
+/// The transport of requests to the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
@@ -29,12 +29,12 @@ pub enum Transport {
     Tcp,
     /// TCP over IPv6.
     Tcp6,
-    /// A Unix socket, a stream as TCP's.
+    /// A Unix stream socket.
     Unix,
 }
 
 impl Transport {
-    /// Where a server listens whose port the kernel will choose, or whose socket's folder the runner will make.
+    /// Returns an address to listen on. The kernel later chooses the port, or the runner makes the socket's folder.
     pub fn any_address(self) -> Address {
         match self {
             Self::Tcp => (Ipv4Addr::LOCALHOST, 0).into(),
@@ -43,7 +43,7 @@ impl Transport {
         }
     }
 
-    /// What stands in a command for where it must listen.
+    /// Returns the placeholder in a command for the place to listen on.
     pub fn placeholder(self) -> &'static str {
         match self {
             Self::Tcp | Self::Tcp6 => "{port}",
@@ -51,7 +51,7 @@ impl Transport {
         }
     }
 
-    /// In words, for titles; nothing if it is as usual.
+    /// Returns a phrase for titles, or `None` for the default transport.
     pub fn words(self) -> Option<&'static str> {
         match self {
             Self::Tcp => None,
@@ -60,10 +60,10 @@ impl Transport {
         }
     }
 
-    /// Whether it can be had here.
+    /// Checks that this host supports the transport.
     ///
     /// # Errors
-    /// Why not, and what may help.
+    /// When it does not. The message names a remedy.
     pub fn check(self) -> Result<(), String> {
         match self {
             Self::Tcp => Ok(()),
@@ -75,7 +75,7 @@ impl Transport {
     }
 }
 
-/// Whether a socket's path below `folder`, where temporary files are made, is short enough.
+/// Checks that the path of a socket in `folder`, the temporary directory, is short enough.
 fn check_folder(folder: &Path) -> Result<(), String> {
     let bytes = folder.as_os_str().len() + NAMES_BYTES_MAX;
     if bytes <= PATH_BYTES_MAX {
@@ -87,32 +87,32 @@ fn check_folder(folder: &Path) -> Result<(), String> {
     ))
 }
 
-/// A folder for one server's socket, which nobody else may look into; it is removed when dropped.
+/// A private folder for the socket of one server. Dropping it removes the folder.
 #[derive(Debug)]
 pub(crate) struct SocketFolder(PathBuf);
 
 impl SocketFolder {
-    /// Makes one among the temporary files.
+    /// Makes a folder in the temporary directory.
     ///
     /// # Errors
-    /// As mkdir(2) has them.
+    /// Fails as mkdir(2) does.
     pub(crate) fn new() -> io::Result<Self> {
         loop {
             let number = FOLDERS.fetch_add(1, Relaxed);
             let folder = std::env::temp_dir().join(format!("muxbench-{}-{number}", std::process::id()));
             match DirBuilder::new().mode(0o700).create(&folder) {
                 Ok(()) => return Ok(Self(folder)),
-                // Of one that had our process number, and was killed.
+                // A killed process with the same process ID left this folder behind.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", folder.display()))),
             }
         }
     }
 
-    /// The socket's address.
+    /// Returns the address of the socket.
     ///
     /// # Errors
-    /// When its path is too long.
+    /// When the path is too long.
     pub(crate) fn address(&self) -> Result<Address, String> {
         Address::unix(self.0.join(SOCKET))
     }
@@ -120,7 +120,7 @@ impl SocketFolder {
 
 impl Drop for SocketFolder {
     fn drop(&mut self) {
-        // With what a server that was killed, or is somebody else's, left in it.
+        // Also remove a socket that a killed or external server left in the folder.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -23,10 +23,10 @@ fn reject(conflicts: &[Conflict<'_>]) -> Result<(), String> {
 }
 
 impl Experiment {
-    /// What no single value shows.
+    /// Checks the rules that involve several keys.
     ///
     /// # Errors
-    /// Key, value and remedy.
+    /// Names the key, its value and the remedy.
     pub fn check(&self) -> Result<(), String> {
         let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if self.name.is_empty() || !self.name.chars().all(good) || self.name.starts_with('.') {
@@ -65,7 +65,7 @@ impl Experiment {
         if let Some(few) = self.workload.targets().iter().find(|targets| **targets < clients) {
             return Err(format!("client.clients: {clients} clients cannot share {few} {what}; lower the clients"));
         }
-        // Each has a whole number of them, perhaps one fewer than the next.
+        // Each process gets the same number of connections or ports, or one less.
         let is_few = |targets: &&NonZeroU32| targets.get() / processes < clients.get();
         if let Some(few) = self.workload.targets().iter().find(is_few) {
             return Err(format!(
@@ -86,7 +86,7 @@ impl Experiment {
         self.check_service()
     }
 
-    /// What makes no sense between hosts.
+    /// Rejects keys that make no sense between hosts.
     fn check_network(&self) -> Result<(), String> {
         let Some(network) = &self.network else { return Ok(()) };
         if self.workload.transport == Transport::Unix {
@@ -99,7 +99,7 @@ impl Experiment {
         network.check().map_err(|why| format!("network.{why}"))
     }
 
-    /// What an open loop needs and a closed one has not, and the other way round.
+    /// Rejects keys that only the other kind of loop supports: open or closed.
     fn check_schedule(&self) -> Result<(), String> {
         let (workload, client) = (&self.workload, &self.client);
         if workload.schedule.0.len() > 1 && workload.is_closed() {
@@ -146,7 +146,7 @@ impl Experiment {
         ])
     }
 
-    /// What makes no sense where connections come and go.
+    /// Rejects keys that make no sense with short-lived connections.
     fn check_churn(&self) -> Result<(), String> {
         let (workload, client) = (&self.workload, &self.client);
         if workload.calls_per_connection.is_none() {
@@ -168,7 +168,7 @@ impl Experiment {
         ])
     }
 
-    /// What each service needs, and has not.
+    /// Checks the keys that each service requires or rejects.
     fn check_service(&self) -> Result<(), String> {
         let workload = &self.workload;
         let sizes = [("workload.request", &workload.request), ("workload.response", &workload.response)];
@@ -243,7 +243,7 @@ impl Experiment {
         }
     }
 
-    /// What streams need, and what they have not.
+    /// Checks the keys that streams require or reject.
     fn check_stream(&self, sizes: &[(&str, &Option<Size>)]) -> Result<(), String> {
         let workload = &self.workload;
         if let Some((key, _)) = sizes.iter().find(|(_, size)| size.is_some()) {
@@ -260,7 +260,7 @@ impl Experiment {
         ])
     }
 
-    /// What datagrams need, and what they have not.
+    /// Checks the keys that datagrams require or reject.
     fn check_udp(&self) -> Result<(), String> {
         let (workload, client) = (&self.workload, &self.client);
         if is_nothing(&workload.ports) {

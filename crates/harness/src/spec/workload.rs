@@ -14,121 +14,124 @@ use super::stream::Stream;
 use super::transport::Transport;
 use super::units::{Rate, Share, Size, Sizes, Think, Work};
 
-/// The traffic.
+/// The traffic of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Workload {
-    /// What the server does with bytes.
+    /// The service that the server runs.
     #[serde(default)]
     pub service: Service,
-    /// How requests get to the server.
+    /// The transport of requests.
     #[serde(default, skip_serializing_if = "is_tcp")]
     pub transport: Transport,
-    /// Connections held open; `udp` has ports instead.
+    /// The number of open connections. `udp` has `ports` instead.
     #[serde(default = "nothing", skip_serializing_if = "is_nothing")]
     pub connections: OneOrMany<NonZeroU32>,
-    /// Ports that the server listens on, of `udp`.
+    /// The number of ports that the server listens on. Only for `udp`.
     #[serde(default = "nothing", skip_serializing_if = "is_nothing")]
     pub ports: OneOrMany<NonZeroU32>,
-    /// Requests a second; a closed loop has none.
+    /// The rate in requests per second. A closed loop has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<OneOrMany<Rate>>,
-    /// Size of a request, of `fixed` and `udp`.
+    /// The size of a request. Only for `fixed` and `udp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Size>,
-    /// Size of a response, of `fixed` and `udp`; of `http`, of its content.
+    /// The size of a response, for `fixed` and `udp`. For `http`, the size of its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Size>,
-    /// When requests are sent: in `closed`, on each connection when the response to the last one has come.
-    /// Clients at constant intervals take turns (constant), begin at times of their own (constant-drawn), or send at the same
-    /// moment (constant-together).
+    /// The schedule of requests. In `closed`, each connection sends its next request after the last response.
+    /// Clients with constant intervals take turns (constant), start at random times (constant-drawn), or send
+    /// simultaneously (constant-together).
     #[serde(default = "slot_random")]
     #[schemars(with = "OneOrMany<ScheduleName>")]
     pub schedule: OneOrMany<Schedule>,
-    /// How long a connection of a closed loop waits from a response to its next request: TIME or TIME,exponential.
+    /// The think time of a closed loop, between a response and the connection's next request: TIME or TIME,exponential.
     #[serde(default, skip_serializing_if = "is_thoughtless")]
     pub think: Think,
-    /// What is stored and asked for, of `kv`.
+    /// The records and requests of `kv`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<Kv>,
-    /// What is asked for, of `http`.
+    /// The requests of `http`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<Http>,
-    /// The bursts, of `stream`.
+    /// The bursts of `stream`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<Stream>,
-    /// Requests on each connection, after which it ends and another follows; without it connections stay. In an open loop
-    /// they are sessions: each connects at its planned time and sends its requests one after the other.
+    /// The requests on each connection. After the last one, the client closes the connection and opens another. By
+    /// default, connections stay open.
+    /// In an open loop, each connection is a session. The session connects at its planned time and sends its requests
+    /// one after the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(alias = "requests-per-connection")]
     pub calls_per_connection: Option<NonZeroU32>,
-    /// The share of the connections that requests are sent on: a fixed subset, drawn by the seed.
+    /// The share of connections that carry requests: a fixed subset, drawn with the seed.
     #[serde(default = "all", skip_serializing_if = "is_all")]
     pub active: OneOrMany<Share>,
-    /// Connections held open besides, that nothing is sent on.
+    /// The number of additional open connections that carry no requests.
     #[serde(default = "none", skip_serializing_if = "is_none")]
     pub idle: OneOrMany<u32>,
-    /// Work that each request is for the server, besides its I/O: cpu=TIME or sleep=TIME, then perhaps ,exponential.
+    /// The simulated work of the server for each request, besides its I/O: cpu=TIME or sleep=TIME, optionally followed
+    /// by ,exponential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(alias = "simulated-work")]
     pub work: Option<Work>,
-    /// How a request's connection is chosen among the active ones: uniform, or zipf:EXPONENT.
+    /// The connection popularity, which selects an active connection for each request: uniform, or zipf:EXPONENT.
     #[serde(default, skip_serializing_if = "is_uniform")]
     #[schemars(with = "String")]
     #[serde(alias = "popularity")]
     pub choice: Choice,
 }
 
-/// A service's name.
+/// The service that a server runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Service {
     /// Requests and responses of fixed sizes.
     #[default]
     Fixed,
-    /// A key-value store, in the memcached text protocol.
+    /// A key-value store with the memcached text protocol.
     Kv,
-    /// HTTP/1.1 for content in memory.
+    /// HTTP/1.1 with content from memory.
     Http,
-    /// Datagrams of fixed sizes to many ports, matched by id.
+    /// Datagrams of fixed sizes to many ports. An id matches responses to requests.
     Udp,
-    /// Bursts of packets, each acknowledged.
+    /// Bursts of packets. The receiver acknowledges each burst.
     Stream,
 }
 
 impl Workload {
-    /// How many connections the trials are to have or, of `udp`, ports.
+    /// Returns the numbers of connections to try, or of ports for `udp`.
     pub fn targets(&self) -> &[NonZeroU32] {
         if self.service == Service::Udp { &self.ports.0 } else { &self.connections.0 }
     }
 
-    /// Whether it is a closed loop.
+    /// Tests whether the workload is a closed loop.
     pub fn is_closed(&self) -> bool {
         self.schedule.0.contains(&Schedule::Closed)
     }
 }
 
-/// What is stored and asked for, of `kv`. Without a word, the data set of voras2009.
+/// The records and requests of `kv`. By default, the data set of voras2009.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Kv {
-    /// Records, all of which are stored before the ramp.
+    /// The number of records. The client stores all of them before the ramp.
     pub records: NonZeroU32,
-    /// Sizes of their values, evenly distributed over the logarithm.
+    /// The range of value sizes. The logarithm of the size is uniformly distributed.
     pub value_size: Sizes,
-    /// The share of requests that get a record; the others set one, to the value that it has.
+    /// The share of requests that read a record. The other requests write a record with its present value.
     pub get_share: Share,
-    /// How a request's record is chosen: uniform, or zipf:EXPONENT.
+    /// The distribution that selects a record for each request: uniform, or zipf:EXPONENT.
     #[schemars(with = "String")]
     pub keys: Choice,
-    /// The server's memory for records.
+    /// The server's memory for all records.
     pub memory: Size,
-    /// Most that a record may take of it, at most a quarter.
+    /// The maximum memory of one record. At most a quarter of `memory`.
     pub item_max: Size,
 }
 
 impl Default for Kv {
-    /// voras2009 section III, with a share of gets and memory that it does not name.
+    /// Returns the data set of voras2009, section III. The paper gives neither the share of reads nor the memory.
     fn default() -> Self {
         Self {
             records: NonZeroU32::new(30_000).expect("not 0"),
@@ -141,11 +144,11 @@ impl Default for Kv {
     }
 }
 
-/// Bytes that a record takes besides its value, rounded up.
+/// The memory of a record besides its value, in bytes, rounded up.
 const RECORD_BYTES: f64 = 200.0;
 
 impl Kv {
-    /// What the client asks for.
+    /// Returns the client's traffic.
     pub fn traffic(&self) -> KvTraffic {
         KvTraffic {
             records: self.records.get(),
@@ -156,17 +159,19 @@ impl Kv {
         }
     }
 
-    /// What the server runs.
+    /// Returns the server's service.
     pub fn service(&self) -> ServiceSpec {
         ServiceSpec::Kv { memory_max_bytes: self.memory.0.into(), item_max_bytes: self.item_max.0 }
     }
 
+    /// Checks that the server's memory can keep all records.
+    ///
     /// # Errors
-    /// When the records would not all stay in the server's memory: as `memory: ...`.
+    /// When a record could be evicted, as `memory: ...` or `item-max: ...`.
     pub fn check(&self) -> Result<(), String> {
         let Sizes { least, most } = self.value_size;
         let (least, most) = (f64::from(least.0), f64::from(most.0));
-        // The mean of sizes that are even over the logarithm.
+        // The mean of a log-uniform distribution.
         let mean = if most > least { (most - least) / (most / least).ln() } else { least };
         let needed = f64::from(self.records.get()) * (mean + RECORD_BYTES);
         if most + RECORD_BYTES > f64::from(self.item_max.0) {
@@ -188,7 +193,7 @@ impl Kv {
     }
 }
 
-/// No list at all: one that is written has something in it.
+/// An empty list means that the key is missing. A written list is never empty.
 fn nothing() -> OneOrMany<NonZeroU32> {
     OneOrMany(Vec::new())
 }
