@@ -12,41 +12,41 @@ use wire::{Address, Ports, ServiceSpec};
 
 use partition::{partition, partition_indices};
 
-/// One trial's load.
+/// The load of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadConfig {
-    /// The server's address. Its kind selects the transport...
+    /// The server's address. Its kind selects the transport, except that `datagrams` selects UDP.
     pub target: Address,
-    /// ...except for datagrams (UDP) instead of a stream.
+    /// Whether requests are sent as datagrams (UDP) instead of on streams.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub datagrams: bool,
     /// The service, with its sizes.
     pub service: ServiceSpec,
-    /// The server's ports, of `udp`; without them, as many as the service says, from that of `target` on.
+    /// The server's ports, for the service `udp`. Without them, consecutive ports from that of `target` on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<Ports>,
-    /// Connections held open for the whole trial, over all clients, that requests may be sent on. Of `udp`, the ports.
+    /// Connections that stay open for the whole trial, over all clients. For `udp`, the number of ports.
     pub connections: u32,
-    /// Connections that others hold open to the same place meanwhile ([`crate::tools::idle`]): they take ports too.
+    /// Idle connections to the same address, held by other processes ([`crate::tools::idle`]). They use source ports too.
     pub idle: u32,
-    /// Addresses that connections come from in turn, where others have seen how many it takes; without them, as many as
-    /// [`crate::io::source_ports`] finds that these connections need.
+    /// Source addresses, used in turn by the connections. If empty, [`crate::io::source_ports`] computes how many the
+    /// connections need.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<IpAddr>,
-    /// Requests on each connection, after which it ends and another follows; `None` where connections stay. `connections` is
-    /// then how many are open at once: in a closed loop always, in an open loop at most.
+    /// Requests per connection for short-lived connections; `None` if connections stay open. `connections` is then the number
+    /// open at once: exact in a closed loop, a maximum in an open loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_per_connection: Option<u32>,
-    /// The share of `connections` that requests are sent on (kawai2006 section 3.1.1), above 0, at most 1: a fixed subset,
-    /// drawn by the seed.
+    /// The share of `connections` that carry requests (kawai2006 section 3.1.1): above 0, at most 1. The seed draws a fixed
+    /// subset.
     pub active: f64,
-    /// How a request's connection is chosen among the active ones.
+    /// The connection popularity: how each request selects one of the active connections.
     pub choice: Choice,
-    /// Requests a second while held and measured, over all threads; `None` in a closed loop, which has no rate to keep.
+    /// Requests per second during warm-up and window, over all threads; `None` in a closed loop.
     pub rate_per_s: Option<f64>,
-    /// When each request is sent.
+    /// The rule that plans requests.
     pub schedule: Schedule,
-    /// How long a connection of a closed loop waits from a response to its next request.
+    /// The think time of a closed loop.
     #[serde(default, skip_serializing_if = "Think::is_none")]
     pub think: Think,
     /// Requests to a key-value store; `None` for other services.
@@ -55,34 +55,34 @@ pub struct LoadConfig {
     /// Requests to an HTTP server; `None` for other services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpTraffic>,
-    /// How long each phase lasts.
+    /// The length of each phase.
     pub phases: Phases,
-    /// How a sender waits for the next planned time.
+    /// The way a sender waits for the next planned time.
     pub pacing: Pacing,
     /// Whether sending and receiving are two threads or one loop.
     pub roles: Roles,
-    /// Independent clients in this process; connections and rate are divided among them.
+    /// Independent clients in this process. They divide the connections and the rate.
     pub clients: u32,
-    /// Processes that divide connections and rate among themselves, each with so many clients.
+    /// Processes that divide the connections and the rate. Each has `clients` clients.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub processes: u32,
-    /// Which part of a trial's load this is, where several processes divide it.
+    /// The part of the trial's load that this process has, if several processes divide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
-    /// CPUs the client's threads are pinned to, in order, round robin; empty leaves placement to the kernel.
+    /// CPUs to pin the client's threads to, in order, round robin. If empty, the kernel places the threads.
     pub cpus: Vec<usize>,
-    /// The clock to take timestamps from.
+    /// The clock of the timestamps.
     pub clock: ClockChoice,
     /// The origin of timestamps.
     pub timestamps: Timestamps,
-    /// Seed of the schedule and of the choice of connections.
+    /// The seed of the schedule and of the connection popularity.
     pub seed: u64,
-    /// A connection attempt, or its first response, that takes longer than this is a timeout. Of `udp` that is any response.
+    /// The longest time for a connection attempt or its first response, in nanoseconds; for `udp`, for any response.
     pub timeout_ns: u64,
 }
 
 impl LoadConfig {
-    /// The traffic of `muxbench load` without flags, on streams: 400 connections, 2 000 requests a second for 5 s.
+    /// Returns the load of `muxbench load` without flags: 400 streams, 2 000 requests per second for 5 s.
     pub fn new(target: impl Into<Address>, service: ServiceSpec) -> Self {
         Self {
             target: target.into(),
@@ -119,7 +119,7 @@ impl LoadConfig {
         }
     }
 
-    /// How requests get to the server.
+    /// The transport of requests.
     pub fn transport(&self) -> Transport {
         match self.target {
             Address::Ip(_) if self.datagrams || self.service.ports().is_some() => Transport::Udp,
@@ -128,7 +128,7 @@ impl LoadConfig {
         }
     }
 
-    /// Sizes of a request and of a response in bytes.
+    /// The sizes of a request and a response in bytes.
     pub(crate) fn fixed(&self) -> (u32, u32) {
         self.service.fixed().expect("a service of fixed sizes, as was checked before anything started")
     }
@@ -138,7 +138,7 @@ impl LoadConfig {
         self.rate_per_s.expect("an open loop has a rate, as was checked before anything started")
     }
 
-    /// Divides connections, active connections, and rate among the processes.
+    /// Divides the connections, active connections and rate among the processes.
     pub fn parts(&self) -> Vec<Self> {
         if self.processes == 1 {
             return vec![self.clone()];
@@ -181,42 +181,42 @@ impl LoadConfig {
         (0..self.clients).map(|number| partition_indices(self.connections, self.clients, number).start as u32)
     }
 
-    /// A client of this process by its number among those of all processes.
+    /// The number of a client among the clients of all processes, from its number in this process.
     pub(crate) fn client(&self, number: u32) -> u32 {
         self.part.map_or(0, |part| part.first_client) + number
     }
 
-    /// How many clients there are in all processes.
+    /// The number of clients in all processes.
     pub(crate) fn all_clients(&self) -> u32 {
         self.part.map_or(self.clients * self.processes, |part| part.clients)
     }
 
-    /// All connections of the trial, those of other processes included.
+    /// All connections of the trial, including idle ones and those of other processes.
     pub(crate) fn connections_of_all(&self) -> u32 {
         self.part.map_or(self.connections_and_idle(), |part| part.connections_of_all)
     }
 
-    /// All connections, those of others included.
+    /// The connections of this process and the idle connections.
     pub fn connections_and_idle(&self) -> u32 {
         self.connections.saturating_add(self.idle)
     }
 }
 
-/// The number of active connections: at least one, and rounded to the nearest.
+/// Returns the number of active connections: rounded to the nearest, at least one.
 pub fn active_count(active: f64, connections: u32) -> u32 {
     ((f64::from(connections) * active).round() as u32).clamp(1, connections.max(1))
 }
 
-/// Which part of a trial's load one process has.
+/// The part of a trial's load that one process has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Which process, from 0.
+    /// The number of the process, from 0.
     pub number: u32,
-    /// The number of its first client among those of all processes.
+    /// The number of the process's first client among those of all processes.
     pub first_client: u32,
-    /// How many clients there are in all processes.
+    /// The number of clients in all processes.
     pub clients: u32,
-    /// The number of its first connection among those of all processes.
+    /// The number of the process's first connection among those of all processes.
     pub first_connection: u32,
     /// All connections of the trial, idle ones included.
     pub connections_of_all: u32,
@@ -230,65 +230,63 @@ fn is_one(count: &u32) -> bool {
     *count == 1
 }
 
-/// How requests get to the server.
+/// The transport of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
-    /// A stream for each connection.
+    /// One stream per connection.
     #[default]
     Tcp,
-    /// A request and a response are one datagram each; without the service `udp`, on a connected socket for each connection.
+    /// One datagram per request and per response. Except for the service `udp`, each connection is a connected socket.
     Udp,
-    /// A stream for each connection, between processes of one host (unix(7)).
+    /// One stream per connection, between processes of one host (unix(7)).
     Unix,
 }
 
-/// How long each phase of a trial lasts, in nanoseconds.
+/// The length of each phase of a trial, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phases {
-    /// The rate grows exponentially to its target (kawai2008: 30 s).
+    /// The ramp: the rate grows exponentially to its target (kawai2008: 30 s).
     pub ramp_ns: u64,
-    /// The target rate is held, to reach a steady state (kawai2008: 30 s).
+    /// The warm-up: the target rate is kept to reach a steady state (kawai2008: 30 s).
     pub hold_ns: u64,
-    /// Requests planned in this window are the result (kawai2008: 10 min).
+    /// The window: requests planned in it are the result (kawai2008: 10 min).
     pub measure_ns: u64,
-    /// At most this long is waited for responses that are still due after the window.
+    /// The cool-down: the longest wait for outstanding responses after the window.
     pub drain_ns: u64,
 }
 
 impl Phases {
-    /// From the first planned request to the end of the measured window, in nanoseconds.
+    /// The time from the first planned request to the end of the window, in nanoseconds.
     pub fn sending_ns(&self) -> u64 {
         self.ramp_ns + self.hold_ns + self.measure_ns
     }
 }
 
-/// When requests are sent.
+/// The rule that plans requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
     /// One request in each slot of `1/rate`, uniformly placed inside it (kawai2008 section 4.1.1).
     SlotRandom,
-    /// One request every `1/rate` (kawai2006 section 4.1). Several clients take turns, as if one had divided the time among them.
+    /// One request every `1/rate` (kawai2006 section 4.1). Several clients take turns, at equal distances.
     Constant,
-    /// The same of clients that know nothing of each other: each begins at a time of its own within its interval, drawn by the
-    /// seed (kawai2008 appendix A.1).
+    /// Constant intervals of independent clients: the seed draws each client's offset in its interval (kawai2008 appendix A.1).
     ConstantDrawn,
-    /// The same of clients that all send at the same moment: the worst that may come of it.
+    /// Constant intervals of clients that all send at the same moment: the worst case.
     ConstantTogether,
-    /// A Poisson process: gaps are exponential, so that requests come in clumps as independent users' do.
+    /// A Poisson process: gaps are exponential, so requests arrive in clumps, like those of independent users.
     Poisson,
-    /// A closed loop: on each connection the next request is sent when the response has come, after the time to think
-    /// (voras2009 section III).
+    /// A closed loop: each connection sends the next request a think time after the previous response (voras2009 section III).
     Closed,
 }
 
-/// How long a connection of a closed loop waits from a response to its next request.
+/// The think time: how long a connection of a closed loop waits between a response and its next request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Think {
-    /// The mean, in nanoseconds.
+    /// The mean think time, in nanoseconds.
     pub mean_ns: u64,
-    /// Whether times are drawn from an exponential distribution, and not all the same.
+    /// Whether think times follow an exponential distribution; otherwise all are equal.
     pub exponential: bool,
 }
 
@@ -299,62 +297,62 @@ impl Think {
     }
 }
 
-/// Requests to a key-value store. The logarithms of its values' sizes are evenly distributed, and all records are stored before the
-/// ramp. A record's value never changes, so that each get can be verified.
+/// Requests to a key-value store. Value sizes are log-uniform. All records are stored before the ramp. A record's value never
+/// changes, so every get can be verified.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KvTraffic {
-    /// How many.
+    /// The number of records.
     pub records: u32,
     /// The smallest value, in bytes.
     pub value_bytes_min: u32,
     /// The largest value, in bytes.
     pub value_bytes_max: u32,
-    /// The share of requests that get a record; the others set one.
+    /// The share of requests that get a record. All other requests set one.
     pub get_share: f64,
-    /// How a request's record is chosen.
+    /// The popularity of the records.
     pub keys: Choice,
 }
 
-/// Requests to an HTTP server: GETs of paths in turn.
+/// Requests to an HTTP server: each GET takes the next path of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HttpTraffic {
-    /// The `Host` header; by default the server's address.
+    /// The `Host` header; the server's address by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// At least one.
+    /// The paths; at least one.
     pub targets: Vec<HttpTarget>,
-    /// Names and values of the headers sent besides.
+    /// Names and values of additional headers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
     /// The expected status of each response.
     pub status: u16,
 }
 
-/// A path, and what is known of its content.
+/// A path and the expected length of its content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HttpTarget {
-    /// With its query, encoded, as in `/bytes/1024`.
+    /// The encoded path with its query, such as `/bytes/1024`.
     pub path: String,
-    /// How long the content must be; if nothing is said, as long as in the first response.
+    /// The expected length of the content in bytes; by default, that of the first response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_bytes: Option<u64>,
 }
 
-/// How one of many is chosen for each request: a connection among the active ones, or a record.
+/// The popularity of connections or records: the rule that selects one for each request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Choice {
-    /// Each is as likely as any other (kawai2008, kawai2006).
+    /// All are equally likely (kawai2008, kawai2006).
     #[default]
     Uniform,
-    /// The `k`th most popular is chosen with a probability proportional to `1/k^exponent`. Which one that is, the seed says.
+    /// The `k`th most popular has a probability proportional to `1/k^exponent`. The seed draws the order of popularity.
     Zipf {
-        /// Above 0.
+        /// The exponent, above 0.
         exponent: f64,
     },
 }
 
 impl Choice {
-    /// Whether it can be drawn from.
+    /// Whether the exponent is valid.
     pub(crate) fn is_defined(self) -> bool {
         match self {
             Self::Uniform => true,
@@ -401,26 +399,26 @@ impl<'de> Deserialize<'de> for Choice {
     }
 }
 
-/// How a sender of an open loop waits for a planned time.
+/// The way a sender of an open loop waits for a planned time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pacing {
-    /// `spin` where each thread has a CPU of its own, `yield` where threads of the client share one,
-    /// `sleep-spin` where the client shares its CPU with the server.
+    /// `spin` if each thread has its own CPU, `yield` if the client's threads share one, `sleep-spin` if the client shares its
+    /// CPU with the server.
     Auto,
-    /// Looks at the clock and calls `sched_yield` in turn (the semi-busy wait of kawai2008 Figure 3).
+    /// Alternates between reading the clock and `sched_yield` (the semi-busy wait of kawai2008 Figure 3).
     Yield,
-    /// Looks at the clock without pause.
+    /// Reads the clock without pause.
     Spin,
     /// Sleeps until shortly before the planned time, then spins.
     SleepSpin,
 }
 
-/// How sending and receiving map to threads.
+/// The threads that send and receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Roles {
-    /// Two threads where `cpus` has one for each, else one loop.
+    /// Two threads if `cpus` has one for each, otherwise one loop.
     Auto,
     /// One thread that sends and receives.
     OneLoop,
@@ -428,13 +426,13 @@ pub enum Roles {
     TwoThreads,
 }
 
-/// Where timestamps come from.
+/// The clock of the timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClockChoice {
-    /// The TSC where it is invariant, else the kernel's clock.
+    /// The TSC if it is invariant, otherwise the kernel's clock.
     Auto,
-    /// The time stamp counter; an error where it is not invariant.
+    /// The time stamp counter; an error if it is not invariant.
     Tsc,
     /// `clock_gettime(CLOCK_MONOTONIC)`.
     Monotonic,
@@ -447,8 +445,8 @@ pub enum Timestamps {
     /// The client: t2 and t3.
     #[default]
     Client,
-    /// The client, and the kernel too (`SO_TIMESTAMPING`): when a request was handed to the scheduler and to the driver
-    /// (t2k), and when its response arrived (t3k).
+    /// The client and the kernel (`SO_TIMESTAMPING`): adds when the scheduler and the driver got the request (t2k), and when
+    /// the response arrived (t3k).
     Kernel,
 }
 

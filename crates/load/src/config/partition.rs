@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-/// The `index`th of `parts` parts of the numbers from 0 to `total`. The parts follow each other without gaps.
+/// Returns part `index` of the numbers from 0 to `total`, divided into `parts` consecutive parts.
 pub fn partition(total: u64, parts: u64, index: u64) -> Range<u64> {
     let start = |index: u64| (u128::from(total) * u128::from(index) / u128::from(parts.max(1))) as u64;
     start(index)..start(index + 1)
 }
 
-/// [`partition`] of a number of connections, as places in a slice.
+/// Does the same as [`partition`] for connections, as indices of a slice.
 pub fn partition_indices(total: u32, parts: u32, index: u32) -> Range<usize> {
     let part = partition(total.into(), parts.into(), index.into());
     part.start as usize..part.end as usize

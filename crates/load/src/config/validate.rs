@@ -1,4 +1,4 @@
-//! The rules of a configuration, in one table: a key of an experiment file, when its rule is broken, and why.
+//! The table of rules for a configuration. Each row has a key of an experiment file, a condition and a reason.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::time::schedule::count_max;
 pub struct Rule {
     /// The key in an experiment file.
     pub key: &'static str,
-    /// Whether a configuration breaks the rule. The rules before it hold.
+    /// Tells whether a configuration breaks the rule. It may rely on the rules before it.
     pub is_broken: fn(&LoadConfig) -> bool,
     /// Reason and remedy.
     pub reason: &'static str,
@@ -33,7 +33,7 @@ macro_rules! rules {
     };
 }
 
-/// All rules that depend on nothing but the configuration. A later rule may rely on the earlier ones.
+/// All rules that depend only on the configuration. A later rule may rely on earlier ones.
 pub const RULES: &[Rule] = rules! {
     "client.clients", |it| it.clients == 0 || it.connections < it.clients,
         "needs at least 1 and at most one per connection";
@@ -128,7 +128,7 @@ pub const RULES: &[Rule] = rules! {
         "the kernel's (SO_TIMESTAMPING) need Linux; use `client`";
     "client.timestamps", |it| is_stamped(it) && it.transport() == Transport::Unix,
         "the kernel stamps packets of network interfaces, and a Unix socket uses none; use `client`, or tcp";
-    // Records are numbered with 32 bits, and 0 is no record.
+    // A record number has 32 bits, and 0 means no record.
     "workload.rate", |it| count_max(it) >= u64::from(u32::MAX),
         "more than 4 294 967 294 requests for one client; lower it, or the duration, or use more clients";
 };
@@ -166,7 +166,7 @@ pub fn broken(config: &LoadConfig) -> Option<&'static Rule> {
     RULES.iter().find(|rule| (rule.is_broken)(config))
 }
 
-/// Checks all rules, and the ports of datagrams.
+/// Checks all rules, and the ports of the service `udp`.
 ///
 /// # Errors
 /// The first broken rule, as `key: reason; remedy`.
@@ -187,10 +187,10 @@ pub fn check_timestamps(config: &LoadConfig) -> Result<(), String> {
     RULES.iter().find(is_broken).map_or(Ok(()), |rule| Err(rule.to_string()))
 }
 
-/// The addresses of a datagram server's ports, in order.
+/// Returns the addresses of the server's UDP ports, in order.
 ///
 /// # Errors
-/// When the ports do not fit the number of connections.
+/// Fails if the ports do not match the number of connections.
 pub fn targets(config: &LoadConfig) -> Result<Vec<SocketAddr>, String> {
     let target = config
         .target

@@ -5,18 +5,18 @@ use std::io;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-/// Makes the enumeration of the classes and their counts from one table.
+/// Generates the enum of classes and the struct of counts from one table.
 macro_rules! classes {
     ($($(#[$doc:meta])+ $class:ident = $number:literal, $field:ident, $name:literal;)+) => {
-        /// The class of a failure: those of httperf, two about sizes, three about answers of the service, and one of datagrams.
+        /// The class of a failure: httperf's classes, plus classes for sizes, service answers and datagrams.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Class {
             $($(#[$doc])+ $class = $number),+
         }
 
-        /// Failures by class: requests without a response, classified by their connection's end even if they were never sent, and
-        /// requests with a wrong response. A connection that fails while no request needs it counts once.
+        /// Failures by class. A request without a response gets the class of its connection's end, even if never sent. A
+        /// connection that fails while no request needs it counts once.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Errors {
@@ -24,7 +24,7 @@ macro_rules! classes {
         }
 
         impl Class {
-            /// Every class; the one at index `i` has the number `i + 1`, and 0 is none.
+            /// Every class. The class at index `i` has the number `i + 1`; 0 means none.
             pub const ALL: [Self; 12] = [$(Self::$class),+];
 
             /// The name in reports.
@@ -41,7 +41,7 @@ macro_rules! classes {
                 let counter = match class {
                     $(Class::$class => &mut self.$field),+
                 };
-                // A stored run, or another host, may contain any number.
+                // Saturate: a stored run, or another host, may contain any number.
                 *counter = counter.saturating_add(count);
             }
 
@@ -66,13 +66,13 @@ classes! {
     NoAddresses = 5, no_addresses, "no-addresses";
     /// The connection ended before the response did.
     Short = 6, short, "short";
-    /// More bytes than requested, or other bytes: not the stored value, or nothing that the protocol allows.
+    /// Too many bytes, a wrong value, or a response that the protocol does not allow.
     Wrong = 7, wrong, "wrong";
     /// A stored record was missing.
     Miss = 8, miss, "miss";
     /// The service answered that it cannot fulfil the request.
     Rejected = 9, rejected, "rejected";
-    /// The server ended the connection with a response, as HTTP's `Connection: close` announces, while requests were left.
+    /// The server ended the connection after a response while requests were left, as HTTP's `Connection: close` announces.
     Closed = 10, closed, "closed";
     /// ICMP reported that a datagram did not reach its port.
     Unreachable = 11, unreachable, "unreachable";
@@ -81,10 +81,10 @@ classes! {
 }
 
 impl Class {
-    /// The class of a system error.
+    /// Returns the class of a system error.
     pub fn of(error: &io::Error) -> Self {
         match Errno::from_io_error(error) {
-            // A blocking socket's own timeout returns EAGAIN.
+            // A blocking socket reports its timeout as EAGAIN.
             Some(Errno::TIMEDOUT | Errno::AGAIN) => Self::Timeout,
             Some(Errno::CONNREFUSED) => Self::Refused,
             Some(Errno::CONNRESET | Errno::PIPE) => Self::Reset,
@@ -113,7 +113,7 @@ impl Errors {
         self.by_class().iter().fold(0, |total, (_, count)| total.saturating_add(*count))
     }
 
-    /// Adds other errors.
+    /// Adds the counts of `others`.
     #[must_use]
     pub fn and(mut self, others: &Self) -> Self {
         Class::ALL.into_iter().zip(others.by_class()).for_each(|(class, (_, count))| self.count(class, count));

@@ -1,57 +1,56 @@
-//! Requests that the client sent late, and the quantiles of a trial that may be its doing for that.
+//! Requests that the client sent late, and the quantiles of a trial that these requests may have caused.
 //!
-//! A client that could not run sends everything that became due meanwhile in one burst. The burst queues at the server, whose
-//! service times then show the client's delay: three stalls of 60 ms made a p99 of 105 us one of 1.4 ms.
+//! A stalled client sends everything that became due during the stall in one burst. The burst queues at the server, so service
+//! times include the client's delay: three stalls of 60 ms raised a p99 from 105 us to 1.4 ms.
 
 use serde::{Deserialize, Serialize};
 use stats::Histogram;
 
-/// No send is late that is delayed by less than this, in nanoseconds: five times the paper's p99 (kawai2008 section 5.3).
+/// The smallest delay of a late send, in nanoseconds: five times the paper's p99 (kawai2008 section 5.3).
 pub const DELAY_NS_MIN: u64 = 100_000;
 
-/// The tail above a quantile is the server's if it has this many times as many requests as were sent late.
+/// A tail is the server's own only if it has at least this many times as many requests as were sent late.
 ///
-/// With each late request come others that are slow for the same reason: about as many that were in flight when the client
-/// stopped, and behind the burst, at a server that is busy for the
-/// share u of its time, u/(1-u) that were sent on time: 4 at 0.8. These 6 are then hardly more than half of the tail, and the
-/// quantile lies among the server's own slow requests.
+/// Each late request makes others slow. About one was in flight when the client stopped. Behind the burst, a server that is
+/// busy for the share u of its time delays u/(1-u) requests that were sent on time: 4 at u = 0.8. These 6 are hardly more than
+/// half of the tail, so the quantile lies among the server's own slow requests.
 const TAIL_TO_LATE_MIN: f64 = 10.0;
 
-/// The share of late requests in a valid trial: beyond it the client may have made even the median.
+/// The largest share of late requests in a valid trial. Above it the client may have caused even the median.
 pub const LATE_SHARE_MAX: f64 = 0.5 / TAIL_TO_LATE_MIN;
 
-/// How many requests the client sent late.
+/// The number of requests that the client sent late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateSends {
-    /// A request is late if its send delay is longer than this, in nanoseconds: the interquartile range of the service time,
-    /// or [`DELAY_NS_MIN`]. A burst after a delay keeps the server busy for no longer than the delay was, so a shorter delay
-    /// adds less than service times vary by. Their median is no bound: most of it may be a network's delay or a sleep.
+    /// The longest send delay of a request that is not late, in nanoseconds: the interquartile range of the service time, but
+    /// at least [`DELAY_NS_MIN`]. A burst after a delay keeps the server busy for at most that delay, so a shorter delay adds
+    /// less than service times vary. The median is no bound: most of it may be network delay or sleep.
     pub bound_ns: u64,
-    /// Requests that were.
+    /// Requests with a longer send delay.
     pub count: u64,
-    /// Requests besides, that responses of which may have waited for a stalled client: as large a share as it was stalled for.
+    /// Further requests whose responses may have waited for a stalled client: the same share as the stalls' share of the
+    /// window.
     #[serde(default, skip_serializing_if = "is_none")]
     pub stalled: u64,
     /// Requests whose send delay is known.
     pub sent: u64,
-    /// 99th percentile of the service time of the requests that were not late, in nanoseconds; `None` where that is not
-    /// known.
+    /// 99th percentile of the service time of requests sent on time, in nanoseconds; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_time_p99_ns: Option<u64>,
-    /// Its 99.9th percentile, likewise.
+    /// 99.9th percentile of the service time of requests sent on time, in nanoseconds; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_time_p999_ns: Option<u64>,
 }
 
 impl LateSends {
-    /// Counted in the histograms of send delay and service time.
+    /// Counts late sends in the histograms of send delay and service time.
     pub fn of(delay: &Histogram, service: &Histogram) -> Self {
         let spread_ns = service.quantile(0.75).saturating_sub(service.quantile(0.25));
         let bound_ns = spread_ns.max(DELAY_NS_MIN);
         Self { bound_ns, count: delay.count_above(bound_ns), sent: delay.count(), ..Self::default() }
     }
 
-    /// With the service time of requests on time, of the send delay and the service time of each in nanoseconds.
+    /// Adds the quantiles of requests sent on time. `requests` has the send delay and the service time of each, in nanoseconds.
     pub fn with_on_time(self, requests: impl Iterator<Item = (Option<i64>, Option<i64>)>) -> Self {
         let is_on_time = |delay_ns: i64| delay_ns <= self.bound_ns as i64;
         let on_time = requests.filter(|(delay_ns, _)| delay_ns.is_some_and(is_on_time));
@@ -60,13 +59,13 @@ impl LateSends {
         Self { on_time_p99_ns: quantile(0.99), on_time_p999_ns: quantile(0.999), ..self }
     }
 
-    /// With the share of the window in which the client was stalled, of which some may have made sends late.
+    /// Adds the share of the window in which the client was stalled, minus the sends already counted as late.
     pub fn with_stalled(self, share: f64) -> Self {
         let stalled = (share * self.sent as f64).ceil() as u64;
         Self { stalled: stalled.saturating_sub(self.count), ..self }
     }
 
-    /// Those of several clients or trials together. Of the quantiles the highest is kept: that of all is no higher.
+    /// Combines several clients or trials. Keeps the highest quantile, which is an upper bound of the combined one.
     pub fn and(self, other: Self) -> Self {
         Self {
             bound_ns: self.bound_ns.max(other.bound_ns),
@@ -78,7 +77,7 @@ impl LateSends {
         }
     }
 
-    /// Requests that the client may have made slow.
+    /// The number of requests that the client may have made slow.
     pub fn total(&self) -> u64 {
         self.count + self.stalled
     }
@@ -88,9 +87,9 @@ impl LateSends {
         self.total() as f64 / self.sent.max(1) as f64
     }
 
-    /// Whether the client may have made the quantile `q` of the service or response time.
+    /// Whether the client may have caused the quantile `q` of service or response time.
     pub fn reaches(&self, q: f64) -> bool {
-        // Half a request of rounding decides nothing.
+        // Allow for half a request of rounding.
         self.total() as f64 * TAIL_TO_LATE_MIN > (1.0 - q) * self.sent as f64 + 0.5
     }
 }
@@ -103,7 +102,7 @@ fn is_none(count: &u64) -> bool {
 mod tests {
     use super::*;
 
-    /// 10 000 requests of 50 us, `count` of them 60 ms late.
+    /// 10 000 requests of 50 us, of which `count` are 60 ms late.
     fn late(count: usize) -> LateSends {
         let delay: Histogram = (0..10_000).map(|at| if at < count { 60_000_000 } else { 1_000 }).collect();
         LateSends::of(&delay, &[50_000; 10].into_iter().collect())
@@ -140,7 +139,7 @@ mod tests {
         assert_eq!(reached(0, 0.001), [false, false, true]);
         assert_eq!(reached(0, 0.002), [false, true, true]);
         assert_eq!(reached(0, 0.1), [true; 3]);
-        // A stall that shows in send delays is counted once.
+        // A stall that send delays show counts only once.
         assert_eq!(late(20).with_stalled(0.002).total(), 20);
         let both = late(20).with_stalled(0.002).and(late(0).with_stalled(0.01));
         assert_eq!((both.count, both.stalled, both.share()), (20, 100, 120.0 / 20_000.0));

@@ -17,87 +17,84 @@ pub use samples::Sample;
 /// The client's report of one trial.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LoadReport {
-    /// The clock used, and how far it can be trusted.
+    /// The clock and its accuracy.
     pub clock: ClockFacts,
-    /// The pacing that was used, never `auto`; `None` in a closed loop, which sleeps until a response comes or a time to
-    /// think is over.
+    /// The pacing in use, never `auto`; `None` in a closed loop, which sleeps until a response or the end of a think time.
     pub pacing: Option<Pacing>,
-    /// The roles that were used, never `auto`.
+    /// The roles in use, never `auto`.
     pub roles: Roles,
-    /// How requests got to the server.
+    /// The transport of requests.
     pub transport: Transport,
-    /// Connections established and served once before the ramp, that requests may be sent on.
+    /// Connections that were established and verified with one request before the ramp.
     pub connections: u32,
-    /// How many of them requests were sent on.
+    /// The number of active connections among them.
     pub active: u32,
     /// Time to connect and verify all of them, in nanoseconds.
     pub connect_ns: u64,
     /// Length of the measured window, in nanoseconds.
     pub window_ns: u64,
-    /// The rate asked for, requests a second; `None` in a closed loop.
+    /// The target rate in requests per second; `None` in a closed loop.
     pub rate_asked_per_s: Option<f64>,
-    /// Requests that the schedule planned in the window, or of a closed loop those that were due. All counts below are of
-    /// these.
+    /// Requests planned in the window, or due in it for a closed loop. All counts below refer to these requests.
     pub planned: u64,
-    /// Requests that were given to the kernel, late ones included. What a full socket would not take is written as soon
-    /// as it does, and the wait is part of the service time: it is the server that does not read.
+    /// Requests passed to the kernel, late ones included. If a socket's buffer is full, the client writes later. Service time
+    /// includes that wait, because the server is not reading.
     pub sent: u64,
-    /// Requests whose whole response came, during the window or the drain.
+    /// Requests whose whole response arrived during the window or the cool-down.
     pub completed: u64,
-    /// Responses completed inside the window, a second.
+    /// Responses completed inside the window, per second.
     pub rate_achieved_per_s: f64,
-    /// How many of them in each of [`PARTS`] equal parts of the window; `None` in runs stored before
-    /// this was counted.
+    /// Responses completed in each of [`PARTS`] equal parts of the window; `None` in runs stored before this count existed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_by_part: Option<[u64; PARTS]>,
-    /// Requests sent inside the window, a second.
+    /// Requests sent inside the window, per second.
     pub rate_sent_per_s: f64,
-    /// Requests sent and not answered.
+    /// Requests sent but not answered.
     pub outstanding: Outstanding,
-    /// Failures of the whole trial, by class.
+    /// Failures in the whole trial, by class.
     pub errors: Errors,
-    /// t2 − t1. Where connections come and go: of a connection's first request, from t1 to the beginning of its connecting,
-    /// which is how late the client was.
+    /// Send delay: t2 − t1. For short-lived connections, the time from t1 of the connection's first request to the start of its
+    /// connect.
     pub lag: Measured,
-    /// t3 − t2.
+    /// Service time: t3 − t2.
     pub service: Measured,
-    /// t3 − t1.
+    /// Response time: t3 − t1.
     pub response: Measured,
-    /// Requests of the window that were sent late; `None` in runs stored before they were counted, see
+    /// Requests of the window that were sent late; `None` in runs stored before this count existed. See
     /// [`LoadReport::late_sends`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<LateSends>,
-    /// The share of the window in which the client's receiving threads had something to do, the busiest of them: what comes to
-    /// one without time to spare waits there. `None` in a closed loop, which has its own, and where that is not known.
+    /// The share of the window in which the busiest receiving thread was busy. A thread without spare time delays what it
+    /// receives. `None` if unknown, and in a closed loop, which has its own figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver_busy_share: Option<f64>,
-    /// For how much of the window the client could not have woken when it had to (the module `hiccups`), in nanoseconds; of
-    /// several clients the greatest. `None` where its threads spin, which shows in the send delay, and in runs stored earlier.
+    /// The time within the window in which the client could not have run when it had to (module `hiccups`), in nanoseconds. It
+    /// is the maximum over the clients. `None` in older runs and if the threads spin, because send delay then shows stalls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled_ns: Option<u64>,
-    /// Whether the sends followed their plan; `None` with too few to say.
+    /// Test of the sends against their plan; `None` with too few samples.
     pub fit: Option<TestResult>,
-    /// The part of a closed loop.
+    /// Figures of a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<ClosedReport>,
-    /// The part of short-lived connections; `None` if connections stay.
+    /// Figures of short-lived connections; `None` if connections stay open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub churn: Option<ChurnReport>,
-    /// The part of datagrams.
+    /// Figures of datagrams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramReport>,
-    /// The part of streams.
+    /// Figures of streams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamReport>,
-    /// The kernel's timestamps; `None` if they were not requested.
+    /// The kernel's timestamps; `None` if not requested.
     pub kernel: Option<KernelReport>,
-    /// User memory the client set aside per connection, in bytes (connection state, not samples).
+    /// User memory per connection, in bytes: connection state without samples.
     pub memory_bytes_per_connection: f64,
-    /// Each process's own figures, where several divided the load.
+    /// Figures of each process, if several divided the load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessReport>,
-    /// How long after the beginning of the ramp the client was told when that is, in nanoseconds: 0 if it was told in time. Of
-    /// several, the latest.
+    /// The delay of the start message behind the beginning of the ramp, in nanoseconds; 0 if it arrived in time. It is the
+    /// maximum over the processes.
     #[serde(default, skip_serializing_if = "is_in_time")]
     pub begun_late_ns: u64,
     /// CPU time of the client's process in the window, in nanoseconds.
@@ -107,10 +104,11 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
-    /// Requests of the window that were sent late, or may have met a stall; where they were not counted, by the histograms.
+    /// Counts the requests of the window that were sent late or may have met a stall. Uses the histograms if the report has no
+    /// count.
     pub fn late_sends(&self) -> LateSends {
         let late = match self.late {
-            // The bursts of a stream are not sent by any plan.
+            // Bursts of a stream follow no plan.
             _ if self.stream.is_some() => LateSends::default(),
             Some(late) => late,
             None => LateSends::of(&self.lag.histogram, &self.service.histogram),
@@ -118,12 +116,12 @@ impl LoadReport {
         late.with_stalled(self.stalled_share().unwrap_or(0.0))
     }
 
-    /// The share of the window in which the client was stalled; `None` where that was not measured.
+    /// The share of the window in which the client was stalled; `None` if not measured.
     pub fn stalled_share(&self) -> Option<f64> {
         self.stalled_ns.map(|ns| ns as f64 / self.window_ns as f64)
     }
 
-    /// Whether the quantile `q` of its service and response time may be the client's doing.
+    /// Whether the client may have caused the quantile `q` of service and response time.
     pub fn is_client_tail(&self, q: f64) -> bool {
         self.late_sends().reaches(q)
     }
@@ -133,21 +131,21 @@ fn is_in_time(late_ns: &u64) -> bool {
     *late_ns == 0
 }
 
-/// A measured time: its distribution, and the histogram it comes from, so that it can be merged.
+/// A measured time: its distribution, and the histogram behind it, which allows merging.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "Stored")]
 pub struct Measured {
     /// Quantiles and moments.
     pub distribution: Distribution,
-    /// Median in each of [`PARTS`] equal parts of the window, in nanoseconds, by planned time; 0 where one has no sample.
+    /// Median in each of [`PARTS`] equal parts of the window, by planned time, in nanoseconds; 0 for a part without samples.
     pub p50_by_part_ns: [u64; PARTS],
-    /// Its 90th percentile likewise.
+    /// 90th percentile in each part, in the same form.
     pub p90_by_part_ns: [u64; PARTS],
     /// The whole histogram.
     pub histogram: Histogram,
 }
 
-/// A measured time as it is stored: earlier versions had fewer quantiles, which its histogram has all the same.
+/// The stored form of a measured time. Earlier versions stored fewer quantiles; the histogram provides the missing ones.
 #[derive(Deserialize)]
 struct Stored {
     distribution: Distribution,
@@ -166,165 +164,163 @@ impl From<Stored> for Measured {
     }
 }
 
-/// One process's own figures of a load that several divided: whether one of them was late is not seen in all of them.
+/// Figures of one process of a divided load. The sum over all processes would hide a single late one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessReport {
-    /// Where it ran, in words; empty where that is where the server did.
+    /// A description of the host; empty if it is the server's host.
     pub place: String,
-    /// Its connections.
+    /// Connections of this process.
     pub connections: u32,
-    /// Requests that its schedule planned in the window.
+    /// Requests that the process's schedule planned in the window.
     pub planned: u64,
-    /// Those whose response came.
+    /// Planned requests whose response arrived.
     pub completed: u64,
-    /// Requests that it sent inside the window, a second.
+    /// Requests that the process sent inside the window, per second.
     pub rate_sent_per_s: f64,
-    /// Its lag.
+    /// Send delay.
     pub lag: Distribution,
-    /// Its service time.
+    /// Service time.
     pub service: Distribution,
-    /// How late it was told when to begin, in nanoseconds; 0 if in time.
+    /// The delay of the start message behind the beginning of the ramp, in nanoseconds; 0 if it arrived in time.
     #[serde(default, skip_serializing_if = "is_in_time")]
     pub begun_late_ns: u64,
-    /// Its CPU time in the window, in nanoseconds.
+    /// CPU time of the process in the window, in nanoseconds.
     pub cpu_ns: u64,
-    /// The share of its CPUs that others than the trial's clients took during the window; `None` where that is not known.
+    /// The share of this process's CPUs that other programs than the trial's clients used during the window; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_taken_by_others: Option<f64>,
 }
 
-/// The part of a closed loop.
+/// Figures of a closed loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClosedReport {
-    /// Transactions of the window that are in the counts and the histograms, and for which no memory was left to be kept as
-    /// samples. They are the last ones.
+    /// The last transactions of the window, which did not fit into the memory for samples. Counts and histograms include them.
     pub unsampled: u64,
-    /// The share of the CPUs that its threads could use at once, which they did use.
+    /// The share of `cpus` that the threads used.
     pub busy_share: f64,
-    /// Those CPUs.
+    /// The number of CPUs that the threads could use at once.
     pub cpus: u32,
-    /// Mean time to think, in nanoseconds.
+    /// Mean think time, in nanoseconds.
     pub think_ns: u64,
 }
 
-/// The part of short-lived connections. Times are those of connections that began in the window and brought at least a byte.
+/// Figures of short-lived connections. Times cover connections that began in the window and received at least one byte.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChurnReport {
-    /// Requests on each.
+    /// Requests per connection.
     pub calls_per_connection: u32,
-    /// How many.
+    /// Connections opened.
     pub opened: u64,
-    /// The same, a second.
+    /// Connections opened per second.
     pub opened_per_s: f64,
-    /// Sessions that had to wait for another to end, since as many were open as may, over the whole trial.
+    /// Sessions in the whole trial that waited for another to end, because the limit of open connections was reached.
     pub waited: u64,
-    /// Addresses that connections came from.
+    /// The number of source addresses.
     pub sources: u32,
-    /// From the SYN to the connection established.
+    /// The time from the SYN until the connection is established.
     pub connect: Measured,
-    /// From the SYN to the first byte of the first response.
+    /// The time from the SYN to the first byte of the first response.
     pub first_byte: Measured,
 }
 
-/// The part of datagrams: requests of the window, except for those in [`Errors`].
+/// Figures of datagrams: requests of the window without those in [`Errors`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatagramReport {
-    /// Ports of the server, each of which answered before the ramp.
+    /// The server's ports. Each answered before the ramp.
     pub ports: u32,
-    /// Requests that were sent, and not answered by the end of the drain or within the timeout, and of which no error is
-    /// known.
+    /// Requests without a response by the timeout or the end of the cool-down, and without a known error.
     pub lost: u64,
-    /// Responses to what had been answered already.
+    /// Responses to requests that already had a response.
     pub duplicates: u64,
-    /// First responses that were overtaken: from the port they came from, the response to a later request had come before.
+    /// First responses that arrived after the response to a later request from the same port.
     pub reordered: u64,
-    /// Responses, of the whole trial, for which the client's own sockets had no room; they are among the lost. `None` where
-    /// the system does not say.
+    /// Responses in the whole trial that the client's sockets dropped for lack of buffer space. They count as lost too. `None`
+    /// if the system does not report drops.
     pub dropped: Option<u64>,
 }
 
-/// The part of streams. The other figures of the trial are of whole bursts; only the rate contains fractions.
+/// Figures of streams. The trial's other figures cover whole bursts; only the rate includes partial ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamReport {
-    /// Bytes of bursts that were written in the window or, if the server sends, read in it.
+    /// Bytes of bursts written in the window, or read in it if the server sends.
     pub bytes: u64,
-    /// The same in each of the parts of the window.
+    /// Those bytes, in each part of the window.
     pub bytes_by_part: [u64; PARTS],
-    /// The same in each second of it; the last may be a part of one.
+    /// Those bytes, in each second of the window. The last second may be shorter.
     pub bytes_by_second: Vec<u64>,
-    /// Jain's index of the connections' bytes in the window: 1 where all have the same, 1/n where one has everything.
+    /// Jain's index of the bytes per connection in the window: 1 if all are equal, 1/n if one connection has everything.
     pub fairness: f64,
-    /// Bytes of the connection with the fewest.
+    /// The fewest bytes of any connection.
     pub connection_bytes_min: u64,
-    /// Bytes of the connection with the most.
+    /// The most bytes of any connection.
     pub connection_bytes_max: u64,
-    /// Everything that was written on all connections, from the first to the last of them.
+    /// Bytes written on all connections over their whole life.
     pub sent_bytes: u64,
-    /// Everything that was read likewise.
+    /// Bytes read on all connections over their whole life.
     pub received_bytes: u64,
-    /// Connections that the server ended after all was said; only if that is all of them, both sides' bytes can be compared.
+    /// Connections that the server ended after all data. Both sides' bytes are comparable only if this includes every
+    /// connection.
     pub ended: u32,
 }
 
 impl StreamReport {
-    /// Bytes a second, with the length of the window in nanoseconds.
+    /// Bytes per second, for a window of `window_ns` nanoseconds.
     pub fn bytes_per_s(&self, window_ns: u64) -> f64 {
         self.bytes as f64 / (window_ns as f64 / 1e9)
     }
 }
 
-/// Parts that a window is looked at in: enough for a test of its steadiness.
+/// The number of parts of a window: enough for a test of steadiness.
 pub const PARTS: usize = 32;
 
-/// The kernel's view of the requests of the window.
+/// The kernel's view of the window's requests.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct KernelReport {
-    /// The interface that requests left by.
+    /// The interface that sent the requests.
     pub interface: String,
-    /// Whether that takes timestamps of its own.
+    /// Whether the interface takes hardware timestamps.
     pub hardware: Hardware,
-    /// From t2 to the scheduler.
+    /// From t2 to the kernel's packet scheduler.
     pub to_scheduler: Measured,
     /// t2k − t2: from the client's timestamp to the driver.
     pub to_driver: Measured,
-    /// t3 − t3k: from the response's arrival to the client's timestamp.
+    /// t3 − t3k: from the response's arrival in the kernel to the client's timestamp.
     pub from_arrival: Measured,
-    /// t3k − t2k: service time as the kernel saw it.
+    /// t3k − t2k: service time as the kernel measured it.
     pub service: Measured,
-    /// Service time as the interface saw it, from wire to wire.
+    /// Service time as the interface measured it, on the wire; `None` without hardware timestamps.
     pub hardware_service: Option<Measured>,
-    /// Requests sent for which no t2k came.
+    /// Requests sent without a t2k.
     pub unstamped_sent: u64,
-    /// Responses completed for which no t3k came.
+    /// Responses completed without a t3k.
     pub unstamped_arrived: u64,
-    /// Stamps that lie before what they must follow by more than the two clocks can be compared. Such a stamp is not to be
-    /// believed, nor are others of that trial if there are many.
+    /// Requests whose timestamps are out of order by more than the error between the two clocks. Such timestamps are wrong;
+    /// many of them make all timestamps of the trial doubtful.
     pub out_of_order: u64,
-    /// The wall clock, which the kernel's stamps are of, was set during the trial: nothing could be converted.
+    /// Whether the wall clock was set during the trial. The kernel's timestamps use that clock and could not be converted.
     pub wall_clock_stepped: bool,
 }
 
-/// Whether an interface takes timestamps of its own.
+/// Whether an interface takes hardware timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hardware {
-    /// It cannot.
+    /// The interface cannot take them.
     None,
-    /// It can, and is not told to: `hwstamp_ctl -i NAME -t 1 -r 1` does.
+    /// The interface can take them, but they are off: `hwstamp_ctl -i NAME -t 1 -r 1` turns them on.
     Off,
-    /// It does.
+    /// The interface takes them.
     On,
 }
 
-/// Requests in flight over the window. Where connections come and go in an open loop, those of sessions that wait for a
-/// connection are among them.
+/// Requests in flight around the window. In an open loop of short-lived connections, requests of waiting sessions count too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outstanding {
-    /// When the window began.
+    /// Requests in flight at the start of the window.
     pub at_start: u64,
-    /// When it ended.
+    /// Requests in flight at the end of the window.
     pub at_end: u64,
-    /// Still unanswered after the drain.
+    /// Requests without a response after the cool-down.
     pub after_drain: u64,
 }
 
@@ -333,13 +329,13 @@ pub struct Outstanding {
 pub struct ClockFacts {
     /// `tsc` or `monotonic`.
     pub source: String,
-    /// Why that one, in a few words.
+    /// The reason for the source, in a few words.
     pub reason: String,
-    /// Ticks a second.
+    /// Ticks per second.
     pub frequency_hz: f64,
-    /// Difference to CLOCK_MONOTONIC over the trial, in parts per million.
+    /// Drift against CLOCK_MONOTONIC over the trial, in parts per million.
     pub drift_ppm: f64,
-    /// Requests of the window of which a later time is before an earlier one: so often the clock was seen to go backwards.
+    /// Requests of the window whose timestamps decrease: how often the clock went backwards.
     #[serde(default)]
     pub went_back: u64,
 }

@@ -1,37 +1,37 @@
-//! Samples, and the figures that are computed from them.
+//! Samples, and the figures computed from them.
 
 use stats::{Histogram, TestResult};
 
 use super::{Hardware, KernelReport, LateSends, Measured, PARTS};
 
-/// One request of the measured window. Times are integer nanoseconds after the start of that window, on one clock.
+/// One request of the window. Times are integer nanoseconds since the start of the window, on one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// t1: when the schedule planned the request; in a closed loop, when the response before it was whole and thought over.
+    /// t1: when the schedule planned the request. In a closed loop, the end of the previous response plus the think time.
     pub planned_ns: i64,
     /// t2: taken just before the request was written.
     pub sent_ns: i64,
-    /// t3: taken when the whole response had been read; [`Sample::NEVER`] if it did not come.
+    /// t3: taken after reading the whole response; [`Sample::NEVER`] without one.
     pub complete_ns: i64,
-    /// When the kernel handed the request to the scheduler; [`Sample::NEVER`] where this and the following are not known.
+    /// When the kernel gave the request to the packet scheduler; [`Sample::NEVER`] if unknown, as for the fields below.
     pub scheduler_ns: i64,
-    /// t2k: when the kernel handed it to the driver.
+    /// t2k: when the kernel gave the request to the driver.
     pub driver_ns: i64,
     /// t3k: when the response's last packet arrived in the kernel.
     pub arrived_ns: i64,
-    /// How long it took as the interface's own clock has it, from wire to wire.
+    /// Service time on the wire, by the interface's own clock.
     pub hardware_service_ns: i64,
-    /// Which connection, from 0; where several processes divide them, in all of these.
+    /// The connection, from 0. After a merge, its number among the connections of all processes.
     pub connection: u32,
-    /// Which process's, from 0.
+    /// The process, from 0.
     pub client: u32,
 }
 
 impl Sample {
-    /// The completion time of a response that never came.
+    /// An unknown time, such as the completion of a response that never arrived.
     pub const NEVER: i64 = i64::MAX;
 
-    /// One of which nothing is known.
+    /// A sample without known times.
     pub const UNKNOWN: Self = Self {
         planned_ns: 0,
         sent_ns: Self::NEVER,
@@ -45,7 +45,7 @@ impl Sample {
     };
 }
 
-/// The distribution of one difference over `samples`, which are in order of planned time; those without it are left out.
+/// Computes the distribution of a difference over `samples`, which are in order of planned time. Skips samples without it.
 pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample) -> Option<i64>) -> Measured {
     let mut histogram = Histogram::new();
     let (mut p50_by_part_ns, mut p90_by_part_ns) = ([0; PARTS], [0; PARTS]);
@@ -58,42 +58,42 @@ pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample)
         let (these, others) = rest.split_at(count);
         rest = others;
         values.clear();
-        // Our times are of one clock and in order, and rounding keeps the order: one that is negative is counted, as the
-        // clock's going backwards (`went_back`). The kernel's are of another: what that makes negative is counted apart.
+        // Replace negative times with 0. The client's own clock gives them only if it goes backwards, which `went_back` counts.
+        // The kernel's timestamps use another clock; `out_of_order` counts those.
         values.extend(these.iter().filter_map(&difference).map(|ns| ns.max(0) as u64));
         histogram.extend(values.iter().copied());
         if !values.is_empty() {
             let rank = |share: f64| ((share * values.len() as f64).ceil() as usize).clamp(1, values.len()) - 1;
             let (p50, p90) = (rank(0.5), rank(0.9));
             p90_by_part_ns[part] = *values.select_nth_unstable(p90).1;
-            // What is below the 90th percentile is in front of it now.
+            // All values below the 90th percentile are now in front of it.
             p50_by_part_ns[part] = *values[..=p90].select_nth_unstable(p50).1;
         }
     }
     Measured { distribution: histogram.distribution(), p50_by_part_ns, p90_by_part_ns, histogram }
 }
 
-/// `later` − `earlier`, where both are known.
+/// Returns `later` − `earlier` if both are known.
 fn between(earlier: i64, later: i64) -> Option<i64> {
     (earlier != Sample::NEVER && later != Sample::NEVER).then(|| later.saturating_sub(earlier))
 }
 
-/// t2 − t1.
+/// Send delay: t2 − t1.
 pub fn send_delay_ns(sample: &Sample) -> Option<i64> {
     between(sample.planned_ns, sample.sent_ns)
 }
 
-/// t3 − t2.
+/// Service time: t3 − t2.
 pub fn service_ns(sample: &Sample) -> Option<i64> {
     between(sample.sent_ns, sample.complete_ns)
 }
 
-/// t3 − t1.
+/// Response time: t3 − t1.
 pub fn response_ns(sample: &Sample) -> Option<i64> {
     between(sample.planned_ns, sample.complete_ns)
 }
 
-/// In how many of these the clock went backwards.
+/// Counts the samples in which the clock went backwards.
 pub fn went_back(samples: &[Sample]) -> u64 {
     let is_negative = |sample: &&Sample| {
         [send_delay_ns, service_ns, response_ns].iter().any(|time_ns| time_ns(sample).is_some_and(|ns| ns < 0))
@@ -101,19 +101,19 @@ pub fn went_back(samples: &[Sample]) -> u64 {
     samples.iter().filter(is_negative).count() as u64
 }
 
-/// How the kernel's timestamps were taken.
+/// Facts about the kernel's timestamps.
 #[derive(Debug)]
 pub struct KernelFacts {
-    /// The interface that requests left by.
+    /// The interface that sent the requests.
     pub interface: String,
-    /// Whether that takes timestamps of its own.
+    /// Whether the interface takes hardware timestamps.
     pub hardware: Hardware,
-    /// The wall clock was set during the trial.
+    /// Whether the wall clock was set during the trial.
     pub wall_clock_stepped: bool,
 }
 
 impl KernelFacts {
-    /// The kernel's figures of these samples.
+    /// Computes the kernel's figures of `samples`.
     pub fn report(&self, samples: &[Sample], window_ns: u64) -> KernelReport {
         let count = |is: fn(&Sample) -> bool| samples.iter().filter(|sample| is(sample)).count() as u64;
         let hardware = measured(samples, window_ns, |sample| between(0, sample.hardware_service_ns));
@@ -140,17 +140,18 @@ impl KernelFacts {
     }
 }
 
-/// Our clock and the wall's are compared to some tens of nanoseconds; over half a second between, they may part by this.
+/// The largest plausible error between the client's clock and the wall clock. A comparison is exact to tens of nanoseconds, and
+/// the clocks may diverge by this much in the half second between two comparisons.
 const CLOCKS_APART_NS_MAX: i64 = 5_000;
 
-/// Whether the requests were sent as they were planned.
+/// Tests whether the requests were sent as planned.
 pub fn fit(samples: &[Sample], interval_ns: f64) -> Option<TestResult> {
     let planned: Vec<i64> = samples.iter().map(|sample| sample.planned_ns).collect();
     let sent: Vec<i64> = samples.iter().map(|sample| sample.sent_ns).filter(|&ns| ns != Sample::NEVER).collect();
     stats::fit::sends_against_plan(&planned, &sent, interval_ns)
 }
 
-/// Those of `samples` that were sent late, by the histograms, which have what is no sample too.
+/// Counts late sends from the histograms, which also cover requests without a sample.
 pub fn late(lag: &Measured, service: &Measured, samples: &[Sample]) -> LateSends {
     let times = samples.iter().map(|sample| (send_delay_ns(sample), service_ns(sample)));
     LateSends::of(&lag.histogram, &service.histogram).with_on_time(times)
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn differences_and_parts() {
-        // One a microsecond for 100 µs; the second half takes twice as long; one never comes.
+        // One request per microsecond for 100 µs. The second half takes twice as long, and one gets no response.
         let samples: Vec<_> =
             (0..100).map(|at| sample(at * 1_000, (at != 30).then_some(if at < 50 { 100 } else { 200 }))).collect();
         let service = measured(&samples, 100_000, service_ns);

@@ -1,10 +1,9 @@
-//! The clock of all timestamps: the time stamp counter where it can be trusted, else the kernel's.
+//! The clock of all timestamps: the time stamp counter (TSC) if it is reliable, otherwise the kernel's clock.
 //!
-//! The hot path deals in ticks of one counter and nothing else. Ticks become nanoseconds by one linear map, fixed
-//! before the trial, so every difference (lag, service time) is of one counter and cannot jump. A map that is wrong by
-//! some parts per million stretches a time of 100 µs by less than a nanosecond, and the rate by as little; re-anchoring
-//! to the kernel's clock, which would introduce steps, is therefore not needed. How far the map had drifted from the
-//! kernel's clock by the end is measured and reported.
+//! The hot path uses only ticks of one counter. One linear map, fixed before the trial, converts ticks to nanoseconds. All
+//! differences (send delay, service time) therefore use one counter and cannot jump. An error of some parts per million
+//! stretches 100 µs by less than a nanosecond. Re-anchoring to the kernel's clock is unnecessary and would introduce steps. The
+//! report contains the drift between the map and the kernel's clock.
 
 use std::thread;
 use std::time::Duration;
@@ -15,11 +14,11 @@ use crate::config::ClockChoice;
 use crate::error::LoadError;
 use crate::report::ClockFacts;
 
-/// How long the counter is compared with the kernel's clock. Two readings are each good to about 50 ns, so the
-/// frequency is good to 2 parts per million.
+/// The length of the comparison with the kernel's clock. Each of the two readings is exact to about 50 ns, so the frequency is
+/// exact to 2 parts per million.
 const CALIBRATION: Duration = Duration::from_millis(50);
 
-/// Readings of both clocks, of which the one with the closest bracket is kept.
+/// The number of readings of both clocks. The reading with the narrowest bracket is used.
 const READINGS: u32 = 20;
 
 /// A clock that counts ticks.
@@ -27,7 +26,7 @@ const READINGS: u32 = 20;
 pub struct Clock {
     source: Source,
     reason: &'static str,
-    /// Where both clocks stood when the trial began.
+    /// Simultaneous readings of both clocks at the beginning of the trial.
     anchor: Anchor,
     ticks_per_ns: f64,
 }
@@ -42,32 +41,32 @@ enum Source {
 struct Anchor {
     ticks: u64,
     kernel_ns: u64,
-    /// Between the looks at our clock before and after the kernel's: what the two may be apart.
+    /// Ticks between the readings of the client's clock before and after the kernel's: the bound of the error.
     width_ticks: u64,
 }
 
-/// The wall clock (CLOCK_REALTIME), which the kernel's timestamps are of, in ticks of ours. Its pace is adjusted while it
-/// runs, so the two are compared again and again over a trial.
+/// The wall clock (CLOCK_REALTIME) in ticks of the client's clock. The kernel's timestamps use the wall clock. The system
+/// adjusts its pace, so the two clocks are compared repeatedly over a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Wall {
     anchors: Vec<Anchor>,
 }
 
-/// The wall clock may be adjusted steadily, but between two comparisons its pace may differ from its usual one by at most so
-/// much: over half a second that makes 20 µs. What differs by more, and by more than the readings are wide, is a step.
+/// The largest deviation from the wall clock's usual pace between two comparisons: 20 µs in half a second. A larger deviation,
+/// beyond the error of the readings, is a step.
 const WALL_PACE_MAX: f64 = 0.00004;
-/// The widest reading that nothing came in between of, in nanoseconds.
+/// The widest undisturbed reading, in nanoseconds.
 const WALL_READING_NS: f64 = 1_000.0;
-/// The most that the wall clock is steadily adjusted (adjtimex(2): 500 parts per million).
+/// The largest steady adjustment of the wall clock (adjtimex(2): 500 parts per million).
 const WALL_ADJUSTED_MAX: f64 = 0.0005;
 
 impl Wall {
-    /// Compares once more. At least two comparisons are needed, in order, around all that is converted.
+    /// Compares the clocks. Conversion needs at least two comparisons, one before and one after the converted times.
     pub fn compare(&mut self, clock: &Clock) {
         self.anchors.push(Anchor::read(clock.source, ClockId::Realtime));
     }
 
-    /// Ticks at a wall time in nanoseconds.
+    /// Converts a wall time in nanoseconds to ticks.
     pub fn ticks(&self, wall_ns: u64) -> u64 {
         let after = self.anchors.partition_point(|anchor| anchor.kernel_ns <= wall_ns).clamp(1, self.anchors.len() - 1);
         let (from, to) = (self.anchors[after - 1], self.anchors[after]);
@@ -76,7 +75,7 @@ impl Wall {
         from.ticks.wrapping_add_signed(ahead.round() as i64)
     }
 
-    /// Whether it was set to another time meanwhile: then nothing that it says can be converted.
+    /// Whether the wall clock was set between two comparisons, which makes its times useless.
     pub fn stepped(&self, clock: &Clock) -> bool {
         let [first, .., last] = self.anchors[..] else { return false };
         let length = |from: &Anchor, to: &Anchor| {
@@ -94,10 +93,10 @@ impl Wall {
 }
 
 impl Clock {
-    /// Chooses and calibrates; takes about 50 ms.
+    /// Chooses and calibrates a clock. Takes about 50 ms.
     ///
     /// # Errors
-    /// When the TSC is asked for and is not invariant here.
+    /// Fails if the TSC is requested but not invariant.
     pub fn calibrate(choice: ClockChoice) -> Result<Self, LoadError> {
         let (source, reason) = match (choice, tsc_is_invariant()) {
             (ClockChoice::Monotonic, _) => (Source::Monotonic, "asked for"),
@@ -115,36 +114,36 @@ impl Clock {
         Ok(Self { source, reason, anchor, ticks_per_ns })
     }
 
-    /// Ticks now.
+    /// The current time in ticks.
     #[inline]
     pub fn now(&self) -> u64 {
         self.source.ticks()
     }
 
-    /// The difference of two ticks in nanoseconds; negative when `later` is earlier.
+    /// The difference of two times in nanoseconds; negative if `later` is before `earlier`.
     #[inline]
     pub fn between_ns(&self, earlier: u64, later: u64) -> i64 {
         ((later.wrapping_sub(earlier) as i64) as f64 / self.ticks_per_ns).round() as i64
     }
 
-    /// A length of time in ticks.
+    /// Converts a duration in nanoseconds to ticks.
     #[inline]
     pub fn ticks(&self, ns: f64) -> u64 {
         (ns * self.ticks_per_ns).round() as u64
     }
 
-    /// Ticks at a time of CLOCK_MONOTONIC in nanoseconds.
+    /// Converts a time of CLOCK_MONOTONIC in nanoseconds to ticks.
     pub fn at(&self, monotonic_ns: u64) -> u64 {
         let ahead_ns = monotonic_ns.wrapping_sub(self.anchor.kernel_ns) as i64;
         self.anchor.ticks.wrapping_add_signed((ahead_ns as f64 * self.ticks_per_ns).round() as i64)
     }
 
-    /// CLOCK_MONOTONIC, in nanoseconds, at `ticks`.
+    /// Converts ticks to a time of CLOCK_MONOTONIC in nanoseconds.
     pub fn monotonic_ns(&self, ticks: u64) -> u64 {
         self.anchor.kernel_ns.wrapping_add_signed(self.between_ns(self.anchor.ticks, ticks))
     }
 
-    /// Compares once more with the kernel's clock.
+    /// Compares the clock with the kernel's once more and reports the drift.
     pub fn facts(&self) -> ClockFacts {
         let end = Anchor::read(self.source, ClockId::Monotonic);
         let elapsed_ns = (end.kernel_ns - self.anchor.kernel_ns) as f64;
@@ -174,7 +173,7 @@ impl Source {
 }
 
 impl Anchor {
-    /// Our clock and one of the kernel's at one instant, as nearly as a few tries allow.
+    /// Reads the client's clock and a kernel clock, as close together as a few tries allow.
     fn read(source: Source, clock: ClockId) -> Self {
         let bracket = || {
             let before = source.ticks();
@@ -186,7 +185,7 @@ impl Anchor {
     }
 }
 
-/// CLOCK_MONOTONIC in nanoseconds, which of one machine is the same in all processes.
+/// CLOCK_MONOTONIC in nanoseconds. All processes of one machine see the same value.
 pub fn monotonic_ns() -> u64 {
     kernel_ns(ClockId::Monotonic)
 }
@@ -208,7 +207,7 @@ fn read_tsc() -> u64 {
     unreachable!("the TSC is chosen only where it is invariant")
 }
 
-/// Ticks at one rate in all states of the processor, on all of its cores.
+/// Whether the TSC runs at one rate in all power states and on all cores.
 fn tsc_is_invariant() -> bool {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();

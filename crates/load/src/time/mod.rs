@@ -1,4 +1,4 @@
-//! The clock, and the times at which requests are planned.
+//! The clock and the schedules.
 
 pub mod clock;
 pub mod schedule;

@@ -1,4 +1,4 @@
-//! The client's cost of a request: its send and receive path, and the kernel's part of it, without a server.
+//! The client's cost per request: its send and receive path, including the kernel's part, without a server.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -19,16 +19,16 @@ use crate::record::progress::Progress;
 use crate::record::request::{Link, Record, Shared, Stamp};
 use crate::time::clock::Clock;
 
-/// Connections that the requests are sent on in turn.
+/// The number of connections, used in turn.
 const CONNECTIONS: u32 = 16;
-/// The first so many are not counted.
+/// Requests that are not counted.
 const WARM_UP: usize = 1_000;
 
-/// The mean time in nanoseconds that the calling thread, on the CPU `cpu` if one is named, needs to send a request of
-/// 128 B and to receive its response of 128 B. The peer is answered for in the same thread, outside the time.
+/// Measures the mean time to send a request of 128 B and to receive its response of 128 B, in nanoseconds. Runs in the calling
+/// thread, on the CPU `cpu` if given. The same thread acts as the server, outside the measured time.
 ///
 /// # Errors
-/// When the sockets cannot be made.
+/// Fails if the sockets cannot be made.
 pub fn per_request_ns(timestamps: Timestamps, requests: usize, cpu: Option<usize>) -> Result<f64, LoadError> {
     const BYTES: u32 = 128;
     let failed = |error| LoadError::System { what: "the connections whose cost is measured", error };
@@ -73,7 +73,7 @@ pub fn per_request_ns(timestamps: Timestamps, requests: usize, cpu: Option<usize
         let peer = &mut peers[record.connection as usize];
         let before = clock.now();
         sender.send();
-        // As the one loop does after each send; where stamps are asked for, it finds them here.
+        // The one loop also receives after each send. This call collects kernel timestamps, if enabled.
         receive(&mut receiver);
         let sent = clock.now();
         peer.read_exact(&mut bytes).and_then(|()| peer.write_all(&bytes)).map_err(failed)?;

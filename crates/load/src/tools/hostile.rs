@@ -1,6 +1,6 @@
-//! Broken and malicious clients. A server must continue to serve others beside a crowd of them.
+//! Broken and malicious clients. A server must continue to serve other clients beside a crowd of them.
 //!
-//! A client takes one action at a time and never waits, so that one thread runs as many clients as there are descriptors.
+//! A client takes one action at a time and never waits, so one thread runs as many clients as there are descriptors.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -18,42 +18,42 @@ use crate::config::LoadConfig;
 use crate::error::LoadError;
 use crate::io::connect::{self, Dialer};
 
-/// Most bytes written at once by a client that writes as much as possible.
+/// The byte limit of one `Pour` action.
 const POUR_BYTES_MAX: usize = 1 << 20;
-/// Most writes at once: datagrams are small.
+/// The write limit of one `Pour` action, for small datagrams.
 const POUR_WRITES_MAX: usize = 200;
-/// Most bytes of one read.
+/// The byte limit of one read.
 const TAKE_BYTES_MAX: usize = 64 << 10;
-/// Bytes written at once of an input without an end.
+/// Bytes per write of an endless input.
 const ENDLESS_BYTES: usize = 64 << 10;
-/// Most bytes of garbage at once.
+/// The byte limit of one write of garbage.
 const GARBAGE_BYTES_MAX: usize = 2048;
 
 /// An action of a client.
 enum Act<'a> {
-    /// Writes it. Bytes that the socket does not take come before any later write.
+    /// Writes the bytes. Bytes that the socket does not accept are written before any later ones.
     Say(Cow<'a, [u8]>),
-    /// Writes it again and again until no more is taken.
+    /// Writes the bytes repeatedly until the socket accepts no more.
     Pour(&'a [u8]),
-    /// Reads at most so many bytes.
+    /// Reads up to this many bytes.
     Take(usize),
-    /// Nothing.
+    /// Does nothing.
     Wait,
-    /// Shuts the sending side down.
+    /// Shuts down the sending side.
     HalfClose,
-    /// Closes, and reconnects with the next action.
+    /// Closes the connection, and reconnects at the next action.
     Leave,
-    /// Resets, and reconnects with the next action.
+    /// Resets the connection, and reconnects at the next action.
     Reset,
 }
 
-/// A way to misbehave: a row of [`MANNERS`].
+/// A kind of misbehaviour: a row of [`MANNERS`].
 pub struct Manner {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// One line about it.
+    /// A description in one line.
     pub about: &'static str,
-    /// Chooses the next action on a connection after so many actions.
+    /// Selects the next action, given the number of earlier actions on the connection.
     act: for<'a> fn(&'a Words, u32, &mut Xoshiro256PlusPlus) -> Act<'a>,
 }
 
@@ -63,7 +63,7 @@ impl std::fmt::Debug for Manner {
     }
 }
 
-/// Every way to misbehave.
+/// All kinds of misbehaviour.
 pub const MANNERS: &[Manner] = &[
     Manner {
         name: "half",
@@ -148,7 +148,7 @@ pub const MANNERS: &[Manner] = &[
     },
 ];
 
-/// The manner of this name.
+/// Returns the manner with this name.
 pub fn manner(name: &str) -> Option<&'static Manner> {
     MANNERS.iter().find(|manner| manner.name == name)
 }
@@ -157,22 +157,22 @@ pub fn manner(name: &str) -> Option<&'static Manner> {
 struct Words {
     /// The beginning of a request.
     half: Vec<u8>,
-    /// Bytes that continue it for a long time.
+    /// Bytes that continue the request without completing it for a long time.
     more: Vec<u8>,
-    /// Whole requests for more than sockets hold.
+    /// Whole requests for more bytes than socket buffers hold.
     much: Vec<u8>,
-    /// Requests of sizes that are not to be had.
+    /// Requests with impossible sizes.
     beyond: Vec<Vec<u8>>,
-    /// Beginnings that may go on for ever, and what each goes on with. Where all bytes are requests that is allowed.
+    /// Beginnings of endless input; `endless` continues each. If any bytes form a valid request, endless input is legal.
     begun: Vec<Vec<u8>>,
     endless: Vec<u8>,
-    /// A whole request, hardly smaller than the largest that is allowed.
+    /// A whole request, slightly below the size limit.
     heavy: Vec<u8>,
 }
 
 impl Words {
     fn of(service: &ServiceSpec) -> Self {
-        /// More than sockets hold by default.
+        /// More than socket buffers hold by default.
         const MUCH_BYTES: u64 = 16 << 20;
         let any = |count: u64| vec![1; count as usize];
         let requests = |request_bytes: u64, response_bytes: u64| {
@@ -271,20 +271,20 @@ impl Words {
     }
 }
 
-/// The actions of a crowd so far.
+/// The counts of a crowd's actions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Connections that were begun.
+    /// Connections attempted.
     pub begun: u64,
-    /// Connections that could not begin: no port, no descriptor, no listener.
+    /// Connections that could not start: no port, no descriptor or no listener.
     pub failed: u64,
-    /// Connections that the server ended, or never accepted.
+    /// Connections that the server ended or never accepted.
     pub ended: u64,
     /// Bytes written.
     pub said_bytes: u64,
     /// Bytes read.
     pub taken_bytes: u64,
-    /// Connections that are open now.
+    /// Connections open now.
     pub open: u64,
 }
 
@@ -292,25 +292,25 @@ pub struct Tally {
 struct Client {
     manner: &'static Manner,
     socket: Option<OwnedFd>,
-    /// How much it has done on this connection.
+    /// The number of actions on this connection.
     step: u32,
-    /// Bytes that it could not write yet.
+    /// Bytes that the socket has not accepted yet.
     rest: Vec<u8>,
 }
 
-/// Where clients go.
+/// The targets of the clients.
 enum Way<'a> {
     Streams(Dialer<'a>),
-    /// Ports of a server of datagrams, in turn.
+    /// Ports of a datagram server, used in turn.
     Datagrams(Vec<SocketAddr>),
 }
 
-/// Several clients.
+/// Several hostile clients.
 pub struct Crowd<'a> {
     way: Way<'a>,
     words: Words,
     clients: Vec<Client>,
-    /// Connections are numbered, so that they come from addresses in turn.
+    /// The number of connections so far, which selects the source address of the next.
     number: u64,
     random: Xoshiro256PlusPlus,
     tally: Tally,
@@ -318,11 +318,11 @@ pub struct Crowd<'a> {
 }
 
 impl<'a> Crowd<'a> {
-    /// As many clients as `config` has connections, to its target and from `sources` in turn, in these manners in turn. They
-    /// connect when they first do something.
+    /// Creates one client for each of `config`'s connections. Source addresses and manners alternate. A client connects at its
+    /// first action.
     ///
     /// # Errors
-    /// When there can be no such address, or there are no manners.
+    /// Fails if the address is invalid or there are no manners.
     pub fn new(config: &LoadConfig, sources: &'a [IpAddr], manners: &[&'static Manner]) -> Result<Self, LoadError> {
         if manners.is_empty() || config.connections == 0 {
             let why = "a crowd without clients or manners does nothing; name one of hostile::MANNERS";
@@ -352,7 +352,7 @@ impl<'a> Crowd<'a> {
         })
     }
 
-    /// So often one of the clients, whichever it is, does one thing: they are not in step with each other.
+    /// Runs `count` actions, each of a random client, so that the clients are not in step.
     pub fn act(&mut self, count: usize) {
         for _ in 0..count {
             let at = self.random.random_range(0..self.clients.len());
@@ -360,7 +360,7 @@ impl<'a> Crowd<'a> {
         }
     }
 
-    /// Each client does one thing.
+    /// Runs one action of each client.
     pub fn act_all(&mut self) {
         (0..self.clients.len()).for_each(|at| self.turn_of(at));
     }
@@ -393,7 +393,7 @@ impl<'a> Crowd<'a> {
     }
 }
 
-/// Begins a connection, and waits for nothing.
+/// Starts a connection without waiting for it.
 fn begin(way: &Way<'_>, number: &mut u64) -> Result<OwnedFd, Errno> {
     match way {
         Way::Streams(dialer) => dialer.begin(number),
@@ -406,7 +406,7 @@ fn begin(way: &Way<'_>, number: &mut u64) -> Result<OwnedFd, Errno> {
 }
 
 impl Client {
-    /// Does the next thing; whether the connection stays.
+    /// Runs the next action. Returns whether the connection stays open.
     fn act(
         &mut self,
         words: &Words,
@@ -423,7 +423,7 @@ impl Client {
             self.rest.drain(..said);
         }
         match (self.manner.act)(words, step, random) {
-            // It is not done with what it said before.
+            // Bytes of an earlier action are still unwritten.
             Act::Say(_) | Act::Pour(_) if !self.rest.is_empty() => {}
             Act::Say(bytes) => {
                 let said = write(socket, &bytes)?;
@@ -448,11 +448,11 @@ impl Client {
             Act::Wait => {
                 read(socket, &mut inbox[..1], RecvFlags::DONTWAIT | RecvFlags::PEEK)?;
             }
-            // One that is not established has nothing to close.
+            // Ignore the error of a connection that is not established yet.
             Act::HalfClose => drop(rustix::net::shutdown(socket, Shutdown::Write)),
             Act::Leave => return Ok(false),
             Act::Reset => {
-                // Where there is no such thing, it is closed.
+                // A socket without SO_LINGER is closed instead.
                 let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
                 return Ok(false);
             }
@@ -460,7 +460,7 @@ impl Client {
         Ok(true)
     }
 
-    /// Its connection is over.
+    /// Resets the client's state after the end of its connection.
     fn forget(&mut self) {
         self.socket = None;
         self.step = 0;
@@ -468,7 +468,7 @@ impl Client {
     }
 }
 
-/// How much of it was taken; nothing, if there is no room or the connection is not established yet.
+/// Returns the number of bytes written; 0 if the buffer is full or the connection is not established yet.
 fn write(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
     match rustix::io::write(socket, bytes) {
         Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOTCONN) => Ok(0),
@@ -476,10 +476,10 @@ fn write(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
     }
 }
 
-/// How much came, which may be nothing yet.
+/// Returns the number of bytes read, which may be 0.
 ///
 /// # Errors
-/// When the server has ended the connection.
+/// Fails if the server has ended the connection.
 fn read(socket: &OwnedFd, inbox: &mut [u8], flags: RecvFlags) -> Result<usize, Errno> {
     match rustix::net::recv(socket, inbox, flags) {
         Ok((0, _)) => Err(Errno::CONNRESET),
@@ -518,7 +518,7 @@ mod tests {
         half.read_exact(&mut said).unwrap();
         assert_eq!(said, Words::of(&service).half);
         garbage.read_exact(&mut [0]).unwrap();
-        // Nothing to read, then it resets, and is back the turn after.
+        // `garbage` reads nothing, then resets, and reconnects at the next action.
         crowd.act_all();
         crowd.act_all();
         assert_eq!((crowd.tally().begun, crowd.tally().open), (2, 1));
@@ -526,7 +526,7 @@ mod tests {
         assert_eq!((crowd.tally().begun, crowd.tally().open, crowd.tally().ended), (3, 2, 0));
         let (mut again, _) = listener.accept().unwrap();
         again.read_exact(&mut [0]).unwrap();
-        // The one that the server ends is back at once.
+        // A client reconnects when the server ends its connection.
         drop(half);
         let started = std::time::Instant::now();
         while crowd.tally().ended == 0 {

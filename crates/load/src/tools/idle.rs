@@ -1,6 +1,5 @@
-//! Connections that are held and on which nothing is sent, as a server of many users has them: they cost it memory, and what
-//! looks at every connection time. A process of their own holds them, so that they cost the client that measures nothing, and
-//! use none of its descriptors.
+//! Idle connections, which a server with many users has. They use the server's memory, and time of mechanisms that scan all
+//! connections. A separate process holds them, so that they use no time and no descriptors of the measuring client.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -22,26 +21,26 @@ use crate::report::Errors;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
-    /// Connections are being made and verified.
+    /// The process is making and verifying connections.
     Connecting {
-        /// Verified so far.
+        /// Connections verified so far.
         done: u32,
-        /// To be made.
+        /// Connections to make.
         total: u32,
     },
-    /// All are there.
+    /// All connections are open and verified.
     Held {
-        /// How many.
+        /// The number of connections.
         connections: u32,
-        /// How long it took, in nanoseconds.
+        /// The time to make and verify them, in nanoseconds.
         elapsed_ns: u64,
     },
     /// The connections were verified again at the end.
     Verified {
-        /// It.
+        /// The result.
         report: IdleReport,
     },
-    /// They cannot be made.
+    /// The connections cannot be made.
     Failed {
         /// Cause, place, remedy.
         reason: String,
@@ -51,20 +50,20 @@ pub enum Event {
 /// The result of idle connections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IdleReport {
-    /// Connections that were made, and verified by a request.
+    /// Connections made, and verified with a request.
     pub held: u32,
-    /// Those that had heard nothing until the end, and then were served once more.
+    /// Connections that received nothing until the end and then answered one more request.
     pub alive: u32,
-    /// Why the others were not.
+    /// Failures of all other connections.
     pub errors: Errors,
-    /// Processes that held them.
+    /// Processes that held connections.
     pub processes: u32,
-    /// The longest that one of them took to make its connections, in nanoseconds.
+    /// The time to make the connections in the slowest process, in nanoseconds.
     pub connect_ns: u64,
 }
 
 impl IdleReport {
-    /// Both together.
+    /// Combines the results of two processes.
     pub fn and(&self, other: &Self) -> Self {
         Self {
             held: self.held + other.held,
@@ -76,10 +75,10 @@ impl IdleReport {
     }
 }
 
-/// Makes `config`'s connections, says so, and holds them until `is_over` returns; then answers what became of them.
+/// Makes `config`'s connections, reports progress, holds them until `is_over` returns, and then verifies them again.
 ///
 /// # Errors
-/// The first connection that cannot be made or is not served.
+/// The first connection that cannot be made or gets no valid response.
 pub fn hold(
     config: &LoadConfig,
     on_event: &mut dyn FnMut(Event),
@@ -111,7 +110,7 @@ fn hold_with<P: ClientProtocol>(
     Ok(report)
 }
 
-/// Whether nothing came that was not asked for: neither bytes nor an end.
+/// Checks that the server neither sent bytes nor ended the connection.
 fn unasked(socket: &OwnedFd) -> Result<(), Class> {
     match rustix::net::recv(socket, &mut [0][..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Err(Errno::AGAIN | Errno::INTR) => Ok(()),

@@ -1,4 +1,4 @@
-//! Tools beside the load: idle and hostile connections, a server to calibrate against, and the client's own cost.
+//! Auxiliary tools: idle connections, hostile clients, a calibration server, and a measurement of the client's own cost.
 
 pub mod cost;
 pub mod hostile;

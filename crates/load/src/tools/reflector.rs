@@ -1,7 +1,7 @@
-//! A server that holds each response for a known time, which the client must then measure.
+//! A server that delays each response by a known time. The client must then measure that time.
 //!
-//! It is no architecture under test. One thread never sleeps, so that it adds the same few microseconds to every hold. It logs the
-//! actual holds, from the end of the read to the beginning of the write.
+//! It is not an architecture under test. Its one thread never sleeps, so it adds the same few microseconds to every delay. It
+//! logs the actual delays, from the end of the read to the beginning of the write.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -26,19 +26,19 @@ use crate::io::poller::{Events, Poller};
 /// The listener's, or the only datagram socket's, place among those watched.
 const FIRST: usize = usize::MAX;
 
-/// Reflectors of this process that have had a Unix socket: what their names end in.
+/// The number of Unix sockets made in this process, as a suffix for unique names.
 static SOCKETS: AtomicU32 = AtomicU32::new(0);
 
-/// One request that was held.
+/// The delay of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Whose it was, in the order in which the peers came: that of the client's connections.
+    /// The peer that sent the request, in order of arrival, which is the order of the client's connections.
     pub peer: u32,
-    /// For how long, in nanoseconds.
+    /// The actual delay, in nanoseconds.
     pub held_ns: u64,
 }
 
-/// A running reflector. Dropping it ends it.
+/// A running reflector. Dropping it stops it.
 #[derive(Debug)]
 pub struct Reflector {
     address: Address,
@@ -47,11 +47,12 @@ pub struct Reflector {
 }
 
 impl Reflector {
-    /// Listens on a free port of 127.0.0.1, or on a Unix socket among the temporary files, and reflects on the CPU `cpu`, if any is named. `hold` gives each request's
-    /// time in turn; responses of one connection keep their order, so that one may be held longer for those before it.
+    /// Listens on a free port of 127.0.0.1, or on a Unix socket in the temporary directory, on the CPU `cpu` if given. Each
+    /// call of `hold` returns the delay of the next request. Responses keep their order on each connection, so an earlier
+    /// response may delay a later one.
     ///
     /// # Errors
-    /// When it cannot listen, or the CPU is not ours to use.
+    /// Fails if it cannot listen, or if this process may not use the CPU.
     pub fn start(
         transport: Transport,
         service: &ServiceSpec,
@@ -94,12 +95,12 @@ impl Reflector {
         Ok(reflector)
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Ends it; answers how long it really held each request, in the order of the answers.
+    /// Stops the reflector and returns the actual delay of each request, in order of the responses.
     ///
     /// # Errors
     /// The reflector's error.
@@ -145,7 +146,7 @@ impl First {
 
 struct Stream {
     io: OwnedFd,
-    /// Bytes of a request that is not whole yet.
+    /// The received part of an incomplete request, in bytes.
     received_bytes: usize,
 }
 
@@ -156,12 +157,12 @@ struct Reflecting<H> {
     response: Vec<u8>,
     hold: H,
     streams: Vec<Option<Stream>>,
-    /// Peers that send datagrams, by number and the other way round.
+    /// Addresses of peers that send datagrams, by number. `numbers` is the inverse.
     addresses: Vec<SocketAddr>,
     numbers: HashMap<SocketAddr, usize>,
-    /// When each peer's last response is due.
+    /// The due time of each peer's last response.
     last_due: Vec<Option<Instant>>,
-    /// Held responses: due time, order of arrival, time of arrival, and peer.
+    /// Delayed responses: due time, order of arrival, time of arrival, and peer.
     held: BinaryHeap<Reverse<(Instant, u64, Instant, usize)>>,
     arrived: u64,
     log: Vec<Held>,
@@ -239,7 +240,7 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
                 (0..requests).for_each(|_| self.keep(at, now));
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // It ended, in order or not: what is held for it goes nowhere.
+            // The connection ended or failed: drop its delayed responses.
             _ => self.streams[at] = None,
         }
     }
@@ -257,7 +258,7 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
                     });
                     self.keep(peer, now);
                 }
-                // Of a port that was closed.
+                // ICMP reports a closed client port.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
@@ -276,7 +277,7 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
         self.arrived += 1;
     }
 
-    /// Answers all that is due.
+    /// Sends all responses that are due.
     fn release(&mut self, stop: &AtomicBool) -> io::Result<()> {
         while let Some(&Reverse((due, _, arrived, peer))) = self.held.peek() {
             let now = Instant::now();
@@ -303,7 +304,7 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
             match written {
                 Ok(count) => rest = &rest[count..],
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-                // The connection's end will be read.
+                // The next read reports the connection's end.
                 Err(_) => return,
             }
         }

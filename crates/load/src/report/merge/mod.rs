@@ -1,4 +1,4 @@
-//! Merges the results of several processes: samples in order, histograms and counts added. Nothing is averaged.
+//! Merges the results of several processes: sorts samples, adds histograms and counts. Averages nothing.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,19 @@ use crate::report::{
 /// The result of one process.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// Its configuration.
+    /// The process's configuration.
     pub config: LoadConfig,
-    /// Where it ran: processes of one machine have the same.
+    /// The machine's identifier, equal for processes on one machine.
     pub machine: String,
-    /// The same in words, for the reader; empty where that is where the server did.
+    /// A description of the host for the reader; empty if it is the server's host.
     pub place: String,
-    /// Its report.
+    /// The process's report.
     pub report: LoadReport,
-    /// The share of its CPUs that was in use over the window, by whomever; `None` where that is not known.
+    /// The share of its CPUs in use during the window, by any program; `None` if unknown.
     pub cpus_used: Option<f64>,
 }
 
-/// The samples of all processes, by planned time: each with its process, and with its connection's number among all.
+/// Merges the samples of all processes by planned time. Sets the process, and the connection's number among all processes.
 pub fn samples(parts: impl IntoIterator<Item = (LoadConfig, Vec<Sample>)>) -> Vec<Sample> {
     let mut all = Vec::new();
     for (config, mut samples) in parts {
@@ -43,19 +43,19 @@ pub fn samples(parts: impl IntoIterator<Item = (LoadConfig, Vec<Sample>)>) -> Ve
             all.append(&mut samples);
         }
     }
-    // Each process's are in order already, which this sort makes use of.
+    // The sort exploits that each process's samples are already in order.
     all.sort_by_key(|sample| sample.planned_ns);
     all
 }
 
-/// The report of a load that `accounts` divided, of which there is at least one; `samples` are those of all of them.
+/// Merges the reports of `accounts`, at least one. `samples` holds the samples of all accounts.
 pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> LoadReport {
     let reports = || accounts.iter().map(|account| &account.report);
     let sum = |figure: &dyn Fn(&LoadReport) -> u64| sum(reports().map(figure));
     let rate = |figure: fn(&LoadReport) -> f64| reports().map(figure).sum::<f64>();
     let first = &accounts[0].report;
     let window_ns = first.window_ns;
-    // Of connections that come and go, lag is not what samples say of it.
+    // For short-lived connections, samples do not contain the send delay.
     let of_samples = |difference: fn(&Sample) -> Option<i64>| figures::measured(samples, window_ns, difference);
     let lag = match first.churn {
         None => Some(of_samples(figures::send_delay_ns)),
@@ -73,7 +73,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
     };
     let fit = match (config.rate_per_s, &first.churn) {
         (Some(rate_per_s), None) => figures::fit(samples, 1e9 / rate_per_s),
-        // Of sessions, which no samples tell of, the process whose are furthest from their plan.
+        // Samples do not contain sessions: take the process that deviates most from its plan.
         _ => reports().filter_map(|it| it.fit.clone()).max_by(|a, b| a.effect.abs().total_cmp(&b.effect.abs())),
     };
     LoadReport {
@@ -97,9 +97,9 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
         lag,
         service,
         late: Some(late),
-        // Of several the busiest: the others do not help it.
+        // Take the busiest process: idle time of the others does not help it.
         receiver_busy_share: reports().filter_map(|it| it.receiver_busy_share).reduce(f64::max),
-        // Each has other requests: one that was stalled is not helped by the others.
+        // Take the longest stall: each process has its own requests, so the others cannot make up for it.
         stalled_ns: reports().filter_map(|it| it.stalled_ns).max(),
         response: measured(reports().map(|it| &it.response), Some(of_samples(figures::response_ns))),
         fit,
@@ -136,7 +136,7 @@ fn process(account: &Account, all: &[Account]) -> ProcessReport {
     }
 }
 
-/// The share of an account's CPUs that others than clients used. Accounts of one machine have the same CPUs, or none in common.
+/// Computes the share of an account's CPUs that other programs used; `None` if accounts of one machine share only some CPUs.
 fn cpu_taken_by_others(account: &Account, all: &[Account]) -> Option<f64> {
     let cpus = &account.config.cpus;
     let mut ours = 0.0;
@@ -153,7 +153,7 @@ fn cpu_taken_by_others(account: &Account, all: &[Account]) -> Option<f64> {
     account.cpus_used.filter(|_| !cpus.is_empty()).map(|used| (used - ours).max(0.0))
 }
 
-/// Histograms added, which have what is no sample too; the window's parts are those of the samples, or not known.
+/// Adds the histograms, which also cover requests without a sample. The parts of the window come from the samples, if known.
 fn measured<'a>(parts: impl Iterator<Item = &'a Measured>, of_samples: Option<Measured>) -> Measured {
     let mut histogram = Histogram::new();
     parts.for_each(|part| histogram.merge(&part.histogram));
@@ -162,29 +162,29 @@ fn measured<'a>(parts: impl Iterator<Item = &'a Measured>, of_samples: Option<Me
     Measured { distribution: histogram.distribution(), p50_by_part_ns, p90_by_part_ns, histogram }
 }
 
-/// The one that went the furthest wrong, and how often any went backwards.
+/// Returns the clock with the largest drift, with the backward steps of all clocks.
 fn clock<'a>(clocks: impl Iterator<Item = &'a ClockFacts> + Clone) -> ClockFacts {
     let went_back = sum(clocks.clone().map(|clock| clock.went_back));
     let worst = clocks.max_by(|a, b| a.drift_ppm.abs().total_cmp(&b.drift_ppm.abs()));
     ClockFacts { went_back, ..worst.expect("there is an account").clone() }
 }
 
-/// The sum of counts that others have said, whatever these are: the greatest number where it is none.
+/// The sum of counts from other processes, saturating because they may be any number.
 fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-/// As [`sum`].
+/// Like [`sum`], for `u32`.
 fn sum_u32(counts: impl Iterator<Item = u32>) -> u32 {
     counts.fold(0, u32::saturating_add)
 }
 
-/// Place by place; `None` if one is not known.
+/// Adds the counts of each part; `None` if any are unknown.
 fn added(parts: impl Iterator<Item = Option<[u64; PARTS]>>) -> Option<[u64; PARTS]> {
     parts.reduce(|a, b| a.zip(b).map(|(a, b)| std::array::from_fn(|at| a[at].saturating_add(b[at])))).flatten()
 }
 
-/// A part of all reports, if all have it.
+/// Returns a section of all reports if every report has it.
 fn all<'a, T>(accounts: &'a [Account], of: fn(&'a LoadReport) -> Option<&'a T>) -> Option<Vec<&'a T>> {
     accounts.iter().map(|account| of(&account.report)).collect()
 }
@@ -192,7 +192,7 @@ fn all<'a, T>(accounts: &'a [Account], of: fn(&'a LoadReport) -> Option<&'a T>) 
 fn closed(accounts: &[Account]) -> Option<ClosedReport> {
     let reports = all(accounts, |report| report.closed.as_ref())?;
     let busy: f64 = reports.iter().map(|it| it.busy_share * f64::from(it.cpus)).sum();
-    // Those of one machine may share CPUs: of these each counts once, and no more than there are threads.
+    // Processes of one machine may share CPUs: count each CPU once, and at most as many CPUs as threads.
     let mut machines: BTreeMap<&str, (Vec<usize>, u32)> = BTreeMap::new();
     let mut unplaced = 0;
     for (account, report) in accounts.iter().zip(&reports) {
@@ -246,7 +246,7 @@ fn stream(accounts: &[Account]) -> Option<StreamReport> {
     let reports = all(accounts, |report| report.stream.as_ref())?;
     let of_all = |figure: fn(&StreamReport) -> u64| sum(reports.iter().map(|it| figure(it)));
     let bytes = of_all(|it| it.bytes);
-    // Jain's index is (sum of x)² / (n · sum of x²): each process's says what its squares add up to.
+    // Jain's index is (sum of x)² / (n · sum of x²), so each process's index gives its sum of squares.
     let connections: f64 = accounts.iter().map(|account| f64::from(account.report.connections)).sum();
     let squares = |(account, it): (&Account, &&StreamReport)| {
         (it.bytes as f64).powi(2) / (f64::from(account.report.connections) * it.fairness)

@@ -13,7 +13,7 @@ fn whole(processes: u32) -> LoadConfig {
     LoadConfig { connections: 10, rate_per_s: Some(3_000.0), phases, processes, cpus: vec![0], ..config }
 }
 
-/// Requests of 3 000 a second, whose times differ from one to the next; one in a hundred is never answered.
+/// Requests at 3 000 per second with varying times. One in a hundred gets no response.
 fn made_up() -> Vec<Sample> {
     let sample = |at: i64| Sample {
         planned_ns: at * 333_333,
@@ -53,7 +53,7 @@ fn account(config: LoadConfig, report: LoadReport) -> Account {
     Account { config, machine: "a".into(), place: String::new(), report, cpus_used: None }
 }
 
-/// The parts of a trial whose samples are `all`, with each one's connections numbered from 0 as it does itself.
+/// Splits the samples `all` among processes. Each process numbers its connections from 0.
 fn divided(all: &[Sample], processes: u32) -> Vec<(LoadConfig, Vec<Sample>)> {
     let own = |config: LoadConfig| {
         let first = config.part.unwrap().first_connection;

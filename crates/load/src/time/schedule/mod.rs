@@ -1,4 +1,4 @@
-//! When each request is sent: drawn in full before the trial, so that nothing is left to chance or time on the send path.
+//! The planned time of each request. The schedule is drawn before the trial, so the send path does no random work.
 
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -11,13 +11,13 @@ use crate::time::zipf::Zipf;
 
 pub use crate::config::active_count;
 
-/// The ramp begins at this fraction of the target rate, but not below one request a second. kawai2008 section 5.1 says
-/// that the rate grows exponentially and not from where; a thousandth makes three decades.
+/// The ramp begins at this fraction of the target rate, but at no less than one request per second. kawai2008 section 5.1 gives
+/// no start of its exponential growth; a thousandth makes three decades.
 const RAMP_START: f64 = 1.0 / 1000.0;
 
-/// Transactions per second of a closed loop that memory is set aside for: several times the rate that one machine reached.
+/// Transactions per second for which a closed loop reserves memory: several times the rate that one machine reached.
 const CLOSED_RATE_PER_S_MAX: u64 = 500_000;
-/// The most transactions that a closed loop keeps, in 160 MiB. Transactions beyond are counted, and in the histograms.
+/// The most transactions that a closed loop keeps, in 160 MiB. Counts and histograms include further ones.
 const CLOSED_COUNT_MAX: u64 = 4 << 20;
 
 /// A planned request.
@@ -25,12 +25,12 @@ const CLOSED_COUNT_MAX: u64 = 4 << 20;
 pub struct Planned {
     /// Nanoseconds after the ramp begins.
     pub at_ns: f64,
-    /// On which connection, from 0.
+    /// The connection, from 0.
     pub connection: u32,
 }
 
-/// At most how many requests are recorded of one of `clients` clients: of those that [`planned`] gives, all; of a Poisson
-/// process, whose count is random, ten standard deviations above the mean; of a closed loop as many as there is memory for.
+/// Returns the largest number of recorded requests per client. This is exact for schedules of slots. A Poisson process has a
+/// random count: ten standard deviations above the mean. A closed loop is limited by memory.
 pub fn count_max(config: &LoadConfig) -> u64 {
     let slots = || Slots::new(config.rate_per_s() / f64::from(config.clients), &config.phases).count();
     match config.schedule {
@@ -44,20 +44,19 @@ pub fn count_max(config: &LoadConfig) -> u64 {
     }
 }
 
-/// All requests of one of `config`'s clients, which has `connections` of the connections, in order of time. The same
-/// arguments give the same requests; each client has a stream of its own of the generator, which does not overlap with
-/// another's.
+/// Returns all requests of one client in order of time. The client has `connections` connections. Equal arguments give equal
+/// requests. Each client has its own stream of the generator, which does not overlap with others.
 pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Iterator<Item = Planned> + use<> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
     (0..config.client(client)).for_each(|_| random.jump());
     let active = active_count(config.active, config.connections);
-    // All clients together have as many active connections as configured.
+    // Together, the clients have the configured number of active connections.
     let active = partition(active.into(), config.clients.into(), client.into());
     let active = (active.end - active.start) as u32;
     let mut choose = Chooser::new(active.min(connections), config.choice, connections, &mut random);
     let slots = Slots::new(config.rate_per_s() / f64::from(config.clients), &config.phases);
     let schedule = config.schedule;
-    // Where in its interval a client at constant intervals sends.
+    // The client's offset in a constant interval.
     let turn = match schedule {
         Schedule::ConstantDrawn => random.random::<f64>(),
         Schedule::ConstantTogether => 0.0,
@@ -74,7 +73,7 @@ pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Itera
             Schedule::Constant | Schedule::ConstantDrawn | Schedule::ConstantTogether => {
                 slots.start_ns(slot as f64 + turn)
             }
-            // A Poisson process of rate 1 in the time that the slots count: one of the rate asked for in ours.
+            // Draw a Poisson process of rate 1, measured in slots; `start_ns` maps it to the configured rate.
             Schedule::Poisson => {
                 let gap: f64 = Exp1.sample(&mut random);
                 arrived += gap;
@@ -92,9 +91,9 @@ pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Itera
     })
 }
 
-/// Which connection a request is sent on.
+/// Chooses the connection of each request.
 struct Chooser {
-    /// The active connections; of a Zipf distribution, the most popular first.
+    /// The active connections; for Zipf, the most popular first.
     active: Vec<u32>,
     zipf: Option<Zipf>,
 }
@@ -117,18 +116,18 @@ impl Chooser {
     }
 }
 
-/// Time cut into slots, each for one request.
+/// The time divided into slots of one request each.
 #[derive(Clone, Copy, Debug)]
 struct Slots {
-    /// Slots of the ramp.
+    /// The number of slots in the ramp.
     ramp: u64,
-    /// Slots after it, each `1/rate` long.
+    /// The number of slots after the ramp, each `1/rate` long.
     level: u64,
     ramp_ns: f64,
     interval_ns: f64,
-    /// ln(target / initial rate).
+    /// ln(target rate / initial rate).
     growth: f64,
-    /// Requests a nanosecond at the beginning of the ramp.
+    /// Requests per nanosecond at the beginning of the ramp.
     initial_per_ns: f64,
 }
 
@@ -155,8 +154,8 @@ impl Slots {
         self.ramp.saturating_add(self.level)
     }
 
-    /// When a slot begins, in nanoseconds: in the ramp where the integral of the rate reaches its number. Between whole
-    /// numbers it is a time inside the slot.
+    /// The start of a slot in nanoseconds. In the ramp, the integral of the rate reaches the slot's number then. A fractional
+    /// number gives a time inside the slot.
     fn start_ns(&self, slot: f64) -> f64 {
         let ramp = self.ramp as f64;
         if slot >= ramp {

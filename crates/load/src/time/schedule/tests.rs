@@ -70,7 +70,7 @@ proptest! {
         used.dedup();
         let expected = active_count(share, connections);
         prop_assert!(used.len() as u32 <= expected && used.iter().all(|&connection| connection < connections));
-        // With twenty or more for each, none stays without.
+        // With twenty or more for each, every connection is chosen.
         if expected * 20 <= 10_000 {
             prop_assert_eq!(used.len() as u32, expected);
         }
@@ -109,7 +109,7 @@ fn independent_constant_clients_may_coincide() {
     };
     let firsts = |schedule, seed| -> Vec<f64> {
         let of = |client| all(&config(schedule, seed), 1, client);
-        // Each keeps to its interval.
+        // Every send stays within its interval.
         let is_even =
             |all: &[Planned]| all.windows(2).all(|pair| (pair[1].at_ns - pair[0].at_ns - 1_000_000.0).abs() < 1e-3);
         assert!((0..5).all(|client| is_even(&of(client))));
@@ -159,7 +159,7 @@ fn zipf_near_one_draws_as_zipf_of_one() {
     let draws = |count: u32, exponent| {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
         let mut chooser = Chooser::new(count, Choice::Zipf { exponent }, count, &mut random);
-        // Which one is the most popular is drawn, too.
+        // The seed also draws the most popular connection.
         let first = chooser.active[0];
         (0..5_000).filter(|_| chooser.next(&mut random) == first).count() as f64
     };
