@@ -7,25 +7,25 @@ use wire::ServiceSpec;
 use crate::format;
 use crate::model::summary::{Comparison, Summary};
 
-/// One thing in which workloads differ.
+/// A dimension in which workloads differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axis {
     /// Connections held open.
     Connections,
-    /// Requests a second.
+    /// Requests per second.
     Rate,
-    /// The share of connections that requests are sent on.
+    /// The share of connections that carry requests.
     Active,
-    /// Connections on which nothing is sent.
+    /// Connections without requests.
     Idle,
-    /// Ports that a server of datagrams watches.
+    /// Ports that a datagram server watches.
     Ports,
-    /// Bytes of a response; the request may differ too.
+    /// Bytes per response; the request size may differ too.
     Response,
 }
 
 impl Axis {
-    /// Where a workload is on it.
+    /// Returns a workload's position on the axis.
     pub fn at(self, workload: &Workload) -> f64 {
         match self {
             Self::Connections => workload.connections.into(),
@@ -37,7 +37,7 @@ impl Axis {
         }
     }
 
-    /// The workload without it: two that agree in this differ on the axis alone.
+    /// Returns the workload with this axis cleared: two workloads with equal results differ only on this axis.
     pub fn apart_from(self, workload: &Workload) -> Workload {
         let mut rest = workload.clone();
         match self {
@@ -56,7 +56,7 @@ impl Axis {
         rest
     }
 
-    /// A place on it, in words, as titles of workloads have them.
+    /// Returns a workload's position in words, as titles of workloads write it.
     pub fn words(self, workload: &Workload) -> String {
         match self {
             Self::Connections => format!("{} connections", workload.connections),
@@ -71,7 +71,7 @@ impl Axis {
         }
     }
 
-    /// The axis' label.
+    /// Returns the axis label.
     pub fn label(self) -> &'static str {
         match self {
             Self::Connections => "connections",
@@ -83,7 +83,7 @@ impl Axis {
         }
     }
 
-    /// Whether words of a workload's title say where it is on this axis.
+    /// Returns whether a part of a workload's title states the position on this axis.
     pub fn is_said_by(self, words: &str) -> bool {
         let unit = match self {
             Self::Connections => " connections",
@@ -96,7 +96,8 @@ impl Axis {
         words.strip_suffix(unit).is_some_and(|place| place.starts_with(|first: char| first.is_ascii_digit()))
     }
 
-    /// How large the workloads of a run are made: ports of datagrams; idle connections, if only these differ; connections.
+    /// Returns the axis along which a run's workloads grow: datagram ports; idle connections, if only these differ;
+    /// else connections.
     pub fn of_size(summary: &Summary) -> Self {
         let workloads = || summary.comparisons.iter().map(|comparison| &comparison.workload);
         let differ = |axis: Self| workloads().any(|it| workloads().any(|other| axis.at(it) != axis.at(other)));
@@ -109,7 +110,7 @@ impl Axis {
         }
     }
 
-    /// The workloads in groups that differ on this axis alone, in their order.
+    /// Groups the workloads that differ only on this axis, in their order.
     pub(crate) fn groups<'a>(self, comparisons: impl Iterator<Item = &'a Comparison>) -> Vec<Vec<&'a Comparison>> {
         let mut groups: Vec<Vec<&Comparison>> = Vec::new();
         for comparison in comparisons {
@@ -123,7 +124,7 @@ impl Axis {
     }
 }
 
-/// The words of each title that tell groups of workloads apart, without those of the axis; empty for a single group.
+/// Returns the parts of each title that distinguish groups of workloads, without the axis; empty for a single group.
 pub(crate) fn apart(groups: &[Vec<&Comparison>], along: Option<Axis>) -> Vec<String> {
     let is_said = |words: &str| along.is_some_and(|along| along.is_said_by(words));
     let words = |group: &Vec<&Comparison>| -> Vec<String> {

@@ -17,7 +17,7 @@ use crate::format;
 pub struct Capacities {
     /// The goal of the searches.
     pub question: SearchGoal,
-    /// One for each architecture and traffic, the highest first.
+    /// One search for each architecture and traffic, the highest rate first.
     pub rows: Vec<Search>,
 }
 
@@ -28,24 +28,24 @@ pub struct Search {
     pub architecture: String,
     /// The traffic, without its rate.
     pub workload: Workload,
-    /// The highest rate, and what bounds it; `None` if nothing is known.
+    /// The highest rate and its bound; `None` if unknown.
     pub answer: Option<CapacityBound>,
-    /// The quantiles that are limited, in nanoseconds, in the order of the limits: of the probes in the interval that met them,
-    /// or else of the nearest below; `None` if none did.
+    /// The limited quantiles in nanoseconds, in the order of the limits: from probes in the interval that met the
+    /// limits, else from the nearest probes below. `None` if no probe met them.
     pub there_ns: Vec<Option<u64>>,
-    /// Requests of those probes that the client sent late.
+    /// Requests that the client sent late in those probes.
     pub there_late: LateSends,
-    /// Probes by what they said.
+    /// Counts of probes by result.
     pub probes: Probes,
-    /// Why the search ended; `None` if it was stopped.
+    /// Why the search ended; `None` if it was interrupted.
     pub ended: Option<SearchEnd>,
-    /// Why it could not be run.
+    /// Reasons why the search could not be run.
     pub impossible: Vec<String>,
     /// The reason of the last failed trial.
     pub failure: Option<String>,
 }
 
-/// Probes by what they said.
+/// Counts of probes by result.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Probes {
     pub(crate) met: usize,
@@ -73,7 +73,7 @@ impl Probes {
 }
 
 impl Capacities {
-    /// The conclusion for each traffic.
+    /// Returns the conclusion for each traffic.
     pub fn sentence(&self) -> String {
         let of = |workload: &Workload| {
             sentence(&self.rows.iter().filter(|row| row.workload == *workload).collect::<Vec<_>>())
@@ -104,7 +104,7 @@ impl Capacities {
     }
 }
 
-/// By which rows are ordered: what is known for sure, at least.
+/// Returns the rate that orders rows: the certain lower bound.
 fn rate(row: &Search) -> f64 {
     match row.answer {
         Some(CapacityBound::Server { rate_per_s, .. } | CapacityBound::AtLeast { rate_per_s, .. }) => rate_per_s,
@@ -152,7 +152,7 @@ fn row(run: &Run, question: &SearchGoal, search: &RateSearch<'_>) -> Search {
     }
 }
 
-/// The architecture with the highest capacity, and whether another one may have more.
+/// Returns the architecture with the highest capacity, and whether another one may have more.
 pub(crate) fn sentence(rows: &[&Search]) -> String {
     let known: Vec<(&Search, f64, Interval)> = rows
         .iter()

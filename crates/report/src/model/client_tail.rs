@@ -1,5 +1,5 @@
-//! Quantiles that the client may have caused: where it sent too many requests late, slow responses belong to its own bursts.
-//! Reports mark such quantiles and conclude nothing from them.
+//! Quantiles that the client may have caused. If the client sent too many requests late, slow responses belong to its
+//! own bursts. Reports mark such quantiles and conclude nothing from them.
 
 use load::LoadReport;
 use load::late::LateSends;

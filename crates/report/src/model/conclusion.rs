@@ -1,4 +1,4 @@
-//! The conclusion in a sentence: the best architecture for this traffic, by how much, and how certain that is.
+//! The conclusion in a sentence: the best architecture for this traffic, its lead, and the certainty.
 
 use harness::model::VerdictKind;
 use harness::spec::units::Share;
@@ -7,7 +7,7 @@ use super::stream;
 use super::summary::{Comparison, MARGIN, Row, Summary};
 use crate::format;
 
-/// The conclusion of the whole run.
+/// Returns the conclusion of the whole run.
 pub fn overall(summary: &Summary) -> String {
     let best: Vec<(&Comparison, Vec<&str>)> = summary
         .comparisons
@@ -18,7 +18,7 @@ pub fn overall(summary: &Summary) -> String {
     if best.is_empty() {
         return "There is no best architecture: no trial is valid.".into();
     }
-    // The best, or not significantly different from the best, under every ranked workload.
+    // Architectures that are the best, or not significantly different from it, under every ranked workload.
     let everywhere: Vec<&str> =
         best[0].1.iter().copied().filter(|name| best.iter().all(|(_, equals)| equals.contains(name))).collect();
     let mut unranked = match summary.comparisons.len() - best.len() {
@@ -42,7 +42,7 @@ pub fn overall(summary: &Summary) -> String {
     }
 }
 
-/// The conclusion for one workload.
+/// Returns the conclusion for one workload.
 pub fn of(comparison: &Comparison) -> String {
     let ranked: Vec<&Row> = comparison.rows.iter().filter(|row| row.is_ranked()).collect();
     let others: Vec<String> = comparison
@@ -86,14 +86,14 @@ pub fn of(comparison: &Comparison) -> String {
         _ if is_closed && has_no_interval(comparison) => most,
         _ if has_no_interval(comparison) => "has the lowest median",
         (_, 1) => "is best",
-        // This one may be first by chance.
+        // The first row may lead by chance.
         _ if is_closed => &format!("{most}, but is not significantly different from all others"),
         _ => "has the lowest median, but is not significantly different from all others",
     };
     format!("At {place}, {} {is_best}: {figure}{compared}.{tail}{unranked}", best.architecture)
 }
 
-/// The CPU time of each server for a gigabyte, where the client limited a row: it describes the server even then.
+/// Returns the server CPU time per gigabyte if the client limited a row: it describes the server even then.
 fn gigabytes(comparison: &Comparison) -> String {
     if !comparison.rows.iter().any(|row| row.verdict == VerdictKind::ClientLimited) {
         return String::new();
@@ -138,12 +138,12 @@ fn against_best(row: &Row) -> String {
     }
 }
 
-/// Whether there were too few repeats for an interval.
+/// Returns whether there were too few repeats for an interval.
 fn has_no_interval(comparison: &Comparison) -> bool {
     comparison.rows.iter().any(|row| row.ratio.is_some_and(|ratio| ratio.interval.is_none()))
 }
 
-/// The best, and the architectures that do not differ from it significantly or in practice.
+/// Returns the best architecture, and those that do not differ from it significantly or in practice.
 fn equals_of_best(comparison: &Comparison) -> Vec<&str> {
     let is_equal = |(at, row): &(usize, &Row)| {
         *at == 0
@@ -155,8 +155,8 @@ fn equals_of_best(comparison: &Comparison) -> Vec<&str> {
     ranked.filter(is_equal).map(|(_, row)| row.architecture.as_str()).collect()
 }
 
-/// A sentence if another architecture has a clearly lower 99th percentile than the one with the best median. Percentiles that the
-/// client may have caused do not count.
+/// Returns a sentence if another architecture has a clearly lower 99th percentile than the one with the best median.
+/// Ignores percentiles that the client may have caused.
 fn tail(ranked: &[&Row]) -> String {
     let p99 = |row: &Row| row.service.map_or(u64::MAX, |service| service.p99_ns);
     let known = ranked.iter().filter(|row| !row.is_client_tail(0.99));

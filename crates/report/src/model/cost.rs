@@ -1,4 +1,4 @@
-//! The cost of a request by the server's own counters, and where these counters disagree with the kernel's.
+//! The cost of a request by the server's own counters, and disagreements between these and the kernel's counters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,77 +10,78 @@ use stats::Distribution;
 /// The cost of a request by the server's own counters, over the repeats of a row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostBreakdown {
-    /// System calls a request, by kind; kinds that were not called are left out.
+    /// System calls per request by kind, without kinds that were never called.
     pub syscalls_per_request: BTreeMap<String, f64>,
-    /// The same as the kernel counted them; empty where it was not asked to (`--count-syscalls`).
+    /// System calls per request as the kernel counted them; empty without `--count-syscalls`.
     pub syscalls_outside_per_request: BTreeMap<String, f64>,
-    /// Where the two counts do not agree; empty where one of them is not there.
+    /// Kinds for which the two counts disagree; empty if either count is missing.
     pub syscalls_differ: Vec<CountDifference>,
-    /// Operations a request that the kernel was asked to do by itself, by kind; empty where the server does the I/O.
+    /// I/O operations per request that the server submitted to the kernel, by kind; empty if the server does the I/O
+    /// itself.
     pub operations_per_request: BTreeMap<String, f64>,
-    /// Events that a wait reported, on average; `None` without waits.
+    /// Mean number of events per wait; `None` without waits.
     pub events_per_wait: Option<f64>,
-    /// Bytes that a read, or a receive that the kernel completed, brought; `None` where they are not counted.
+    /// Mean bytes per read, or per receive that the kernel completed; `None` if they are not counted.
     pub bytes_per_read: Option<f64>,
-    /// Voluntary context switches a request: the server had nothing to do, and had to be woken.
+    /// Voluntary context switches per request: the server had nothing to do and slept.
     pub voluntary_switches_per_request: f64,
-    /// Involuntary context switches a request: something else was to run.
+    /// Involuntary context switches per request: the scheduler ran another thread.
     pub involuntary_switches_per_request: f64,
-    /// CPU time a request in user mode, in nanoseconds.
+    /// CPU time per request in user mode, in nanoseconds.
     pub cpu_user_ns_per_request: f64,
-    /// CPU time a request in the kernel, in nanoseconds.
+    /// CPU time per request in the kernel, in nanoseconds.
     pub cpu_system_ns_per_request: f64,
-    /// CPU time a request that the kernel does not split: that of the processes of connections, in nanoseconds.
+    /// CPU time per request of the processes that serve connections, in nanoseconds; not split into user and kernel.
     pub cpu_children_ns_per_request: f64,
-    /// CPU time a request of interrupts that the kernel charges to no process, in nanoseconds; `None` where those above have
-    /// it, or it is not known.
+    /// CPU time per request of interrupts that the kernel charges to no process, in nanoseconds. `None` if the times
+    /// above include it, or if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupts_ns_per_request: Option<f64>,
-    /// Time a request in which threads of the server were runnable and waited for a CPU, in nanoseconds; `None` where that is
-    /// not known.
+    /// Time per request in which server threads were runnable and waited for a CPU, in nanoseconds; `None` if
+    /// unknown.
     pub run_delay_ns_per_request: Option<f64>,
-    /// The share of the tail (mean less median service time) that the wait for a CPU makes up, 1 at most.
+    /// The share of the tail (mean minus median service time) that waiting for a CPU explains, at most 1.
     pub run_delay_share_of_tail: Option<f64>,
 }
 
-/// The share of the tail that the server's waits for a CPU are, of a mean wait a request, and the mean and the median of the
-/// service time, all in nanoseconds; `None` without a tail.
+/// Returns the share of the tail of the service time that the server's waits for a CPU explain; `None` without a
+/// tail. The mean wait per request, and the mean and the median of the service time, are in nanoseconds.
 ///
-/// The mean of a sum is the sum of means: the mean service time has the mean wait of a request in it, whatever the
-/// distribution of either. The tail is what the mean exceeds the median by, to which slow requests add most. A percentile is
-/// no sum, so that nothing follows from the waits for p99.
+/// The tail is the mean minus the median, and slow requests contribute most to it. Means add up: the mean service
+/// time includes the mean wait per request, whatever their distributions. Percentiles do not add up, so the waits
+/// explain nothing about p99.
 ///
-/// Two things make it a rough figure. Requests that queue inside a single loop behind one wait count that wait once, though
-/// all of them bear it: for such a server the share is too small. A wait that every request has, which is in the median
-/// already, makes it too large, at most to 1.
+/// The figure is rough for two reasons:
+/// - Requests queued in one event loop all suffer a wait that is counted once: the share is too small.
+/// - A wait that every request suffers is already in the median: the share is too large, up to 1.
 pub(crate) fn share_of_tail(run_delay_ns: f64, mean_ns: f64, p50_ns: f64) -> Option<f64> {
     let tail_ns = mean_ns - p50_ns;
     (tail_ns > 0.0).then(|| (run_delay_ns / tail_ns).min(1.0))
 }
 
-/// System calls of which the server's own count and the kernel's are not the same.
+/// A kind of system call for which the server's count and the kernel's count differ.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CountDifference {
-    /// Their kind, or kinds that are compared as one.
+    /// The kind, or several kinds that are compared as one.
     pub kinds: String,
-    /// By the server's own count, a request.
+    /// Calls per request by the server's count.
     pub inside: f64,
-    /// By the kernel's.
+    /// Calls per request by the kernel's count.
     pub outside: f64,
 }
 
-/// Counts that are as near to each other as this are the same, as a share of the larger...
+/// Two counts agree if they differ by at most this share of the larger...
 pub(crate) const SAME_SHARE: f64 = 0.01;
-/// ...or in calls a request: both are read one after the other, while the server goes on.
+/// ...or by at most this many calls per request: the counters are read one after the other while the server runs.
 pub(crate) const SAME_PER_REQUEST: f64 = 0.01;
 
-/// Where two counts a request of the same calls differ.
+/// Returns the kinds for which two counts per request differ.
 pub(crate) fn differences(inside: &BTreeMap<String, f64>, outside: &BTreeMap<String, f64>) -> Vec<CountDifference> {
     if inside.is_empty() || outside.is_empty() {
         return Vec::new();
     }
     let alike = comparable_kinds(inside.contains_key("wake"));
-    // The kernel's count has futexes that no stage waits on: locks that somebody held.
+    // The kernel also counts futex calls of contended locks, which belong to no stage's wait.
     let apart = inside.keys().chain(outside.keys()).map(String::as_str);
     let apart: BTreeSet<&str> = apart.filter(|kind| !alike.contains(kind) && *kind != "wake").collect();
     let groups = apart.into_iter().map(|kind| vec![kind]).chain([alike.to_vec()]);
@@ -97,7 +98,7 @@ pub(crate) fn differences(inside: &BTreeMap<String, f64>, outside: &BTreeMap<Str
 }
 
 impl CostBreakdown {
-    /// From the counters of some repeats, which answered so many requests; `None` when that is none.
+    /// Computes costs from the counters of some repeats, which answered `requests` together; `None` for 0 requests.
     pub(crate) fn of(counters: &[&ServerCounters], requests: f64) -> Option<Self> {
         let sum = |figure: fn(&server::metrics::counters::Totals) -> u64| -> f64 {
             counters.iter().map(|counters| figure(&counters.totals)).sum::<u64>() as f64
@@ -144,7 +145,7 @@ impl CostBreakdown {
         })
     }
 
-    /// With what is said of the tail of the service times of the same repeats.
+    /// Adds the share of the tail, from the service times of the same repeats.
     pub(crate) fn with_tail(self, service: Option<&Distribution>) -> Self {
         let share = |run_delay_ns| service.and_then(|it| share_of_tail(run_delay_ns, it.mean_ns, it.p50_ns as f64));
         Self { run_delay_share_of_tail: self.run_delay_ns_per_request.and_then(share), ..self }
@@ -155,7 +156,7 @@ impl CostBreakdown {
         own_ns + self.interrupts_ns_per_request.unwrap_or(0.0)
     }
 
-    /// By the server's own count, or else the kernel's.
+    /// Returns the server's own count, or else the kernel's.
     pub(crate) fn syscalls_by_kind(&self) -> &BTreeMap<String, f64> {
         match self.syscalls_per_request.is_empty() {
             true => &self.syscalls_outside_per_request,
@@ -163,7 +164,7 @@ impl CostBreakdown {
         }
     }
 
-    /// `None` where nobody counts them.
+    /// Returns system calls per request; `None` if they are not counted.
     pub(crate) fn syscalls(&self) -> Option<f64> {
         let by_kind = self.syscalls_by_kind();
         (!by_kind.is_empty()).then(|| by_kind.values().sum())

@@ -1,9 +1,9 @@
-//! The statistics and the conclusions of runs: everything that JSON has.
+//! The statistics and the conclusions of runs: the contents of a JSON report.
 //!
 //! # Layout
-//! - [`summary`]: the statistics of each architecture under each workload, merged over repeats, and their order;
-//!   [`conclusion`]: which is best, by how much, and how certain that is
-//! - [`cost`]: system calls, CPU time and context switches of a request; [`stream`]: bandwidth and its cost
+//! - [`summary`]: the statistics of each architecture under each workload, merged over repeats, and the ranking;
+//!   [`conclusion`]: the best architecture, by how much, and how certain that is
+//! - [`cost`]: system calls, CPU time and context switches per request; [`stream`]: bandwidth and its cost
 //! - [`client_tail`]: quantiles that the client may have caused; [`network`]: the conditions of a network
 //! - [`workload`]: workloads in words; [`axis`]: one dimension in which workloads differ
 //! - [`sweep`], [`capacity`], [`deviation`]: rates, searches, and the evenness of sends
@@ -28,5 +28,5 @@ pub use run_diff::RunDiff;
 pub use summary::Summary;
 pub use sweep::Sweep;
 
-/// The version of the JSON format: it changes when a field changes its meaning or disappears.
+/// The version of the JSON format, raised when a field disappears or changes its meaning.
 pub const FORMAT: u32 = 1;

@@ -4,8 +4,8 @@ use harness::model::network::NetworkReport;
 
 use crate::format;
 
-/// How it was made, and what was measured before the trials: medians over them, and of what is rare the worst. Nothing where
-/// there was no lab.
+/// Describes how the network was made and what was measured before the trials: medians over trials, and the worst
+/// value of rare events. Returns `None` without a lab.
 pub fn sentence<'a>(reports: impl Iterator<Item = &'a NetworkReport>) -> Option<String> {
     let reports: Vec<&NetworkReport> = reports.collect();
     let first = reports.first()?;

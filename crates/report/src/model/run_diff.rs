@@ -1,4 +1,4 @@
-//! Two runs side by side, of two kernels or two versions for example: the same trials of both, B against A.
+//! Two runs side by side, for example with two kernels or two versions: the trials that both have, B against A.
 
 use std::collections::BTreeSet;
 
@@ -19,23 +19,24 @@ use crate::format;
 /// Two runs, compared.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunDiff {
-    /// As [`FORMAT`].
+    /// The version of the JSON format: [`FORMAT`].
     pub format: u32,
-    /// How intervals are found.
+    /// The method that computes intervals.
     pub interval_method: &'static str,
-    /// In what share of cases an interval from as few repeats as the fewest really holds the truth; `None` without intervals.
+    /// The simulated probability that the interval from the smallest number of repeats holds the true value; `None`
+    /// without intervals.
     pub interval_coverage: Option<f64>,
     /// The margin of "no practical difference".
     pub margin: f64,
-    /// The run that is compared with.
+    /// The baseline run.
     pub a: Side,
-    /// The run that is compared.
+    /// The run compared with the baseline.
     pub b: Side,
-    /// Facts that differ between the hosts, except those that change all the time.
+    /// Facts that differ between the hosts, except those that always change.
     pub host_differences: Vec<HostDifference>,
     /// The findings in a sentence.
     pub sentence: String,
-    /// Trials that both have, by connections, rate and architecture.
+    /// Trials that both runs have, by connections, rate and architecture.
     pub pairs: Vec<Pair>,
     /// Trials that only A has.
     pub only_a: Vec<Planned>,
@@ -43,7 +44,7 @@ pub struct RunDiff {
     pub only_b: Vec<Planned>,
 }
 
-/// Which run it is, and how it came to be.
+/// A run's identity and settings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Side {
     /// The run's name.
@@ -52,28 +53,28 @@ pub struct Side {
     pub muxbench: String,
     /// The command that reproduces it.
     pub command: Vec<String>,
-    /// When it began, RFC 3339 in UTC.
+    /// Start time, RFC 3339 in UTC.
     pub started_at: String,
-    /// Seed of everything random.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Where the server and the client were placed.
+    /// The placement of the server and the client.
     pub placement: String,
-    /// How the client was built, which is the same in all trials of a run.
+    /// The client's settings, which all trials of a run share.
     pub client: String,
-    /// Accept strategies of its trials where they are not their models' usual ones.
+    /// Accept strategies that differ from their model's default.
     pub accept: Vec<String>,
-    /// Read budgets of its trials.
+    /// Read budgets of the trials.
     pub read_budget: Vec<String>,
 }
 
-/// A fact that is not the same on both hosts.
+/// A fact that differs between the hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HostDifference {
-    /// Its name.
+    /// The fact's name.
     pub fact: String,
-    /// On A's host; `absent` if nothing is known.
+    /// The value on A's host; `absent` if unknown.
     pub a: String,
-    /// On B's host, likewise.
+    /// The value on B's host; `absent` if unknown.
     pub b: String,
 }
 
@@ -91,9 +92,9 @@ pub struct Planned {
 pub struct Pair {
     /// The architecture's name.
     pub architecture: String,
-    /// The traffic, in A.
+    /// The traffic in A.
     pub workload: Workload,
-    /// B's phases, where they are not A's; all else of the workload is the same.
+    /// B's phases if they differ from A's; the rest of the workload is equal.
     pub phases_b: Option<Phases>,
     /// The results in A.
     pub a: SideFigures,
@@ -101,46 +102,47 @@ pub struct Pair {
     pub b: SideFigures,
     /// Median service time, B against A; `None` unless both have a valid repeat.
     pub service_p50: Option<Change>,
-    /// 99th percentile of service time, likewise; `None` as well where most repeats' may be the client's doing.
+    /// 99th percentile of service time, B against A; also `None` if the client may have caused it in most repeats.
     pub service_p99: Option<Change>,
-    /// Transactions a second of a closed loop, likewise; `None` in an open one, whose rate is asked for.
+    /// Transactions per second of a closed loop, B against A; `None` in an open loop, which sets the rate.
     pub rate: Option<Change>,
 }
 
 /// The results of one run for a pair.
 #[derive(Clone, Debug, Serialize)]
 pub struct SideFigures {
-    /// Repeats that are finished. Only the valid ones are compared.
+    /// Number of finished repeats. Only valid repeats are compared.
     pub repeats: usize,
-    /// How many of them are valid.
+    /// Number of valid repeats.
     pub repeats_valid: usize,
-    /// The others.
+    /// The finished repeats that are not valid.
     pub not_valid: Vec<NotValid>,
-    /// Why there are not more repeats: they cannot be run there, or have not been yet.
+    /// Reasons for missing repeats: this host cannot run them, or they have not been run yet.
     pub missing: Vec<String>,
-    /// Median service time, the median over valid repeats, in nanoseconds.
+    /// Median service time in nanoseconds: the median over valid repeats.
     pub service_p50_ns: Option<f64>,
-    /// 99th percentile of service time, likewise, of the repeats whose is the server's; `None` unless most are.
+    /// 99th percentile of service time in nanoseconds: the median over repeats whose tail belongs to the server;
+    /// `None` unless these are the majority.
     pub service_p99_ns: Option<f64>,
-    /// Requests a second that were answered, likewise.
+    /// Answered requests per second: the median over valid repeats.
     pub rate_per_s: Option<f64>,
 }
 
 /// A finished repeat that is not compared.
 #[derive(Clone, Debug, Serialize)]
 pub struct NotValid {
-    /// Which repeat, from 0.
+    /// The repeat's number, from 0.
     pub repeat: u32,
-    /// Its verdict.
+    /// The repeat's verdict.
     pub verdict: VerdictKind,
-    /// Why.
+    /// The reason for the verdict.
     pub reason: String,
 }
 
-/// How much larger a figure is in B than in A.
+/// A change of a figure from A to B.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Change {
-    /// The ratio of medians over valid repeats, B against A, and its interval.
+    /// The ratio of medians over valid repeats, B to A, with its interval.
     #[serde(flatten)]
     pub ratio: Ratio,
     /// The meaning of the ratio.
@@ -155,16 +157,16 @@ pub enum ChangeKind {
     Longer,
     /// B takes less: the interval is below 1.
     Shorter,
-    /// B does more a second: the interval is above 1.
+    /// B does more per second: the interval is above 1.
     More,
-    /// B does less a second: the interval is below 1.
+    /// B does less per second: the interval is below 1.
     Less,
     /// The whole interval is within the margin.
     NoPracticalDifference,
     /// The interval includes 1.
     #[serde(rename = "not-told-apart")]
     NotSignificant,
-    /// One of the two has fewer than two valid repeats.
+    /// One run has fewer than two valid repeats.
     NoInterval,
 }
 
@@ -179,7 +181,7 @@ impl ChangeKind {
         }
     }
 
-    /// The same of a rate.
+    /// Interprets the ratio of a rate.
     pub(crate) fn of_rate(ratio: &Ratio) -> Self {
         match Self::of(ratio) {
             Self::Longer => Self::More,
@@ -202,8 +204,8 @@ impl ChangeKind {
 }
 
 impl RunDiff {
-    /// Lines up two runs, finished or not. Trials are the same when architecture and workload are, or all of the workload
-    /// but its phases.
+    /// Compares two runs, finished or not. Trials match if they have the same architecture and the same workload,
+    /// phases aside.
     pub fn of(a: &Run, b: &Run) -> Self {
         let (mut rest_a, mut rest_b) = (groups(a), groups(b));
         let mut pairs: Vec<Pair> = Vec::new();
@@ -282,7 +284,7 @@ fn side(header: &RunHeader) -> Side {
     }
 }
 
-/// Accept strategies of trials where they are not their models' usual ones, each once.
+/// Returns the accept strategies that differ from their model's default, each once.
 fn accept(trials: &[Trial]) -> Vec<String> {
     let ours = trials.iter().filter_map(|trial| trial.serve.ours());
     let unusual = ours.filter(|serve| serve.accept != Accept::default_of(serve.architecture.model));
@@ -290,14 +292,14 @@ fn accept(trials: &[Trial]) -> Vec<String> {
     unusual.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Read budgets of trials, each once.
+/// Returns the read budgets of trials, each once.
 fn read_budgets(trials: &[Trial]) -> Vec<String> {
     let ours = trials.iter().filter_map(|trial| trial.serve.ours());
     let budgets: BTreeSet<_> = ours.map(|serve| serve.read_budget_bytes).collect();
     budgets.into_iter().map(|budget| Budget(budget).to_string()).collect()
 }
 
-/// The client's settings in words.
+/// Returns the client's settings in words.
 fn client(load: &LoadConfig) -> String {
     let LoadConfig { pacing, roles, clients, clock, timestamps, .. } = load;
     format!(
@@ -339,7 +341,7 @@ fn records<'a>(run: &'a Run, group: &Group<'_>) -> Vec<&'a TrialRecord> {
     run.records.iter().filter(is_of_group).collect()
 }
 
-/// A figure of each repeat that estimates are made of.
+/// Returns a figure of each repeat that estimates use.
 fn valid(records: &[&TrialRecord], figure: fn(&TrialRecord) -> Option<f64>) -> Vec<f64> {
     estimated(records).into_iter().filter_map(figure).collect()
 }
@@ -348,7 +350,7 @@ fn p50_ns(record: &TrialRecord) -> Option<f64> {
     Some(record.load.as_ref()?.service.distribution.p50_ns as f64)
 }
 
-/// The 99th percentile of each of these repeats whose is the server's.
+/// Returns the 99th percentile of each repeat whose tail belongs to the server.
 fn p99s_ns(records: &[&TrialRecord]) -> Vec<f64> {
     let estimated = estimated(records);
     let servers = client_tail::servers(estimated.iter().filter_map(|record| record.load.as_ref()), 0.99);
@@ -388,7 +390,7 @@ fn sentence_of(pairs: &[Pair]) -> String {
     told.map(|(pairs, what, against)| counted(&pairs, what, against)).collect::<Vec<_>>().join(" ")
 }
 
-/// How many pairs differ which way in a figure.
+/// Returns how many pairs differ in each direction in a figure.
 fn counted(pairs: &[&Pair], what: &str, against: fn(&Pair) -> Option<Change>) -> String {
     let found =
         |finding| pairs.iter().filter(|pair| against(pair).is_some_and(|against| against.finding == finding)).count();

@@ -7,27 +7,30 @@ use serde::Serialize;
 use stats::interval;
 use wire::stream::Direction;
 
-/// Means over all valid repeats, unless stated otherwise.
+/// Statistics of streams: means over all valid repeats, unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Streams {
-    /// Bytes of bursts a second in the window, where they arrive.
+    /// Bytes of bursts per second in the window, counted at the receiver.
     pub bytes_per_s: f64,
-    /// The same as the clients count them, where these send: in the sockets is more and more, or less and less, of it.
+    /// Bytes of bursts per second that the clients count, if they send. Socket buffers make it differ from
+    /// `bytes_per_s`.
     pub client_bytes_per_s: f64,
-    /// The same as the server counts them.
+    /// Bytes of bursts per second that the server counts.
     pub server_bytes_per_s: Option<f64>,
-    /// The server's in each part of the window: the median of repeats. `None` where it was not asked so often.
+    /// The server's bytes per second in each part of the window: the median over repeats. `None` if the server was
+    /// not sampled that often.
     pub server_bytes_per_s_by_part: Option<[f64; PARTS]>,
-    /// Jain's index of the connections, of the repeat in which it is least.
+    /// Jain's fairness index of the connections in the least fair repeat.
     pub fairness: f64,
-    /// CPU time of the server for 10^9 bytes, in nanoseconds.
+    /// CPU time of the server per 10^9 bytes, in nanoseconds.
     pub cpu_ns_per_gigabyte: Option<f64>,
-    /// CPU time of the client for 10^9 bytes that it moved, in nanoseconds. Over loopback it has the network's work for what the
-    /// client sends at once; what waits for room in a socket is sent when the server reads, in the server's time.
+    /// CPU time of the client per 10^9 bytes that it moved, in nanoseconds. Over loopback it includes the network
+    /// stack's work for data that the client sends at once. Data that waits in a full socket is sent in the server's
+    /// time.
     pub client_cpu_ns_per_gigabyte: Option<f64>,
-    /// Bytes that one read brought the server or, if it sends, one write took; `None` where nobody counts these.
+    /// Bytes per read of the server or, if it sends, per write; `None` if calls are not counted.
     pub bytes_per_call: Option<f64>,
-    /// Such reads or writes for each wait; `None` where nobody counts or waits.
+    /// Reads or writes of bursts per wait; `None` if calls are not counted or the server never waits.
     pub calls_per_wait: Option<f64>,
 }
 
@@ -75,12 +78,12 @@ impl Streams {
     }
 }
 
-/// Bytes of bursts a second where they arrive, of one trial.
+/// Returns the bytes of bursts per second of one trial, counted at the receiver.
 pub fn bytes_per_s(record: &TrialRecord) -> Option<f64> {
     record.stream_bytes_per_s()
 }
 
-/// Bytes of bursts that the server counted between its marks, of one trial.
+/// Returns the bytes of bursts that the server counted between its marks in one trial.
 fn moved(record: &TrialRecord) -> Option<u64> {
     let totals = &record.server.as_ref()?.totals;
     match record.trial.workload.service.stream()?.direction {
@@ -89,20 +92,21 @@ fn moved(record: &TrialRecord) -> Option<u64> {
     }
 }
 
-/// Bytes of bursts for each second of the server's CPU time, of one trial.
+/// Returns the bytes of bursts per second of server CPU time in one trial.
 pub fn bytes_per_cpu_s(record: &TrialRecord) -> Option<f64> {
     let cpu_ns = record.server.as_ref()?.cpu_ns();
     (cpu_ns > 0).then_some(moved(record)? as f64 * 1e9 / cpu_ns as f64)
 }
 
-/// The same as the server counted them: in the window or, if it was not asked at its edges, from a moment before it on.
+/// Returns the server's count of bytes per second: in the window, or from shortly before it if the server was not
+/// sampled at its edges.
 fn server_bytes_per_s(record: &TrialRecord) -> Option<f64> {
     let (server, direction) = (record.server.as_ref()?, record.trial.workload.service.stream()?.direction);
     let of_snapshots = || Some(moved(record)? as f64 * 1e9 / server.window_ns as f64);
     rates::server_bytes_per_s(direction, &server.moved).or_else(of_snapshots)
 }
 
-/// The server's bytes a second in each part of the window: the median of those trials in which it was asked.
+/// Returns the server's bytes per second in each part of the window: the median over trials that sampled it.
 pub(crate) fn by_part(records: &[&TrialRecord]) -> Option<[f64; PARTS]> {
     let of = |record: &&TrialRecord| {
         let direction = record.trial.workload.service.stream()?.direction;
@@ -113,7 +117,7 @@ pub(crate) fn by_part(records: &[&TrialRecord]) -> Option<[f64; PARTS]> {
     (!all.is_empty()).then(|| std::array::from_fn(|part| median(part).unwrap_or_default()))
 }
 
-/// Megabytes a second that so many bursts a second are; `None` of other services.
+/// Converts bursts per second to megabytes per second; `None` for other services.
 pub(crate) fn megabytes_per_s(workload: &Workload, rate_per_s: f64) -> Option<f64> {
     Some(rate_per_s * workload.service.stream()?.burst_bytes() as f64 / 1e6)
 }

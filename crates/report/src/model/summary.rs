@@ -1,4 +1,5 @@
-//! The figures of each architecture under each workload: histograms merged over repeats, percentiles never averaged.
+//! The figures of each architecture under each workload. Histograms are merged over repeats; percentiles are never
+//! averaged.
 
 use super::workload::{order, title};
 use harness::model::TrialOutcome;
@@ -23,7 +24,7 @@ pub const CLOSED_METRIC: &str = "transactions a second";
 /// The metric that ranks streams; more is better.
 pub const STREAM_METRIC: &str = "bandwidth";
 
-/// Ratios this near to 1, their whole interval, make no practical difference.
+/// A ratio makes no practical difference if its whole interval is within this distance of 1.
 pub const MARGIN: f64 = 0.05;
 
 /// A run's figures.
@@ -31,16 +32,16 @@ pub const MARGIN: f64 = 0.05;
 pub struct Summary {
     /// The metric that ranks open loops.
     pub metric: &'static str,
-    /// How intervals are found.
+    /// The method that computes intervals.
     pub interval_method: &'static str,
-    /// In what share of cases the interval of a ratio from so few repeats really holds the truth, by simulation; `None` when
-    /// nothing was repeated.
+    /// The simulated probability that the interval of a ratio from so few repeats holds the true value; `None`
+    /// without repeats.
     pub interval_coverage: Option<f64>,
-    /// The same of the interval of a single figure.
+    /// That probability for the interval of a single figure.
     pub estimate_coverage: Option<f64>,
     /// The margin of "no practical difference".
     pub margin: f64,
-    /// One comparison for each workload, by connections and rate.
+    /// One comparison for each workload, ordered by connections and rate.
     pub comparisons: Vec<Comparison>,
 }
 
@@ -49,60 +50,61 @@ pub struct Summary {
 pub struct Comparison {
     /// The traffic.
     pub workload: Workload,
-    /// It in words, as in `400 connections, 2000 requests/s, 128B -> 10KiB`.
+    /// The workload in words, as in `400 connections, 2000 requests/s, 128B -> 10KiB`.
     pub title: String,
-    /// How its network was made and what was measured of it, in a sentence; `None` over loopback.
+    /// How the network was made and what was measured of it, in a sentence; `None` over loopback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
     /// The metric that ranks its rows.
     pub metric: &'static str,
-    /// Valid ones first, best first; then the others.
+    /// Valid rows first, best first; then the others.
     pub rows: Vec<Row>,
 }
 
 /// One architecture under one workload.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Its name.
+    /// The architecture's name.
     pub architecture: String,
-    /// How it accepts; `None` for an external server.
+    /// The accept strategy; `None` for an external server.
     pub accept: Option<Accept>,
-    /// The most bytes that one of its reads takes; `None` for an external server.
+    /// The most bytes of one read; `None` for an external server.
     pub read_budget_bytes: Option<ReadBudget>,
     /// Its name in tables: see [`Trial::label`].
     #[serde(skip)]
     label: String,
-    /// `valid` when most of its repeats are, and the others are not by the server's doing; else the worst of them. Only
-    /// `valid` rows are ranked, by their valid repeats alone.
+    /// `valid` if most repeats are valid and the server caused none of the other verdicts; otherwise the worst
+    /// verdict of the repeats. Only `valid` rows are ranked, and only by their valid repeats.
     pub verdict: VerdictKind,
-    /// Why repeats are not valid, each with its verdict.
+    /// Reasons for repeats that are not valid, each with its verdict.
     pub reasons: Vec<String>,
-    /// Repeats that are finished, and how many of them are valid.
+    /// Number of finished repeats.
     pub repeats: usize,
-    /// See `repeats`.
+    /// Number of valid repeats.
     pub repeats_valid: usize,
-    /// Repeats that the estimates are made of: the valid ones and, in a valid row, those unsteady for the server's own cause.
+    /// Number of repeats in the estimates: the valid repeats and, in a valid row, those that the server itself made
+    /// unsteady.
     pub repeats_estimated: usize,
     /// Repeats that cannot be run here or have not been run yet.
     pub missing: Vec<String>,
-    /// t3 − t2; `None` when no repeat has any.
+    /// Service time, t3 − t2; `None` if no repeat has a sample.
     pub service: Option<Distribution>,
-    /// t2 − t1.
+    /// Send delay, t2 − t1.
     pub lag: Option<Distribution>,
-    /// t3 − t1.
+    /// Response time, t3 − t1.
     pub response: Option<Distribution>,
-    /// Requests of all repeats that the client sent late.
+    /// Requests that the client sent late, over all repeats.
     pub late: LateSends,
-    /// The lowest quantile of service and response time that may be the client's doing for that, as in `p99`; `None` where
-    /// all are the server's.
+    /// The lowest quantile of service and response time that late sends may have caused, such as `p99`; `None` if all
+    /// belong to the server.
     pub clients_from: Option<&'static str>,
-    /// The mean over repeats, in requests a second.
+    /// The achieved rate in requests per second: the mean over repeats.
     pub rate_achieved_per_s: Option<f64>,
-    /// Requests a second over valid repeats, with its interval: of a closed loop its transactions.
+    /// Requests per second (transactions of a closed loop) over valid repeats, with an interval.
     pub rate_per_s: Option<Estimate>,
-    /// The mean over repeats of the share of its CPUs that the client used; `None` in an open loop.
+    /// The share of its CPUs that the client used, the mean over repeats; `None` in an open loop.
     pub client_busy_share: Option<f64>,
-    /// Transactions of a closed loop that are in all figures and are no samples, as the memory for these was full.
+    /// Transactions of a closed loop that were counted but not sampled, because the sample memory was full.
     pub unsampled: u64,
     /// Lost and reordered datagrams over all repeats; `None` for connections.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,9 +114,10 @@ pub struct Row {
     pub stream: Option<Streams>,
     /// Median service time over valid repeats, in nanoseconds, with its interval.
     pub service_p50_ns: Option<Estimate>,
-    /// Its 99th percentile likewise, over those whose is the server's; `None` unless most are.
+    /// 99th percentile of service time in nanoseconds, over valid repeats whose tail belongs to the server; `None`
+    /// unless these are the majority.
     pub service_p99_ns: Option<Estimate>,
-    /// Median response time likewise.
+    /// Median response time over valid repeats, in nanoseconds, with its interval.
     pub response_p50_ns: Option<Estimate>,
     /// Times by the kernel's timestamps; `None` without them.
     pub kernel: Option<Kernel>,
@@ -125,28 +128,28 @@ pub struct Row {
     /// The cost of a request in detail; `None` without counters of the server.
     #[serde(rename = "why")]
     pub breakdown: Option<CostBreakdown>,
-    /// The metric against the best's; `None` for rows that are not ranked.
+    /// The metric relative to the best row; `None` for rows that are not ranked.
     pub ratio: Option<Ratio>,
-    /// The metric of each valid repeat: median service time in nanoseconds, or transactions a second.
+    /// The metric of each valid repeat: median service time in nanoseconds, or transactions per second.
     #[serde(skip)]
     pub(crate) metrics: Vec<f64>,
 }
 
-/// Requests of the windows over all repeats, as in `load::report::DatagramReport`.
+/// Datagram counts in the windows of all repeats, as in `load::report::DatagramReport`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Datagrams {
-    /// Requests.
+    /// Planned requests.
     pub planned: u64,
-    /// Not answered.
+    /// Requests without a response.
     pub lost: u64,
-    /// Responses to what had been answered.
+    /// Further responses to answered requests.
     pub duplicates: u64,
-    /// Responses that were overtaken.
+    /// Responses that arrived out of order.
     pub reordered: u64,
 }
 
 impl Datagrams {
-    /// All of `loads` together.
+    /// Adds up the datagram counts of `loads`; `None` if no load has any.
     fn of<'a>(loads: impl Iterator<Item = &'a LoadReport>) -> Option<Self> {
         loads.filter_map(|load| Some((load.planned, load.datagrams.as_ref()?))).fold(None, |sum, (planned, report)| {
             let sum = sum.unwrap_or(Self { planned: 0, lost: 0, duplicates: 0, reordered: 0 });
@@ -163,11 +166,11 @@ impl Datagrams {
 /// Times by the kernel's timestamps over all repeats.
 #[derive(Clone, Debug, Serialize)]
 pub struct Kernel {
-    /// The interface that requests left by.
+    /// The interface that requests were sent on.
     pub interface: String,
-    /// Whether that takes timestamps of its own.
+    /// The interface's support for hardware timestamps.
     pub hardware: load::interface::Hardware,
-    /// From t2 to the scheduler.
+    /// From t2 to the packet scheduler.
     pub to_scheduler: Distribution,
     /// t2k − t2.
     pub to_driver: Distribution,
@@ -175,42 +178,41 @@ pub struct Kernel {
     pub from_arrival: Distribution,
     /// t3k − t2k.
     pub service: Distribution,
-    /// Service time as the interface saw it.
+    /// Service time by the interface's timestamps.
     pub hardware_service: Option<Distribution>,
-    /// Requests whose stamps are out of their order.
+    /// Requests whose timestamps are out of order.
     pub out_of_order: u64,
-    /// In some repeat the wall clock was set, so that its stamps are left out.
+    /// Whether the wall clock was set during a repeat, so that its kernel timestamps are left out.
     pub wall_clock_stepped: bool,
-    /// Share of requests for which a stamp is missing.
+    /// Share of requests without a complete set of timestamps.
     pub unstamped: f64,
 }
 
 /// Statistics of short-lived connections over all repeats.
 #[derive(Clone, Debug, Serialize)]
 pub struct Churn {
-    /// The mean over repeats of new connections a second.
+    /// New connections per second, the mean over repeats.
     pub opened_per_s: f64,
-    /// From the SYN to the connection established.
+    /// From the SYN to the established connection.
     pub connect: Distribution,
     /// From the SYN to the first byte of the first response.
     pub first_byte: Distribution,
-    /// Sessions that waited for another to end, of all repeats.
+    /// Sessions that waited for another session to end, over all repeats.
     pub waited: u64,
 }
 
 /// Cost by the server's counters over all repeats.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
-    /// CPU time a request, in nanoseconds.
+    /// CPU time per request, in nanoseconds.
     pub cpu_ns_per_request: f64,
-    /// Context switches a request.
+    /// Context switches per request.
     pub switches_per_request: f64,
-    /// System calls a request; `None` where they are not counted.
+    /// System calls per request; `None` if they are not counted.
     pub syscalls_per_request: Option<f64>,
-    /// User memory a connection, in bytes; `None` where the system does not say.
+    /// User memory per connection, in bytes; `None` if the system does not report it.
     pub memory_user_bytes_per_connection: Option<f64>,
-    /// Kernel memory of the host a connection, in bytes; `None` where that is not known, or what else the host did
-    /// hides it.
+    /// Kernel memory per connection, in bytes; `None` if unknown, or if other activity of the host hides it.
     pub memory_kernel_bytes_per_connection: Option<f64>,
 }
 
@@ -277,17 +279,17 @@ fn comparison(run: &Run, workload: &Workload, pruned: &[u32]) -> Comparison {
     Comparison { workload: workload.clone(), title: title(workload), network, metric, rows }
 }
 
-/// The trials of a sweep that are not to be run, for lower rates were past saturation.
+/// Returns the trials of a sweep that were skipped because lower rates exceeded the server's capacity.
 pub(crate) fn pruned(run: &Run) -> Vec<u32> {
     let outcomes: Vec<TrialOutcome> =
         run.records.iter().map(|record| TrialOutcome::new(record, &run.header.strategy)).collect();
     strategy::pruned(&run.header, &outcomes)
 }
 
-/// CostBreakdown a step of a sweep was not run.
+/// The reason for a step of a sweep that was not run.
 pub(crate) const LEFT_OUT: &str = "not run: lower rates already exceeded the capacity of the server or the client";
 
-/// Why there are no records of some trials, of which those of a sweep are left out; a reason that several share is said once.
+/// Returns the reasons for missing records, each once, without the skipped trials of a sweep.
 pub(crate) fn missing<'a>(
     trials: impl Iterator<Item = &'a Trial>,
     records: &[&TrialRecord],
@@ -304,9 +306,9 @@ pub(crate) fn missing<'a>(
     missing
 }
 
-/// The verdict of all repeats together. A minority that the machine disturbed, or whose window was unsteady, leaves the row
-/// valid. A server that is the cause itself is so in most repeats, since those of all architectures are interleaved. One
-/// saturated or failed repeat disqualifies the row.
+/// Returns the verdict on all repeats together. A minority of disturbed or unsteady repeats leaves the row valid.
+/// Repeats of all architectures are interleaved, so a problem that the server causes shows in most of its repeats.
+/// One saturated or failed repeat disqualifies the row.
 fn verdict(verdicts: &[&Verdict]) -> VerdictKind {
     let valid = verdicts.iter().filter(|verdict| verdict.kind == VerdictKind::Valid).count();
     let is_spoilt = |verdict: &&&Verdict| verdict.kind == VerdictKind::Unsteady || verdict.is_the_machine_s();
@@ -317,7 +319,7 @@ fn verdict(verdicts: &[&Verdict]) -> VerdictKind {
     verdicts.iter().map(|verdict| verdict.kind).max().unwrap_or(VerdictKind::Failed)
 }
 
-/// The repeats that estimates are made of. Those of a valid row include unsteady ones, see
+/// Returns the repeats that estimates use. Those of a valid row include unsteady repeats, see
 /// [`Verdict::belongs_in_estimates`].
 pub fn estimated<'a>(finished: &[&'a TrialRecord]) -> Vec<&'a TrialRecord> {
     let row = verdict(&finished.iter().map(|record| &record.verdict).collect::<Vec<_>>());
@@ -332,7 +334,7 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
     let verdict = verdict(&finished.iter().map(|record| &record.verdict).collect::<Vec<_>>());
     let valid = |record: &&TrialRecord| record.verdict.kind == VerdictKind::Valid;
     let estimated = estimated(finished);
-    // A row that is not ranked shows everything that ran.
+    // A row that is not ranked shows every repeat that ran.
     let records = if verdict == VerdictKind::Valid { estimated.clone() } else { finished.to_vec() };
     let loads = || records.iter().filter_map(|record| record.load.as_ref());
     let merged = |figure: fn(&load::LoadReport) -> &load::report::Measured| {
@@ -366,7 +368,7 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
     let requests = records.iter().filter_map(|record| record.requests_answered()).sum();
     let counters: Vec<&ServerCounters> = records.iter().filter_map(|record| record.server.as_ref()).collect();
     let service = merged(|load| &load.service);
-    // Nothing follows from a tail that the client may have made.
+    // Conclude nothing from a tail that the client may have caused.
     let servers_tail = service.as_ref().filter(|_| !late.reaches(0.99));
     let breakdown = CostBreakdown::of(&counters, requests).map(|it| it.with_tail(servers_tail));
     Row {
@@ -459,12 +461,12 @@ fn cost(counters: &[&ServerCounters], requests: f64) -> Option<Cost> {
 }
 
 impl Row {
-    /// Its name in tables: see [`Trial::label`].
+    /// The name in tables: see [`Trial::label`].
     pub fn label(&self) -> String {
         self.label.clone()
     }
 
-    /// Whether a trial is of this architecture with these options, under whatever workload.
+    /// Returns whether a trial has this architecture with these options, under any workload.
     pub fn is_of(&self, trial: &Trial) -> bool {
         let options = trial.serve.options();
         self.architecture == trial.architecture.to_string()
@@ -472,18 +474,18 @@ impl Row {
             && self.read_budget_bytes == options.map(|options| options.read_budget_bytes)
     }
 
-    /// Whether the quantile `q` of its service and response time may be the client's doing.
+    /// Returns whether the client may have caused quantile `q` of service and response time.
     pub fn is_client_tail(&self, q: f64) -> bool {
         self.late.reaches(q)
     }
 
-    /// Whether it may be compared with others.
+    /// Returns whether the row is ranked.
     pub fn is_ranked(&self) -> bool {
         self.repeats > 0 && self.verdict == VerdictKind::Valid
     }
 }
 
-/// Valid rows by the median of their repeats' metric, then the others by name; ratios against the first.
+/// Orders valid rows by the median of their metric, then the others by name. Computes ratios to the first row.
 fn rank(rows: &mut [Row], more_is_better: bool, seed: u64) {
     let sign = if more_is_better { -1.0 } else { 1.0 };
     let key = |row: &Row| interval::median(&row.metrics).map_or(f64::INFINITY, |metric| sign * metric);
@@ -552,7 +554,7 @@ mod tests {
         assert_eq!(row(&run).unwrap().repeats_estimated, 2, "a neighbour explains it");
     }
 
-    /// Makes the first unsteady trial one whose CPUs others took as well.
+    /// Makes the first trial unsteady, with other processes on its CPUs.
     fn unsteady_and_crowded(run: &mut Run) {
         let unsteady = run.records.iter_mut().find(|record| record.verdict.kind == Unsteady).unwrap();
         unsteady.verdict.checks.extend(with(Unsteady, Check::TAKEN_BY_OTHERS).checks);

@@ -10,24 +10,24 @@ use super::client_tail;
 use super::summary::{Comparison, Row, Summary, estimated};
 use crate::format;
 
-/// Parts of the window whose rates of replies are looked at.
+/// Parts of the window in which the reply rate is measured.
 const LOOKS: usize = 8;
 
 /// A sweep's figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sweep {
-    /// One curve for each architecture and traffic, the rate aside.
+    /// One curve for each architecture and traffic, across rates.
     pub curves: Vec<Curve>,
 }
 
 /// An architecture under one traffic, at ascending rates.
 #[derive(Clone, Debug, Serialize)]
 pub struct Curve {
-    /// Its name, with options that are not the usual ones.
+    /// The architecture's name, with options that differ from the default.
     pub architecture: String,
     /// The traffic, without its rate.
     pub workload: Workload,
-    /// One for each rate.
+    /// One step for each rate.
     pub steps: Vec<Step>,
 }
 
@@ -36,14 +36,14 @@ pub struct Curve {
 pub struct Step {
     #[serde(skip)]
     pub(crate) architecture: String,
-    /// The rate asked for, in requests a second.
+    /// The planned rate in requests per second.
     pub dem_req_rate: f64,
     /// The results; `None` if the step was not run.
     #[serde(flatten)]
     pub figures: Option<StepFigures>,
-    /// The verdict on all repeats; `None` if it was not run.
+    /// The verdict on all repeats; `None` if the step was not run.
     pub verdict: Option<VerdictKind>,
-    /// Why it was not run, or is not valid.
+    /// Reasons why the step was not run or is not valid.
     pub reasons: Vec<String>,
 }
 
@@ -61,17 +61,17 @@ pub struct StepFigures {
     pub(crate) errors: f64,
     /// Median response time, in ms.
     pub(crate) resp_time_p50: f64,
-    /// Its 90th percentile.
+    /// 90th percentile of response time, in ms.
     pub(crate) resp_time_p90: f64,
-    /// Its 95th percentile.
+    /// 95th percentile of response time, in ms.
     pub(crate) resp_time_p95: f64,
-    /// Its 99th percentile.
+    /// 99th percentile of response time, in ms.
     pub(crate) resp_time_p99: f64,
     /// Requests that the client sent late.
     pub(crate) late: LateSends,
-    /// The lowest quantile of the response time that may be the client's doing for that, as in `p99`.
+    /// The lowest quantile of response time that late sends may have caused, such as `p99`.
     pub(crate) clients_from: Option<&'static str>,
-    /// Failures by class, over the whole of all repeats and not their windows only.
+    /// Failures by class over whole repeats, not only their windows.
     pub(crate) errors_by_class: Errors,
     pub(crate) repeats: usize,
 }
@@ -99,7 +99,7 @@ impl Sweep {
         Some(Self { curves })
     }
 
-    /// The traffics that there are curves of.
+    /// Returns the traffic of the curves, each once.
     pub(crate) fn workloads(&self) -> Vec<&Workload> {
         let mut workloads: Vec<&Workload> = self.curves.iter().map(|curve| &curve.workload).collect();
         workloads.dedup();
@@ -168,14 +168,15 @@ fn figures(records: &[&TrialRecord]) -> Option<StepFigures> {
     })
 }
 
-/// Replies a second in each eighth of a trial's window.
+/// Returns replies per second in each eighth of a trial's window.
 fn reply_rates(load: &load::LoadReport) -> Vec<f64> {
     let look_s = load.window_ns as f64 / 1e9 / LOOKS as f64;
     let parts = load.completed_by_part.as_ref().map_or(&[][..], |parts| parts);
     parts.chunks(PARTS / LOOKS).map(|parts| parts.iter().sum::<u64>() as f64 / look_s).collect()
 }
 
-/// KiB a second in both directions: what the server counted, or the sizes of what was answered; `None` where neither is known.
+/// Returns KiB per second in both directions, from the server's counters or the sizes of answered requests; `None` if
+/// both are unknown.
 fn net_io(records: &[&TrialRecord]) -> Option<f64> {
     let of = |record: &&TrialRecord| {
         let counted = record.server.as_ref().and_then(|server| {
@@ -193,12 +194,12 @@ fn net_io(records: &[&TrialRecord]) -> Option<f64> {
 }
 
 impl Step {
-    /// Whether the architecture kept up.
+    /// Returns whether the architecture kept up.
     pub fn is_kept_up(&self) -> bool {
         self.verdict == Some(VerdictKind::Valid)
     }
 
-    /// The verdict in words, also of a step that was not run.
+    /// Returns the verdict in words, also for a step that was not run.
     pub fn verdict_name(&self) -> &'static str {
         self.verdict.map_or("not run", format::verdict)
     }
@@ -214,7 +215,7 @@ mod tests {
         let mut run = fixtures::sweep_run();
         let record = &mut run.records[0];
         let load = record.load.as_mut().unwrap();
-        // Others failed before the window.
+        // Failures outside the window do not count.
         (load.planned, load.completed, load.errors.timeout) = (1_000, 990, 500);
         assert_eq!(figures(&[record]).unwrap().errors, 1.0);
         record.load.as_mut().unwrap().errors.timeout = 0;

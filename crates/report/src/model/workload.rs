@@ -6,7 +6,7 @@ use load::config::{Choice, Schedule};
 
 use crate::format;
 
-/// The order of workloads wherever they are listed.
+/// Orders workloads wherever they are listed.
 pub fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
     (a.connections, a.idle)
         .cmp(&(b.connections, b.idle))
@@ -16,7 +16,7 @@ pub fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
         .then((a.schedule as u8).cmp(&(b.schedule as u8)))
 }
 
-/// A workload in words; what is as usual is left out.
+/// Describes a workload in words, without default settings.
 pub fn title(workload: &Workload) -> String {
     let mut words = vec![format!("{} {}", workload.connections, workload.targets())];
     words.extend(workload.calls_per_connection.map(|calls| match calls {
@@ -34,7 +34,7 @@ pub fn title(workload: &Workload) -> String {
     }
     words.extend(workload.rate_per_s.map(|rate_per_s| format!("{rate_per_s} requests/s")));
     match workload.schedule {
-        // A stream can have no other.
+        // Streams are always closed loops.
         Schedule::Closed if workload.service.stream().is_some() => {}
         Schedule::Closed => {
             words.insert(0, "closed loop".into());

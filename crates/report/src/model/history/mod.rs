@@ -1,11 +1,11 @@
-//! Many runs: what each found, and how the figures of an architecture under one traffic went from run to run.
+//! Many runs: the results of each, and how each architecture's figures under one traffic change from run to run.
 //!
 //! # Layout
-//! - `trends`: the figures of the page
-//! - `setting`: what has to be the same besides the traffic
-//! - `page`: the index page; `text`: the same for a terminal, and as CSV
+//! - `setting`: the settings, apart from traffic, that the points of a trend share
+//! - `Builder` collects runs; `History` is the result
 //!
-//! Runs are added one by one, and only their figures are kept, for a hundred of them would not fit into memory.
+//! Runs are added one by one. The builder keeps only their figures, because a hundred whole runs would not fit into
+//! memory.
 
 mod setting;
 
@@ -23,7 +23,7 @@ use crate::model::summary::Row;
 use crate::model::workload;
 use crate::model::{Capacities, Summary, conclusion};
 
-/// Runs, as they are added.
+/// Collects the figures of runs.
 #[derive(Debug, Default)]
 pub struct Builder {
     hosts: Vec<BTreeMap<String, String>>,
@@ -36,62 +36,62 @@ pub struct Builder {
 pub struct History {
     /// As [`model::FORMAT`].
     pub format: u32,
-    /// The newest runs against those before, in a sentence.
+    /// Compares the newest runs with those before, in a sentence.
     pub sentence: String,
-    /// The hosts, by the first run of each; the first one is `A`.
+    /// The hosts in order of their first run; the first host is `A`.
     pub hosts: Vec<HistoryHost>,
-    /// The oldest first.
+    /// The runs, oldest first.
     pub runs: Vec<Entry>,
-    /// Measurements of more than one run, by traffic, host and architecture.
+    /// Measurements that appear in more than one run, by traffic, host and architecture.
     pub trends: Vec<Trend>,
-    /// Folders of runs that cannot be read.
+    /// Run folders that cannot be read.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// A host that runs were run on: another kernel makes it another.
+/// A host that runs were run on. The same machine with another kernel is another host.
 #[derive(Debug, Serialize)]
 pub struct HistoryHost {
-    /// A letter.
+    /// The name of the host in reports: a letter, or a number after `Z`.
     pub letter: String,
-    /// Its facts.
+    /// Facts about the host.
     pub facts: BTreeMap<String, String>,
-    /// In what it differs from the first one.
+    /// Facts that differ from those of the first host.
     pub differences: Vec<HostDifference>,
 }
 
-/// A run.
+/// One run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
-    /// Where it is, as that was given.
+    /// The run's folder, as the user wrote it.
     pub folder: String,
-    /// Its name.
+    /// The run's name.
     pub name: String,
-    /// When it began, RFC 3339 in UTC.
+    /// Start time, RFC 3339 in UTC.
     pub started_at: String,
     /// The experiment's name.
     pub experiment: String,
     /// The version of muxbench that ran it.
     pub muxbench: String,
-    /// The command that reproduces it.
+    /// The command that reproduces the run.
     pub command: Vec<String>,
-    /// The place of its host among the hosts.
+    /// Index into [`History::hosts`].
     pub host: usize,
-    /// Trials that are finished, how many of them are valid, and how many there are to be.
+    /// Number of finished trials.
     pub finished: usize,
-    /// See `finished`.
+    /// Number of valid trials.
     pub valid: usize,
-    /// See `finished`; `None` of a search, which does not know.
+    /// Number of planned trials; `None` for a search, which plans as it goes.
     pub planned: Option<usize>,
     /// The conclusion in a sentence.
     pub sentence: String,
 }
 
-/// A folder that holds a run, and why that cannot be read.
+/// A folder whose run cannot be read.
 #[derive(Debug, Serialize)]
 pub struct Unreadable {
-    /// Where it is.
+    /// The folder.
     pub folder: String,
-    /// Why.
+    /// The error.
     pub reason: String,
 }
 
@@ -102,32 +102,32 @@ pub struct Trend {
     pub architecture: String,
     /// The traffic. Phases may differ from run to run.
     pub workload: Workload,
-    /// It in words, with what is set otherwise than in another trend of the same.
+    /// The title of the workload, with the settings that differ from those of other trends with the same traffic.
     pub title: String,
-    /// The place of the host among the hosts.
+    /// Index into [`History::hosts`].
     pub host: usize,
-    /// The results of runs, the oldest first.
+    /// The results of runs, oldest first.
     pub points: Vec<TrendPoint>,
-    /// The ranking metric in the newest run against the one before; `None` unless both have a valid repeat.
+    /// The ranking metric of the newest run relative to the previous run; `None` unless both have a valid repeat.
     pub change: Option<Change>,
 }
 
 /// The results of one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrendPoint {
-    /// The place of the run among the runs.
+    /// Index into [`History::runs`].
     pub run: usize,
-    /// The verdict.
+    /// The verdict on all repeats.
     pub verdict: VerdictKind,
-    /// Repeats that are finished, and how many of them are valid.
+    /// Number of finished repeats.
     pub repeats: usize,
-    /// See `repeats`.
+    /// Number of valid repeats.
     pub repeats_valid: usize,
-    /// Median service time in nanoseconds, with its interval over repeats where they are valid.
+    /// Median service time in nanoseconds; has an interval if the row is valid.
     pub service_p50_ns: Option<Estimate>,
-    /// Its 99th percentile likewise; `None` where it may be the client's doing.
+    /// 99th percentile of service time in nanoseconds; `None` if the client may have caused it.
     pub service_p99_ns: Option<Estimate>,
-    /// Requests a second that were answered, likewise; of streams, bursts.
+    /// Answered requests per second; for streams, bursts per second.
     pub rate_per_s: Option<Estimate>,
     /// The ranking metric of each valid repeat.
     #[serde(skip)]
@@ -143,7 +143,7 @@ struct Key {
 }
 
 impl PartialEq for Key {
-    /// Phases may differ.
+    /// Compares all properties but the phases of the workload.
     fn eq(&self, other: &Self) -> bool {
         self.is_alike_but_for_settings(other) && self.settings == other.settings
     }
@@ -161,13 +161,13 @@ impl Key {
     }
 }
 
-/// Whether two workloads differ in nothing but how long they last.
+/// Returns whether two workloads differ only in their phases.
 fn is_same_traffic(a: &Workload, b: &Workload) -> bool {
     a.connections == b.connections && *a == Workload { phases: a.phases, ..b.clone() }
 }
 
 impl Builder {
-    /// Takes notice of a run.
+    /// Adds the figures of a run.
     pub fn add(&mut self, folder: &str, run: &Run) {
         let header = &run.header;
         let is_same = |host: &BTreeMap<String, String>| harness::host::differences(host, &header.host).is_empty();
@@ -191,7 +191,7 @@ impl Builder {
             planned: capacities.is_none().then_some(possible),
             sentence: capacities.as_ref().map_or_else(|| conclusion::overall(&summary), Capacities::sentence),
         };
-        // Each probe of a search has a rate of its own: there is nothing to line up.
+        // Each probe of a search has its own rate, so probes form no trend.
         let comparisons = summary.comparisons.iter().filter(|_| capacities.is_none());
         let rows = comparisons.flat_map(|it| it.rows.iter().map(move |row| (&it.workload, row)));
         let figures = rows
@@ -201,15 +201,15 @@ impl Builder {
         self.entries.push((entry, figures));
     }
 
-    /// Takes notice of a folder whose run cannot be read.
+    /// Adds a folder whose run cannot be read.
     pub fn add_unreadable(&mut self, folder: &str, error: &anyhow::Error) {
         self.unreadable.push(Unreadable { folder: folder.to_owned(), reason: format!("{error:#}") });
     }
 
-    /// All runs together; `seed` makes intervals repeatable.
+    /// Returns the history of all added runs; `seed` makes intervals repeatable.
     pub fn finish(mut self, seed: u64) -> History {
         self.entries.sort_by(|(a, _), (b, _)| (&a.started_at, &a.name).cmp(&(&b.started_at, &b.name)));
-        // Hosts by their first run.
+        // Order hosts by their first run.
         let mut order: Vec<usize> = Vec::new();
         for (entry, _) in &self.entries {
             if !order.contains(&entry.host) {
@@ -235,7 +235,7 @@ impl Builder {
     }
 }
 
-/// The host that comes at a place of the order.
+/// Returns the host at a place of the order.
 fn host(hosts: &[BTreeMap<String, String>], order: &[usize], at: usize) -> HistoryHost {
     let (first, facts) = (&hosts[order[0]], hosts[order[at]].clone());
     let differences = harness::host::differences(first, &facts).into_iter();
@@ -246,12 +246,12 @@ fn host(hosts: &[BTreeMap<String, String>], order: &[usize], at: usize) -> Histo
     }
 }
 
-/// A, B, and so on to Z, then numbers.
+/// Returns `A` to `Z`, then numbers.
 fn letter(at: usize) -> String {
     u8::try_from(at).ok().filter(|at| *at < 26).map_or_else(|| at.to_string(), |at| char::from(b'A' + at).to_string())
 }
 
-/// Groups results into trends; measurements of a single run are left out.
+/// Groups results into trends; leaves out measurements of a single run.
 fn trends_of(found: Vec<(Key, usize, TrendPoint)>, seed: u64) -> Vec<Trend> {
     let count = |key: &Key| found.iter().filter(|(other, ..)| other == key).count();
     let mut trends: Vec<(Key, Trend)> = Vec::new();
@@ -277,14 +277,14 @@ fn trends_of(found: Vec<(Key, usize, TrendPoint)>, seed: u64) -> Vec<Trend> {
 }
 
 impl TrendPoint {
-    /// Takes the results of a row; the place of its run is set later.
+    /// Takes the results of a row; the caller sets the index of the run later.
     fn of(row: &Row) -> Self {
-        // What is not ranked is shown, as everywhere, without an interval.
+        // Rows that are not ranked show their figure without an interval.
         let shown = |ranked: Option<Estimate>, all: Option<f64>| {
             let of_all = || Some(Estimate { value: all?, interval: None });
             ranked.filter(|_| row.is_ranked()).or_else(of_all)
         };
-        // Of nothing that was timed, as bursts that are longer than their trial, there are none.
+        // A trial without timed requests has no times, for example when bursts outlast the trial.
         let timed = row.service.as_ref().filter(|it| it.count > 0);
         let time = |ns: fn(&stats::Distribution) -> u64| timed.map(|it| ns(it) as f64);
         Self {
@@ -322,7 +322,7 @@ impl Trend {
     }
 }
 
-/// How many changed which way, and which did.
+/// Returns how many trends changed in each direction, and which changed.
 fn sentence_of(trends: &[Trend]) -> String {
     let again: Vec<&Trend> = trends.iter().filter(|trend| trend.points.len() > 1).collect();
     if again.is_empty() {
@@ -356,7 +356,7 @@ fn sentence_of(trends: &[Trend]) -> String {
 }
 
 impl Entry {
-    /// How many of its trials are valid, and if it was stopped, how many there are to be.
+    /// Returns the number of valid trials and, if the run was stopped, of planned trials.
     pub(crate) fn of_trials(&self) -> String {
         let planned = self.planned.filter(|planned| *planned != self.finished);
         let planned = planned.map_or_else(String::new, |planned| format!(" of {planned}"));
@@ -365,7 +365,7 @@ impl Entry {
 }
 
 impl History {
-    /// Trends of one traffic on one host together.
+    /// Groups trends by traffic and host.
     pub(crate) fn by_traffic(&self) -> Vec<Vec<&Trend>> {
         let mut groups: Vec<Vec<&Trend>> = Vec::new();
         for trend in &self.trends {
@@ -380,7 +380,7 @@ impl History {
         groups
     }
 
-    /// The traffic and the host of a trend in words.
+    /// Returns the traffic and the host of a trend in words.
     pub(crate) fn place(&self, trend: &Trend) -> String {
         match self.hosts.len() {
             1 => trend.title.clone(),
@@ -388,7 +388,7 @@ impl History {
         }
     }
 
-    /// A line for each host; the others list only their differences from the first.
+    /// Returns a line for each host; hosts after the first list only their differences.
     pub(crate) fn about_hosts(&self) -> Vec<String> {
         let fact = |at: usize, name: &str| self.hosts[at].facts.get(name).map_or("unknown", String::as_str).to_owned();
         let about = |at: usize| {

@@ -1,4 +1,4 @@
-//! How something was measured, apart from its traffic: figures of other settings are not of one trend.
+//! Settings of a measurement, apart from its traffic. Figures with different settings belong to different trends.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use harness::model::Trial;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Settings that are not the default's, by their name.
+/// Settings that differ from the default, by name.
 pub(super) type Settings = BTreeMap<String, String>;
 
-/// Settings of the server that affect results and are neither traffic nor architecture.
+/// Server settings that affect results and belong to neither traffic nor architecture.
 const SERVE: [&str; 4] = ["count_syscalls", "cpus", "limits", "stage_cpus"];
-/// Settings of the client that affect results.
+/// Client settings that affect results.
 const LOAD: [&str; 7] = ["clients", "clock", "cpus", "pacing", "processes", "roles", "timestamps"];
 
-/// Those of a trial.
+/// Returns the settings of a trial.
 pub(super) fn of(trial: &Trial) -> Settings {
     let serve = named("server", trial.serve.ours(), &SERVE);
     serve.into_iter().chain(named("client", Some(&trial.load), &LOAD)).collect()
@@ -27,7 +27,7 @@ fn named(of: &'static str, of_trial: Option<&impl Serialize>, names: &'static [&
     names.iter().filter_map(one).collect()
 }
 
-/// In what they differ from any of the others.
+/// Returns in words the settings that differ from any of `others`.
 pub(super) fn words(settings: &Settings, others: &[&Settings]) -> String {
     let names = others.iter().flat_map(|other| harness::host::differences(settings, other)).map(|(name, ..)| name);
     let mut names: Vec<String> = names.collect();
