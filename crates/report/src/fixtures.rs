@@ -1,4 +1,4 @@
-//! A run that never was, for tests of how runs are shown.
+//! Constructed runs for tests of reports.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -154,7 +154,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
     }
 }
 
-/// As if the kernel's timestamps had been asked for; in one trial the wall clock was set.
+/// Adds kernel timestamps; in one trial the wall clock was set.
 pub fn add_kernel(run: &mut Run) {
     for (at, record) in run.records.iter_mut().enumerate() {
         let Some(load) = &mut record.load else { continue };
@@ -174,10 +174,10 @@ pub fn add_kernel(run: &mut Run) {
     }
 }
 
-/// Hostile text in a stored run: elements and attributes of a page, and control sequences of a terminal.
+/// Hostile text in a stored run: HTML elements and attributes, and a terminal's control sequence.
 pub const HOSTILE: &str = "</script><script>alert(1)</script>\"'<img src=x onerror=alert(2)>&lt;b>\u{1b}[2J";
 
-/// The same run with that in all text of it that nothing is read from.
+/// Returns the run with [`HOSTILE`] in every text field that reports do not parse.
 pub fn hostile(mut run: Run) -> Run {
     let header = &mut run.header;
     let texts = [&mut header.name, &mut header.muxbench, &mut header.started_at, &mut header.placement];
@@ -203,13 +203,13 @@ pub fn hostile(mut run: Run) -> Run {
     run
 }
 
-/// Whether a page has taken it for elements.
+/// Returns whether a page contains the hostile text as HTML elements.
 pub fn has_obeyed(page: &str) -> bool {
     ["<script>alert", "<img src=x", "</script><script>alert"].iter().any(|word| page.contains(word))
 }
 
-/// Two workloads, three repeats of four architectures: one is best, one is practically as good, one is slower, and one
-/// is saturated under the second workload; one repeat was not run, one architecture cannot be.
+/// Returns two workloads with three repeats of four architectures: the best, one practically as good, a slower one,
+/// and one that is saturated under the second workload. One repeat is missing, and one architecture cannot run.
 pub fn run() -> Run {
     let mut trials = Vec::new();
     let mut records = Vec::new();
@@ -258,8 +258,8 @@ pub fn run() -> Run {
     }
 }
 
-/// A sweep of two architectures over five rates: `epoll` is saturated at the last, `mt` from the third on, so that its last
-/// is not run. At one rate `epoll` had errors.
+/// Returns a sweep of two architectures over five rates. `epoll` is saturated at the last rate and has errors at
+/// another. `mt` is saturated from the third rate on, so its last rate was not run.
 pub fn sweep_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
@@ -294,7 +294,8 @@ pub fn sweep_run() -> Run {
     run
 }
 
-/// Searches of three architectures: `epoll` is found, `mt` the client cannot drive far enough, `mp` cannot be run.
+/// Returns searches of three architectures: `epoll` has a capacity, the client is the limit for `mt`, and `mp` cannot
+/// run.
 pub fn capacity_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
@@ -333,8 +334,8 @@ pub fn capacity_run() -> Run {
     run
 }
 
-/// Some of kawai2006's matrix: two workloads of Table 3 and one of Table 4, one repeat of its architectures. `poll` is
-/// saturated under one of them, `mp` was not run there, and of one `mt` no samples are left.
+/// Returns part of kawai2006's matrix: two workloads of Table 3 and one of Table 4, one repeat each. `poll` is
+/// saturated under one of them, `mp` was not run there, and the samples of one `mt` trial are missing.
 pub fn kawai2006_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
@@ -364,8 +365,8 @@ pub fn kawai2006_run() -> Run {
     run
 }
 
-/// An experiment that comes with the binary, at its quick scale, every trial of it run: times and rates that grow or fall with
-/// connections, idle ones, ports and rates where servers scan. Every seventh trial is saturated.
+/// Returns a built-in experiment at its quick scale with every trial finished. Times and rates depend on connections,
+/// idle connections, ports and rates for servers that scan. Every seventh trial is saturated.
 pub fn run_of_experiment(name: &str) -> Run {
     let experiment = harness::spec::presets::find(name).unwrap().experiment().quick();
     let plan = harness::plan::plan(&experiment, &harness::host::Host::made_up()).unwrap();
@@ -405,8 +406,9 @@ pub fn run_of_experiment(name: &str) -> Run {
     run
 }
 
-/// As large as a paper's matrix: 105 configurations, five architectures with three numbers of connections and seven rates, three
-/// repeats each. Times have long tails, and every trial has some checks; under the highest rate `select` is saturated.
+/// Returns a run as large as a paper's matrix: 105 configurations, which are five architectures, three numbers of
+/// connections and seven rates, with three repeats. Times have long tails, and every trial has some checks. At the
+/// highest rate `select` is saturated.
 pub fn large_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
@@ -428,7 +430,7 @@ pub fn large_run() -> Run {
             let verdict = if is_saturated { VerdictKind::Saturated } else { VerdictKind::Valid };
             let mut record = record(&trial, around_ns as u64, verdict, "made up");
             let load = record.load.as_mut().expect("it was made with one");
-            // Of a Pareto distribution, by its quantiles.
+            // Draw from a Pareto distribution by its quantiles.
             let times = (1..4_000).map(|at| (around_ns * (f64::from(at) / 4_000.0).powf(-0.3)) as u64);
             load.service.histogram = times.collect();
             load.service.distribution = load.service.histogram.distribution();
@@ -457,8 +459,8 @@ pub fn large_run() -> Run {
     run
 }
 
-/// When the requests of its trials were sent: at the rate asked, a few late, the more the later the trial. One trial's
-/// samples are missing.
+/// Returns send times at the planned rate. A few are late, more so in later trials. The samples of one trial are
+/// missing.
 pub fn sends_of(run: &Run) -> impl FnMut(u32) -> anyhow::Result<Vec<i64>> {
     let rates: BTreeMap<u32, f64> =
         run.header.trials.iter().filter_map(|trial| Some((trial.index, trial.workload.rate_per_s?))).collect();
@@ -469,8 +471,9 @@ pub fn sends_of(run: &Run) -> impl FnMut(u32) -> anyhow::Result<Vec<i64>> {
     }
 }
 
-/// The same on another host with another kernel: `epoll` as before, `mt` a third slower, `poll` faster but at times not,
-/// `mp` of one repeat and not in the second workload, which is measured twice as long, `select` besides.
+/// Returns [`run()`] on another host with another kernel. `epoll` is unchanged, `mt` a third slower, and `poll`
+/// faster in most repeats. `mp` has one repeat and no second workload, whose window is twice as long. `select` is
+/// added.
 pub fn other_run() -> Run {
     let mut run = run();
     run.header.name = "20260201T000000-made-up".into();
@@ -503,9 +506,9 @@ pub fn other_run() -> Run {
     run
 }
 
-/// A closed loop of kv: three architectures at three numbers of connections, three repeats. `epoll` is best with few of them,
-/// `symped:2` with more, `mt` not told apart from it there; at the most the client was the limit of `symped:2`, and of one trial
-/// not all transactions are samples.
+/// Returns a closed loop of kv: three architectures at three numbers of connections, with three repeats. `epoll` is
+/// best with few connections. `symped:2` is best with more, where `mt` does not differ significantly from it. With
+/// the most connections the client limits `symped:2`, and one trial has unsampled transactions.
 pub fn closed_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
@@ -551,8 +554,8 @@ pub fn closed_run() -> Run {
     run
 }
 
-/// Valid trials alone: three repeats of each architecture on 400 and on 4 000 connections, with the service time that
-/// `service_ns` says of architecture, connections and repeat.
+/// Returns valid trials: three repeats of each architecture on 400 and on 4 000 connections. `service_ns` returns the
+/// service time for architecture, connections and repeat.
 pub fn run_of(architectures: &[&str], service_ns: impl Fn(&str, u32, u32) -> u64) -> Run {
     let mut run = run();
     run.header.trials.clear();
@@ -570,8 +573,9 @@ pub fn run_of(architectures: &[&str], service_ns: impl Fn(&str, u32, u32) -> u64
     run
 }
 
-/// Datagrams to three numbers of ports at two rates, two repeats: `select` grows with the ports, `epoll` does not, `mt` loses
-/// some and at the most ports too many. `mp` cannot be had with the most.
+/// Returns datagrams to three numbers of ports at two rates, with two repeats. The time of `select` grows with the
+/// ports, that of `epoll` does not. `mt` loses some datagrams, too many with the most ports. `mp` cannot run with the
+/// most ports.
 pub fn datagram_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
@@ -619,8 +623,9 @@ pub fn datagram_run() -> Run {
     run
 }
 
-/// Bursts in: three architectures on three numbers of connections, beside none and 1 000 idle ones, two repeats. `epoll` keeps its
-/// bandwidth, that of `poll` falls with the idle ones, `mt` is unfair; on the most connections it was the client's limit.
+/// Returns inbound bursts: three architectures on three numbers of connections, beside 0 and 1 000 idle connections,
+/// with two repeats. `epoll` keeps its bandwidth, `poll` slows down with idle connections, and `mt` is unfair. The
+/// client limits `mt` with the most connections.
 pub fn bandwidth_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
@@ -651,7 +656,7 @@ pub fn bandwidth_run() -> Run {
                 think_ns: 0,
             });
             let bytes = bytes_per_s as u64;
-            // Of what the client writes, an eleventh stays in sockets.
+            // An eleventh of the client's data stays in sockets.
             let written = bytes / 10 * 11;
             load.stream = Some(StreamReport {
                 bytes: written,

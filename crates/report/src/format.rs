@@ -1,13 +1,13 @@
-//! Numbers and units, three significant digits unless whole.
+//! Numbers with units, to three significant digits.
 
 use harness::model::VerdictKind;
 
-/// Nanoseconds as microseconds.
+/// Formats nanoseconds as microseconds.
 pub fn us(ns: f64) -> String {
     digits(ns / 1e3)
 }
 
-/// A time in the unit that suits it.
+/// Formats a time in a suitable unit.
 pub fn time(ns: f64) -> String {
     match ns {
         ns if ns < 1e6 => format!("{} µs", us(ns)),
@@ -17,7 +17,7 @@ pub fn time(ns: f64) -> String {
     }
 }
 
-/// A verdict as it is written everywhere.
+/// Returns the name of a verdict.
 pub fn verdict(verdict: VerdictKind) -> &'static str {
     match verdict {
         VerdictKind::Valid => "valid",
@@ -28,12 +28,12 @@ pub fn verdict(verdict: VerdictKind) -> &'static str {
     }
 }
 
-/// A rate of requests, or that there is none to keep.
+/// Formats a planned rate of requests, or states that there is none.
 pub fn rate(rate_per_s: Option<f64>) -> String {
     rate_per_s.map_or("closed".into(), |rate_per_s| rate_per_s.to_string())
 }
 
-/// Bytes in the unit that suits them.
+/// Formats bytes in a suitable unit.
 pub fn bytes(bytes: f64) -> String {
     match bytes {
         bytes if bytes.abs() < 1024.0 => format!("{bytes:.0} B"),
@@ -42,7 +42,7 @@ pub fn bytes(bytes: f64) -> String {
     }
 }
 
-/// Bytes a second in the unit that suits them, by thousands.
+/// Formats bytes per second in a suitable decimal unit.
 pub fn bandwidth(bytes_per_s: f64) -> String {
     match bytes_per_s {
         slow if slow < 1e6 => format!("{} kB/s", digits(slow / 1e3)),
@@ -51,13 +51,13 @@ pub fn bandwidth(bytes_per_s: f64) -> String {
     }
 }
 
-/// A share as in `90 %`, with a fraction only where it has one.
+/// Formats a share as in `90 %`, with decimals only if needed.
 pub fn percent(share: f64) -> String {
     let percent = (share * 1e6).round() / 1e4;
     format!("{percent} %")
 }
 
-/// Three significant digits; whole numbers from 100 on.
+/// Formats three significant digits; whole numbers from 100 on.
 pub fn digits(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),
@@ -66,19 +66,21 @@ pub fn digits(value: f64) -> String {
     }
 }
 
-/// Three significant digits down to four decimals; whole numbers from 100 on. So papers print them, but for the limit.
+/// Formats three significant digits, with at most four decimals; whole numbers from 100 on. Papers print numbers this
+/// way, without the limit.
 pub fn significant(value: f64) -> String {
     let decimals = |size: f64| (2.0 - size.log10().floor()).clamp(0.0, 4.0) as usize;
     let size = value.abs();
     if size == 0.0 {
         return "0".into();
     }
-    // Rounding may lead to one digit more before the point.
+    // Rounding may add a digit before the decimal point.
     let rounded: f64 = format!("{size:.*}", decimals(size)).parse().unwrap_or(size);
     format!("{value:.*}", decimals(rounded.max(1e-4)))
 }
 
-/// How often an interval from few repeats holds the truth, in words; nothing where that is as often as it should.
+/// Returns in words how often an interval from few repeats holds the true value; empty if that is as often as it
+/// should.
 pub fn coverage(share: Option<f64>) -> String {
     match share {
         Some(share) if share < 0.95 => {
@@ -88,22 +90,22 @@ pub fn coverage(share: Option<f64>) -> String {
     }
 }
 
-/// A value by the name that it has in flags and files.
+/// Returns the name of a value in flags and files.
 pub fn name(value: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Text that a terminal only shows: of what it would obey, or what changes the order of letters, the number is shown. What
-/// others have stored or written may hold it. Line ends and tabs stay.
+/// Makes stored or received text safe for a terminal: replaces control characters, and characters that change the
+/// text direction, by their numbers. Line ends and tabs stay.
 pub fn visible(text: &str) -> String {
-    // Those that set the direction of what follows.
+    // These characters set the direction of the following text.
     let turns = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
             '\n' | '\t' => shown.push(c),
-            // As JSON has it, of which it may be a part.
+            // Escape as JSON does, because the text may be part of JSON.
             c if c.is_control() || turns(c) => shown += &format!("\\u{:04x}", u32::from(c)),
             c => shown.push(c),
         }

@@ -1,14 +1,14 @@
 //! A sweep as CSV and TSV with the ten columns of autobench.
 //!
-//! The columns have autobench's meaning, which is httperf's, as far as our figures allow:
-//! - `dem_req_rate` and `req_rate`: requests a second, asked for and sent
-//! - `con_rate`: new connections a second; 0 for connections that stay open
-//! - `min_`, `avg_`, `max_` and `stddev_rep_rate`: replies a second in eighths of the window, over all repeats (httperf
-//!   samples every 5 s: `--measure 40s`)
+//! The columns have autobench's (that is, httperf's) meaning, as far as our figures allow:
+//! - `dem_req_rate` and `req_rate`: planned and sent requests per second
+//! - `con_rate`: new connections per second; 0 for connections that stay open
+//! - `min_`, `avg_`, `max_` and `stddev_rep_rate`: replies per second in eighths of the window, over all repeats
+//!   (httperf samples every 5 s: `--measure 40s`)
 //! - `resp_time`: the mean time in ms from the planned send to the last byte, so that queueing counts
-//! - `net_io`: KiB a second in both directions
-//! - `errors`: the percentage of the window's requests without a response, lost datagrams included. Wrong responses are in the
-//!   counts by class, which cover the whole trial.
+//! - `net_io`: KiB per second in both directions
+//! - `errors`: the percentage of requests in the window without a response, including lost datagrams. Counts by class
+//!   include wrong responses and cover the whole trial.
 
 use harness::spec::units::Share;
 use load::report::Errors;
@@ -31,7 +31,7 @@ const AUTOBENCH: [&str; 10] = [
 ];
 
 impl Step {
-    /// The fields of autobench's columns, with the digits of httperf; empty where nothing is known.
+    /// Returns the fields of autobench's columns with httperf's number of digits; unknown fields are empty.
     fn autobench(&self) -> [String; 10] {
         let tenth = |value: f64| ((value * 10.0).round() / 10.0).to_string();
         let some = |value: Option<f64>| value.map_or(String::new(), tenth);
@@ -88,9 +88,9 @@ fn row(curve: &Curve, step: &Step) -> CsvRow {
     row
 }
 
-/// A sweep in autobench's own TSV, a row for each rate. One curve has autobench's ten columns. Of several curves, each repeats
-/// the columns after the first one, with the architecture at the end of the names, and with the connections, their active share
-/// and the idle connections where these differ.
+/// Returns a sweep in autobench's TSV, a row for each rate. A single curve has autobench's ten columns. With several
+/// curves, the columns after the first repeat for each curve. Their names end with the architecture and, where these
+/// differ, the connections, their active share and the idle connections.
 pub fn tsv(sweep: &Sweep) -> String {
     let workloads = sweep.workloads();
     let idle_differs = workloads.iter().any(|workload| workload.idle != workloads[0].idle);
@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    /// So many, and all of them are.
+    /// Asserts that there are `count` distinct names.
     fn assert_different(mut names: Vec<String>, count: usize) {
         assert_eq!(names.len(), count);
         names.sort();

@@ -1,4 +1,4 @@
-//! The trials of a run as CSV: a row a trial, with every parameter and statistic. Also the writer of all CSV.
+//! The trials of a run as CSV: a row for each trial, with every parameter and statistic. Also the writer of all CSV.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::format;
 use crate::model::client_tail::{self, P1, P25, P50, P75, P90, P95, P99, P999, Quantile};
 use crate::model::stream::Streams;
 
-/// A row of CSV: its fields with the names of their columns.
+/// A row of CSV: fields with the names of their columns.
 #[derive(Default)]
 pub struct CsvRow {
     names: Vec<String>,
@@ -23,7 +23,7 @@ pub struct CsvRow {
 }
 
 impl CsvRow {
-    /// Appends a field: empty for `None`, else the value as JSON writes it, without quotes.
+    /// Appends a field: empty for `None`, otherwise the value as JSON without quotes.
     pub fn put(&mut self, name: impl Into<String>, value: impl Serialize) {
         self.names.push(name.into());
         self.fields.push(match serde_json::to_value(value).unwrap_or_default() {
@@ -42,15 +42,15 @@ impl CsvRow {
 
 type NamedQuantile = (&'static str, Quantile);
 
-/// Writes rows with the same columns, below the names of these columns; nothing without rows.
+/// Writes the heading and rows with the same columns; nothing without rows.
 pub fn of_rows(rows: impl IntoIterator<Item = CsvRow>) -> String {
     let mut rows = rows.into_iter().peekable();
     let heading = rows.peek().map(|row| row.names.clone());
     of_records(heading.into_iter().chain(rows.map(|row| row.fields)))
 }
 
-/// Writes records, the heading among them. No field is a formula: an apostrophe precedes any text that a spreadsheet would
-/// compute.
+/// Writes records, including the heading. Text that a spreadsheet would read as a formula gets an apostrophe in
+/// front.
 pub fn of_records<F: AsRef<str>>(records: impl IntoIterator<Item = impl IntoIterator<Item = F>>) -> String {
     let inert = |field: F| match field.as_ref() {
         formula if is_formula(formula) => format!("'{formula}"),
@@ -68,7 +68,7 @@ fn is_formula(field: &str) -> bool {
     field.starts_with(['=', '+', '-', '@', '\t', '\r']) && field.parse::<f64>().is_err()
 }
 
-/// All finished trials.
+/// Writes all finished trials.
 pub fn of(run: &Run) -> String {
     of_rows(run.records.iter().map(row))
 }
@@ -130,7 +130,7 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put("lost", datagrams.map(|it| it.lost));
     row.put("duplicates", datagrams.map(|it| it.duplicates));
     row.put("reordered", datagrams.map(|it| it.reordered));
-    // Transactions of a closed loop that are counted but are not samples.
+    // Transactions of a closed loop that were counted but not sampled.
     row.put("unsampled", closed.map(|closed| closed.unsampled));
     row.put("client_busy_share", closed.map(|closed| closed.busy_share));
     row.put("bytes_per_s", streams.map(|it| it.bytes_per_s));

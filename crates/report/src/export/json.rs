@@ -1,5 +1,5 @@
-//! A run as JSON: what was planned and where, the summary, and every trial whole (its histograms as base64 of the
-//! HdrHistogram V2 form).
+//! A run as JSON: its plan and host, the summary, and every trial in full. Histograms are base64 of the HdrHistogram
+//! V2 format.
 
 use harness::model::Run;
 use serde_json::{Value, json};
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use crate::model::summary::Summary;
 use crate::model::{Capacities, Sweep, conclusion};
 
-/// Changes when a field changes its meaning or goes.
+/// The format version, raised when a field disappears or changes its meaning.
 pub const FORMAT: u32 = 1;
 
-/// The whole run.
+/// Returns the whole run.
 pub fn of(run: &Run) -> Value {
     let mut whole = what_is_there(run);
     if !run.damage.is_empty() {
@@ -21,7 +21,7 @@ pub fn of(run: &Run) -> Value {
 
 fn what_is_there(run: &Run) -> Value {
     if let Some(capacities) = Capacities::of(run) {
-        // Its trials are each of a rate of their own: there is nothing to summarise but what they led to.
+        // Each probe of a search has its own rate, so only the results of searches are summarised.
         return json!({ "format": FORMAT, "run": run.header, "capacity": capacities, "trials": run.records });
     }
     let summary = Summary::of(run);

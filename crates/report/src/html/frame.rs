@@ -1,4 +1,4 @@
-//! The frame of every page: switches, data, the library that draws them, style and script.
+//! The frame of every page: switches, data, plotting library, style and script.
 
 use askama::Template;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::plot::chart::Chart;
 use crate::plot::style::{self, Style};
 
-/// plotly.js, the bundle with lines and markers alone: a quarter of the whole one.
+/// plotly.js, the bundle with only lines and markers: a quarter of the full size.
 pub(crate) const PLOTLY: &str = include_str!("../../assets/plotly-basic.min.js");
 
 const CSS: &str = include_str!("../../templates/report.css");
@@ -45,7 +45,7 @@ struct Panels<'a> {
     chart: &'a Chart,
 }
 
-/// The elements that the script draws a chart in: the chart of this place among the page's figures.
+/// Returns the elements in which the script draws a chart; `number` is its index among the page's figures.
 ///
 /// # Errors
 /// Never in practice: a template is filled in memory.
@@ -54,7 +54,7 @@ pub fn panels(number: usize, heading: &str, chart: &Chart) -> anyhow::Result<Str
 }
 
 impl Frame {
-    /// Takes the architectures by their places, their figures, and the data that a reader may download.
+    /// Takes the architectures in order, their figures, and the data that a reader may download.
     ///
     /// # Errors
     /// Never in practice: everything is held in memory.
@@ -75,7 +75,7 @@ impl Frame {
         if self.architectures.is_empty() { Ok(String::new()) } else { Ok(Switches { frame: self }.render()?) }
     }
 
-    /// The whole page around its content.
+    /// Returns the whole page around its content.
     ///
     /// # Errors
     /// Never in practice: a template is filled in memory.
@@ -89,7 +89,7 @@ impl Frame {
 pub struct Switch {
     /// The architecture's name.
     pub name: String,
-    /// The architecture's place in the list of all.
+    /// The architecture's index in the list of all.
     pub place: usize,
     /// The look of its lines.
     pub style: Style,
@@ -118,11 +118,11 @@ struct Data<'a> {
 /// A figure of a page.
 #[derive(Serialize)]
 pub struct Drawing<'a> {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its heading.
+    /// The heading.
     pub title: &'static str,
-    /// Its data.
+    /// The chart.
     #[serde(flatten)]
     pub chart: &'a Chart,
 }

@@ -19,7 +19,7 @@ struct Index<'a> {
     figures: &'a [(&'static TrendFigure, Chart)],
 }
 
-/// A run, and where its page or folder is.
+/// A run, and the link to its page or folder.
 struct RunRow<'a> {
     entry: &'a Entry,
     link: &'a str,
@@ -28,10 +28,10 @@ struct RunRow<'a> {
     trials: String,
 }
 
-/// The document; each run's row leads to the link that stands at its place.
+/// Renders the page. The row of each run links to the element of `links` with the same index.
 ///
 /// # Errors
-/// None that is known: everything is held in memory.
+/// Never in practice: everything is held in memory.
 pub fn page(history: &History, links: &[String]) -> anyhow::Result<String> {
     let (architectures, figures) = drawn(history);
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.name, title: figure.title, chart });

@@ -1,4 +1,4 @@
-//! The page: one file with its style, its script, its data and the library that draws them.
+//! The page of a run: one file with its style, its script, its data and the plotting library.
 
 use askama::Template;
 use harness::model::{Bound, Check, Run, TrialRecord};
@@ -85,7 +85,7 @@ struct Raw<'a> {
 /// The whole document.
 ///
 /// # Errors
-/// None that is known: everything is held in memory.
+/// Never in practice: everything is held in memory.
 pub fn render(run: &Run) -> anyhow::Result<String> {
     let summary = Summary::of(run);
     let drawn = Drawn::of(run, &summary);
@@ -112,7 +112,7 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
     frame.document(&run.header.name, &page)
 }
 
-/// Histograms are in the run's folder, as files that tools read; here they would be most of the page.
+/// Removes histograms, which would be most of the page. The run's folder has them as files for other programs.
 fn without_histograms(mut value: Value) -> Value {
     fn strip(value: &mut Value) {
         match value {
@@ -128,13 +128,13 @@ fn without_histograms(mut value: Value) -> Value {
     value
 }
 
-/// Words of a command line as a shell takes them.
+/// Formats the words of a command line for a shell.
 pub fn command(words: &[String]) -> String {
     let is_plain =
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c));
     let quoted = words.iter().map(|word| match is_plain(word) {
         true => word.clone(),
-        // What a terminal would obey when it is pasted.
+        // A terminal would obey control characters in pasted text.
         false if word.contains(char::is_control) => {
             let escape = |c: char| match c {
                 '\\' | '\'' => format!("\\{c}"),

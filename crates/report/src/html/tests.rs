@@ -1,4 +1,4 @@
-//! Figures and page of runs that never were.
+//! Figures and pages of constructed runs.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn names(drawn: &Drawn) -> Vec<&str> {
     drawn.figures.iter().map(|(figure, _)| figure.name).collect()
 }
 
-/// Runs that together have what every figure needs.
+/// Runs that together contain the data for every figure.
 fn runs() -> Vec<Run> {
     let mut stamped = fixtures::run();
     fixtures::add_kernel(&mut stamped);
@@ -83,7 +83,7 @@ fn a_figure_without_data_is_left_out() {
     assert_eq!(page, render(&empty).unwrap(), "the same run makes the same page");
 }
 
-/// A line for each series of some figures, for a reader.
+/// Returns readable lines for each series of the wanted figures.
 fn lines(run: &Run, is_wanted: impl Fn(&str) -> bool) -> String {
     let mut lines = Vec::new();
     for (figure, chart) in drawn(run).figures.iter().filter(|(figure, _)| is_wanted(figure.name)) {

@@ -1,11 +1,11 @@
-//! A figure as plain data: the script of a page draws it, and `svg` draws files.
+//! A figure as plain data. The script of a page draws it there, and `svg` draws files.
 
 use harness::model::VerdictKind;
 use serde::{Serialize, Serializer};
 
 use crate::format;
 
-/// A figure's panels, all of the same axes.
+/// The panels of a figure, with shared axes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Chart {
     /// The main result in words.
@@ -14,9 +14,9 @@ pub struct Chart {
     pub shape: Shape,
     /// The horizontal axis of every panel.
     pub x: Axis,
-    /// The vertical one.
+    /// The vertical axis of every panel.
     pub y: Axis,
-    /// Side by side.
+    /// The panels in order.
     pub panels: Vec<Panel>,
 }
 
@@ -26,45 +26,45 @@ pub struct Chart {
 pub enum Shape {
     /// Five percentiles each (kawai2008, Figure 7): a line from p1 to p99, a broad one from p25 to p75, a marker at p50.
     Percentiles,
-    /// A marker each, with its interval where it has one.
+    /// A marker each, with an interval if known.
     Points,
-    /// A line and no markers.
+    /// A line without markers.
     Line,
 }
 
-/// One of the small multiples.
+/// One panel of a figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Panel {
     /// The difference from the other panels.
     pub title: String,
-    /// Its own axes, the horizontal one first, where they are not the figure's.
+    /// The horizontal and the vertical axis, if they differ from the figure's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub axes: Option<Box<[Axis; 2]>>,
     /// A series for each architecture that has points here.
     pub series: Vec<Series>,
-    /// Published values of the same.
+    /// Published values of the same quantity.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
 }
 
 impl Panel {
-    /// One with the figure's axes.
+    /// Returns a panel with the figure's axes.
     pub fn new(title: String, series: Vec<Series>) -> Self {
         Self { title, axes: None, series, published: Vec::new() }
     }
 }
 
-/// Values that a paper prints, on its machine.
+/// Published values, measured on the paper's machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Published {
     /// The label.
     pub label: String,
-    /// The architecture that they are of, if it is one that is drawn: they have its colour.
+    /// Index of the architecture that the values belong to, if the figure shows it; they have its colour.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub architecture: Option<usize>,
-    /// How they are drawn.
+    /// How the values are drawn.
     pub mark: Mark,
-    /// By x; one alone, unless they are [`Mark::Points`].
+    /// The values by x; a single one, unless the mark is [`Mark::Points`].
     pub points: Vec<(f64, f64)>,
 }
 
@@ -83,12 +83,12 @@ pub enum Mark {
 /// The points of one architecture.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
-    /// Its place in the list of architectures, by which it has its colour, marker and dash.
+    /// Index of the architecture, which determines colour, marker and dash.
     pub architecture: usize,
     /// The name of a fainter, secondary series; empty for the main one.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub of: &'static str,
-    /// By x.
+    /// The points, by x.
     pub points: Vec<Point>,
 }
 
@@ -99,26 +99,28 @@ pub struct Point {
     pub x: f64,
     /// How much.
     pub y: f64,
-    /// p1, p25, p75, p99 of [`Shape::Percentiles`], of which those that may be the client's are left out; both ends of an interval of [`Shape::Points`], or nothing.
+    /// For [`Shape::Percentiles`], p1, p25, p75 and p99, without those that the client may have caused. For
+    /// [`Shape::Points`], both ends of the interval, or nothing.
     pub spread: Vec<f64>,
     /// The verdict.
     pub verdict: VerdictKind,
 }
 
 impl Point {
-    /// One that may be believed and has no spread.
+    /// Returns a valid point without spread.
     pub fn new(x: f64, y: f64) -> Self {
         Self { x, y, spread: Vec::new(), verdict: VerdictKind::Valid }
     }
 
-    /// Whether it may be believed.
+    /// Returns whether the verdict is valid.
     pub fn is_valid(&self) -> bool {
         self.verdict == VerdictKind::Valid
     }
 }
 
 impl Serialize for Point {
-    /// As `[x, y]`, and where there is more to say `[x, y, spread, verdict]`: pages hold thousands.
+    /// Serialises to `[x, y]`, or `[x, y, spread, verdict]` if these are not trivial: pages contain thousands of
+    /// points.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (x, y) = (rounded(self.x), rounded(self.y));
         if self.spread.is_empty() && self.is_valid() {
@@ -129,7 +131,7 @@ impl Serialize for Point {
     }
 }
 
-/// To five significant digits: more than any screen shows.
+/// Rounds to five significant digits, more than any screen shows.
 fn rounded(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }
@@ -138,26 +140,26 @@ fn rounded(value: f64) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// Names, by their place.
+    /// Names, by index.
     Names,
     /// Nanoseconds.
     Time,
     /// Bytes.
     Bytes,
-    /// Bytes a second.
+    /// Bytes per second.
     Bandwidth,
     /// Shares of 1.
     Share,
-    /// How many times as much.
+    /// Multiples, such as `2x`.
     Times,
-    /// A number, as of calls a request.
+    /// A plain number, for example calls per request.
     Number,
-    /// The negative decimal logarithm of the share that is not reached: 1 is 90 %, 2 is 99 %.
+    /// The negative decimal logarithm of the share above the value: 1 is 90 %, 2 is 99 %.
     Nines,
 }
 
 impl Form {
-    /// A value in words.
+    /// Formats a value with its unit.
     pub fn text(self, value: f64) -> String {
         match self {
             Self::Time => format::time(value),
@@ -170,7 +172,7 @@ impl Form {
         }
     }
 
-    /// As on an axis, where it is a round number.
+    /// Formats a round value as the label of a tick.
     fn tick(self, value: f64) -> String {
         let exact = |value: f64| format!("{}", rounded(value));
         match self {
@@ -203,20 +205,20 @@ pub struct Axis {
     pub label: String,
     /// The form of its numbers.
     pub form: Form,
-    /// Whether equal distances are equal ratios.
+    /// Whether the scale is logarithmic.
     pub log: bool,
-    /// From where to where.
+    /// The lowest and the highest value.
     pub range: [f64; 2],
-    /// Where there is a label, and which.
+    /// Positions and texts of labels.
     pub ticks: Vec<(f64, String)>,
 }
 
-/// Marks above one name stand side by side, at most so many pixels apart; the page's script has the same.
+/// The largest distance in pixels between marks above one name; equal to the constant in the page's script.
 pub const STEP_MAX: f64 = 18.0;
 
-/// As many labels as a small panel has room for beside it, and below it.
+/// The most labels beside a small panel.
 pub const TICKS_BESIDE: usize = 7;
-/// See [`TICKS_BESIDE`].
+/// The most labels below a small panel.
 pub const TICKS_BELOW: usize = 5;
 
 impl Axis {
@@ -230,7 +232,7 @@ impl Axis {
     /// A logarithmic axis over all positive `values`, with at most `ticks_max` labels.
     pub fn log(label: &str, form: Form, ticks_max: usize, values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = ends(values.filter(|&value| value > 0.0), (1.0, 10.0));
-        // At least as much as a factor of 4, so that noise does not look like a difference.
+        // Span at least a factor of 4, so that noise does not look like a difference.
         let room = (2.0 / (high / low).sqrt()).max(1.12);
         let range = [rounded(low / room), rounded(high * room)];
         let within = |value: &f64| (range[0]..=range[1]).contains(value);
@@ -263,7 +265,7 @@ impl Axis {
     /// A linear axis from 0 to the largest of `values`.
     pub fn linear(label: &str, form: Form, values: impl Iterator<Item = f64>) -> Self {
         let (_, high) = ends(values, (0.0, 1.0));
-        // A share is seen against the whole.
+        // Show a share relative to the whole.
         let is_part = form == Form::Share && high < 1.0;
         let high = if high > 0.0 && !is_part { high } else { 1.0 };
         let power = 10f64.powf((high / 5.0).log10().floor());
@@ -274,7 +276,7 @@ impl Axis {
         Self { label: label.into(), form, log: false, range: [0.0, high * 1.05], ticks }
     }
 
-    /// A linear axis on both sides of 0.
+    /// A linear axis from `low` to `high`, on both sides of 0.
     pub fn around(label: &str, form: Form, [low, high]: [f64; 2]) -> Self {
         let span = if high > low { high - low } else { 1.0 };
         let power = 10f64.powf((span / 5.0).log10().floor());
@@ -285,7 +287,7 @@ impl Axis {
         Self { label: label.into(), form, log: false, range: [low, high], ticks }
     }
 
-    /// An axis of shares of all requests, each step another nine.
+    /// An axis of shares of all requests; each step is another nine.
     pub fn nines(label: &str, nines_max: f64) -> Self {
         let shares = [(0.0, "0 %"), (0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %")];
         let more = [(0.9999, "99.99 %"), (0.99999, "99.999 %")];
@@ -296,7 +298,7 @@ impl Axis {
     }
 }
 
-/// How many nines a share has: 1 for 90 %.
+/// Returns the number of nines of a share: 1 for 90 %.
 pub fn nines(share: f64) -> f64 {
     -(1.0 - share).max(1e-12).log10()
 }
@@ -311,12 +313,12 @@ fn ends(values: impl Iterator<Item = f64>, none: (f64, f64)) -> (f64, f64) {
 }
 
 impl Chart {
-    /// The axes of a panel, the horizontal one first.
+    /// Returns the horizontal and the vertical axis of a panel.
     pub fn axes<'a>(&'a self, panel: &'a Panel) -> (&'a Axis, &'a Axis) {
         panel.axes.as_deref().map_or((&self.x, &self.y), |[x, y]| (x, y))
     }
 
-    /// Where points are along the horizontal axis of a panel: each place once, in order, with its name.
+    /// Returns the positions of points along the horizontal axis of a panel, each once, in order, with its name.
     pub fn places(&self, panel: &Panel) -> Vec<(f64, String)> {
         let (x, _) = self.axes(panel);
         if x.form == Form::Names {
@@ -328,7 +330,7 @@ impl Chart {
         places.into_iter().map(|at| (at, if at.fract() == 0.0 { at.to_string() } else { x.form.text(at) })).collect()
     }
 
-    /// Where the architectures lie furthest apart, in words: the least and the most of what may be believed.
+    /// Describes where the architectures differ most: the lowest and the highest valid value there.
     pub fn furthest_apart(&self, architectures: &[String]) -> String {
         let mut furthest: Option<(f64, String)> = None;
         for panel in &self.panels {

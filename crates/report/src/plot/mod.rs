@@ -1,12 +1,12 @@
 //! Figures: as plain data for the script of a page, and as files.
 //!
 //! # Layout
-//! - [`chart`]: a figure as plain data; [`plot_data`]: the part of a run that figures are made from
+//! - [`chart`]: a figure as plain data; [`plot_data`]: the data of a run that figures use
 //! - [`figures`]: all figures of a run, one file and one row of a table each; [`trends`]: figures of many runs
 //! - [`style`]: the look of each architecture; [`svg`]: figures as SVG and PNG
 //!
-//! Figures use the records of a run alone: medians of the window's parts show changes over time, and histograms hold every
-//! request, so that no samples are read.
+//! Figures use only the records of a run and read no samples. Medians of the window's parts show changes over time,
+//! and histograms contain every request.
 
 pub mod chart;
 pub mod figures;
@@ -22,7 +22,7 @@ use plot_data::PlotData;
 
 use crate::model::Summary;
 
-/// The figures of a run. A series names its architecture by the place in `architectures`.
+/// The figures of a run. A series refers to its architecture by index into `architectures`.
 #[derive(Debug)]
 pub struct Drawn {
     /// Labels of architectures.

@@ -8,24 +8,24 @@ pub use crate::model::axis::Axis as Along;
 use crate::model::axis::apart;
 use crate::model::summary::{Comparison, Row, Summary, estimated};
 
-/// A run, and what is known of it as a whole.
+/// A run with its summary and its architectures.
 pub struct PlotData<'a> {
     run: &'a Run,
-    /// Its figures.
+    /// The summary of the run.
     pub summary: &'a Summary,
-    /// Architectures by their labels, as first ranked: a series names one by its place.
+    /// Labels of the architectures in order of first appearance in the rankings; a series refers to them by index.
     pub architectures: Vec<String>,
 }
 
-/// Workloads that are in one panel: they differ only in what is along its horizontal axis.
+/// The workloads of one panel, which differ only on the horizontal axis.
 pub struct Group<'a> {
     /// The difference from other groups; empty for a single group.
     pub title: String,
-    /// In order.
+    /// The workloads in order.
     pub members: Vec<&'a Comparison>,
 }
 
-/// One value of a row, under its workload, with its spread, for a point.
+/// Returns the value of a row under its workload, and its spread, for a point.
 pub type Value = fn(&Workload, &Row) -> Option<(f64, Vec<f64>)>;
 
 impl<'a> PlotData<'a> {
@@ -45,23 +45,23 @@ impl<'a> PlotData<'a> {
         self.summary.comparisons.iter().any(|comparison| comparison.workload.is_closed())
     }
 
-    /// Whether its workloads are streams, which are all of a run's or none.
+    /// Returns whether the workloads are streams: all workloads of a run, or none.
     pub fn has_streams(&self) -> bool {
         self.summary.comparisons.iter().any(|comparison| comparison.workload.service.stream().is_some())
     }
 
-    /// The place of a row's architecture.
+    /// Returns the index of a row's architecture.
     pub fn place(&self, row: &Row) -> usize {
         let label = row.label();
         self.architectures.iter().position(|it| *it == label).expect("it is made of all rows")
     }
 
-    /// The axis of the size of the workloads.
+    /// Returns the axis along which the workloads grow.
     pub fn size(&self) -> Along {
         Along::of_size(self.summary)
     }
 
-    /// All workloads, in groups that differ only in what is along an axis; each by itself where there is none.
+    /// Groups the workloads that differ only on an axis; without an axis, each workload is a group.
     pub fn groups(&self, along: Option<Along>) -> Vec<Group<'a>> {
         let comparisons = self.summary.comparisons.iter();
         let groups = match along {
@@ -72,14 +72,14 @@ impl<'a> PlotData<'a> {
         groups.into_iter().zip(titles).map(|(members, title)| Group { title, members }).collect()
     }
 
-    /// The trials that a row's figures are of.
+    /// Returns the trials that a row's figures cover.
     pub fn trials(&self, comparison: &Comparison, row: &Row) -> Vec<&'a TrialRecord> {
         let is_of = |record: &&TrialRecord| record.trial.workload == comparison.workload && row.is_of(&record.trial);
         let records: Vec<&TrialRecord> = self.run.records.iter().filter(is_of).collect();
         if row.is_ranked() { estimated(&records) } else { records }
     }
 
-    /// A time of all of a row's trials together.
+    /// Merges the histograms of a time over a row's trials.
     pub fn merged(
         &self,
         comparison: &Comparison,
@@ -92,8 +92,8 @@ impl<'a> PlotData<'a> {
         histogram
     }
 
-    /// A point for each row, in a panel for each group and each of `values`, by what these are of; `None` where nothing is
-    /// known.
+    /// Draws a point for each row, in a panel for each group and each of `values`, which are pairs of a title and a
+    /// function. Returns `None` without data.
     pub fn rows(&self, along: Along, shape: Shape, y: Vertical, values: &[(&str, Value)]) -> Option<Chart> {
         let groups = self.groups(Some(along));
         let place = |workload: &Workload| (along.at(workload), along.at(workload).to_string());
@@ -134,7 +134,7 @@ impl<'a> PlotData<'a> {
         Some(chart)
     }
 
-    /// A series for each architecture that has points in a group.
+    /// Returns a series for each architecture that has points in a group.
     fn series(&self, group: &Group<'_>, point: impl Fn(&Comparison, &Row) -> Option<Point>) -> Vec<Series> {
         let of = |architecture: usize| -> Vec<Point> {
             let rows = group.members.iter().flat_map(|it| it.rows.iter().map(move |row| (*it, row)));
@@ -146,7 +146,7 @@ impl<'a> PlotData<'a> {
         series.filter(|series| !series.points.is_empty()).collect()
     }
 
-    /// A line for each row, in a panel for each workload; `None` where there are none.
+    /// Draws a line for each row, in a panel for each workload; `None` without lines.
     pub fn lines(&self, lines: impl Fn(&Comparison, &Row) -> Vec<(&'static str, Vec<Point>)>) -> Option<Vec<Panel>> {
         let mut panels = Vec::new();
         for Group { title, members } in self.groups(None) {
@@ -170,16 +170,16 @@ pub struct Vertical {
     pub label: &'static str,
     /// The form of its numbers.
     pub form: Form,
-    /// Whether equal distances are equal ratios.
+    /// Whether the scale is logarithmic.
     pub log: bool,
 }
 
-/// The five percentiles of a row's service time, for a point, without those that may be the client's doing.
+/// Returns the five percentiles of a row's service time for a point, without those that the client may have caused.
 pub fn service(row: &Row) -> Option<(f64, Vec<f64>)> {
     servers(row, row.service)
 }
 
-/// The same of another time that late sends make longer.
+/// Returns the percentiles of another time that late sends lengthen.
 pub fn servers(row: &Row, time: Option<Distribution>) -> Option<(f64, Vec<f64>)> {
     let (median, mut spread) = percentiles(time)?;
     if row.is_client_tail(0.99) {
@@ -191,15 +191,15 @@ pub fn servers(row: &Row, time: Option<Distribution>) -> Option<(f64, Vec<f64>)>
     Some((median, spread))
 }
 
-/// The five percentiles of a time, for a point; nothing of a time that nothing was measured of.
+/// Returns the five percentiles of a time for a point; `None` without measurements.
 pub fn percentiles(time: Option<Distribution>) -> Option<(f64, Vec<f64>)> {
     let time = time.filter(|time| time.count > 0)?;
-    // A time of less than the clock's step is shown as one nanosecond: the axis is of ratios.
+    // Show times below the clock's resolution as one nanosecond, because the axis is logarithmic.
     let shown = |ns: u64| ns.max(1) as f64;
     Some((shown(time.p50_ns), [time.p1_ns, time.p25_ns, time.p75_ns, time.p99_ns].map(shown).to_vec()))
 }
 
-/// An estimate with its interval, for a point.
+/// Returns an estimate with its interval for a point.
 pub fn estimate(value: f64, interval: Option<stats::Interval>) -> (f64, Vec<f64>) {
     (value, interval.map_or_else(Vec::new, |interval| vec![interval.low, interval.high]))
 }

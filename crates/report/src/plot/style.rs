@@ -1,5 +1,5 @@
-//! How an architecture looks in every figure: by colour, by the shape of its marker, and by its dash, so that none of them is
-//! needed to tell it from others.
+//! The look of an architecture in every figure. Colour, marker and dash differ, so that any one of them identifies
+//! the architecture.
 
 use std::fmt::Write;
 
@@ -8,18 +8,19 @@ use serde::Serialize;
 /// The look of one architecture.
 #[derive(Clone, Debug, Serialize)]
 pub struct Style {
-    /// On white.
+    /// The colour on white.
     pub light: &'static str,
-    /// On black.
+    /// The colour on black.
     pub dark: &'static str,
-    /// Its marker, by the name that plotly has for it.
+    /// The marker, by plotly's name.
     pub marker: &'static str,
-    /// Dashes and gaps, in pixels; none is a whole line.
+    /// Lengths of dashes and gaps, in pixels; empty for a solid line.
     pub dash: &'static [u32],
 }
 
-/// On white and on black. Found by a search for the largest least distance between any two, as eyes see them that have all
-/// cones and that lack one of each kind, with a contrast of 3 to their background; `colours_are_told_apart` has the figures.
+/// Colours on white and on black. A search maximised the smallest distance between any two colours, for normal vision
+/// and three kinds of colour blindness, with a contrast of 3 to the background. The test `colours_are_told_apart` has
+/// the figures.
 const COLOURS: [(&str, &str); 8] = [
     ("#2234b8", "#6782f5"),
     ("#c58410", "#f05903"),
@@ -31,18 +32,18 @@ const COLOURS: [(&str, &str); 8] = [
     ("#483e03", "#a28387"),
 ];
 
-/// As many as have no divisor in common with the colours, so that 56 architectures look different.
+/// The number of markers is coprime to the number of colours, so that 56 architectures look different.
 const MARKERS: [&str; 7] = ["circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x"];
 
 const DASHES: [&[u32]; 5] = [&[], &[7, 3], &[2, 2], &[12, 4], &[4, 6]];
 
-/// The style of the architecture at a place.
+/// The style of the architecture with this index.
 pub fn style(place: usize) -> Style {
     let (light, dark) = COLOURS[place % COLOURS.len()];
     Style { light, dark, marker: MARKERS[place % MARKERS.len()], dash: DASHES[place % DASHES.len()] }
 }
 
-/// The style of published values: the colour of text, unlike any architecture's.
+/// The style of published values: the text colour, unlike any architecture's.
 pub fn published(has_marker: bool) -> Style {
     let marker = if has_marker { "star" } else { "" };
     Style { light: "#1b1f24", dark: "#e7eaee", marker, dash: if has_marker { &[1, 4] } else { &[9, 3] } }
@@ -93,7 +94,7 @@ pub fn swatch(place: usize) -> String {
     drawn(&style(place))
 }
 
-/// Likewise, of a style.
+/// A line with the marker of a style, as SVG.
 pub fn drawn(style: &Style) -> String {
     let Style { marker, dash, .. } = style;
     let dash: Vec<String> = dash.iter().map(u32::to_string).collect();
@@ -127,7 +128,7 @@ mod tests {
         assert_eq!(looks.len(), 35);
     }
 
-    /// Red, green and blue of 1 as light, not as stored.
+    /// Converts a hexadecimal colour to linear light, from 0 to 1.
     fn linear(colour: &str) -> [f64; 3] {
         [1, 3, 5].map(|at| {
             let value = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
@@ -153,8 +154,8 @@ mod tests {
         }
     }
 
-    /// Linear light as seen with all cones, and without long, middle or short ones: Machado, Oliveira and
-    /// Fernandes (2009), severity 1.
+    /// Matrices for linear light as seen with normal vision, and without long, middle or short cones: Machado,
+    /// Oliveira and Fernandes (2009), severity 1.
     const EYES: [(&str, [[f64; 3]; 3]); 4] = [
         ("all cones", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
         (
@@ -171,7 +172,7 @@ mod tests {
         ),
     ];
 
-    /// Linear light in Oklab (Ottosson 2020), in which equal distances look about equal.
+    /// Converts linear light to Oklab (Ottosson 2020), in which equal distances look about equal.
     fn oklab(light: [f64; 3]) -> [f64; 3] {
         let cones = times(
             [

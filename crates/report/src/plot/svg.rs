@@ -12,7 +12,7 @@ use crate::format::visible;
 
 /// The size of a panel in pixels.
 const PANEL: (f64, f64) = (440.0, 320.0);
-/// The size of a figure's only panel.
+/// The size of the panel of a figure with one panel.
 const SINGLE: (f64, f64) = (640.0, 380.0);
 /// The space for labels: left, right, top and bottom of the axes.
 const AROUND: [f64; 4] = [72.0, 16.0, 22.0, 52.0];
@@ -40,7 +40,7 @@ pub fn svg(title: &str, chart: &Chart, architectures: &[String]) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          font-family=\"DejaVu Sans, sans-serif\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     ));
-    // A letter is about six tenths as wide as it is high.
+    // A letter is about 0.6 times as wide as high.
     let size = ((width - 2.0 * MARGIN) / (0.6 * title.chars().count().max(1) as f64)).min(18.0);
     canvas.text((MARGIN, MARGIN + 4.0), size, "start", title);
     for Entry { text, style, x, line } in legend {
@@ -92,7 +92,7 @@ impl Canvas {
         );
     }
 
-    /// A marker, if the style has one.
+    /// Draws a marker, if the style has one.
     fn marker(&mut self, (x, y): (f64, f64), style: &Style, fill: &str, edge: &str) {
         if style.marker.is_empty() {
             return;
@@ -103,7 +103,7 @@ impl Canvas {
         let _ = writeln!(self.0, "<polygon points=\"{points}\" fill=\"{fill}\" stroke=\"{edge}\"/>");
     }
 
-    /// Text whose height is centred on its place; `anchor` is `start`, `middle` or `end`.
+    /// Writes text, vertically centred; `anchor` is `start`, `middle` or `end`.
     fn text(&mut self, (x, y): (f64, f64), size: f64, anchor: &str, text: &str) {
         let text = visible(text).replace('&', "&amp;").replace('<', "&lt;");
         let y = y + 0.36 * size;
@@ -122,7 +122,7 @@ struct Entry {
     line: f64,
 }
 
-/// The legend: the architectures of a figure, then the published values, each once.
+/// Returns the legend: the architectures of a figure, then the published values, each once.
 fn legend(chart: &Chart, architectures: &[String], width: f64) -> Vec<Entry> {
     let is_drawn =
         |place: &usize| chart.panels.iter().flat_map(|panel| &panel.series).any(|series| series.architecture == *place);
@@ -147,14 +147,14 @@ fn legend(chart: &Chart, architectures: &[String], width: f64) -> Vec<Entry> {
     entries.collect()
 }
 
-/// The pixel of a value, on an axis between two pixels.
+/// Converts a value to a pixel between two pixels of an axis.
 fn pixel(axis: &Axis, (from, to): (f64, f64), value: f64) -> f64 {
     let place = |value: f64| if axis.log { value.max(f64::MIN_POSITIVE).log10() } else { value };
     let [low, high] = axis.range.map(place);
     from + (place(value) - low) / (high - low) * (to - from)
 }
 
-/// The ticks of a horizontal axis that there is room for, the last one among them.
+/// Returns the ticks that fit below a horizontal axis, always including the last.
 fn fitting_ticks(axis: &Axis) -> impl Iterator<Item = &(f64, String)> {
     let longest = axis.ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0) as f64;
     let every = match axis.form {
@@ -196,7 +196,7 @@ fn draw(canvas: &mut Canvas, chart: &Chart, panel: &Panel, across: (f64, f64), u
     }
 }
 
-/// The distance by which a series moves, so that the marks above one name stand side by side.
+/// Returns the horizontal offset of a series, so that marks above one name stand side by side.
 fn shift(chart: &Chart, x: &Axis, architectures: &[usize], series: &Series) -> f64 {
     let at = architectures.iter().position(|it| *it == series.architecture).unwrap_or_default() as f64;
     let (count, [from, to]) = (architectures.len() as f64, x.range);
@@ -208,7 +208,7 @@ fn shift(chart: &Chart, x: &Axis, architectures: &[usize], series: &Series) -> f
     }
 }
 
-/// Draws the paper's values, which lie behind ours.
+/// Draws the paper's values, behind ours.
 fn draw_published(
     canvas: &mut Canvas,
     [x, y]: [&Axis; 2],
@@ -230,7 +230,7 @@ fn draw_published(
     }
 }
 
-/// The part of a path, which runs from left to right, between the ends of an axis; lines that cross an end stop there.
+/// Clips a path that runs from left to right to the range of an axis.
 fn within(path: &[(f64, f64)], [low, high]: [f64; 2]) -> Vec<(f64, f64)> {
     let mut part: Vec<(f64, f64)> = Vec::new();
     for (at, &(x, y)) in path.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Figures of trends: a panel for each traffic on each host, along the runs.
+//! Figures of trends: a panel for each traffic and host, with the runs along the horizontal axis.
 
 use stats::Estimate;
 
@@ -7,21 +7,21 @@ use crate::model::stream;
 use crate::plot::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE};
 use crate::plot::plot_data::estimate;
 
-/// A figure of what was measured in more than one run.
+/// A figure of measurements that appear in several runs.
 #[derive(Debug)]
 pub struct TrendFigure {
-    /// Its name: that of its files, and in the page's address.
+    /// The name, for file names and the page's address.
     pub name: &'static str,
-    /// Its heading.
+    /// The heading.
     pub title: &'static str,
-    /// How it is to be read.
+    /// How to read the figure.
     pub about: &'static str,
     /// The label of the vertical axis.
     label: &'static str,
     form: Form,
-    /// Whether a trend has such a figure.
+    /// Returns whether a trend has this figure.
     is_of: fn(&Trend) -> bool,
-    /// In units of its axis.
+    /// The value, in units of the vertical axis.
     value: fn(&Trend, &TrendPoint) -> Option<Estimate>,
 }
 
@@ -74,7 +74,7 @@ fn is_stream(trend: &Trend) -> bool {
     trend.workload.service.stream().is_some()
 }
 
-/// Architectures that there are trends of, and the figures of those.
+/// Returns the architectures that have trends, and the figures.
 pub fn drawn(history: &History) -> (Vec<String>, Vec<(&'static TrendFigure, Chart)>) {
     let mut architectures: Vec<String> = Vec::new();
     for trend in &history.trends {
@@ -116,8 +116,8 @@ fn draw(history: &History, architectures: &[String], figure: &TrendFigure) -> Op
     Some(Chart { words: words(history, architectures, &panels, figure), shape: Shape::Points, x, y, panels })
 }
 
-/// Runs by when they began, as briefly as tells them apart, and what is along their axis: of runs of one day the time, of others
-/// the day, with the time where there are several on one.
+/// Returns the label of the horizontal axis and a short name for each run. Runs of one day are named by time, others
+/// by day; the time is added if several runs started on one day.
 fn names(history: &History) -> (String, Vec<String>) {
     let cut = |from: usize, to: usize| -> Vec<String> {
         let part = |text: &str| text.get(from..to).unwrap_or_default().replace('T', " ");
@@ -133,10 +133,10 @@ fn names(history: &History) -> (String, Vec<String>) {
     if is_one(&years) { (format!("run of {}", years[0]), cut(5, to)) } else { ("run".into(), cut(0, to)) }
 }
 
-/// The smallest change that is mentioned, as a ratio.
+/// The smallest change that the caption mentions, as a ratio.
 const MOVED_MIN: f64 = 1.05;
 
-/// The largest change from the first to the newest run.
+/// Describes the largest change from the first to the newest run.
 fn words(history: &History, architectures: &[String], panels: &[Panel], figure: &TrendFigure) -> String {
     let ends = panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series)));
     let ends = ends.filter_map(|(panel, series)| {

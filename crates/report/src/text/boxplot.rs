@@ -1,17 +1,18 @@
-//! Service times in plain text, a line for each architecture: the five percentiles of kawai2008's Figure 7, on one logarithmic
-//! scale.
+//! Service times as text, a line for each architecture: the five percentiles of kawai2008's Figure 7 on one
+//! logarithmic scale.
 
 use crate::format;
 use crate::model::client_tail;
 use crate::model::summary::{Comparison, Row};
 use crate::text::Medium;
 
-/// Columns of the scale, however wide the terminal is, and at least.
+/// The lowest and the highest number of columns of the scale.
 const WIDTH: (usize, usize) = (24, 72);
 /// The gap between the names and the scale.
 const GAP: usize = 2;
 
-/// The lines, below their scale; `None` where there are no two to compare, no room, or bytes count and not times.
+/// Returns the scale and the lines. `None` with fewer than two architectures, without room, or if the metric is
+/// bytes.
 pub(crate) fn of(comparison: &Comparison, medium: Medium) -> Option<String> {
     let rows: Vec<(&Row, [f64; 5])> = comparison.rows.iter().filter_map(|row| Some((row, percentiles(row)?))).collect();
     if rows.len() < 2 || comparison.workload.service.stream().is_some() {
@@ -24,7 +25,7 @@ pub(crate) fn of(comparison: &Comparison, medium: Medium) -> Option<String> {
     }
     let low = rows.iter().map(|(_, it)| it[0]).fold(f64::INFINITY, f64::min);
     let high = rows.iter().map(|(_, it)| it[4]).fold(0.0, f64::max);
-    // At least a factor of four: noise does not look like a difference.
+    // Span at least a factor of 4, so that noise does not look like a difference.
     let room = (2.0 / (high / low).sqrt()).max(1.0);
     let (low, high) = (low / room, high * room);
     let place = |ns: f64| ((ns / low).ln() / (high / low).ln() * (columns - 1) as f64).round() as usize;
@@ -34,7 +35,7 @@ pub(crate) fn of(comparison: &Comparison, medium: Medium) -> Option<String> {
     let lines = rows.iter().map(|(row, ns)| {
         let at = ns.map(place);
         let mark = |column: usize| match column {
-            // Hollow, where it is not to be believed.
+            // Mark rows that are not ranked with a hollow circle.
             it if it == at[2] => {
                 if row.is_ranked() {
                     '●'
@@ -53,8 +54,8 @@ pub(crate) fn of(comparison: &Comparison, medium: Medium) -> Option<String> {
     Some(medium.verbatim(&text))
 }
 
-/// p1, p25, p50, p75 and p99 in nanoseconds, at least one. Where p99 may be the client's, the line ends
-/// before it.
+/// p1, p25, p50, p75 and p99 in nanoseconds, at least 1 each. If the client may have caused the p99, the line ends at
+/// p75.
 fn percentiles(row: &Row) -> Option<[f64; 5]> {
     let time = row.service?;
     let (_, last) = client_tail::end_of_line(&row.late);

@@ -1,5 +1,5 @@
-//! Why one architecture wins: the cost of a request by the servers' counters, and each architecture's largest difference from
-//! the best.
+//! Reasons why one architecture wins: the cost of a request by the servers' counters, and each architecture's largest
+//! difference from the best.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ impl Cost {
     }
 }
 
-/// The cost with the largest ratio to the best architecture's; `None` without a difference worth mentioning.
+/// Returns the cost with the largest ratio to the best architecture's; `None` without a notable difference.
 fn main_difference(row: &Row, best: &Row) -> Option<String> {
     let (breakdown, best) = (row.breakdown.as_ref()?, best.breakdown.as_ref()?);
     let differences = COSTS.iter().filter_map(|cost| {
@@ -54,7 +54,7 @@ fn main_difference(row: &Row, best: &Row) -> Option<String> {
     Some(format!("{}: {} against {}", cost.name, (cost.shown)(ours), (cost.shown)(its)))
 }
 
-/// The main difference of an architecture from the best, in a sentence.
+/// Describes the main difference of an architecture from the best.
 fn sentence_of(row: &Row, best: &Row) -> String {
     let name = &row.architecture;
     let standing = match (row.ratio, row.is_ranked()) {
@@ -88,7 +88,7 @@ pub fn render(summary: &Summary, medium: impl Into<Medium>) -> String {
 
 /// The heading of the time that runnable threads waited for a CPU.
 const WAITED: &str = "run delay µs";
-/// The heading of its share of the tail.
+/// The heading of the wait's share of the tail.
 const TAIL: &str = "of tail";
 
 /// The meaning of these two columns; empty without them.
@@ -172,7 +172,7 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// The servers' own counts of system calls beside the kernel's; nothing where that was not asked.
+/// Compares the servers' counts of system calls with the kernel's; empty without `--count-syscalls`.
 fn two_counts(rows: &[Row], medium: Medium) -> String {
     let counted: Vec<(&Row, &CostBreakdown)> =
         breakdowns(rows).filter(|(_, breakdown)| !breakdown.syscalls_outside_per_request.is_empty()).collect();
@@ -266,7 +266,7 @@ mod tests {
             to_the_sentences.collect::<Vec<_>>().join("\n")
         };
         let agree = render(|totals, model| {
-            // By its number a look at everything is a wait.
+            // A rescan of all descriptors uses the same system call as a wait.
             totals.syscalls.insert("rescan".into(), 40);
             *totals.syscalls_outside.entry("wait".into()).or_default() += 40;
             if model == "mt" {

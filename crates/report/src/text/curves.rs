@@ -1,23 +1,23 @@
-//! Curves in plain text: a time, by its logarithm, against a rate.
+//! Curves as text: a time, on a logarithmic scale, against a rate.
 
 use crate::format;
 
 /// Rows of the plot.
 const HEIGHT: usize = 12;
-/// Columns of the plot, however wide the terminal is.
+/// The most columns of the plot.
 const WIDTH_MAX: usize = 72;
 /// Columns of the labels at the left.
 const LABEL: usize = 10;
 /// The marks of the curves, in turn.
 const MARKS: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
 
-/// A curve: its name, and (rate, nanoseconds) by ascending rate.
+/// A curve: its name, and pairs of rate and nanoseconds by ascending rate.
 pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// The curves within `width` columns, with what each is drawn with; `None` if there is no room or fewer than two rates.
+/// Draws the curves within `width` columns, with a legend; `None` without room or with fewer than two rates.
 pub(crate) fn draw(what: &str, against: &str, lines: &[Line], width: usize) -> Option<String> {
     let columns = width.checked_sub(LABEL + 3)?.min(WIDTH_MAX);
     let points = || lines.iter().flat_map(|line| &line.points).filter(|(_, ns)| *ns > 0.0);
@@ -26,7 +26,7 @@ pub(crate) fn draw(what: &str, against: &str, lines: &[Line], width: usize) -> O
     if columns < 20 || left == right {
         return None;
     }
-    // At least a factor of ten: noise is no mountain.
+    // Span at least a factor of ten, so that noise looks flat.
     let (low, high) = (low.min((low + high - 1.0) / 2.0), high.max((low + high + 1.0) / 2.0));
     let column = |rate: f64| ((rate - left) / (right - left) * (columns - 1) as f64).round() as usize;
     let row = |ns: f64| ((high - ns.log10()) / (high - low) * (HEIGHT - 1) as f64).round() as usize;
@@ -83,7 +83,7 @@ const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 /// The smallest span of a curve, as a ratio, so that noise stays flat.
 const SPARKS_SPAN: f64 = 1.5;
 
-/// A curve in one line: a place for each value, by its logarithm; a blank where there is none.
+/// Draws a curve in one line: a logarithmic level for each value, and a blank for each missing value.
 pub(crate) fn sparks(values: &[Option<f64>]) -> String {
     let known = values.iter().flatten().copied().filter(|value| *value > 0.0);
     let Some((low, high)) = ends(known.map(f64::ln)) else { return " ".repeat(values.len()) };

@@ -1,4 +1,4 @@
-//! How evenly the requests of each trial were sent, for a reader.
+//! The evenness of each trial's sends as text.
 
 use comfy_table::{Cell, Table, presets};
 use harness::spec::units::Share;
@@ -10,7 +10,7 @@ use super::table::{Column, align, column, fit};
 use crate::format;
 use crate::model::deviation::{DEFINITION, Deviations, Point, SHARES, TrialDeviation};
 
-/// The first columns; [`TAILS`] follow.
+/// The first columns, before [`TAILS`].
 const COLUMNS: &[Column<TrialDeviation>] = &[
     column("architecture", 0, |trial| trial.architecture.clone()),
     column("trial", 1, |trial| trial.trial.to_string()),
@@ -27,7 +27,7 @@ const COLUMNS: &[Column<TrialDeviation>] = &[
     column("verdict", 1, |trial| format::verdict(trial.verdict).into()),
 ];
 
-/// The places in [`SHARES`] that are columns, with their ranks. The median is a column of its own.
+/// Indices into [`SHARES`] that become columns, with their ranks. The median has its own column.
 const TAILS: &[(usize, u8)] = &[(0, 4), (1, 2), (2, 3), (3, 4), (5, 4), (6, 3), (7, 2), (8, 4)];
 
 fn none() -> String {
@@ -56,7 +56,7 @@ fn table(trials: &[TrialDeviation], medium: Medium) -> String {
     fit(medium, build).0
 }
 
-/// A share as a heading.
+/// Formats a share as a heading.
 pub fn percent(share: f64) -> String {
     format!("{} %", (share * 1_000.0).round() / 10.0)
 }

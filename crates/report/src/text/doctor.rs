@@ -8,7 +8,7 @@ use crate::format;
 use crate::text::medium::wrap;
 use crate::text::{Medium, table};
 
-/// Prose is hard to read in longer lines.
+/// Longer lines of prose are hard to read.
 const WIDTH_MAX: usize = 100;
 
 /// Renders warnings first, each with its effect and its remedy, then unknown facts, then the rest.
@@ -37,7 +37,7 @@ pub fn render(findings: &[Diagnosis], medium: impl Into<Medium>) -> String {
             text += &hanging(&margin, &finding.effect, width);
             let remedy = &finding.remedy;
             if !remedy.is_empty() {
-                // A command stays whole, to be copied.
+                // Keep a command on one line, so that it can be copied.
                 let is_sentence = remedy.starts_with(char::is_uppercase);
                 text += &hanging(&format!("{margin}-> "), remedy, if is_sentence { width } else { usize::MAX });
             }
@@ -46,7 +46,7 @@ pub fn render(findings: &[Diagnosis], medium: impl Into<Medium>) -> String {
     text
 }
 
-/// A row each, in the same order.
+/// Returns a table row for each finding, in the same order.
 fn markdown(findings: &[Diagnosis]) -> String {
     let mut findings: Vec<&Diagnosis> = findings.iter().collect();
     let order = [Severity::Warning, Severity::Unknown, Severity::Good];
@@ -58,7 +58,7 @@ fn markdown(findings: &[Diagnosis]) -> String {
     table::of_text(&headings, findings.into_iter().map(cells), Medium::Markdown)
 }
 
-/// `text` after `lead`, its further lines below its first one.
+/// Puts `text` after `lead`, and indents further lines to the first one.
 fn hanging(lead: &str, text: &str, width: usize) -> String {
     let margin = lead.chars().count();
     let wrapped = wrap(text, width.saturating_sub(margin).max(20));

@@ -1,4 +1,4 @@
-//! Many runs, for a reader.
+//! Many runs as text.
 
 use stats::Estimate;
 
@@ -46,7 +46,7 @@ const TRENDS: &[Column<Line>] = &[
     column("valid", 3, |it| it.1.points.last().map_or_else(String::new, repeats)),
 ];
 
-/// Requests a second; of streams, megabytes.
+/// Converts requests per second to the unit of the trend; megabytes per second for streams.
 fn rate(trend: &Trend, per_s: f64) -> f64 {
     stream::megabytes_per_s(&trend.workload, per_s).unwrap_or(per_s)
 }

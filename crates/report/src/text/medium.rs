@@ -1,13 +1,13 @@
-//! Where a report goes: the same headings, tables and prose for a terminal, and for an issue.
+//! The medium of a report. The headings, tables and prose are the same for a terminal and for an issue.
 
 use comfy_table::Table;
 
-/// Where a report goes.
+/// The medium of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
-    /// A terminal of so many columns: of tables the least important columns give way, prose is broken into lines.
+    /// A terminal with this many columns: tables drop their least important columns, and prose is wrapped.
     Terminal(usize),
-    /// An issue or a wiki: GitHub's Markdown. Tables have all their columns.
+    /// GitHub's Markdown, for an issue or a wiki. Tables have all their columns.
     Markdown,
 }
 
@@ -18,7 +18,7 @@ impl From<usize> for Medium {
 }
 
 impl Medium {
-    /// Columns that there is room for.
+    /// Returns the number of columns that fit.
     pub fn width(self) -> usize {
         match self {
             Self::Terminal(width) => width,
@@ -26,7 +26,7 @@ impl Medium {
         }
     }
 
-    /// A heading above a table.
+    /// Formats a heading above a table.
     pub fn heading(self, text: &str) -> String {
         match self {
             Self::Terminal(width) => wrap(text, width),
@@ -34,7 +34,7 @@ impl Medium {
         }
     }
 
-    /// Paragraphs, a line each.
+    /// Formats paragraphs, one per line of `text`.
     pub fn prose(self, text: &str) -> String {
         match self {
             Self::Terminal(width) => wrap(text, width),
@@ -42,7 +42,7 @@ impl Medium {
         }
     }
 
-    /// A table as it is.
+    /// Formats a table.
     pub(crate) fn table(self, table: &Table) -> String {
         match self {
             Self::Terminal(_) => trimmed(table),
@@ -50,19 +50,19 @@ impl Medium {
         }
     }
 
-    /// Text whose blanks matter.
+    /// Formats text whose spaces matter.
     pub fn verbatim(self, text: &str) -> String {
         match self {
             Self::Terminal(_) => text.to_owned(),
             Self::Markdown => {
-                // No line in it ends it.
+                // Choose a fence longer than any run of backticks in the text.
                 let fence = "`".repeat(text.split(|c| c != '`').map(str::len).max().unwrap_or(0).max(2) + 1);
                 format!("{fence}text\n{}\n{fence}\n", text.trim_end())
             }
         }
     }
 
-    /// A whole report: in Markdown one blank line is as good as two.
+    /// Finishes a whole report; in Markdown, merges consecutive blank lines.
     pub fn finished(self, text: String) -> String {
         if self != Self::Markdown {
             return text;
@@ -77,7 +77,7 @@ impl Medium {
     }
 }
 
-/// Headings, a line that says that numbers are to the right, and rows.
+/// Formats headings, a line that aligns numbers to the right, and rows.
 fn markdown(table: &Table) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let of_row = |row: &comfy_table::Row| row.cell_iter().map(|cell| escaped(&cell.content())).collect::<Vec<_>>();
@@ -86,12 +86,12 @@ fn markdown(table: &Table) -> String {
     [line(headings), line(sides)].into_iter().chain(table.row_iter().map(|row| line(of_row(row)))).collect()
 }
 
-/// A table's lines without blanks at their ends.
+/// Returns a table's lines without trailing spaces.
 fn trimmed(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// Text in which nothing is Markdown's.
+/// Escapes all Markdown syntax.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -105,7 +105,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Breaks lines between words. A word that is longer than a line stays whole, to be copied.
+/// Wraps lines between words. A word longer than a line stays whole, so that it can be copied.
 pub fn wrap(text: &str, width: usize) -> String {
     let mut lines = Vec::new();
     for paragraph in text.lines() {

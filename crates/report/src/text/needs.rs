@@ -110,7 +110,7 @@ fn setting(setting: &Setting) -> Vec<String> {
     words.into_iter().chain([verdict.to_owned(), setting.about.to_owned()]).collect()
 }
 
-/// As [`format::bytes`], and beyond a gibibyte in these.
+/// Formats as [`format::bytes`], but in GiB from 1 GiB on.
 fn gib(bytes: f64) -> String {
     const GIB: f64 = (1u64 << 30) as f64;
     if bytes < GIB { format::bytes(bytes) } else { format!("{} GiB", format::digits(bytes / GIB)) }

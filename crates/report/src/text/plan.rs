@@ -1,4 +1,4 @@
-//! A plan, before it is run.
+//! A plan as text.
 
 use comfy_table::{Table, presets};
 use harness::plan::{Plan, duration_ns};
@@ -7,7 +7,7 @@ use harness::spec::units::Share;
 use crate::format;
 use crate::text::Medium;
 
-/// Every trial in order, how long it takes, and why one cannot be run here.
+/// Renders every trial in order, with its duration, and the reasons why trials cannot run here.
 pub fn render(plan: &Plan, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
     let mut table = Table::new();

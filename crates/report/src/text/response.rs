@@ -1,5 +1,5 @@
-//! Median response time against the number of ports (maharjan2012, Figures 5.3 and 5.4) or of idle connections, for open loops
-//! that differ in this number alone.
+//! Median response time of open loops that differ only in the number of ports or of idle connections (maharjan2012,
+//! Figures 5.3 and 5.4).
 
 use comfy_table::{Cell, Table, presets};
 
@@ -13,7 +13,7 @@ use crate::text::table::align;
 pub(crate) fn tables(summary: &Summary, medium: Medium) -> Vec<String> {
     let open = || summary.comparisons.iter().filter(|comparison| !comparison.workload.is_closed());
     let along = |axis: Axis| axis.groups(open()).into_iter().map(move |group| (axis, group));
-    // Workloads without ports are all at 0.
+    // Workloads without ports are all at position 0.
     let is_one = |(axis, group): &(Axis, Vec<&Comparison>)| {
         axis.at(&group[0].workload) != axis.at(&group[group.len() - 1].workload)
     };
@@ -21,7 +21,7 @@ pub(crate) fn tables(summary: &Summary, medium: Medium) -> Vec<String> {
     groups.map(|(axis, group)| table(axis, &group, medium)).collect()
 }
 
-/// Rows by the response time in the last column; architectures that are not ranked there come last.
+/// Orders rows by the response time in the last column; architectures without a rank there come last.
 fn table(along: Axis, group: &[&Comparison], medium: Medium) -> String {
     let row = |comparison: &Comparison, name: &str| comparison.rows.iter().find(|row| row.label() == name).cloned();
     let p50_ns = |row: &Row| row.response.map(|response| response.p50_ns);

@@ -1,4 +1,4 @@
-//! A run's ranking, for a reader.
+//! A run's ranking as text.
 
 use harness::model::{Run, Workload};
 use load::interface::Hardware;

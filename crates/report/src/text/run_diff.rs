@@ -1,4 +1,4 @@
-//! Two runs side by side, for a reader.
+//! Two runs side by side as text.
 
 use harness::model::{VerdictKind, Workload};
 use load::config::Phases;

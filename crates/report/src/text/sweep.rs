@@ -1,4 +1,4 @@
-//! A sweep for a reader: a row a step, and the response time against the rate.
+//! A sweep as text: a row for each step, and the response time against the rate.
 
 use harness::model::{Run, VerdictKind};
 
@@ -34,7 +34,8 @@ fn figure(step: &Step, figure: impl Fn(&StepFigures) -> Option<f64>) -> String {
     step.figures.as_ref().and_then(figure).map_or("-".into(), format::significant)
 }
 
-/// The quantile `q`, or a mean that depends on the tail above it, with the mark if it needs one.
+/// Returns the quantile `q`, or a mean that depends on the tail above it, with the mark if the client may have caused
+/// it.
 fn tail(step: &Step, q: f64, of: fn(&StepFigures) -> f64) -> String {
     let text = figure(step, |it| Some(of(it)));
     step.figures.as_ref().map_or(text.clone(), |it| tail_mark::mark(text, &it.late, q))

@@ -10,17 +10,18 @@ const RANK_MAX: u8 = 5;
 /// A column of rows of `T`.
 pub(crate) struct Column<T> {
     pub(crate) heading: &'static str,
-    /// The importance; columns of rank 0 are always shown.
+    /// The importance. Columns of rank 0 are always shown.
     pub(crate) rank: u8,
     pub(crate) text: fn(&T) -> String,
 }
 
-/// A column with this heading, rank and text.
+/// Returns a column with this heading, rank and text.
 pub(crate) const fn column<T>(heading: &'static str, rank: u8, text: fn(&T) -> String) -> Column<T> {
     Column { heading, rank, text }
 }
 
-/// A table with as many of `columns` as fit; the line below names the others and the `flag` that shows them.
+/// Returns a table with as many of `columns` as fit. The line below names the dropped columns and the `flag` that
+/// shows them.
 pub(crate) fn with_dropped<'a, T: 'a>(
     columns: &[Column<T>],
     rows: impl IntoIterator<Item = &'a T> + Clone,
@@ -36,7 +37,7 @@ pub(crate) fn with_dropped<'a, T: 'a>(
     }
 }
 
-/// A table with as many of `columns` as fit, and the headings of the others.
+/// Returns a table with as many of `columns` as fit, and the headings of the dropped columns.
 pub(crate) fn of<'a, T: 'a>(
     columns: &[Column<T>],
     rows: impl IntoIterator<Item = &'a T> + Clone,
@@ -56,7 +57,8 @@ pub(crate) fn of<'a, T: 'a>(
     (text, dropped.collect())
 }
 
-/// The widest table that fits, and the rank of its last columns; `build` makes a table of the columns up to a rank.
+/// Returns the widest table that fits, and the rank of its last columns; `build` makes a table of the columns up to a
+/// rank.
 pub(crate) fn fit(medium: impl Into<Medium>, build: impl Fn(u8) -> Table) -> (String, u8) {
     let medium = medium.into();
     let built = |rank: u8| (medium.table(&build(rank)), rank);
@@ -64,7 +66,7 @@ pub(crate) fn fit(medium: impl Into<Medium>, build: impl Fn(u8) -> Table) -> (St
     (0..=RANK_MAX).rev().map(built).find(fits).unwrap_or_else(|| built(0))
 }
 
-/// A table of text below these headings.
+/// Returns a table of text below these headings.
 pub fn of_text(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>, medium: Medium) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(headings).add_rows(rows);
@@ -82,8 +84,8 @@ pub(crate) fn align(table: &mut Table) {
     }
 }
 
-/// A table of rows that begin with the columns of `lead`. A table that is wider than the medium becomes several tables, each with
-/// some of the other columns.
+/// Returns a table whose rows begin with the `lead` columns. If it is wider than the medium, returns several tables,
+/// each with some of the other columns.
 pub fn in_parts(lead: &[String], columns: &[String], rows: &[(&[String], &[String])], medium: Medium) -> String {
     let part = |from: usize, to: usize| {
         let mut table = Table::new();

@@ -73,7 +73,7 @@ mod tests {
         );
     }
 
-    /// A run in which slow requests are a tail of `epoll`'s, of which so many of 200 were sent late.
+    /// A run in which `epoll` has slow requests; the client sent `count` of 200 requests late.
     fn run_with_late(count: u64) -> Run {
         let mut run = fixtures::run();
         for record in &mut run.records {

@@ -1,5 +1,5 @@
-//! Transactions a second, or bandwidth, against the number of connections or of idle connections, for closed loops that differ in
-//! this number alone.
+//! Transactions per second, or bandwidth, of closed loops that differ only in the number of connections or of idle
+//! connections.
 
 use comfy_table::{Cell, Table, presets};
 
@@ -22,7 +22,7 @@ pub(crate) fn tables(summary: &Summary, medium: Medium) -> Vec<String> {
     groups.map(|(axis, group, title)| table(axis, &group, &title, medium)).collect()
 }
 
-/// Rows by their peak, best first. A `*` marks the best of each column.
+/// Orders rows by their peak, best first. A `*` marks the best of each column.
 fn table(along: Axis, group: &[&Comparison], title: &str, medium: Medium) -> String {
     let mut architectures: Vec<String> = Vec::new();
     for row in group.iter().flat_map(|comparison| &comparison.rows) {

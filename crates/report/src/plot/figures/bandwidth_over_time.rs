@@ -1,4 +1,4 @@
-//! Bandwidth of streams over the measured window, as the server counts it.
+//! Bandwidth of streams over the measured window, by the server's count.
 
 use load::report::PARTS;
 
@@ -7,7 +7,7 @@ use crate::model::stream;
 use crate::plot::chart::{Axis, Chart, Form, Point, Shape};
 use crate::plot::plot_data::PlotData;
 
-/// Draws it.
+/// Draws the figure.
 pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
     let panels = data.lines(|comparison, row| {
         let part_ns = comparison.workload.phases.measure_ns as f64 / PARTS as f64;

@@ -1,4 +1,4 @@
-//! Distributions of service time, to five nines.
+//! Distributions of service time, up to five nines.
 
 use harness::model::VerdictKind;
 use stats::Histogram;
@@ -7,16 +7,16 @@ use crate::format;
 use crate::plot::chart::{Axis, Chart, Form, Point, Shape, TICKS_BELOW, nines};
 use crate::plot::plot_data::PlotData;
 
-/// Where it ends: at five nines.
+/// The end of the axis, in nines.
 const NINES_MAX: f64 = 5.0;
-/// Points nearer to each other than this, in nines and in the decimal logarithm of the time, do not show apart.
+/// Minimum distance between points, in nines and in the decimal logarithm of the time. Closer points look like one.
 const NEAR: (f64, f64) = (0.04, 0.01);
 
-/// Draws it.
+/// Draws the figure.
 pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
     let panels = data.lines(|comparison, row| {
         let mut points = thinned(&data.merged(comparison, row, |load| &load.service), row.verdict);
-        // Beyond, it may be the client's.
+        // Drop points whose quantile the client may have caused.
         points.retain(|point| !row.is_client_tail(1.0 - 10f64.powf(-point.y)));
         vec![("", points)]
     })?;
@@ -38,12 +38,12 @@ pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
     Some(Chart { words, shape: Shape::Line, x, y: Axis::nines("requests answered", top), panels })
 }
 
-/// The points that show, of all that were recorded.
+/// Returns only points that are far enough apart to be visible.
 fn thinned(times: &Histogram, verdict: VerdictKind) -> Vec<Point> {
     let count = times.count() as f64;
     let mut points: Vec<Point> = Vec::new();
     for (ns, so_far) in times.cumulative() {
-        // The last one is one half of a request from the end, for the end itself has no nines.
+        // Place the last point half a request before the end, because a share of 1 has infinitely many nines.
         let y = nines(so_far as f64 / count).min(nines(1.0 - 0.5 / count)).min(NINES_MAX);
         let is_near =
             points.last().is_some_and(|last| y - last.y < NEAR.0 && (ns.max(1) as f64 / last.x).log10() < NEAR.1);
@@ -68,7 +68,7 @@ mod tests {
         assert!((20..400).contains(&points.len()), "{}", points.len());
         assert!(points.windows(2).all(|pair| pair[0].x <= pair[1].x && pair[0].y <= pair[1].y));
         assert!((points.last().unwrap().y - NINES_MAX).abs() < 1e-9);
-        // What is drawn is on the distribution itself.
+        // Every drawn point lies on the distribution.
         for point in &points {
             let share = times.cumulative().take_while(|(ns, _)| *ns as f64 <= point.x).last().unwrap().1 as f64 / 1e6;
             assert!((nines(share) - point.y).abs() < 0.05 || share >= 0.99999, "{point:?} {share}");

@@ -9,7 +9,7 @@ const VALUES: [(&str, Value); 3] = [
     ("service time", |_, row| servers(row, row.kernel.as_ref().map(|kernel| kernel.service))),
 ];
 
-/// Draws it.
+/// Draws the figure.
 pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
     let y = Vertical { label: "time", form: Form::Time, log: true };
     data.rows(data.size(), Shape::Percentiles, y, &VALUES)

@@ -1,9 +1,9 @@
-//! How late the client was.
+//! The client's send delay.
 
 use crate::plot::chart::{Chart, Form, Shape};
 use crate::plot::plot_data::{PlotData, Vertical, percentiles};
 
-/// Draws it.
+/// Draws the figure.
 pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
     if data.is_closed() {
         return None;

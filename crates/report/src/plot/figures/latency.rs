@@ -1,9 +1,9 @@
-//! Service time against the rate asked.
+//! Service time against the planned rate.
 
 use crate::plot::chart::{Chart, Form, Shape};
 use crate::plot::plot_data::{Along, PlotData, Vertical, service};
 
-/// Draws it.
+/// Draws the figure.
 pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
     if data.is_closed() || data.groups(Some(Along::Rate)).iter().all(|group| group.members.len() < 2) {
         return None;

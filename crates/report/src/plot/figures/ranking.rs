@@ -1,4 +1,4 @@
-//! Against the best, with intervals.
+//! The ratio of each architecture to the best, with intervals.
 
 use harness::model::Workload;
 
@@ -6,12 +6,12 @@ use crate::model::summary::Row;
 use crate::plot::chart::{Chart, Form, Shape};
 use crate::plot::plot_data::{PlotData, Vertical, estimate};
 
-/// The ratio of a row that is compared with another.
+/// The ratio of a ranked row to the best.
 fn ratio(_: &Workload, row: &Row) -> Option<(f64, Vec<f64>)> {
     row.ratio.map(|ratio| estimate(ratio.ratio, ratio.interval))
 }
 
-/// Draws it.
+/// Draws the figure.
 pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
     let ranked = |rows: &[Row]| rows.iter().filter(|row| row.ratio.is_some()).count();
     data.summary.comparisons.iter().find(|comparison| ranked(&comparison.rows) > 1)?;

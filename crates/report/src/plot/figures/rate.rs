@@ -1,4 +1,4 @@
-//! The rate achieved, of the rate asked.
+//! The achieved rate as a share of the planned rate.
 
 use harness::model::Workload;
 
@@ -10,7 +10,7 @@ fn share(workload: &Workload, row: &Row) -> Option<(f64, Vec<f64>)> {
     Some((row.rate_achieved_per_s? / workload.rate_per_s?, Vec::new()))
 }
 
-/// Draws it.
+/// Draws the figure.
 pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
     if data.is_closed() {
         return None;

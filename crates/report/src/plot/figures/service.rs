@@ -3,7 +3,7 @@
 use crate::plot::chart::{Chart, Form, Shape};
 use crate::plot::plot_data::{PlotData, Vertical, service};
 
-/// Draws it.
+/// Draws the figure.
 pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
     let y = Vertical { label: "service time", form: Form::Time, log: true };
     data.rows(data.size(), Shape::Percentiles, y, &[("", |_, row| service(row))])

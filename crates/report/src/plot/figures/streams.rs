@@ -1,4 +1,4 @@
-//! Bandwidth of streams, against connections and against idle ones: the graphs of welsh2001.
+//! Bandwidth of streams against connections and against idle connections: the graphs of welsh2001.
 
 use harness::model::Workload;
 use stats::Interval;
@@ -23,12 +23,12 @@ fn along(data: &PlotData<'_>, along: Along) -> Option<Chart> {
     data.rows(along, Shape::Points, y, &[("", bandwidth)])
 }
 
-/// Draws it against what makes workloads larger.
+/// Draws bandwidth against the axis along which workloads grow.
 pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
     along(data, data.size())
 }
 
-/// Draws it against idle connections, where it is not drawn against them already.
+/// Draws bandwidth against idle connections, unless [`draw`] does.
 pub(super) fn draw_idle(data: &PlotData<'_>) -> Option<Chart> {
     let differ = data.groups(Some(Along::Idle)).iter().any(|group| group.members.len() > 1);
     if data.size() == Along::Idle || !differ { None } else { along(data, Along::Idle) }

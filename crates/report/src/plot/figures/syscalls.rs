@@ -1,4 +1,4 @@
-//! System calls of the server, a request.
+//! Server system calls per request.
 
 use harness::model::Workload;
 
@@ -6,7 +6,7 @@ use crate::model::summary::Row;
 use crate::plot::chart::{Chart, Form, Shape};
 use crate::plot::plot_data::{PlotData, Vertical};
 
-/// Draws it.
+/// Draws the figure.
 pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
     if data.has_streams() {
         return None;

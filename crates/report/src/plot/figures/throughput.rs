@@ -1,4 +1,4 @@
-//! Transactions a second of closed loops against connections.
+//! Transactions per second of closed loops against connections.
 
 use harness::model::Workload;
 
@@ -12,7 +12,7 @@ fn rate(_: &Workload, row: &Row) -> Option<(f64, Vec<f64>)> {
     ranked.or_else(|| Some((row.rate_achieved_per_s?, Vec::new())))
 }
 
-/// Draws it.
+/// Draws the figure.
 pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
     if !data.is_closed() || data.has_streams() {
         return None;

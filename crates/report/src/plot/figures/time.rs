@@ -7,11 +7,11 @@ use crate::format;
 use crate::plot::chart::{Axis, Chart, Form, Point, Shape, TICKS_BESIDE};
 use crate::plot::plot_data::PlotData;
 
-/// The medians, over repeats, of a percentile in each part of the window.
+/// Returns a percentile in each part of the window: the median over repeats.
 fn over_window(trials: &[&harness::model::TrialRecord], percentile: fn(&Measured) -> &[u64; PARTS]) -> Vec<Point> {
     let loads = || trials.iter().filter_map(|record| record.load.as_ref());
     let part = |part: usize| {
-        // A part without a request has a 0 for it.
+        // The value is 0 in a part without requests.
         let known = loads().map(|load| percentile(&load.service)[part] as f64).filter(|&ns| ns > 0.0);
         let ns = interval::median(&known.collect::<Vec<_>>())?;
         let window_ns = loads().next()?.window_ns as f64;
@@ -20,7 +20,7 @@ fn over_window(trials: &[&harness::model::TrialRecord], percentile: fn(&Measured
     (0..PARTS).filter_map(part).collect()
 }
 
-/// Draws it.
+/// Draws the figure.
 pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
     let panels = data.lines(|comparison, row| {
         let trials = data.trials(comparison, row);

@@ -1,4 +1,4 @@
-//! Histories of runs that never were.
+//! Histories of constructed runs.
 
 use harness::model::{Run, VerdictKind};
 
@@ -11,7 +11,8 @@ use crate::model::run_diff::ChangeKind;
 use crate::plot::trends::drawn;
 use crate::text::Medium;
 
-/// Three runs on one host, one with another kernel, one that measured something else, a search, and one that cannot be read.
+/// Returns three runs on one host, one with another kernel, one with another workload, a search, and an unreadable
+/// run.
 fn history() -> History {
     let mut builder = Builder::default();
     let began = |mut run: Run, day: u32, hour: u32| {
@@ -24,7 +25,7 @@ fn history() -> History {
         let load = record.load.as_mut().unwrap();
         load.service.distribution.p50_ns = load.service.distribution.p50_ns * 13 / 10;
     }
-    // Not in their order.
+    // Add the runs out of order.
     for run in [
         slower,
         began(fixtures::run(), 1, 8),
@@ -69,7 +70,7 @@ fn hosts_are_told_apart_and_what_was_measured_once_is_left_out() {
         trends.map(|trend| trend.points.len()).collect()
     };
     assert_eq!((of("epoll", 0), of("epoll", 1)), (vec![3, 3], vec![1, 1]));
-    // It is under one of the workloads alone that `mp` could be run, and `select` was run once.
+    // `mp` could run only under one workload, and `select` ran once.
     assert_eq!((of("mp", 0), of("mp", 1), of("select", 1)), (vec![3], vec![1], vec![]));
     assert!(of("symped:2", 0).is_empty());
     let search = history.runs.last().unwrap();
@@ -153,7 +154,7 @@ fn every_trend_is_drawn_and_the_page_leads_to_each_run() {
         assert!(html.contains(&format!("href=\"{link}\"")), "{link}");
     }
     assert!(html.contains("results/broken") && html.contains(&history.sentence));
-    // One run is no history, and has an index all the same.
+    // A single run has no trends but still has an index.
     let mut builder = Builder::default();
     builder.add("one", &fixtures::run());
     assert!(
