@@ -28,7 +28,7 @@ pub fn verdict(verdict: VerdictKind) -> &'static str {
     }
 }
 
-/// Formats a planned rate of requests, or states that there is none.
+/// Formats a planned rate of requests; `closed` without a rate.
 pub fn rate(rate_per_s: Option<f64>) -> String {
     rate_per_s.map_or("closed".into(), |rate_per_s| rate_per_s.to_string())
 }

@@ -95,9 +95,9 @@ pub struct Series {
 /// A point, in units of its axes.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Where.
+    /// The horizontal position.
     pub x: f64,
-    /// How much.
+    /// The vertical position.
     pub y: f64,
     /// For [`Shape::Percentiles`], p1, p25, p75 and p99, without those that the client may have caused. For
     /// [`Shape::Points`], both ends of the interval, or nothing.
@@ -119,7 +119,7 @@ impl Point {
 }
 
 impl Serialize for Point {
-    /// Serialises to `[x, y]`, or `[x, y, spread, verdict]` if these are not trivial: pages contain thousands of
+    /// Serialises a valid point without spread as `[x, y]`, others as `[x, y, spread, verdict]`: pages contain thousands of
     /// points.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (x, y) = (rounded(self.x), rounded(self.y));
