@@ -1,4 +1,4 @@
-//! The accuracy of the client: known delays, and the times that it measured.
+//! The accuracy of the client: known holds, and the times that it recovered.
 
 use comfy_table::{Table, presets};
 use harness::calibration::{Calibration, Condition, Recovered};
@@ -8,7 +8,7 @@ use crate::format;
 use crate::text::Medium;
 use crate::text::table::align;
 
-/// Renders the table and its meaning.
+/// The table, and what it means.
 pub fn render(calibration: &Calibration, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
     let Calibration { transport, rate_per_s, connections, client, rounds, conditions, interval_coverage } = calibration;

@@ -1,4 +1,4 @@
-//! All figures, in the order of the page. Each figure is one file and one row of [`FIGURES`].
+//! Every figure there is, in the order of the page. A figure is one file and one row of [`FIGURES`].
 
 mod bandwidth_over_time;
 mod cpu;
@@ -24,19 +24,19 @@ use super::plot_data::PlotData;
 /// A row of [`FIGURES`].
 #[derive(Debug)]
 pub struct FigureSpec {
-    /// The name, for file names and the page's address.
+    /// Its name: that of its files, and in the page's address.
     pub name: &'static str,
-    /// The heading.
+    /// Its heading.
     pub title: &'static str,
-    /// How to read the figure.
+    /// How it is to be read.
     pub about: &'static str,
-    /// The runs that have this figure.
+    /// The runs that have such a figure.
     pub needs: &'static str,
-    /// Draws the figure; `None` if the run lacks the data.
+    /// Draws it, if the run has what it needs.
     pub draw: fn(&PlotData<'_>) -> Option<Chart>,
 }
 
-/// All figures.
+/// All of them.
 pub const FIGURES: &[FigureSpec] = &[
     FigureSpec {
         name: "ranking",
