@@ -1,4 +1,4 @@
-//! Connections, each verified: established, and served one whole response, which is what it should be.
+//! Opens connections and verifies each with one request and its whole response.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -19,13 +19,14 @@ use crate::io::verify::Verifier;
 use crate::protocol::ClientProtocol;
 use crate::report::Class;
 
-/// How often progress is reported.
+/// The interval between progress reports.
 const PROGRESS: Duration = Duration::from_millis(200);
 
-/// Opens and verifies all of `config`'s connections; `progress` is told how many are done. Their sockets do not block.
+/// Opens and verifies all of `config`'s connections. Calls `progress` with the number done. Returns non-blocking sockets.
 ///
 /// # Errors
-/// The first connection that cannot be made or is not served: a trial with fewer would be another trial.
+/// The first connection that cannot be made or gets no valid response. A trial with fewer connections would be a different
+/// trial.
 pub fn connect<P: ClientProtocol>(
     config: &LoadConfig,
     sources: &[IpAddr],
@@ -59,8 +60,8 @@ pub fn connect<P: ClientProtocol>(
     Ok(sockets.into_iter().flatten().collect())
 }
 
-/// Has connections served once more that were made by [`connect`], those that have no failure yet; those that are not get one.
-/// Once one had to be waited for in vain no more are asked: a server that hangs would be waited for by each in turn.
+/// Verifies connections from [`connect`] again, except those that already have a failure. Notes new failures. Stops after the
+/// first timeout, because a server that hangs would cost one timeout per connection.
 pub fn verify_again<P: ClientProtocol>(
     config: &LoadConfig,
     protocol: &P,
@@ -77,7 +78,7 @@ pub fn verify_again<P: ClientProtocol>(
             && let Some(number) = left.next()
         {
             verifier.push(number as u64, &sockets[number]);
-            // Until it has answered.
+            // A timeout unless a response arrives.
             failures[number] = Some(Class::Timeout);
         }
         if verifier.is_idle() {
@@ -92,26 +93,26 @@ pub fn verify_again<P: ClientProtocol>(
     left.for_each(|number| failures[number] = Some(Class::Timeout));
 }
 
-/// A connection that is begun, on a socket that does not block.
+/// Starts a connection on a non-blocking socket.
 fn open(config: &LoadConfig, source: Option<IpAddr>) -> io::Result<OwnedFd> {
     let timeout = Duration::from_nanos(config.timeout_ns);
     let socket = match &config.target {
         Address::Ip(target) if config.datagrams => datagrams(*target)?,
         Address::Ip(target) => {
             let socket = tcp(target, source)?;
-            // A reset at the end leaves no connection in TIME_WAIT, so that the next trial finds the ports free.
+            // A reset at the end avoids TIME_WAIT, so the next trial finds the ports free.
             sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
             socket
         }
         Address::Unix(path) => unix(path, timeout)?,
     };
-    // For who has it block.
+    // The timeouts apply if a caller makes the socket blocking.
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(timeout))?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout))?;
     Ok(socket)
 }
 
-/// Begins a connection that nobody waits for.
+/// Starts a connection without waiting for it.
 fn tcp(target: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedFd, Errno> {
     let socket = platform::stream_socket(family(target))?;
     sockopt::set_tcp_nodelay(&socket, true)?;
@@ -133,8 +134,8 @@ fn family(target: &SocketAddr) -> AddressFamily {
     if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
 }
 
-/// Begins a connection from the address whose turn it is by `number`, which is counted on, or from the next while one has no port
-/// left. `None` leaves the address to the system.
+/// Starts a connection from the source address selected by `number`, and increments `number`. Tries the next address if one has
+/// no free port. `None` leaves the address to the system.
 fn from_each<T, E>(
     sources: &[IpAddr],
     number: &mut u64,
@@ -152,29 +153,29 @@ fn from_each<T, E>(
     }
 }
 
-/// Binds to a local address, whose port is chosen only when the target is known: it need be free towards that alone.
+/// Binds to a local address. connect(2) chooses the port, which must be free only for that target.
 fn bind(socket: &OwnedFd, source: IpAddr) -> Result<(), Errno> {
     platform::choose_port_late(socket)?;
     rustix::net::bind(socket, &SocketAddr::from((source, 0)))
 }
 
-/// Begins connections that nobody waits for: a loop is told when they are established.
+/// Starts connections without waiting for them. A loop learns later that they are established.
 pub struct Dialer<'a> {
     target: Target,
     sources: &'a [IpAddr],
 }
 
-/// Where they lead.
+/// The target of the connections.
 enum Target {
     Ip(SocketAddr),
     Unix(SocketAddrUnix),
 }
 
 impl<'a> Dialer<'a> {
-    /// To `config`'s target, from `sources` in turn.
+    /// Creates a dialer to `config`'s target that uses the addresses of `sources` in turn.
     ///
     /// # Errors
-    /// When there can be no such address.
+    /// Fails if the address is invalid.
     pub fn new(config: &LoadConfig, sources: &'a [IpAddr]) -> Result<Self, LoadError> {
         let target = match &config.target {
             Address::Ip(target) => Target::Ip(*target),
@@ -185,9 +186,8 @@ impl<'a> Dialer<'a> {
         Ok(Self { target, sources })
     }
 
-    /// Begins the connection of that number, which is counted on, on a socket that does not block; from the next address if
-    /// one has no port left. It is closed as usual, and not reset as those are that stay for the whole trial: ending
-    /// connections is part of what is measured.
+    /// Starts connection `number` on a non-blocking socket, and increments `number`. Tries the next source address if one has
+    /// no free port. The close is regular instead of a reset, because ending connections is part of the measurement.
     pub fn begin(&self, number: &mut u64) -> Result<OwnedFd, Errno> {
         from_each(self.sources, number, |&error| error == Errno::ADDRNOTAVAIL, |source| self.begin_from(source))
     }
@@ -204,7 +204,7 @@ impl<'a> Dialer<'a> {
     }
 }
 
-/// A socket of datagrams to one place, which does not block.
+/// Creates a non-blocking datagram socket connected to `target`.
 pub fn datagrams(target: SocketAddr) -> io::Result<OwnedFd> {
     let any: IpAddr = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
@@ -213,8 +213,8 @@ pub fn datagrams(target: SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Where as many wait to be accepted as may, connect(2) of a socket that blocks waits for room as long as it may wait to
-/// send. FreeBSD and macOS refuse at once. Once it is connected the socket does not block.
+/// Connects a Unix socket and makes it non-blocking. If the server's backlog is full, a blocking connect(2) waits up to the
+/// send timeout. FreeBSD and macOS refuse at once.
 fn unix(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
     rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
@@ -224,7 +224,8 @@ fn unix(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// To the hard limit, or to what the system takes. Whether that is enough is checked when the plan is made, and by each connection.
+/// Raises the descriptor limit to the hard limit or the system's maximum. The plan and each connection check whether it is
+/// enough.
 pub fn raise_descriptor_limit() {
     let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
     let current = match platform::DESCRIPTORS_MAX {

@@ -1,4 +1,4 @@
-//! System calls: sockets, readiness, the kernel's timestamps, interfaces, and the differences between systems.
+//! System calls: sockets, readiness, kernel timestamps, interfaces, and differences between systems.
 
 pub mod connect;
 pub mod interface;

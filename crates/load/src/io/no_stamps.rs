@@ -1,4 +1,4 @@
-//! Where no kernel stamps what is sent: nobody has a [`Stamper`], and who asks for one is told why.
+//! A stand-in for systems without kernel timestamps: [`Stamper`] cannot exist, and requesting one is an error.
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ use crate::protocol::ClientProtocol;
 use crate::record::request::{Shared, Stamp};
 use crate::report::samples::KernelFacts;
 
-/// There is none.
+/// The type has no values.
 pub struct Stamping(Infallible);
 
 impl Stamping {
@@ -36,7 +36,7 @@ impl Stamping {
     }
 }
 
-/// There is none.
+/// The type has no values.
 pub struct Stamper<'a, P: ClientProtocol>(Infallible, PhantomData<(&'a Stamp, &'a P)>);
 
 impl<P: ClientProtocol> Stamper<'_, P> {

@@ -1,4 +1,4 @@
-//! The requests that must be answered before all others: a key-value store's data set is stored.
+//! Requests before the ramp, such as storing a key-value store's data set.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,16 +9,15 @@ use crate::error::LoadError;
 use crate::protocol::{ClientProtocol, Reply};
 use crate::report::Class;
 
-/// Requests are written in batches of about so many bytes: few enough for any server to take before it is read from.
+/// The size of a batch of requests: small enough that any server accepts it before the client reads.
 const BATCH_BYTES: usize = 16 << 10;
-/// How often progress is reported.
+/// The interval between progress reports.
 const PROGRESS: Duration = Duration::from_millis(200);
 
-/// Sends the protocol's preparations over one connection and checks that each is answered as it should be; `progress` is told
-/// how many are.
+/// Sends the protocol's preparations on one connection and checks each response. Calls `progress` with the number of responses.
 ///
 /// # Errors
-/// The first that is not.
+/// The first wrong response.
 pub fn prepare<P: ClientProtocol>(
     config: &LoadConfig,
     protocol: &P,
@@ -33,7 +32,7 @@ pub fn prepare<P: ClientProtocol>(
         let failed = |error: rustix::io::Errno| LoadError::System { what: "a connection's mode", error: error.into() };
         rustix::io::ioctl_fionbio(socket, !on).map_err(failed)
     };
-    // With the timeouts that it was connected with.
+    // The timeouts set at connect apply.
     blocking(true)?;
     let (mut scratch, mut batch, mut inbox) = (Vec::new(), Vec::new(), vec![0; BATCH_BYTES]);
     let mut reader = P::Reader::default();

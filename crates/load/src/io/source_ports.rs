@@ -1,49 +1,49 @@
-//! Local ports: whether a load finds enough of them, and the addresses among which it divides its connections if one has not.
+//! Local ports: whether a load has enough of them, and otherwise the source addresses that share the connections.
 //!
-//! Each connection to one target takes a port of the address that it comes from. One that this side closed keeps its port in
-//! TIME_WAIT for a minute (Linux: `TCP_TIMEWAIT_LEN`), unless the system may take it again for a new connection to the same
-//! place (`net.ipv4.tcp_tw_reuse`), which it does a second after: where 1 000 ports were to be had, 1 000 connections were made
-//! within 0.2 s and 1 000 more in each second then, from any address of loopback; with reuse switched off, no more.
+//! Each connection to one target uses a port of its source address. After a close by this side, the port stays in TIME_WAIT for
+//! a minute (Linux: `TCP_TIMEWAIT_LEN`). With `net.ipv4.tcp_tw_reuse`, the system may reuse it for the same target after one
+//! second. A test with 1 000 ports on loopback opened 1 000 connections within 0.2 s and then 1 000 more per second. Without
+//! reuse it opened no more.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::config::{LoadConfig, Schedule, Transport};
 
-/// How long a connection stays in TIME_WAIT, in seconds (include/net/tcp.h).
+/// The length of TIME_WAIT, in seconds (include/net/tcp.h).
 const TIME_WAIT_S: f64 = 60.0;
-/// The same where its port may be used again, if the system does not say.
+/// The length of TIME_WAIT with reuse, in seconds, if the system does not report it.
 const REUSE_DELAY_S: f64 = 1.0;
-/// Finding a port takes long when most are taken: so much of an address's ports is used, where there are other addresses.
+/// The share of an address's ports to use if there are other addresses. Finding a port takes long when most are in use.
 const USED_SHARE_MAX: f64 = 0.9;
-/// New connections a second of a closed loop, which cannot be known before: more than one machine was seen to make.
+/// New connections per second of a closed loop, which has no known rate: more than one machine reached.
 const CLOSED_OPENED_PER_S: f64 = 60_000.0;
-/// The system's ports where it does not say.
+/// The range of ports if the system does not report it.
 const PORTS: (u32, u32) = (32_768, 60_999);
 
 /// Properties of the system.
 #[derive(Clone, Debug, PartialEq)]
 struct Host {
-    /// Ports of one address.
+    /// Ports per address.
     ports: u32,
-    /// How long a connection of this target stays in TIME_WAIT, in seconds.
+    /// The length of TIME_WAIT for connections to this target, in seconds.
     time_wait_s: f64,
-    /// Addresses to connect from, best first.
+    /// Source addresses, best first.
     sources: Vec<IpAddr>,
 }
 
-/// The addresses that a load's connections are to come from in turn; none if it may be left to the system. Who holds idle
-/// connections for a load is told the load's (`LoadConfig::sources`).
+/// Returns the source addresses to use in turn; none to leave the choice to the system. Holders of idle connections get the
+/// load's own addresses (`LoadConfig::sources`).
 ///
 /// # Errors
-/// When all that there are do not have ports enough: cause, numbers and remedy.
+/// Fails if all addresses together lack ports: cause, numbers and remedy.
 pub fn sources(config: &LoadConfig) -> Result<Vec<IpAddr>, String> {
     sources_in(config, |ports| sources_with(config, ports))
 }
 
-/// The same, where `choose` says for so many ports of an address which addresses it is.
+/// Like [`sources`], with `choose` to map the number of ports per address to source addresses.
 ///
 /// # Errors
-/// As `choose` has them.
+/// The error of `choose`.
 pub fn sources_in(
     config: &LoadConfig,
     choose: impl FnOnce(u32) -> Result<Vec<IpAddr>, String>,
@@ -55,7 +55,7 @@ pub fn sources_in(
     choose(end.saturating_sub(start) + 1)
 }
 
-/// The same, where an address has so many ports.
+/// Like [`sources`], for a given number of ports per address.
 ///
 /// # Errors
 /// As [`sources`].
@@ -64,7 +64,7 @@ pub fn sources_with(config: &LoadConfig, ports: u32) -> Result<Vec<IpAddr>, Stri
     sources_among(config, ports, time_wait_s(target.ip()), || addresses(target))
 }
 
-/// The same, where a port stays so long in TIME_WAIT and these are the addresses, best first.
+/// Like [`sources`], for a given length of TIME_WAIT and given addresses, best first.
 ///
 /// # Errors
 /// As [`sources`].
@@ -75,14 +75,14 @@ pub fn sources_among(
     addresses: impl FnOnce() -> Vec<IpAddr>,
 ) -> Result<Vec<IpAddr>, String> {
     let host = |sources| Host { ports, time_wait_s, sources };
-    // Most loads need no look at the addresses.
+    // Most loads do not need the list of addresses.
     match config.transport() != Transport::Tcp || needed(config, time_wait_s) <= f64::from(ports) * USED_SHARE_MAX {
         true => Ok(Vec::new()),
         false => divide(config, &host(addresses())),
     }
 }
 
-/// New connections a second: of a closed loop, the most that there may be.
+/// Returns the new connections per second; for a closed loop, an upper bound.
 fn opened_per_s(config: &LoadConfig) -> f64 {
     match (config.calls_per_connection, config.schedule) {
         (None, _) => 0.0,
@@ -91,9 +91,9 @@ fn opened_per_s(config: &LoadConfig) -> f64 {
     }
 }
 
-/// How many ports a load takes at once, at most, where one stays so long in TIME_WAIT.
+/// Returns the largest number of ports that a load uses at once, for a given length of TIME_WAIT.
 pub fn needed(config: &LoadConfig, time_wait_s: f64) -> f64 {
-    // What came before the ramp leaves no TIME_WAIT.
+    // Connections from before the ramp leave no TIME_WAIT.
     let lasts_s = time_wait_s.min((config.phases.sending_ns() + config.phases.drain_ns) as f64 / 1e9);
     f64::from(config.connections_and_idle()) + opened_per_s(config) * lasts_s
 }
@@ -107,7 +107,7 @@ fn divide(config: &LoadConfig, host: &Host) -> Result<Vec<IpAddr>, String> {
     }
     let open = config.connections_and_idle();
     let enough = (had.max(1) as f64) * f64::from(host.ports);
-    // How many a closed loop makes is not known: only what it has open at once is.
+    // A closed loop opens an unknown number of connections; only the number open at once is certain.
     let certain = if config.schedule == Schedule::Closed { f64::from(open) } else { needed };
     if certain <= enough {
         return Ok(host.sources.clone());
@@ -129,18 +129,18 @@ fn divide(config: &LoadConfig, host: &Host) -> Result<Vec<IpAddr>, String> {
     ))
 }
 
-/// How long a connection to there stays in TIME_WAIT.
+/// Returns the length of TIME_WAIT for connections to `target`, in seconds.
 fn time_wait_s(target: IpAddr) -> f64 {
     let number = |name: &str| -> Option<f64> {
         std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok()?.trim().parse().ok()
     };
     let reuses = match number("tcp_tw_reuse") {
         Some(1.0) => true,
-        // On loopback alone.
+        // 2 enables reuse only on loopback.
         Some(2.0) => target.is_loopback(),
         _ => false,
     };
-    // A port is used again only if timestamps tell the connections apart.
+    // Reuse needs TCP timestamps, which distinguish the connections.
     if reuses && number("tcp_timestamps") != Some(0.0) {
         number("tcp_tw_reuse_delay").map_or(REUSE_DELAY_S, |ms| ms / 1e3)
     } else {
@@ -148,7 +148,7 @@ fn time_wait_s(target: IpAddr) -> f64 {
     }
 }
 
-/// The first and the last port that the system chooses from.
+/// Returns the first and the last port that the system chooses from.
 fn port_range() -> (u32, u32) {
     let read = || {
         let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
@@ -158,7 +158,7 @@ fn port_range() -> (u32, u32) {
     read().unwrap_or(PORTS)
 }
 
-/// The addresses from which there is a way to `target`, best first.
+/// Returns the source addresses with a route to `target`, best first.
 fn addresses(target: SocketAddr) -> Vec<IpAddr> {
     match target.ip() {
         // All of 127.0.0.0/8 is this host.

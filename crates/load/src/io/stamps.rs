@@ -1,14 +1,17 @@
-//! Kernel timestamps (`SO_TIMESTAMPING`): the proof that a request left when the client says so.
+//! Kernel timestamps (`SO_TIMESTAMPING`), which prove that a request left when the client says so.
 //!
-//! The kernel puts two stamps of each write on the socket's error queue: when the packet was handed to the scheduler
-//! (qdisc), and when to the driver. `OPT_ID` numbers them: on a stream by the offset of the write's last byte after the
-//! option was set, with datagrams by how many went before (Documentation/networking/timestamping.rst). All requests of a
-//! trial have one size, so a number names a request, and the connection's chain of records gives it in order. A stamp
-//! that does not come (two writes that became one packet have one) leaves its request without one and shifts no other;
-//! only with datagrams on kernels before 6.8 may a send that failed have used up a number.
-//! The stamp of what arrived comes with the read itself.
+//! The kernel puts two timestamps of each write on the socket's error queue. One is from the packet scheduler (qdisc), the
+//! other from the driver. `OPT_ID` numbers them (Documentation/networking/timestamping.rst):
 //!
-//! The error queue makes epoll report the socket, so it is emptied at once, by the receive role.
+//! - On a stream, the number is the offset of the write's last byte since the option was set.
+//! - With datagrams, it is the number of earlier datagrams.
+//!
+//! A number identifies a request: sizes give its place, and the connection's chain of records gives the order. A missing
+//! timestamp leaves its request without one and shifts no other. For example, two writes in one packet share a timestamp. The
+//! exception is datagrams before Linux 6.8, where a failed send may use up a number.
+//!
+//! The timestamp of a received packet comes with the read itself. An entry in the error queue makes epoll report the socket, so
+//! the receive role empties the queue at once.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -29,29 +32,29 @@ use crate::record::request::{Head, Shared, Stamp};
 use crate::report::Hardware;
 use crate::report::samples::KernelFacts;
 
-/// Stamps taken from the error queue at once: a request's two, and room to see that there are no more.
+/// Timestamps per read of the error queue: two of a request, and one more to detect the end.
 const BATCH: usize = 3;
-/// Room for a message's stamps (three times and a header) and its number (an extended error and an address).
+/// Bytes for a message's timestamps (three times and a header) and its number (an extended error and an address).
 const CONTROL_BYTES: usize = 192;
 
-/// The origin of a stamp in an extended error (linux/errqueue.h): the driver, the scheduler.
+/// The origin of a timestamp in an extended error (linux/errqueue.h): driver or scheduler.
 const SCM_TSTAMP_SND: u32 = 0;
 const SCM_TSTAMP_SCHED: u32 = 1;
 
-/// Kinds of stamps of what is sent, each in the order of the requests: to the scheduler, to the driver, to the wire.
+/// Kinds of send timestamps: scheduler, driver, wire. Each kind arrives in the order of the requests.
 const KINDS: usize = 3;
 
-/// The interface that stamps were switched on for.
+/// Enabled timestamps, and the interface of the route.
 pub struct Stamping {
     interface: String,
     hardware: Hardware,
 }
 
 impl Stamping {
-    /// Asks for the stamps of all sockets, each numbered from its next write.
+    /// Enables timestamps on all sockets. Each socket counts from its next write.
     ///
     /// # Errors
-    /// When the kernel has none, or it is not known which interface is used.
+    /// Fails if the kernel does not support timestamps or the interface is unknown.
     pub fn switch_on(config: &LoadConfig, sockets: &[OwnedFd]) -> Result<Self, LoadError> {
         let failed =
             |error| LoadError::System { what: "timestamps: the kernel gives none (use --timestamps client)", error };
@@ -80,16 +83,16 @@ impl Stamping {
         Stamper::new(config, stamps, shared)
     }
 
-    /// For the report.
+    /// Returns the facts for the report.
     pub fn facts(self, wall_clock_stepped: bool) -> KernelFacts {
         KernelFacts { interface: self.interface, hardware: self.hardware, wall_clock_stepped }
     }
 }
 
-/// Asks for a socket's stamps, numbered from its next write.
+/// Enables timestamps on a socket, counted from its next write.
 ///
 /// # Errors
-/// When the kernel has none.
+/// Fails if the kernel does not support timestamps.
 fn switch_on(io: BorrowedFd<'_>, hardware: bool) -> io::Result<()> {
     let software = libc::SOF_TIMESTAMPING_TX_SCHED
         | libc::SOF_TIMESTAMPING_TX_SOFTWARE
@@ -115,14 +118,14 @@ fn switch_on(io: BorrowedFd<'_>, hardware: bool) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads stamps for the receive role.
+/// Reads timestamps for the receive role.
 pub struct Stamper<'a, P: ClientProtocol> {
     shared: Shared<'a, P>,
-    /// One for each record.
+    /// One entry per record.
     stamps: &'a [Stamp],
-    /// Whether stamps are numbered by datagrams, and not by bytes.
+    /// Whether numbers count datagrams instead of bytes.
     datagrams: bool,
-    /// Where a request is written to see how long it is, if requests differ.
+    /// A buffer to encode a request, which gives its length.
     scratch: Vec<u8>,
     connections: Vec<Connection>,
     control: Vec<[u64; CONTROL_BYTES / 8]>,
@@ -130,18 +133,18 @@ pub struct Stamper<'a, P: ClientProtocol> {
     last: Message,
 }
 
-/// Which request of a connection was stamped last, by each kind.
+/// The last request with a timestamp on a connection, for each kind.
 type Connection = [Cursor; KINDS];
 
 #[derive(Clone, Copy, Default)]
 struct Cursor {
     head: Head,
-    /// The base of the next stamp's number.
+    /// The number that the next request starts at.
     number: u32,
 }
 
 impl<'a, P: ClientProtocol> Stamper<'a, P> {
-    /// For one client's connections.
+    /// Creates the reader for one client's connections.
     fn new(config: &LoadConfig, stamps: &'a [Stamp], shared: Shared<'a, P>) -> Self {
         Self {
             stamps,
@@ -154,29 +157,28 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
         }
     }
 
-    /// Reads into an empty `inbox` as `read` does, and keeps what the kernel says of the last packet for
-    /// [`Stamper::arrived`].
+    /// Reads into an empty `inbox` like `read`. Keeps the packet's timestamps for [`Stamper::arrived`].
     #[inline]
     pub fn read(&mut self, io: BorrowedFd<'_>, inbox: &mut Vec<u8>) -> Result<usize, Errno> {
         self.last = receive(io, 0, inbox, &mut self.control[0])?;
         Ok(inbox.len())
     }
 
-    /// Notes that the response to a request was completed by the last read.
+    /// Notes that the last read completed the response to a request.
     #[inline]
     pub fn arrived(&self, record: usize) {
         self.stamps[record].arrived.store(self.last.software_ns, Relaxed);
         self.stamps[record].hardware_arrived.store(self.last.hardware_ns, Relaxed);
     }
 
-    /// Takes the stamps of a connection that was reported, if that is what it was reported for; answers whether it was so
-    /// for nothing else.
+    /// Reads the timestamps of a reported connection, if its error queue has any. Returns whether there was no other reason for
+    /// the report.
     #[inline]
     pub fn is_all(&mut self, flags: Flags, connection: usize) -> bool {
         flags.contains(Flags::ERR) && self.take(connection) && !flags.contains(Flags::IN)
     }
 
-    /// Empties a socket's error queue; answers whether there was anything.
+    /// Empties a socket's error queue. Returns whether it had an entry.
     #[inline]
     fn take(&mut self, connection: usize) -> bool {
         let mut any = false;
@@ -214,8 +216,8 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
         let Some((kind, number)) = message.sent else { return };
         let Shared { protocol, records, links, .. } = self.shared;
         let mut cursor = self.connections[connection][kind];
-        // Numbers are of last bytes, from 0, on a stream, and of datagrams, from 0; they wrap, and two that follow each
-        // other are never half of that apart. What is behind is of a retransmission: the first time is what counts.
+        // On a stream, a number is the offset of a last byte; with datagrams, a count. Both start at 0 and wrap. Consecutive
+        // numbers differ by less than half the range. A lower number belongs to a retransmission: keep the first time.
         let mut ahead = number.wrapping_add(1).wrapping_sub(cursor.number);
         if ahead > u32::MAX / 2 || ahead == 0 {
             return;
@@ -223,11 +225,12 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
         cursor.number = cursor.number.wrapping_add(ahead);
         let mut record = 0;
         while ahead > 0 {
-            // `None`: of more requests than were sent, which no kernel says.
+            // `None` would mean more requests than were sent, which no kernel reports.
             let Some(next) = cursor.head.take(&links[connection], records) else { return };
             let mut request = || protocol.encode(self.shared.request(next), &mut self.scratch).len() as u32;
             let step = if self.datagrams { 1 } else { request() };
-            // What is between is of a write that a full socket cut short: the rest will have the request's last byte.
+            // The number lies inside a request: a full socket cut the write short. The rest of the write will have the last
+            // byte.
             let Some(left) = ahead.checked_sub(step) else { return };
             (ahead, record) = (left, next);
         }
@@ -242,7 +245,7 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
     }
 }
 
-/// Receives into an empty `inbox`; answers what the kernel says beside.
+/// Receives into an empty `inbox`. Returns the control data.
 #[inline]
 fn receive(
     io: BorrowedFd<'_>,
@@ -265,20 +268,20 @@ fn receive(
     Ok(Message::parse(&control[..header.msg_controllen / 8]))
 }
 
-/// Which of a packet's two moments the kernel has stamped.
+/// The timestamps of a packet that the kernel took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamped {
-    /// As it was handed to the driver.
+    /// The timestamp from the driver.
     pub sent: bool,
-    /// As it arrived.
+    /// The timestamp of the arrival.
     pub received: bool,
 }
 
-/// Tries: sends packets to itself over loopback until both moments are stamped or `patience` ends. The kernel switches
-/// stamps on in the background when a first socket asks, so that the first packets may have none.
+/// Tests timestamps: sends packets over loopback until both timestamps arrive or `patience` ends. The kernel enables timestamps
+/// in the background for the first socket, so the first packets may have none.
 ///
 /// # Errors
-/// When sockets or the option are refused.
+/// Fails if the system refuses the sockets or the option.
 pub fn on_loopback(patience: Duration) -> io::Result<Stamped> {
     const BETWEEN_PACKETS: Duration = Duration::from_micros(500);
     let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -305,7 +308,7 @@ pub fn on_loopback(patience: Duration) -> io::Result<Stamped> {
     }
 }
 
-/// An empty header with room for control messages.
+/// Creates an empty header with room for control messages.
 fn header(control: &mut [u64; CONTROL_BYTES / 8]) -> libc::msghdr {
     // SAFETY: zeros are a valid header without buffers.
     let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -314,12 +317,12 @@ fn header(control: &mut [u64; CONTROL_BYTES / 8]) -> libc::msghdr {
     header
 }
 
-/// The kernel's data beside a message.
+/// The control data of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Message {
     software_ns: u64,
     hardware_ns: u64,
-    /// The kind and the number of a sent packet's stamp.
+    /// The kind and the number of a send timestamp.
     sent: Option<(usize, u32)>,
 }
 
@@ -328,7 +331,7 @@ impl Message {
     const DRIVER: usize = 1;
     const WIRE: usize = 2;
 
-    /// Reads control messages: each a length, a level and a type, then its data, and room up to the next word.
+    /// Parses control messages. Each has a length, a level, a type and data, padded to a whole word.
     fn parse(control: &[u64]) -> Self {
         const HEADER_WORDS: usize = 2;
         let mut message = Self::default();
@@ -342,13 +345,13 @@ impl Message {
             let data = &rest[HEADER_WORDS..words];
             let time_ns = |at: usize| data[at].wrapping_mul(1_000_000_000).wrapping_add(data[at + 1]);
             match (level, kind) {
-                // Three times, each seconds and nanoseconds: software, one that is no longer used, hardware.
+                // Three times in seconds and nanoseconds: software, obsolete, hardware.
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) if data.len() >= 6 => {
                     message.software_ns = time_ns(0);
                     message.hardware_ns = time_ns(4);
                 }
                 (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) if data.len() >= 2 => {
-                    // sock_extended_err (linux/errqueue.h): errno, then bytes origin, type and code; info; data.
+                    // `sock_extended_err` (linux/errqueue.h): errno; the bytes origin, type and code; info; data.
                     let (origin, info, number) = ((data[0] >> 32) as u8, data[1] as u32, (data[1] >> 32) as u32);
                     message.sent = match (origin, info) {
                         (libc::SO_EE_ORIGIN_TIMESTAMPING, SCM_TSTAMP_SCHED) => Some((Self::SCHEDULER, number)),
@@ -360,7 +363,7 @@ impl Message {
             }
             rest = &rest[words..];
         }
-        // The driver's stamp and the wire's say the same of themselves; only one of the two has the interface's time.
+        // Driver and wire timestamps have the same type. Only the wire timestamp has a hardware time.
         if let Some((kind @ Self::DRIVER, _)) = &mut message.sent
             && message.hardware_ns != 0
         {
@@ -385,7 +388,7 @@ mod tests {
     use crate::record::request::{Link, Record, Tail};
     use crate::time::clock::Clock;
 
-    /// A control message as the kernel lays it out.
+    /// Builds a control message in the kernel's layout.
     fn control(level: i32, kind: i32, data: &[u64]) -> Vec<u64> {
         let head = [16 + 8 * data.len() as u64, u64::from(level as u32) | (kind as u64) << 32];
         [&head, data].concat()
@@ -426,7 +429,7 @@ mod tests {
             Message::parse(&words);
         }
 
-        /// Whatever stamps are lost or come twice, each that comes goes to its own request.
+        /// Each timestamp is assigned to its own request, even if others are lost or duplicated.
         #[test]
         fn every_stamp_finds_its_request(
             bytes in 1u32..100_000, start in prop::sample::select(vec![0u32, u32::MAX - 250_000, u32::MAX]),
@@ -448,13 +451,13 @@ mod tests {
             let mut expected = [0u64; 40];
             let mut latest = None;
             for (request, of_a_whole) in which {
-                // Of the request's last byte, or of one before.
+                // The number of the request's last byte, or of the byte before.
                 let number = start.wrapping_add(bytes * (request + 1)).wrapping_sub(if of_a_whole { 1 } else { 2 });
                 let ns = 1 + u64::from(request);
                 let message = Message { software_ns: ns, hardware_ns: 0, sent: Some((Message::DRIVER, number)) };
                 stamper.sent(&message, 0);
                 if (of_a_whole || bytes == 1) && latest.is_none_or(|latest| latest < request) {
-                    // With one byte a request, the byte before is the last of the request before.
+                    // With requests of one byte, the byte before is the last byte of the previous request.
                     let of = if of_a_whole { Some(request) } else { request.checked_sub(1) };
                     if let Some(of) = of.filter(|&of| latest.is_none_or(|latest| latest < of)) {
                         expected[of as usize] = ns;

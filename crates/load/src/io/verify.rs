@@ -1,5 +1,5 @@
-//! Verifies connections, many at once: each is established, asked once, and answers with one whole response, which is what it
-//! should be. One whose packets are lost, or whose server is far away, keeps no other waiting.
+//! Verifies many connections at once: each is established, sends one request, and receives one whole, correct response. A
+//! connection with lost packets or a distant server does not delay the others.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,18 +12,18 @@ use rustix::net::sockopt;
 use crate::config::{LoadConfig, Transport};
 use crate::protocol::{ClientProtocol, Reply};
 
-/// Connections in progress at once: few enough for any server's backlog.
+/// Connections verified at once: few enough for any server's backlog.
 const UNDER_WAY_MAX: usize = 128;
-/// Reads before others have their turn, and it is looked at the time: a response may have no end.
+/// Reads of one connection before the others get their turn and timeouts are checked. A response may be endless.
 const READS_MAX: u32 = 16;
-/// Room for a whole datagram.
+/// Bytes for a whole datagram.
 const INBOX_BYTES: usize = 64 << 10;
 
-/// Connections that are being verified. Their sockets must not block.
+/// The connections being verified. Their sockets must be non-blocking.
 pub struct Verifier<'a, P: ClientProtocol, F> {
     protocol: &'a P,
     transport: Transport,
-    /// The server may end a connection with its response.
+    /// Whether the server may end a connection after its response.
     may_end: bool,
     timeout: Duration,
     scratch: Vec<u8>,
@@ -42,18 +42,18 @@ struct Connection<P: ClientProtocol, F> {
 /// The event that a connection waits for.
 enum Step {
     Established,
-    /// Room for the rest of the request, of which so many bytes are written.
+    /// Room for the rest of the request. The value is the number of bytes already written.
     Written(usize),
     Answered,
 }
 
 impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
-    /// None yet.
+    /// Creates a verifier without connections.
     pub fn new(config: &LoadConfig, protocol: &'a P) -> Self {
         Self {
             protocol,
             transport: config.transport(),
-            // Where connections come and go, the server may end them as well.
+            // The server may end short-lived connections.
             may_end: config.calls_per_connection.is_some(),
             timeout: Duration::from_nanos(config.timeout_ns),
             scratch: Vec::new(),
@@ -62,17 +62,17 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
         }
     }
 
-    /// Whether one more may be under way.
+    /// Whether another connection may start.
     pub fn has_room(&self) -> bool {
         self.under_way.len() < UNDER_WAY_MAX
     }
 
-    /// Whether none is.
+    /// Whether no connection is in progress.
     pub fn is_idle(&self) -> bool {
         self.under_way.is_empty()
     }
 
-    /// Begins with one: its number and its socket, on which connect(2) has been called.
+    /// Adds a connection: its number and its socket, after connect(2).
     pub fn push(&mut self, number: u64, socket: F) {
         let deadline = Instant::now() + self.timeout;
         self.under_way.push(Connection {
@@ -84,11 +84,10 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
         });
     }
 
-    /// Waits until something happens, at most for `longest`; what came of those that are through: the number, the socket, and
-    /// why it is of no use.
+    /// Waits up to `longest` for progress. Returns the finished connections: number, socket, and result.
     ///
     /// # Errors
-    /// As poll(2) has them.
+    /// Errors of poll(2).
     pub fn wait(&mut self, longest: Duration) -> io::Result<Vec<(u64, F, io::Result<()>)>> {
         let now = Instant::now();
         let nearest = self.under_way.iter().map(|it| it.deadline).min().unwrap_or(now);
@@ -100,12 +99,12 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
             Err(error) => return Err(error.into()),
         }
         let are_ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        // In their order, which is that in which a server sees datagrams' clients first.
+        // Keep the order: a datagram server then sees the clients in order of their numbers.
         let outcomes: Vec<io::Result<bool>> =
             (0..are_ready.len()).map(|at| if are_ready[at] { self.go_on(at) } else { Ok(false) }).collect();
         let now = Instant::now();
         let mut through = Vec::new();
-        // From the last, so that those before it keep their places.
+        // Remove from the end, so that earlier indices stay valid.
         for (at, outcome) in outcomes.into_iter().enumerate().rev() {
             let outcome = match outcome {
                 Ok(false) if now < self.under_way[at].deadline => continue,
@@ -119,7 +118,7 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
         Ok(through)
     }
 
-    /// Goes as far as that one can; whether it is through.
+    /// Continues a connection without blocking. Returns whether it is finished.
     fn go_on(&mut self, at: usize) -> io::Result<bool> {
         let Self { protocol, scratch, inbox, .. } = self;
         let Connection { number, socket, reader, step, .. } = &mut self.under_way[at];
@@ -150,7 +149,7 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
                 (taken, Some(Reply::Last(None))) if taken == count && self.may_end => return Ok(true),
                 (_, Some(Reply::Last(None))) => return Err(io::ErrorKind::ConnectionAborted.into()),
                 (_, Some(_)) => return Err(wrong(*protocol)),
-                // A datagram is a whole response, or none.
+                // A datagram is a whole response or an error.
                 (_, None) if self.transport == Transport::Udp => return Err(io::ErrorKind::UnexpectedEof.into()),
                 (_, None) => {}
             }
@@ -169,7 +168,7 @@ impl<P: ClientProtocol, F: AsFd> Connection<P, F> {
     }
 }
 
-/// `None` if it would have had to wait.
+/// Returns `None` if the call would block.
 fn unless_blocked(call: impl FnMut() -> Result<usize, Errno>) -> io::Result<Option<usize>> {
     match rustix::io::retry_on_intr(call) {
         Ok(count) => Ok(Some(count)),
@@ -178,7 +177,7 @@ fn unless_blocked(call: impl FnMut() -> Result<usize, Errno>) -> io::Result<Opti
     }
 }
 
-/// A response that is not what it should be.
+/// The error for a wrong response.
 fn wrong(protocol: &impl ClientProtocol) -> io::Error {
     protocol
         .complaint()

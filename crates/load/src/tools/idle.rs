@@ -17,7 +17,7 @@ use crate::protocol::{ClientProtocol, with_protocol};
 use crate::report::Class;
 use crate::report::Errors;
 
-/// An event of a process that holds connections.
+/// An event of a process that holds idle connections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {

@@ -23,7 +23,7 @@ use crate::error::LoadError;
 use crate::io::platform::Pinned;
 use crate::io::poller::{Events, Poller};
 
-/// The listener's, or the only datagram socket's, place among those watched.
+/// The poller's number of the listener or the only datagram socket.
 const FIRST: usize = usize::MAX;
 
 /// The number of Unix sockets made in this process, as a suffix for unique names.

@@ -1,4 +1,4 @@
-//! The interfaces of Linux.
+//! Network interfaces on Linux.
 
 use std::ffi::CStr;
 use std::io;
@@ -8,13 +8,13 @@ use std::{mem, ptr};
 
 use crate::report::Hardware;
 
-/// The name of the interface by which `target` is reached.
+/// Returns the name of the interface on the route to `target`.
 ///
 /// # Errors
-/// When there is no way there.
+/// Fails if there is no route.
 pub fn towards(target: SocketAddr) -> io::Result<String> {
     let (ours, interfaces) = (source(target)?, interfaces()?);
-    // What is sent to an address of this host goes over loopback, whichever interface has the address.
+    // Traffic to an address of this host uses loopback, whichever interface has the address.
     let loops = is_one_of(&interfaces, target.ip());
     let has = |address: IpAddr| if loops { address.is_loopback() } else { address == ours };
     interfaces
@@ -24,18 +24,18 @@ pub fn towards(target: SocketAddr) -> io::Result<String> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface has the address {ours}")))
 }
 
-/// The addresses from which there is a way to `target`, first the one that the system chooses.
+/// Returns the source addresses that have a route to `target`, the system's choice first.
 ///
 /// # Errors
-/// When there is none, or the system does not tell.
+/// Fails if there is no route, or if the system does not list its interfaces.
 pub fn addresses_towards(target: SocketAddr) -> io::Result<Vec<IpAddr>> {
     Ok(leading_to(target.ip(), source(target)?, &interfaces()?))
 }
 
-/// The address that the system sends from to `target`.
+/// Returns the source address that the system chooses for `target`.
 fn source(target: SocketAddr) -> io::Result<IpAddr> {
     let any: IpAddr = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    // Connecting a datagram socket sends nothing; it only asks for the route.
+    // Connecting a datagram socket sends nothing; it only looks up the route.
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(target)?;
     Ok(socket.local_addr()?.ip())
@@ -45,8 +45,9 @@ fn is_one_of(interfaces: &[(String, IpAddr)], target: IpAddr) -> bool {
     interfaces.iter().any(|(_, address)| *address == target)
 }
 
-/// Addresses of the target's family and reach, `ours` first: those of the interface that has `ours`, or of all if `target` is this
-/// host. Packets from another interface's address would leave by this one too, and would have no answer.
+/// Returns source addresses of the target's family and scope, `ours` first. They belong to the interface with `ours`, or to all
+/// interfaces if `target` is this host. Packets from another interface's address would leave on the same route, but responses
+/// would not arrive.
 fn leading_to(target: IpAddr, ours: IpAddr, interfaces: &[(String, IpAddr)]) -> Vec<IpAddr> {
     let loops = is_one_of(interfaces, target);
     let leads = |name: &str| loops || interfaces.iter().any(|(its, address)| its == name && *address == ours);
@@ -63,7 +64,7 @@ fn leading_to(target: IpAddr, ours: IpAddr, interfaces: &[(String, IpAddr)]) -> 
     addresses
 }
 
-/// Every interface's name with each of its addresses.
+/// Lists each interface's name with each of its addresses.
 fn interfaces() -> io::Result<Vec<(String, IpAddr)>> {
     let mut first: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: on success it points to a list, which is freed below.
@@ -117,7 +118,7 @@ struct TimestampConfig {
     received: i32,
 }
 
-/// Whether the interface of that name takes timestamps. One that does not answer cannot.
+/// Tells whether the interface takes hardware timestamps. An interface that does not answer takes none.
 pub fn hardware(name: &str) -> Hardware {
     const ETHTOOL_GET_TS_INFO: u32 = 0x41;
     const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1 as libc::Ioctl;
@@ -132,7 +133,7 @@ pub fn hardware(name: &str) -> Hardware {
     if on { Hardware::On } else { Hardware::Off }
 }
 
-/// An ioctl on an interface that fills in `answer`; whether it succeeded.
+/// Runs an ioctl on an interface, which fills in `answer`. Returns whether it succeeded.
 fn ask<T>(name: &str, request: libc::Ioctl, answer: &mut T) -> bool {
     let Ok(socket) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) else { return false };
     // SAFETY: zeros are a valid request for the interface without a name.

@@ -1,4 +1,4 @@
-//! The network interface that requests leave by, and whether it takes timestamps itself.
+//! The network interface that sends the requests, and its hardware timestamps.
 
 #[cfg(target_os = "linux")]
 mod linux;

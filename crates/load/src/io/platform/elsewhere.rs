@@ -8,19 +8,19 @@ use rustix::net::{AddressFamily, SocketType};
 
 use crate::error::LoadError;
 
-/// The most that the soft limit of descriptors may be where the hard one is higher, or there is none. On macOS setrlimit(2)
-/// takes no more than OPEN_MAX (sys/syslimits.h).
+/// The system's upper limit for the soft limit of descriptors; `None` if only the hard limit applies. On macOS, setrlimit(2)
+/// accepts at most OPEN_MAX (sys/syslimits.h).
 pub const DESCRIPTORS_MAX: Option<u64> = if cfg!(target_os = "macos") { Some(10_240) } else { None };
 
-/// How many CPUs there are for the calling thread.
+/// Returns the number of CPUs that the calling thread may use.
 pub fn cpus() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Nothing: timers are not made coarser than they are here, or nobody can tell them not to be.
+/// Does nothing: these systems do not delay timers, or offer no setting.
 pub fn sharpen_timers() {}
 
-/// A stream's socket that does not block.
+/// Creates a non-blocking stream socket.
 pub fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket(family, SocketType::STREAM, None)?;
     io::fcntl_setfd(&socket, io::FdFlags::CLOEXEC)?;
@@ -28,36 +28,36 @@ pub fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Nothing: bind(2) chooses the port here.
+/// Does nothing: bind(2) chooses the port.
 pub fn choose_port_late(_io: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Stands for how long a thread waited for a CPU: nobody says.
+/// A stand-in for the time that a thread waited for a CPU, which these systems do not report.
 #[derive(Debug)]
 pub struct RunQueue(());
 
 impl RunQueue {
-    /// Stands for that of the calling thread.
+    /// Creates the stand-in.
     pub fn of_this_thread() -> Self {
         Self(())
     }
 
-    /// Not known.
+    /// Returns 0: the time is unknown.
     pub fn waited_ns(&self) -> u64 {
         0
     }
 }
 
-/// Stands for a thread that runs where the system likes: it cannot be told.
+/// A stand-in: these systems cannot pin a thread to CPUs.
 #[derive(Debug)]
 pub struct Pinned(());
 
 impl Pinned {
-    /// To none in particular.
+    /// Accepts only an empty list.
     ///
     /// # Errors
-    /// When `cpus` is not empty.
+    /// Fails if `cpus` is not empty.
     pub fn to(cpus: &[usize]) -> Result<Self, LoadError> {
         if cpus.is_empty() {
             return Ok(Self(()));

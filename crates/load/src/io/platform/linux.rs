@@ -11,27 +11,27 @@ use rustix::thread::CpuSet;
 
 use crate::error::LoadError;
 
-/// The most that the soft limit of descriptors may be where the hard one is higher, or there is none.
+/// The system's upper limit for the soft limit of descriptors; `None` if only the hard limit applies.
 pub const DESCRIPTORS_MAX: Option<u64> = None;
 
-/// How many CPUs there are for the calling thread.
+/// Returns the number of CPUs that the calling thread may use.
 pub fn cpus() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize)
 }
 
-/// Has timers of the calling thread, and of those that it starts, be as exact as they can. By default one may be 50 µs
-/// late, so that wake-ups can be put together.
+/// Sets the highest timer precision for the calling thread and threads it starts. By default, Linux delays timers by up to 50
+/// µs to combine wake-ups.
 pub fn sharpen_timers() {
     let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
 }
 
-/// A stream's socket that does not block.
+/// Creates a non-blocking stream socket.
 pub fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)
 }
 
-/// Has the port of a socket that is bound to an address without one be chosen by connect(2) (ip(7),
-/// IP_BIND_ADDRESS_NO_PORT): bind(2) would take one that is free towards everybody.
+/// Delays the choice of a local port from bind(2) to connect(2) (ip(7), IP_BIND_ADDRESS_NO_PORT). bind(2) would need a port
+/// that is free for all targets.
 pub fn choose_port_late(io: &OwnedFd) -> io::Result<()> {
     let on: libc::c_int = 1;
     let length = size_of_val(&on) as libc::socklen_t;
@@ -47,17 +47,18 @@ pub fn choose_port_late(io: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// How long a thread waited for a CPU (proc_pid_schedstat(5)). The file is opened ahead, for it is read while requests are timed.
+/// The time that a thread waited for a CPU (proc_pid_schedstat(5)). The file is opened in advance, because the client reads it
+/// during the window.
 #[derive(Debug)]
 pub struct RunQueue(Option<File>);
 
 impl RunQueue {
-    /// Opens that of the calling thread.
+    /// Opens the file of the calling thread.
     pub fn of_this_thread() -> Self {
         Self(File::open("/proc/thread-self/schedstat").ok())
     }
 
-    /// So far, in nanoseconds; 0 where the kernel does not say.
+    /// Returns the total so far in nanoseconds; 0 if unknown.
     pub fn waited_ns(&self) -> u64 {
         let mut text = [0; 96];
         let read = self.0.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
@@ -66,16 +67,16 @@ impl RunQueue {
     }
 }
 
-/// Keeps the calling thread on some CPUs while it lives. A thread that is started meanwhile inherits them and keeps
-/// them, so a CPU that cannot be had is an error before anything has started.
+/// Keeps the calling thread on some CPUs until dropped. Threads started meanwhile inherit and keep the CPUs. An unavailable CPU
+/// is therefore an error before any thread starts.
 #[derive(Debug)]
 pub struct Pinned(Option<CpuSet>);
 
 impl Pinned {
-    /// To `cpus`; to none in particular when it is empty.
+    /// Pins to `cpus`; does nothing if it is empty.
     ///
     /// # Errors
-    /// When there is no such CPU, or it is not ours to use.
+    /// Fails if a CPU does not exist or this process may not use it.
     pub fn to(cpus: &[usize]) -> Result<Self, LoadError> {
         if cpus.is_empty() {
             return Ok(Self(None));
@@ -99,7 +100,7 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         if let Some(before) = &self.0 {
-            // It was allowed before; if it no longer is, there is nothing better to do than to stay.
+            // The old CPUs were allowed before. If they no longer are, keep the current ones.
             let _ = rustix::thread::sched_setaffinity(None, before);
         }
     }

@@ -18,12 +18,12 @@ pub struct Poller(OwnedFd);
 pub struct Events(Vec<Event>);
 
 impl Events {
-    /// Makes room for so many events.
+    /// Creates a buffer for `count` events.
     pub fn with_capacity(count: usize) -> Self {
         Self(Vec::with_capacity(count))
     }
 
-    /// Each socket's number, and what it is ready for.
+    /// Iterates over each socket's number and readiness.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (usize, Flags)> {
         self.0.iter().map(|event| (event.data.u64() as usize, event.flags))
@@ -31,27 +31,27 @@ impl Events {
 }
 
 impl Poller {
-    /// Makes an empty poller.
+    /// Creates an empty poller.
     pub fn new() -> io::Result<Self> {
         epoll::create(CreateFlags::CLOEXEC).map(Self)
     }
 
-    /// Adds a socket, and reports its number while it is readable.
+    /// Adds a socket and reports it while it is readable.
     pub fn add(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         epoll::add(&self.0, io, EventData::new_u64(number as u64), EventFlags::IN)
     }
 
-    /// Adds a socket, and reports its number while it is writable.
+    /// Adds a socket and reports it while it is writable.
     pub fn add_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         epoll::add(&self.0, io, EventData::new_u64(number as u64), EventFlags::OUT)
     }
 
-    /// Reports a known socket while it is readable.
+    /// Changes a socket's interest to reading.
     pub fn watch_readable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         epoll::modify(&self.0, io, EventData::new_u64(number as u64), EventFlags::IN)
     }
 
-    /// Reports a known socket while it is writable.
+    /// Changes a socket's interest to writing.
     pub fn watch_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         epoll::modify(&self.0, io, EventData::new_u64(number as u64), EventFlags::OUT)
     }
@@ -61,7 +61,7 @@ impl Poller {
         let _ = epoll::delete(&self.0, io);
     }
 
-    /// Waits for events, at most that long. A signal ends the wait without events.
+    /// Waits up to `timeout` for events. A signal ends the wait without events.
     #[inline]
     pub fn wait(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
         events.0.clear();
@@ -72,8 +72,8 @@ impl Poller {
         }
     }
 
-    /// Sleeps until something is ready, at most so many nanoseconds (less than a second). epoll_wait counts in
-    /// milliseconds, which is too coarse to be back before the next planned time; ppoll, on the epoll itself, is not.
+    /// Sleeps until a socket is ready, at most `timeout_ns` nanoseconds, less than a second. `epoll_wait` has a resolution of
+    /// milliseconds, too coarse for the next planned time. `ppoll` on the epoll descriptor is precise.
     pub fn sleep_precise(&self, timeout_ns: i64) {
         let timeout = Timespec { tv_sec: 0, tv_nsec: timeout_ns };
         let _ = rustix::event::poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timeout));

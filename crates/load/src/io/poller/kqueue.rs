@@ -8,22 +8,22 @@ use rustix::event::Timespec;
 use rustix::event::kqueue::{Event, EventFilter, EventFlags, kevent_timespec, kqueue};
 use rustix::io;
 
-/// The readiness of a socket: always to be read.
+/// The readiness of a socket. kqueue(2) reports only that the socket is ready.
 pub type Flags = ();
 
-/// A kqueue.
+/// A kqueue descriptor.
 pub struct Poller(OwnedFd);
 
 /// The events of one wait. They stay in the thread that waits.
 pub struct Events(Vec<Event>);
 
 impl Events {
-    /// Makes room for so many events.
+    /// Creates a buffer for `count` events.
     pub fn with_capacity(count: usize) -> Self {
         Self(Vec::with_capacity(count))
     }
 
-    /// Each socket's number, and what it is ready for.
+    /// Iterates over each socket's number and readiness.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (usize, Flags)> {
         self.0.iter().map(|event| (event.udata() as usize, ()))
@@ -31,30 +31,30 @@ impl Events {
 }
 
 impl Poller {
-    /// Makes an empty poller.
+    /// Creates an empty poller.
     pub fn new() -> io::Result<Self> {
         let kqueue = kqueue()?;
         io::fcntl_setfd(&kqueue, io::FdFlags::CLOEXEC)?;
         Ok(Self(kqueue))
     }
 
-    /// Adds a socket, and reports its number while it is readable.
+    /// Adds a socket and reports it while it is readable.
     pub fn add(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         self.change(EventFilter::Read(io.as_raw_fd()), EventFlags::ADD, number)
     }
 
-    /// Adds a socket, and reports its number while it is writable.
+    /// Adds a socket and reports it while it is writable.
     pub fn add_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         self.change(EventFilter::Write(io.as_raw_fd()), EventFlags::ADD, number)
     }
 
-    /// Reports a known socket while it is readable.
+    /// Changes a socket's interest to reading.
     pub fn watch_readable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         self.change(EventFilter::Write(io.as_raw_fd()), EventFlags::DELETE, 0)?;
         self.add(io, number)
     }
 
-    /// Reports a known socket while it is writable.
+    /// Changes a socket's interest to writing.
     pub fn watch_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         self.change(EventFilter::Read(io.as_raw_fd()), EventFlags::DELETE, 0)?;
         self.add_writable(io, number)
@@ -62,7 +62,7 @@ impl Poller {
 
     /// Removes a socket that stays open.
     pub fn remove(&self, io: BorrowedFd<'_>) {
-        // It is in the one or the other.
+        // The socket has one of the two filters.
         for filter in [EventFilter::Read(io.as_raw_fd()), EventFilter::Write(io.as_raw_fd())] {
             let _ = self.change(filter, EventFlags::DELETE, 0);
         }
@@ -74,7 +74,7 @@ impl Poller {
         unsafe { kevent_timespec(&self.0, &[change], &mut [] as &mut [Event], None) }.map(drop)
     }
 
-    /// Waits for events, at most that long. A signal ends the wait without events.
+    /// Waits up to `timeout` for events. A signal ends the wait without events.
     #[inline]
     pub fn wait(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
         events.0.clear();
@@ -86,8 +86,8 @@ impl Poller {
         }
     }
 
-    /// Sleeps until something is ready, at most so many nanoseconds (less than a second). What is ready stays so: it is
-    /// reported as long as it is unread.
+    /// Sleeps until a socket is ready, at most `timeout_ns` nanoseconds, less than a second. The next wait reports the socket
+    /// again, because events are level-triggered.
     pub fn sleep_precise(&self, timeout_ns: i64) {
         let _ = self.wait(&mut Events::with_capacity(1), Duration::from_nanos(timeout_ns as u64));
     }

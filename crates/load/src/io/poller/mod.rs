@@ -1,4 +1,4 @@
-//! How a thread of the client waits for many sockets: the system's own interest list, under one interface.
+//! The client's wait for many sockets: one interface over epoll and kqueue.
 
 #[cfg(target_os = "linux")]
 mod epoll;
@@ -51,7 +51,7 @@ mod tests {
         (&theirs).write_all(b"x").unwrap();
         assert_eq!(ready(&poller, &mut events), [5]);
 
-        // Bytes are there, which nobody asks for now; room is, as long as it is.
+        // Unread bytes do not count while the socket waits for room; room counts until it is used up.
         while (&ours).write(&[0; 4096]).is_ok() {}
         poller.watch_writable(ours.as_fd(), 5).unwrap();
         assert_eq!(ready(&poller, &mut events), []);
@@ -61,13 +61,13 @@ mod tests {
             assert_eq!(ready(&poller, &mut events), [5], "until it is used up");
         }
 
-        // Room is no news any more.
+        // The socket now waits for bytes again.
         poller.watch_readable(ours.as_fd(), 5).unwrap();
         assert_eq!(ready(&poller, &mut events), [5]);
         (&ours).read_exact(&mut [0]).unwrap();
         assert_eq!(ready(&poller, &mut events), []);
 
-        // A connection of no use any more, of which there is room for ever.
+        // A socket that is always writable, and no longer needed.
         poller.watch_writable(ours.as_fd(), 5).unwrap();
         assert_eq!(ready(&poller, &mut events), [5]);
         poller.remove(ours.as_fd());

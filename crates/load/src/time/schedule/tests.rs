@@ -109,7 +109,7 @@ fn independent_constant_clients_may_coincide() {
     };
     let firsts = |schedule, seed| -> Vec<f64> {
         let of = |client| all(&config(schedule, seed), 1, client);
-        // Every send stays within its interval.
+        // Sends are one interval apart.
         let is_even =
             |all: &[Planned]| all.windows(2).all(|pair| (pair[1].at_ns - pair[0].at_ns - 1_000_000.0).abs() < 1e-3);
         assert!((0..5).all(|client| is_even(&of(client))));
