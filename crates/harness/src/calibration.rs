@@ -1,8 +1,8 @@
-//! The client against servers that hold each response for a time that is known: what it measures, against the truth.
+//! Calibration of the client, with servers that hold each response for a known time.
 //!
-//! The reflector logs how long it really held each request, so each request's service time has a known part. The rest is
-//! the way there and back, which a server that holds nothing (the null server) shows alone. What of the rest is more, or
-//! less, than there is the client's error: its median is the bias, its quantiles the spread.
+//! The reflector logs the actual hold time of each request. The rest of the service time is the round trip, which a
+//! server without holds (the null server) shows alone. The difference between the two round trips is the client's
+//! error. Its median is the bias, and its quantiles are the spread.
 
 use std::time::Duration;
 
@@ -19,34 +19,34 @@ use stats::{Estimate, interval, quantile};
 
 use crate::spec::units::Time;
 
-/// A hold is recovered when the bias is at most this, in nanoseconds...
+/// The maximum bias of a recovered hold, in nanoseconds.
 const BIAS_NS_MAX: f64 = 2_000.0;
-/// ...or this share of it: 5 µs of 1 ms.
+/// The maximum bias as a share of the hold. The larger of the two limits applies.
 const BIAS_SHARE_MAX: f64 = 0.005;
 
-/// How long a reflector holds requests.
+/// The time for which a reflector holds requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hold {
-    /// The mean, in nanoseconds; 0 is the null server.
+    /// The mean in nanoseconds. 0 is the null server.
     pub mean_ns: u64,
-    /// The law.
+    /// The distribution.
     pub law: Law,
 }
 
-/// What holds are drawn from.
+/// The distribution of hold times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Law {
-    /// All the same.
+    /// The mean itself.
     Fixed,
-    /// Any time from half the mean to one and a half.
+    /// Uniform between 0.5 and 1.5 times the mean.
     Uniform,
-    /// As the service of a queue is often taken to be.
+    /// Exponential, a common model of service times.
     Exponential,
 }
 
 impl Law {
-    /// Its name in flags and reports.
+    /// Returns the name in flags and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fixed => "fixed",
@@ -57,7 +57,7 @@ impl Law {
 }
 
 impl Hold {
-    /// A generator of holds; the same seed gives the same.
+    /// Returns a generator of hold times. The same seed gives the same times.
     fn draws(self, seed: u64) -> impl FnMut() -> Duration + Send + 'static {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         move || {
@@ -72,78 +72,78 @@ impl Hold {
     }
 }
 
-/// What is to be done.
+/// The settings of a calibration.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The holds besides none.
+    /// The holds to measure besides the null server.
     pub holds: Vec<Hold>,
-    /// Each of them, and the null server, once a round.
+    /// The number of rounds. Each round measures every hold and the null server once.
     pub rounds: u32,
     /// The CPU of the reflector, which never sleeps.
     pub server_cpu: usize,
-    /// The client; its target is filled in.
+    /// The client's configuration. The calibration sets its target.
     pub load: LoadConfig,
 }
 
-/// What the client recovered.
+/// The results of a calibration.
 #[derive(Clone, Debug, Serialize)]
 pub struct Calibration {
-    /// How requests went.
+    /// The transport of the requests.
     pub transport: Transport,
-    /// Requests a second.
+    /// The rate in requests per second.
     pub rate_per_s: f64,
-    /// Connections they went on.
+    /// The number of connections.
     pub connections: u32,
-    /// The client's roles and pacing, as in `one-loop, spin`.
+    /// The client's roles and pacing, such as `one-loop, spin`.
     pub client: String,
-    /// Each hold once a round.
+    /// The number of rounds.
     pub rounds: u32,
-    /// In what share of cases an interval from so many rounds really holds the truth.
+    /// The share of intervals that cover the true value, with this number of rounds.
     pub interval_coverage: f64,
-    /// The null server first, then the holds in order.
+    /// The results of the null server and of each hold, in order.
     pub conditions: Vec<Condition>,
 }
 
-/// One hold.
+/// The results of one hold.
 #[derive(Clone, Debug, Serialize)]
 pub struct Condition {
-    /// What was asked of the reflector.
+    /// The configured hold.
     pub hold: Hold,
-    /// Requests measured, in all rounds.
+    /// The number of measured requests, over all rounds.
     pub count: u64,
-    /// Median of what it really held, in nanoseconds.
+    /// The median of the actual hold, in nanoseconds.
     pub held_p50_ns: f64,
-    /// Median service time, in nanoseconds.
+    /// The median service time, in nanoseconds.
     pub service_p50_ns: f64,
-    /// 99th percentile of the lag, in nanoseconds.
+    /// The 99th percentile of the send delay, in nanoseconds.
     pub lag_p99_ns: f64,
-    /// By the client's timestamps.
+    /// The hold by the client's timestamps.
     pub client: Recovered,
-    /// By the kernel's, if they were asked for.
+    /// The hold by the kernel's timestamps. `None` without them.
     pub kernel: Option<Recovered>,
-    /// What the bias may be, in nanoseconds, either way.
+    /// The limit of the bias in either direction, in nanoseconds.
     pub bias_ns_max: f64,
 }
 
-/// A hold as some timestamps have it.
+/// A hold as recovered from timestamps.
 #[derive(Clone, Debug, Serialize)]
 pub struct Recovered {
-    /// Median service time less the null server's way there and back, in nanoseconds.
+    /// The median service time minus the null server's round trip, in nanoseconds.
     pub p50_ns: f64,
-    /// The error's median: over rounds, each against the null server of the same round, in nanoseconds.
+    /// The median error over rounds, in nanoseconds. Each round compares with its own null server.
     pub bias_ns: Estimate,
-    /// The error's 1st, 25th, 75th and 99th percentile around that, over all requests, in nanoseconds.
+    /// The 1st, 25th, 75th and 99th percentile of the error minus the bias, over all requests, in nanoseconds.
     pub spread_ns: [f64; 4],
 }
 
 impl Condition {
-    /// Whether the bias is as small as it has to be.
+    /// Tests whether the bias is within its limit.
     pub fn is_recovered(&self) -> bool {
         self.client.bias_ns.value.abs() <= self.bias_ns_max
     }
 }
 
-/// One request: what of its service time is known to be the hold, and the whole of it.
+/// The actual hold and the service times of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Request {
     held_ns: f64,
@@ -151,22 +151,23 @@ struct Request {
     kernel_ns: Option<f64>,
 }
 
-/// One hold in one round.
+/// The measurement of one hold in one round.
 struct Trial {
     requests: Vec<Request>,
     lag_p99_ns: f64,
     client: String,
 }
 
-/// Calibrates; `on_trial` is told of each trial before it starts: its number from 0, of how many, and its hold.
+/// Calibrates the client. Before each trial, calls `on_trial` with its number from 0, the number of trials, and the
+/// hold.
 ///
 /// # Errors
-/// When the client or the reflector cannot be run, or requests were lost.
+/// When the client or the reflector cannot run, or requests are lost.
 pub fn calibrate(settings: &Settings, on_trial: &mut dyn FnMut(usize, usize, Hold)) -> anyhow::Result<Calibration> {
     let null = Hold { mean_ns: 0, law: Law::Fixed };
     let holds: Vec<Hold> = [null].into_iter().chain(settings.holds.iter().copied()).collect();
     let total = holds.len() * settings.rounds as usize;
-    // By hold, then by round.
+    // Indexed by hold, then by round.
     let mut trials: Vec<Vec<Trial>> = holds.iter().map(|_| Vec::new()).collect();
     for round in 0..settings.rounds {
         for (at, &hold) in holds.iter().enumerate() {
@@ -196,7 +197,7 @@ fn trial(settings: &Settings, hold: Hold, round: u64) -> anyhow::Result<Trial> {
     )?;
     let config = LoadConfig { target: reflector.address().clone(), seed, ..settings.load.clone() };
     let Outcome { report, samples, connections } = load::run(&config, &mut |_| ())?;
-    // Only now does the reflector see their ends.
+    // Keep the connections open until the reflector has stopped.
     let held = reflector.stop()?;
     drop(connections);
     let failed: Vec<String> = report
@@ -225,7 +226,8 @@ fn trial(settings: &Settings, hold: Hold, round: u64) -> anyhow::Result<Trial> {
     })
 }
 
-/// Each sample with its own hold. Nothing is sent after the window, so that a connection's samples are its last requests.
+/// Matches each sample with its hold. Nothing is sent after the window, so the samples are a connection's last
+/// requests.
 fn matched(samples: &[Sample], held: &[Held]) -> Option<Vec<Request>> {
     let peers = 1 + held.iter().map(|held| held.peer).max()? as usize;
     let mut holds: Vec<Vec<u64>> = vec![Vec::new(); peers];
@@ -263,7 +265,7 @@ fn recovered(trials: &[Trial], null: &[Trial], time: fn(&Request) -> Option<f64>
     let rest = |trial: &Trial| -> Vec<f64> {
         trial.requests.iter().filter_map(|request| Some(time(request)? - request.held_ns)).collect()
     };
-    // The way there and back of the same round: a machine's pace changes from minute to minute.
+    // Use the round trip of the same round, because the speed of a machine changes from minute to minute.
     let ways_ns: Vec<f64> = null.iter().map(|null| median(rest(null).into_iter())).collect();
     let biases_ns: Vec<f64> =
         trials.iter().zip(&ways_ns).map(|(trial, way_ns)| median(rest(trial).into_iter()) - way_ns).collect();
@@ -299,21 +301,21 @@ mod tests {
     #[test]
     fn samples_find_their_holds_from_the_end() {
         let held = |peer, held_ns| Held { peer, held_ns };
-        // Two connections, each verified first; answers are in another order than requests.
+        // Two connections, each verified by a first request. The responses are in another order than the requests.
         let log = [held(0, 1), held(1, 2), held(1, 10), held(0, 20), held(1, 30)];
         let samples = [sample(0, 120), sample(1, 110), sample(1, 130)];
         let requests = matched(&samples, &log).unwrap();
         let found: Vec<(f64, f64)> = requests.iter().map(|request| (request.held_ns, request.client_ns)).collect();
         assert_eq!(found, [(30.0, 130.0), (10.0, 110.0), (20.0, 120.0)]);
         assert_eq!(matched(&[sample(2, 1)], &log), None, "a connection that the reflector does not know");
-        // A hold that is the client's own, in the middle, is one of before the window only if the log begins with it.
+        // Samples match the end of the log. Requests from before the window are at its beginning.
         let log = [held(0, 1), held(0, 2), held(0, 3), held(0, 4)];
         let samples = [sample(0, 103), sample(0, 104)];
         let holds: Vec<f64> = matched(&samples, &log).unwrap().iter().map(|request| request.held_ns).collect();
         assert_eq!(holds, [4.0, 3.0], "the last ones");
     }
 
-    /// A client that measures `wrong_ns` too much of a hold, on a way of 5 µs that wavers by 1 µs.
+    /// Returns trials of a client with an error of `wrong_ns`, and a round trip of 5 µs ± 1 µs.
     fn made_up(held_ns: f64, wrong_ns: f64) -> Vec<Trial> {
         let request = |at: u32| {
             let client_ns = 5_000.0 + held_ns + wrong_ns + f64::from(at % 11) * 200.0 - 1_000.0;

@@ -1,18 +1,18 @@
-//! A connection on which everything has to be said and heard by a deadline. The system's timeouts are of one read or write each,
-//! so that who sends a byte now and then would be waited for as long as it likes.
+//! A connection with one deadline for all reads and writes. The system's timeouts apply to each call separately, so a
+//! peer that sends a byte now and then could delay the end forever.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// A connection, until a deadline.
+/// A connection with a deadline.
 pub struct DeadlineStream<'a> {
     stream: &'a TcpStream,
     deadline: Instant,
 }
 
 impl<'a> DeadlineStream<'a> {
-    /// From now on, for `patience`.
+    /// Sets the deadline to `patience` from now.
     pub fn within(stream: &'a TcpStream, patience: Duration) -> Self {
         Self { stream, deadline: Instant::now() + patience }
     }
@@ -29,7 +29,7 @@ fn too_late() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "it takes longer than it may")
 }
 
-/// Systems have another name for it.
+/// Maps `WouldBlock`, which some systems return for a timeout, to `TimedOut`.
 fn named(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { too_late() } else { error }
 }
@@ -59,7 +59,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Both ends of a connection.
+    /// Returns both ends of a new connection.
     pub(crate) fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -69,7 +69,7 @@ pub(crate) mod tests {
     #[test]
     fn a_trickle_is_not_waited_for() {
         let (near, far) = pair();
-        // Each byte comes in time; it ends when nobody listens any more.
+        // Each byte arrives in time. The thread ends when the peer closes the connection.
         let trickle = thread::spawn(move || {
             while (&far).write_all(b"x").is_ok() {
                 thread::sleep(Duration::from_millis(5));

@@ -1,5 +1,5 @@
-//! What a server that was started by hand says of itself, so that a client on another host need not be told: on the TCP port
-//! after its own, one line to whoever connects. It asks for nothing, and what it serves is not touched by it.
+//! A server's description of its service for clients on other hosts. `serve` sends it as one line to each client that
+//! connects to the next TCP port. This does not affect the service itself.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,35 +16,35 @@ use crate::deadline_stream::DeadlineStream;
 use crate::spec::stream::Stream;
 use crate::spec::units::Size;
 
-/// What the line begins with: whoever listens there may be another's server.
+/// The prefix of the line. The port may belong to another program.
 const GREETING: &str = "muxbench serves ";
-/// A description may have so many bytes: a list of ports may be long.
+/// The maximum bytes of a description. A list of ports may be long.
 const BYTES_MAX: u64 = 1 << 20;
-/// What a client has to have in memory of a request whose size it was only told.
+/// The maximum bytes of a request that a client allocates on a server's word.
 const REQUEST_BYTES_MAX: u32 = 64 << 20;
-/// How often two free ports in a row are looked for.
+/// The number of attempts to find two consecutive free ports.
 const TRIES: u32 = 64;
-/// How long either side waits for the other, in all.
+/// The total time that either side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// When nobody can be let in, for there is no descriptor: somebody will close one.
+/// The pause after a failed accept. Another connection may free a descriptor meanwhile.
 const REST: Duration = Duration::from_millis(100);
 
-/// What is served.
+/// The description of a service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Description {
-    /// The server's version.
+    /// The version of the server.
     muxbench: String,
     /// The service and its sizes.
     pub service: ServiceSpec,
-    /// All ports, of a service of datagrams.
+    /// All ports of a datagram service. `None` for other services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<Ports>,
 }
 
 impl Description {
-    /// Of a server of ours.
+    /// Describes one of our servers.
     pub fn of(service: ServiceSpec, ports: Option<Ports>) -> Self {
-        // Where its files are is nobody else's business.
+        // Hide the folder from clients.
         let service = match service {
             ServiceSpec::Http { .. } => ServiceSpec::Http { folder: None },
             service => service,
@@ -52,21 +52,23 @@ impl Description {
         Self { muxbench: env!("CARGO_PKG_VERSION").to_owned(), service, ports }
     }
 
-    /// What is said of it, a line.
+    /// Returns the description as a line.
     ///
     /// # Errors
-    /// None that is known of: it can be written as JSON.
+    /// When the description cannot be written as JSON. No such case is known.
     pub fn line(&self) -> serde_json::Result<String> {
         Ok(format!("{GREETING}{}\n", serde_json::to_string(self)?))
     }
 
-    /// What such a line says; `None` if it is another's.
+    /// Parses a line. `None` if another program sent it.
     pub fn read(line: &[u8]) -> Option<Self> {
         serde_json::from_slice(line.strip_prefix(GREETING.as_bytes())?).ok()
     }
 
+    /// Checks the sizes in the description.
+    ///
     /// # Errors
-    /// When a client would take more memory for a request than it takes at a server's word.
+    /// When a request needs more memory than a client allocates on a server's word.
     pub fn check_sizes(&self) -> anyhow::Result<()> {
         let request_bytes = match (self.service.fixed(), self.service.stream()) {
             (Some((request_bytes, _)), _) => request_bytes,
@@ -84,11 +86,13 @@ impl Description {
         Ok(())
     }
 
+    /// Compares the description with the client's service.
+    ///
     /// # Errors
-    /// When a client would ask for something else than is served.
+    /// When they differ.
     pub fn check(&self, asked: &ServiceSpec) -> anyhow::Result<()> {
         let is_same = match (&self.service, asked) {
-            // What records it has, and which paths, is for the client to know.
+            // The client chooses the records or the paths.
             (ServiceSpec::Kv { .. }, ServiceSpec::Kv { .. }) | (ServiceSpec::Http { .. }, ServiceSpec::Http { .. }) => {
                 true
             }
@@ -107,7 +111,7 @@ impl Description {
     }
 }
 
-/// A service and its sizes, for the reader.
+/// Formats a service with its sizes for messages.
 fn words(service: &ServiceSpec) -> String {
     match (service.fixed(), service.stream(), service.ports()) {
         (Some((request, response)), _, Some(ports)) => {
@@ -119,14 +123,14 @@ fn words(service: &ServiceSpec) -> String {
     }
 }
 
-/// Where a server at an address describes itself.
+/// Returns the address of a server's description.
 fn place(mut server: SocketAddr) -> Option<SocketAddr> {
-    // The rest of it stays: a link-local address is of an interface.
+    // Keep the rest of the address: a link-local one includes its interface.
     server.set_port(server.port().checked_add(1)?);
     Some(server)
 }
 
-/// What a user is told who named a server's address alone, and is told nothing there.
+/// Returns the note for a user who named only the server's address, if the server does not describe its service.
 pub fn nobody_says(server: SocketAddr, asked: &ServiceSpec) -> String {
     let asked = words(asked);
     match place(server) {
@@ -138,8 +142,8 @@ pub fn nobody_says(server: SocketAddr, asked: &ServiceSpec) -> String {
     }
 }
 
-/// An address that is free, and a listener on the port after it, where any port will do; `None` where another has the next one
-/// again and again, or the address is none of ours.
+/// Finds a free address, and a listener on the next port. Any port will do. `None` if the next port is always in use,
+/// or if the address is not local.
 pub fn free_pair(any: SocketAddr) -> Option<(SocketAddr, TcpListener)> {
     free_pair_by(any, TcpListener::bind)
 }
@@ -154,20 +158,20 @@ fn free_pair_by(
     })
 }
 
-/// A listener where a server describes itself; at a Unix socket nobody can ask.
+/// Returns a listener for the description of `server`. `None` for a Unix socket, which has no next port.
 ///
 /// # Errors
-/// Why nobody can: another has that port.
+/// When the port does not exist or is in use.
 pub fn listen(server: &Address) -> Result<Option<TcpListener>, String> {
     let Some(address) = server.ip() else { return Ok(None) };
     let place = place(address).ok_or_else(|| format!("there is no port after {}", address.port()))?;
     TcpListener::bind(place).map(Some).map_err(|error| format!("{place}: {error}"))
 }
 
-/// Has a thread tell everybody who asks, as long as this process lives.
+/// Starts a thread that sends the description to all clients, for the rest of this process.
 ///
 /// # Errors
-/// When there is no thread.
+/// When the thread cannot start.
 pub fn offer(listener: TcpListener, description: &Description) -> Result<(), String> {
     let line = description.line().map_err(|error| error.to_string())?;
     listener.set_nonblocking(true).map_err(|error| error.to_string())?;
@@ -175,32 +179,32 @@ pub fn offer(listener: TcpListener, description: &Description) -> Result<(), Str
     thread::Builder::new().name("description".into()).spawn(tell).map(drop).map_err(|error| error.to_string())
 }
 
-/// Who comes next to a listener that does not block. An accept that waits has a descriptor meanwhile, which would be the one that
-/// the server keeps in reserve once it has no other: so there is one only when somebody has come.
+/// Accepts the next connection of a non-blocking listener. Poll first: a blocking accept would reserve a descriptor,
+/// perhaps the one that the server keeps for emergencies.
 fn next_of(listener: &TcpListener) -> io::Result<TcpStream> {
     rustix::event::poll(&mut [PollFd::new(listener, PollFlags::IN)], None)?;
     let (visitor, _) = listener.accept()?;
-    // Not everywhere it is unless it is told.
+    // On some systems, an accepted socket inherits the non-blocking mode.
     visitor.set_nonblocking(false)?;
     Ok(visitor)
 }
 
-/// Tells it to each who comes, one after the other.
+/// Sends the line to each client in turn.
 fn tell(visitors: impl Iterator<Item = io::Result<TcpStream>>, line: &str) {
     for visitor in visitors {
         match visitor {
-            // One who does not listen has not to be told.
+            // Ignore errors of the client's connection.
             Ok(visitor) => drop(DeadlineStream::within(&visitor, PATIENCE).write_all(line.as_bytes())),
             Err(_) => thread::sleep(REST),
         }
     }
 }
 
-/// What a server says that it serves; `None` if it does not say, as any but ours.
+/// Asks a server for its description. `None` if it has none, as with an external server.
 pub fn ask(server: SocketAddr) -> Option<Description> {
     let stream = TcpStream::connect_timeout(&place(server)?, PATIENCE).ok()?;
     let mut said = Vec::new();
-    // What came before an error may be another server's greeting, and is no description then.
+    // After an error, the bytes may be another server's greeting, which does not parse as a description.
     let _ = DeadlineStream::within(&stream, PATIENCE).take(BYTES_MAX).read_to_end(&mut said);
     Description::read(&said)
 }
@@ -245,7 +249,7 @@ mod tests {
     fn who_asks_is_told() {
         let (server, listener) = free_pair(ANY).unwrap();
         offer(listener, &Description::of(SERVED, None)).unwrap();
-        // On a busy machine it may not be told in time.
+        // On a busy machine, a description may miss the deadline.
         let asked = || (0..10).find_map(|_| ask(server));
         let (once, again) = (asked(), asked());
         assert_eq!(once, Some(Description::of(SERVED, None)));

@@ -1,4 +1,5 @@
-//! Writes results into folders of this user only, never through foreign links, and completely or not at all even if the power fails.
+//! File access for results: only in folders of this user, never through links of other users, and atomic even if the
+//! power fails.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,12 +11,12 @@ use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use server::regular;
 
-/// Most bytes of a file that is read at once; it may be anybody's.
+/// The size limit of files to read, in bytes. They may belong to any user.
 const READ_BYTES_MAX: u64 = 64 << 20;
 /// The highest compression ratio of text that a file system may reach.
 const COMPRESSION_MAX: u64 = 64;
 
-/// Reads a file that may be anybody's.
+/// Reads a file that may belong to any user.
 ///
 /// # Errors
 /// When it does not exist, is not a regular file, or is too large.
@@ -30,7 +31,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Most bytes of content in a file: a sparse file may claim any length.
+/// Returns the maximum bytes of content in a file. A sparse file may claim any length.
 pub(crate) fn content_bytes_max(file: &Metadata) -> u64 {
     match file.blocks() {
         // Not every file system counts blocks.
@@ -39,13 +40,13 @@ pub(crate) fn content_bytes_max(file: &Metadata) -> u64 {
     }
 }
 
-/// Checks that a folder is ours, and that nobody else may replace files in it.
+/// Checks that a folder belongs to this user, and that no other user can replace files in it.
 ///
 /// # Errors
 /// When it is a link, belongs to another user, or it or a parent is writable by others.
 pub(crate) fn check_ours(folder: &Path) -> anyhow::Result<()> {
     let place = || format!("cannot inspect {}", folder.display());
-    // A slash at the end would follow a link.
+    // A trailing slash would follow a link.
     let named = folder.components().as_path();
     let (it, whole) = (fs::symlink_metadata(named).with_context(place)?, named.canonicalize().with_context(place)?);
     let folder = folder.display();
@@ -62,7 +63,7 @@ pub(crate) fn check_ours(folder: &Path) -> anyhow::Result<()> {
     if it.mode() & 0o002 != 0 {
         bail!("{folder}: is writable by others, who could replace results; choose a folder in it, or another one");
     }
-    // In a sticky folder, such as /tmp, nobody else can move it.
+    // In a sticky folder, such as /tmp, no other user can move it.
     let is_open = |it: &&Path| fs::metadata(it).is_ok_and(|it| it.mode() & 0o1002 == 0o002);
     if let Some(open) = whole.ancestors().skip(1).find(is_open) {
         bail!(
@@ -83,13 +84,13 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     open_no_link(OpenOptions::new().create(true).truncate(true), path)
 }
 
-/// Creates or truncates a file anywhere. A link must belong to this user, such as one of a descriptor, or to root.
+/// Creates or truncates a file in any folder. A link must belong to this user, such as one of a descriptor, or to root.
 pub(crate) fn create_anywhere(path: &Path) -> io::Result<File> {
     let is_trusted = fs::symlink_metadata(path).is_ok_and(|it| is_owner_trusted(&it));
     if is_trusted { File::create(path) } else { create(path) }
 }
 
-/// Whether a file belongs to root or to this user.
+/// Tests whether a file belongs to root or to this user.
 fn is_owner_trusted(it: &Metadata) -> bool {
     it.uid() == 0 || it.uid() == geteuid().as_raw()
 }
@@ -110,7 +111,7 @@ pub(crate) fn write(draft: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     keep(draft, path)
 }
 
-/// Renames a draft once it is on the disk.
+/// Renames a draft after its content is on the disk.
 pub(crate) fn keep(draft: &Path, path: &Path) -> io::Result<()> {
     regular::open(draft)?.sync_all()?;
     fs::rename(draft, path)?;
@@ -123,11 +124,11 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all().or_else(|error| if cannot(&error) { Ok(()) } else { Err(error) })
 }
 
-/// Writes a page or another file that is rewritten each time. A link, a device or a pipe is written to if it belongs to root or to this
-/// user, and replaced otherwise.
+/// Replaces a file, such as a page, with new content. If a link, a device or a pipe belongs to root or to this user,
+/// writes to it instead.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When the file cannot be written.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let there = fs::symlink_metadata(path).ok();
     let is_written_to = there.as_ref().is_some_and(|it| {
@@ -139,7 +140,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let folder = path.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?.to_string_lossy();
-    // As open(2) would; the umask applies.
+    // Use the same mode as open(2). The umask applies.
     let mode = there.filter(|it| it.is_file()).map_or(0o666, |it| it.mode() & 0o777);
     let mut draft = tempfile::Builder::new()
         .prefix(&format!(".{name}."))
@@ -212,7 +213,7 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft remains");
         replace(Path::new("/dev/null"), b"x").unwrap();
         assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
-        // Our own link is followed.
+        // A link of this user is followed.
         symlink(of("page.html"), of("ours")).unwrap();
         replace(&of("ours"), b"three").unwrap();
         assert_eq!(fs::read_to_string(of("page.html")).unwrap(), "three");
@@ -247,7 +248,7 @@ mod tests {
         }
         fs::set_permissions(of("it"), Permissions::from_mode(0o777)).unwrap();
         assert!(check_ours(&of("it")).unwrap_err().to_string().contains("is writable by others"));
-        // Others could replace a folder in it, unless it is sticky.
+        // Other users could replace a folder in it, unless it is sticky.
         fs::create_dir_all(of("it/in/it")).unwrap();
         assert!(check_ours(&of("it/in/it")).unwrap_err().to_string().contains("is writable by others"));
         fs::set_permissions(of("it"), Permissions::from_mode(0o1777)).unwrap();

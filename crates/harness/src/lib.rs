@@ -1,21 +1,21 @@
-//! Experiment → plan → run → store.
+//! The pipeline of an experiment: file → plan → run → store.
 //!
 //! # Layers
-//! Each may use only those before it.
+//! Each module uses only those above it.
 //! - [`spec`]: experiment files and the values in them
-//! - [`model`]: what is planned and stored, as plain data
-//! - [`host`]: facts and limits of this host, and where trials run on it
-//! - [`process`]: child processes, and requests to stop
-//! - [`netns`]: testbeds: hosts of their own for server and clients, and the network between them
-//! - [`mod@plan`]: the explicit list of trials, and what hosts it needs
-//! - [`judge`]: verdicts; [`strategy`]: which trial of a plan runs next
-//! - [`store`]: a run's folder; [`samples`]: its columnar files; [`files`]: how they are written
-//! - [`fleet`]: a trial's clients, processes of this machine or workers that a launcher started on others
-//! - [`exec`]: runs the trials, each in processes of its own
-//! - [`doctor`]: what of this host disturbs results, and what mends it
+//! - [`model`]: planned and stored data
+//! - [`host`]: facts and limits of this host, and the placement of trials
+//! - [`process`]: child processes and stop requests
+//! - [`netns`]: testbeds with separate hosts for server and clients, and the network between them
+//! - [`mod@plan`]: the explicit list of trials, and the hosts that it needs
+//! - [`judge`]: verdicts; [`strategy`]: the choice of the next trial
+//! - [`store`]: the folder of a run; [`samples`]: its columnar files; [`files`]: safe file access
+//! - [`fleet`]: the clients of a trial, as processes on this machine or as workers on other machines
+//! - [`exec`]: execution of trials, each in its own processes
+//! - [`doctor`]: problems of this host that disturb results, and their remedies
 //!
-//! Beside them: [`calibration`] checks the client against times that are known, [`description`] asks a server which service it
-//! runs, [`deadline_stream`] bounds all reads and writes on a connection by one deadline.
+//! Independent modules: [`calibration`] checks the client against known times, [`description`] asks a server for its
+//! service, [`deadline_stream`] applies one deadline to all reads and writes of a connection.
 
 pub mod calibration;
 pub mod deadline_stream;

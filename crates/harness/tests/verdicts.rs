@@ -1,4 +1,4 @@
-//! Each verdict as a real client gives it of a server that misbehaves in a known way.
+//! Tests of each verdict, with a real client and a server that misbehaves in a known way.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -13,17 +13,17 @@ use muxbench_harness::model::VerdictKind;
 use wire::ServiceSpec;
 
 const CONNECTIONS: u32 = 20;
-/// Low enough for holds that are long against what a busy machine adds to them.
+/// Low enough for holds that are long compared with the delays of a busy machine.
 const RATE_PER_S: u32 = 200;
 const INTERVAL_NS: u64 = 1_000_000_000 / RATE_PER_S as u64;
-/// Before the window and in it.
+/// Requests in the warm-up and in the window.
 const HOLD_REQUESTS: u32 = 40;
 const MEASURED_REQUESTS: u32 = 400;
 
-/// A reflector never sleeps: two at once would keep each other from their CPUs.
+/// A reflector never sleeps. Two at once would take each other's CPU time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A load on a server that holds the `n`th request, verifying ones included, for `hold(n)`.
+/// Returns the verdict on a server that holds its `n`th request for `hold(n)`. Verification requests count too.
 fn verdict(transport: Transport, hold: impl Fn(u32) -> Duration + Send + 'static) -> muxbench_harness::model::Verdict {
     let service = ServiceSpec::Fixed { request_bytes: 8, response_bytes: 8 };
     let mut number = 0;
@@ -49,13 +49,13 @@ fn verdict(transport: Transport, hold: impl Fn(u32) -> Duration + Send + 'static
     judge(&report, None)
 }
 
-/// The number of the first request of the window's second half.
+/// The index of the first request in the second half of the window.
 const HALF_WAY: u32 = CONNECTIONS + HOLD_REQUESTS + MEASURED_REQUESTS / 2;
 
-/// That the check fails, and that it decides unless the client was late besides, as it may be on a busy machine.
+/// Asserts that `check` fails, and that the first failed check decides the verdict.
 fn assert_unsteady(found: &muxbench_harness::model::Verdict, check: &str) {
     assert!(found.checks.iter().any(|it| !it.passed && it.name.contains(check)), "{check}: {}", words(found));
-    // On a busy machine the client may be late besides, or requests be left over; these come first.
+    // On a busy machine, another check may fail first: the client may be late, or requests may be unanswered.
     let first = found.checks.iter().find(|it| !it.passed).map(|it| it.decides);
     assert_eq!(Some(found.kind), first, "{}", words(found));
 }
@@ -76,7 +76,7 @@ fn a_server_that_slows_little_by_little_is_unsteady() {
 
 #[test]
 fn a_server_that_keeps_its_pace_is_steady() {
-    // A neighbour makes it unsteady, but not time after time.
+    // A neighbour may disturb a trial, but hardly every repeat.
     let is_steady = || {
         let found = verdict(Transport::Tcp, |_| Duration::from_millis(100));
         let unsteady = found.checks.iter().any(|check| !check.passed && check.decides == VerdictKind::Unsteady);
@@ -90,7 +90,7 @@ fn a_server_that_keeps_its_pace_is_steady() {
 
 #[test]
 fn a_server_that_sessions_have_to_wait_for_is_saturated() {
-    // It serves one connection after the other, each for 20 ms: 50 a second.
+    // The server handles one connection at a time, each for 20 ms: 50 per second.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -117,11 +117,11 @@ fn a_server_that_sessions_have_to_wait_for_is_saturated() {
     let names: Vec<&str> = saturated.map(|check| check.name.as_str()).collect();
     assert!(names.contains(&"requests added to the outstanding over the window"), "{}", words(&found));
     assert!(names.contains(&"requests unanswered after the cool-down"), "{}", words(&found));
-    // On a busy machine the client may be late besides.
+    // On a busy machine, the client may be late too.
     assert!(matches!(found.kind, VerdictKind::Saturated | VerdictKind::ClientLimited), "{}", words(&found));
 }
 
-/// A server that writes as fast as it can: `response_bytes` for each 8 bytes, a thread a connection.
+/// Starts a server that writes as fast as possible: `response_bytes` for each 8 bytes, with a thread per connection.
 fn fast_server(response_bytes: usize) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -146,7 +146,7 @@ fn receiver_without_time_to_spare_limits_the_client() {
     for roles in [Roles::TwoThreads, Roles::OneLoop] {
         let config = LoadConfig {
             connections: 4,
-            // 17 GB/s for one CPU to read.
+            // One CPU would have to read 17 GB/s.
             rate_per_s: Some(1_000.0),
             roles,
             cpus: vec![cpu],
@@ -170,7 +170,7 @@ fn a_server_that_stops_answering_is_saturated() {
     assert!(matches!(found.kind, VerdictKind::Saturated | VerdictKind::ClientLimited), "{}", words(&found));
 }
 
-/// The verdict and the checks that tests are about, short enough to read.
+/// Formats the verdict and its checks with a value other than 0.
 fn words(found: &muxbench_harness::model::Verdict) -> String {
     let checks = found.checks.iter().filter(|check| check.value != 0.0).map(|check| {
         format!(

@@ -1,5 +1,5 @@
-//! Deviation of sends from a perfectly even sequence (kawai2006, Table 5). The sequence starts where it fits the sends best, so a
-//! constant delay is no deviation.
+//! Deviation of sends from a perfectly even sequence (kawai2006, Table 5). The sequence starts where it fits the sends
+//! best, so a constant delay has no effect.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,8 +14,8 @@ pub fn deviations_ns(sent_ns: &[i64], interval_ns: f64) -> Vec<f64> {
     let mut sorted = sent_ns.to_vec();
     sorted.sort_unstable();
     let Some(&first) = sorted.first() else { return Vec::new() };
-    // Compare with the sequence that starts at the first send. It differs from t* by a constant, so subtracting the mean gives the
-    // same result, with small numbers; a sum of times would lose the microseconds.
+    // Compare with the sequence that starts at the first send. It differs from t* by a constant, so subtracting the
+    // mean gives the same result. The numbers stay small; a sum of absolute times would lose the microseconds.
     let mut deviations: Vec<f64> =
         sorted.iter().enumerate().map(|(i, &sent)| (sent - first) as f64 - i as f64 * interval_ns).collect();
     let mean = mean(&deviations);

@@ -2,36 +2,40 @@
 
 use crate::significance::{TestResult, kolmogorov_tail};
 
-/// Minimum mean length of a span. A tenth of it is the 99th percentile of the send delay that kawai2008 claims, about 20 µs.
+/// The minimum mean length of a span. A tenth of it is 20 µs, the 99th percentile of the send delay that kawai2008
+/// claims.
 const SPAN_NS_MIN: f64 = 200_000.0;
 
-/// Smallest cell that distinguishes spans: the send delay that kawai2008 claims.
+/// The minimum width of a cell: the send delay that kawai2008 claims.
 const CELL_NS_MIN: f64 = 20_000.0;
 
-/// With fewer spans on either side the asymptotic p is inaccurate.
+/// The minimum number of spans on either side for an accurate asymptotic p.
 const SPANS_MIN: usize = 20;
 
-/// Goodness of fit of the sends to their plan: a two-sample Kolmogorov-Smirnov test (Smirnov 1939) between the durations of k
-/// consecutive requests in the plan and in the sends. Requests are planned `interval_ns` apart on average. Both lists may be in any
-/// order.
+/// Goodness of fit of the sends to their plan: a two-sample Kolmogorov-Smirnov test (Smirnov 1939) of spans. A span is
+/// the duration of k consecutive requests, either in the plan or in the sends. Requests are planned `interval_ns` apart
+/// on average. Both lists may be in any order.
 ///
-/// - k is the smallest number of requests that take at least 200 µs on average. Only every k-th request ends a span and begins the
-///   next, so spans do not overlap.
-/// - If k is more than 1, spans of k + 1 are tested too. Bunches whose size divides k do not change spans of k, but no size divides
-///   both. The larger of the two differences counts, and its p is doubled.
-/// - Cells of a tenth of the mean span, at least 20 µs, around the multiples of the cell distinguish spans. Send delay well below the
-///   resolution of kawai2008 therefore does not count, nor a nanosecond in a constant schedule. A constant schedule is still the
-///   strictest, because any span that is off by more than half a cell counts. There, delay spread evenly up to 20 µs gives D = 0.12,
-///   up to 10 µs 0. Where spans vary by themselves, most such changes cancel out (slot-random at 50 000/s: 0.07 and 0.02; Poisson:
-///   0.01). Judge by D.
+/// - k is the smallest number of requests that take at least 200 µs on average. Only every k-th request ends a span and
+///   begins the next, so spans do not overlap.
+/// - If k exceeds 1, spans of k + 1 requests are tested too. Bunches whose size divides k do not change spans of k, but
+///   no size divides both. The larger difference counts, and its p is doubled.
+/// - Spans are rounded to cells of a tenth of the mean span, at least 20 µs. Send delays well below the resolution of
+///   kawai2008 therefore have no effect.
+/// - A constant schedule is the strictest, because any span that is off by more than half a cell counts. Send delays
+///   spread evenly up to 20 µs then give D = 0.12, and up to 10 µs D = 0. In random schedules, most such changes cancel
+///   out (slot-random at 50 000/s: 0.07 and 0.02; Poisson: 0.01). Judge by D.
 ///
-/// `statistic` and `effect` are both D, the largest difference between the shares of spans up to any length: 0 if the sends are the
-/// plan, 1 if no span is as planned. `count` is the number of sent spans. p comes from the asymptotic Kolmogorov distribution for
-/// independent samples. These are dependent, since each sent span follows a planned one, so D is smaller than between two independent
-/// plans, and cells make ties; both make a small p more certain. Returns `None` with fewer than 20 spans on either side, or if the
-/// interval is not positive.
+/// `statistic` and `effect` are both D, the largest difference between the cumulative shares of spans. D is 0 if the
+/// sends equal the plan, and 1 if no span is as planned. `count` is the number of sent spans.
 ///
-/// The test does not show a constant delay or requests that are missing at the end. Send delay and counts show these.
+/// p comes from the asymptotic Kolmogorov distribution for independent samples. The samples here are dependent, because
+/// each sent span follows a planned one. D is thus smaller than between two independent plans. The cells also cause
+/// ties. Both make a small p more certain.
+///
+/// Returns `None` with fewer than 20 spans on either side, or if the interval is not positive.
+///
+/// The test does not show a constant delay or missing requests at the end. Send delay and counts show these.
 pub fn sends_against_plan(planned_ns: &[i64], sent_ns: &[i64], interval_ns: f64) -> Option<TestResult> {
     if !(interval_ns > 0.0 && interval_ns.is_finite()) {
         return None;
@@ -64,14 +68,14 @@ fn sorted<T: Ord + Copy>(values: &[T]) -> Vec<T> {
     sorted
 }
 
-/// Returns the cells of the durations of every so many requests, ascending.
+/// Returns the durations of every `requests` requests in cells, in ascending order.
 fn spans(times_ns: &[i64], requests: usize, cell_ns: f64) -> Vec<i64> {
     let ends: Vec<i64> = times_ns.iter().copied().step_by(requests).collect();
     let cells = ends.windows(2).map(|pair| (pair[1].saturating_sub(pair[0]) as f64 / cell_ns).round() as i64);
     sorted(&cells.collect::<Vec<_>>())
 }
 
-/// Returns the largest difference between the shares of two ascending samples up to any value.
+/// Returns the largest difference between the cumulative shares of two ascending samples.
 fn difference(a: &[i64], b: &[i64]) -> f64 {
     let (mut i, mut j, mut largest) = (0, 0, 0.0f64);
     while i < a.len() && j < b.len() {
@@ -97,7 +101,7 @@ mod tests {
         1e9 / rate
     }
 
-    /// Plans of three schedules with the same rate: constant; one at random in each interval; Poisson.
+    /// Returns plans of three schedules at the same rate: constant, one random time in each interval, Poisson.
     fn plans(rate: f64, count: usize, random: &mut Xoshiro256PlusPlus) -> [(&'static str, Vec<i64>); 3] {
         let interval = interval_ns(rate);
         let constant = (0..count).map(|i| (i as f64 * interval) as i64).collect();
@@ -111,7 +115,7 @@ mod tests {
         [("constant", constant), ("slot-random", slots), ("poisson", poisson)]
     }
 
-    /// Checks the test of every plan at every rate against altered sends.
+    /// Runs the test for each plan at each rate with altered sends.
     fn each(alter: impl Fn(&[i64], f64, &mut Xoshiro256PlusPlus) -> Vec<i64>, check: impl Fn(&TestResult) -> bool) {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         for rate in RATES {
@@ -123,7 +127,7 @@ mod tests {
         }
     }
 
-    /// Delays each request to the next multiple of this many intervals.
+    /// Delays each request to the next multiple of `intervals` intervals.
     fn bunched(planned: &[i64], interval_ns: f64, intervals: f64) -> Vec<i64> {
         let bunch_ns = interval_ns * intervals;
         planned.iter().map(|&planned| ((planned as f64 / bunch_ns).ceil() * bunch_ns) as i64).collect()
@@ -230,12 +234,12 @@ mod tests {
 
     #[test]
     fn doubling_half_of_the_spans_gives_a_difference_of_half() {
-        // 30 spans of 1 ms; those sent are 1 ms and 2 ms alternately.
+        // 30 spans of 1 ms. The sends alternate between spans of 1 ms and 2 ms.
         let planned: Vec<i64> = (0..31).map(|i| i * 1_000_000).collect();
         let sent: Vec<i64> = (0..31).map(|i| (i + i / 2) * 1_000_000).collect();
         let result = sends_against_plan(&planned, &sent, 1e6).unwrap();
         assert_eq!((result.statistic, result.effect, result.count), (0.5, 0.5, 30));
-        // The square root of 15, halved, is 1.94.
+        // Half the square root of 15 is 1.94.
         assert!((result.p_value - 0.00111).abs() < 1e-4, "{result:?}");
     }
 

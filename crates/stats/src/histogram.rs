@@ -7,17 +7,17 @@ use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
-/// Largest value, one hour. Larger ones are recorded as this; [`Histogram::saturated`] counts them.
+/// The largest value, one hour. Larger values are recorded as this one; [`Histogram::saturated`] counts them.
 pub const VALUE_NS_MAX: u64 = 3_600_000_000_000;
 
-/// Significant decimal digits, so that a quantile differs from the recorded value by at most 0.1 %.
+/// Significant decimal digits. A quantile differs from the recorded value by at most 0.1 %.
 const DIGITS: u8 = 3;
 
-/// Limit on the values of a histogram from a file, so that merging does not overflow.
+/// The maximum number of values in a histogram from a file. It prevents an overflow when histograms are merged.
 const COUNT_MAX: u64 = 1 << 53;
 
-/// A histogram of nanoseconds. Its serialised form is base64 of the HdrHistogram V2 (deflate) format, which the HdrHistogram tools
-/// read.
+/// A histogram of nanoseconds. Its serialised form is base64 of the HdrHistogram V2 (deflate) format, which other
+/// HdrHistogram tools can read.
 #[derive(Clone, PartialEq)]
 pub struct Histogram(pub(crate) hdrhistogram::Histogram<u64>);
 
@@ -55,7 +55,7 @@ impl Histogram {
         self.0.len()
     }
 
-    /// Returns the value in nanoseconds that the fraction `q` of all values do not exceed; 0 if there are none.
+    /// Returns the value in nanoseconds that the fraction `q` of all values does not exceed. 0 without values.
     pub fn quantile(&self, q: f64) -> u64 {
         self.0.value_at_quantile(q).min(self.0.max())
     }
@@ -128,14 +128,14 @@ impl<'de> Deserialize<'de> for Histogram {
         if read.len() > COUNT_MAX {
             return Err(error(&format_args!("it counts more than {COUNT_MAX} values")));
         }
-        // Convert to our bounds, so that any two histograms can be merged.
+        // Convert to our bounds, so that all histograms can be merged.
         let mut histogram = Self::new();
         histogram.0.add(&read).map_err(|e| error(&e))?;
         Ok(histogram)
     }
 }
 
-/// Returns the value that the fraction `q` of sorted values do not exceed; `None` without values.
+/// Returns the value that the fraction `q` of sorted values does not exceed. `None` without values.
 pub fn quantile<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
     let rank = (q * sorted.len() as f64).ceil().max(1.0) as usize;
     sorted.get(rank.min(sorted.len()).checked_sub(1)?).copied()
@@ -146,7 +146,7 @@ pub fn quantile<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
 pub struct Distribution {
     /// Number of values.
     pub count: u64,
-    /// First percentile in nanoseconds, like the following.
+    /// First percentile. All quantiles are in nanoseconds.
     pub p1_ns: u64,
     /// First quartile.
     pub p25_ns: u64,

@@ -1,4 +1,4 @@
-//! Confidence intervals from repeats. Samples within one run are correlated; repeats are not.
+//! Confidence intervals from repeats. Samples within a run are correlated, but repeats are independent.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Name of the method in reports.
 pub const METHOD: &str = "95 % percentile bootstrap of the ratio of medians over repeats";
 
-/// Resamples of a bootstrap, of which 50 are beyond each end of a 95 % interval.
+/// The number of bootstrap resamples. 50 of them are beyond each end of a 95 % interval.
 const RESAMPLES: usize = 2_000;
 
 /// A confidence interval.
@@ -29,8 +29,8 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Compares `values` with `base`, with one value a repeat in the same unit. `seed` makes it repeatable. Returns `None` if either is
-    /// empty or the base is not positive.
+    /// Compares `values` with `base`. Both have one value per repeat, in the same unit. The same `seed` gives the same
+    /// interval. Returns `None` if either is empty or the base is not positive.
     pub fn of(values: &[f64], base: &[f64], seed: u64) -> Option<Self> {
         let divisor = median(base).filter(|&m| m > 0.0)?;
         let ratio = median(values)? / divisor;
@@ -39,12 +39,12 @@ impl Ratio {
         Some(Self { ratio, interval })
     }
 
-    /// Whether the whole interval is within `margin` of 1, so that any difference is negligible.
+    /// Tests whether the whole interval is within `margin` of 1, so that any difference is negligible.
     pub fn is_practically_one(&self, margin: f64) -> bool {
         self.interval.is_some_and(|interval| interval.low >= 1.0 - margin && interval.high <= 1.0 + margin)
     }
 
-    /// Whether the interval excludes 1.
+    /// Tests whether the interval excludes 1.
     pub fn differs_from_one(&self) -> bool {
         self.interval.is_some_and(|interval| interval.low > 1.0 || interval.high < 1.0)
     }
@@ -52,8 +52,9 @@ impl Ratio {
 
 /// One architecture's figure.
 ///
-/// With 2 to 5 repeats the interval extends from the lowest to the highest value, so it misses the true median if all values are on
-/// one side of it. It covers the median in 0.5, 0.75, 0.875 and 0.9375 of cases instead of 0.95, whatever the noise.
+/// With 2 to 5 repeats, the interval extends from the lowest to the highest value. It then misses the true median if
+/// all values are on one side of it. It covers the median in 0.5, 0.75, 0.875 and 0.9375 of cases instead of 0.95,
+/// whatever the noise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The median over repeats.
@@ -63,7 +64,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Estimates from one value a repeat, in the same unit. `seed` makes it repeatable. Returns `None` without values.
+    /// Estimates from one value per repeat, all in the same unit. The same `seed` gives the same interval. Returns
+    /// `None` without values.
     pub fn of(values: &[f64], seed: u64) -> Option<Self> {
         let value = median(values)?;
         let interval = (values.len() >= 2).then(|| bootstrap(seed, |random| resampled_median(values, random)));
@@ -77,20 +79,23 @@ const COVERAGE: [f64; 9] = [0.67, 0.90, 0.93, 0.97, 0.96, 0.96, 0.96, 0.97, 0.96
 /// Returns the share of cases in which the interval of a [`Ratio`] covers the true ratio, for this number of repeats on both sides.
 /// It should be 0.95, but resamples of a few repeats stay between their extremes, so the interval may be too narrow.
 ///
-/// The shares come from simulation: 20 000 cases for each number of repeats, log-normal values with a standard deviation of 5 %, a
-/// true ratio of 1, intervals by [`Ratio::of`]; the standard error is at most 0.0034. With a standard deviation of 50 % they differ
-/// by at most 0.015, because the interval follows the order of the values, not their distances. For 2 and 3 repeats they can be
-/// derived: the interval fails if the two sides do not overlap, in 1/3 and 1/10 of cases. From 5 repeats on the interval is slightly
-/// too wide; for 11 to 30 the share is 0.97, and this returns that of 10. Below two repeats there is no interval: 0.
+/// The shares come from a simulation with 20 000 cases for each number of repeats. Values are log-normal with a
+/// standard deviation of 5 %, the true ratio is 1, and [`Ratio::of`] computes the intervals. The standard error is at
+/// most 0.0034. With a standard deviation of 50 %, the shares differ by at most 0.015, because the interval depends on
+/// the order of the values and not on their distances.
 ///
-/// This assumes equal noise on both sides. The share is lower if one side has less noise or more repeats; if one side is exact it
-/// is that of an [`Estimate`].
+/// For 2 and 3 repeats the shares follow from theory: the interval fails if the two sides do not overlap, in 1/3 and
+/// 1/10 of cases. From 5 repeats on, the interval is slightly too wide. For 11 to 30 repeats the share is 0.97, and
+/// this function returns that of 10. With fewer than 2 repeats there is no interval, so the share is 0.
+///
+/// This assumes equal noise on both sides. The share is lower if one side has less noise or more repeats. If one side
+/// is exact, the share is that of an [`Estimate`].
 pub fn coverage(repeats: usize) -> f64 {
     repeats.checked_sub(2).map_or(0.0, |from_two| COVERAGE[from_two.min(COVERAGE.len() - 1)])
 }
 
-/// Returns the share of cases in which the interval of an [`Estimate`] covers the true value: the nominal one, or if lower, that of
-/// the range from the lowest to the highest value, which a bootstrap cannot exceed.
+/// Returns the share of cases in which the interval of an [`Estimate`] covers the true value. This is 0.95, or less
+/// with few repeats, because a bootstrap cannot exceed the range of the values.
 pub fn estimate_coverage(repeats: usize) -> f64 {
     match repeats {
         0 | 1 => 0.0,
@@ -98,7 +103,7 @@ pub fn estimate_coverage(repeats: usize) -> f64 {
     }
 }
 
-/// Returns the median, which for an even number is halfway between the middle two; `None` without values.
+/// Returns the median. With an even number of values, it is halfway between the middle two. `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -169,7 +174,8 @@ mod tests {
         }
     }
 
-    /// One value a repeat, whose logarithms are normal (Box and Muller's transform) with standard deviation `sigma`.
+    /// Returns one value per repeat. Their logarithms are normal (Box and Muller's transform) with standard deviation
+    /// `sigma`.
     fn noisy(repeats: usize, sigma: f64, random: &mut Xoshiro256PlusPlus) -> Vec<f64> {
         let mut normal = || (-2.0 * (1.0 - random.random::<f64>()).ln()).sqrt() * (TAU * random.random::<f64>()).cos();
         (0..repeats).map(|_| (sigma * normal()).exp()).collect()
@@ -188,7 +194,7 @@ mod tests {
         (ratios as f64 / cases as f64, estimates as f64 / cases as f64)
     }
 
-    /// With fewer cases than the table, to be quick.
+    /// Uses fewer cases than the table, to be quick.
     #[cfg_attr(miri, ignore = "thousands of simulated runs")]
     #[test]
     fn coverage_matches_a_simulation() {
@@ -207,7 +213,7 @@ mod tests {
     fn estimate_is_the_median() {
         assert_eq!(Estimate::of(&[], 1), None);
         assert_eq!(Estimate::of(&[7.0], 1), Some(Estimate { value: 7.0, interval: None }));
-        // With few values the interval is from the lowest to the highest.
+        // With few values, the interval extends from the lowest to the highest.
         let three = Estimate { value: 2.0, interval: Some(Interval { low: 1.0, high: 4.0 }) };
         assert_eq!(Estimate::of(&[4.0, 1.0, 2.0], 1), Some(three));
     }

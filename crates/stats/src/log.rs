@@ -8,14 +8,14 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Interv
 
 use crate::Histogram;
 
-/// Format version, which readers expect in the first lines.
+/// The format version, which readers expect in the first lines.
 const VERSION: &str = "[Histogram log format version 1.3]";
 
-/// Writes histograms with their tags as one interval of length `window` from `start` on, in nanoseconds. `comment` describes the
-/// measurement.
+/// Writes histograms with their tags as one interval from `start`, with the length `window`. Values are in nanoseconds.
+/// `comment` describes the measurement.
 ///
 /// # Errors
-/// Errors of the writer; invalid input for a tag that is empty or has a comma, a space or a line end.
+/// Errors of the writer. `InvalidInput` if a tag is empty or contains a comma, a space or a line end.
 pub fn write_log<W: io::Write>(
     writer: &mut W,
     comment: &str,

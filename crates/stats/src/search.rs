@@ -1,35 +1,37 @@
-//! Search for a capacity, the highest rate at which a goal is met, by probes that may mislead.
+//! Search for a capacity, the highest rate at which a goal is met. Probes may give wrong results.
 //!
-//! Each probe is a trial at some rate that met the goal or not. Near the edge the outcome is random, and other processes may disturb
-//! any probe. A bracket would stay wrong after one wrong outcome, so the search keeps a probability for each capacity (probabilistic
-//! bisection: Horstein 1963; Waeber, Frazier and Henderson 2013). It also infers how often probes mislead, like psychophysics does for
-//! thresholds (Kontsevich and Tyler 1999): with capacity c, a probe at rate r meets the goal with probability
-//! `FALSE_MET + (1 - disturbed - FALSE_MET) / (1 + exp(ln(r / c) / width))`. The capacity is thus the rate at which an undisturbed probe
-//! meets the goal half the time.
+//! Each probe is a trial at some rate that met the goal or not. Near the capacity the result is random, and other
+//! processes may disturb any probe. A bisection would stay wrong after one wrong result. The search therefore keeps a
+//! probability for each possible capacity (probabilistic bisection: Horstein 1963; Waeber, Frazier and Henderson 2013).
+//!
+//! The search also infers how often probes are wrong, as psychophysics does for thresholds (Kontsevich and Tyler 1999).
+//! With capacity c, a probe at rate r meets the goal with probability `FALSE_MET + (1 - disturbed - FALSE_MET) / (1 +
+//! exp(ln(r / c) / width))`. The capacity is thus the rate at which an undisturbed probe meets the goal half the time.
 
 use crate::interval::Interval;
 
-/// Probability that a probe far beyond the capacity meets the goal by chance.
+/// The probability that a probe far above the capacity meets the goal by chance.
 const FALSE_MET: f64 = 0.01;
-/// Possible shares of disturbed probes, equally probable at first.
+/// The possible shares of disturbed probes, equally probable at first.
 const DISTURBED: [f64; 3] = [0.01, 0.07, 0.2];
-/// Possible widths of the edge, in natural logarithms of the rate: from a wall to a slope over which the rate grows by half.
+/// The possible widths of the edge, in natural logarithms of the rate. The smallest is a sharp edge; over the largest,
+/// the rate grows by half.
 const WIDTHS: [f64; 5] = [0.005, 0.012, 0.03, 0.07, 0.16];
-/// Octaves beside the bracket that are considered possible...
+/// The number of possible octaves on each side of the bracket.
 const OCTAVES_BESIDE: f64 = 3.0;
-/// ...each less probable than the one before by this factor.
+/// The factor by which each octave is less probable than the previous one.
 const OCTAVE_WEIGHT: f64 = 0.25;
-/// Steps of the rate within the requested precision.
+/// The number of rate steps within the requested precision.
 const STEPS_IN_PRECISION: f64 = 4.0;
-/// Probability that an interval covers the capacity.
+/// The probability that an interval covers the capacity.
 const LEVEL: f64 = 0.95;
-/// Quantiles of the capacity for the next probes, in turn. The median tells most about the position of the edge, the others about its
+/// The quantiles of the capacity for the next probes, in turn. The median locates the edge best; the others show its
 /// width.
 const QUANTILES: [f64; 3] = [0.5, 0.25, 0.75];
-/// Probes after the bracket before an interval counts as precise.
+/// The number of probes after the bracket before an interval may count as precise.
 const PROBES_MIN: usize = 6;
 
-/// Range and precision of a search.
+/// The range and the precision of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// The first rate.
@@ -38,11 +40,11 @@ pub struct Bounds {
     pub least: f64,
     /// The highest rate to try.
     pub most: f64,
-    /// Share of the estimate within which the interval must be, on either side.
+    /// The maximum distance between the estimate and either end of its interval, as a share of the estimate.
     pub precision: f64,
 }
 
-/// A search after any number of probes. The same probes always give the same search.
+/// A search with any number of probes. The same probes always give the same search.
 #[derive(Clone, Debug)]
 pub struct Search {
     bounds: Bounds,
@@ -58,15 +60,15 @@ struct Probe {
 
 #[derive(Clone, Debug)]
 enum Stage {
-    /// Doubling or halving the rate, with the highest rate that met the goal and the lowest that did not.
+    /// Doubles or halves the rate. Keeps the highest rate that met the goal and the lowest that did not.
     Bracket { rate: f64, met: Option<f64>, unmet: Option<f64> },
-    /// The bracket is found.
+    /// Refines the estimate within and near the bracket.
     Refine(Posterior),
-    /// The end of the range was reached.
+    /// The search reached an end of the range.
     End(End),
 }
 
-/// Reason why there is no bracket.
+/// The reason why there is no bracket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The highest rate met the goal.
@@ -80,7 +82,7 @@ pub enum End {
 pub struct Capacity {
     /// The median of its distribution.
     pub rate: f64,
-    /// Covers the capacity with a probability of 95 %.
+    /// The interval that covers the capacity with a probability of 95 %.
     pub interval: Interval,
 }
 
@@ -122,7 +124,7 @@ impl Search {
         } else if before == Some(probe) {
             unmet = Some(rate);
         } else {
-            // Repeat the probe, which another process may have disturbed.
+            // Another process may have disturbed the probe, so repeat it.
             return Stage::Bracket { rate, met, unmet };
         }
         let Bounds { least, most, precision, .. } = self.bounds;
@@ -156,7 +158,7 @@ impl Search {
         Some(Capacity { rate: posterior.quantile(0.5), interval: Interval { low, high } })
     }
 
-    /// Whether the interval has the requested precision.
+    /// Tests whether the interval has the requested precision.
     pub fn is_precise(&self) -> bool {
         let Stage::Refine(posterior) = &self.stage else { return false };
         let factor = 1.0 + self.bounds.precision;
@@ -167,7 +169,7 @@ impl Search {
     }
 }
 
-/// Rounds to four significant digits, which are readable and finer than any requested precision.
+/// Rounds to four significant digits: readable, and finer than any requested precision.
 fn rounded(rate: f64) -> f64 {
     let scale = 10f64.powf(3.0 - rate.log10().floor());
     (rate * scale).round() / scale
@@ -176,7 +178,7 @@ fn rounded(rate: f64) -> f64 {
 /// Joint probability of capacity, width of the edge and share of disturbed probes.
 #[derive(Clone, Debug)]
 struct Posterior {
-    /// Natural logarithm of the first capacity, and the step to the next.
+    /// Natural logarithm of the first capacity, then the step to the next one.
     first: f64,
     step: f64,
     /// Weights by width and share, then by capacity.
@@ -259,7 +261,7 @@ mod tests {
 
     const BOUNDS: Bounds = Bounds { from: 1_000.0, least: 10.0, most: 1e6, precision: 0.05 };
 
-    /// Searches until the result is precise or the probes are used up; returns the search and the number of probes.
+    /// Searches until the result is precise or the probes are used up. Returns the search and the number of probes.
     fn search(bounds: Bounds, probes_max: usize, mut probe: impl FnMut(f64) -> bool) -> (Search, usize) {
         let mut search = Search::new(bounds);
         for probes in 0..probes_max {
@@ -272,13 +274,13 @@ mod tests {
         (search, probes_max)
     }
 
-    /// Simulates a server whose 99th percentile rises like that of a queue and is measured with an error; a share of probes is
-    /// disturbed. Returns its capacity and a probe.
+    /// Simulates a server whose 99th percentile rises as in a queue. Each measurement has an error, and a share of
+    /// probes is disturbed. Returns the server's capacity and a probe.
     fn simulated(seed: u64, disturbed: f64) -> (f64, impl FnMut(f64) -> bool) {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        // From a thirtieth of the first rate to 300 times that.
+        // From 1/30 of the first rate to 300 times that rate.
         let full: f64 = 1_000.0 * (-3.4 + 9.1 * random.random::<f64>()).exp();
-        // Idle latency as a share of the limit: from a wall at the end to a slope.
+        // Idle latency as a share of the limit. A low share makes a sharp edge, a high share a slope.
         let idle = 0.02 + 0.6 * random.random::<f64>();
         let error = 0.02 + 0.3 * random.random::<f64>();
         let capacity = full * (1.0 - idle);

@@ -1,14 +1,14 @@
-//! Results of statistical tests, and the distributions of their p values.
+//! Results of statistical tests, and the distributions behind their p values.
 
 use std::f64::consts::{PI, SQRT_2};
 
 use serde::{Deserialize, Serialize};
 
-/// Result of a statistical test. Many values make negligible differences significant, so judge by `effect` too, never by `p_value`
-/// alone.
+/// The result of a statistical test. With many values, even negligible differences are significant. Judge by `effect`
+/// too, never by `p_value` alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TestResult {
-    /// Name of the test in reports; its function cites the source.
+    /// The name of the test in reports. The test's function cites the source.
     pub name: String,
     /// The statistic as the source defines it.
     pub statistic: f64,
@@ -30,8 +30,8 @@ pub(crate) fn kolmogorov_tail(x: f64) -> f64 {
     if x <= 0.0 {
         return 1.0;
     }
-    // Two series of the same distribution. From 1 on, the omitted terms of the first are below 2 exp(-2 * 6²); up to 1, those of the
-    // second are below exp(-9² π² / 8).
+    // Use two series of the same distribution. The omitted terms are below 2 exp(-2 * 6²) in the first for x >= 1, and
+    // below exp(-9² π² / 8) in the second for x < 1.
     if x >= 1.0 {
         let term = |j: f64| (-2.0 * j * j * x * x).exp();
         2.0 * (term(1.0) - term(2.0) + term(3.0) - term(4.0) + term(5.0))

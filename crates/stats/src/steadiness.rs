@@ -1,15 +1,15 @@
-//! Steadiness of a figure during its measurement. The values are the medians of equal consecutive parts of the measured window, in
-//! order, some tens of them.
+//! Steadiness of a figure during its measurement. The values are medians of equal consecutive parts of the window, in
+//! order. A window has some tens of parts.
 //!
-//! [`trend`] finds a continuing rise or fall, [`change_point`] one shift of level. Both only compare values pairwise, so a burst in one
-//! or two parts does not decide, however large it is. Neither finds a passing change; [`excursion`] does.
+//! [`trend`] finds a continuing rise or fall, and [`change_point`] a single shift of level. Both compare values only
+//! pairwise, so one or two extreme values do not decide. Neither finds a temporary change, but [`excursion`] does.
 
 use serde::{Deserialize, Serialize};
 
 use crate::interval::median;
 use crate::significance::{TestResult, normal_two_sided};
 
-/// With fewer values the approximations of p are inaccurate.
+/// The minimum number of values for accurate approximations of p.
 const COUNT_MIN: usize = 8;
 
 /// A shift of level and its position.
@@ -17,16 +17,17 @@ const COUNT_MIN: usize = 8;
 pub struct ChangePoint {
     /// The test's result.
     pub result: TestResult,
-    /// Number of values before the shift, even if `result` makes a shift unlikely.
+    /// The number of values before the shift, even if `result` makes a shift unlikely.
     pub at: usize,
 }
 
 /// Mann-Kendall test for a monotone trend (Mann 1945, Kendall 1975), two-sided by the normal approximation, corrected
 /// for ties and for continuity.
 ///
-/// `statistic` is S, the number of rising pairs minus that of falling ones. `effect` is the change over the window relative to the
-/// median, predicted by the median slope of all pairs (Theil 1950, Sen 1968): 0.1 is a rise by 10 %. Returns `None` with fewer than 8
-/// values, if one is not finite, or if the median is not positive.
+/// `statistic` is S, the number of rising pairs minus the number of falling pairs. `effect` is the change over the
+/// window relative to the median: 0.1 is a rise by 10 %. It follows from the median slope of all pairs (Theil 1950, Sen
+/// 1968). Returns `None` with fewer than 8 values, with a value that is not finite, or with a median that is not
+/// positive.
 pub fn trend(values: &[f64]) -> Option<TestResult> {
     let level = level(values)?;
     let n = values.len() as f64;
@@ -47,11 +48,12 @@ pub fn trend(values: &[f64]) -> Option<TestResult> {
     Some(TestResult { name, statistic: s as f64, p_value, effect, count: values.len() as u64 })
 }
 
-/// Pettitt's test for one shift of level (Pettitt 1979, "A non-parametric approach to the change-point problem"), with
-/// his approximation of p, 2 exp(-6 K² / (n³ + n²)), which is good up to a half and at most 1.
+/// Pettitt's test for a single shift of level (Pettitt 1979, "A non-parametric approach to the change-point problem").
+/// Its approximation of p, 2 exp(-6 K² / (n³ + n²)), is accurate up to 0.5 and limited to 1.
 ///
-/// `statistic` is K. `effect` is the median after the shift relative to that before it, minus 1: 0.1 is a rise by 10 %. Returns `None`
-/// with fewer than 8 values, if one is not finite, or if the median before the shift is not positive.
+/// `statistic` is K. `effect` is the median after the shift relative to the median before it, minus 1: 0.1 is a rise by
+/// 10 %. Returns `None` with fewer than 8 values, with a value that is not finite, or with a median before the shift
+/// that is not positive.
 pub fn change_point(values: &[f64]) -> Option<ChangePoint> {
     level(values)?;
     let n = values.len() as f64;
@@ -72,13 +74,13 @@ pub fn change_point(values: &[f64]) -> Option<ChangePoint> {
     Some(ChangePoint { result: TestResult { name, statistic, p_value, effect, count: values.len() as u64 }, at })
 }
 
-/// A test for a passing change: the longest run of consecutive values that are all above the median by more than the share `beyond`,
-/// or all below it.
+/// Longest-run test for a temporary change. A run is a series of consecutive values that are all above the median by
+/// more than the share `beyond`, or all below it.
 ///
-/// `statistic` is the length of the run, 0 if no value is that far off. `p_value` is the probability of a run at least as long if the
-/// same values were in random order (Feller 1968, XIII.7, for runs of a rare length: each value within the bounds may begin one).
-/// `effect` is the run's median relative to the median of all values, minus 1. Returns `None` with fewer than 8 values, if one is not
-/// finite, or if the median is not positive.
+/// `statistic` is the length of the longest run; 0 without a run. `p_value` is the probability of such a long run if
+/// the same values were in random order (Feller 1968, XIII.7, for rare runs: each value within the bounds may begin
+/// one). `effect` is the median of the run relative to the median of all values, minus 1. Returns `None` with fewer
+/// than 8 values, with a value that is not finite, or with a median that is not positive.
 pub fn excursion(values: &[f64], beyond: f64) -> Option<TestResult> {
     let level = level(values)?;
     let n = values.len() as f64;
@@ -99,13 +101,13 @@ pub fn excursion(values: &[f64], beyond: f64) -> Option<TestResult> {
     Some(TestResult { name, statistic: longest.len() as f64, p_value, effect, count: values.len() as u64 })
 }
 
-/// Returns the median, if the values can be tested.
+/// Returns the median if the values meet the conditions of the tests.
 fn level(values: &[f64]) -> Option<f64> {
     let usable = values.len() >= COUNT_MIN && values.iter().all(|value| value.is_finite());
     median(values).filter(|&m| usable && m > 0.0)
 }
 
-/// Returns all pairs: distance, earlier value, later value.
+/// Returns all pairs as (distance, earlier value, later value).
 fn pairs(values: &[f64]) -> impl Iterator<Item = (f64, f64, f64)> + '_ {
     (0..values.len()).flat_map(move |i| (i + 1..values.len()).map(move |j| ((j - i) as f64, values[i], values[j])))
 }
@@ -123,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// Few distinct values, to get ties.
+    /// Few distinct values, so that ties occur.
     fn values() -> impl Strategy<Value = Vec<f64>> {
         prop::collection::vec((1u32..12).prop_map(f64::from), 8..30)
     }
@@ -142,7 +144,7 @@ mod tests {
         let slow = |from: usize, to: usize| -> Vec<f64> {
             (0..32).map(|at| if (from..to).contains(&at) { 10.0 } else { 1.0 + 0.02 * (at % 3) as f64 }).collect()
         };
-        // A quarter at the end or the beginning, a third in the middle, an eighth anywhere.
+        // A quarter at the end or at the beginning, a third in the middle, an eighth anywhere.
         for (from, to) in [(24, 32), (0, 8), (11, 21), (5, 9), (28, 32)] {
             let found = excursion(&slow(from, to), 0.5).unwrap();
             assert_eq!(found.statistic, (to - from) as f64);

@@ -1,4 +1,4 @@
-//! What FreeBSD and macOS say of themselves: what plans need. Facts that only Linux has are absent, and so is the choice of
+//! Facts and limits of FreeBSD and macOS hosts. Facts that only Linux has are absent. Processes cannot be placed on
 //! CPUs.
 
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use rustix::process::{Resource, getrlimit};
 
 use super::facts::Host;
 
-/// Physical memory.
+/// The name of the physical memory in sysctl(3).
 const MEMORY: &CStr = if cfg!(target_os = "macos") { c"hw.memsize" } else { c"hw.physmem" };
 
-/// This host.
+/// Reads the facts and limits of this host.
 pub fn detect() -> Host {
     let descriptors_max = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let tasks_max = getrlimit(Resource::Nproc).maximum.unwrap_or(u64::MAX);
@@ -21,11 +21,11 @@ pub fn detect() -> Host {
         cores: Vec::new(),
         descriptors_max: server::platform::DESCRIPTORS_MAX.map_or(descriptors_max, |most| most.min(descriptors_max)),
         tasks_max: (tasks_max, "the limit of processes (ulimit -Hu)".to_owned()),
-        // Nobody counts them here.
+        // These systems do not count mappings.
         mappings_max: u64::MAX,
         ports: match ports {
             (Some(first), Some(last)) => last.abs_diff(first) + 1,
-            // Unknown is no limit: each connection that finds no port says so.
+            // An unknown range is no limit. A connection without a free port fails with its own error.
             _ => u64::MAX,
         },
         memory_bytes: number(MEMORY).unwrap_or(u64::MAX),
@@ -50,7 +50,7 @@ fn facts() -> BTreeMap<String, String> {
     facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// What sysctl(3) says, if it is a number: of 32 bits or of 64.
+/// Reads an integer of 32 or 64 bits by sysctl(3).
 fn number(name: &CStr) -> Option<u64> {
     let mut value = [0u8; 8];
     let mut bytes = value.len();
@@ -58,7 +58,7 @@ fn number(name: &CStr) -> Option<u64> {
     let result =
         unsafe { libc::sysctlbyname(name.as_ptr(), value.as_mut_ptr().cast(), &raw mut bytes, ptr::null_mut(), 0) };
     match (result, bytes) {
-        // Both are little-endian.
+        // Both systems are little-endian.
         (0, 4 | 8) => Some(u64::from_le_bytes(value)),
         _ => None,
     }

@@ -1,38 +1,38 @@
-//! A host as a planner sees it.
+//! The host, as the planner sees it.
 
 use std::collections::BTreeMap;
 
 use crate::model::FleetFacts;
 use crate::spec::units::Cpus;
 
-/// The host, as a planner sees it. Plain data, so that tests can make one up.
+/// The host, as the planner sees it. Plain data, so that tests can construct one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
-    /// CPUs that this process may use, each core's together; none where nobody can be kept to any.
+    /// The CPUs that this process may use, grouped by core. Empty if this system cannot place processes.
     pub cores: Vec<Vec<usize>>,
-    /// Hard limit of descriptors of a process.
+    /// The hard limit of descriptors per process.
     pub descriptors_max: u64,
-    /// Processes and threads that may exist: the least of all limits there are, and which one it is.
+    /// The maximum number of processes and threads, and the name of the limit. The lowest of all limits applies.
     pub tasks_max: (u64, String),
-    /// Mappings of a process (vm.max_map_count).
+    /// The maximum number of memory mappings of a process (vm.max_map_count).
     pub mappings_max: u64,
-    /// Ports for outgoing connections to one address.
+    /// The number of ports for outgoing connections to one address.
     pub ports: u64,
-    /// Memory that may be used, in bytes.
+    /// The available memory, in bytes.
     pub memory_bytes: u64,
-    /// Where clients are that are ranks; without them, clients run here.
+    /// Facts about the workers of a distributed run. `None` if all clients run here.
     pub fleet: Option<FleetFacts>,
-    /// Facts by name, for the record.
+    /// Facts by name, for the stored run.
     pub facts: BTreeMap<String, String>,
 }
 
 impl Host {
-    /// How many CPUs it has, whichever of them this process may use; `None` where that is not known.
+    /// Returns the number of online CPUs, whether this process may use them or not. `None` if unknown.
     pub fn cpus_online(&self) -> Option<usize> {
         Some(self.facts.get("cpus online")?.parse::<Cpus>().ok()?.0.len())
     }
 
-    /// One that never was, of two CPUs and what Linux has by default, to plan for.
+    /// Returns a fictional host with two CPUs and the default limits of Linux.
     pub fn made_up() -> Self {
         Self {
             cores: vec![vec![0], vec![1]],

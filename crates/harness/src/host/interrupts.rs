@@ -1,8 +1,9 @@
-//! Whose CPU time the kernel's work in interrupts is: that of the process in which they run, or nobody's.
+//! The kernel's accounting of interrupt time: in the CPU time of the interrupted process, or in none.
 //!
-//! Most of a server's network traffic is handled in soft interrupts (softirq), which run at the end of its own system calls.
-//! A kernel built with CONFIG_IRQ_TIME_ACCOUNTING, which has a clock good enough for it, takes them out of the process's CPU
-//! time; others leave them in. Shares of CPUs and CPU time a request mean something else on each.
+//! The kernel handles most of a server's network traffic in soft interrupts (softirq) at the end of the server's system
+//! calls. With CONFIG_IRQ_TIME_ACCOUNTING and a suitable clock, it subtracts them from the process's CPU time.
+//! Otherwise it includes them. CPU shares and CPU time per request therefore have different meanings on the two kinds
+//! of kernels.
 
 use std::net::UdpSocket;
 use std::sync::OnceLock;
@@ -11,40 +12,41 @@ use std::{fs, io};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The name of the host's fact.
+/// The name of this fact in the facts of the host.
 pub const FACT: &str = "interrupt time";
-/// What the fact begins with where interrupts are in no process's CPU time.
+/// The prefix of the fact's value if no process's CPU time includes interrupts.
 pub const CHARGED_TO_NOBODY: &str = "charged to no process";
 
-/// Whose CPU time interrupts are.
+/// The accounting of interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accounting {
-    /// The process's in which they run.
+    /// Charged to the interrupted process.
     Charged,
-    /// Nobody's.
+    /// Charged to no process.
     Apart,
 }
 
-/// Datagrams of one look; it takes some 50 µs, so that few looks are disturbed.
+/// The datagrams in one measurement. It takes about 50 µs, so other processes disturb few of them.
 const DATAGRAMS: usize = 32;
-/// Looks at most...
+/// The maximum number of measurements.
 const LOOKS_MAX: usize = 200;
-/// ...and for how long.
+/// The maximum time for all measurements.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// With fewer looks there is no median worth the name.
+/// The minimum number of measurements for a meaningful median.
 const LOOKS_MIN: usize = 20;
-/// Where interrupts are charged, at most this share of the sender's time is missing from its CPU time: reading two clocks
-/// takes 1 % (Linux 6.18).
+/// The maximum share of missing CPU time if interrupts are charged to the process. Reading two clocks takes 1 % (Linux
+/// 6.18).
 const MISSING_CHARGED_MAX: f64 = 0.04;
-/// Where they are not, at least this share is: there, a datagram took 0.6 µs of softirq of 1.3 µs.
+/// The minimum share of missing CPU time if interrupts are charged to no process. With such a kernel, a datagram took
+/// 1.3 µs, of which 0.6 µs in softirq.
 const MISSING_APART_MIN: f64 = 0.1;
 
-/// How this kernel accounts, as it was found when it was first asked; `None` where that does not show.
+/// Returns the accounting of this kernel, measured once per process. `None` if unknown.
 pub(crate) fn accounting() -> Option<Accounting> {
     found().0
 }
 
-/// The same as a fact of the host.
+/// Returns the accounting as a fact of the host.
 #[cfg(target_os = "linux")]
 pub(crate) fn fact() -> String {
     found().1.clone()
@@ -55,9 +57,9 @@ fn found() -> &'static (Option<Accounting>, String) {
     FOUND.get_or_init(|| judge(missing_share().ok().flatten(), configured()))
 }
 
-/// What the share of CPU time that a sender misses and the kernel's configuration say together. The configuration counts only
-/// where the experiment shows nothing: a kernel that could account for interrupts may have turned that off (`tsc=noirqtime`,
-/// or an unstable clock).
+/// Combines the measured share of missing CPU time with the kernel's configuration. The configuration counts only if
+/// the measurement is inconclusive. A kernel may have disabled its accounting at run time (`tsc=noirqtime`, or an
+/// unstable clock).
 fn judge(missing: Option<f64>, configured: Option<Accounting>) -> (Option<Accounting>, String) {
     let seen = missing.and_then(|missing| match missing {
         _ if missing <= MISSING_CHARGED_MAX => Some(Accounting::Charged),
@@ -78,8 +80,8 @@ fn judge(missing: Option<f64>, configured: Option<Accounting>) -> (Option<Accoun
     }
 }
 
-/// The share of a thread's time that its CPU time lacks while it sends datagrams to itself, which it receives in softirq: the
-/// median of many short looks, of which a neighbour disturbs few. `None` if there were too few.
+/// Measures the share of a thread's time that its CPU time lacks while it sends datagrams to itself. Softirqs receive
+/// these datagrams. Returns the median of many short measurements, or `None` if there are too few.
 fn missing_share() -> io::Result<Option<f64>> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.connect(socket.local_addr()?)?;
@@ -107,7 +109,7 @@ fn missing_share() -> io::Result<Option<f64>> {
     Ok((shares.len() >= LOOKS_MIN).then(|| shares[shares.len() / 2]))
 }
 
-/// As the kernel was built, where a distribution has left that to read.
+/// Reads the accounting from the kernel's build configuration, if the distribution provides it.
 fn configured() -> Option<Accounting> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let files = [format!("/boot/config-{release}"), format!("/lib/modules/{release}/config")];
@@ -152,7 +154,7 @@ mod tests {
     fn accounting_of_this_kernel_shows() {
         let shares: Vec<Option<f64>> = (0..3).map(|_| missing_share().unwrap()).collect();
         let found: Vec<_> = shares.iter().map(|share| judge(*share, None).0).collect();
-        // A busy machine may keep a look from being made.
+        // On a busy machine, a measurement may be missing.
         let shown: Vec<Accounting> = found.iter().copied().flatten().collect();
         assert!(!shown.is_empty() && shown.iter().all(|it| *it == shown[0]), "{shares:?}");
     }

@@ -1,4 +1,4 @@
-//! What Linux says of itself.
+//! Facts and limits of a Linux host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,10 +11,10 @@ use rustix::process::{Resource, getrlimit};
 use super::facts::Host;
 use super::{interrupts, probe};
 
-/// How long planning waits for the kernel's stamps, which usually come at once.
+/// The time to wait for the kernel's timestamps while planning. They usually arrive immediately.
 const STAMPS_PATIENCE: Duration = Duration::from_millis(8);
 
-/// This host.
+/// Reads the facts and limits of this host.
 pub fn detect() -> Host {
     let allowed = allowed_cpus();
     let ports = read("/proc/sys/net/ipv4/ip_local_port_range")
@@ -49,8 +49,8 @@ fn meminfo_bytes(name: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// What is available, or the cgroup's limit if that is less. It is too generous by what the cgroup uses already, much of
-/// which is page cache that gives way.
+/// Returns the available memory in bytes, or the cgroup's limit if lower. That limit is too high by the memory in use,
+/// but much of this is page cache that the kernel can reclaim.
 fn memory_bytes() -> u64 {
     [meminfo_bytes("MemAvailable:"), cgroup_memory_max()].into_iter().flatten().min().unwrap_or(u64::MAX)
 }
@@ -60,7 +60,7 @@ fn allowed_cpus() -> Vec<usize> {
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
-/// Allowed CPUs, siblings of one core together, in order.
+/// Groups the allowed CPUs by core, in order.
 fn cores(allowed: &[usize]) -> Vec<Vec<usize>> {
     let mut cores: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for &cpu in allowed {
@@ -71,8 +71,8 @@ fn cores(allowed: &[usize]) -> Vec<Vec<usize>> {
     cores.into_values().collect()
 }
 
-/// The least limit that this process's cgroup, or one above it, sets. `limit` reads it from a group's folder of
-/// `controller`, whose files have other names in version 1.
+/// Returns the lowest limit of this process's cgroup and its parents. `limit` reads it from the folder of a cgroup of
+/// `controller`. File names differ between cgroup versions.
 fn cgroup_least<T: Ord>(controller: &str, limit: impl Fn(&str, Version) -> Option<T>) -> Option<T> {
     let own = read("/proc/self/cgroup")?;
     own.lines()
@@ -89,7 +89,7 @@ fn cgroup_least<T: Ord>(controller: &str, limit: impl Fn(&str, Version) -> Optio
         .min()
 }
 
-/// Of the cgroup interface.
+/// The version of the cgroup interface.
 #[derive(Clone, Copy)]
 enum Version {
     One,
@@ -103,12 +103,12 @@ fn cgroup_limit(controller: &str, name: &str, name_v1: &str) -> Option<u64> {
     })
 }
 
-/// CPU time that may be used, in thousandths of a CPU.
+/// Returns the limit of CPU time, in thousandths of a CPU.
 fn cgroup_milli_cpus_max() -> Option<u64> {
     cgroup_least("cpu", |group, version| {
         let (quota, period) = match version {
             Version::One => {
-                // Without a limit the quota is -1, which is no number here.
+                // Without a limit the quota is -1, which does not parse as `u64`.
                 (number(&format!("{group}/cpu.cfs_quota_us"))?, number(&format!("{group}/cpu.cfs_period_us"))?)
             }
             Version::Two => {
@@ -126,11 +126,11 @@ fn cgroup_tasks_max() -> Option<u64> {
 }
 
 fn cgroup_memory_max() -> Option<u64> {
-    // Version 1 says "no limit" with the largest number of pages.
+    // Version 1 reports the largest number of pages if there is no limit.
     cgroup_limit("memory", "memory.max", "memory.limit_in_bytes").filter(|bytes| *bytes < 1 << 60)
 }
 
-/// Whether this runs in a container, by what container engines leave behind.
+/// Returns the container engine, detected by the files that it creates.
 fn container() -> Option<String> {
     let engine = [("/.dockerenv", "docker"), ("/run/.containerenv", "podman")];
     let left = engine.iter().find(|(path, _)| Path::new(path).exists()).map(|(_, name)| (*name).to_owned());
@@ -214,14 +214,14 @@ fn facts(allowed: &[usize]) -> BTreeMap<String, String> {
     facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// What the file `name` says of all `cpus`, each value once.
+/// Returns the distinct contents of the file `name` of all `cpus`.
 fn of_all(cpus: &[usize], name: &str) -> Option<String> {
     let values = cpus.iter().filter_map(|cpu| read(&format!("/sys/devices/system/cpu/cpu{cpu}/{name}")));
     let values: Vec<String> = values.collect::<BTreeSet<_>>().into_iter().collect();
     (!values.is_empty()).then(|| values.join(" "))
 }
 
-/// Idle states of the first CPU that are not turned off, with the time that leaving each takes: `POLL 0 us, C1 2 us`.
+/// Returns the enabled idle states of the first CPU with their exit latencies, as in `POLL 0 us, C1 2 us`.
 fn idle_states(allowed: &[usize]) -> Option<String> {
     let folder = format!("/sys/devices/system/cpu/cpu{}/cpuidle", allowed.first()?);
     let states: Vec<String> = (0..)
@@ -233,7 +233,7 @@ fn idle_states(allowed: &[usize]) -> Option<String> {
     (!states.is_empty()).then(|| states.join(", "))
 }
 
-/// Whether the kernel stamps packets on loopback, as far as it shows within `patience`.
+/// Tests whether the kernel timestamps packets on loopback. Waits at most `patience` for timestamps.
 pub(crate) fn kernel_timestamps(patience: Duration) -> String {
     match load::stamps_on_loopback(patience) {
         Ok(load::Stamped { sent: true, received: true }) => "sent and received".into(),
@@ -244,14 +244,14 @@ pub(crate) fn kernel_timestamps(patience: Duration) -> String {
     }
 }
 
-/// Interfaces that stamp packets with a clock of their own.
+/// Returns the interfaces with hardware timestamps.
 fn hardware_timestamps() -> String {
     let interfaces = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     let interfaces = interfaces.map(|entry| entry.file_name().to_string_lossy().into_owned());
     words(interfaces.filter(|name| interface::hardware(name) != Hardware::None))
 }
 
-/// Vulnerabilities of which the kernel says what begins with `state`, by name.
+/// Returns the names of the vulnerabilities whose status begins with `state`.
 fn vulnerabilities(state: &str) -> String {
     let Ok(entries) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else { return "unknown".into() };
     let entries = entries.flatten();
@@ -259,7 +259,7 @@ fn vulnerabilities(state: &str) -> String {
     words(entries.map(|entry| entry.file_name().to_string_lossy().into_owned()))
 }
 
-/// In order, or `none`.
+/// Joins the words in sorted order, or returns `none`.
 fn words(words: impl Iterator<Item = String>) -> String {
     let words: Vec<String> = words.collect::<BTreeSet<_>>().into_iter().collect();
     if words.is_empty() { "none".into() } else { words.join(" ") }

@@ -1,4 +1,4 @@
-//! What is known of this host: facts that are stored with every run, and limits that plans are checked against.
+//! Facts about this host, stored with every run, and the limits that plans must respect.
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
@@ -21,11 +21,11 @@ pub use linux::detect;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::kernel_timestamps;
 
-/// Facts that change by themselves. Stamps are among them because a busy host may not begin to stamp in the time given.
+/// Facts that change by themselves. Timestamps are among them because a busy kernel may enable them too late.
 const FLEETING: &[&str] = &["kernel timestamps", "load average", "memory available bytes", "steal ticks"];
 
-/// Facts that differ between two hosts, or between two times of one, of those that do not change by themselves: each
-/// with its value before and now, "absent" where there is none.
+/// Returns the facts that differ, each with its value before and now. "absent" marks a missing value. Facts that change
+/// by themselves are ignored.
 pub fn differences(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<(String, String, String)> {
     let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
     let value = |facts: &BTreeMap<String, String>, name| facts.get(name).map_or("absent", String::as_str).to_owned();

@@ -1,33 +1,33 @@
-//! Which CPUs the server and the client get.
+//! Placement: the CPUs of the server and of the client.
 
 use crate::spec;
 use crate::spec::units::Cpus;
 
-/// Disjoint CPUs where there are enough.
+/// A placement of server and client, on disjoint CPUs if possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The server's.
+    /// The server's CPUs.
     pub server: Vec<usize>,
-    /// The client's.
+    /// The client's CPUs.
     pub client: Vec<usize>,
-    /// Whether clients are on other machines, with CPUs of which nothing is known here.
+    /// Whether the clients run on other machines, with unknown CPUs.
     pub is_elsewhere: bool,
-    /// What was done, for the reader.
+    /// A description for the user.
     pub sentence: String,
 }
 
 impl Placement {
-    /// Whether some CPU serves both, or may.
+    /// Tests whether server and client share a CPU, or may share one.
     pub fn is_shared(&self) -> bool {
         !self.is_elsewhere && (self.server.is_empty() || self.server.iter().any(|cpu| self.client.contains(cpu)))
     }
 }
 
-/// Chooses what `wish` leaves open. `cores` are the CPUs allowed, siblings of one core together: they stay on one side; where
-/// there are none, nobody can be placed.
+/// Chooses the CPUs that `wish` does not name. `cores` lists the allowed CPUs, grouped by core. A core is not split
+/// between the server and the client. Empty `cores` mean that this system cannot place processes.
 ///
 /// # Errors
-/// A CPU that is named and not allowed.
+/// When `wish` names a CPU that is not allowed.
 pub fn place(cores: &[Vec<usize>], wish: &spec::Placement) -> Result<Placement, String> {
     let allowed: Vec<usize> = cores.concat();
     for (key, cpus) in [("placement.server", &wish.server), ("placement.client", &wish.client)] {
@@ -66,10 +66,10 @@ pub fn place(cores: &[Vec<usize>], wish: &spec::Placement) -> Result<Placement, 
     Ok(placement)
 }
 
-/// The same where clients are on other machines: this one is the server's.
+/// Places the server when all clients run on other machines. The server may use all CPUs.
 ///
 /// # Errors
-/// As [`place`]; and client's CPUs that are named, for those are the engine's to give.
+/// As for [`place`]. Also when `wish` names the client's CPUs, because the launcher chooses them.
 pub fn place_server(cores: &[Vec<usize>], wish: &spec::Placement) -> Result<Placement, String> {
     if wish.client.is_some() {
         return Err("placement.client: clients are on other machines, on the CPUs that the engine gives them there; leave it out"
@@ -81,7 +81,7 @@ pub fn place_server(cores: &[Vec<usize>], wish: &spec::Placement) -> Result<Plac
     Ok(Placement { server, client: Vec::new(), is_elsewhere: true, sentence })
 }
 
-/// The first of these CPUs that this process may not use, or no longer may.
+/// Returns the first of these CPUs that this process may not use.
 #[cfg(target_os = "linux")]
 pub(crate) fn gone<'a>(mut cpus: impl Iterator<Item = &'a usize>) -> Option<usize> {
     let allowed = rustix::thread::sched_getaffinity(None).ok()?;
@@ -89,7 +89,7 @@ pub(crate) fn gone<'a>(mut cpus: impl Iterator<Item = &'a usize>) -> Option<usiz
     cpus.find(|&&cpu| !is_there(cpu)).copied()
 }
 
-/// Elsewhere nobody is kept to any.
+/// Other systems cannot place processes, so no CPU is missing.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn gone<'a>(_cpus: impl Iterator<Item = &'a usize>) -> Option<usize> {
     None

@@ -1,4 +1,4 @@
-//! Whether the kernel allows io_uring, which no file tells.
+//! A test of whether the kernel allows io_uring. No file shows this.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -6,10 +6,11 @@ use std::os::fd::{FromRawFd, OwnedFd};
 /// The length of `struct io_uring_params`, all zero without options.
 const IO_URING_PARAMS_BYTES: usize = 120;
 
-/// Sets up a ring and drops it. The error shows limits of sysctls, of a container's filter, and of the kernel's build.
+/// Creates a ring and drops it. Fails if a sysctl, a container's seccomp filter or the kernel's build prevents
+/// io_uring.
 ///
 /// # Errors
-/// The kernel's refusal.
+/// The kernel's error.
 pub fn io_uring() -> io::Result<()> {
     let mut params = [0u64; IO_URING_PARAMS_BYTES / size_of::<u64>()];
     // SAFETY: `params` has the length of the kernel's structure, is zeroed and writable.

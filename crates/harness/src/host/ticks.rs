@@ -1,22 +1,22 @@
-//! The kernel's account of each CPU's time (/proc/stat), in its ticks of 1 to 10 ms.
+//! CPU times from /proc/stat, in kernel ticks of 1 to 10 ms.
 
 use std::fs;
 
 use crate::host::interrupts::Accounting;
 
-/// A CPU's time since the host was started.
+/// The times of one CPU since the host started, in ticks.
 ///
-/// Columns of time in which something ran are left out: most kernels fill them by a look at each clock tick, which a timer
-/// that is in step with the tick misleads. A spinner with 0.37 of a CPU, in pieces of 1 ms, had 0.12 by these columns. Idle
-/// time is measured (kernel/time/tick-sched.c), unless the kernel was started with `nohz=off`.
+/// The columns of busy time are omitted. Most kernels sample them at clock ticks, so a timer in step with the ticks
+/// distorts them. By these columns, a spinner that used 0.37 of a CPU in pieces of 1 ms used only 0.12. Idle time is
+/// exact (kernel/time/tick-sched.c), unless the kernel was started with `nohz=off`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ticks {
     cpu: usize,
-    /// Nothing ran, for want of work or of a disk's answer.
+    /// Idle time, including waits for a disk.
     idle: u64,
-    /// Interrupts, hard and soft.
+    /// Time in hard and soft interrupts.
     interrupts: u64,
-    /// The hypervisor ran something else.
+    /// Time that the hypervisor gave to others.
     steal: u64,
 }
 
@@ -31,27 +31,27 @@ impl Ticks {
     }
 }
 
-/// The account of all CPUs at one time.
+/// The times of all CPUs at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reading {
-    /// CLOCK_MONOTONIC, in nanoseconds.
+    /// The moment on CLOCK_MONOTONIC, in nanoseconds.
     at_ns: u64,
     cpus: Vec<Ticks>,
 }
 
-/// Shares of CPUs' time.
+/// Mean shares of the time of CPUs, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Shares {
-    /// Time in which a CPU did not stand idle, stolen time included.
+    /// Time that was not idle, including stolen time.
     pub(crate) used: f64,
-    /// Time that interrupts took of that.
+    /// Time in interrupts, part of `used`.
     pub(crate) interrupts: f64,
-    /// Time that the hypervisor took of that.
+    /// Time that the hypervisor took, part of `used`.
     pub(crate) steal: f64,
 }
 
 impl Reading {
-    /// The account now; of no CPU where the kernel gives none.
+    /// Reads the times now. Without /proc/stat, the reading has no CPUs.
     pub(crate) fn now() -> Self {
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -62,20 +62,20 @@ impl Reading {
         Self { at_ns, cpus: text.lines().filter_map(Ticks::parse).collect() }
     }
 
-    /// The CPUs that the kernel accounts for.
+    /// Returns the CPUs of this reading.
     #[cfg(any(target_os = "linux", test))]
     pub(crate) fn cpus(&self) -> Vec<usize> {
         self.cpus.iter().map(|ticks| ticks.cpu).collect()
     }
 
-    /// Shares of the time of `cpus` since the host was started; `None` where the kernel does not account for one of them.
+    /// Returns the shares of `cpus` since the host started. `None` if the reading lacks one of them.
     #[cfg(any(target_os = "linux", test))]
     pub(crate) fn since_boot(&self, cpus: &[usize]) -> Option<Shares> {
         let none = |cpu: &usize| Ticks { cpu: *cpu, idle: 0, interrupts: 0, steal: 0 };
         Self { at_ns: 0, cpus: cpus.iter().map(none).collect() }.until(self, cpus)
     }
 
-    /// Shares of the time of `cpus` from this reading to `later`; `None` where the kernel does not account for one of them.
+    /// Returns the shares of `cpus` from this reading to `later`. `None` if a reading lacks one of them.
     pub(crate) fn until(&self, later: &Self, cpus: &[usize]) -> Option<Shares> {
         let ticks = later.at_ns.checked_sub(self.at_ns)? as f64 / 1e9 * rustix::param::clock_ticks_per_second() as f64;
         if cpus.is_empty() || ticks <= 0.0 {
@@ -85,7 +85,7 @@ impl Reading {
         for &cpu in cpus {
             let of = |reading: &Self| reading.cpus.iter().find(|ticks| ticks.cpu == cpu).copied();
             let (before, after) = (of(self)?, of(later)?);
-            // The kernel's counts may go back a little.
+            // The kernel's counts can decrease slightly.
             let share = |before: u64, after: u64| (after.saturating_sub(before) as f64 / ticks).min(1.0);
             sum.used += 1.0 - share(before.idle, after.idle);
             sum.interrupts += share(before.interrupts, after.interrupts);
@@ -97,19 +97,22 @@ impl Reading {
 }
 
 impl Shares {
-    /// The share that others took, where a process of ours used the share `ours` by its CPU time.
+    /// Returns the share of time that other processes took. `ours` is the share that our process used, by its own CPU
+    /// time.
     ///
-    /// Interrupts that are charged to the process in which they run are in `ours` already, those of neighbours are theirs.
-    /// Those charged to nobody are taken for ours, so that a neighbour's are missed. On kernels that charge them, those that
-    /// come while a CPU is idle, and the time of ksoftirqd, count as others'.
+    /// The result depends on the kernel's accounting of interrupts:
     ///
-    /// Stolen time is never ours. A kernel without CONFIG_PARAVIRT_TIME_ACCOUNTING charges it to the process that was kept
-    /// from running: what others took is then at least what was stolen, and at most that much more than this says.
+    /// - Charged to the interrupted process: `ours` includes those during our process. Interrupts of an idle CPU and
+    ///   ksoftirqd count as taken by others.
+    /// - Charged to no process: all interrupts count as ours, so those of a neighbour are missed.
+    ///
+    /// Stolen time is never ours. Without CONFIG_PARAVIRT_TIME_ACCOUNTING, the kernel charges it to the process that
+    /// had to wait. The true share is then at least the stolen share, and at most the result plus the stolen share.
     pub(crate) fn taken_by_others(&self, ours: f64, accounting: Accounting) -> f64 {
         (self.used - self.charged_to_nobody(accounting) - ours).max(self.steal)
     }
 
-    /// The share of interrupts that are in no process's CPU time.
+    /// Returns the share of interrupts that no process's CPU time includes.
     pub(crate) fn charged_to_nobody(&self, accounting: Accounting) -> f64 {
         match accounting {
             Accounting::Charged => 0.0,
@@ -125,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// One tick of idle time of CPU 0 for each of `idle`, and so on: since the host was started, `seconds` ago.
+    /// Parses the rows of /proc/stat, read `seconds` after the host started.
     fn reading(seconds: u64, rows: &str) -> Reading {
         Reading::of(rows, seconds * 1_000_000_000)
     }
@@ -147,7 +150,7 @@ mod tests {
     fn shares_are_of_wall_time_not_of_sampled_columns() {
         let ticks = rustix::param::clock_ticks_per_second();
         let before = reading(10, "cpu  7 0 7 100 0 0 0 0 0 0\ncpu0 7 0 7 100 0 0 0 0 0 0\ncpu1 0 0 0 9 0 0 0 0 0 0");
-        // Of 10 s CPU 0 was idle for 6; its clock ticks found it busy in 1 s.
+        // In 10 s, CPU 0 was idle for 6 s, but the sampled columns count only 1 s of busy time.
         let text = format!(
             "cpu0 {} 0 7 {} {} 0 {} {} 0 0\ncpu1 0 0 0 {} 0 0 0 0 0 0",
             7 + ticks,
@@ -171,7 +174,7 @@ mod tests {
 
     #[test]
     fn interrupts_are_subtracted_once_on_either_kernel() {
-        // A neighbour took 0.333. The server's own instructions took 0.3, the softirqs that it caused 0.1.
+        // A neighbour took 0.333. The server took 0.3, and its softirqs another 0.1.
         let shares = Shares { used: 0.733, interrupts: 0.1, steal: 0.0 };
         assert!(is_near(shares.taken_by_others(0.4, Accounting::Charged), 0.333));
         assert!(is_near(shares.taken_by_others(0.3, Accounting::Apart), 0.333));
@@ -188,13 +191,14 @@ mod tests {
         assert_eq!(Shares::default().taken_by_others(0.01, Accounting::Apart), 0.0, "ticks are coarser than CPU time");
     }
 
-    /// CPU time of the calling thread, in nanoseconds.
+    /// Returns the CPU time of the calling thread, in nanoseconds.
     fn thread_cpu_ns() -> u64 {
         let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
     }
 
-    /// Does `work` on `cpu`, for so long a piece of CPU time in each period: the CPU time that took until it was over.
+    /// Runs `work` on `cpu` for `piece_us` of CPU time in each period, until `is_over`. Returns the CPU time in
+    /// nanoseconds.
     fn in_pieces(cpu: usize, [piece_us, period_us]: [u64; 2], is_over: &AtomicBool, mut work: impl FnMut()) -> u64 {
         let mut set = rustix::thread::CpuSet::new();
         set.set(cpu);
@@ -210,8 +214,8 @@ mod tests {
         thread_cpu_ns() - before
     }
 
-    /// The shares of a CPU that `server` and a neighbour with a third of it used by their own CPU time, and the share that
-    /// others than the server took by the kernel's account.
+    /// Runs `server` beside a neighbour that uses a third of the CPU. Returns the shares of the server and of the
+    /// neighbour by their CPU time, and the share taken from the server by the kernel's account.
     fn beside_a_neighbour(server: impl FnOnce(usize, &AtomicBool) -> u64 + Send) -> [f64; 3] {
         let cpu = crate::host::detect().cores[0][0];
         let accounting = crate::host::interrupts::accounting().expect("this kernel's accounting shows");
@@ -241,7 +245,7 @@ mod tests {
                 }
             })
         });
-        // The server never sleeps, so that all of the rest is others', whatever else the machine does.
+        // The server never sleeps, so other processes took all remaining time, whatever they are.
         assert!((taken - (1.0 - ours)).abs() < 0.04, "{taken:.3} beside {ours:.3}, of which {theirs:.3} the neighbour");
         assert!(taken > theirs - 0.04, "{taken:.3} of {theirs:.3}");
     }
@@ -249,7 +253,7 @@ mod tests {
     #[test]
     fn neighbour_of_idle_server_is_seen_whole() {
         let [_, theirs, taken] = beside_a_neighbour(|_, _| 0);
-        // The machine is not the test's alone: others may have taken more.
+        // Other processes of this machine may take even more.
         assert!(taken > theirs - 0.04, "{taken:.3} of {theirs:.3}");
     }
 }

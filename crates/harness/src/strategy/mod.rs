@@ -1,6 +1,5 @@
-//! The order in which a run goes through its plan, and where it leaves off: all of it, up to saturation, or in search of a
-//! capacity. What comes next follows from the plan and what is finished, so that a run that was stopped goes on as if it had
-//! not been.
+//! Strategies that choose the next trial of a run: all trials, trials up to saturation, or a search for the capacity.
+//! The choice depends only on the plan and on finished trials, so a resumed run continues as if never interrupted.
 
 pub mod search;
 mod sweep;
@@ -10,7 +9,7 @@ pub use sweep::pruned;
 use crate::model::{RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
 
 impl TrialOutcome {
-    /// What is found in a trial of a run that has this course.
+    /// Summarises a trial for the strategy of its run.
     pub fn new(record: &TrialRecord, strategy: &Strategy) -> Self {
         let probe = match strategy {
             Strategy::Capacity(question) => Some(question.probe(record)),
@@ -26,7 +25,7 @@ impl TrialOutcome {
     }
 }
 
-/// The trial to be run next; `None` at the end.
+/// Returns the next trial to run. `None` at the end.
 pub fn next(header: &RunHeader, outcomes: &[TrialOutcome]) -> Option<Trial> {
     match &header.strategy {
         Strategy::Capacity(question) => search::next(header, question, outcomes),
@@ -34,7 +33,7 @@ pub fn next(header: &RunHeader, outcomes: &[TrialOutcome]) -> Option<Trial> {
     }
 }
 
-/// The planned trials that are still to be run, as far as is known now; those of a search are not planned.
+/// Returns the planned trials that remain, as far as known. A search plans none ahead.
 pub fn ahead<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Vec<&'a Trial> {
     let pruned = pruned(header, outcomes);
     let is_done = |trial: &Trial| outcomes.iter().any(|outcome| outcome.index == trial.index);
@@ -59,14 +58,15 @@ mod tests {
         experiment.architectures.0 = vec!["epoll".parse().unwrap(), "mt".parse().unwrap()];
         experiment.workload.connections.0.truncate(1);
         experiment.repeats = 2.try_into().unwrap();
-        // As one may write them.
+        // Unsorted, as a user may write them.
         let rates = [300.0, 100.0, 200.0, 600.0, 500.0, 400.0];
         experiment.workload.rate = Some(crate::spec::OneOrMany(rates.map(crate::spec::units::Rate).to_vec()));
         let plan = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap().by_rate();
         RunHeader { strategy: Strategy::Sweep { past: Some(2) }, ..RunHeader::made_up(plan) }
     }
 
-    /// Runs it where `is_past` says of (architecture, rate, repeat) how each trial ends: what was run, in order.
+    /// Runs the sweep, where `is_past` decides by (architecture, rate, repeat). Returns the trials in order of
+    /// execution.
     fn run(header: &RunHeader, is_past: impl Fn(&str, f64, u32) -> bool) -> Vec<(String, f64, u32)> {
         let (mut outcomes, mut order) = (Vec::new(), Vec::new());
         while let Some(trial) = next(header, &outcomes) {

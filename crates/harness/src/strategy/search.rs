@@ -1,7 +1,7 @@
-//! The highest rate at which a service meets a limit of its response time: which trial is run next, and what it says.
+//! Search for the highest rate at which a service meets limits of its response time: the next probe, and its result.
 //!
-//! One search for each architecture and workload, whose probes take turns, so that what disturbs the machine disturbs all of
-//! them alike. The search itself is [`stats::search`].
+//! Each pair of architecture and workload has its own search. The probes of all searches take turns, so disturbances of
+//! the machine affect all alike. The algorithm is in [`stats::search`].
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -15,29 +15,29 @@ use crate::judge::LOST_SHARE_MAX;
 use crate::model::{ProbeResult, RunHeader, SearchGoal, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::plan;
 
-/// A quantile is of at least so many requests that are slower...
+/// The minimum number of requests slower than a quantile.
 const SLOWER_MIN: f64 = 10.0;
-/// ...for which a probe may measure so many times as long as was asked for.
+/// The factor by which a probe may extend its window to reach this number.
 const MEASURE_FACTOR_MAX: u64 = 10;
-/// A probe measures so many requests at least, and no rate is tried at which there would be fewer.
+/// The minimum number of requests of a probe. The search does not try rates with fewer.
 const REQUESTS_MIN: f64 = 50.0;
-/// A search ends when so many trials in a row came to nothing.
+/// The number of consecutive failed trials that ends a search.
 const FAILURES_MAX: usize = 3;
-/// Who is to blame for the edge is asked of the probes up to this many times the rate found.
+/// The probes up to this multiple of the rate found determine whether the server or the client is the limit.
 const EDGE_FACTOR: f64 = 2.0;
 
 impl SearchGoal {
-    /// What a trial says.
+    /// Returns the result of a probe.
     pub fn probe(&self, record: &TrialRecord) -> ProbeResult {
         let Some(load) = &record.load else { return ProbeResult::Failed };
-        // As a verdict has it: a few datagrams may be lost.
+        // A few lost datagrams are acceptable, as in verdicts.
         let unanswered_max = load.datagrams.as_ref().map_or(0.0, |_| LOST_SHARE_MAX * load.planned as f64);
         let unanswered = load.planned.saturating_sub(load.completed) as f64;
         let answered = load.completed > 0 && unanswered <= unanswered_max && load.errors.total() == 0;
         let slow = self.limits.iter().filter(|limit| load.response.histogram.quantile(limit.quantile) > limit.max_ns);
         let slow: Vec<f64> = slow.map(|limit| limit.quantile).collect();
         let quick = slow.is_empty();
-        // The client may have made every quantile that is too slow. As where it is the limit, the search goes on.
+        // The client may be the cause of all exceeded quantiles. The search then treats it as the limit and continues.
         let is_client_slow = !quick && slow.iter().all(|quantile| load.is_client_tail(*quantile));
         match record.verdict.kind {
             VerdictKind::Failed if record.verdict.has_too_few_requests() => ProbeResult::Spoilt,
@@ -52,15 +52,15 @@ impl SearchGoal {
         }
     }
 
-    /// How long a probe at a rate measures, where `asked_ns` is asked for: long enough for the quantiles of its limits,
-    /// and for a verdict.
+    /// Returns the window of a probe in nanoseconds. It extends `asked_ns` if the quantiles or a verdict need more
+    /// requests.
     fn measure_ns(&self, asked_ns: u64, rate_per_s: f64) -> u64 {
         let rarest = self.limits.iter().map(|limit| 1.0 - limit.quantile).fold(1.0, f64::min);
         let needed_ns = ((SLOWER_MIN / rarest).max(REQUESTS_MIN) / rate_per_s * 1e9) as u64;
         needed_ns.clamp(asked_ns, asked_ns * MEASURE_FACTOR_MAX)
     }
 
-    /// The lowest rate that is tried, where `asked_ns` is measured.
+    /// Returns the lowest rate to try, in requests per second, with a configured window of `asked_ns`.
     pub fn least_per_s(asked_ns: u64) -> f64 {
         REQUESTS_MIN / (asked_ns * MEASURE_FACTOR_MAX) as f64 * 1e9
     }
@@ -75,59 +75,58 @@ impl SearchGoal {
     }
 }
 
-/// A search and its probes so far.
+/// A search with its probes so far.
 #[derive(Clone, Debug)]
 pub struct RateSearch<'a> {
-    /// Its first trial, as planned.
+    /// The first trial, as planned.
     pub first: &'a Trial,
-    /// What its probes said, and at which rates, in their order.
+    /// The rates and results of the probes, in order.
     pub probes: Vec<(f64, ProbeResult)>,
     search: Search,
-    /// Why it is over; `None` while it is not.
+    /// The reason for the end. `None` while the search continues.
     pub ended: Option<SearchEnd>,
 }
 
-/// Why a search is over.
+/// The reason for the end of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SearchEnd {
-    /// The interval is as narrow as was asked for.
+    /// The interval has the requested precision.
     Precise,
-    /// The time was over.
+    /// The time limit was reached.
     Time,
-    /// The highest rate that was to be tried met the limits.
+    /// The highest rate met the limits.
     AllMet,
-    /// The lowest rate did not.
+    /// The lowest rate did not meet the limits.
     NoneMet,
-    /// Trials came to nothing, one after the other.
+    /// Several consecutive trials failed.
     Failed,
-    /// It cannot be run here.
+    /// The trial is infeasible on this host.
     Impossible,
 }
 
-/// What bounds a capacity.
+/// The result of a search, and the cause of the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CapacityBound {
-    /// The server: the highest rate, and where it lies with a probability of 95 %.
+    /// The server is the limit.
     Server {
-        /// Requests a second.
+        /// The highest rate, in requests per second.
         rate_per_s: f64,
-        /// Likewise.
+        /// The interval that covers the rate with a probability of 95 %.
         interval: Interval,
     },
-    /// Something else, so that the server can do at least this, in requests a second: what the client can, or the highest
-    /// rate that was tried.
+    /// The limit is the client or the highest rate to try. The server can handle at least this rate.
     AtLeast {
-        /// Requests a second.
+        /// The rate in requests per second.
         rate_per_s: f64,
-        /// Whether it was the client.
+        /// Whether the client is the limit.
         client: bool,
     },
 }
 
 impl RateSearch<'_> {
-    /// What is known; `None` if nothing is.
+    /// Returns the result so far. `None` without a bracket and without a probe that met the limits.
     pub fn answer(&self) -> Option<CapacityBound> {
         let met = self.probes.iter().filter(|(_, probe)| *probe == ProbeResult::Met).map(|(rate, _)| *rate);
         let highest_met = met.fold(None, |highest: Option<f64>, rate| Some(highest.map_or(rate, |it| it.max(rate))));
@@ -141,7 +140,7 @@ impl RateSearch<'_> {
         Some(CapacityBound::Server { rate_per_s: rate, interval })
     }
 
-    /// Whether it was the client's doing that most of the probes at these rates did not meet the limits.
+    /// Tests whether the client is the cause of most unmet probes at these rates.
     fn blames_the_client(&self, rates: std::ops::Range<f64>) -> bool {
         let count = |what: ProbeResult| {
             self.probes.iter().filter(|(rate, probe)| *probe == what && rates.contains(rate)).count()
@@ -162,7 +161,7 @@ impl RateSearch<'_> {
     }
 }
 
-/// The searches of a run, as far as they got.
+/// Returns all searches of a run in their present state.
 pub fn searches<'a>(header: &'a RunHeader, question: &SearchGoal, outcomes: &[TrialOutcome]) -> Vec<RateSearch<'a>> {
     let searches = header.trials.len() as u32;
     let is_time_over = outcomes.iter().map(|outcome| outcome.elapsed_ns).sum::<u64>() >= question.time_max_ns;
@@ -186,8 +185,8 @@ pub fn searches<'a>(header: &'a RunHeader, question: &SearchGoal, outcomes: &[Tr
     header.trials.iter().map(of).collect()
 }
 
-/// The next probe: of the search that had the fewest, and among those in random order, seeded. It is numbered so that its
-/// number says whose it is.
+/// Returns the next probe. It belongs to the search with the fewest probes; a seeded shuffle chooses among several. The
+/// index of a probe modulo the number of searches identifies its search.
 pub fn next(header: &RunHeader, question: &SearchGoal, outcomes: &[TrialOutcome]) -> Option<Trial> {
     let mut open: Vec<_> = searches(header, question, outcomes);
     open.retain(|search| search.ended.is_none());
@@ -236,12 +235,12 @@ mod tests {
         RunHeader { strategy: Strategy::Capacity(question), ..RunHeader::made_up(plan) }
     }
 
-    /// What a question of nothing but the median says to a healthy trial that is changed so.
+    /// Probes a healthy trial after `change`, with a limit for the median alone.
     fn probe(change: impl FnOnce(&mut LoadReport)) -> ProbeResult {
         probe_of(SearchGoal { limits: vec![LatencyLimit { quantile: 0.5, max_ns: 1_000_000 }], ..question() }, change)
     }
 
-    /// The same of any question.
+    /// Probes a healthy trial after `change`, with any goal.
     fn probe_of(question: SearchGoal, change: impl FnOnce(&mut LoadReport)) -> ProbeResult {
         let mut load = judge::tests::healthy();
         change(&mut load);
@@ -317,7 +316,7 @@ mod tests {
         assert_eq!(of(9), ProbeResult::UnmetByTheClient);
     }
 
-    /// Searches where `probe` says of (architecture, rate) what each trial says, and each takes a second.
+    /// Searches until the end, where `probe` decides by (architecture, rate). Each trial takes a second.
     fn search(header: &RunHeader, probe: impl Fn(&str, f64) -> ProbeResult) -> Vec<TrialOutcome> {
         let mut outcomes: Vec<TrialOutcome> = Vec::new();
         while let Some(trial) = crate::strategy::next(header, &outcomes) {
@@ -370,7 +369,7 @@ mod tests {
         let outcomes = search(&header, |_, rate| if rate <= 5_000.0 { ProbeResult::Met } else { ProbeResult::Unmet });
         for (at, outcome) in outcomes.iter().enumerate() {
             let mut stored = outcomes[..at].to_vec();
-            // As the store gives them.
+            // The store returns trials in the order of their indices.
             stored.sort_by_key(|outcome| outcome.index);
             let next = crate::strategy::next(&header, &stored).unwrap();
             assert_eq!((next.index, next.workload.rate_per_s), (outcome.index, outcome.rate_per_s), "{at}");

@@ -1,20 +1,20 @@
-//! A sweep by ascending rates: trials past saturation prune the higher rates of their architecture.
+//! Sweeps by ascending rate. Trials past saturation prune the higher rates of their architecture.
 
 use load::LoadReport;
 
 use crate::model::{RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
 
-/// A server keeps up with a rate of which it achieves this share.
+/// The share of the rate that a server must achieve to keep up.
 const ACHIEVED_SHARE_MIN: f64 = 0.95;
 
-/// Whether a trial was past what its server can do, or its client: more would tell nothing new.
+/// Tests whether the rate exceeded the capacity of the server or of the client. Higher rates would show nothing new.
 pub(super) fn is_past(record: &TrialRecord) -> bool {
     let too_slow = record.load.as_ref().is_none_or(|load| !keeps_up(load));
     too_slow || matches!(record.verdict.kind, VerdictKind::Saturated | VerdictKind::Failed)
 }
 
-/// Whether nearly as much was achieved as was due, which of a Poisson process may be less than was asked for. Where connections
-/// come and go, a session that never got its turn is not among the planned, so that what was asked for is due.
+/// Tests whether the server achieved nearly the due rate. A Poisson process may plan fewer requests than configured.
+/// With short-lived connections, the plan lacks sessions that never started, so the configured rate is due.
 pub(super) fn keeps_up(load: &LoadReport) -> bool {
     let Some(asked_per_s) = load.rate_asked_per_s else { return true };
     let planned_per_s = load.planned as f64 / (load.window_ns as f64 / 1e9);
@@ -22,7 +22,7 @@ pub(super) fn keeps_up(load: &LoadReport) -> bool {
     load.rate_achieved_per_s >= ACHIEVED_SHARE_MIN * due_per_s
 }
 
-/// The trials of a sweep that are not to be run, as lower rates were past saturation already.
+/// Returns the trials of a sweep that need not run, because lower rates were past saturation.
 pub fn pruned(header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<u32> {
     let Strategy::Sweep { past: Some(past_max) } = header.strategy else { return Vec::new() };
     let is_open = |trial: &&Trial| !outcomes.iter().any(|outcome| outcome.index == trial.index);
@@ -30,9 +30,9 @@ pub fn pruned(header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<u32> {
     header.trials.iter().filter(is_open).filter(is_pruned).map(|trial| trial.index).collect()
 }
 
-/// How many steps in a row, the last ones below the rate of `trial`, were past saturation by most of their repeats.
+/// Counts the consecutive rates directly below that of `trial` that were past saturation in most repeats.
 fn steps_past(header: &RunHeader, outcomes: &[TrialOutcome], trial: &Trial) -> u32 {
-    // (rate, repeats, of them past)
+    // The rate, its repeats, and the number of repeats past saturation.
     let mut steps: Vec<(f64, u32, u32)> = Vec::new();
     let rate_of = |trial: &Trial| trial.workload.rate_per_s.unwrap_or(f64::INFINITY);
     for outcome in outcomes {
