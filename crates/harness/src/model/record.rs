@@ -69,9 +69,9 @@ impl TrialRecord {
         Some(bursts.unwrap_or_else(|| requests_answered(server, load)))
     }
 
-    /// Returns the bytes of bursts per second at their receiver. The server's counters decide if it receives, else the
-    /// client's report. Bytes written by a client may still be in socket buffers, which hold gigabytes for a thousand
-    /// connections. `None` for other services.
+    /// Returns the bytes of bursts per second at their receiver. If the server receives, its counters give the rate;
+    /// otherwise the client's report does. Bytes that a client wrote may still be in socket buffers, which hold
+    /// gigabytes for a thousand connections. `None` for other services.
     pub fn stream_bytes_per_s(&self) -> Option<f64> {
         let direction = self.trial.workload.service.stream()?.direction;
         let load = self.load.as_ref()?;
@@ -113,7 +113,7 @@ pub struct RunHeader {
     pub experiment: String,
     /// The seed of all random numbers.
     pub seed: u64,
-    /// The trials in order. For a search, only its first probe.
+    /// The trials in order. A run of searches has the first probe of each.
     pub trials: Vec<Trial>,
     /// The order of execution.
     #[serde(rename = "course", default, skip_serializing_if = "Strategy::is_whole")]

@@ -93,8 +93,7 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
     let of_accept = ours.map_or(0, |serve| serve.accept.descriptors(serve.architecture.model, workers));
     let descriptors = connections.max(of_accept) + DESCRIPTORS_BESIDE;
     need("descriptors", descriptors, host.descriptors_max, "the hard limit", "raise the limit (ulimit -Hn)");
-    // Datagrams: the server listens on many ports, but the client has a single descriptor for all of them. The host's
-    // limit of ports thus applies to the server.
+    // Datagrams: the client has one port for all ports of the server. The server's ports must fit into one address.
     let listened = u64::from(trial.workload.service.ports().unwrap_or(0));
     need("ports to listen on", listened, PORTS_MAX, "the number of ports of an address", "see active");
     let (tasks_max, tasks_limit) = &host.tasks_max;

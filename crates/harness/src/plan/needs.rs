@@ -107,7 +107,7 @@ impl Figures {
         let known = run.records.iter().filter_map(|record| {
             let server = record.server.as_ref()?;
             let bytes = (server.memory_user_bytes_per_connection?, server.memory_kernel_bytes_per_connection?);
-            // Other memory use of the host can exceed the kernel memory of the connections.
+            // Other activity of the host can hide the kernel memory of the connections.
             (bytes.1 > 0.0).then_some((record, server.connections, bytes.0.max(0.0), bytes.1))
         });
         let mut known: Vec<_> = known.collect();

@@ -89,7 +89,7 @@ pub struct Placement {
     pub client: Option<Cpus>,
 }
 
-/// The changes that `--quick` makes. The matrix stays.
+/// The changes that `--quick` makes. The configurations stay the same.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Quick {
