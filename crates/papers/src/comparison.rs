@@ -1,4 +1,4 @@
-//! Runs beside a paper: what there is of its figures, tables and claims, as text, JSON and CSV.
+//! Comparisons of runs with a paper's figures, tables and claims, as text, JSON and CSV.
 
 use anyhow::{bail, ensure};
 use harness::model::Run;
@@ -16,28 +16,28 @@ use report::model::deviation::{DeviationOf, SendsOf};
 use report::plot::chart::Chart;
 use report::text::Medium;
 
-/// Runs beside a paper, to be shown.
+/// A comparison of runs with a paper.
 pub struct PaperComparison {
     /// The paper.
     pub paper: &'static Paper,
-    /// The part that is shown.
+    /// The part to show.
     pub part: Part,
-    /// Its figures that runs have something of.
+    /// Figures for which the runs have data.
     pub figures: Vec<(&'static PaperFigure, Chart)>,
-    /// Those that they have nothing of.
+    /// Figures without data.
     pub missing: Vec<&'static PaperFigure>,
-    /// Why there is nothing of some trials.
+    /// Reasons why trials are missing.
     pub impossible: Vec<Impossible>,
-    /// Its claims, and what became of them.
+    /// The paper's claims with their results.
     pub claims: Vec<CheckedClaim>,
     tables: Vec<Box<dyn Tables>>,
 }
 
 impl PaperComparison {
-    /// Lines runs up with a paper or a part of it, each with what gives its sends.
+    /// Compares runs with a paper or a part of it. Each run comes with the function that returns its send times.
     ///
     /// # Errors
-    /// When no trial of theirs is of it.
+    /// If no trial belongs to the part.
     pub fn of(
         paper: &'static Paper,
         part: Part,
@@ -87,19 +87,19 @@ impl PaperComparison {
         Ok(Self { paper, part, figures, missing, impossible, claims, tables })
     }
 
-    /// The file name of its page.
+    /// Returns the file name of the page.
     pub fn file_name(&self) -> String {
         format!("{}{}.html", self.paper.name, self.part.flags().join("-").replace("--", "-"))
     }
 
-    /// Its tables, with their numbers.
+    /// Returns the tables with their numbers.
     pub fn grids(&self) -> Vec<(&'static str, Grid)> {
         let tables = self.tables.iter().flat_map(|tables| tables.tables());
         let is_wanted = |number: &str| !matches!(self.part, Part::Table(one) if one != number);
         tables.filter(|(number, _)| is_wanted(number)).collect()
     }
 
-    /// As text; on a terminal as wide as it is, where that is possible.
+    /// Renders the comparison as text that fits the medium, where possible.
     pub fn render(&self, medium: impl Into<Medium>) -> String {
         let medium = medium.into();
         let mut parts: Vec<String> = self.tables.iter().map(|tables| medium.prose(&tables.about())).collect();
@@ -143,7 +143,7 @@ impl PaperComparison {
         text
     }
 
-    /// As JSON: what the tables have, the figures, what is impossible here, and the claims.
+    /// Returns JSON with the tables, the figures, the impossible trials, and the claims.
     pub fn json(&self) -> Value {
         let mut all = json!({ "format": model::FORMAT, "paper": self.paper.name });
         let fields = match (self.part, self.tables.first()) {
@@ -170,8 +170,8 @@ impl PaperComparison {
         all
     }
 
-    /// As CSV: of a figure, a row for each point; of a table, its rows. Of all, a row for each published value, or where there are
-    /// no tables, for each figure that a claim was held against.
+    /// Returns CSV. A figure has a row for each point, and a table has its rows. The whole paper has a row for each
+    /// published value or, without tables, for each piece of evidence.
     pub fn csv(&self) -> String {
         match (self.part, self.tables.first()) {
             (Part::Figure(_), _) => points::csv(self.paper, &self.figures),
@@ -182,7 +182,7 @@ impl PaperComparison {
     }
 }
 
-/// A table with its number and its notes.
+/// Formats a table with its number and its notes.
 fn table_text(number: &str, grid: &Grid, medium: Medium) -> String {
     let mut text = format!("{}\n{}", medium.heading(&format!("Table {number}. {}", grid.title)), grid.render(medium));
     if !grid.notes.is_empty() {
@@ -191,9 +191,9 @@ fn table_text(number: &str, grid: &Grid, medium: Medium) -> String {
     text
 }
 
-/// Claims and what became of them. What decided is below each by its indentation, which Markdown has to keep.
+/// Formats claims with their results. Indentation marks the evidence below each claim, so Markdown must preserve it.
 fn claims_text(claims: &[CheckedClaim], medium: Medium) -> String {
-    /// As wide as GitHub shows it.
+    /// The width that GitHub shows.
     const VERBATIM_COLUMNS: usize = 110;
     let Medium::Terminal(width) = medium else {
         let text = claims::render(claims, VERBATIM_COLUMNS);
@@ -203,7 +203,7 @@ fn claims_text(claims: &[CheckedClaim], medium: Medium) -> String {
     claims::render(claims, width)
 }
 
-/// All that a paper's tables have to say.
+/// Returns the text of all of a paper's tables.
 #[cfg(test)]
 pub(super) fn tables_text(tables: &dyn Tables, width: usize) -> String {
     let medium = Medium::Terminal(width);

@@ -1,4 +1,4 @@
-//! A paper's figures: rows of data, each drawn from runs in the layout that the paper has.
+//! A paper's figures as rows of data. Each is drawn from runs in the paper's layout.
 
 use harness::model::{Run, Workload};
 
@@ -15,33 +15,34 @@ const ROOM: f64 = 0.03;
 /// A row of a paper's figures.
 #[derive(Debug)]
 pub struct PaperFigure {
-    /// As the paper prints it, or by its place where the paper has no numbers.
+    /// The number in the paper, or the position if the paper has no numbers.
     pub number: &'static str,
     /// The title.
     pub title: &'static str,
-    /// Where it is from, how it is to be read, and what is not as it was there.
+    /// The source, how to read the figure, and differences from the paper.
     pub about: &'static str,
-    /// The experiments, of those of its paper, that it is drawn from.
+    /// The experiments of the paper that the figure uses.
     pub experiments: &'static [&'static str],
-    /// Draws it; `None` where runs have nothing of it.
+    /// Draws the figure; `None` if the runs lack the data.
     pub draw: fn(&Here<'_>, &mut [&mut DeviationOf<'_>]) -> Option<Chart>,
-    /// The shares that its text has rows for, where it is a distribution; empty: a row for each place along the axis.
+    /// For a distribution, the shares that are rows of its text table. Otherwise empty: a row for each position along
+    /// the axis.
     pub shares: &'static [f64],
 }
 
 /// Runs that a figure is drawn from.
 pub struct Here<'a> {
-    /// The names of series in the paper's order; a series refers to a name by its place.
+    /// The names of series in the paper's order; a series refers to them by index.
     pub names: &'a [&'static str],
-    /// All of them, in the order of what gives their sends.
+    /// All runs, in the order of the functions that return their send times.
     pub runs: &'a [Run],
-    /// Their figures.
+    /// The summaries of the runs.
     pub summaries: &'a [Summary],
-    /// The experiments that the figure is of.
+    /// The experiments of the figure.
     pub experiments: &'static [&'static str],
 }
 
-/// One value of a row, with its spread, for a point.
+/// Returns the value of a row, and its spread, for a point.
 pub type Value = fn(&Row) -> Option<(f64, Vec<f64>)>;
 
 /// Rows of some architectures under some workloads, along an axis.
@@ -57,20 +58,20 @@ pub struct Curves<'a> {
 }
 
 impl Here<'_> {
-    /// Its runs by their places: those of the figure's experiments, or where there are none, all. A run belongs to a paper by its
-    /// workloads, and some are in two experiments.
+    /// Returns the indices of the runs of the figure's experiments, or of all runs if there are none. A run belongs
+    /// to a paper by its workloads, and two experiments may share a workload.
     pub fn places(&self) -> Vec<usize> {
         let is_named = |at: &usize| self.experiments.contains(&self.runs[*at].header.experiment.as_str());
         let named: Vec<usize> = (0..self.runs.len()).filter(is_named).collect();
         if named.is_empty() { (0..self.runs.len()).collect() } else { named }
     }
 
-    /// The place of a series' name.
+    /// Returns the index of a series' name.
     pub fn place(&self, name: &str) -> usize {
         self.names.iter().position(|it| *it == name).expect("a test draws every figure")
     }
 
-    /// The points of one architecture, by x.
+    /// Returns the points of one architecture, by x.
     pub fn points(&self, curves: &Curves<'_>, name: &str) -> Vec<Point> {
         let mut points = Vec::new();
         for comparison in self.places().into_iter().flat_map(|at| &self.summaries[at].comparisons) {
@@ -87,14 +88,15 @@ impl Here<'_> {
         points
     }
 
-    /// A series for each architecture that has points.
+    /// Returns a series for each architecture that has points.
     pub fn series(&self, curves: &Curves<'_>) -> Vec<Series> {
         let series =
             |&name: &&'static str| Series { architecture: self.place(name), of: "", points: self.points(curves, name) };
         curves.of.iter().map(series).filter(|series| !series.points.is_empty()).collect()
     }
 
-    /// A figure of these panels, in words what sets its series furthest apart; `None` where there are no points.
+    /// Returns a figure of these panels, with a sentence on the largest difference between series; `None` without
+    /// points.
     pub fn chart(&self, shape: Shape, x: Scale, y: Scale, mut panels: Vec<Panel>) -> Option<Chart> {
         panels.retain(|panel| !panel.series.is_empty());
         if panels.is_empty() {
@@ -115,7 +117,7 @@ impl Here<'_> {
             _ => {
                 let of_published = |published: &Published| (published.mark != Mark::Level, 0);
                 let mut axis = x.axis(&panels, TICKS_BELOW, |point| vec![point.x], of_published);
-                // A mark at an end of it is seen whole.
+                // Leave room so that marks at the ends are fully visible.
                 if x.kind == Kind::Linear {
                     axis.range[0] -= ROOM * axis.range[1];
                 } else {
@@ -144,7 +146,7 @@ impl Here<'_> {
     }
 }
 
-/// The most of what may be believed, in words: what there is to say of one series.
+/// Describes the highest valid point.
 fn highest(chart: &Chart, names: &[String]) -> String {
     let series = chart.panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series)));
     let points = series.flat_map(|(panel, series)| {
@@ -163,7 +165,7 @@ fn highest(chart: &Chart, names: &[String]) -> String {
     }
 }
 
-/// Why points that are ranked have no intervals, where that is so.
+/// Explains why valid points have no intervals; empty if they have.
 fn without_intervals(chart: &Chart) -> String {
     let points = chart.panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
     let (bare, others): (Vec<_>, Vec<_>) =
@@ -184,18 +186,18 @@ pub struct Scale {
     pub label: &'static str,
     /// The form of its numbers.
     pub form: Form,
-    /// How distances are.
+    /// How distances on the axis map to values.
     pub kind: Kind,
 }
 
-/// How distances along an axis are.
+/// How distances on an axis map to values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One place as far from the next as any other.
+    /// Equal distances between neighbouring names.
     Names,
-    /// Differences.
+    /// Equal distances are equal differences.
     Linear,
-    /// Ratios.
+    /// Equal distances are equal ratios.
     Log,
 }
 
@@ -220,13 +222,13 @@ impl Scale {
     }
 }
 
-/// Requests a second: of valid repeats with the interval; of a row that is not ranked, the mean of what there is.
+/// Requests per second: over valid repeats with an interval, or the mean of all repeats for a row that is not ranked.
 pub fn rate(row: &Row) -> Option<(f64, Vec<f64>)> {
     let ranked = row.rate_per_s.filter(|_| row.is_ranked()).map(|rate| estimate(rate.value, rate.interval));
     ranked.or_else(|| Some((row.rate_achieved_per_s?, Vec::new())))
 }
 
-/// Values that the paper prints, of no architecture that is drawn.
+/// Published values that belong to no drawn architecture.
 pub fn published(label: &str, mark: Mark, points: &[(f64, f64)]) -> Published {
     Published { label: label.into(), architecture: None, mark, points: points.to_vec() }
 }

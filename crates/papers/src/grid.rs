@@ -1,4 +1,4 @@
-//! Tables as plain data: one of a paper's own, or the numbers of a figure's panel with what the paper prints beside them.
+//! Tables as plain data: a paper's own table, or the numbers of a figure's panel beside the published values.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -9,31 +9,31 @@ use report::format;
 use report::plot::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Shape};
 use report::text::{Medium, table, tail_mark};
 
-/// A run in the layout of a paper's tables, to be shown.
+/// A run in the layout of a paper's tables.
 pub trait Tables {
-    /// Whose numbers are beside whose.
+    /// Explains which numbers are ours and which are the paper's.
     fn about(&self) -> String;
 
-    /// Each with its number.
+    /// Returns the tables with their numbers.
     fn tables(&self) -> Vec<(&'static str, Grid)>;
 
-    /// As JSON.
+    /// Returns the tables as JSON.
     fn json(&self) -> Value;
 
-    /// As CSV: a row for each published value.
+    /// Returns the tables as CSV: a row for each published value.
     fn csv(&self) -> String;
 }
 
-/// A table whose first columns say what a row is of.
+/// A table whose first columns identify the row.
 #[derive(Clone, Debug, Serialize)]
 pub struct Grid {
     /// The title.
     pub title: String,
-    /// The headings of the columns that lead.
+    /// The headings of the leading columns.
     pub lead: Vec<String>,
-    /// The headings of the others.
+    /// The headings of the other columns.
     pub columns: Vec<String>,
-    /// In order.
+    /// The rows in order.
     pub rows: Vec<GridRow>,
     /// The notes below the table.
     pub notes: Vec<String>,
@@ -49,14 +49,15 @@ pub struct GridRow {
 }
 
 impl Grid {
-    /// As text; where it is wider than the medium, several tables below each other, each of some columns.
+    /// Renders the table as text. If it is wider than the medium, renders several tables, each with some of the
+    /// columns.
     pub fn render(&self, medium: Medium) -> String {
         let rows: Vec<(&[String], &[String])> =
             self.rows.iter().map(|row| (row.lead.as_slice(), row.cells.as_slice())).collect();
         table::in_parts(&self.lead, &self.columns, &rows, medium)
     }
 
-    /// As CSV, without its notes.
+    /// Returns the table as CSV, without its notes.
     pub fn csv(&self) -> String {
         let heading = self.lead.iter().chain(&self.columns);
         let rows = self.rows.iter().map(|row| row.lead.iter().chain(&row.cells));
@@ -64,8 +65,8 @@ impl Grid {
     }
 }
 
-/// The numbers of a figure, a table for each panel: a row for each place along the axis, a column for each series, then what the
-/// paper prints. What is not valid is in brackets.
+/// Returns the numbers of a figure as a table for each panel: a row for each position along the axis, a column for
+/// each series, then the published values. Invalid values are in brackets.
 pub fn of(figure: &PaperFigure, chart: &Chart, names: &[&'static str]) -> Vec<Grid> {
     chart.panels.iter().map(|panel| of_panel(figure, chart, panel, names)).collect()
 }
@@ -75,7 +76,8 @@ fn of_panel(figure: &PaperFigure, chart: &Chart, panel: &Panel, names: &[&'stati
     let along = if figure.shares.is_empty() { By::X(x, y) } else { By::Y(x, y) };
     let points = |points: &[(f64, f64)]| points.iter().map(|&(x, y)| Point::new(x, y)).collect::<Vec<_>>();
     let ours = panel.series.iter().map(|it| (names[it.architecture].to_owned(), it.points.clone()));
-    // What is of several architectures is below ours, in their columns; else it has a column of its own.
+    // Published values of several architectures go below ours, in the same columns. Others have a column of their
+    // own.
     let printed = || panel.published.iter().filter(|it| it.mark == Mark::Points);
     let is_below =
         |it: &&Published| it.architecture.is_some() && printed().filter(|other| other.label == it.label).count() > 1;

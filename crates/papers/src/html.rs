@@ -1,4 +1,4 @@
-//! A paper's page: its figures and tables as they are here, beside what it prints, and its claims.
+//! A paper's page: our figures and tables beside the published values, and the claims.
 
 use askama::Template;
 use harness::model::{Run, TrialRecord};
@@ -19,9 +19,9 @@ use report::plot::style;
 /// The origin of a page.
 #[derive(Debug)]
 pub struct Origin<'a> {
-    /// The words of the command that makes it.
+    /// The command that makes the page.
     pub command: &'a [String],
-    /// Those of the command that shows one of its figures, but for the figure's number.
+    /// The command that shows one figure, without the figure's number.
     pub of_one: &'a [String],
     /// The folder of each run.
     pub folders: &'a [String],
@@ -34,31 +34,31 @@ struct Page<'a> {
     title: &'a str,
     when: String,
     result: String,
-    /// How many trials are impossible here; empty where all can be run.
+    /// The number of trials that this host cannot run; empty without any.
     impossible: String,
     switches: String,
     figures: Vec<FigureView<'a>>,
-    /// Figures that there is nothing of.
+    /// Figures without data.
     missing: Vec<String>,
     tables: Vec<TableView>,
     claims: Vec<ClaimView>,
     facts: Vec<(String, String)>,
     runs: Vec<RunView>,
     command: String,
-    /// The content of the CSV, and whether tables have a file of their own.
+    /// The content of the CSV, and whether tables have a separate file.
     csv_of: String,
     has_csv_of_tables: bool,
 }
 
 struct FigureView<'a> {
     id: String,
-    /// With its number.
+    /// The name of the figure with its number.
     name: String,
     heading: String,
     about: &'static str,
     chart: &'a Chart,
     panels: String,
-    /// The series: place, swatch and name.
+    /// The series: index, swatch and name.
     series: Vec<(usize, String, &'static str)>,
     /// The published values: swatch and label.
     printed: Vec<(String, String)>,
@@ -77,7 +77,7 @@ struct ClaimView {
     outcome: &'static str,
     reason: String,
     count: String,
-    /// Each with its class.
+    /// Findings, each with its CSS class.
     findings: Vec<(&'static str, String)>,
 }
 
@@ -89,7 +89,7 @@ struct RunView {
     muxbench: String,
     seed: u64,
     command: String,
-    /// The impossible trials, with their reasons.
+    /// The trials that this host cannot run, with their reasons.
     impossible: Vec<String>,
 }
 
@@ -98,16 +98,16 @@ struct RunView {
 struct Raw<'a> {
     name: &'a str,
     csv: String,
-    /// Where the other CSV is of figures.
+    /// The CSV of the tables, if the main CSV has figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     tables: Option<String>,
     json: Value,
 }
 
-/// The whole document, of runs in the order of their folders.
+/// Renders the whole document. `runs` are in the order of their folders.
 ///
 /// # Errors
-/// None that is known: everything is held in memory.
+/// Never in practice: everything is held in memory.
 pub fn render(beside: &PaperComparison, runs: &[Run], origin: &Origin<'_>) -> anyhow::Result<String> {
     let PaperComparison { paper, part, figures, missing, claims, .. } = beside;
     let names: Vec<String> = paper.series.iter().map(ToString::to_string).collect();
@@ -153,7 +153,7 @@ pub fn render(beside: &PaperComparison, runs: &[Run], origin: &Origin<'_>) -> an
     frame.document(&title, &page)
 }
 
-/// How many trials cannot be run here.
+/// Returns the number of trials that this host cannot run.
 fn impossible_here(runs: &[Run]) -> String {
     let trials = runs.iter().flat_map(|run| &run.header.trials);
     match trials.filter(|trial| !trial.infeasible.is_empty()).count() {
@@ -163,7 +163,7 @@ fn impossible_here(runs: &[Run]) -> String {
     }
 }
 
-/// The content of the CSV in words.
+/// Describes the content of the CSV.
 fn csv_of(beside: &PaperComparison, grids: &[(&'static str, Grid)]) -> String {
     let of_tables = "every published value of its tables, beside ours";
     let of_figures =
@@ -177,7 +177,7 @@ fn csv_of(beside: &PaperComparison, grids: &[(&'static str, Grid)]) -> String {
     }
 }
 
-/// The result in a sentence.
+/// Returns the result in a sentence.
 fn result(beside: &PaperComparison) -> String {
     let PaperComparison { paper, part, claims, .. } = beside;
     match part {
@@ -256,7 +256,7 @@ fn claim(claim: &CheckedClaim) -> ClaimView {
     }
 }
 
-/// The facts of the host; with a value for each run where they differ.
+/// Returns the facts of the hosts, with a value for each run if they differ.
 fn facts(runs: &[Run]) -> Vec<(String, String)> {
     let of = |run: &Run| {
         let mut facts = run.header.host.clone();

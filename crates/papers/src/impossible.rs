@@ -1,24 +1,24 @@
-//! Trials that are impossible on a host, with the reasons: the output lists them.
+//! Trials that a host cannot run, with the reasons, for the report.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use harness::model::Run;
 use serde::Serialize;
 
-/// A reason, and what it keeps from being run.
+/// A reason, and the trials that it prevents.
 #[derive(Clone, Debug, Serialize)]
 pub struct Impossible {
     /// The experiment.
     pub experiment: String,
-    /// Why, and what can be done, as the plan has it.
+    /// The reason and the remedy, as in the plan.
     pub reason: String,
-    /// How many trials it is of.
+    /// Number of affected trials.
     pub trials: usize,
-    /// Their architectures, by name.
+    /// The architectures of these trials, by name.
     pub architectures: BTreeSet<String>,
 }
 
-/// Each reason of a run's plan once. A trial that has several is counted in each.
+/// Returns each reason in a run's plan once. A trial with several reasons counts for each of them.
 pub fn of(run: &Run) -> Vec<Impossible> {
     let mut found: BTreeMap<&String, (usize, BTreeSet<String>)> = BTreeMap::new();
     for trial in &run.header.trials {
@@ -38,7 +38,7 @@ pub fn of(run: &Run) -> Vec<Impossible> {
 }
 
 impl Impossible {
-    /// How many trials of which architectures, and why.
+    /// Describes how many trials of which architectures are affected, and why.
     pub fn words(&self) -> String {
         let trials = if self.trials == 1 { "trial" } else { "trials" };
         let architectures = self.architectures.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -46,7 +46,7 @@ impl Impossible {
     }
 }
 
-/// All of them, a line each; nothing where there are none.
+/// Lists all reasons, one per line; empty without any.
 pub fn listed(all: &[Impossible]) -> String {
     if all.is_empty() {
         return String::new();

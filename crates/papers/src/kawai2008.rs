@@ -1,5 +1,5 @@
-//! E. Kawai and S. Yamaguchi, "A Benchmark Tool for Network I/O Management Architectures", IPSJ Digital Courier 4 (2008):
-//! Figures 6, 8, 10 and 11 and a figure of appendix A.1, and what it claims of them.
+//! E. Kawai and S. Yamaguchi, "A Benchmark Tool for Network I/O Management Architectures", IPSJ Digital Courier 4
+//! (2008): Figures 6, 8, 10 and 11, a figure of appendix A.1, and the claims about them.
 
 use harness::model::{VerdictKind, Workload};
 use harness::spec::network::Network;
@@ -12,9 +12,9 @@ use crate::claims::{Axis, Claim, Is, LAG_MEDIAN, LAG_P99, SERVICE_MEDIAN, SERVIC
 use report::plot::chart::{Chart, Form, Mark, Panel, Series, Shape};
 use report::plot::plot_data::{percentiles, service};
 
-/// Those whose service time is said to be flat.
+/// Architectures whose service time stays flat, according to the paper.
 const FLAT: &[&str] = &["mp", "mt", "epoll"];
-/// Those which look at every connection.
+/// Architectures that scan every connection.
 const SCAN: &[&str] = &["select", "poll"];
 const ALL: &[&str] = &["mp", "mt", "epoll", "select", "poll"];
 /// The series of figures: architectures and, in appendix A.1, schedules.
@@ -30,27 +30,27 @@ const SCHEDULES: [(&str, Schedule); 4] = [
 ];
 /// The paper's servers.
 const SERVER: &str = "epoll";
-/// The wait of the last of five 10 kB responses for the others on a gigabit link, in nanoseconds (appendix A.1).
+/// The delay of the last of five 10 kB responses behind the others on a gigabit link, in nanoseconds (appendix A.1).
 const LAST_OF_FIVE_NS: f64 = 328_000.0;
 
 /// The largest factor that the figures' logarithmic scales show as no change.
 const NO_CHANGE: f64 = 1.5;
 
-/// Every connection is active, each request somewhere in its slot.
+/// Returns whether all connections are active, with each request at a random time in its slot.
 fn of_the_paper(workload: &Workload) -> bool {
     let is_even = workload.active == 1.0 && workload.idle == 0 && workload.calls_per_connection.is_none();
     let is_sent = workload.schedule == Schedule::SlotRandom && workload.transport == Transport::Tcp;
     super::is_plain(workload) && is_even && is_sent && workload.service.ports().is_none()
 }
 
-/// Figures 6 and 10.
+/// Returns whether a workload belongs to Figures 6 and 10.
 fn http_like(workload: &Workload) -> bool {
     of_the_paper(workload)
         && workload.service.fixed() == Some((128, 10_240))
         && workload.rate_per_s.is_some_and(|rate_per_s| rate_per_s <= 2_000.0)
 }
 
-/// Figures 8 and 11.
+/// Returns whether a workload belongs to Figures 8 and 11.
 fn minimised(workload: &Workload) -> bool {
     of_the_paper(workload) && workload.service.fixed() == Some((1, 1))
 }
@@ -63,7 +63,8 @@ fn beyond(workload: &Workload) -> bool {
     of_the_paper(workload) && workload.service.fixed() == Some((128, 10_240)) && workload.rate_per_s == Some(8_000.0)
 }
 
-/// Five clients of 10 KiB behind a gigabit link, and nothing else done to packets.
+/// Returns whether a workload has five clients with 10 KiB responses behind a gigabit link, without other
+/// impairments.
 fn on_a_link(workload: &Workload) -> bool {
     let is_link = |network: &Network| {
         let is_plain = network.delay.0 == 0 && network.loss.is_none();
@@ -80,7 +81,7 @@ fn together(workload: &Workload) -> bool {
     on_a_link(workload) && workload.schedule == Schedule::ConstantTogether
 }
 
-/// Tables 2 and 3: the rates, a panel each.
+/// The rates of Tables 2 and 3, one for each panel.
 const HTTP_LIKE_PER_S: &[f64] = &[125.0, 500.0, 2_000.0];
 const MINIMISED_PER_S: &[f64] = &[125.0, 500.0, 2_000.0, 8_000.0];
 
@@ -153,7 +154,7 @@ pub(super) const FIGURES: &[PaperFigure] = &[
     },
 ];
 
-/// A series for each schedule, by rate.
+/// Draws a series for each schedule, by rate.
 fn draw_schedules(here: &Here<'_>) -> Option<Chart> {
     let series = |(name, schedule): (&str, Schedule)| {
         let only = |workload: &Workload| on_a_link(workload) && workload.schedule == schedule;

@@ -1,13 +1,15 @@
-//! Runs beside a paper: its figures and tables in its own layout with the published values, and what it claims.
+//! Comparisons of runs with a paper: its figures and tables in its own layout with the published values, and its
+//! claims.
 //!
 //! A paper is one file and one row of [`PAPERS`]. A run belongs to a paper by the values of its workloads, not by its
 //! name: any experiment may cover some of the cells.
 //!
 //! # Layout
-//! - here: the papers; a file for each has its figures, tables and claims
-//! - [`figure`]: what a figure is, and what it is drawn from; [`grid`]: its numbers, and a paper's tables; [`points`]: as CSV
-//! - `workload`: the rule that all papers' workloads have in common
-//! - `beside`: runs beside a paper; [`impossible`]: why some of it is not there
+//! - this file: the list of papers; each paper's file has its figures, tables and claims
+//! - [`figure`]: figures and the data that they need; [`grid`]: a paper's tables, and figures as tables; [`points`]:
+//!   figures as CSV
+//! - `workload`: a rule that the workloads of all papers share
+//! - `comparison`: runs beside a paper; [`impossible`]: trials that a host cannot run
 
 pub mod claims;
 mod comparison;
@@ -37,46 +39,46 @@ use workload::is_plain;
 /// A row of [`PAPERS`].
 #[derive(Debug)]
 pub struct Paper {
-    /// Its name: what `--paper` and `muxbench reproduce` take.
+    /// The name, for `--paper` and `muxbench reproduce`.
     pub name: &'static str,
     /// Authors, title and publication.
     pub citation: &'static str,
     /// The subject in a few words.
     pub about: &'static str,
-    /// The experiments, of those that come with the binary, that make its runs.
+    /// The built-in experiments that produce the paper's runs.
     pub experiments: &'static [&'static str],
-    /// Its claims.
+    /// The paper's claims.
     pub claims: &'static [Claim],
-    /// Its word for figures.
+    /// The paper's word for figures.
     pub figure_word: &'static str,
-    /// Those that are drawn, in its order.
+    /// The figures that we draw, in the paper's order.
     pub figures: &'static [PaperFigure],
-    /// The names of series in its figures.
+    /// The names of series in the figures.
     pub series: &'static [&'static str],
-    /// Its tables of results, by their numbers.
+    /// The numbers of the tables with results.
     pub tables: &'static [&'static str],
     /// The function that fills the tables; `None` without tables.
     pub tables_of: Option<TablesOf>,
 }
 
-/// Lines a run up with a paper's tables.
+/// Compares a run with a paper's tables.
 ///
 /// # Errors
-/// When no trial of the run has a workload of the paper.
+/// If no trial of the run has a workload of the paper.
 pub type TablesOf = fn(&Run, &mut DeviationOf<'_>) -> anyhow::Result<Box<dyn Tables>>;
 
-/// Which part of a paper is asked for.
+/// The part of a paper to show.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
-    /// All of it.
+    /// The whole paper.
     Whole,
-    /// One of its figures.
+    /// One figure.
     Figure(&'static PaperFigure),
-    /// One of its tables, by its number.
+    /// One table, by its number.
     Table(&'static str),
 }
 
-/// Every paper there is.
+/// All papers.
 pub const PAPERS: &[Paper] = &[
     Paper {
         name: "kawai2008",
@@ -144,18 +146,18 @@ pub const PAPERS: &[Paper] = &[
     },
 ];
 
-/// The paper of that name.
+/// Returns the paper with this name.
 pub fn find(name: &str) -> Option<&'static Paper> {
     PAPERS.iter().find(|paper| paper.name == name)
 }
 
-/// The paper that an experiment is of.
+/// Returns the paper that an experiment belongs to.
 pub fn of_experiment(name: &str) -> Option<&'static Paper> {
     PAPERS.iter().find(|paper| paper.experiments.contains(&name))
 }
 
 impl Part {
-    /// It as flags of a command line; none for all of it.
+    /// Returns the part as command-line flags; empty for the whole paper.
     pub fn flags(self) -> Vec<String> {
         match self {
             Self::Whole => Vec::new(),
@@ -166,10 +168,10 @@ impl Part {
 }
 
 impl Paper {
-    /// The figure or the table of that number, or all of the paper.
+    /// Returns the figure or the table with this number, or the whole paper.
     ///
     /// # Errors
-    /// When it has none: which it has.
+    /// If the paper has no such part; the error lists the parts.
     pub fn part(&'static self, figure: Option<&str>, table: Option<&str>) -> anyhow::Result<Part> {
         let word = self.figure_word;
         let has = || {
@@ -189,7 +191,7 @@ impl Paper {
         }
     }
 
-    /// The numbers of its figures and tables.
+    /// Returns the numbers of the figures and tables in words.
     pub fn parts(&self) -> String {
         let list = |word: &str, numbers: Vec<&str>| match numbers.as_slice() {
             [] => None,
@@ -200,7 +202,7 @@ impl Paper {
         figures.into_iter().chain(list("Table", self.tables.to_vec())).collect::<Vec<_>>().join("; ")
     }
 
-    /// The experiments that a part of it needs.
+    /// Returns the experiments that a part needs.
     pub fn experiments_of(&self, part: Part) -> &'static [&'static str] {
         match part {
             Part::Figure(figure) => figure.experiments,
@@ -208,7 +210,7 @@ impl Paper {
         }
     }
 
-    /// The name of a figure, with its number.
+    /// Returns the name of a figure, with its number.
     pub fn figure_name(&self, figure: &PaperFigure) -> String {
         format!("{} {}", self.figure_word, figure.number)
     }

@@ -1,7 +1,7 @@
-//! P. Maharjan, "Comparing and Measuring Network Event Dispatch Mechanisms in Virtual Hosts" (Tampere University of Technology,
-//! 2012): Figures 5.1 to 5.5, Linux's panels, and what it claims of them.
+//! P. Maharjan, "Comparing and Measuring Network Event Dispatch Mechanisms in Virtual Hosts" (Tampere University of
+//! Technology, 2012): Linux's panels of Figures 5.1 to 5.5, and the claims about them.
 //!
-//! The published values are those of Figure 4.9, as printed there: `maharjan2012-autobench.csv`.
+//! The published values are those printed in Figure 4.9: `maharjan2012-autobench.csv`.
 
 use std::collections::BTreeMap;
 
@@ -16,29 +16,29 @@ const AUTOBENCH: &str = include_str!("maharjan2012-autobench.csv");
 
 const SCAN: &[&str] = &["select", "poll"];
 const EPOLL: &[&str] = &["epoll"];
-/// The first is what the others are held against.
+/// Architectures of the claim on keeping up; the first is the baseline of the others.
 const KEEP_UP: &[&str] = &["epoll", "select", "poll"];
 
-/// Those of Figures 5.1 to 5.4, in the order of their captions.
+/// Architectures of Figures 5.1 to 5.4, in the order of their captions.
 const MECHANISMS: &[&str] = &["epoll", "poll", "select"];
-/// Figure 5.5: epoll, and in the places of other systems' those that do not look at every connection either.
+/// Architectures of Figure 5.5: epoll, and mechanisms without scans instead of those of other systems.
 const SCALING: &[&str] = &["epoll", "epoll-et", "io_uring-poll", "io_uring", "rt-signal"];
 pub(super) const ALL: &[&str] = &["epoll", "poll", "select", "epoll-et", "io_uring-poll", "io_uring", "rt-signal"];
 
-/// Curves that "perform comparatively well", or "do not show much effect", are within this.
+/// The largest factor between curves that "perform comparatively well" or "do not show much effect".
 const ALIKE: f64 = 1.25;
 /// The smallest factor for "rapidly".
 const RAPIDLY: f64 = 2.0;
-/// Times that stay, among those that grow, are within this.
+/// The largest factor of change of times that stay while others grow.
 const STAYS: f64 = 1.5;
 
-/// As fast as the server can, with so many idle connections as there are.
+/// Returns whether a workload is a closed loop on 1 000 persistent connections, with any number of idle connections.
 fn highest(workload: &Workload) -> bool {
     let is_kept = workload.is_closed() && workload.calls_per_connection.is_none();
     super::is_plain(workload) && workload.service.name() == "http" && is_kept && workload.connections == 1_000
 }
 
-/// Sessions at rising rates.
+/// Returns whether a workload has sessions at rising rates.
 fn rising(workload: &Workload) -> bool {
     let is_rising = !workload.is_closed() && workload.calls_per_connection.is_some() && workload.idle == 0;
     super::is_plain(workload) && workload.service.name() == "http" && is_rising && workload.connections == 1_000
@@ -57,7 +57,7 @@ const RESPONSE: Scale = Scale { label: "median response time", form: Form::Time,
 const IDLE: Scale = Scale { label: "idle connections", form: Form::Number, kind: Kind::Linear };
 const PORTS: Scale = Scale { label: "ports", form: Form::Number, kind: Kind::Linear };
 
-/// The median of valid repeats with its interval; for rows that are not ranked, of all samples.
+/// The median of valid repeats with its interval; over all samples for rows that are not ranked.
 const RESPONSE_TIME: Value = |row| {
     let ranked = row.response_p50_ns.filter(|_| row.is_ranked());
     let of_all = || Some((row.response.filter(|response| response.count > 0)?.p50_ns as f64, Vec::new()));
@@ -141,7 +141,7 @@ fn against_ports(here: &Here<'_>, rate_per_s: f64, of: &[&'static str], title: &
     here.chart(Shape::Points, PORTS, RESPONSE, vec![Panel::new(title.into(), series)])
 }
 
-/// Figure 4.9: the rate asked, and the mean rate of replies.
+/// Returns the planned rates and the mean reply rates of Figure 4.9.
 fn autobench() -> Vec<(f64, f64)> {
     let mut reader = csv::Reader::from_reader(AUTOBENCH.as_bytes());
     let rows = reader.deserialize::<BTreeMap<String, f64>>().map(|row| row.expect("a test reads every row"));

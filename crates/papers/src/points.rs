@@ -39,7 +39,7 @@ fn place(axis: &Axis, x: f64) -> String {
     if axis.form == Form::Names { axis.ticks[x as usize].1.clone() } else { x.to_string() }
 }
 
-/// The fields from `x` to `verdict`.
+/// Returns the fields from `x` to `verdict`.
 fn values(axis: &Axis, point: &Point) -> Vec<String> {
     let spread = match point.spread.as_slice() {
         [low, high] => [Some(*low), None, None, Some(*high)],

@@ -1,4 +1,4 @@
-//! Papers beside runs that never were.
+//! Comparisons of papers with constructed runs.
 
 use std::collections::BTreeSet;
 use std::slice;
@@ -18,7 +18,7 @@ fn runs_of(paper: &Paper) -> Vec<Run> {
     paper.experiments.iter().map(|name| fixtures::run_of_experiment(name)).collect()
 }
 
-/// Every send is on time, but for every tenth, late by its trial.
+/// Every tenth send is late by an amount that grows with the trial's index.
 fn sends(runs: &[Run]) -> Vec<impl FnMut(u32) -> anyhow::Result<Vec<i64>> + use<'_>> {
     let of = |run: &Run, trial: u32| {
         let rate_per_s = run.header.trials.iter().find(|it| it.index == trial).and_then(|it| it.workload.rate_per_s);
@@ -34,7 +34,7 @@ fn beside(paper: &'static Paper, part: Part, runs: &[Run]) -> anyhow::Result<Pap
     PaperComparison::of(paper, part, runs, &mut sends_of)
 }
 
-/// Its page, and what that saves.
+/// Renders the page, and returns it with the data that readers can save.
 fn page(beside: &PaperComparison, runs: &[Run]) -> (String, Value) {
     let (words, folders) = (["muxbench".to_owned()], vec!["results/it".to_owned(); runs.len()]);
     let origin = Origin { command: &words, of_one: &words, folders: &folders };
@@ -61,7 +61,7 @@ fn every_figure_of_every_paper_is_drawn_from_its_experiments() {
             assert!(chart.panels.iter().flat_map(|it| &it.series).all(|it| !it.points.is_empty()), "{name}");
             let svg = svg::svg(figure.title, chart, &names);
             svg::png(&svg).unwrap_or_else(|error| panic!("{name}: {error}"));
-            // By itself, from its experiments alone, it is the same.
+            // A figure drawn alone, from its own experiments, is the same.
             let part = paper.part(Some(figure.number), None).unwrap();
             let needed: Vec<Run> =
                 paper.experiments_of(part).iter().map(|name| fixtures::run_of_experiment(name)).collect();
@@ -107,7 +107,7 @@ fn an_interval_of_a_figure_is_of_the_repeats_of_its_point() {
     let all = beside(paper, paper.part(Some("1"), None).unwrap(), &runs).unwrap();
     let (_, chart) = &all.figures[0];
     let epoll = chart.panels[0].series.iter().find(|series| paper.series[series.architecture] == "epoll").unwrap();
-    // 2 400 MB/s, and 2 % more.
+    // 2 400 MB/s, and 2 % more in the second repeat.
     for point in &epoll.points {
         let found = [point.spread[0], point.y, point.spread[1]];
         let is_near = |(found, expected): (f64, f64)| (found / expected - 1.0).abs() < 1e-3;
@@ -123,14 +123,14 @@ fn lost_bandwidth_of_streams_is_told_with_its_costs() {
     };
     let mut run = fixtures::bandwidth_run();
     let said = words(std::slice::from_ref(&run));
-    // 2 300 MB/s over 1.1, and over 2.
+    // 2 300 MB/s divided by 1.1 and by 2.
     assert!(said.contains("From 100 to 1000 connections poll keeps 55 % of its bandwidth."), "{said}");
     assert!(said.contains("connections epoll keeps 100 % of its bandwidth."), "{said}");
     assert!(said.contains("mt keeps 100 % of its bandwidth (client-limited at 1000)."), "{said}");
-    // 0.9 s for 2 091 and 1 150 MB, and 1 % less; the client's 0.8 s for a tenth more of them.
+    // 0.9 s for 2 091 and 1 150 MB, minus 1 %. The client takes 0.8 s for a tenth more bytes.
     let costs = "takes 0.78 s of the server's CPU time (before 0.43 s) and 0.63 s of the client's (before 0.34 s)";
     assert!(said.contains(costs), "{said}");
-    // 6 000 bytes each.
+    // 6 000 bytes for each connection.
     assert!(said.contains("The kernel holds 6 MB for the connections (before 1 MB)."), "{said}");
     assert!(said.ends_with("compare with `--read-budget 256KiB`."), "{said}");
 

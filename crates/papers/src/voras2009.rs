@@ -1,5 +1,5 @@
-//! I. Voras and M. Žagar, "Characteristics of multithreading models for high-performance IO driven network applications"
-//! (AFRICON 2009): Figures 1 to 7, and what it claims of them.
+//! I. Voras and M. Žagar, "Characteristics of multithreading models for high-performance IO driven network
+//! applications" (AFRICON 2009): Figures 1 to 7, and the claims about them.
 
 use harness::model::Workload;
 use harness::spec::transport::Transport;
@@ -23,9 +23,9 @@ const AMPED: &[&str] = &[
 const SEDA_S: &[&str] = &["seda-s:1/epoll", "seda-s:2/epoll", "seda-s:3/epoll", "seda-s:4/epoll"];
 const SYMPED: &[&str] = &["symped:1/epoll", "symped:2/epoll", "symped:3/epoll", "symped:4/epoll", "symped:5/epoll"];
 
-/// The paper rounds to 5 000 transactions/s of about 300 000; what differs by less than this is said to be the same.
+/// The paper rounds rates of about 300 000 transactions/s to 5 000, so smaller differences count as equal.
 const SAME: f64 = 1.05;
-/// The paper's machine.
+/// The number of CPUs of the paper's machine.
 const CPUS: usize = 8;
 
 fn closed(workload: &Workload) -> bool {
@@ -33,12 +33,12 @@ fn closed(workload: &Workload) -> bool {
     super::is_plain(workload) && is_kv && workload.is_closed() && workload.idle == 0
 }
 
-/// The peak of one against that of another.
+/// Compares the peak of some architectures with that of others.
 const fn peak(of: &'static [&'static str], is: Is) -> Statement {
     Statement { architectures: of, metric: &RATE, only: closed, is }
 }
 
-/// Every configuration, then each model by the best of its own.
+/// All configurations, then the models, whose series show the best of their configurations.
 pub(super) const ALL: &[&str] = &[
     "epoll",
     "seda:2+4/epoll",
@@ -65,11 +65,11 @@ pub(super) const ALL: &[&str] = &[
     "seda-s",
     "symped",
 ];
-/// The models of Figure 7, in the order in which the paper has them.
+/// The models of Figure 7, in the paper's order.
 const MODELS: &[(&str, &[&str])] =
     &[("sped", SPED), ("seda", SEDA), ("amped", AMPED), ("seda-s", SEDA_S), ("symped", SYMPED)];
 
-/// Section IV and the conclusion: SYMPED's peak, and what it is 54 % above.
+/// The peak of SYMPED in section IV and the conclusion.
 const PEAK: (f64, &str) = (450_000.0, "450 000, SYMPED's peak");
 const NEXT: (f64, &str) = (450_000.0 / 1.54, "about 290 000: the peak is 54 % above the next best");
 
@@ -171,7 +171,7 @@ fn panel(series: Vec<Series>, printed_per_s: &[(f64, &str)]) -> Panel {
     Panel { published: printed, ..Panel::new(String::new(), series) }
 }
 
-/// The highest of those that may be believed, or if none may, of all.
+/// Returns the highest valid point, or the highest of all if none is valid.
 fn most(points: impl Iterator<Item = Point>) -> Option<Point> {
     points.max_by(|a, b| a.is_valid().cmp(&b.is_valid()).then(a.y.total_cmp(&b.y)))
 }

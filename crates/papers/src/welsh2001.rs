@@ -1,4 +1,4 @@
-//! M. Welsh, "SandStorm I/O Core Benchmarks" (Harvard University, 2001): its three graphs, and what it claims of them.
+//! M. Welsh, "SandStorm I/O Core Benchmarks" (Harvard University, 2001): its three graphs, and the claims about them.
 
 use harness::model::Workload;
 use wire::stream::Stream;
@@ -8,9 +8,9 @@ use crate::claims::{Axis, BANDWIDTH_OF_CPU, Claim, GIGABYTE, Is, Statement};
 use report::model::summary::Row;
 use report::plot::chart::{Chart, Form, Mark, Panel, Published, Shape};
 
-/// A graph that is "essentially flat".
+/// The largest factor of change in a graph that is "essentially flat".
 const FLAT: f64 = 1.25;
-/// The share of the bandwidth at 100 connections that is left at 10 000: 101 of 161 Mb/s.
+/// The factor by which the paper's bandwidth falls from 100 to 10 000 connections: from 161 to 101 Mb/s.
 const TO_10_000: f64 = 161.0 / 101.0;
 
 fn streams(workload: &Workload) -> bool {
@@ -18,7 +18,7 @@ fn streams(workload: &Workload) -> bool {
     super::is_plain(workload) && is_of_it
 }
 
-/// Without the few connections for which the paper's event loops were slow to begin with.
+/// Leaves out small numbers of connections, with which the paper's event loops were slow.
 fn many(workload: &Workload) -> bool {
     streams(workload) && workload.idle == 0 && (100..=1_000).contains(&workload.connections)
 }
@@ -35,7 +35,7 @@ fn one_among_idle(workload: &Workload) -> bool {
     streams(workload) && workload.connections == 1
 }
 
-/// Where the idle ones are what costs.
+/// Returns whether idle connections dominate the cost.
 fn one_among_many_idle(workload: &Workload) -> bool {
     one_among_idle(workload) && workload.idle >= 1_000
 }
@@ -44,7 +44,7 @@ fn without_idle(workload: &Workload) -> bool {
     streams(workload) && workload.idle == 0
 }
 
-/// Where there is a buffered variant of the same.
+/// Returns whether the experiment also has buffered variants.
 fn several(workload: &Workload) -> bool {
     without_idle(workload) && workload.connections > 1
 }
@@ -53,11 +53,11 @@ fn to_1_000(workload: &Workload) -> bool {
     without_idle(workload) && workload.connections <= 1_000
 }
 
-/// Those without a layer between sockets and service.
+/// Architectures without a layer between sockets and service.
 const RAW: &[&str] = &["mt", "poll", "epoll"];
 pub(super) const ALL: &[&str] = &["mt", "poll", "epoll", "poll-buffered", "epoll-buffered"];
 
-/// As the graphs have it: of bursts that are the paper's, as all are here.
+/// Bandwidth in the graphs' unit. All bursts here have the paper's size.
 const MEGABITS: Value = |row| {
     let megabits = |bursts_per_s: f64| bursts_per_s * Stream::default().burst_bytes() as f64 * 8.0 / 1e6;
     let (bursts_per_s, interval) = rate(row)?;
@@ -122,8 +122,8 @@ fn draw(
     here.chart(Shape::Points, x, y, vec![Panel { published, ..Panel::new(String::new(), series) }])
 }
 
-/// For each raw architecture, from the fewest connections of [`many`] to the most: the bandwidth that is left, and what else
-/// changed with it.
+/// Describes for each raw architecture the bandwidth that remains from the fewest connections of [`many`] to the
+/// most, and the changes of other costs.
 fn costs(here: &Here<'_>) -> Vec<String> {
     let comparisons = || here.places().into_iter().flat_map(|at| &here.summaries[at].comparisons);
     let rows_of = |name: &str| -> Vec<(u32, &Row)> {
@@ -147,12 +147,12 @@ fn costs(here: &Here<'_>) -> Vec<String> {
     costs.into_iter().map(|(_, words)| words).chain(remedy).collect()
 }
 
-/// The share of the bandwidth that an architecture keeps, and that in words with its costs. Rows that are not ranked count too:
-/// where the client is the limit at the fewest connections, the server keeps no more than that.
+/// Returns the share of the bandwidth that an architecture keeps, and a sentence with its costs. Rows that are not
+/// ranked count too: if the client limits the fewest connections, the true share is lower.
 fn cost(name: &str, few: (u32, &Row), most: (u32, &Row)) -> Option<(f64, String)> {
     let (before, after) = (few.1.stream?, most.1.stream?);
     let share = after.bytes_per_s / before.bytes_per_s;
-    // A rate that is not the server's own says so: where the client is the limit, it is a lower bound.
+    // Name the verdict of a rate that the server did not determine: a client-limited rate is a lower bound.
     let limits = [few, most].map(|(connections, row)| {
         (!row.is_ranked()).then(|| format!("{} at {connections}", report::format::name(&row.verdict)))
     });
@@ -179,8 +179,8 @@ fn cost(name: &str, few: (u32, &Row), most: (u32, &Row)) -> Option<(f64, String)
     Some((share, words))
 }
 
-/// In the paper the server's CPU was the limit, and its bandwidth what that CPU takes in. Over loopback it is mostly the client's,
-/// which also pays for the network below: what a second of the server's CPU time takes in is then the same question.
+/// In the paper the server's CPU limited the bandwidth. Over loopback the client's CPU usually does, because it also
+/// runs the network stack. Bytes per second of server CPU time answer the same question.
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
         number: 1,

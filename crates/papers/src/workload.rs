@@ -1,10 +1,10 @@
-//! The rule that all papers' workloads have in common.
+//! A rule that the workloads of all papers share.
 
 use harness::model::Workload;
 use load::config::Choice;
 
-/// Whether nothing is added to a workload that no paper had: a lab's network, work for each request, connections that are not
-/// chosen alike.
+/// Returns whether a workload has only features that the papers know: no lab network, no simulated work, and uniform
+/// connection popularity.
 pub(super) fn is_plain(workload: &Workload) -> bool {
     workload.network.is_none() && workload.work.is_none() && workload.choice == Choice::Uniform
 }

@@ -1,4 +1,4 @@
-//! Whether a claim holds for what runs hold.
+//! Decides whether a claim holds for the figures of runs.
 
 use std::ops::RangeInclusive;
 
@@ -13,10 +13,10 @@ use report::model::deviation::DeviationOf;
 use report::model::summary::MARGIN;
 use report::model::workload::title;
 
-/// Checks `claims` against runs: all that belong to their paper.
+/// Checks `claims` against all runs of their paper.
 pub fn check(claims: &[Claim], runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Vec<CheckedClaim> {
     let cpus = |run: &Run| run.header.host.get("cpus allowed")?.parse::<Cpus>().ok().map(|cpus| cpus.0.len());
-    // Where it is not known how many there are, figures say what there is to say.
+    // If the number of CPUs is unknown, let the figures decide.
     let cpus = runs.iter().filter_map(cpus).min().unwrap_or(usize::MAX);
     claims.iter().map(|claim| self::claim(claim, cpus, runs, deviation_of)).collect()
 }
@@ -33,7 +33,7 @@ fn claim(claim: &Claim, cpus: usize, runs: &[Run], deviation_of: &mut [&mut Devi
     CheckedClaim { number, says, outcome, reason, findings: by_statement.into_iter().flatten().collect() }
 }
 
-/// One figure against a claim is enough; all statements must have figures for it, most of them, and none that is open.
+/// One figure against a claim refutes it. A claim holds if most figures of every statement exist and none is open.
 fn outcome(by_statement: &[Vec<Evidence>]) -> (Outcome, Option<String>) {
     let all = || by_statement.iter().flatten();
     let count = |holds: Option<bool>| all().filter(|finding| finding.value.is_some() && finding.holds == holds).count();
@@ -75,7 +75,8 @@ fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut Deviat
     })
 }
 
-/// Two experiments may have the same workload but for its phases, which no words tell: the experiment does then.
+/// Adds the experiment to evidence with equal descriptions: two experiments may have workloads that differ only in
+/// phases.
 fn told_apart(mut findings: Vec<Evidence>) -> Vec<Evidence> {
     let is_one_of_several = |it: &Evidence| findings.iter().filter(|other| other.what == it.what).count() > 1;
     let alike: Vec<bool> = findings.iter().map(is_one_of_several).collect();
@@ -85,10 +86,10 @@ fn told_apart(mut findings: Vec<Evidence>) -> Vec<Evidence> {
     findings
 }
 
-/// A ratio or another figure, and its interval.
+/// A ratio or another figure, with its interval.
 type Found = Option<(f64, Option<Interval>)>;
 
-/// The cells at both ends of the axis, for each architecture and all else alike.
+/// Returns the cells at both ends of the axis, for each architecture and otherwise equal workload.
 fn pairs(cells: &[Cell], axis: Axis) -> impl Iterator<Item = (&Cell, &Cell)> {
     cells.iter().filter_map(move |low| {
         let rest = axis.apart_from(&low.workload);
@@ -128,7 +129,7 @@ fn slopes(cells: &[Cell], axis: Axis) -> Vec<Evidence> {
     pairs(cells, axis).map(finding).collect()
 }
 
-/// Every architecture against the first, under each workload.
+/// Compares every architecture with the first, under each workload.
 fn alike(cells: &[Cell], factor: f64) -> Vec<Evidence> {
     let first = cells.first().map(|cell| cell.architecture.clone());
     let (bases, others): (Vec<&Cell>, Vec<&Cell>) =
@@ -151,8 +152,8 @@ fn each(statement: &Statement, cells: &[Cell], range: RangeInclusive<f64>) -> Ve
     cells.iter().map(finding).collect()
 }
 
-/// The best of one side against the best of the other. Where not every workload has a figure the best may be better than it
-/// seems, which leaves open what follows from its being no better.
+/// Compares the peaks of both sides. If a workload has no figure, the true peak of its side may be higher, which can
+/// leave the claim open.
 fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Evidence> {
     let peak = |cells: &[Cell]| -> Option<Cell> {
         let value = |cell: &Cell| cell.estimate().map(|estimate| estimate.value);
@@ -185,7 +186,7 @@ fn found(cell: &Cell, kind: VerdictKind) -> Evidence {
     Evidence {
         what: format!("{}, {}", cell.architecture, title(&cell.workload)),
         experiment: cell.experiment.clone(),
-        // Trials that failed, or whose client was the limit, say nothing of the server.
+        // Failed and client-limited trials show nothing about the server.
         value: (as_said + valid > 0).then(|| as_said as f64 / total as f64),
         interval: None,
         words: format!("{} in {as_said} of {total} trials", format::verdict(kind)),
@@ -201,8 +202,8 @@ fn factor_within(of: &Cell, what: String, found: Found, range: &RangeInclusive<f
     finding_of(of, what, found, "factor ", format::digits, range)
 }
 
-/// It holds with its whole interval inside the range, not with it outside; where there is none, the figure decides, unless
-/// there is no practical difference between it and a bound.
+/// A claim holds if the whole interval is inside the range, and fails if the whole interval is outside. Without an
+/// interval the figure decides, unless it makes no practical difference from a bound.
 fn finding_of(
     of: &Cell,
     what: String,

@@ -11,9 +11,10 @@ use report::model::deviation::DeviationOf;
 pub(super) struct Cell {
     pub architecture: String,
     pub workload: Workload,
-    /// The experiment; the first one if several have the same workload.
+    /// The experiment; the first if several have this workload.
     pub experiment: String,
-    /// The metric of each repeat that counts, or is unsteady for the server's own cause; none if not most repeats count.
+    /// The metric of each repeat that counts or that the server itself made unsteady; empty unless most repeats
+    /// count.
     pub values: Vec<f64>,
     /// The verdicts of all finished repeats.
     pub verdicts: Vec<VerdictKind>,
@@ -30,7 +31,7 @@ impl Cell {
     }
 }
 
-/// The cells of these architectures, as far as trials of them are finished, in the order of `architectures`.
+/// Returns the cells of these architectures with finished trials, in the order of `architectures`.
 pub(super) fn cells(
     runs: &[Run],
     deviation_of: &mut [&mut DeviationOf<'_>],
@@ -41,7 +42,7 @@ pub(super) fn cells(
     let mut cells: Vec<Cell> = Vec::new();
     for (run, deviation_of) in runs.iter().zip(deviation_of) {
         for record in &run.records {
-            // With its options: those of others are not what a paper claims something of.
+            // Compare labels with options, because claims do not cover other options.
             let (name, workload) = (record.trial.label(), &record.trial.workload);
             if !architectures.contains(&name.as_str()) || !only(workload) {
                 continue;
@@ -59,7 +60,8 @@ pub(super) fn cells(
             }
         }
     }
-    // One that counts among several that do not may be the odd one, as of an architecture so fast that the client is its limit.
+    // A repeat that counts among a majority that does not is likely an outlier, for example when the client is the
+    // limit.
     for cell in &mut cells {
         let counted = cell.verdicts.iter().filter(|kind| (metric.counts)(**kind)).count();
         if 2 * counted <= cell.verdicts.len() {

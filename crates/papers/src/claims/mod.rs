@@ -1,9 +1,9 @@
-//! Claims of papers as statements about stored runs. Nothing is tuned to make a claim hold.
+//! Claims of papers as statements about stored runs. No threshold is tuned to make a claim hold.
 //!
 //! # Layout
-//! - here: what a claim is made of, as data; the claims themselves are with their paper, in [`crate (the root)`]
-//! - `figures`: what runs hold of each architecture under each workload
-//! - `decide`: whether a statement holds for them; `render`: how that is shown
+//! - this file: the parts of a claim, as data; each paper's file has its claims
+//! - `figures`: the values of each architecture under each workload
+//! - `decide`: whether a statement holds for them; `render`: the result as text
 
 mod decide;
 mod figures;
@@ -27,24 +27,24 @@ use report::model::stream;
 /// One claim of a paper.
 #[derive(Debug)]
 pub struct Claim {
-    /// As the paper's claims are counted here.
+    /// The number of the claim, by our count.
     pub number: u32,
-    /// It in our words.
+    /// The claim in our words.
     pub says: &'static str,
-    /// CPUs without which nothing can be said of it.
+    /// The smallest number of CPUs on which the claim is testable.
     pub cpus_min: usize,
-    /// All of them must hold.
+    /// The statements, which must all hold.
     pub statements: &'static [Statement],
 }
 
-/// Something is so of some figures.
+/// A statement that figures satisfy a relation.
 #[derive(Debug)]
 pub struct Statement {
-    /// The architectures that it is said of, as plans name them.
+    /// The architectures of the statement, as plans name them.
     pub architectures: &'static [&'static str],
-    /// Their figure.
+    /// The metric of the statement.
     pub metric: &'static Metric,
-    /// The workloads that it is said of.
+    /// The workloads of the statement.
     pub only: fn(&Workload) -> bool,
     /// The relation that must hold.
     pub is: Is,
@@ -53,41 +53,42 @@ pub struct Statement {
 /// A relation that a statement claims.
 #[derive(Debug)]
 pub enum Is {
-    /// From one end of the axis to the other it changes by at most this factor, up or down.
+    /// From one end of the axis to the other the metric changes by at most this factor, up or down.
     Flat(Axis, f64),
-    /// It grows in proportion to the axis: the slope between its ends, on logarithmic scales, is in [`PROPORTIONAL`].
+    /// The metric grows in proportion to the axis: the slope between its ends, on logarithmic scales, is in
+    /// [`PROPORTIONAL`].
     Proportional(Axis),
-    /// From the low end of the axis to the high one it grows by at least this factor.
+    /// From the low end of the axis to the high end the metric grows by at least this factor.
     Grows(Axis, f64),
-    /// Likewise it falls by at least this factor.
+    /// From the low end of the axis to the high end the metric falls by at least this factor.
     Falls(Axis, f64),
-    /// Those of all architectures are within this factor of the first's.
+    /// The metrics of all architectures are within this factor of the first architecture's.
     Alike(f64),
-    /// It is at most this.
+    /// The metric is at most this value.
     AtMost(f64),
-    /// It is at least this.
+    /// The metric is at least this value.
     AtLeast(f64),
-    /// Its peak over all workloads is at least this factor above the peak of the best of other architectures.
+    /// The metric's peak over all workloads is at least this factor above the best peak of the other architectures.
     Above(f64, &'static [&'static str]),
-    /// Its peak over all workloads is within this factor of the peak of the best of other architectures.
+    /// The metric's peak over all workloads is within this factor of the best peak of the other architectures.
     Peaks(f64, &'static [&'static str]),
-    /// Trials have this verdict.
+    /// Most trials have this verdict.
     Found(VerdictKind),
 }
 
-/// A slope on logarithmic scales that passes for "in proportion".
+/// Slopes on logarithmic scales that count as "in proportion".
 pub const PROPORTIONAL: std::ops::RangeInclusive<f64> = 0.75..=1.25;
 
 /// A figure of a trial.
 #[derive(Debug)]
 pub struct Metric {
-    /// In words.
+    /// The metric in words.
     pub name: &'static str,
-    /// Its value in a trial; `None` without one.
+    /// Returns the metric's value in a trial; `None` without one.
     pub of: fn(&TrialRecord, &mut DeviationOf<'_>) -> Option<f64>,
-    /// The verdicts of trials that count.
+    /// Returns whether trials with this verdict count.
     pub counts: fn(VerdictKind) -> bool,
-    /// It with its unit.
+    /// Formats a value with its unit.
     pub show: fn(f64) -> String,
 }
 
@@ -96,7 +97,7 @@ fn valid(kind: VerdictKind) -> bool {
     kind == VerdictKind::Valid
 }
 
-/// Median of t3 − t2, in nanoseconds.
+/// Median of service time (t3 − t2), in nanoseconds.
 pub static SERVICE_MEDIAN: Metric = Metric {
     name: "median service time",
     of: |record, _| Some(record.load.as_ref()?.service.distribution.p50_ns as f64),
@@ -104,7 +105,7 @@ pub static SERVICE_MEDIAN: Metric = Metric {
     show: format::time,
 };
 
-/// From the 1st to the 99th percentile of t3 − t2, in nanoseconds.
+/// From the 1st to the 99th percentile of service time (t3 − t2), in nanoseconds.
 pub static SERVICE_SPREAD: Metric = Metric {
     name: "service time from p1 to p99",
     of: |record, _| {
@@ -116,7 +117,8 @@ pub static SERVICE_SPREAD: Metric = Metric {
     show: format::time,
 };
 
-/// Mean of t3 − t2, in nanoseconds: the tail weighs in it, so it counts only where that is the server's.
+/// Mean of service time (t3 − t2), in nanoseconds. The tail affects the mean, so it counts only if the tail belongs
+/// to the server.
 pub static SERVICE_MEAN: Metric = Metric {
     name: "mean service time",
     of: |record, _| Some(record.load.as_ref().filter(|load| !load.is_client_tail(0.99))?.service.distribution.mean_ns),
@@ -124,7 +126,7 @@ pub static SERVICE_MEAN: Metric = Metric {
     show: format::time,
 };
 
-/// Median of t3 − t1, in nanoseconds.
+/// Median of response time (t3 − t1), in nanoseconds.
 pub static RESPONSE_MEDIAN: Metric = Metric {
     name: "median response time",
     of: |record, _| Some(record.load.as_ref()?.response.distribution.p50_ns as f64),
@@ -132,7 +134,7 @@ pub static RESPONSE_MEDIAN: Metric = Metric {
     show: format::time,
 };
 
-/// Median of t2 − t1, in nanoseconds.
+/// Median of send delay (t2 − t1), in nanoseconds.
 pub static LAG_MEDIAN: Metric = Metric {
     name: "median lag",
     of: |record, _| Some(record.load.as_ref()?.lag.distribution.p50_ns as f64),
@@ -140,7 +142,7 @@ pub static LAG_MEDIAN: Metric = Metric {
     show: format::time,
 };
 
-/// 99th percentile of t2 − t1, in nanoseconds.
+/// 99th percentile of send delay (t2 − t1), in nanoseconds.
 pub static LAG_P99: Metric = Metric {
     name: "99th percentile of lag",
     of: |record, _| Some(record.load.as_ref()?.lag.distribution.p99_ns as f64),
@@ -148,7 +150,7 @@ pub static LAG_P99: Metric = Metric {
     show: format::time,
 };
 
-/// Responses a second, of a closed loop its transactions. What a saturated server achieves is its rate, too.
+/// Responses per second (transactions of a closed loop). The rate of a saturated server counts too.
 pub static RATE: Metric = Metric {
     name: "rate",
     of: |record, _| record.rate_achieved_per_s(),
@@ -156,7 +158,8 @@ pub static RATE: Metric = Metric {
     show: |per_s| format!("{}/s", format::digits(per_s)),
 };
 
-/// Bytes of bursts for each second of the server's CPU time, of streams: it says the same of a server whoever was the limit.
+/// Bytes of bursts per second of server CPU time, for streams. It describes the server even if the client is the
+/// limit.
 pub static BANDWIDTH_OF_CPU: Metric = Metric {
     name: "bandwidth of a CPU",
     of: |record, _| stream::bytes_per_cpu_s(record),
@@ -192,18 +195,18 @@ pub static SEND_STDDEV: Metric = Metric {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Every figure there is agrees with it, and there are most of them.
+    /// Every existing figure agrees with the claim, and most figures exist.
     HoldsHere,
-    /// Some figure, its whole interval, is against it. That is a finding.
+    /// The whole interval of some figure contradicts the claim, which is a finding.
     DoesNotHoldHere,
-    /// There are figures, and the intervals of some are too wide to decide.
+    /// Figures exist, but some intervals are too wide to decide.
     Inconclusive,
     /// This host has too few CPUs, or most figures are missing.
     NotTestableHere,
 }
 
 impl Outcome {
-    /// In words.
+    /// Returns the outcome in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::HoldsHere => "holds here",
@@ -213,7 +216,7 @@ impl Outcome {
         }
     }
 
-    /// In words, of more than one claim.
+    /// Returns the outcome in words, for more than one claim.
     pub fn words_of_several(self) -> &'static str {
         match self {
             Self::HoldsHere => "hold here",
@@ -224,7 +227,7 @@ impl Outcome {
     }
 }
 
-/// A claim, and what runs say of it.
+/// A claim and its result for runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckedClaim {
     /// See [`Claim::number`].
@@ -233,32 +236,33 @@ pub struct CheckedClaim {
     pub says: &'static str,
     /// The outcome.
     pub outcome: Outcome,
-    /// Why nothing can be said, or not of everything, where that is so.
+    /// The reason why some or all of the claim is not decided; `None` if there is none.
     pub reason: Option<String>,
-    /// The figures that decided.
+    /// The evidence that decided.
     pub findings: Vec<Evidence>,
 }
 
-/// One figure that was held against a statement.
+/// One figure compared with a statement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Evidence {
     /// The comparison and its workload, with the experiment if two would read the same.
     pub what: String,
-    /// The experiment that it is of.
+    /// The experiment of the figure.
     pub experiment: String,
     /// The value: a ratio, a slope or the metric itself. `None` without data.
     pub value: Option<f64>,
-    /// Its 95 % interval over repeats; `None` with fewer than two, where the figure must be [`MARGIN`] beyond a bound.
+    /// The 95 % interval over repeats; `None` with fewer than two repeats. Without an interval, the value must be
+    /// [`MARGIN`] beyond a bound.
     ///
     /// [`MARGIN`]: report::model::summary::MARGIN
     pub interval: Option<Interval>,
-    /// It in words, beside what it is held against.
+    /// The value in words, beside its bound.
     pub words: String,
-    /// Whether the statement holds for it; `None` when the interval leaves that open, or nothing was found.
+    /// Whether the statement holds; `None` if the interval is too wide, or without data.
     pub holds: Option<bool>,
 }
 
-/// Whether a trial is of what claims are about.
+/// Returns whether claims concern a trial.
 pub fn concern(claims: &[Claim], trial: &Trial) -> bool {
     let name = trial.architecture.to_string();
     let mut statements = claims.iter().flat_map(|claim| claim.statements);

@@ -1,14 +1,14 @@
-//! Claims and what became of them, as text.
+//! Claims and their results as text.
 
 use super::{CheckedClaim, Evidence, Outcome};
 use report::export::csv::of_records;
 use report::format;
 use report::text::medium::wrap;
 
-/// Findings that are shown of a claim; those against it first. JSON has all.
+/// The most findings shown for a claim; contrary findings come first. JSON has all.
 const SHOWN: usize = 4;
 
-/// At most `width` columns wide.
+/// Renders claims within `width` columns.
 pub fn render(claims: &[CheckedClaim], width: usize) -> String {
     let mut text = String::from("Claims\n");
     for claim in claims {
@@ -34,7 +34,7 @@ pub fn render(claims: &[CheckedClaim], width: usize) -> String {
     text
 }
 
-/// A row for each piece of evidence.
+/// Returns a row for each piece of evidence.
 pub fn csv(claims: &[CheckedClaim]) -> String {
     let mut records = vec![["claim", "outcome", "what", "value", "low", "high", "holds"].map(str::to_owned)];
     for claim in claims {
@@ -49,7 +49,7 @@ pub fn csv(claims: &[CheckedClaim]) -> String {
     of_records(records)
 }
 
-/// The figures of a claim: what is against it first, then what is open.
+/// Returns the evidence on a claim: contrary evidence first, then open evidence.
 pub(crate) fn decisive_first(claim: &CheckedClaim) -> Vec<&Evidence> {
     let mut findings: Vec<&Evidence> = claim.findings.iter().collect();
     findings.sort_by_key(|finding| order(finding));

@@ -17,7 +17,7 @@ fn check_one(run: &Run, claim: Claim) -> CheckedClaim {
     check(&[claim], std::slice::from_ref(run), &mut [deviation_of]).remove(0)
 }
 
-/// `epoll` hardly changes, `poll` is in proportion to the connections, `mt` says now this and now that.
+/// `epoll` hardly changes, `poll` is proportional to the connections, and `mt` is erratic.
 fn run() -> Run {
     fixtures::run_of(&["epoll", "poll", "mt"], |architecture, connections, repeat| match architecture {
         "epoll" => 40_000 + u64::from(repeat) * 1_000 + u64::from(connections),

@@ -12,9 +12,9 @@ use super::send_deviation::Sends;
 use super::service_time::{is_of_matrix, published_service_time};
 use crate::figure::{Here, published};
 
-/// Where the paper's drawing, and ours, show most: the sends between these shares.
+/// The range of shares that the paper's figure and ours show best.
 const SHOWN: [f64; 2] = [0.05, 0.95];
-/// At least as much to both sides of what is shown, in nanoseconds.
+/// Minimum room on both sides of the shown sends, in nanoseconds.
 const ROOM_NS: f64 = 1_000.0;
 
 pub(super) fn draw(runs: &Here<'_>, deviation_of: &mut [&mut DeviationOf<'_>]) -> Option<Chart> {
@@ -46,7 +46,7 @@ pub(super) fn draw(runs: &Here<'_>, deviation_of: &mut [&mut DeviationOf<'_>]) -
             });
         }
     }
-    // What is not valid may be a thousand times as far, and is shown as far as the others go.
+    // Deviations of invalid trials can be a thousand times as large. Clip them to the range of the valid ones.
     let any_valid = panel.series.iter().any(|series| series.of.is_empty());
     let counts = |series: &&Series| series.of.is_empty() || !any_valid;
     let points = || panel.series.iter().filter(counts).flat_map(|series| &series.points);

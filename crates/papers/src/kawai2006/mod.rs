@@ -4,8 +4,7 @@
 //! Two files beside this one hold the published values as printed: `service-time.csv` (Tables 3 and 4) and
 //! `send-deviation.csv` (Table 5). Figure 2 is a drawing without numbers.
 //!
-//! # Layout
-//! - here: claims and figures; `figure`: how Figure 2 is drawn
+//! - this file: claims and figures; `figure`: the drawing of Figure 2
 //! - `matrix`: the paper's architectures and traffic
 //! - `service_time`: Tables 3 and 4; `send_deviation`: Table 5; `tables`: all three, as text, JSON and CSV
 

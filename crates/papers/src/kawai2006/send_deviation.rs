@@ -1,4 +1,4 @@
-//! Table 5: how far sends are from even intervals.
+//! Table 5: deviations of sends from even intervals.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(super) struct Worst {
     pub(super) published: BTreeMap<String, f64>,
     /// The trial with the largest standard deviation; `None` when no trial counts.
     pub(super) here: Option<TrialDeviation>,
-    /// All trials that count: a single pause of the host decides which one is the worst.
+    /// Statistics of all trials that count. A single pause of the host may decide which trial is the worst.
     all: All,
 }
 
@@ -32,9 +32,9 @@ pub(super) struct Worst {
 #[derive(Debug, Default, Serialize)]
 struct All {
     trials: usize,
-    /// The median over them of their standard deviations.
+    /// The median over trials of the standard deviation.
     stddev_us_median: Option<f64>,
-    /// The median over them of the share of sends at most 1 µs from the median.
+    /// The median over trials of the share of sends at most 1 µs from the median.
     within_1us_of_median_median: Option<f64>,
 }
 

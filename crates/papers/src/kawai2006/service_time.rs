@@ -23,7 +23,7 @@ pub(super) struct Times {
     pub(super) stddev_ms: f64,
 }
 
-/// An architecture under a workload, of Table 3 or 4.
+/// An architecture under a workload of Table 3 or 4.
 #[derive(Debug, Serialize)]
 pub(super) struct Cell {
     pub(super) table: u8,
@@ -32,20 +32,20 @@ pub(super) struct Cell {
     pub(super) rate_per_s: f64,
     pub(super) architecture: String,
     pub(super) published: Times,
-    /// `None`: nothing of this is finished in the run.
+    /// The run's results; `None` if no repeat is finished.
     pub(super) here: Option<Here>,
 }
 
 /// The run's results for a cell.
 #[derive(Debug, Serialize)]
 pub(super) struct Here {
-    /// The worst of its repeats'.
+    /// The worst verdict of the repeats.
     pub(super) verdict: VerdictKind,
     pub(super) repeats: usize,
     pub(super) repeats_estimated: usize,
-    /// Over the valid repeats; `None` when there are none.
+    /// Times over the valid repeats; `None` without valid repeats.
     pub(super) times: Option<Times>,
-    /// Their tail, which weighs in the mean and the standard deviation, may be the client's doing.
+    /// Whether the client may have caused the tail, which affects the mean and the standard deviation.
     pub(super) is_client_tail: bool,
 }
 
@@ -61,7 +61,7 @@ struct ServiceTimeRow {
     pub(super) stddev_ms: f64,
 }
 
-/// Every published cell of Tables 3 and 4, with nothing of a run yet.
+/// Returns all published cells of Tables 3 and 4, without results of a run.
 pub(super) fn published_service_time() -> Vec<Cell> {
     let mut reader = csv::Reader::from_reader(SERVICE_TIME.as_bytes());
     let cell = |row: ServiceTimeRow| {
@@ -79,8 +79,8 @@ pub(super) fn published_service_time() -> Vec<Cell> {
     reader.deserialize().map(|row| cell(row.expect("a test reads every row"))).collect()
 }
 
-/// Whether a workload is of the matrix that the cells are of. It has more workloads than Tables 3 and 4 show; the paper took
-/// Table 5 from all of them.
+/// Returns whether a workload belongs to the matrix of the cells. The matrix has more workloads than Tables 3 and 4
+/// show; the paper took Table 5 from all of them.
 pub(super) fn is_of_matrix(cells: &[Cell], workload: &Workload) -> bool {
     of_the_paper(workload)
         && cells.iter().any(|cell| cell.connections == workload.connections)
@@ -114,7 +114,7 @@ impl Cell {
         self.here = Some(Here { verdict, repeats, repeats_estimated, times, is_client_tail });
     }
 
-    /// The run's results as text.
+    /// Returns the run's results as text.
     fn text_here(&self) -> String {
         match &self.here {
             None => "-".into(),
@@ -132,7 +132,7 @@ impl Cell {
 }
 
 impl Times {
-    /// In the order of the paper's cells.
+    /// Returns the times with their names, in the order of the paper's cells.
     pub(super) fn named(self) -> [(&'static str, f64); 3] {
         [("mean_ms", self.mean_ms), ("median_ms", self.median_ms), ("stddev_ms", self.stddev_ms)]
     }
@@ -142,7 +142,7 @@ impl Times {
     }
 }
 
-/// Table 3 or 4, two rows a workload.
+/// Returns Table 3 or 4 with two rows for each workload.
 pub(super) fn rows(cells: &[Cell], table: u8) -> Vec<GridRow> {
     let cells: Vec<&Cell> = cells.iter().filter(|cell| cell.table == table).collect();
     let workload = |cell: &Cell| (cell.active, cell.connections, cell.rate_per_s);
@@ -166,7 +166,7 @@ pub(super) fn rows(cells: &[Cell], table: u8) -> Vec<GridRow> {
     rows
 }
 
-/// The notes below Table 3 or 4.
+/// Returns the notes below Table 3 or 4.
 pub(super) fn notes(cells: &[Cell], table: u8, schedules: &[Schedule]) -> Vec<String> {
     let of_table = || cells.iter().filter(|cell| cell.table == table);
     let mut notes = Vec::new();

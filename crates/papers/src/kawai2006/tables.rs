@@ -29,7 +29,7 @@ pub(crate) struct Kawai2006 {
     run: String,
     /// The host of our values.
     here_on: String,
-    /// The schedules of the trials that are shown; the paper's is `constant`.
+    /// The schedules of the shown trials; the paper's is `constant`.
     schedules: Vec<Schedule>,
     /// Tables 3 and 4, in their order.
     pub(super) service_time: Vec<Cell>,
@@ -39,10 +39,10 @@ pub(crate) struct Kawai2006 {
 }
 
 impl Kawai2006 {
-    /// Lines a run up with the paper.
+    /// Compares a run with the paper.
     ///
     /// # Errors
-    /// When no trial of the run has a workload of Tables 3 or 4.
+    /// If no trial of the run has a workload of Tables 3 or 4.
     pub(crate) fn of(run: &Run, deviation_of: &mut DeviationOf<'_>) -> anyhow::Result<Self> {
         let mut service_time = published_service_time();
         let shown = |trial: &&Trial| service_time.iter().any(|cell| cell.is_of(trial));
@@ -77,7 +77,7 @@ impl Kawai2006 {
     }
 }
 
-/// The host and the conditions of our measurement, as [`HARDWARE`] has the paper's.
+/// Returns the host and the conditions of our measurement, as [`HARDWARE`] does for the paper.
 fn here_on(run: &Run, trial: &Trial) -> String {
     let fact = |name: &str| run.header.host.get(name).map_or("unknown", String::as_str);
     let kernel = fact("kernel").split_whitespace().next().unwrap_or("unknown");
@@ -145,7 +145,7 @@ impl Tables for Kawai2006 {
             let here = cell.here.as_ref();
             let ours = here.and_then(|here| here.times).map(Times::named);
             for (at, (name, value)) in cell.published.named().into_iter().enumerate() {
-                // The client's tail affects all statistics but the median.
+                // A tail caused by the client affects all statistics but the median.
                 let is_ours = name == "median_ms" || here.is_none_or(|here| !here.is_client_tail);
                 records.push(vec![
                     cell.table.to_string(),
