@@ -5,19 +5,19 @@ use std::io;
 use crate::config::LoadConfig;
 use crate::report::Class;
 
-/// Cause, place, remedy.
+/// The reason why a load cannot run: cause, place, remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// A connection could not be made, or its first request was not answered.
+    /// A connection could not be made, or its first request got no valid response.
     #[error("connection {number} of {total} to {target}: {class} ({error}); {remedy}")]
     Connect {
-        /// Its number, from 1.
+        /// The number of the connection, from 1.
         number: u32,
-        /// Their total.
+        /// The number of connections.
         total: u32,
         /// The server's address.
         target: String,
-        /// The class, as in `report::Errors`.
+        /// The class of failure, as in `report::Errors`.
         class: &'static str,
         /// The system's error.
         error: io::Error,
@@ -30,22 +30,22 @@ pub enum LoadError {
              records"
     )]
     Store {
-        /// Its number, from 1.
+        /// The number of the record, from 1.
         number: u64,
-        /// Their total.
+        /// The number of records.
         total: u64,
-        /// The class, as in `report::Errors`.
+        /// The class of failure, as in `report::Errors`.
         class: &'static str,
     },
-    /// The TSC was requested on a processor without an invariant one.
+    /// The configuration requests the TSC, but it is not invariant.
     #[error("clock: tsc is not invariant on this processor; use the clock `auto` or `monotonic`")]
     NoTsc,
-    /// The requests to be recorded do not fit.
+    /// The client lacks memory to record all requests.
     #[error("no memory for {requests} requests of {bytes} bytes each; lower the rate or the duration")]
     Memory {
-        /// Their number.
+        /// The number of requests.
         requests: u64,
-        /// The size of each record.
+        /// The size of each record in bytes.
         bytes: usize,
     },
     /// A broken rule of the configuration.
@@ -62,16 +62,16 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// A poller that cannot wait for responses.
+    /// The error of a poller that fails to wait for responses.
     pub fn waiting(error: rustix::io::Errno) -> Self {
         Self::System { what: "cannot wait for responses", error: error.into() }
     }
 
-    /// The failure of the connection of this number, from 0.
+    /// The failure of connection `index`, from 0.
     pub fn connect(config: &LoadConfig, index: u64, error: io::Error) -> Self {
         let class = Class::of(&error);
         let remedy = match class {
-            // A Unix socket's file is there only once somebody has listened.
+            // The file of a Unix socket exists only after a server has bound it.
             _ if error.kind() == io::ErrorKind::NotFound => "is the server running there?",
             Class::Refused => "is the server running there?",
             Class::NoDescriptors => "raise the hard limit of descriptors (ulimit -Hn), or lower the connections",

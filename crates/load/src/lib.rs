@@ -1,8 +1,8 @@
-//! The load generator: sends requests as planned, and records when their responses come.
+//! The load generator: sends requests as planned, and records when the responses arrive.
 //!
 //! # Layout
 //!
-//! Each folder uses only those before it; [`run()`] is the entry.
+//! Each folder uses only those before it. [`run()`] is the entry point.
 //!
 //! - [`config`]: the configuration as plain data, and its rules; [`report`]: the results as plain data, computed from samples,
 //!   and merged from several processes; [`error`]: reasons why a load cannot run
@@ -13,7 +13,7 @@
 //! - `driver`: starts the threads of a loop, and watches a trial
 //! - `loops`: open and closed loops, short-lived connections, streams, datagrams
 //! - `run`: one trial, from connecting to the report
-//! - [`tools`]: idle and hostile connections, a server to calibrate against, and the client's own cost
+//! - [`tools`]: idle connections, hostile clients, a calibration server, and a measurement of the client's own cost
 
 pub mod config;
 mod driver;

@@ -29,7 +29,7 @@ impl Listener for Alone<'_> {
 /// Runs a load that starts alone.
 ///
 /// # Errors
-/// When the load cannot run at all: see [`LoadError`].
+/// Fails if the load cannot run at all: see [`LoadError`].
 pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
     run_with(config, &mut Alone(on_event))
 }
@@ -37,10 +37,10 @@ pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outco
 /// Runs a load whose listener may set the start time.
 ///
 /// # Errors
-/// When the load cannot run at all: see [`LoadError`].
+/// Fails if the load cannot run at all: see [`LoadError`].
 pub fn run_with(config: &LoadConfig, listener: &mut dyn Listener) -> Result<Outcome, LoadError> {
     driver::check(config)?;
-    // All threads inherit this.
+    // Threads that start later inherit the timer setting.
     platform::sharpen_timers();
     let clock = Clock::calibrate(config.clock)?;
     if config.service.ports().is_some() {
@@ -66,12 +66,12 @@ fn run_protocol<P: ClientProtocol>(
     let mut on_connected = |done| listener.on(Event::Connecting { done, total });
     let sockets = connect::connect(lasting, &sources, protocol, &mut on_connected)?;
     let connect_ns = started.elapsed().as_nanos() as u64;
-    // The first of several processes does this for all, which start only after it.
+    // The first process prepares the server for all; the others start later.
     if config.part.is_none_or(|part| part.number == 0) {
         let total = protocol.preparations();
         prepare::prepare(config, protocol, &sockets[0], &mut |done| listener.on(Event::Preparing { done, total }))?;
     }
-    // The kernel numbers stamps from here on, so earlier requests have none.
+    // The kernel numbers timestamps from here on, so earlier requests have none.
     let stamping = match config.timestamps {
         Timestamps::Client => None,
         Timestamps::Kernel => Some(Stamping::switch_on(config, &sockets)?),

@@ -1,5 +1,5 @@
-//! Atomics of what the roles share: the standard library's, or loom's where its models run (`--cfg loom`), which try every order
-//! in which threads may come and every value that a load may see.
+//! Atomics for the state that the roles share: the standard library's, or loom's with `--cfg loom`. Loom's models try every
+//! order of the threads and every value that a load may return.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic;

@@ -1,8 +1,8 @@
-//! Whether the side of a client that receives had time to spare in the window: what waits for a receiver that is always busy
-//! piles up, and looks like a server that is too slow.
+//! Measures whether a client's receiving side had spare time in the window. If a receiver is always busy, responses queue in
+//! the client and make the server look slow.
 //!
-//! A loop that spins uses its CPU whatever comes. It is asked which of its turns found nothing to do, by the readings of the
-//! clock that begin them anyway. A thread that sleeps is asked how long it was kept from sleeping: it ran, or waited to.
+//! A spinning loop uses its CPU all the time, so [`Turns`] sums the turns without work, from clock readings that the loop takes
+//! anyway. For a thread that sleeps, [`Sleeper`] takes the time that it ran or waited for a CPU.
 
 use std::ops::Range;
 
@@ -10,23 +10,23 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::io::platform::RunQueue;
 
-/// Turns of a loop, and the time of those that found nothing to do, in ticks. A sleep is a turn of its own, or what ends it
-/// would make it busy.
+/// The turns of a loop, and the total time of turns without work, in ticks. A sleep is a turn of its own, because the event
+/// that ends it would make the turn busy.
 #[derive(Debug)]
 pub struct Turns {
     window: Range<u64>,
-    /// When the turn began that runs.
+    /// The start of the current turn.
     begun: u64,
     spare: u64,
 }
 
 impl Turns {
-    /// Measures a loop that has not begun.
+    /// Creates the measurement of a loop that has not begun.
     pub fn new(window: Range<u64>) -> Self {
         Self { window, begun: u64::MAX, spare: 0 }
     }
 
-    /// A turn begins, and the one before is over: `is_spare` if it found nothing to do.
+    /// Begins a turn and ends the previous one. `is_spare` tells whether the previous turn found no work.
     #[inline]
     pub fn begin(&mut self, now: u64, is_spare: bool) {
         if is_spare {
@@ -35,8 +35,8 @@ impl Turns {
         self.begun = now;
     }
 
-    /// The share of the window that its other turns took; `None` if there were no turns. A loop that ended before the window did
-    /// had nothing left to do.
+    /// Returns the share of the window that busy turns took; `None` if there were no turns. The time after the loop's end
+    /// counts as spare.
     pub fn busy_share(&self) -> Option<f64> {
         let ticks = self.window.end - self.window.start;
         let left = self.window.end.saturating_sub(self.begun.max(self.window.start));
@@ -44,23 +44,23 @@ impl Turns {
     }
 }
 
-/// A thread that sleeps when it has nothing to do.
+/// The measurement of a thread that sleeps when it has no work.
 #[derive(Debug)]
 pub struct Sleeper {
     window: Range<u64>,
     queue: RunQueue,
-    /// How long it had not slept by the window's edges, in nanoseconds, and when that was asked.
+    /// The time that the thread had not slept by each edge of the window, in nanoseconds, and the tick of the reading.
     edges: [(u64, u64); 2],
     passed: usize,
 }
 
 impl Sleeper {
-    /// The calling thread.
+    /// Measures the calling thread.
     pub fn new(window: Range<u64>) -> Self {
         Self { window, queue: RunQueue::of_this_thread(), edges: [(0, 0); 2], passed: 0 }
     }
 
-    /// To be called in each turn.
+    /// Checks for the window's edges. Call it in each turn.
     #[inline]
     pub fn tick(&mut self, now: u64) {
         if self.passed < 2 && now >= [self.window.start, self.window.end][self.passed] {
@@ -76,23 +76,23 @@ impl Sleeper {
         self.passed += 1;
     }
 
-    /// The share of the window in which it ran or waited for a CPU; `None` if it ended before the window began. `ns` is the
-    /// window's length, in nanoseconds.
+    /// Returns the share of the window in which the thread ran or waited for a CPU; `None` if it ended before the window began.
+    /// `ns` is the window's length in nanoseconds.
     pub fn busy_share(&mut self, now: u64, ns: u64) -> Option<f64> {
         self.tick(now);
         if self.passed == 1 {
-            // It ends before the window does: nothing more comes.
+            // The thread ends before the window does: it has no more work.
             self.pass(now);
         }
         let [(before_ns, from), (after_ns, to)] = self.edges;
-        // One that was kept from asking at the end of the window asked of more than the window.
+        // A reading delayed beyond the window's end covers more than the window.
         let windows = (to.saturating_sub(from) as f64 / (self.window.end - self.window.start) as f64).max(1.0);
         (self.passed == 2).then(|| (after_ns.saturating_sub(before_ns) as f64 / (windows * ns as f64)).min(1.0))
     }
 }
 
-/// The busiest of several receivers, which the others cannot help; `None` where one does not say. One that waits for another on
-/// the same CPU is busy meanwhile.
+/// Returns the share of the busiest receiver; `None` if any is unknown. The others cannot help it. A receiver that waits for
+/// another on the same CPU counts as busy.
 pub fn busiest(shares: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let shares: Vec<f64> = shares.into_iter().collect::<Option<_>>()?;
     shares.into_iter().reduce(f64::max)
@@ -106,7 +106,7 @@ mod tests {
     fn only_spare_turns_inside_the_window_are_spare() {
         let mut turns = Turns::new(100..200);
         assert_eq!(turns.busy_share(), None);
-        // Before the window, across its start, in it, and across its end: 20, 40 and 10 of its ticks are spare.
+        // Before the window, across its start, inside it, and across its end: 20, 40 and 10 ticks of the window are spare.
         for (now, is_spare) in [(0, false), (90, true), (120, true), (150, false), (190, true), (210, true)] {
             turns.begin(now, is_spare);
         }
@@ -140,7 +140,7 @@ mod tests {
         };
         let sleeps = |ms: u64| std::thread::sleep(std::time::Duration::from_millis(ms));
         assert!(share(works) > 0.9);
-        // On a busy machine it waits for a CPU when it has slept, but not time after time.
+        // On a busy machine the thread waits for a CPU after its sleep, but not every time.
         assert!((0..10).any(|_| share(sleeps) < 0.5));
     }
 }

@@ -1,9 +1,9 @@
-//! Time for which a client that sleeps was kept from waking: stopped, preempted, or without a CPU of the host.
+//! Measures how long a sleeping client could not wake: it was stopped, preempted, or without a CPU of the host.
 //!
-//! A closed loop plans its next request after the read that came too late, and a sleeping receiver sends nothing: neither shows
-//! a stall as a send delay, and responses that wait in the client's sockets count as service time. A thread of its own measures
-//! stalls instead, as Gil Tene's jHiccup does (<https://github.com/giltene/jHiccup>): it sleeps until times that are known ahead,
-//! and sums by how much it woke too late. It is no neighbour for a loop that spins, which it would preempt.
+//! Send delays do not show such stalls. A closed loop plans its next request after the delayed read, and a sleeping receiver
+//! sends nothing. Responses that wait in the client's sockets count as service time. A separate thread measures stalls instead,
+//! like Gil Tene's jHiccup (<https://github.com/giltene/jHiccup>). It sleeps until known times and sums how much it woke too
+//! late. It is not used beside a spinning loop, which it would preempt.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,12 +14,12 @@ use super::placement;
 use crate::error::LoadError;
 use crate::time::clock::Clock;
 
-/// Between two beats, in nanoseconds.
+/// The interval between two beats, in nanoseconds.
 const PERIOD_NS: i64 = 5_000_000;
-/// A beat may be late by this, in nanoseconds: timers and a scheduler's slice.
+/// The tolerated delay of a beat, in nanoseconds: timers and a scheduler's time slice.
 const GRACE_NS: i64 = 1_000_000;
 
-/// Sums the overruns of beats. Times are in nanoseconds since the window began.
+/// The sum of the overruns of beats. Times are in nanoseconds since the start of the window.
 #[derive(Debug)]
 struct Meter {
     window_ns: i64,
@@ -33,7 +33,7 @@ impl Meter {
         Self { window_ns, planned_ns: next_beat(now_ns), stalled_ns: 0 }
     }
 
-    /// Records when the thread woke for the next beat. Beats that it missed belong to the same overrun.
+    /// Records the time at which the thread woke for the next beat. Missed beats belong to the same overrun.
     fn woke(&mut self, now_ns: i64) {
         let is_stall = now_ns - self.planned_ns > GRACE_NS;
         let in_window = |ns: i64| ns.clamp(0, self.window_ns);
@@ -44,12 +44,12 @@ impl Meter {
     }
 }
 
-/// The first beat after `now_ns`: one falls on the beginning of the window.
+/// Returns the first beat after `now_ns`. A beat coincides with the start of the window.
 fn next_beat(now_ns: i64) -> i64 {
     (now_ns.div_euclid(PERIOD_NS) + 1) * PERIOD_NS
 }
 
-/// Beats until the window is over or `stop` is set; returns for how many nanoseconds of the window the thread was stalled.
+/// Measures until the window is over or `stop` is set. Returns the stalled time within the window, in nanoseconds.
 fn measure(clock: &Clock, window: &Range<u64>, stop: &AtomicBool) -> u64 {
     let now_ns = || clock.between_ns(window.start, clock.now());
     let window_ns = clock.between_ns(window.start, window.end);
@@ -62,14 +62,14 @@ fn measure(clock: &Clock, window: &Range<u64>, stop: &AtomicBool) -> u64 {
     meter.stalled_ns as u64
 }
 
-/// The threads that measure, one on each of the CPUs.
+/// The measuring threads, one per CPU.
 pub struct Hiccups<'scope>(Vec<ScopedJoinHandle<'scope, u64>>);
 
 impl<'scope> Hiccups<'scope> {
-    /// Starts a thread on each of `cpus`, where `None` is any; without CPUs nothing is measured.
+    /// Starts a thread on each of `cpus`; `None` means any CPU. An empty list measures nothing.
     ///
     /// # Errors
-    /// When a thread cannot be started.
+    /// Fails if a thread cannot be started.
     pub fn start(
         scope: &'scope Scope<'scope, '_>,
         cpus: &[Option<usize>],
@@ -83,8 +83,8 @@ impl<'scope> Hiccups<'scope> {
         cpus.iter().enumerate().map(start).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The greatest time for which one of the CPUs kept the client waiting, in nanoseconds: another CPU does not help its
-    /// connections. `None` where nothing was measured.
+    /// Returns the longest stall of any CPU, in nanoseconds; `None` if not measured. Other CPUs cannot help the connections of
+    /// a stalled one.
     pub fn stalled_ns(self) -> Option<u64> {
         let join = |thread: ScopedJoinHandle<'_, u64>| thread.join().expect("a meter does not panic");
         self.0.into_iter().map(join).max()
@@ -97,7 +97,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// For how many milliseconds of a window of 100 ms a thread was stalled that woke at these times.
+    /// Returns the stalled milliseconds in a window of 100 ms, for a thread that woke at these times.
     fn stalled_ms(begun_ms: i64, woke_ms: &[i64]) -> i64 {
         let mut meter = Meter::new(100 * MS, begun_ms * MS);
         woke_ms.iter().for_each(|ms| meter.woke(ms * MS));
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn missed_beats_are_one_overrun() {
-        // From 5 to 65 ms; the next beat is at 70 and not one of the missed.
+        // The stall lasts from 5 to 65 ms. The next beat is at 70 ms, after the missed ones.
         assert_eq!(stalled_ms(-3, &[0, 65, 70, 75]), 59);
     }
 

@@ -27,9 +27,9 @@ use hiccups::Hiccups;
 pub use busy::{Sleeper, Turns, busiest};
 pub use placement::{cpu_of, cpus, resolve};
 
-/// Time between the moment when everything is ready and the ramp, in nanoseconds.
+/// The time between the end of all preparations and the ramp, in nanoseconds.
 pub const LEAD_NS: u64 = 5_000_000;
-/// Interval of progress reports, and of comparisons of the client's clock with the wall clock, in nanoseconds.
+/// The interval between progress reports, and between comparisons of the client's clock with the wall clock, in nanoseconds.
 const PROGRESS_NS: u64 = 500_000_000;
 
 /// An event of a running load. A `load` process prints one JSON object per event and line.
@@ -43,7 +43,7 @@ pub enum Event {
         /// Connections to verify.
         total: u32,
     },
-    /// The client sends the requests that come before all others, such as those that store a data set.
+    /// The client sends requests that precede the load, such as those that store a data set.
     Preparing {
         /// Requests answered so far.
         done: u64,
@@ -64,7 +64,7 @@ pub enum Event {
         /// Start of the ramp on CLOCK_MONOTONIC, in nanoseconds; the other phases follow from it.
         start_ns: u64,
     },
-    /// Progress, about twice a second.
+    /// Progress, about twice per second.
     Progress {
         /// `ramp`, `hold`, `measure` or `drain`.
         phase: String,
@@ -74,7 +74,7 @@ pub enum Event {
         sent: u64,
         /// Responses completed so far.
         completed: u64,
-        /// Bytes of bursts so far; 0 unless the service is a stream.
+        /// Bytes of bursts so far; 0 for services other than `stream`.
         #[serde(default)]
         bytes: u64,
     },
@@ -98,9 +98,9 @@ pub enum Event {
 pub struct Outcome {
     /// The report.
     pub report: LoadReport,
-    /// Every request of the measured window, by planned time.
+    /// Every request of the window, by planned time.
     pub samples: Vec<Sample>,
-    /// The connections, still open: the server's resource usage can be read while they exist.
+    /// The connections, still open, so that the server's resource usage can be read while they exist.
     pub connections: Vec<OwnedFd>,
 }
 
@@ -141,7 +141,7 @@ pub struct Connected {
 /// The first broken rule.
 pub fn check(config: &LoadConfig) -> Result<(), LoadError> {
     validate::check(config).map_err(LoadError::Config)?;
-    // One by one: of a set, the kernel silently takes the CPUs that are available.
+    // Check one by one: from a set, the kernel silently uses only the available CPUs.
     config.cpus.iter().try_for_each(|&cpu| Pinned::to(&[cpu]).map(drop))
 }
 
@@ -150,10 +150,10 @@ pub fn first_of(client: u32) -> u64 {
     u64::from(client) << 40
 }
 
-/// Starts a trial: waits for the start time, and announces it.
+/// Starts a trial: waits for the start time and announces it.
 ///
 /// # Errors
-/// When the listener refuses to start.
+/// Fails if the listener refuses to start.
 pub fn begin(config: &LoadConfig, clock: &Clock, listener: &mut dyn Listener) -> Result<Times, LoadError> {
     let planned_ns = listener.begin().map_err(LoadError::Config)?;
     let begun_late_ns = planned_ns.map_or(0, |start_ns| clock::monotonic_ns().saturating_sub(start_ns));
@@ -169,25 +169,25 @@ pub fn begin(config: &LoadConfig, clock: &Clock, listener: &mut dyn Listener) ->
 /// Tells a loop when to end.
 #[derive(Clone, Copy, Debug)]
 pub struct StopCondition<'a> {
-    /// The measured window, in ticks.
+    /// The window, in ticks.
     pub window: &'a Range<u64>,
-    /// End of the drain, in ticks. A client that is far too slow leaves later requests unsent.
+    /// The end of the cool-down, in ticks. A client that is far too slow leaves later requests unsent.
     pub drained: u64,
-    /// Set to end the loop immediately.
+    /// Ends the loop immediately if set.
     pub stop: &'a AtomicBool,
     /// Tells whether requests are outstanding.
     pub progress: &'a Progress,
 }
 
 impl StopCondition<'_> {
-    /// Whether the loop must end at `now`, whatever is outstanding.
+    /// Whether the loop must end at `now`, even with outstanding requests.
     #[inline]
     pub fn is_over(&self, now: u64) -> bool {
         now >= self.drained || self.stop.load(Relaxed)
     }
 }
 
-/// A trial that runs.
+/// A running trial.
 pub struct Trial<'a> {
     /// The configuration.
     pub config: &'a LoadConfig,
@@ -197,12 +197,12 @@ pub struct Trial<'a> {
     pub times: &'a Times,
     /// Roles of the threads.
     pub roles: Roles,
-    /// Pacing of the threads that send; `None` if all threads sleep when they have nothing to do.
+    /// Pacing of the sending threads; `None` if all threads sleep when they have no work.
     pub pacing: Option<Pacing>,
 }
 
 impl<'a> Trial<'a> {
-    /// Describes a trial of loops that sleep when they have nothing to do.
+    /// Describes a trial whose loops sleep when they have no work.
     pub fn sleeping(config: &'a LoadConfig, clock: &'a Clock, times: &'a Times) -> Self {
         Self { config, clock, times, roles: Roles::OneLoop, pacing: None }
     }
@@ -216,18 +216,18 @@ impl<'a> Trial<'a> {
 
 /// A thread of the client.
 pub struct ClientThread<'a, T> {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its CPU, if it has one of its own.
+    /// The CPU, if the client has its own CPUs.
     pub cpu: Option<usize>,
-    /// Its loop.
+    /// The loop.
     pub run: Box<dyn FnOnce() -> T + Send + 'a>,
 }
 
 /// Runs the client's threads until all have ended. Returns their results and the process's usage in the window.
 ///
 /// # Errors
-/// When a thread cannot be started; `stop` then ends those that run.
+/// Fails if a thread cannot be started; `stop` then ends the running threads.
 pub fn run_threads<T: Send>(
     trial: &Trial<'_>,
     progress: &[&Progress],
@@ -240,7 +240,7 @@ pub fn run_threads<T: Send>(
         let spawn = |ClientThread { name, cpu, run }| placement::start_thread(scope, name, cpu, run);
         let threads: Result<Vec<_>, LoadError> = threads.into_iter().map(spawn).collect();
         let threads = threads.inspect_err(|_| stop())?;
-        // This thread wakes now and then. It should disturb the client rather than the server; without CPUs it cannot choose.
+        // This thread wakes now and then. Pin it to the client's CPUs, so that it does not disturb the server.
         let _pinned = Pinned::to(&trial.config.cpus);
         let is_over = || threads.iter().all(thread::ScopedJoinHandle::is_finished);
         let usage = watch(trial, progress, &is_over, wall, listener).inspect_err(|_| stop())?;
@@ -249,10 +249,10 @@ pub fn run_threads<T: Send>(
     })
 }
 
-/// Runs one loop per client, each in a thread of its own.
+/// Runs one loop per client, each in its own thread.
 ///
 /// # Errors
-/// When a thread cannot be started.
+/// Fails if a thread cannot be started.
 pub fn run_loops<'a, T: Send>(
     trial: &Trial<'_>,
     progress: &'a [Progress],
@@ -269,7 +269,7 @@ pub fn run_loops<'a, T: Send>(
     run_threads(trial, &progress, threads, &|| stop.store(true, Relaxed), &mut None, listener)
 }
 
-/// Watches a trial ([`watch_phases`]) while other threads measure for how long the client is stalled.
+/// Watches a trial ([`watch_phases`]) while other threads measure the client's stalls.
 fn watch(
     trial: &Trial<'_>,
     progress: &[&Progress],
@@ -281,7 +281,7 @@ fn watch(
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let hiccups = Hiccups::start(scope, &meters, trial.clock, &trial.times.window, &stop);
-        // Without this, meters that have started would run until the window ends.
+        // Otherwise, meters that have started would run until the window ends.
         let hiccups = hiccups.inspect_err(|_| stop.store(true, Relaxed))?;
         let mut usage = watch_phases(trial, progress, is_over, wall, listener);
         stop.store(true, Relaxed);
@@ -290,7 +290,7 @@ fn watch(
     })
 }
 
-/// Sleeps through a trial. Wakes to report progress and to read the process's usage at the edges of the window.
+/// Sleeps through a trial. Wakes to report progress, and to read the process's usage at the edges of the window.
 fn watch_phases(
     trial: &Trial<'_>,
     progress: &[&Progress],
@@ -330,14 +330,14 @@ fn watch_phases(
             });
         }
         let edge_ns = ends.iter().map(|&(_, ns)| ns).find(|&ns| ns > elapsed_ns);
-        // After the window only the end of the drain remains, which comes early when nothing is outstanding.
+        // After the window, only the end of the cool-down remains, which is early if nothing is outstanding.
         let sleep_ns = match edge_ns {
             Some(ns) if usage[1].is_none() => (ns - elapsed_ns).min(next_ns - elapsed_ns),
             _ => 1_000_000,
         };
         thread::sleep(Duration::from_nanos(sleep_ns.max(100_000)));
     }
-    // The threads may end before the window does, or even before it begins.
+    // The threads may end before the window ends, or even before it begins.
     let end = usage[1].unwrap_or_else(Usage::now);
     end.since(&usage[0].unwrap_or(end))
 }

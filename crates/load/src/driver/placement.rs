@@ -1,4 +1,4 @@
-//! Placement of the client's threads, and the meaning of `auto` on their CPUs.
+//! The placement of the client's threads on CPUs, and the resolution of `auto`.
 
 use std::thread::{self, Scope, ScopedJoinHandle};
 
@@ -17,7 +17,7 @@ pub fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
     };
     let threads = if roles == Roles::TwoThreads { 2 * clients } else { clients };
     let pacing = match config.pacing {
-        // Unplaced, the server may be on the same CPU, and must not be kept from it.
+        // Without placement, the server may be on the same CPU. Spinning would block it.
         Pacing::Auto if config.cpus.is_empty() => Pacing::SleepSpin,
         Pacing::Auto if threads > cpus => Pacing::Yield,
         Pacing::Auto => Pacing::Spin,
@@ -26,8 +26,8 @@ pub fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
     (roles, pacing)
 }
 
-/// The CPUs on which only threads run that sleep when they have nothing to do, each once; `None` is any CPU. Without `pacing`
-/// all of the client's threads do so. In two threads those that receive always do.
+/// Returns the CPUs whose threads all sleep when they have no work, each CPU once; `None` is any CPU. Without `pacing`, all of
+/// the client's threads sleep. With two threads, the receiving ones always sleep.
 pub fn sleeping_cpus(config: &LoadConfig, roles: Roles, pacing: Option<Pacing>) -> Vec<Option<usize>> {
     let all = &config.cpus;
     let clients = config.clients as usize;
@@ -49,7 +49,7 @@ pub fn sleeping_cpus(config: &LoadConfig, roles: Roles, pacing: Option<Pacing>) 
     cpus.into_iter().map(Some).collect()
 }
 
-/// CPUs that the client's threads may run on.
+/// Returns the number of CPUs that the client's threads may use.
 pub fn cpus(config: &LoadConfig) -> usize {
     match config.cpus.len() {
         0 => platform::cpus(),
@@ -57,7 +57,7 @@ pub fn cpus(config: &LoadConfig) -> usize {
     }
 }
 
-/// The CPU of the client's thread of this number, if the client has CPUs of its own.
+/// Returns the CPU of a thread, by its number, if the client has its own CPUs.
 pub fn cpu_of(config: &LoadConfig, thread: usize) -> Option<usize> {
     config.cpus.get(thread % config.cpus.len().max(1)).copied()
 }

@@ -1,8 +1,7 @@
 //! The closed loop (voras2009 section III): each connection sends its next request after the response and the think time.
 //!
-//! There is no rate, and nothing is planned: t1 is the end of the think time; t2 and t3 are those of an open loop. Each client is a
-//! thread with its own connections. It sleeps until a response comes or a think time ends, so that its CPU time shows whether
-//! it had CPU to spare.
+//! There is no rate and no plan. t1 is the end of the think time; t2 and t3 are as in an open loop. Each client is a thread
+//! with its own connections. It sleeps until a response arrives or a think time ends, so its CPU time shows spare capacity.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -37,7 +36,7 @@ pub fn run<P: ClientProtocol>(
     };
     let workers = (0..config.clients).zip(&progress).map(worker).collect::<Result<Vec<Worker<'_, P>>, _>>()?;
 
-    // The start time is chosen only after the slow touching of memory.
+    // Choose the start time only after the slow initialisation of memory.
     let times = driver::begin(config, &clock, listener)?;
     let loops = workers.into_iter().map(|worker| {
         let times = times.clone();
@@ -61,7 +60,7 @@ struct Worker<'a, P: ClientProtocol> {
 }
 
 impl<'a, P: ClientProtocol> Worker<'a, P> {
-    /// Makes the client `number` with its connections, and memory for everything that it will need.
+    /// Creates client `number` with its connections, and reserves all its memory.
     fn new(
         (clock, protocol, config): (Clock, &'a P, &LoadConfig),
         number: u32,
@@ -182,7 +181,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         self.engine.recorder.complete(self.exchanges[at].transaction(at, now));
     }
 
-    /// Gives a connection up. Its outstanding request will not be answered.
+    /// Abandons a connection. Its outstanding request gets no response.
     #[cold]
     fn end(&mut self, at: usize, class: Class) {
         let link = &self.links[at];
@@ -190,7 +189,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         self.alive -= 1;
         self.lose(at);
         self.exchanges[at].step = Step::Idle;
-        // The socket stays open, so that its number is not used again; the poller must not report it for ever.
+        // Keep the socket open, so that its descriptor is not reused. Remove it from the poller, which would report it forever.
         self.engine.poller.remove(link.io.as_fd());
     }
 
@@ -205,7 +204,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         }
     }
 
-    /// Ends all connections after the drain.
+    /// Ends all connections after the cool-down.
     fn end_all(&mut self) {
         for at in 0..self.links.len() {
             self.engine.recorder.leave(u64::from(self.exchanges[at].is_outstanding()));

@@ -20,13 +20,13 @@ use crate::record::recorder::{Recorder, Transaction};
 use crate::report::Class;
 use crate::time::clock::Clock;
 
-/// Most bytes of one read.
+/// The byte limit of one read.
 const READ_BYTES: usize = 64 << 10;
-/// Most events of one wait.
+/// The event limit of one wait.
 pub const EVENTS_MAX: usize = 256;
-/// Longest sleep, after which a loop checks whether it must end.
+/// The longest sleep before a loop checks whether it must end.
 const SLEEP: Duration = Duration::from_millis(5);
-/// Pause between two attempts to write to a full socket, in nanoseconds.
+/// The pause between two attempts to write to a full socket, in nanoseconds.
 const RETRY_NS: f64 = 50_000.0;
 
 /// A request and its response.
@@ -37,20 +37,20 @@ pub struct Exchange<P: ClientProtocol> {
     pub due: u64,
     /// t2.
     pub sent: u64,
-    /// Bytes of the request that the socket took, while it has not taken all.
+    /// The bytes of a partly sent request that the socket has accepted.
     written: u32,
-    /// The progress.
+    /// The state.
     pub step: Step,
 }
 
-/// The progress of an exchange.
+/// The state of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// No request is outstanding.
     Idle,
-    /// A full socket did not take all of the request.
+    /// The socket has not accepted the whole request yet.
     Writing,
-    /// The response is due.
+    /// The response is outstanding.
     Waiting,
 }
 
@@ -62,7 +62,7 @@ impl<P: ClientProtocol> Default for Exchange<P> {
 }
 
 impl<P: ClientProtocol> Exchange<P> {
-    /// Whether a request is sent and not answered.
+    /// Whether the request lacks its response.
     #[inline]
     pub fn is_outstanding(&self) -> bool {
         self.step != Step::Idle
@@ -75,7 +75,7 @@ impl<P: ClientProtocol> Exchange<P> {
         self.step = Step::Idle;
     }
 
-    /// The transaction on the connection of this number; `complete` is 0 if its response did not come.
+    /// Returns the transaction of this connection. `complete` is 0 without a response.
     #[inline]
     pub fn transaction(&self, connection: usize, complete: u64) -> Transaction {
         let Self { due, sent, .. } = *self;
@@ -86,22 +86,22 @@ impl<P: ClientProtocol> Exchange<P> {
 /// The result of sending a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// The socket took all of it.
+    /// The socket accepted the whole request.
     Whole,
-    /// The socket took a part: [`Engine::write_on`] must follow.
+    /// The socket accepted a part: [`Engine::write_on`] must follow.
     Partly,
-    /// Nothing is sent: the connection is not established yet.
+    /// Nothing was sent, because the connection is not established yet.
     NotConnected,
 }
 
 /// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// Bytes came, at this tick.
+    /// Bytes arrived, at this time in ticks.
     Bytes(u64),
     /// The server ended the connection.
     End,
-    /// Nothing is there yet.
+    /// No bytes are available yet.
     Nothing,
     /// The connection failed.
     Failed(Class),
@@ -110,21 +110,21 @@ pub enum Read {
 /// The meaning of the bytes of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// The response is not complete yet.
+    /// The response is incomplete.
     Part,
     /// The response is complete.
     Whole {
-        /// The server ends the connection with it.
+        /// Whether the server ends the connection after this response.
         is_last: bool,
-        /// More bytes follow, which nobody requested.
+        /// Whether unrequested bytes follow.
         has_more: bool,
     },
-    /// The bytes are no response to a request.
+    /// The bytes are not a valid response.
     Wrong,
 }
 
-/// The state that a thread needs for the exchanges on all of its connections. It allocates nothing, except where a line of a
-/// response comes in two pieces.
+/// The state of a thread for the exchanges on all of its connections. It allocates only if one line of a response arrives in
+/// two parts.
 pub struct Engine<'a, P: ClientProtocol> {
     pub clock: Clock,
     pub protocol: &'a P,
@@ -136,19 +136,19 @@ pub struct Engine<'a, P: ClientProtocol> {
     pub retry_ticks: u64,
     inbox: Vec<u8>,
     scratch: Vec<u8>,
-    /// Connections that wait for a time rather than a response.
+    /// Connections that wait for a time instead of a response.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
     random: Xoshiro256PlusPlus,
 }
 
-/// User memory of each timer in bytes.
+/// User memory per timer, in bytes.
 pub const TIMER_BYTES: usize = size_of::<Reverse<(u64, u32)>>();
 
 impl<'a, P: ClientProtocol> Engine<'a, P> {
-    /// Makes the engine of the client `number`, with memory for everything that it will need.
+    /// Creates the engine of client `number` and reserves all its memory.
     ///
     /// # Errors
-    /// When there is no poller, or not enough memory.
+    /// Fails without a poller or enough memory.
     pub fn new(
         (clock, protocol, config): (Clock, &'a P, &LoadConfig),
         number: u32,
@@ -173,7 +173,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         })
     }
 
-    /// Draws a first due time. Think times spread the first requests as they spread later ones.
+    /// Draws a first due time. Think times spread the first requests like later ones.
     pub fn first_due(&mut self, start: u64) -> u64 {
         let think_ticks = self.clock.ticks(self.think.mean_ns as f64) as f64;
         start.saturating_add((think_ticks * self.random.random::<f64>()) as u64)
@@ -195,13 +195,13 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         self.timers.push(Reverse((due, at as u32)));
     }
 
-    /// The next timer, or the end of time.
+    /// Returns the time of the next timer; `u64::MAX` without one.
     #[inline]
     pub fn next_timer(&self) -> u64 {
         self.timers.peek().map_or(u64::MAX, |Reverse((due, _))| *due)
     }
 
-    /// Takes a timer that is due at `now`: its time and its connection.
+    /// Takes a timer that is due at `now`. Returns its time and its connection.
     #[inline]
     pub fn take_timer(&mut self, now: u64) -> Option<(u64, usize)> {
         let &Reverse((due, at)) = self.timers.peek()?;
@@ -211,10 +211,10 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         })
     }
 
-    /// Waits for events, at most so many nanoseconds or [`SLEEP`]. Returns whether it slept.
+    /// Waits for events, at most `ahead_ns` nanoseconds or [`SLEEP`]. Returns whether it slept.
     #[inline]
     pub fn wait(&self, events: &mut Events, ahead_ns: i64) -> bool {
-        // epoll_wait counts in milliseconds. Less than its longest sleep is left to a more precise one.
+        // `epoll_wait` has a resolution of milliseconds, so shorter sleeps use `sleep_precise`.
         if ahead_ns >= SLEEP.as_nanos() as i64 {
             let _ = self.poller.wait(events, SLEEP);
             return true;
@@ -228,8 +228,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         sleeps
     }
 
-    /// Sends the next request, which is due at `due`. While a connection is being established, a failure means that the request was
-    /// not sent.
+    /// Sends the next request, due at `due`. An error during connection setup means that the request was not sent.
     #[inline]
     pub fn send(
         &mut self,
@@ -265,7 +264,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         Ok(Sent::Partly)
     }
 
-    /// Offers the rest of a request to a socket that did not take all of it. Returns whether it has done so now.
+    /// Writes the rest of a partly sent request. Returns whether it is complete now.
     #[cold]
     pub fn write_on(&mut self, exchange: &mut Exchange<P>, io: BorrowedFd<'_>) -> Result<bool, Errno> {
         let bytes = self.protocol.encode(exchange.request, &mut self.scratch);

@@ -1,4 +1,4 @@
-//! The client's loops, one module for each kind of load.
+//! The client's loops: one module per kind of load.
 
 pub mod churn;
 pub mod closed;

@@ -1,8 +1,8 @@
-//! Streams (welsh2001): each connection carries burst after burst, as fast as the socket allows. The result is bytes. A burst, from
-//! its first byte to the last one of its acknowledgement, is a transaction of a closed loop.
+//! Streams (welsh2001): each connection carries one burst after another, as fast as the socket allows. The result is bytes. A
+//! burst, from its first byte to the last byte of its acknowledgement, is a transaction of a closed loop.
 //!
-//! After the window every connection shuts its sending side down, perhaps within a burst, and reads until the server closes.
-//! The server has then read every byte, and the counts of both sides must be equal.
+//! After the window, each connection shuts down its sending side, perhaps within a burst, and reads until the server closes.
+//! The server has then read every byte, so both sides' counts must be equal.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -27,19 +27,19 @@ use crate::report::{LoadReport, PARTS, StreamReport};
 use crate::time::clock::Clock;
 use crate::time::schedule;
 
-/// Bytes offered to one write, or taken by one read: what iperf3 does, and small enough for a CPU's cache.
+/// Bytes per read or write: the size that iperf3 uses, small enough for a CPU's cache.
 const PIECE_BYTES: usize = 128 << 10;
-/// Reads or writes of one connection before others have their turn.
+/// Reads or writes of one connection before the others get their turn.
 const TURN_PIECES: usize = 4;
-/// Most events taken by one wait.
+/// The event limit of one wait.
 const EVENTS_MAX: usize = 256;
-/// Longest sleep, after which a worker looks whether it is done.
+/// The longest sleep before a worker checks whether it must end.
 const SLEEP: Duration = Duration::from_millis(5);
-/// Bursts that memory is set aside for, over all workers; those beyond are counted, and in the histograms.
+/// Bursts with reserved memory, over all workers. Counts and histograms include further ones.
 const BURSTS_MAX: u64 = 1 << 20;
-/// Time that streams continue after the window, because the server's counters are read a little late...
+/// The time that streams continue after the window, because the server's counters are read slightly late...
 const LINGER_NS: u64 = 100_000_000;
-/// ...and the additional time per connection, which may be a process to ask.
+/// ...and the additional time per connection, because each may have its own server process.
 const LINGER_NS_PER_CONNECTION: u64 = 50_000;
 /// The byte that fills bursts. It differs from [`wire::stream::GREETING`].
 const FILL: u8 = 0x5a;
@@ -59,7 +59,7 @@ pub fn run(
     };
     let workers = (0..config.clients).zip(&progress).map(worker).collect::<Result<Vec<Worker<'_>>, _>>()?;
 
-    // The start time is chosen only after the slow touching of memory.
+    // Choose the start time only after the slow initialisation of memory.
     let times = driver::begin(config, &clock, listener)?;
     let loops = workers.into_iter().map(|worker| {
         let times = times.clone();
@@ -75,7 +75,7 @@ pub fn run(
     Ok(Outcome::new((with_bytes(result.0, stream, &moved), result.1), links))
 }
 
-/// Adds the bytes to a report. The rate is that of bursts, incomplete ones as fractions.
+/// Adds the bytes to a report. The rate counts bursts, with fractions for incomplete ones.
 fn with_bytes(report: LoadReport, stream: Stream, moved: &[Moved]) -> LoadReport {
     let sum = |figure: &dyn Fn(&Moved) -> u64| moved.iter().map(figure).sum::<u64>();
     let seconds = moved.iter().map(|it| it.by_second.len()).max().unwrap_or(0);
@@ -102,14 +102,15 @@ fn with_bytes(report: LoadReport, stream: Stream, moved: &[Moved]) -> LoadReport
     }
 }
 
-/// Jain's index: 1 where all have the same, 1/n where one of n has everything.
+/// Jain's index: 1 if all are equal, 1/n if one of n has everything.
 fn fairness(bytes: &[u64]) -> f64 {
     let sum: f64 = bytes.iter().map(|&bytes| bytes as f64).sum();
     let squares: f64 = bytes.iter().map(|&bytes| (bytes as f64).powi(2)).sum();
     if squares == 0.0 { 1.0 } else { sum * sum / (bytes.len() as f64 * squares) }
 }
 
-/// Bytes that one worker's connections moved: those of bursts in the window, and all after the greetings.
+/// Bytes that one worker's connections moved. The first three fields cover bursts in the window; `sent` and `received` cover
+/// everything after the greetings.
 struct Moved {
     by_part: [u64; PARTS],
     by_second: Vec<u64>,
@@ -124,28 +125,28 @@ struct Moved {
 #[derive(Clone)]
 struct Connection {
     state: State,
-    /// Bytes that are to be written, then bytes that are to be read.
+    /// Bytes left to write, then bytes left to read.
     left_bytes: u64,
-    /// When its burst began.
+    /// The start of the burst, in ticks.
     began: u64,
-    /// Whether room to write is waited for, and not something to read.
+    /// Whether the poller waits for room to write instead of bytes to read.
     awaits_room: bool,
 }
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// A burst, or the request for one, is being written.
+    /// The connection is writing a burst, or a request for one.
     Writing,
-    /// Its acknowledgement, or the burst, is being read.
+    /// The connection is reading an acknowledgement or a burst.
     Reading,
-    /// It has said that it sends no more.
+    /// The connection has shut down its sending side.
     Ending,
-    /// It has failed, or ended in order.
+    /// The connection has failed or ended in order.
     Over,
 }
 
-/// One thread's part.
+/// One thread with its connections.
 struct Worker<'a> {
     clock: Clock,
     stream: Stream,
@@ -156,7 +157,7 @@ struct Worker<'a> {
     inbox: Vec<u8>,
     alive: usize,
     linger_ticks: u64,
-    /// The part of the window that counts now, and the second of it, with the ticks at which they end.
+    /// The current part and the current second of the window: index, end and length in ticks.
     part: (usize, u64, u64),
     second: (usize, u64, u64),
     moved: Moved,
@@ -165,7 +166,7 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// Room for everything that will be needed.
+    /// Creates a worker and reserves all its memory.
     fn new(
         clock: Clock,
         stream: Stream,
@@ -215,7 +216,7 @@ impl<'a> Worker<'a> {
         let ends = times.window.end + self.linger_ticks;
         let mut is_ending = false;
         for at in 0..self.links.len() {
-            // Ten thousand connections take half a megabyte each: the window may begin meanwhile.
+            // With ten thousand connections of half a megabyte each, the window may begin during this loop.
             self.recorder.tick(self.clock.now(), 0);
             self.begin(at);
         }
@@ -239,7 +240,7 @@ impl<'a> Worker<'a> {
                 }
             }
         }
-        // Connections that the server has not closed by now exceed the timeout.
+        // Connections that the server has not closed yet exceed the timeout.
         for at in 0..self.links.len() {
             if self.connections[at].state != State::Over {
                 self.end(at, Class::Timeout);
@@ -257,7 +258,7 @@ impl<'a> Worker<'a> {
         self.write(at);
     }
 
-    /// Writes until the burst is written, the socket is full, or it is others' turn.
+    /// Writes until the burst is complete, the socket is full, or the turn is over.
     #[inline]
     fn write(&mut self, at: usize) {
         for _ in 0..TURN_PIECES {
@@ -276,7 +277,7 @@ impl<'a> Worker<'a> {
                         return self.watch_writable(at, false);
                     }
                     if count < length {
-                        // Full: another write would only say so.
+                        // The socket is full; another write would fail.
                         break;
                     }
                 }
@@ -288,7 +289,7 @@ impl<'a> Worker<'a> {
         self.watch_writable(at, true);
     }
 
-    /// Has the poller tell of room to write, or of something to read.
+    /// Makes the poller report room to write, or bytes to read.
     #[inline]
     fn watch_writable(&mut self, at: usize, room: bool) {
         let connection = &mut self.connections[at];
@@ -303,7 +304,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Reads until nothing is there, or it is others' turn.
+    /// Reads until no bytes are available or the turn is over.
     #[inline]
     fn read(&mut self, at: usize) {
         for _ in 0..TURN_PIECES {
@@ -329,12 +330,12 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Takes in what came; whether there may be more to read.
+    /// Handles received bytes. Returns whether there may be more to read.
     #[inline]
     fn took(&mut self, at: usize, count: u64) -> bool {
         let connection = &mut self.connections[at];
         if connection.state == State::Ending {
-            // What is due there, and how much of it, the comparison of both sides' bytes finds out.
+            // The comparison of both sides' bytes verifies these bytes.
             return true;
         }
         if count > connection.left_bytes {
@@ -375,7 +376,7 @@ impl<'a> Worker<'a> {
         self.moved.by_connection[at] += count as u64;
     }
 
-    /// Shuts the sending side down, perhaps within a burst.
+    /// Shuts down the sending side, perhaps within a burst.
     fn shut_down(&mut self, at: usize) {
         if self.connections[at].state == State::Over {
             return;
@@ -393,7 +394,7 @@ impl<'a> Worker<'a> {
         self.leave(at);
     }
 
-    /// Gives a connection up.
+    /// Abandons a connection.
     #[cold]
     fn end(&mut self, at: usize, class: Class) {
         if self.connections[at].state == State::Over {
@@ -409,7 +410,7 @@ impl<'a> Worker<'a> {
     fn leave(&mut self, at: usize) {
         self.alive -= 1;
         self.connections[at].state = State::Over;
-        // The socket stays open, so that its number is not used again; the poller must not report it for ever.
+        // Keep the socket open, so that its descriptor is not reused. Remove it from the poller, which would report it forever.
         self.poller.remove(self.links[at].io.as_fd());
     }
 }

@@ -1,27 +1,27 @@
-//! The interface of a protocol.
+//! The interface of a protocol's client side.
 
 use crate::report::Class;
 
-/// The client of a service. A request's number determines the whole request, so that the sender and the receiver need to
-/// exchange nothing else. Numbers begin at 0.
+/// The client side of a service. A request's number, from 0, determines the whole request. The sender and the receiver
+/// therefore need to exchange nothing else.
 pub trait ClientProtocol: Sync {
-    /// A short form of a request, from which it can be encoded and its response recognised.
+    /// A compact form of a request, sufficient to encode it and to verify its response.
     type Request: Copy + Default + Send;
-    /// Progress within the response of one connection.
+    /// The progress within a response on one connection.
     type Reader: Default + Send;
 
-    /// The request of this number.
+    /// Returns the request with this number.
     fn request(&self, number: u64) -> Self::Request;
 
-    /// The request that verifies the connection of this number.
+    /// Returns the request that verifies the connection with this number.
     fn greeting(&self, connection: u64) -> Self::Request;
 
-    /// The number of requests that must be answered between the greetings and all others.
+    /// The number of requests to complete after the greetings and before the load.
     fn preparations(&self) -> u64 {
         0
     }
 
-    /// The preparation of this number.
+    /// Returns the preparation with this number.
     fn preparation(&self, number: u64) -> Self::Request {
         self.greeting(number)
     }
@@ -31,19 +31,19 @@ pub trait ClientProtocol: Sync {
         0
     }
 
-    /// The bytes of a request. `scratch` may hold them, and keeps its memory.
+    /// Returns the bytes of a request. `scratch` may hold them and keeps its memory.
     fn encode<'a>(&'a self, request: Self::Request, scratch: &'a mut Vec<u8>) -> &'a [u8];
 
-    /// Reads on. Returns how many of `bytes` belong to this response, and its verdict if they end it. The reader is then ready
-    /// for the next response.
+    /// Reads further bytes of a response. Returns how many belong to it, and the verdict if it is complete. The reader is then
+    /// ready for the next response.
     fn read(&self, request: Self::Request, reader: &mut Self::Reader, bytes: &[u8]) -> (usize, Option<Reply>);
 
-    /// Handles the end of the connection. Returns the response that ends with it, if the protocol has such a thing.
+    /// Handles the end of the connection. Returns the response that it completes, if the protocol allows this.
     fn end(&self, _request: Self::Request, _reader: &mut Self::Reader) -> Option<Reply> {
         None
     }
 
-    /// Describes the last wrong response in words, if it can.
+    /// Describes the last wrong response, if known.
     fn complaint(&self) -> Option<String> {
         None
     }
@@ -52,12 +52,12 @@ pub trait ClientProtocol: Sync {
 /// The verdict on a whole response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// As expected.
+    /// The response is as expected.
     Good,
-    /// Allowed by the protocol, but not as expected.
+    /// The response is valid but not as expected.
     Bad(Class),
-    /// The server ends the connection with this response, which may also be wrong.
+    /// The server ends the connection after this response, which may also be wrong.
     Last(Option<Class>),
-    /// No response of this protocol. The beginning of the next one cannot be found.
+    /// The bytes are not a valid response, so the start of the next one is unknown.
     Garbage,
 }

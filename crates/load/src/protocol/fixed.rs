@@ -11,12 +11,12 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// Both sizes are at least 1.
+    /// Creates the client. Both sizes must be at least 1.
     pub fn new(request_bytes: u32, response_bytes: u32) -> Self {
         Self { request: vec![0x5a; request_bytes as usize], response_bytes: response_bytes.into() }
     }
 
-    /// The greetings that verify a stream's connections.
+    /// Creates the client that verifies a stream's connections.
     pub fn greeting_of(stream: Stream) -> Self {
         let (request_bytes, response_bytes) = stream.sizes(true);
         Self { request: vec![GREETING; request_bytes as usize], response_bytes }
@@ -25,7 +25,7 @@ impl Fixed {
 
 impl ClientProtocol for Fixed {
     type Request = ();
-    /// Bytes received so far.
+    /// The number of bytes received so far.
     type Reader = u64;
 
     #[inline]

@@ -1,4 +1,4 @@
-//! HTTP: requests paths in turn, and verifies status and length of the responses.
+//! HTTP: requests the paths in turn, and verifies status and length of the responses.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,7 +13,7 @@ use crate::report::Class;
 /// A length that is not known yet.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Bits that a length takes in [`Http::wrong`], and the greatest that it can be.
+/// The bits of a length in [`Http::wrong`]. `LENGTH` is the largest value.
 const LENGTH_BITS: u32 = 48;
 const LENGTH: u64 = (1 << LENGTH_BITS) - 1;
 
@@ -21,22 +21,22 @@ const LENGTH: u64 = (1 << LENGTH_BITS) - 1;
 pub struct Http {
     paths: Vec<Path>,
     status: u16,
-    /// The last response that was not what it should be: its status above, its length below.
+    /// The last wrong response: status in the upper bits, length in the lower ones.
     wrong: AtomicU64,
 }
 
 /// A path to request.
 struct Path {
     request: Request,
-    /// How long the content is: as it was said, or else as the first response has it.
+    /// The expected length of the content: configured, or taken from the first response.
     body_bytes: AtomicU64,
 }
 
 impl Http {
-    /// For such traffic to a server.
+    /// Creates the client for `traffic` to a server.
     ///
     /// # Errors
-    /// When a path or a header would not make a request.
+    /// Fails if a path or a header does not give a valid request.
     pub fn new(traffic: &HttpTraffic, server: &Address) -> Result<Self, LoadError> {
         if traffic.targets.is_empty() {
             return Err(LoadError::Config("http: names no path; say what to ask for".to_owned()));
@@ -57,7 +57,7 @@ impl Http {
         Ok(Self { paths, status: traffic.status, wrong: AtomicU64::new(0) })
     }
 
-    /// The verdict on a whole response.
+    /// Returns the verdict on a whole response.
     #[inline]
     fn judge(&self, path: &Path, response: &Response) -> Reply {
         let verdict = if self.is_due(path, response) { None } else { Some(Class::Wrong) };
@@ -77,7 +77,7 @@ impl Http {
             return false;
         }
         match path.body_bytes.load(Relaxed) {
-            // Of several that come first at once, one sets the length for all.
+            // Several first responses may arrive at once; one of them sets the length for all.
             UNKNOWN => match path.body_bytes.compare_exchange(UNKNOWN, response.body_bytes, Relaxed, Relaxed) {
                 Ok(_) => true,
                 Err(known) => known == response.body_bytes,
@@ -88,7 +88,7 @@ impl Http {
 }
 
 impl ClientProtocol for Http {
-    /// Which path.
+    /// The index of the path.
     type Request = u32;
     type Reader = Reader;
 
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(read(&http, 0, closes), Some(Reply::Last(None)));
         assert_eq!(read(&http, 0, &closes.replace("200", "500")), Some(Reply::Last(Some(Class::Wrong))));
         assert_eq!(read(&http, 0, "SSH-2.0-OpenSSH\r\n\r\n"), Some(Reply::Garbage));
-        // Without a length the content ends with the connection.
+        // Without a length, the content ends with the connection.
         let mut reader = Reader::default();
         assert_eq!(http.read(0, &mut reader, b"HTTP/1.1 200 OK\r\n\r\nok").1, None);
         assert_eq!(http.end(0, &mut reader), Some(Reply::Last(None)));

@@ -16,7 +16,7 @@ pub struct Kv {
     count: u64,
     value_bytes_max: u32,
     get_share: f64,
-    /// `None` where each record is as likely as any other.
+    /// `None` if all records are equally likely.
     zipf: Option<Zipf>,
     seed: u64,
 }
@@ -29,7 +29,7 @@ pub struct KvRequest {
 }
 
 impl Kv {
-    /// For such traffic. Another seed makes other values, and other requests.
+    /// Creates the client for `traffic`. The seed determines the values and the requests.
     pub fn new(traffic: &KvTraffic, seed: u64) -> Self {
         let zipf = Zipf::of(traffic.keys, traffic.records.into());
         Self {
@@ -58,7 +58,7 @@ impl ClientProtocol for Kv {
         KvRequest { record, is_set }
     }
 
-    /// Sets a record, to what it is set to later.
+    /// Sets a record to the value that it always has.
     fn greeting(&self, connection: u64) -> KvRequest {
         KvRequest { record: connection % self.count, is_set: true }
     }
@@ -68,7 +68,7 @@ impl ClientProtocol for Kv {
     }
 
     fn encoded_bytes_max(&self) -> usize {
-        // Key, value, and the words around them.
+        // Key, value, and the text around them.
         records::KEY_BYTES + self.value_bytes_max as usize + 64
     }
 
@@ -93,7 +93,7 @@ impl ClientProtocol for Kv {
             (client::Reply::Miss, false) => Reply::Bad(Class::Miss),
             (client::Reply::Wrong, false) => Reply::Bad(Class::Wrong),
             (client::Reply::NotStored, true) | (client::Reply::Error, _) => Reply::Bad(Class::Rejected),
-            // The answer to something else, or none.
+            // The response to a different request, or no response at all.
             _ => Reply::Garbage,
         });
         (taken_bytes, reply)
@@ -118,9 +118,9 @@ mod tests {
         let all = all(&kv);
         assert!(all.iter().all(|request| request.record < 1_000));
         let sets = all.iter().filter(|request| request.is_set).count();
-        // By chance the difference is 30.
+        // The standard deviation is 30.
         assert!((850..1_150).contains(&sets), "{sets}");
-        // Of a thousand records each is asked for ten times; none is left out but by chance, of e^-10.
+        // Each of a thousand records is requested ten times on average. A record is missing with a probability of e^-10.
         let mut asked: Vec<u64> = all.iter().map(|request| request.record).collect();
         asked.sort_unstable();
         asked.dedup();

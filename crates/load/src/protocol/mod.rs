@@ -1,4 +1,4 @@
-//! Client side of the services, sans I/O: requests, and the verification of responses. Loops are compiled for each protocol.
+//! The client side of the services, without I/O: encodes requests and verifies responses. Loops are compiled for each protocol.
 
 mod client;
 mod fixed;
@@ -10,7 +10,7 @@ pub use fixed::Fixed;
 pub use http::Http;
 pub use kv::Kv;
 
-/// Makes the protocol of a configuration's service, and evaluates an expression that is compiled for each protocol.
+/// Creates the protocol of a configuration's service, and evaluates an expression that is compiled for each protocol.
 macro_rules! with_protocol {
     ($config:expr, |$protocol:ident| $body:expr) => {
         match (&$config.service, &$config.kv, &$config.http) {

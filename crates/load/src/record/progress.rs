@@ -1,9 +1,9 @@
-//! How far a client is: stored by its roles, looked at now and then by others.
+//! The progress of a client: written by its roles, read now and then by other threads.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
-/// Counts of one client. Each has one writer, for which a store is enough and no locked instruction needed; each role's
-/// are on a cache line of their own, so that roles on two CPUs do not disturb each other.
+/// Counts of one client. Each counter has one writer, so a plain store replaces a locked instruction. Each role has its own
+/// cache line, so roles on two CPUs do not disturb each other.
 #[derive(Debug, Default)]
 pub struct Progress {
     send: Send,
@@ -26,52 +26,52 @@ struct Receive {
 }
 
 impl Progress {
-    /// The send role sent a request.
+    /// Counts a sent request.
     #[inline]
     pub fn add_sent(&self) {
         add(&self.send.sent, 1);
     }
 
-    /// The send role will send no more.
+    /// Marks that the send role will send no more.
     pub fn set_done(&self) {
-        // After this everything that was sent is seen.
+        // The release makes all counts of sent requests visible.
         self.send.done.store(true, Release);
     }
 
-    /// The receive role completed responses.
+    /// Counts completed responses.
     #[inline]
     pub fn add_completed(&self, count: u64) {
         add(&self.receive.completed, count);
     }
 
-    /// The receive role knows of requests that will not be answered.
+    /// Counts requests that will get no response.
     pub fn add_lost(&self, count: u64) {
         add(&self.receive.lost, count);
     }
 
-    /// Bytes of streams came or went.
+    /// Counts bytes of streams, in either direction.
     #[inline]
     pub fn add_bytes(&self, count: u64) {
         add(&self.receive.bytes, count);
     }
 
-    /// Bytes of streams.
+    /// The bytes of streams.
     pub fn bytes(&self) -> u64 {
         self.receive.bytes.load(Relaxed)
     }
 
-    /// Requests sent.
+    /// The requests sent.
     pub fn sent(&self) -> u64 {
         self.send.sent.load(Relaxed)
     }
 
-    /// Responses completed.
+    /// The responses completed.
     pub fn completed(&self) -> u64 {
         self.receive.completed.load(Relaxed)
     }
 
-    /// Whether responses may still come: there is more to send, or something that was sent is neither answered nor lost.
-    /// A request that is sent in the very moment at which its connection ends may be taken for outstanding.
+    /// Whether responses may still arrive: the send role is not done, or a sent request is neither answered nor lost. A request
+    /// sent at the moment its connection ends may count as outstanding.
     pub fn is_outstanding(&self) -> bool {
         !self.send.done.load(Acquire) || self.sent() > self.completed() + self.receive.lost.load(Relaxed)
     }
@@ -88,7 +88,7 @@ mod models {
 
     use super::*;
 
-    /// The receive role does not go while a request is unanswered that it has not heard of yet.
+    /// The receive role must not end while a request unknown to it is unanswered.
     #[test]
     fn nothing_is_settled_before_all_is_sent() {
         loom::model(|| {

@@ -1,5 +1,5 @@
-//! Records the transactions of one thread without locks or allocations: those of the window as samples, up to the memory set
-//! aside, and all of them in counts.
+//! Records the transactions of one thread without locks or allocations. Counts include all transactions; samples only those of
+//! the window, up to the reserved memory.
 
 use std::ops::Range;
 
@@ -17,17 +17,17 @@ use crate::time::clock::Clock;
 pub struct Transaction {
     /// t1.
     pub due: u64,
-    /// t2; 0 if it was not sent.
+    /// t2; 0 if not sent.
     pub sent: u64,
-    /// t3; 0 if the response did not come.
+    /// t3; 0 without a response.
     pub complete: u64,
-    /// The number of the client's connection.
+    /// The number of the connection within the client.
     pub connection: u32,
-    /// The client's delay after t1 until it began to connect or to send. Only with short-lived connections.
+    /// The time from t1 until the client began to connect or to send. Used only for short-lived connections.
     pub late: u64,
 }
 
-/// Counts beside the single transactions.
+/// Counts in addition to single transactions.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Transactions completed in each part of the window.
@@ -36,21 +36,21 @@ pub struct Counts {
     pub sent: u64,
     /// Requests outstanding at the start and at the end of the window.
     pub outstanding: [u64; 2],
-    /// Requests outstanding at the end of the drain.
+    /// Requests outstanding at the end of the cool-down.
     pub after_drain: u64,
     /// Failures.
     pub errors: Errors,
-    /// Transactions beyond the memory.
+    /// Transactions without memory for a sample.
     pub unsampled: u64,
-    /// Those of them in which the clock went backwards.
+    /// Transactions without a sample in which the clock went backwards.
     pub went_back: u64,
-    /// Their send delay, service time and response time.
+    /// Send delay, service time and response time of transactions without a sample.
     pub beyond: [Histogram; 3],
     /// The thread's CPU time, and the clock, at the start and at the end of the window.
     used: [Used; 2],
 }
 
-/// The CPU time that a thread has used at some tick.
+/// The CPU time of a thread at a tick.
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
     cpu_ns: u64,
@@ -76,22 +76,22 @@ impl Counts {
 /// Start and end of a trial's phases, in ticks.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
-    /// Start of the ramp.
+    /// The start of the ramp.
     pub start: u64,
-    /// The measured window.
+    /// The window.
     pub window: Range<u64>,
-    /// End of the drain.
+    /// The end of the cool-down.
     pub drained: u64,
-    /// Time by which the client learned the start too late, in nanoseconds.
+    /// The delay of the start message behind the start of the ramp, in nanoseconds.
     pub begun_late_ns: u64,
 }
 
 /// The result of one thread.
 #[derive(Debug)]
 pub struct Recording {
-    /// The transactions due in the window, up to the memory.
+    /// The transactions due in the window, up to the reserved memory.
     pub transactions: Vec<Transaction>,
-    /// All others.
+    /// The counts.
     pub counts: Counts,
 }
 
@@ -99,9 +99,9 @@ pub struct Recording {
 pub struct Recorder<'a> {
     clock: Clock,
     times: Times,
-    /// How many of the window's edges have passed.
+    /// The number of edges of the window that have passed.
     edges: usize,
-    /// The current part of the window, its end, and the length of a part.
+    /// The current part of the window. `part_end` is its end, and `part_ticks` the length of a part.
     part: usize,
     part_end: u64,
     part_ticks: u64,
@@ -111,10 +111,10 @@ pub struct Recorder<'a> {
     progress: &'a Progress,
 }
 
-/// Sets memory for transactions aside.
+/// Reserves memory for `count` transactions.
 ///
 /// # Errors
-/// When there is not enough memory.
+/// Fails if there is not enough memory.
 pub fn reserve(config: &LoadConfig, count: u64) -> Result<Vec<Transaction>, LoadError> {
     let mut transactions = Vec::new();
     transactions.try_reserve_exact(count as usize).map_err(|_| LoadError::Memory {
@@ -125,13 +125,13 @@ pub fn reserve(config: &LoadConfig, count: u64) -> Result<Vec<Transaction>, Load
 }
 
 impl<'a> Recorder<'a> {
-    /// Makes a recorder with touched memory for `samples` transactions.
+    /// Creates a recorder with initialised memory for `samples` transactions.
     ///
     /// # Errors
-    /// When there is not enough memory.
+    /// Fails if there is not enough memory.
     pub fn new(clock: Clock, config: &LoadConfig, samples: u64, progress: &'a Progress) -> Result<Self, LoadError> {
         let mut transactions = reserve(config, samples)?;
-        // Touch every page now rather than during the window.
+        // Touch every page before the window begins.
         transactions.resize(samples as usize, Transaction { due: 1, ..Transaction::default() });
         transactions.clear();
         Ok(Self {
@@ -165,7 +165,8 @@ impl<'a> Recorder<'a> {
         [self.times.window.start, self.times.window.end]
     }
 
-    /// Takes note of the window's edges. Call it in every turn of the loop. `waiting` requests are due and have no connection yet.
+    /// Records the window's edges. Call it in every turn of the loop. `waiting` is the number of due requests without a
+    /// connection.
     #[inline]
     pub fn tick(&mut self, now: u64, waiting: u64) {
         if let Some(&edge) = self.edges().get(self.edges)
@@ -177,13 +178,13 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Whether the trial is over: after the window when nothing is outstanding, or after the drain.
+    /// Whether the trial is over: the window has ended and nothing is outstanding, or the cool-down has ended.
     #[inline]
     pub fn is_over(&self, now: u64) -> bool {
         (self.edges == self.edges().len() && self.outstanding == 0) || now >= self.times.drained
     }
 
-    /// The next time that needs a [`Recorder::tick`].
+    /// The next time that requires a [`Recorder::tick`].
     #[inline]
     pub fn next_edge(&self) -> u64 {
         self.edges().get(self.edges).copied().unwrap_or(self.times.drained)
@@ -212,7 +213,7 @@ impl<'a> Recorder<'a> {
         self.keep(transaction);
     }
 
-    /// Records that a request that was sent has failed.
+    /// Records that a sent request has failed.
     pub fn lose(&mut self, transaction: Transaction, class: Class) {
         self.outstanding -= 1;
         self.progress.add_lost(1);
@@ -220,7 +221,7 @@ impl<'a> Recorder<'a> {
         self.keep(transaction);
     }
 
-    /// Records requests that are outstanding at the end of the drain.
+    /// Records requests outstanding at the end of the cool-down.
     pub fn leave(&mut self, requests: u64) {
         self.counts.after_drain += requests;
     }

@@ -1,8 +1,8 @@
-//! Memory set aside before the ramp: a record for every planned request, its stamps if they are asked for, and the state
-//! of every connection.
+//! Memory reserved before the ramp: a record per planned request, its kernel timestamps if enabled, and the state of every
+//! connection.
 //!
-//! Both roles share it ([`Shared`]) without a lock. The send role publishes a record in its connection's chain before it writes the
-//! request; the response can only come after that, so the receive role finds the record there.
+//! Both roles share it ([`Shared`]) without a lock. The send role adds a record to its connection's chain before it writes the
+//! request. The response can arrive only later, so the receive role finds the record there.
 
 use std::os::fd::OwnedFd;
 
@@ -19,7 +19,7 @@ use crate::time::schedule;
 /// No record: indices are stored plus one.
 const NONE: u32 = 0;
 
-/// A planned request, in ticks. 0 stands for what did not happen.
+/// A planned request, in ticks; 0 for an event that did not happen.
 #[derive(Debug)]
 pub struct Record {
     /// t1.
@@ -28,49 +28,49 @@ pub struct Record {
     pub sent: AtomicU64,
     /// t3.
     pub complete: AtomicU64,
-    /// On which of the client's connections.
+    /// The connection, as an index of the client's connections.
     pub connection: u32,
-    /// The connection's next request.
+    /// The index of the connection's next request plus one.
     next: AtomicU32,
 }
 
 impl Record {
-    /// A request that was not sent yet.
+    /// Creates a request that has not been sent.
     pub fn new(planned: u64, connection: u32) -> Self {
         Self { planned, sent: AtomicU64::new(0), complete: AtomicU64::new(0), connection, next: AtomicU32::new(NONE) }
     }
 
-    /// The requests of a client's schedule, in ticks after the start of the ramp.
+    /// Returns the requests of a client's schedule, in ticks after the start of the ramp.
     pub fn planned(config: &LoadConfig, clock: &Clock, connections: u32, client: u32) -> impl Iterator<Item = Self> {
         let planned = schedule::planned(config, connections, client);
         planned.map(|planned| Self::new(clock.ticks(planned.at_ns), planned.connection))
     }
 
-    /// The connection's next request, by its place among the records, if there is one so far.
+    /// Returns the index of the connection's next request, if it exists yet.
     #[inline]
     pub fn next(&self) -> Option<usize> {
         (self.next.load(Acquire) as usize).checked_sub(1)
     }
 }
 
-/// State that both roles of one client share.
+/// The state that both roles of one client share.
 pub struct Shared<'a, P: ClientProtocol> {
     /// The clock of all timestamps.
     pub clock: Clock,
-    /// The service that is spoken.
+    /// The protocol of the service.
     pub protocol: &'a P,
-    /// The number, for the protocol, of the first record's request; the others follow.
+    /// The protocol's number of the first record's request. The others follow.
     pub first: u64,
-    /// Its requests, in the order in which they are planned.
+    /// The client's requests, in planned order.
     pub records: &'a [Record],
-    /// Its connections.
+    /// The client's connections.
     pub links: &'a [Link],
-    /// How far it is.
+    /// The client's progress.
     pub progress: &'a Progress,
 }
 
 impl<P: ClientProtocol> Shared<'_, P> {
-    /// The request of a record.
+    /// Returns the request of a record.
     #[inline]
     pub fn request(&self, record: usize) -> P::Request {
         self.protocol.request(self.first + record as u64)
@@ -85,12 +85,13 @@ impl<P: ClientProtocol> Clone for Shared<'_, P> {
 
 impl<P: ClientProtocol> Copy for Shared<'_, P> {}
 
-/// One request's stamps, in nanoseconds of the wall clock, the last two of the interface's own clock; 0 where there is none.
+/// The kernel's timestamps of one request, in nanoseconds; 0 if missing. The first three use the wall clock, the last two the
+/// interface's own clock.
 #[derive(Debug, Default)]
 pub struct Stamp {
-    /// Handed to the scheduler.
+    /// The packet scheduler got the request.
     pub scheduler: AtomicU64,
-    /// Handed to the driver: t2k.
+    /// The driver got the request: t2k.
     pub driver: AtomicU64,
     /// The response's last packet arrived: t3k.
     pub arrived: AtomicU64,
@@ -100,18 +101,18 @@ pub struct Stamp {
     pub hardware_arrived: AtomicU64,
 }
 
-/// A connection, as both roles see it.
+/// A connection, shared by both roles.
 #[derive(Debug)]
 pub struct Link {
     /// The socket.
     pub io: OwnedFd,
-    /// Its first request.
+    /// The index of the connection's first request plus one.
     first: AtomicU32,
-    /// 0 while it is of use, then why it no longer is, as [`Class`] numbers it, or [`BROKEN`].
+    /// 0 while the connection works, then the number of its [`Class`] of failure, or [`BROKEN`].
     failure: AtomicU8,
 }
 
-/// A link that takes nothing any more; why is for the receive role to say.
+/// A write to the link failed; the receive role will find the reason.
 const BROKEN: u8 = u8::MAX;
 
 impl Link {
@@ -120,20 +121,20 @@ impl Link {
         Self { io, first: AtomicU32::new(NONE), failure: AtomicU8::new(0) }
     }
 
-    /// Whether it is of no use any more.
+    /// Whether the connection has failed.
     #[inline]
     pub fn is_dead(&self) -> bool {
         self.failure.load(Relaxed) != 0
     }
 
-    /// Gives it up. Both roles may learn of a failure, each in its own way: the first to say why is right.
+    /// Marks the connection as failed. Both roles may find the failure; the first reason stays.
     pub fn fail(&self, class: Class) {
         if self.failure.compare_exchange(0, class as u8, Relaxed, Relaxed) == Err(BROKEN) {
             let _ = self.failure.compare_exchange(BROKEN, class as u8, Relaxed, Relaxed);
         }
     }
 
-    /// Gives it up after a failed write. The reason for the end of the connection may be in bytes that are not read yet.
+    /// Marks the connection as failed after a write. The actual reason may be in bytes that are still unread.
     #[cold]
     pub fn fail_to_send(&self, error: Errno) {
         match error {
@@ -144,12 +145,12 @@ impl Link {
         }
     }
 
-    /// Whether a write was refused, and nobody has said why: the system may have told it there and not again.
+    /// Whether a write failed without a known reason. The system may report the error only once.
     pub fn is_broken(&self) -> bool {
         self.failure.load(Relaxed) == BROKEN
     }
 
-    /// Why it was given up; `None` while it is of use.
+    /// The class of failure; `None` while the connection works.
     pub fn failure(&self) -> Option<Class> {
         match self.failure.load(Relaxed) {
             BROKEN => Some(Class::Reset),
@@ -158,12 +159,12 @@ impl Link {
     }
 }
 
-/// The end of a connection's chain where requests are added. The send role's own.
+/// The end of a connection's chain where the send role adds requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tail(u32);
 
 impl Tail {
-    /// Adds a record. Everything written before is seen by whoever takes it.
+    /// Adds a record. Earlier writes are visible to the role that takes it.
     #[inline]
     pub fn push(&mut self, link: &Link, records: &[Record], index: usize) {
         let id = index as u32 + 1;
@@ -175,12 +176,12 @@ impl Tail {
     }
 }
 
-/// The end of a connection's chain where requests are taken. The receive role's own.
+/// The end of a connection's chain where the receive role takes requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Head(u32);
 
 impl Head {
-    /// Takes the oldest request that was not taken yet: its index among the records.
+    /// Takes the oldest remaining request. Returns the index of its record.
     #[inline]
     pub fn take(&mut self, link: &Link, records: &[Record]) -> Option<usize> {
         let index = self.peek(link, records)?;
@@ -188,7 +189,7 @@ impl Head {
         Some(index)
     }
 
-    /// The oldest request that was not taken yet, which stays so.
+    /// Returns the oldest remaining request without taking it.
     #[inline]
     pub fn peek(&self, link: &Link, records: &[Record]) -> Option<usize> {
         match self.0 {
@@ -197,7 +198,7 @@ impl Head {
         }
     }
 
-    /// Takes the request that a peek has shown.
+    /// Takes the request that a peek returned.
     #[inline]
     pub fn pass(&mut self, index: usize) {
         self.0 = index as u32 + 1;
@@ -211,7 +212,7 @@ mod models {
 
     use super::*;
 
-    /// The receive role finds each request in the order sent, and with it when it was sent.
+    /// The receive role finds the requests in the order sent, each with its send time.
     #[test]
     fn found_request_has_its_send_time() {
         loom::model(|| {

@@ -1,4 +1,4 @@
-//! From records to samples, and from samples to the report. Runs after the trial.
+//! Converts records to samples, and samples to the report, after the trial.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use crate::report::{Class, ClockFacts, ClosedReport, Errors, LoadReport, Outstan
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::time::clock::{Clock, Wall};
 
-/// Resources that the process has used.
+/// Resources used by the process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     cpu_ns: u64,
     involuntary_switches: u64,
-    /// Time for which the client was stalled, in nanoseconds; `None` if it was not measured.
+    /// The time for which the client was stalled, in nanoseconds; `None` if not measured.
     pub stalled_ns: Option<u64>,
 }
 
@@ -49,20 +49,20 @@ impl Usage {
 /// One client's records after a trial.
 #[derive(Debug)]
 pub struct Recorded {
-    /// The number of its first connection.
+    /// The number of the client's first connection.
     pub first: u32,
-    /// Its requests.
+    /// The client's requests.
     pub records: Vec<Record>,
-    /// The kernel's stamps of each request; empty if they were not requested.
+    /// The kernel's timestamps of each request; empty if disabled.
     pub stamps: Vec<Stamp>,
 }
 
-/// Nanoseconds from the window's start to a tick; 0 ticks are [`Sample::NEVER`].
+/// Converts a tick to nanoseconds since the start of the window. 0 gives [`Sample::NEVER`].
 fn after_start(clock: &Clock, window: &Range<u64>, ticks: u64) -> i64 {
     if ticks == 0 { Sample::NEVER } else { clock.between_ns(window.start, ticks) }
 }
 
-/// The requests planned in `window`, by planned time. Without the wall clock they have no kernel timestamps.
+/// Returns the requests planned in `window`, by planned time. Without the wall clock, samples have no kernel timestamps.
 pub fn samples(clock: &Clock, wall: Option<&Wall>, window: &Range<u64>, recorded: &[Recorded]) -> Vec<Sample> {
     let time = |ticks: u64| after_start(clock, window, ticks);
     let kernel = |stamp: Option<&Stamp>, which: fn(&Stamp) -> &AtomicU64| match (wall, stamp.map(which)) {
@@ -91,12 +91,12 @@ pub fn samples(clock: &Clock, wall: Option<&Wall>, window: &Range<u64>, recorded
         .filter(|(_, _, record)| window.contains(&record.planned))
         .map(|(client, at, record)| sample(client.first, record, client.stamps.get(at)))
         .collect();
-    // Each client's samples are in order already, which makes this sort fast.
+    // Each client's samples are already in order, which speeds up this sort.
     samples.sort_by_key(|sample| sample.planned_ns);
     samples
 }
 
-/// The transactions of several threads, by the time at which they were due. `firsts` numbers each thread's first connection.
+/// Returns the transactions of several threads, by due time. `firsts` gives the number of each thread's first connection.
 pub fn transaction_samples<'a>(
     clock: &Clock,
     window: &Range<u64>,
@@ -117,7 +117,7 @@ pub fn transaction_samples<'a>(
     samples
 }
 
-/// Counts why requests have no response, over the whole trial. The class is that of their connection's end, or a timeout if the
+/// Counts requests without a response in the whole trial. Their class is that of the connection's failure, or a timeout if the
 /// connection is alive. A connection that failed while no request needed it counts once.
 fn errors(links: &[Link], recorded: &[Recorded]) -> Errors {
     let mut errors = Errors::default();
@@ -131,7 +131,7 @@ fn errors(links: &[Link], recorded: &[Recorded]) -> Errors {
                     idle[connection] = None;
                 }
                 None if record.sent.load(Relaxed) != 0 => errors.count(Class::Timeout, 1),
-                // The client did not send it: not the server's failure.
+                // The client did not send it, so the server did not fail.
                 None => {}
             }
         }
@@ -150,7 +150,7 @@ pub fn by_part(window: &Range<u64>, ticks: impl Iterator<Item = u64>) -> [u64; P
     parts
 }
 
-/// The facts of a trial that a report needs beside its records.
+/// Facts about a trial that its report needs in addition to the records.
 pub struct Facts<'a> {
     /// The configuration.
     pub config: &'a LoadConfig,
@@ -168,30 +168,30 @@ pub struct Facts<'a> {
     pub usage: Usage,
     /// All connections, with their failures.
     pub links: &'a [Link],
-    /// The origin of the kernel's timestamps; `None` if they were not requested.
+    /// The source of kernel timestamps; `None` if disabled.
     pub kernel: Option<KernelFacts>,
 }
 
-/// Figures of all requests, also of those outside the window.
+/// Figures of all requests, including those outside the window.
 #[derive(Debug)]
 pub struct Totals {
     /// Responses completed inside the window, per second.
     pub rate_achieved_per_s: f64,
     /// Requests sent inside the window, per second.
     pub rate_sent_per_s: f64,
-    /// Requests sent and not answered.
+    /// Requests sent but not answered.
     pub outstanding: Outstanding,
     /// Failures.
     pub errors: Errors,
 }
 
 impl Facts<'_> {
-    /// The report of an open loop. `recorded` contains the requests outside the window, too.
+    /// Returns the report of an open loop. `recorded` includes requests outside the window.
     pub fn report(&self, recorded: &[Recorded], samples: &[Sample], memory_bytes_per_connection: f64) -> LoadReport {
         let window_s = self.config.phases.measure_ns as f64 / 1e9;
         let window = &self.times.window;
         let all = || recorded.iter().flat_map(|client| &client.records);
-        // Sent before `tick`, and not completed by then.
+        // Requests sent before `tick` and not completed by then.
         let outstanding = |tick: u64| {
             let is = |record: &&Record| {
                 let (sent, complete) = (record.sent.load(Relaxed), record.complete.load(Relaxed));
@@ -217,7 +217,7 @@ impl Facts<'_> {
         LoadReport { fit, completed_by_part, ..self.common(samples, totals, memory_bytes_per_connection) }
     }
 
-    /// The part of the report that all loops share.
+    /// Returns the part of the report that all loops share.
     pub fn common(&self, samples: &[Sample], totals: Totals, memory_bytes_per_connection: f64) -> LoadReport {
         let window_ns = self.config.phases.measure_ns;
         let (lag, service) = (measured(samples, window_ns, send_delay_ns), measured(samples, window_ns, service_ns));
@@ -259,8 +259,8 @@ impl Facts<'_> {
         }
     }
 
-    /// The report of recorded loops, and its samples. `firsts` numbers each thread's first connection, `cpus` are those that the
-    /// threads may use.
+    /// Returns the report and the samples of recorded loops. `firsts` gives the number of each thread's first connection.
+    /// `cpus` is the number of CPUs that the threads may use.
     pub fn account(
         &self,
         recordings: &[Recording],
@@ -300,7 +300,7 @@ impl Facts<'_> {
         let busy = all.iter().filter_map(|it| it.busy_share(self.clock)).fold(0.0, |busy, share| busy + share);
         let mut report = self.common(samples, totals, memory_bytes_per_connection);
         if unsampled > 0 {
-            // Transactions beyond the memory are later ones: the medians of the window's parts stay those of the samples.
+            // Transactions without a sample are the last ones, so the medians per part still come from the samples.
             for (time, measured) in [&mut report.lag, &mut report.service, &mut report.response].into_iter().enumerate()
             {
                 all.iter().for_each(|counts| measured.histogram.merge(&counts.beyond[time]));

@@ -1,14 +1,14 @@
-//! Short-lived connections: each ends after some requests, so that the server accepts all the time.
+//! Short-lived connections: each ends after some requests, so the server accepts new ones all the time.
 //!
-//! - In a closed loop another connection replaces one that has ended, after the think time if there is one.
-//! - In an open loop there are sessions as in httperf. They begin by the schedule, at the rate of requests divided by the
-//!   requests per connection. A session connects, sends each request after the response before it, and closes.
+//! - In a closed loop, a new connection replaces one that has ended, after the think time.
+//! - In an open loop, sessions begin by the schedule, as in httperf. Their rate is the rate of requests divided by the requests
+//!   per connection. A session connects, sends each request after the previous response, and closes.
 //!
-//! At most `connections` are open at once. A session beyond that waits for its turn, because dropping it would hide load from the
-//! server; the wait is part of its response time. Planned requests that never began are recorded as not sent.
+//! At most `connections` are open at once. Further sessions wait, because dropping them would hide load from the server. Their
+//! response time includes the wait. Planned requests that never began are recorded as not sent.
 //!
-//! t1 of a connection's first request is the time at which the connection is due, so that its response time contains the
-//! connecting. t2 is taken just before the request is written, as always.
+//! t1 of a connection's first request is the due time of the connection, so its response time includes connecting. t2 is taken
+//! just before the request is written, as in other loops.
 
 mod session;
 
@@ -30,7 +30,7 @@ use crate::report::samples::{fit, measured, response_ns, send_delay_ns, service_
 use crate::report::{ChurnReport, LateSends, LoadReport, Sample};
 use session::{Churner, ClientResult, bytes_per_connection};
 
-/// Runs a load of short-lived connections. The connection of `connected` has verified the server.
+/// Runs a load of short-lived connections. The one connection in `connected` has already verified the server.
 pub fn run<P: ClientProtocol>(
     config: &LoadConfig,
     protocol: &P,
@@ -50,7 +50,7 @@ pub fn run<P: ClientProtocol>(
     };
     let mut churners = (0..config.clients).zip(&progress).map(churner).collect::<Result<Vec<Churner<'_, P>>, _>>()?;
 
-    // The start time is chosen only after the slow touching of memory.
+    // Choose the start time only after the slow initialisation of memory.
     let times = driver::begin(config, &clock, listener)?;
     churners.iter_mut().for_each(|churner| churner.begin(times.clone()));
     let loops = churners.into_iter().map(|churner| move |stop: &AtomicBool| churner.run(stop));
@@ -79,7 +79,7 @@ fn report(
         due.map(|&(due, late)| Transaction { due, sent: due + late, ..Transaction::default() }).collect()
     });
     let opened = samples_of(&|client| client.opened.clone());
-    // Each transaction with the client's delay as its send delay: until it began to connect, or to send.
+    // Use the client's delay until connecting or sending as the send delay of each transaction.
     let begun = samples_of(&|client| {
         let begun = |it: &Transaction| Transaction { sent: if it.sent == 0 { 0 } else { it.due + it.late }, ..*it };
         client.recording.transactions.iter().map(begun).collect()
@@ -93,10 +93,10 @@ fn report(
 
     let is_open = config.schedule != Schedule::Closed;
     let calls = f64::from(config.calls_per_connection.unwrap_or(1));
-    // An open loop plans sessions only. Other requests follow the response before them, and would dilute late sessions.
+    // An open loop plans only sessions. Other requests follow the previous response and would dilute late sessions.
     let planned = if is_open { &sessions } else { &begun };
     let delays: Histogram = planned.iter().filter_map(send_delay_ns).map(|ns| ns.max(0) as u64).collect();
-    // Both are the same requests, in the same order.
+    // Both contain the same requests in the same order.
     let times = begun.iter().zip(&samples).map(|(begun, sample)| (send_delay_ns(begun), service_ns(sample)));
     let late = LateSends::of(&delays, &report.service.histogram).with_on_time(times);
     let report = LoadReport {

@@ -20,9 +20,9 @@ use crate::report::Class;
 use crate::time::clock::Clock;
 use crate::time::schedule;
 
-/// Pause after a connection that failed, in nanoseconds: a server that is gone must not be called as fast as the CPU can.
+/// The pause after a failed connection, in nanoseconds, so that the client does not flood a server that is gone.
 const FAILED_NS: f64 = 10_000_000.0;
-/// Interval of the search for exchanges that exceed the timeout, in nanoseconds.
+/// The interval between searches for exchanges that exceed the timeout, in nanoseconds.
 const CHECK_NS: f64 = 100_000_000.0;
 /// `sleep-spin` wakes this long before a planned time.
 const SPIN_NS: i64 = 60_000;
@@ -32,20 +32,20 @@ struct Slot<P: ClientProtocol> {
     io: Option<OwnedFd>,
     state: State,
     exchange: Exchange<P>,
-    /// The client's delay with the current transaction.
+    /// The client's delay for the current transaction.
     late: u64,
-    /// Requests of the session that are not answered yet.
+    /// The session's requests without a response.
     calls: u32,
-    /// Ticks at which the connection was begun, established, and brought its first byte.
+    /// The times of the connection's start, establishment and first byte, in ticks.
     opened: [u64; 3],
-    /// Whether the poller reports when the connection is established.
+    /// Whether the poller waits for the connection to be established.
     is_awaited: bool,
-    /// The time of its timer; 0 without one. Timers of other times belong to a connection that has failed.
+    /// The time of the slot's timer; 0 without one. Timers with other times belong to a failed connection.
     timer: u64,
 }
 
 impl<P: ClientProtocol> Slot<P> {
-    /// Closes the connection. Closing it first leaves it in TIME_WAIT on this side.
+    /// Closes the connection. Because the client closes first, TIME_WAIT is on its side.
     #[inline]
     fn close(&mut self) {
         self.io = None;
@@ -55,19 +55,19 @@ impl<P: ClientProtocol> Slot<P> {
         self.timer = 0;
     }
 
-    /// Whether its connection is being made, also between two attempts.
+    /// Whether the connection is being made, including pauses between attempts.
     #[inline]
     fn is_opening(&self) -> bool {
         self.state == State::Opening || (self.state == State::Closed && self.opened[0] != 0)
     }
 
-    /// Whether its session has a request that is due, sent or not, and not answered.
+    /// Whether the session has a due request without a response, sent or not.
     #[inline]
     fn has_request(&self) -> bool {
         self.exchange.is_outstanding() || matches!(self.state, State::Opening | State::Closed)
     }
 
-    /// Begins another session, which has no connection yet.
+    /// Begins a session without a connection.
     #[inline]
     fn begin(&mut self, due: u64, late: u64, calls: u32) {
         (self.exchange.due, self.late, self.calls, self.state) = (due, late, calls, State::Closed);
@@ -77,32 +77,32 @@ impl<P: ClientProtocol> Slot<P> {
 /// The state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It has no session.
+    /// The slot has no session.
     Free,
-    /// Its session has no connection.
+    /// The session has no connection.
     Closed,
-    /// Its connection is being made. The first request follows.
+    /// The connection is being made. The first request follows.
     Opening,
-    /// Its connection is established.
+    /// The connection is established.
     Open,
 }
 
-/// User memory of each connection in bytes.
+/// User memory per connection, in bytes.
 pub const fn bytes_per_connection<P: ClientProtocol>() -> usize {
     size_of::<Slot<P>>() + TIMER_BYTES + size_of::<u32>()
 }
 
 /// The result of one client.
 pub struct ClientResult {
-    /// Its transactions.
+    /// The client's transactions.
     pub recording: Recording,
-    /// Connections opened in the window: t1 is their beginning, t2 their establishment, and t3 their first byte.
+    /// Connections opened in the window: t1 is the start, t2 the establishment, and t3 the first byte.
     pub opened: Vec<Transaction>,
-    /// The number of connections opened in the window, also of those beyond the memory.
+    /// The number of connections opened in the window, including those without memory for a record.
     pub opened_count: u64,
-    /// Sessions that had to wait for another one to end.
+    /// Sessions that waited for another one to end.
     pub waited: u64,
-    /// Sessions that were due: when, and the client's delay in ticks.
+    /// Due time and client's delay of each due session, in ticks.
     pub sessions: Vec<(u64, u64)>,
     /// The share of the window in which the client was busy.
     pub busy_share: Option<f64>,
@@ -115,9 +115,9 @@ pub struct Churner<'a, P: ClientProtocol> {
     slots: Vec<Slot<P>>,
     /// Slots without a session, in an open loop.
     free: Vec<u32>,
-    /// Sessions: the planned time of each, and the client's delay once it is due. A closed loop has none.
+    /// The planned time of each session, and the client's delay once it is due. A closed loop has none.
     sessions: Vec<(u64, u64)>,
-    /// Sessions that have become due, and those of them that have begun.
+    /// The number of sessions that are due. `begun` is the number of those that have begun.
     arrived: usize,
     begun: usize,
     waited: u64,
@@ -135,7 +135,7 @@ pub struct Churner<'a, P: ClientProtocol> {
 }
 
 impl<'a, P: ClientProtocol> Churner<'a, P> {
-    /// Makes the client `number` with its share of the connections, and memory for everything that it will need.
+    /// Creates client `number` with its part of the connections, and reserves all its memory.
     pub fn new(
         (clock, protocol, config): (Clock, &'a P, &LoadConfig),
         number: u32,
@@ -248,7 +248,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Requests of sessions that are due and have no connection yet.
+    /// Requests of due sessions without a connection.
     fn waiting(&self) -> u64 {
         (self.arrived - self.begun) as u64 * u64::from(self.calls)
     }
@@ -271,7 +271,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         self.engine.wait(events, ahead_ns)
     }
 
-    /// Handles timers and sessions that are due. Returns whether there were any.
+    /// Handles due timers and sessions. Returns whether there were any.
     #[inline]
     fn wake_due(&mut self, now: u64) -> bool {
         let before = (self.engine.number, self.dialed);
@@ -307,13 +307,13 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Begins the sessions that are due.
+    /// Begins the due sessions.
     #[inline]
     fn arrive(&mut self, now: u64) {
         while let Some((planned, late)) = self.sessions.get_mut(self.arrived)
             && *planned <= now
         {
-            // Sessions that are due at once delay each other.
+            // Sessions that become due together delay each other.
             *late = self.engine.clock.now().saturating_sub(*planned);
             self.arrived += 1;
             self.waited += u64::from(self.free.is_empty());
@@ -322,7 +322,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         self.begin_sessions();
     }
 
-    /// Gives slots to sessions that are due, while there are free ones.
+    /// Assigns free slots to due sessions.
     #[inline]
     fn begin_sessions(&mut self) {
         while self.begun < self.arrived
@@ -347,14 +347,14 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         self.wake_at(at, self.now() + self.engine.retry_ticks);
     }
 
-    /// Plans a slot's next connection, in a closed loop.
+    /// Schedules a slot's next connection in a closed loop.
     fn open_at(&mut self, at: usize, due: u64) {
         let late = self.slots[at].late;
         self.slots[at].begin(due, late, self.calls);
         self.wake_at(at, due);
     }
 
-    /// Begins a slot's connection.
+    /// Starts a slot's connection.
     #[inline]
     fn open(&mut self, at: usize) {
         let slot = &mut self.slots[at];
@@ -376,7 +376,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
                 slot.state = State::Opening;
                 self.send_first(at);
             }
-            // The backlog of a Unix socket is full. No event tells when to try again.
+            // The backlog of a Unix socket is full. No event tells when to retry.
             Err(Errno::AGAIN) if begun - slot.opened[0] < self.timeout_ticks => {
                 self.wake_at(at, begun + self.engine.retry_ticks);
             }
@@ -384,7 +384,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Sends a slot's next request, which is due.
+    /// Sends a slot's next request.
     #[inline]
     fn send(&mut self, at: usize, due: u64) {
         let is_late = due >= self.engine.recorder.times().window.end;
@@ -402,7 +402,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Sends the first request on a connection that may not be established yet. t1 is the time at which the connection was due.
+    /// Sends the first request on a connection that may not be established yet. t1 is the due time of the connection.
     #[inline]
     fn send_first(&mut self, at: usize) {
         let slot = &mut self.slots[at];
@@ -483,14 +483,14 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         self.engine.recorder.complete(self.transaction(at, now));
     }
 
-    /// A slot's transaction; `complete` is 0 if its response did not come.
+    /// Returns a slot's transaction. `complete` is 0 without a response.
     #[inline]
     fn transaction(&self, at: usize, complete: u64) -> Transaction {
         let Slot { exchange, late, .. } = &self.slots[at];
         Transaction { late: *late, ..exchange.transaction(at, complete) }
     }
 
-    /// Plans the request after a response, on this connection or on another one.
+    /// Schedules the request after a response, on this connection or a new one.
     #[inline]
     fn next(&mut self, at: usize, now: u64, is_last: bool) {
         let (due, thinks) = (self.engine.next_due(now), !self.engine.think.is_none());
@@ -502,7 +502,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         slot.close();
         match (is_open, slot.calls) {
             (true, 0) => self.free(at),
-            // The server ended the connection before the session: the session continues on another one.
+            // The server ended the connection before the session was over: the session continues on a new connection.
             (true, calls) => {
                 slot.begin(due, 0, calls);
                 self.open(at);
@@ -516,7 +516,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Frees the slot of a session that is over, in an open loop.
+    /// Frees the slot of a finished session in an open loop.
     #[inline]
     fn free(&mut self, at: usize) {
         self.slots[at].state = State::Free;
@@ -536,7 +536,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Ends a session whose connection failed. In a closed loop another one follows after a pause.
+    /// Ends a session whose connection failed. In a closed loop, a new session follows after a pause.
     #[cold]
     fn fail(&mut self, at: usize, class: Class) {
         self.lose(at, class);
@@ -549,7 +549,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Counts a connection's failure, and its request.
+    /// Counts a connection's failure and its request.
     fn lose(&mut self, at: usize, class: Class) {
         let transaction = self.transaction(at, 0);
         let slot = &self.slots[at];
@@ -558,12 +558,12 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
         self.engine.recorder.errors().count(class, 1);
         if slot.has_request() {
-            // The connection's first request was due, and never sent.
+            // The connection's first request was due but never sent.
             self.engine.recorder.keep(Transaction { sent: 0, ..transaction });
         }
     }
 
-    /// Records the later requests of a session that has failed. They were planned, and will not be sent.
+    /// Records the later requests of a failed session, which were planned but will not be sent.
     fn abandon(&mut self, at: usize) {
         let slot = &self.slots[at];
         let (due, lost) = (slot.exchange.due, u32::from(slot.has_request()));
@@ -572,7 +572,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Records requests that were due, or would have followed, and were not sent.
+    /// Records planned requests that were not sent.
     fn record_unsent(&mut self, due: u64, requests: u32) {
         let unsent = Transaction { due, ..Transaction::default() };
         (0..requests).for_each(|_| self.engine.recorder.keep(unsent));
@@ -594,7 +594,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Ends all sessions after the drain.
+    /// Ends all sessions after the cool-down.
     fn end_all(&mut self) {
         for at in 0..self.slots.len() {
             let slot = &self.slots[at];

@@ -1,4 +1,4 @@
-//! One client of datagrams: one socket, one loop that sends what is due and takes what came.
+//! One client for datagrams: one socket and one loop that sends due requests and receives responses.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,26 +23,26 @@ use crate::record::request::Record;
 use crate::report::Class;
 use crate::time::clock::Clock;
 
-/// Room asked for what has come and was not read; the kernel lowers it to net.core.rmem_max.
+/// The requested size of the receive buffer. The kernel limits it to net.core.rmem_max.
 const RECEIVE_BYTES: usize = 4 << 20;
-/// Ports greeted at once.
+/// The number of ports greeted at once.
 const GREETED: usize = 64;
-/// A greeting that is not answered is sent again after this.
+/// The time after which an unanswered greeting is repeated.
 const GREET_AGAIN: Duration = Duration::from_millis(200);
-/// How often progress is reported.
+/// The interval between progress reports.
 const PROGRESS: Duration = Duration::from_millis(200);
-/// `sleep-spin` wakes this long before a planned time, as on streams.
+/// `sleep-spin` wakes this long before a planned time, as for streams.
 const SPIN_NS: i64 = 60_000;
-/// Longest sleep, after which it is looked whether it is time to end.
+/// The longest sleep before the loop checks whether it must end.
 const SLEEP_NS: i64 = 5_000_000;
-/// When everything is answered, so long is waited for what may follow: duplicates.
+/// The wait for duplicates after the last response.
 const LINGER_NS: f64 = 10_000_000.0;
-/// Most datagrams taken in a row before it is looked whether a request is due.
+/// The most datagrams received in a row before the loop checks for a due request.
 const TAKEN_MAX: u32 = 16;
-/// Errors of others that one send may meet before it is given up.
+/// The most errors of earlier requests that one send may meet before it fails.
 const SENDS_MAX: u32 = 8;
 
-/// A socket for datagrams to all of `targets`, which does not block and is told of those that do not get there.
+/// Opens a non-blocking socket for datagrams to `targets`, which reports undelivered datagrams.
 pub fn open(targets: &[SocketAddr]) -> Result<UdpSocket, LoadError> {
     let is_v4 = targets.iter().all(SocketAddr::is_ipv4);
     let any: IpAddr = if is_v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -50,17 +50,17 @@ pub fn open(targets: &[SocketAddr]) -> Result<UdpSocket, LoadError> {
         let socket = UdpSocket::bind((any, 0))?;
         socket.set_nonblocking(true)?;
         unreachable::tell(&socket, is_v4)?;
-        // What cannot be had is not needed: the report says what was dropped.
+        // A smaller buffer is acceptable: the report counts drops.
         let _ = sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BYTES);
         Ok(socket)
     };
     open().map_err(|error| LoadError::System { what: "a socket for datagrams", error })
 }
 
-/// Has each of `ports` answer once. `progress` is told how many have.
+/// Greets each of `ports` and waits for all responses. Calls `progress` with the number of responses.
 ///
 /// # Errors
-/// The first port that cannot be reached, or is silent until the timeout: a trial with fewer would be another trial.
+/// The first port that is unreachable, or silent until the timeout. A trial with fewer ports would be a different trial.
 pub fn greet(
     socket: &UdpSocket,
     config: &LoadConfig,
@@ -97,14 +97,14 @@ pub fn greet(
     let mut send = |port: usize| -> Result<(), LoadError> {
         put_id(&mut request, ids.of(port as u32));
         match socket.send_to(&request, targets_here[port]) {
-            // It will be sent again.
+            // The greeting will be repeated.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            // The error may be another's, of which the queue tells.
+            // The error may belong to another port; the error queue tells which.
             Err(error) if Class::of(&error) != Class::Refused => Err(failed(port, error)),
             _ => Ok(()),
         }
     };
-    // The first port of which the kernel says something. A send or a receive may have had the error of another.
+    // Returns the first port with an error in the queue. A send or a receive may return the error of another port.
     let heard = || {
         let mut told = None;
         unreachable::take(socket, &mut |datagram, class| {
@@ -139,7 +139,7 @@ pub fn greet(
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // The queue tells what it is of.
+                // The error queue tells which port failed.
                 Err(_) => {}
             }
         }
@@ -161,7 +161,7 @@ pub fn greet(
     Ok(())
 }
 
-/// Sleeps until something came, at most so many nanoseconds (less than a second).
+/// Sleeps until a datagram arrives, at most `timeout_ns` nanoseconds, less than a second.
 fn wait(socket: &UdpSocket, timeout_ns: i64) {
     let timeout = Timespec { tv_sec: 0, tv_nsec: timeout_ns };
     let _ = rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout));
@@ -174,14 +174,14 @@ pub struct Client<'a> {
     matcher: Matcher<'a>,
     request: Vec<u8>,
     inbox: Vec<u8>,
-    /// The next request to be sent.
+    /// The index of the next request to send.
     next: usize,
-    /// After so many ticks a request is lost.
+    /// The time after which a request is lost, in ticks.
     timeout: u64,
 }
 
 impl<'a> Client<'a> {
-    /// Room for everything that will be needed.
+    /// Creates a client and reserves all its memory.
     pub fn new(
         clock: Clock,
         udp: Udp,
@@ -202,8 +202,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Sends and receives until the drain ends, or everything is answered. A due request is never kept waiting by more than
-    /// one response.
+    /// Sends and receives until the cool-down ends or all requests are answered. A due request waits for at most one response.
     pub fn run(mut self, pacing: Pacing, until: &StopCondition<'_>) -> LoopResult {
         let linger = self.clock.ticks(LINGER_NS);
         let mut settled_since = None;
@@ -243,14 +242,14 @@ impl<'a> Client<'a> {
         self.matcher.records.get(self.next).is_some_and(|record| now >= record.planned)
     }
 
-    /// Sends the next request. One for which the kernel has no room stays due.
+    /// Sends the next request. If the kernel has no buffer space, the request stays due.
     #[inline]
     fn send(&mut self, progress: &Progress) {
         let (number, record) = (self.next, &self.matcher.records[self.next]);
         let target = self.matcher.targets[record.connection as usize];
         put_id(&mut self.request, self.matcher.ids.of(number as u32));
         for attempt in 1.. {
-            // t2: nothing but the system call is between here and the kernel.
+            // t2: only the system call is between this reading and the kernel.
             record.sent.store(self.clock.now(), Relaxed);
             match self.socket.send_to(&self.request, target) {
                 Ok(_) => {
@@ -262,7 +261,7 @@ impl<'a> Client<'a> {
                     record.sent.store(0, Relaxed);
                     return;
                 }
-                // What the kernel says of an earlier one; this one was not sent.
+                // The error belongs to an earlier request, and this one was not sent.
                 Err(_) if self.take_errors(progress) && attempt < SENDS_MAX => {}
                 Err(error) => {
                     let class = match Class::of(&error) {
@@ -297,13 +296,13 @@ impl<'a> Client<'a> {
         false
     }
 
-    /// Takes what came, until a request is due; answers whether anything came.
+    /// Receives datagrams until a request is due. Returns whether any arrived.
     #[inline]
     fn receive(&mut self, progress: &Progress) -> bool {
         for taken in 0..TAKEN_MAX {
             match self.socket.recv_from(&mut self.inbox) {
                 Ok((bytes, from)) => {
-                    // t3: right after the system call that brought it.
+                    // t3: right after the system call that returned the datagram.
                     let now = self.clock.now();
                     if self.matcher.take(&self.inbox[..bytes], Some(from), now, self.timeout) == Match::Answered {
                         progress.add_completed(1);
@@ -321,7 +320,7 @@ impl<'a> Client<'a> {
         true
     }
 
-    /// Takes what the kernel says of requests that did not get there; whether it said anything.
+    /// Reads the error queue. Returns whether it had an entry.
     #[cold]
     fn take_errors(&mut self, progress: &Progress) -> bool {
         let matcher = &mut self.matcher;

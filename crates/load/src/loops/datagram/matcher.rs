@@ -1,4 +1,4 @@
-//! Finds the request of a datagram. No system calls.
+//! Matches datagrams to requests. Makes no system calls.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -10,19 +10,20 @@ use crate::record::request::Record;
 use crate::report::Class;
 use crate::report::Errors;
 
-/// The ids of one client's requests: the lower half is the request's number. The upper half tells clients and trials apart.
+/// The ids of one client's requests. The lower half is the request's number. The upper half identifies the client and the
+/// trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ids(u32);
 
 impl Ids {
     /// The ids of one client.
     pub fn new(seed: u64, client: u32) -> Self {
-        // A multiplicative hash is enough. An even number: the odd one beside it is that of greetings.
+        // A multiplicative hash is enough. The number is even; the next odd number identifies greetings.
         let mixed = (seed ^ u64::from(client) << 32 | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Self((mixed >> 32) as u32 & !1)
     }
 
-    /// The ids of the greetings of its ports.
+    /// The ids of the client's greetings to its ports.
     pub fn of_greetings(self) -> Self {
         Self(self.0 | 1)
     }
@@ -33,7 +34,7 @@ impl Ids {
         u64::from(self.0) << 32 | u64::from(number)
     }
 
-    /// The number of the request with this id, if it is one of these.
+    /// Returns the number of the request with this id; `None` for ids of other clients or trials.
     #[inline]
     pub fn number(self, id: u64) -> Option<usize> {
         ((id >> 32) as u32 == self.0).then_some(id as u32 as usize)
@@ -43,9 +44,9 @@ impl Ids {
 /// The fate of a request without a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Unknown: if it was sent, it is lost.
+    /// The request is lost if it was sent.
     Unknown,
-    /// An error reported it, which is counted.
+    /// A counted error reported the request.
     Failed,
 }
 
@@ -54,7 +55,7 @@ pub enum Fate {
 pub struct MatchCounts {
     /// Failures of the whole trial.
     pub errors: Errors,
-    /// Duplicates of responses to requests of the window, as in [`crate::report::DatagramReport`].
+    /// Duplicate responses to requests of the window, as in [`crate::report::DatagramReport`].
     pub duplicates: u64,
     /// Reordered responses to requests of the window.
     pub reordered: u64,
@@ -77,12 +78,12 @@ pub struct Matcher<'a> {
     pub udp: Udp,
     pub ids: Ids,
     pub records: &'a [Record],
-    /// Where each of its ports is.
+    /// The address of each port.
     pub targets: &'a [SocketAddr],
     pub fates: Vec<Fate>,
-    /// By port: one more than the number of the latest request that was answered.
+    /// The number of the latest answered request plus one, for each port.
     newest: Vec<u32>,
-    /// In ticks.
+    /// The window, in ticks.
     window: Range<u64>,
     pub counts: MatchCounts,
 }
@@ -90,11 +91,11 @@ pub struct Matcher<'a> {
 /// The meaning of a datagram or an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Match {
-    /// A request is answered.
+    /// The datagram answers a request.
     Answered,
-    /// A request will not be answered.
+    /// A request will get no response.
     Failed,
-    /// No outstanding request is concerned.
+    /// The datagram belongs to no outstanding request.
     Nothing,
 }
 
@@ -104,11 +105,12 @@ impl<'a> Matcher<'a> {
         Self { udp, ids, records, targets, fates, newest, window, counts: MatchCounts::default() }
     }
 
-    /// Matches a datagram that came from `from` at `now`. After `timeout` ticks it is too late, and its request stays lost.
+    /// Matches a datagram received from `from` at `now`. A response later than `timeout` ticks is ignored, and its request
+    /// stays lost.
     #[inline]
     pub fn take(&mut self, datagram: &[u8], from: Option<SocketAddr>, now: u64, timeout: u64) -> Match {
         let id = self.udp.response_id(datagram);
-        // A port may be greeted more than once, and answer late.
+        // A port may be greeted more than once, and respond late.
         if id.is_some_and(|id| self.ids.of_greetings().number(id).is_some()) {
             return Match::Nothing;
         }
@@ -137,7 +139,7 @@ impl<'a> Matcher<'a> {
         Match::Answered
     }
 
-    /// Handles an error about the request that begins with `datagram`.
+    /// Handles an error for the request that begins with `datagram`.
     pub fn fail(&mut self, datagram: &[u8], class: Class) -> Match {
         self.counts.errors.count(class, 1);
         let id = datagram.first_chunk().copied().map(u64::from_le_bytes);
@@ -150,7 +152,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// The request of that id, if it was sent.
+    /// Returns the request with this id if it was sent.
     #[inline]
     fn sent(&self, id: u64) -> Option<(usize, &'a Record)> {
         let number = self.ids.number(id)?;
@@ -171,7 +173,7 @@ mod tests {
     }
 
     impl Case {
-        /// So many requests to two ports in turn, planned at 100, 101 and so on, all of them sent at 200.
+        /// Creates requests to two ports in turn, planned at 100, 101 and so on, and all sent at 200.
         fn new(requests: u64) -> Self {
             let records: Vec<Record> = (0..requests).map(|at| Record::new(100 + at, at as u32 % 2)).collect();
             records.iter().for_each(|record| record.sent.store(200, Relaxed));
@@ -218,7 +220,7 @@ mod tests {
     fn overtaken_response_on_its_port_is_reordered() {
         let case = Case::new(6);
         let mut matcher = case.matcher();
-        // Port 0 has 0, 2, 4; port 1 has 1, 3, 5: across ports there is no order.
+        // Port 0 has 0, 2, 4; port 1 has 1, 3, 5. Order matters only within a port.
         for (number, reordered) in [(4, 0), (1, 0), (2, 1), (3, 1), (0, 2), (5, 2)] {
             let response = response(&matcher, number);
             let from = Some(case.targets[number as usize % 2]);

@@ -1,11 +1,11 @@
-//! The open loop over datagrams (maharjan2012). Each client has one socket, sends each request to the port of its schedule, and
-//! finds the request of a response by its id.
+//! The open loop over datagrams (maharjan2012). Each client has one socket. It sends each request to the port in its schedule,
+//! and matches a response to its request by the id.
 //!
 //! # Layout
 //! - `mod`: a trial, from the greetings to the report
 //! - `client`: one client's loop
-//! - `matcher`: finds the request of a datagram
-//! - `unreachable`: ICMP's reports of requests that did not arrive
+//! - `matcher`: matches datagrams to requests
+//! - `unreachable`: ICMP reports of undelivered requests
 
 mod client;
 mod matcher;
@@ -35,7 +35,7 @@ use crate::time::schedule;
 use client::Client;
 use matcher::{Fate, Ids, LoopResult, MatchCounts};
 
-/// One client's share: its ports, and its requests.
+/// One client's part: its ports and its requests.
 struct Share {
     ports: Range<usize>,
     records: Vec<Record>,
@@ -95,7 +95,7 @@ pub fn run(
     Ok(Outcome { report, samples, connections: sockets.into_iter().map(OwnedFd::from).collect() })
 }
 
-/// Divides the ports among the clients, and sets memory for their requests aside.
+/// Divides the ports among the clients, and reserves memory for their requests.
 fn divide(config: &LoadConfig) -> Result<Vec<Share>, LoadError> {
     let requests = schedule::count_max(config) as usize;
     let share = |number| {
@@ -110,7 +110,7 @@ fn divide(config: &LoadConfig) -> Result<Vec<Share>, LoadError> {
     (0..config.clients).map(share).collect()
 }
 
-/// Draws every client's schedule, which touches all memory for records, and starts the trial.
+/// Draws every client's schedule, which initialises all memory for records, and starts the trial.
 fn plan(
     config: &LoadConfig,
     clock: &Clock,
@@ -120,7 +120,7 @@ fn plan(
     for (number, share) in shares.iter_mut().enumerate() {
         share.records.extend(Record::planned(config, clock, share.ports.len() as u32, number as u32));
     }
-    // The start time is chosen only after the slow drawing.
+    // Choose the start time only after the slow drawing.
     let times = driver::begin(config, clock, listener)?;
     for record in shares.iter_mut().flat_map(|share| &mut share.records) {
         record.planned += times.start;
@@ -128,7 +128,7 @@ fn plan(
     Ok(times)
 }
 
-/// The history of a request, in ticks. 0 stands for an event that did not happen.
+/// The history of a request, in ticks; 0 for an event that did not happen.
 struct History {
     planned: u64,
     sent: u64,
@@ -161,7 +161,7 @@ fn report(
         let all = clients.flat_map(|(client, result)| client.records.iter().zip(&result.fates));
         all.map(|(record, fate)| History::new(record, *fate)).filter(is).count() as u64
     };
-    // A request without a response is lost rather than in flight for ever.
+    // A request without a response counts as lost instead of in flight.
     let in_flight = |tick: u64| count(&|it| it.sent < tick && it.complete > tick);
     let totals = Totals {
         rate_achieved_per_s: count(&|it| window.contains(&it.complete)) as f64 / window_s,

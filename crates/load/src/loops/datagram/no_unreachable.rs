@@ -1,23 +1,23 @@
-//! Where the kernel does not tell a socket without a connection of datagrams that did not get there: they are lost.
+//! A stand-in for systems that do not report undelivered datagrams to an unconnected socket. Such datagrams count as lost.
 
 use std::io;
 use std::net::UdpSocket;
 
 use crate::report::Class;
 
-/// Nothing: there is nothing to be told.
+/// Does nothing.
 ///
 /// # Errors
-/// None.
+/// Never fails.
 #[allow(clippy::unnecessary_wraps, reason = "on Linux it may fail")]
 pub fn tell(_socket: &UdpSocket, _is_v4: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Nothing.
+/// Does nothing: there are no reports.
 pub fn take(_socket: &UdpSocket, _told: &mut dyn FnMut(&[u8], Class)) {}
 
-/// Unknown: only Linux says it of one socket.
+/// Returns `None`: only Linux counts drops per socket.
 pub fn dropped(_socket: &UdpSocket) -> Option<u64> {
     None
 }

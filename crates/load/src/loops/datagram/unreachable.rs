@@ -1,4 +1,4 @@
-//! ICMP's reports of datagrams that did not arrive. The kernel keeps them in the socket's error queue (IP_RECVERR), each with the
+//! ICMP reports of undelivered datagrams. The kernel keeps them in the socket's error queue (IP_RECVERR), each with the
 //! beginning of its datagram.
 
 use std::io;
@@ -8,15 +8,15 @@ use std::{mem, ptr};
 
 use crate::report::Class;
 
-/// As much of a datagram as has its id.
+/// Enough of a datagram's beginning to contain the id.
 const BEGINNING_BYTES: usize = 64;
-/// Room for an extended error and an address.
+/// Bytes for an extended error and an address.
 const CONTROL_BYTES: usize = 128;
 
-/// Makes the kernel keep ICMP's reports about a socket's datagrams.
+/// Enables ICMP reports for a socket's datagrams.
 ///
 /// # Errors
-/// As setsockopt(2) has them.
+/// The error of setsockopt(2).
 pub fn tell(socket: &UdpSocket, is_v4: bool) -> io::Result<()> {
     let (level, name) =
         if is_v4 { (libc::IPPROTO_IP, libc::IP_RECVERR) } else { (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) };
@@ -29,7 +29,7 @@ pub fn tell(socket: &UdpSocket, is_v4: bool) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Empties the error queue. Passes each datagram's beginning and its class of failure on.
+/// Empties the error queue. Calls `told` with each datagram's beginning and its class of failure.
 pub fn take(socket: &UdpSocket, told: &mut dyn FnMut(&[u8], Class)) {
     loop {
         let mut beginning = [0u8; BEGINNING_BYTES];
@@ -49,7 +49,7 @@ pub fn take(socket: &UdpSocket, told: &mut dyn FnMut(&[u8], Class)) {
     }
 }
 
-/// The class of a report.
+/// Returns the class of a report.
 fn class(header: &libc::msghdr) -> Class {
     // SAFETY: the kernel has filled in the header's control messages, which these go along.
     unsafe {
@@ -69,9 +69,9 @@ fn class(header: &libc::msghdr) -> Class {
     Class::Other
 }
 
-/// Datagrams for which a socket had no room (SO_MEMINFO); `None` where the kernel does not say.
+/// Returns the datagrams that a socket dropped for lack of buffer space (SO_MEMINFO); `None` if unknown.
 pub fn dropped(socket: &UdpSocket) -> Option<u64> {
-    /// Its place among the figures (linux/sock_diag.h: SK_MEMINFO_DROPS).
+    /// The index of the drops (linux/sock_diag.h: SK_MEMINFO_DROPS).
     const DROPS: usize = 8;
     let mut figures = [0u32; DROPS + 1];
     let mut bytes = size_of_val(&figures) as libc::socklen_t;

@@ -24,12 +24,12 @@ use send::Sender;
 /// One client: its share of the connections and of the requests.
 struct Client {
     records: Vec<Record>,
-    /// One for each record, if the kernel's timestamps are requested.
+    /// One entry per record, if kernel timestamps are enabled.
     stamps: Vec<Stamp>,
-    /// Its connections.
+    /// The client's connections, as a range of all connections.
     links: Range<usize>,
     progress: Progress,
-    /// Set to end its threads.
+    /// Ends the client's threads if set.
     stop: AtomicBool,
 }
 
@@ -45,7 +45,7 @@ pub fn run<P: ClientProtocol>(
     let mut clients = divide(config)?;
     let times = plan(config, &clock, &mut clients, listener)?;
 
-    // Only stamps need the wall clock.
+    // Only kernel timestamps need the wall clock.
     let mut wall = stamping.is_some().then(Wall::default);
     wall.iter_mut().for_each(|wall| wall.compare(&clock));
     let mut threads: Vec<ClientThread<'_, _>> = Vec::new();
@@ -100,12 +100,12 @@ pub fn run<P: ClientProtocol>(
     Ok(Outcome::new((report, samples), links))
 }
 
-/// User memory of each connection: the state of both roles, and the state they share.
+/// User memory per connection in bytes: the state of both roles, and the shared state.
 fn bytes_per_connection<P: ClientProtocol>() -> f64 {
     (size_of::<Link>() + send::BYTES_PER_CONNECTION + receive::bytes_per_connection::<P>()) as f64
 }
 
-/// Divides connections among the clients, and sets memory for their records aside.
+/// Divides the connections among the clients, and reserves memory for their records.
 fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
     let requests = schedule::count_max(config) as usize;
     let client = |number| {
@@ -121,7 +121,7 @@ fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
     (0..config.clients).map(client).collect()
 }
 
-/// Draws every client's schedule, which touches all memory for records, and starts the trial.
+/// Draws every client's schedule, which initialises all memory for records, and starts the trial.
 fn plan(
     config: &LoadConfig,
     clock: &Clock,
@@ -134,7 +134,7 @@ fn plan(
             client.stamps.resize_with(client.records.len(), Stamp::default);
         }
     }
-    // The start time is chosen only after the slow drawing.
+    // Choose the start time only after the slow drawing.
     let times = driver::begin(config, clock, listener)?;
     for record in clients.iter_mut().flat_map(|client| &mut client.records) {
         record.planned += times.start;

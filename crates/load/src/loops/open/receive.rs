@@ -1,4 +1,4 @@
-//! The receive role: reads responses, and records when they are complete. No allocation, no lock.
+//! The receive role: reads responses and records their completion. It neither allocates nor locks.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,9 +15,9 @@ use crate::record::request::{Head, Shared};
 use crate::report::Class;
 use crate::report::Errors;
 
-/// Most bytes taken by one read.
+/// The byte limit of one read.
 const READ_BYTES: usize = 64 << 10;
-/// Most events taken by one wait.
+/// The event limit of one wait.
 pub const EVENTS_MAX: usize = 256;
 
 /// Receives one client's responses.
@@ -27,29 +27,29 @@ pub struct Receiver<'a, P: ClientProtocol> {
     poller: Poller,
     inbox: Vec<u8>,
     alive: usize,
-    /// Whole responses that were wrong.
+    /// Failures of whole, but wrong, responses.
     errors: Errors,
-    /// Where the kernel's timestamps are asked for.
+    /// Reads kernel timestamps, if enabled.
     stamper: Option<Stamper<'a, P>>,
 }
 
 /// The receive role's state of a connection.
 struct Connection<P: ClientProtocol> {
     head: Head,
-    /// The progress within a response.
+    /// The progress within the current response.
     reader: P::Reader,
 }
 
-/// Bytes of user memory that the receive role needs for each connection.
+/// User memory of the receive role per connection, in bytes.
 pub const fn bytes_per_connection<P: ClientProtocol>() -> usize {
     size_of::<Connection<P>>()
 }
 
 impl<'a, P: ClientProtocol> Receiver<'a, P> {
-    /// Watches all connections.
+    /// Adds all connections to a poller.
     ///
     /// # Errors
-    /// When there is no poller.
+    /// Fails without a poller.
     pub fn new(shared: Shared<'a, P>, stamper: Option<Stamper<'a, P>>) -> Result<Self, LoadError> {
         let failed = |error: Errno| LoadError::System { what: "waiting for responses", error: error.into() };
         let poller = Poller::new().map_err(failed)?;
@@ -68,24 +68,25 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         })
     }
 
-    /// Whole responses that were wrong.
+    /// Failures of whole, but wrong, responses.
     pub fn errors(&self) -> Errors {
         self.errors
     }
 
-    /// Connections that have not failed.
+    /// The number of connections that have not failed.
     pub fn alive(&self) -> usize {
         self.alive
     }
 
-    /// Waits for ready connections, at most so many milliseconds. `events` then contains those to pass to [`Receiver::handle`].
+    /// Waits up to `timeout_ms` milliseconds for ready connections. The caller then passes each of `events` to
+    /// [`Receiver::handle`].
     #[inline]
     pub fn wait(&self, events: &mut Events, timeout_ms: u64) {
-        // No error is possible with a valid descriptor.
+        // The wait cannot fail with a valid descriptor.
         let _ = self.poller.wait(events, Duration::from_millis(timeout_ms));
     }
 
-    /// Sleeps until something is ready, at most so many nanoseconds (less than a second).
+    /// Sleeps until a connection is ready, at most `timeout_ns` nanoseconds, less than a second.
     pub fn sleep_precise(&self, timeout_ns: i64) {
         self.poller.sleep_precise(timeout_ns);
     }
@@ -123,7 +124,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         let mut failure = None;
         while !rest.is_empty() {
             let Some(record) = connection.head.peek(link, records) else {
-                // Nothing was asked.
+                // No request is outstanding.
                 failure = Some(Class::Wrong);
                 break;
             };
@@ -151,7 +152,8 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
                 break;
             }
         }
-        // The kernel stamps the last packet of a read. That is the response's end only if the read contained exactly one.
+        // The kernel's timestamp belongs to the last packet of a read. That packet ends a response only if the read contained
+        // exactly one response.
         if let (Some(stamper), Some(record), 1, true) = (&self.stamper, last, completed, rest.is_empty()) {
             stamper.arrived(record);
         }
@@ -179,7 +181,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         self.end(index, Class::Closed);
     }
 
-    /// Gives a connection up. Its outstanding requests will not be answered.
+    /// Abandons a connection. Its outstanding requests get no response.
     #[cold]
     fn end(&mut self, index: usize, class: Class) {
         let Shared { records, links, progress, .. } = self.shared;
@@ -191,7 +193,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
             lost += 1;
         }
         progress.add_lost(lost);
-        // The socket stays open, so that its number is not used again; the poller must not report it for ever.
+        // Keep the socket open, so that its descriptor is not reused. Remove it from the poller, which would report it forever.
         self.poller.remove(link.io.as_fd());
     }
 }

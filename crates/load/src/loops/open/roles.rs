@@ -1,4 +1,4 @@
-//! The loops of the two roles: both in one thread, or each in a thread of its own.
+//! The loops of the two roles: both in one thread, or one thread each.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -12,14 +12,14 @@ use crate::loops::open::send::Sender;
 use crate::protocol::ClientProtocol;
 use crate::time::clock::Clock;
 
-/// `sleep-spin` wakes this long before a planned time: what a timer may be late by on a machine that is not idle.
+/// `sleep-spin` wakes this long before a planned time: the delay of a timer on a busy machine.
 const SPIN_NS: i64 = 60_000;
 
-/// Longest sleep of either role, after which it looks whether it is done.
+/// The longest sleep of either role before it checks whether it must end.
 const SLEEP_MS: u64 = 5;
 
-/// Both roles in one loop, which answers in what share of the window it had something to do. A due request is never kept waiting by more than one response, nor responses by more than one
-/// request, however late the requests are.
+/// Runs both roles in one loop. Returns the share of the window in which it was busy. A due request waits for at most one
+/// response, and a response for at most one request, however late the requests are.
 pub fn one_loop<P: ClientProtocol>(
     clock: &Clock,
     pacing: Pacing,
@@ -59,7 +59,7 @@ pub fn one_loop<P: ClientProtocol>(
     }
 }
 
-/// Waits in the single loop when nothing is due. Returns whether it slept.
+/// Waits in the single loop while no request is due. Returns whether it slept.
 #[inline]
 fn idle<P: ClientProtocol>(
     clock: &Clock,
@@ -81,17 +81,17 @@ fn idle<P: ClientProtocol>(
     false
 }
 
-/// The time that `sleep-spin` may sleep; `None` when it must spin.
+/// Returns how long `sleep-spin` may sleep; `None` if it must spin.
 #[inline]
 fn sleep_ns<P: ClientProtocol>(clock: &Clock, now: u64, sender: &Sender<'_, P>) -> Option<i64> {
     let longest_ns = SLEEP_MS as i64 * 1_000_000;
     let ahead_ns = sender.due().map_or(longest_ns, |due| clock.between_ns(now, due) - SPIN_NS);
-    // Not beyond the next try to write what a full socket did not take.
+    // Wake for the next attempt to write to a full socket.
     let ahead_ns = sender.retry_at().map_or(ahead_ns, |retry| ahead_ns.min(clock.between_ns(now, retry)));
     (ahead_ns > 0).then(|| ahead_ns.min(longest_ns))
 }
 
-/// The send role's thread (kawai2008 Figure 3).
+/// Runs the send role in its own thread (kawai2008 Figure 3).
 pub fn send_loop<P: ClientProtocol>(
     clock: &Clock,
     pacing: Pacing,
@@ -106,7 +106,7 @@ pub fn send_loop<P: ClientProtocol>(
         if now >= due {
             sender.send();
             if pacing == Pacing::Yield {
-                // As the paper has it: others come first after a send, so that requests do not go out in bursts.
+                // Yield after a send as in the paper, so that other threads run and requests do not leave in bursts.
                 thread::yield_now();
             }
             continue;
@@ -115,7 +115,7 @@ pub fn send_loop<P: ClientProtocol>(
         pause(clock, pacing, sender, now);
     }
     until.progress.set_done();
-    // Requests that wait for a full socket are still to be written while responses are waited for.
+    // Continue to write partly sent requests while responses are outstanding.
     while sender.has_unsent() && until.progress.is_outstanding() {
         let now = clock.now();
         if until.is_over(now) {
@@ -126,7 +126,7 @@ pub fn send_loop<P: ClientProtocol>(
     }
 }
 
-/// Waits in the send role's thread when nothing is due.
+/// Waits in the send role's thread while no request is due.
 #[inline]
 fn pause<P: ClientProtocol>(clock: &Clock, pacing: Pacing, sender: &Sender<'_, P>, now: u64) {
     match pacing {
@@ -140,7 +140,8 @@ fn pause<P: ClientProtocol>(clock: &Clock, pacing: Pacing, sender: &Sender<'_, P
     }
 }
 
-/// The receive role's thread: it sleeps until something is ready. Answers in what share of the window it did not.
+/// Runs the receive role in its own thread, which sleeps until a connection is ready. Returns the share of the window in which
+/// it was busy.
 pub fn receive_loop<P: ClientProtocol>(
     clock: &Clock,
     until: &StopCondition<'_>,
@@ -154,7 +155,7 @@ pub fn receive_loop<P: ClientProtocol>(
             receiver.handle(event);
         }
         if receiver.alive() == 0 {
-            // No connection is left to send on.
+            // No connection is left for sending.
             until.stop.store(true, Relaxed);
         }
         let now = clock.now();

@@ -1,4 +1,4 @@
-//! The send role: each planned request at its time, on its connection. No allocation, no lock.
+//! The send role: writes each request at its planned time, on its connection. It neither allocates nor locks.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -10,44 +10,44 @@ use crate::config::{LoadConfig, Transport};
 use crate::protocol::ClientProtocol;
 use crate::record::request::{Shared, Tail};
 
-/// Pause between two tries to write what a full socket did not take, in nanoseconds.
+/// The pause between two attempts to write to a full socket, in nanoseconds.
 const RETRY_NS: f64 = 50_000.0;
 
 /// Sends one client's requests.
 pub struct Sender<'a, P: ClientProtocol> {
     shared: Shared<'a, P>,
-    /// Memory for requests that differ from each other.
+    /// A buffer for requests that differ from each other.
     scratch: Vec<u8>,
     connections: Vec<Connection>,
-    /// Connections with unsent bytes, oldest first. Room for all is set aside.
+    /// Connections with unsent bytes, oldest first. It has room for all connections.
     blocked: VecDeque<u32>,
-    /// Most bytes offered to the first write of a request, and to a later one.
+    /// The byte limits of a request's first write and of later writes.
     bytes_max: (usize, usize),
     retry_at: u64,
     retry_ticks: u64,
     next: usize,
 }
 
-/// Most bytes of a request offered to the first write on a stream: what a socket's buffer may take at once.
+/// The byte limit of a request's first write on a stream: about what a socket's buffer accepts at once.
 const FIRST_WRITE_BYTES_MAX: usize = 1 << 20;
-/// Most bytes offered to a later write on a stream, which must not keep a due request waiting for long.
+/// The byte limit of later writes on a stream, which must not delay a due request for long.
 const LATER_WRITE_BYTES_MAX: usize = 64 << 10;
 
 /// The send role's state of a connection.
 #[derive(Clone, Default)]
 struct Connection {
     tail: Tail,
-    /// The oldest request that a full socket did not take all of; those after it in the chain wait behind it.
+    /// The oldest request that a full socket has not accepted completely. Later requests in the chain wait behind it.
     blocked: Option<NonZeroU32>,
-    /// How many bytes of it the socket took.
+    /// The bytes of that request that the socket has accepted.
     written: u32,
 }
 
-/// Bytes of user memory that the send role needs for each connection.
+/// User memory of the send role per connection, in bytes.
 pub const BYTES_PER_CONNECTION: usize = size_of::<Connection>() + size_of::<u32>();
 
 impl<'a, P: ClientProtocol> Sender<'a, P> {
-    /// Room for everything that will be needed.
+    /// Creates a sender and reserves all its memory.
     pub fn new(shared: Shared<'a, P>, config: &LoadConfig) -> Self {
         Self {
             scratch: Vec::with_capacity(shared.protocol.encoded_bytes_max()),
@@ -55,7 +55,7 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
             blocked: VecDeque::with_capacity(shared.links.len()),
             bytes_max: match config.transport() {
                 Transport::Tcp | Transport::Unix => (FIRST_WRITE_BYTES_MAX, LATER_WRITE_BYTES_MAX),
-                // A datagram is written at once.
+                // A datagram takes one write.
                 Transport::Udp => (usize::MAX, usize::MAX),
             },
             retry_at: 0,
@@ -65,7 +65,7 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         }
     }
 
-    /// When the next request is planned, in ticks; `None` when all are sent.
+    /// The planned time of the next request, in ticks; `None` after the last.
     #[inline]
     pub fn due(&self) -> Option<u64> {
         self.shared.records.get(self.next).map(|record| record.planned)
@@ -77,12 +77,12 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         self.due().is_some_and(|due| now >= due)
     }
 
-    /// Whether full sockets still have to take something.
+    /// Whether full sockets delay any bytes.
     pub fn has_unsent(&self) -> bool {
         !self.blocked.is_empty()
     }
 
-    /// When to try again to write what a full socket did not take, in ticks; `None` when there is nothing.
+    /// The time of the next attempt to write to a full socket, in ticks; `None` if no bytes wait.
     #[inline]
     pub fn retry_at(&self) -> Option<u64> {
         self.has_unsent().then_some(self.retry_at)
@@ -102,12 +102,12 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         let connection = &mut self.connections[record.connection as usize];
         connection.tail.push(link, records, index);
         if connection.blocked.is_some() {
-            // Behind bytes that are waiting already.
+            // The request waits behind earlier bytes.
             record.sent.store(clock.now(), Relaxed);
         } else {
             let request = protocol.encode(self.shared.request(index), &mut self.scratch);
             let offered = &request[..request.len().min(self.bytes_max.0)];
-            // t2: nothing but the write is between here and the kernel.
+            // t2: only the write is between this reading and the kernel.
             record.sent.store(clock.now(), Relaxed);
             match rustix::io::write(&link.io, offered) {
                 Ok(count) if count == request.len() => {}
@@ -126,7 +126,7 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         self.blocked.push_back(at);
     }
 
-    /// Tries to write some of what a full socket did not take, if it is time for that. To be called when nothing is due.
+    /// Writes some of the bytes delayed by a full socket, if the pause is over. Call it while no request is due.
     #[inline]
     pub fn retry(&mut self, now: u64) {
         if !self.blocked.is_empty() && now >= self.retry_at {

@@ -1,4 +1,4 @@
-//! Behaviour of a churner that no server shows reliably.
+//! Behaviour of a client that no real server triggers reliably.
 
 use std::os::unix::net::UnixStream;
 
@@ -18,7 +18,7 @@ fn config(schedule: Schedule) -> LoadConfig {
     }
 }
 
-/// Passes a client of such a load to `check`. The window begins immediately.
+/// Creates a client of such a load and passes it to `check`. The window begins immediately.
 fn churner(config: &LoadConfig, check: impl FnOnce(Churner<'_, Fixed>)) {
     let (clock, protocol, progress) =
         (Clock::calibrate(ClockChoice::Auto).unwrap(), Fixed::new(8, 8), Progress::default());
