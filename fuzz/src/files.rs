@@ -61,7 +61,7 @@ pub fn experiment(data: &[u8]) {
     }
 }
 
-/// Plans for a fictional host, with one repeat and at most two values of each list, because plans may be long.
+/// Checks plans for a fictional host. Limits repeats to one and lists to two values, because plans may be long.
 #[cfg(feature = "harness")]
 fn check_plan(mut experiment: harness::spec::Experiment) {
     experiment.repeats = std::num::NonZeroU32::MIN;

@@ -1,4 +1,4 @@
-//! Runs the target in `FUZZ_TARGET`: under `cargo fuzz` with input from libFuzzer, otherwise with files, as in
+//! Runs the target named by `FUZZ_TARGET`. `cargo fuzz` supplies input from libFuzzer; otherwise the input is files:
 //! `FUZZ_TARGET=http cargo run -p fuzz -- FILE...`.
 
 #![cfg_attr(fuzzing, no_main)]

@@ -1,4 +1,4 @@
-//! Messages between workers, and descriptions of servers: a message that is read must be written the same.
+//! Messages between workers, and descriptions of servers. A message must survive reading and writing.
 
 /// Reads a frame of a known or unknown worker, and the JSON that frames contain.
 pub fn frame(data: &[u8]) {

@@ -13,14 +13,14 @@ use crate::cuts;
 
 /// `Fri, 15 Jan 2027 08:00:00 GMT`.
 const NOW: u32 = 1_800_000_000;
-/// Limit on the compared output, because a short request may ask for gigabytes.
+/// The limit of the compared output: a short request may ask for gigabytes.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
 /// Output, number of completed requests, and whether the connection is over.
 type Outcome = (Vec<u8>, u64, bool);
 
-/// Serves one connection. After each piece it sends all output, at most `at_most` bytes at a time. Returns `None` if there is too much
-/// output.
+/// Serves one connection. After each piece it sends all output, at most `at_most` bytes at a time. Returns `None` if the output
+/// exceeds the limit.
 fn converse<S: Service>(service: &S, pieces: &[&[u8]], at_most: usize) -> Option<Outcome> {
     let (mut conn, mut output, mut requests) = (S::Conn::default(), Vec::new(), 0);
     for piece in pieces {

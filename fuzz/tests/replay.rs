@@ -1,4 +1,4 @@
-//! Replays the corpus: inputs that reach far into a parser, and all inputs that ever made one fail.
+//! Replays the corpus: inputs that reach far into a parser, and all inputs that once made one fail.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Connections that come and go, in both loops, against servers that count them.
+//! Short-lived connections in both loops, against servers that count them.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ const RESPONSE: usize = 100;
 struct Seen {
     accepted: AtomicU32,
     open: AtomicU32,
-    /// How many connections had so many requests.
+    /// The number of connections by their number of requests.
     by_calls: Mutex<HashMap<u32, u32>>,
     sources: Mutex<HashMap<std::net::IpAddr, u32>>,
 }
@@ -39,10 +39,10 @@ impl Seen {
     }
 }
 
-/// Serves each connection in a thread of its own: `serve` answers one request, and says whether there may be more.
+/// Starts a server with one thread per connection. `serve` answers one request; `None` ends the connection.
 fn server(serve: impl Fn(&mut TcpStream, u32) -> Option<()> + Send + Sync + 'static) -> (SocketAddr, Arc<Seen>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // std's backlog is 128, and a SYN that is dropped comes again a second later.
+    // The backlog of std is 128, and the retry of a dropped SYN takes a second.
     rustix::net::listen(&listener, 4096).unwrap();
     let address = listener.local_addr().unwrap();
     let seen = Arc::new(Seen::default());
@@ -68,13 +68,13 @@ fn server(serve: impl Fn(&mut TcpStream, u32) -> Option<()> + Send + Sync + 'sta
     (address, seen)
 }
 
-/// Answers every request with what it should be.
+/// Answers every request correctly.
 fn honest(stream: &mut TcpStream, _number: u32) -> Option<()> {
     stream.read_exact(&mut [0; REQUEST]).ok()?;
     stream.write_all(&[0; RESPONSE]).ok()
 }
 
-/// Answers HTTP requests, of which the `last` of a connection says that it is.
+/// Answers HTTP requests. Response `last` of a connection announces its end.
 fn http(last: u32) -> impl Fn(&mut TcpStream, u32) -> Option<()> + Send + Sync {
     move |stream, number| {
         if number == last {
@@ -104,14 +104,14 @@ fn closed(target: SocketAddr, calls: u32) -> LoadConfig {
     }
 }
 
-/// Sessions, 600 requests a second.
+/// Creates an open loop of sessions with 600 requests per second.
 fn open(target: SocketAddr, calls: u32) -> LoadConfig {
     let mut config = LoadConfig { schedule: Schedule::Constant, rate_per_s: Some(600.0), ..closed(target, calls) };
     config.phases = Phases { ramp_ns: 0, measure_ns: 300_000_000, ..config.phases };
     config
 }
 
-/// A window in which a busy machine gets round to it.
+/// Extends the window for a busy machine.
 fn for_long(config: LoadConfig) -> LoadConfig {
     LoadConfig { phases: Phases { measure_ns: 2_000_000_000, ..config.phases }, ..config }
 }
@@ -136,7 +136,7 @@ fn a_closed_loop_replaces_connections_after_so_many_requests() {
         assert!(connections.is_empty(), "nothing is left open");
         seen.all_ended();
         let by_calls = seen.by_calls.lock().unwrap();
-        // Besides whole ones: the connection that verified the server, and those that the window's end cut short.
+        // Others are incomplete: the connection that verified the server, and those cut short by the end of the window.
         let whole = by_calls.get(&calls).copied().unwrap_or(0);
         let accepted = seen.accepted.load(SeqCst);
         assert!(whole >= 10 && accepted - whole <= 6, "{by_calls:?}");
@@ -163,18 +163,18 @@ fn sessions_begin_by_the_schedule_and_send_one_after_the_other() {
         let (target, seen) = server(honest);
         let Outcome { report, samples, connections } = run(&LoadConfig { clients, ..open(target, calls) });
         assert_eq!((report.errors.total(), connections.len()), (0, 0), "{:?}", report.errors);
-        // 180 requests in 180 / calls sessions, and the connection that verified the server.
+        // 180 requests in 180 / calls sessions, plus the connection that verified the server.
         assert_eq!(seen.accepted.load(SeqCst), 180 / calls + 1);
         seen.all_ended();
         let mut expected = HashMap::from([(calls, 180 / calls)]);
         *expected.entry(1).or_default() += 1;
         assert_eq!(*seen.by_calls.lock().unwrap(), expected);
-        // On a busy machine some of the window's sessions begin after it.
+        // On a busy machine, some of the window's sessions begin after it.
         assert!((1..=180).contains(&report.completed), "{}", report.completed);
         assert_eq!((report.planned, report.closed.is_none()), (report.completed, true));
         let churn = report.churn.unwrap();
         assert!(churn.opened <= u64::from(180 / calls), "{churn:?}");
-        // The first request's t1 is when its session was planned, whatever the others' are.
+        // t1 of a session's first request is the planned time of the session; other requests may have any t1.
         let interval_ns = 1_000_000_000 * i64::from(calls) / 600;
         let planned = |sample: &&Sample| {
             (sample.planned_ns + interval_ns / 2).rem_euclid(interval_ns).abs_diff(interval_ns / 2) < 2_000
@@ -190,7 +190,7 @@ fn sessions_begin_by_the_schedule_and_send_one_after_the_other() {
 
 #[test]
 fn sessions_beyond_the_connections_wait_for_their_turn() {
-    // Two connections, each of whose requests takes 20 ms: at most 100 a second of the 600.
+    // Two connections with 20 ms per request serve at most 100 of the 600 requests per second.
     let asked = Arc::new(Mutex::new((0, 0)));
     let counted = asked.clone();
     let (target, _) = server(move |stream, _| {
@@ -201,7 +201,7 @@ fn sessions_beyond_the_connections_wait_for_their_turn() {
             *most = *now.max(most);
         }
         thread::sleep(Duration::from_millis(20));
-        // Before the client can know of it.
+        // Decrement before the client can know of the response.
         counted.lock().unwrap().0 -= 1;
         stream.write_all(&[0; RESPONSE]).ok()
     });
@@ -218,21 +218,21 @@ fn sessions_beyond_the_connections_wait_for_their_turn() {
 
 #[test]
 fn sessions_that_are_never_begun_were_planned_all_the_same() {
-    // One connection, each of whose requests takes 50 ms: of 400 sessions some 14 can have begun by the end of the drain.
+    // One connection with 50 ms per request: about 14 of 400 sessions begin by the end of the cool-down.
     let (target, _) = server(|stream, number| {
         thread::sleep(Duration::from_millis(50));
         honest(stream, number)
     });
     for clients in [1, 2] {
-        // A drain in which no more than one response can come.
+        // A cool-down with time for only one response.
         let phases = Phases { drain_ns: 20_000_000, ..for_long(open(target, 3)).phases };
         let config = LoadConfig { connections: clients, clients, phases, ..open(target, 3) };
         let report = run(&config).report;
-        // Of a session that is under way when the window ends, what follows is due after it.
+        // The remaining requests of a session that runs at the end of the window are due after it.
         let rest = u64::from(2 * clients);
         assert!((1200 - rest..=1200).contains(&report.planned), "{}", report.planned);
         assert!(report.sent <= 41 * u64::from(clients) + 5 && report.completed <= report.sent, "{report:?}");
-        // All but a few of the 1200 wait when the window ends, and still do after the drain.
+        // Most of the 1200 requests wait at the end of the window and after the cool-down.
         assert!((100..=1200).contains(&report.outstanding.at_end), "{:?}", report.outstanding);
         assert!((1100..=1200).contains(&report.outstanding.after_drain), "{:?}", report.outstanding);
         assert_eq!(report.outstanding.at_start, 0);
@@ -242,7 +242,7 @@ fn sessions_that_are_never_begun_were_planned_all_the_same() {
 
 #[test]
 fn a_session_that_fails_leaves_requests_that_were_planned() {
-    // Every connection but the first ends with its second request.
+    // Every connection except the first ends at its second request.
     let first = AtomicU32::new(0);
     let (target, _) = server(move |stream, number| match first.fetch_add(1, SeqCst) {
         0 => honest(stream, number),
@@ -251,7 +251,7 @@ fn a_session_that_fails_leaves_requests_that_were_planned() {
     });
     let report = run(&for_long(open(target, 6))).report;
     assert!(report.errors.short > 0 && report.errors.short == report.errors.total(), "{:?}", report.errors);
-    // Of each of 200 sessions one was answered, and the next not, unless it was due after the window.
+    // Each of 200 sessions has one response. The next request fails unless it was due after the window.
     assert_eq!(report.completed, 200);
     let failed = report.sent - 200;
     assert!((1..=200).contains(&failed), "{failed}");
@@ -268,7 +268,7 @@ fn a_server_that_ends_connections_is_connected_to_again() {
         seen.all_ended();
         let by_calls = seen.by_calls.lock().unwrap().clone();
         assert!(by_calls.keys().all(|&had| had <= 3) && by_calls.contains_key(&3), "{by_calls:?}");
-        // Where connections are to stay, it is an error that says so.
+        // Without short-lived connections, the announced end is an error.
         let staying = LoadConfig { calls_per_connection: None, ..for_long(asks_http(config(target, 1))) };
         let Outcome { report, .. } = run(&staying);
         assert!(report.errors.closed > 0 && report.errors.closed == report.errors.total(), "{:?}", report.errors);
@@ -283,7 +283,7 @@ fn a_server_that_ends_connections_is_connected_to_again() {
 #[test]
 fn what_goes_wrong_is_counted_by_its_class() {
     for config in [closed as fn(SocketAddr, u32) -> LoadConfig, open] {
-        // Verified, and then only closed.
+        // The server answers only the first connection and closes all others.
         let first = AtomicU32::new(0);
         let (target, _) = server(move |stream, number| {
             if first.fetch_add(1, SeqCst) == 0 {
@@ -296,7 +296,7 @@ fn what_goes_wrong_is_counted_by_its_class() {
         assert!(report.errors.short > 0 && report.errors.short == report.errors.total(), "{:?}", report.errors);
         assert_eq!(report.completed, 0);
     }
-    // Answers nothing after the first.
+    // The server answers only the first request.
     let first = AtomicU32::new(0);
     let (target, seen) = server(move |stream, number| {
         if first.fetch_add(1, SeqCst) == 0 {
@@ -311,13 +311,13 @@ fn what_goes_wrong_is_counted_by_its_class() {
     assert!(report.errors.timeout > 0 && report.errors.timeout == report.errors.total(), "{:?}", report.errors);
     assert!(started.elapsed() < Duration::from_secs(40), "the drain is not waited for");
     seen.all_ended();
-    // Gone after the first connection.
+    // The server stops after the first connection.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap();
     let serving = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         drop(listener);
-        // Held, so that nobody else comes.
+        // A bound socket reserves the port.
         let held = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         rustix::net::sockopt::set_socket_reuseaddr(&held, true).unwrap();
         rustix::net::bind(&held, &target).unwrap();
@@ -335,7 +335,7 @@ fn connections_think() {
     let think = Think { mean_ns: 10_000_000, exponential: false };
     let Outcome { report, connections, .. } = run(&LoadConfig { think, ..closed(target, 2) });
     assert_eq!((report.errors.total(), connections.len()), (0, 0), "{:?}", report.errors);
-    // Five connections, each 10 ms from one request to the next.
+    // Five connections with 10 ms between requests.
     assert!(report.rate_achieved_per_s <= 525.0, "{}", report.rate_achieved_per_s);
     seen.all_ended();
 }
@@ -350,25 +350,25 @@ fn thinking_connection_ended_by_server_is_replaced_after_pause() {
     let config = LoadConfig { connections: 10, think, ..closed(target, 1_000) };
     let Outcome { report, samples, .. } = run(&for_long(config));
     let errors = report.errors;
-    // A client that has to wait for a CPU may write before it hears of the end.
+    // A client that waits for a CPU may write before it reads the end of the connection.
     assert!(errors.reset > 0 && errors.reset + errors.short == errors.total(), "{errors:?}");
     for connection in 0..10 {
         let of: Vec<_> =
             samples.iter().filter(|it| it.connection == connection && it.sent_ns != Sample::NEVER).collect();
         assert!(of.iter().all(|it| it.planned_ns <= it.sent_ns), "{of:?}");
-        // The server's 40 ms, which its kernel counts in steps of up to 10, and the pause of 10.
+        // The server's 40 ms, which its kernel rounds by up to 10 ms, and the client's pause of 10 ms.
         let apart =
             |pair: &[&Sample]| pair[0].complete_ns == Sample::NEVER || pair[1].sent_ns - pair[0].sent_ns >= 38_000_000;
         assert!(of.windows(2).all(apart), "{of:?}");
     }
 }
 
-/// A server that serves one connection, and while its queue is full has no more for so long; then it serves every other.
+/// A server that serves one connection, keeps its backlog full for a while, and then serves all others.
 #[cfg(target_os = "linux")]
 macro_rules! busy_for_a_while {
     ($listener:expr, $fill:expr) => {{
         let listener = $listener;
-        // Room for one that waits.
+        // The backlog has room for one connection.
         rustix::net::listen(&listener, 0).unwrap();
         thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
@@ -376,7 +376,7 @@ macro_rules! busy_for_a_while {
             let waiting = std::iter::from_fn($fill).collect::<Vec<_>>();
             assert!(!waiting.is_empty());
             stream.write_all(&[0; RESPONSE]).unwrap();
-            // Beyond the window, whenever that begins.
+            // Sleep until after the window, whenever that begins.
             thread::sleep(Duration::from_millis(2_500));
             drop(waiting);
             for mut stream in listener.incoming().flatten() {
@@ -398,12 +398,12 @@ fn window_end_waits_for_connections_in_progress() {
         assert_eq!((report.errors.total(), report.completed), (0, 5), "{:?}", report.errors);
         assert!(samples.iter().all(|it| it.complete_ns > 200_000_000), "none came in the window: {samples:?}");
     };
-    // SYNs that find no room come again after a second, and after two more.
+    // The kernel repeats a dropped SYN after one second, and again after two more.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     busy_for_a_while!(listener, move || TcpStream::connect_timeout(&address, Duration::from_millis(50)).ok());
     verify(address.into());
-    // A Unix socket without room says so at once, and is tried again and again.
+    // A full Unix socket refuses at once, and the client retries repeatedly.
     let path = std::env::temp_dir().join(format!("muxbench-churn-{}", std::process::id()));
     let listener = UnixListener::bind(&path).unwrap();
     let target = path.clone();
@@ -423,7 +423,7 @@ fn window_end_waits_for_connections_in_progress() {
 
 #[test]
 fn an_address_without_a_port_leaves_the_others() {
-    // Of one that this host has not there is none to be had (RFC 5737).
+    // This host does not have the addresses of RFC 5737, so they have no ports.
     let sources =
         vec![Ipv4Addr::new(192, 0, 2, 1).into(), Ipv4Addr::LOCALHOST.into(), Ipv4Addr::new(192, 0, 2, 2).into()];
     for config in [closed as fn(SocketAddr, u32) -> LoadConfig, open] {
@@ -434,7 +434,7 @@ fn an_address_without_a_port_leaves_the_others() {
         seen.all_ended();
         let staying = LoadConfig { calls_per_connection: None, sources: sources.clone(), ..config(target, 1) };
         assert_eq!(run(&staying).report.errors.total(), 0);
-        // Without the one that has them, it is said.
+        // Without a usable address, the load fails.
         let none = LoadConfig { sources: sources[..1].to_vec(), ..staying };
         let error = muxbench_load::run(&none, &mut |_| ()).unwrap_err();
         assert!(matches!(&error, LoadError::Connect { class: "no-addresses", .. }), "{error}");
@@ -444,7 +444,7 @@ fn an_address_without_a_port_leaves_the_others() {
 #[cfg(target_os = "linux")]
 #[test]
 fn connections_beyond_one_address_s_ports_use_several() {
-    // No machine's range is so small, so that it is the closed loop's estimate that asks for more than one.
+    // No machine's range is this small; the closed loop's estimate requires several addresses.
     let (target, seen) = server(honest);
     let report = run(&closed(target, 1)).report;
     assert_eq!(report.errors.total(), 0, "{:?}", report.errors);

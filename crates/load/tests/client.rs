@@ -1,4 +1,4 @@
-//! The client against small servers that behave, or misbehave, in known ways.
+//! The client against small servers with known behaviour and faults.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -17,7 +17,7 @@ use wire::{Address, ServiceSpec};
 const REQUEST: usize = 16;
 const RESPONSE: usize = 100;
 
-/// Serves each connection in a thread of its own with `serve`.
+/// Starts a server that runs `serve` for each connection in a new thread.
 fn server(serve: fn(TcpStream)) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -30,7 +30,7 @@ fn honest(stream: TcpStream) {
     answer(stream, |_| Some(RESPONSE));
 }
 
-/// Answers the `n`th request, from 0, with so many bytes, and closes at `None`.
+/// Answers request `n`, from 0, with `response(n)` bytes. Closes the connection on `None`.
 fn answer(mut stream: TcpStream, response: impl Fn(u32) -> Option<usize>) {
     stream.set_nodelay(true).unwrap();
     for number in 0.. {
@@ -38,7 +38,7 @@ fn answer(mut stream: TcpStream, response: impl Fn(u32) -> Option<usize>) {
             return;
         }
         let Some(bytes) = response(number) else {
-            // In order: with something unread a close would be a reset.
+            // Read everything first: closing with unread input would reset the connection.
             let _ = stream.shutdown(Shutdown::Write);
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
             return;
@@ -92,7 +92,7 @@ fn every_shape_and_pacing_sends_all_and_receives_all() {
 
 #[test]
 fn several_requests_may_be_outstanding_on_one_connection() {
-    // Each answer takes 5 ms, requests come three times as fast, on one connection.
+    // One connection with three requests per response time: each response takes 5 ms.
     let target = server(|stream| {
         answer(stream, |_| {
             thread::sleep(Duration::from_millis(5));
@@ -100,14 +100,14 @@ fn several_requests_may_be_outstanding_on_one_connection() {
         });
     });
     let mut config = LoadConfig { connections: 1, ..config(target) };
-    // Long enough for a machine that is away for a part of it.
+    // Long enough for a machine that is busy for part of the window.
     config.phases.measure_ns = 1_000_000_000;
     let Outcome { report, samples, .. } = run(&config);
     assert_eq!(report.sent, 600, "planned times are never skipped");
     assert!(report.completed >= 590, "{report:?}");
     assert!(report.outstanding.at_end >= 40, "{:?}", report.outstanding);
     assert!(report.service.distribution.p99_ns > 100_000_000, "requests queue");
-    // Answers come in the order of the requests.
+    // Responses arrive in the order of the requests.
     let complete: Vec<i64> = samples.iter().map(|sample| sample.complete_ns).collect();
     assert!(complete.is_sorted());
 }
@@ -116,7 +116,7 @@ fn several_requests_may_be_outstanding_on_one_connection() {
 fn what_is_not_answered_by_the_end_of_the_drain_is_a_timeout() {
     let target = server(|stream| answer(stream, |number| Some(if number == 0 { RESPONSE } else { 0 })));
     let mut config = config(target);
-    // What is not sent by its end is left out.
+    // Requests that are not sent by the end of the cool-down would be missing.
     config.phases.drain_ns = 2_000_000_000;
     let Outcome { report, samples, .. } = run(&config);
     assert_eq!((report.sent, report.completed), (180, 0));
@@ -135,7 +135,7 @@ fn a_server_that_dies_ends_the_run_early_and_is_counted() {
     assert!(started.elapsed() < Duration::from_secs(20), "neither the window nor the drain is waited for");
     let failed = report.errors.short + report.errors.reset;
     assert_eq!(failed, report.errors.total(), "{:?}", report.errors);
-    // Each connection serves one request of the trial; the others of the window fail, sent or not.
+    // Each connection answers one request of the trial. All others in the window fail, sent or not.
     assert!(report.completed <= 10);
     assert!(failed >= report.planned - report.completed, "{report:?}");
     assert!(samples.iter().any(|sample| sample.sent_ns == Sample::NEVER), "nothing is sent to the dead");
@@ -143,7 +143,8 @@ fn a_server_that_dies_ends_the_run_early_and_is_counted() {
 
 #[test]
 fn requests_lost_with_their_connection_are_not_waited_for() {
-    // Every connection's third request is left unanswered and its fourth ends the connection: some are outstanding then.
+    // The server ignores each connection's third request and ends the connection at the fourth, so some requests are
+    // outstanding.
     let target =
         server(|stream| answer(stream, |number| (number < 3).then_some(if number < 2 { RESPONSE } else { 1 })));
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
@@ -161,7 +162,7 @@ fn requests_lost_with_their_connection_are_not_waited_for() {
 fn a_run_that_is_far_too_fast_ends_with_its_drain() {
     let target = server(honest);
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
-        // 20 ns for each, in which nothing can look at a clock twice.
+        // 20 ns per request: less than two readings of the clock.
         let mut config = LoadConfig { roles, rate_per_s: Some(50_000_000.0), ..config(target) };
         config.phases = Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 50_000_000, drain_ns: 10_000_000 };
         let Outcome { report, .. } = run(&config);
@@ -180,7 +181,7 @@ fn server_that_sends_too_much_is_wrong() {
 
 #[test]
 fn a_peer_that_does_not_read_does_not_hold_the_schedule_up() {
-    // Serves the first request, then nothing, with requests too large for socket buffers.
+    // The server answers the first request and nothing more. Requests exceed the socket buffers.
     let target = server(|mut stream| {
         stream.read_exact(&mut vec![0; 1 << 20]).unwrap();
         stream.write_all(&[0; RESPONSE]).unwrap();
@@ -197,7 +198,7 @@ fn a_peer_that_does_not_read_does_not_hold_the_schedule_up() {
 
 #[test]
 fn nobody_there() {
-    // Held, so that nobody comes; it refuses.
+    // A bound socket reserves the port and refuses connections.
     let held = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&held, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address: SocketAddr = rustix::net::getsockname(&held).unwrap().try_into().unwrap();
@@ -223,7 +224,7 @@ fn events_tell_the_phases_in_order() {
     assert!(matches!(events.last(), Some(Event::Progress { .. })));
 }
 
-/// Begins when it is told, which may be long ago.
+/// A listener that sets the start time, perhaps long ago.
 struct Begins {
     ago_ns: Option<u64>,
 }
@@ -263,7 +264,7 @@ fn invalid_configuration_is_rejected_before_connecting() {
     }
 }
 
-/// The wall clock is compared with ours to some tens of nanoseconds; on a busy machine, a reading may be off by more.
+/// The largest error between the wall clock and the client's clock: tens of nanoseconds, more on a busy machine.
 const CLOCKS_NS: i64 = 50_000;
 
 #[test]
@@ -274,7 +275,7 @@ fn the_kernel_s_timestamps_lie_between_ours() {
             let reflector = Reflector::start(transport, &service(), None, || Duration::ZERO).unwrap();
             let timestamps = Timestamps::Kernel;
             let base = config(reflector.address().clone());
-            // So many that hardly any has two responses to be read at once.
+            // With many connections, hardly any has two responses to read at once.
             let config = LoadConfig { connections: 400, datagrams, roles, clients, timestamps, ..base };
             let Outcome { report, samples, .. } = run(&config);
             assert_eq!((report.completed, report.errors.total()), (180, 0), "{transport:?} {roles:?}: {report:?}");
@@ -283,7 +284,7 @@ fn the_kernel_s_timestamps_lie_between_ours() {
             assert_eq!(kernel.hardware, Hardware::None, "{}", kernel.interface);
             assert_eq!(kernel.unstamped_sent, 0, "{transport:?} {roles:?}");
             assert!(kernel.out_of_order < 18, "{}", kernel.out_of_order);
-            // Two responses that a late client reads at once have no stamp of their own each.
+            // Two responses in one read have no separate timestamps.
             assert!(kernel.unstamped_arrived < 90, "{}", kernel.unstamped_arrived);
             assert_eq!(kernel.service.distribution.count + kernel.unstamped_arrived, 180);
             for sample in samples {
@@ -325,7 +326,7 @@ fn a_hold_is_measured_at_least_whole() {
 
 #[test]
 fn a_port_where_nobody_is_refuses_datagrams() {
-    // Held, so that nobody comes; what has another peer refuses.
+    // A bound socket reserves the port. Connected to itself, it refuses other peers.
     let held = UdpSocket::bind("127.0.0.1:0").unwrap();
     let nobody = held.local_addr().unwrap();
     held.connect(nobody).unwrap();
@@ -354,7 +355,7 @@ fn a_share_of_connections_is_active_and_the_same_for_each_seed() {
     assert!(muxbench_load::run(&LoadConfig { active: 0.0, ..config(target) }, &mut |_| ()).is_err());
 }
 
-/// A path among the temporary files that no other test has; nothing is there.
+/// A path in the temporary directory for one test only; no file exists there.
 fn path(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("muxbench-client-{name}-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
@@ -400,7 +401,7 @@ fn nobody_at_a_unix_socket() {
 fn connection_waits_for_full_backlog_then_gives_up() {
     let path = path("full");
     let listener = UnixListener::bind(&path).unwrap();
-    // One may wait, and one more.
+    // The backlog has room for two connections.
     rustix::net::listen(&listener, 1).unwrap();
     let target = Address::unix(path.clone()).unwrap();
     let few = LoadConfig { timeout_ns: 100_000_000, ..config(target.clone()) };
@@ -409,7 +410,7 @@ fn connection_waits_for_full_backlog_then_gives_up() {
 
     let patient = LoadConfig { timeout_ns: 20_000_000_000, ..config(target) };
     let serving = thread::spawn(move || {
-        // By now they wait in connect(2).
+        // The clients now wait in connect(2).
         thread::sleep(Duration::from_millis(50));
         for stream in listener.incoming().flatten() {
             thread::spawn(move || {

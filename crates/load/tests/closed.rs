@@ -1,4 +1,4 @@
-//! The closed loop against a store in this process, and against servers that lie in known ways.
+//! The closed loop against a store in this process, and against servers with known faults.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use muxbench_load::{Event, LoadConfig, LoadError, Outcome, Sample};
 use wire::kv::{Kv, KvConfig, KvConn};
 use wire::{Service, ServiceSpec};
 
-/// Serves each connection in a thread of its own with `serve`.
+/// Starts a server that runs `serve` for each connection in a new thread.
 fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -26,14 +26,14 @@ fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     address
 }
 
-/// How long the first of these responses of a store is.
+/// The length of the first response of a store.
 fn first_bytes(responses: &[u8]) -> usize {
     let line = responses.iter().position(|&byte| byte == b'\n').unwrap() + 1;
     let words = String::from_utf8_lossy(&responses[..line]).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     if words[0] == "VALUE" { line + words[3].parse::<usize>().unwrap() + b"\r\nEND\r\n".len() } else { line }
 }
 
-/// A store, each of whose responses passes through `change` on its way out. A client that is late asks for several at once.
+/// Starts a store and passes each response through `change`. A client that is late sends several requests at once.
 fn store(change: fn(&mut Vec<u8>)) -> SocketAddr {
     let kv = Kv::new(KvConfig::default(), Box::new(|| 1));
     server(move |mut stream| {
@@ -55,7 +55,7 @@ fn store(change: fn(&mut Vec<u8>)) -> SocketAddr {
     })
 }
 
-/// Answers each request of 16 B with 100 B, until `limit` are.
+/// Answers each request of 16 B with 100 B, up to `limit` requests.
 fn honest(limit: u32) -> SocketAddr {
     server(move |mut stream| {
         for _ in 0..limit {
@@ -77,7 +77,7 @@ fn closed(target: SocketAddr, service: ServiceSpec) -> LoadConfig {
     }
 }
 
-/// A window in which a busy machine gets round to every connection.
+/// Extends the window, so that a busy machine serves every connection in it.
 fn for_long(config: LoadConfig) -> LoadConfig {
     LoadConfig { phases: Phases { measure_ns: 2_000_000_000, ..config.phases }, ..config }
 }
@@ -98,7 +98,7 @@ fn kv(target: SocketAddr) -> LoadConfig {
     LoadConfig { kv: Some(traffic), ..closed(target, service) }
 }
 
-/// The same of an open loop, of 600 requests a second.
+/// Converts a load to an open loop with 600 requests per second.
 fn open(config: LoadConfig) -> LoadConfig {
     LoadConfig { schedule: Schedule::SlotRandom, rate_per_s: Some(600.0), ..config }
 }
@@ -107,7 +107,7 @@ fn run(config: &LoadConfig) -> Outcome {
     muxbench_load::run(config, &mut |_| ()).unwrap()
 }
 
-/// One outstanding on each connection: the next is due when the response has come, and not before the time to think is over.
+/// Asserts at most one outstanding request per connection: each is due at the previous response plus the think time.
 fn assert_closed(samples: &[Sample], connections: u32, think_ns: i64) {
     let mut used: Vec<u32> = samples.iter().map(|sample| sample.connection).collect();
     used.sort_unstable();
@@ -116,7 +116,7 @@ fn assert_closed(samples: &[Sample], connections: u32, think_ns: i64) {
     for connection in used {
         let these: Vec<&Sample> = samples.iter().filter(|sample| sample.connection == connection).collect();
         for pair in these.windows(2) {
-            // Rounded to nanoseconds.
+            // Times are rounded to nanoseconds.
             assert!(pair[1].planned_ns - pair[0].complete_ns >= think_ns - 1, "{pair:?}");
             assert!(pair[1].planned_ns <= pair[1].sent_ns && pair[1].sent_ns < pair[1].complete_ns, "{pair:?}");
         }
@@ -151,7 +151,8 @@ fn connections_think_between_transactions() {
         let Outcome { report, samples, .. } = run(&for_long(LoadConfig { think, clients: 2, ..fixed(target) }));
         assert_eq!(report.errors.total(), 0);
         assert_closed(&samples, 10, if exponential { 0 } else { 10_000_000 });
-        // Ten connections that think for 10 ms: at most a thousand a second, and by chance a few more.
+        // Ten connections with a think time of 10 ms send at most a thousand requests per second; random times allow a few
+        // more.
         assert!(
             report.rate_achieved_per_s < if exponential { 1_400.0 } else { 1_050.0 },
             "{}",
@@ -180,7 +181,7 @@ fn values_are_stored_and_verified() {
 
 #[test]
 fn wrong_store_is_detected() {
-    // A bit of what a value ends with; sets are answered as they should be.
+    // Flip a bit at the end of each value. Responses to sets stay correct.
     let target = store(|response| {
         if response.starts_with(b"VALUE") {
             let at = response.len() - b"x\r\nEND\r\n".len();
@@ -227,7 +228,7 @@ fn an_open_loop_asks_and_verifies_the_same() {
             let config = LoadConfig { roles, timestamps, clients: 2, ..open(kv(target)) };
             let Outcome { report, .. } = run(&config);
             assert_eq!((report.completed, report.errors.total()), (120, 0), "{roles:?}: {:?}", report.errors);
-            // Requests differ in length, and each has its stamp, but for those that a late client wrote into one packet.
+            // Requests differ in length. Each has a timestamp, except for those that a late client wrote into one packet.
             assert!(report.kernel.map_or(0, |kernel| kernel.unstamped_sent) < 60, "{roles:?}");
         }
     }
@@ -243,7 +244,7 @@ fn an_open_loop_asks_and_verifies_the_same() {
 
 #[test]
 fn requests_larger_than_the_socket_buffer_arrive_whole() {
-    // Reads nothing for a while after the data set is stored; what it reads then is a store's.
+    // A store that pauses reading after the data set is stored.
     let kv_store = Kv::new(KvConfig { memory_max_bytes: 256 << 20, ..KvConfig::default() }, Box::new(|| 1));
     let target = server(move |mut stream| {
         let (mut conn, mut inbox, mut answered) = (KvConn::default(), vec![0; 64 << 10], 0);
@@ -275,12 +276,12 @@ fn requests_larger_than_the_socket_buffer_arrive_whole() {
 
 #[test]
 fn a_data_set_that_is_not_stored_is_no_trial() {
-    // Verifies connections, and has no room for more.
+    // A server that verifies connections but has no memory for the data set.
     let target = server(|stream| {
         let mut lines = BufReader::new(stream.try_clone().unwrap()).split(b'\n');
         let mut stream = stream;
         let mut number = 0;
-        // A command and its value; values may have line ends in them, so that what is counted is commands.
+        // Count commands instead of lines, because values may contain line ends.
         while let Some(Ok(line)) = lines.next() {
             if !line.starts_with(b"set record-") {
                 continue;
@@ -303,14 +304,14 @@ fn unanswered_request_times_out_and_ended_one_counts_once() {
             if stream.read_exact(&mut [0; 16]).is_err() {
                 return;
             }
-            // From the fourth on only a part.
+            // Responses from the fourth on are incomplete.
             let bytes = if number < 3 { 100 } else { 99 };
             if stream.write_all(&vec![0; bytes]).is_err() {
                 return;
             }
         }
     }));
-    // All of them wait by the window's end.
+    // All requests are outstanding at the end of the window.
     config.phases = Phases { ramp_ns: 0, measure_ns: 2_000_000_000, drain_ns: 50_000_000, ..config.phases };
     let Outcome { report, .. } = run(&config);
     assert_eq!((report.errors.timeout, report.errors.total()), (10, 10), "{:?}", report.errors);
@@ -339,7 +340,7 @@ fn requests_that_a_socket_does_not_take_at_once_arrive_whole() {
     });
     let service = ServiceSpec::Fixed { request_bytes: request_bytes as u32, response_bytes: 1 };
     let mut config = LoadConfig { connections: 2, ..closed(target, service) };
-    // Long enough for each to have one in the window on a machine that others use.
+    // Long enough for one transaction per connection in the window, even on a busy machine.
     config.phases.measure_ns = 2_000_000_000;
     let Outcome { report, samples, .. } = run(&config);
     assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
@@ -351,7 +352,7 @@ fn the_same_seed_asks_for_the_same() {
     let asked = |seed| {
         let (sender, receiver) = std::sync::mpsc::channel();
         let target = server(move |mut stream| {
-            // One connection: its greeting, its data set, then what the seed says.
+            // One connection: its greeting, its data set, then requests determined by the seed.
             let mut reader = BufReader::new(stream.try_clone().unwrap());
             let mut line = Vec::new();
             while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) {

@@ -1,4 +1,4 @@
-//! The client of datagrams against servers that lose, repeat, hold back, spoil and refuse what they are sent.
+//! The datagram client against servers that lose, duplicate, delay, corrupt and refuse datagrams.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -15,11 +15,11 @@ const REQUEST: u32 = 24;
 const RESPONSE: u32 = 60;
 const PORTS: u32 = 4;
 
-/// The response to one request.
+/// The responses to one request.
 type Replies = Vec<Vec<u8>>;
 
-/// A server with a thread for each port. What it says `answer` works out, of how many requests that port had before, and what its
-/// response would be. A greeting, of which there is another where one is not answered soon, has no number.
+/// A server with one thread per port. `answer` computes the responses from the number of earlier requests to the port and from
+/// the regular response. A greeting, which the client may repeat, has no number.
 struct Server {
     targets: Vec<SocketAddr>,
     stop: Arc<AtomicBool>,
@@ -75,7 +75,7 @@ fn config(ports: Ports) -> LoadConfig {
         connections: ports.count(),
         ports: Some(ports),
         rate_per_s: Some(400.0),
-        // All of the drain is used only where something is lost.
+        // The client uses the whole cool-down only if a datagram is lost.
         phases: Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 500_000_000, drain_ns: 2_000_000_000 },
         timeout_ns: 10_000_000_000,
         ..LoadConfig::new(([127, 0, 0, 1], 0), service)
@@ -105,7 +105,7 @@ fn everything_is_answered_and_nothing_left() {
         let by_part: u64 = report.completed_by_part.unwrap().iter().sum();
         assert_eq!((by_part as f64 / 0.5, by_part > 0), (report.rate_achieved_per_s, true), "those within the window");
         assert!(samples.iter().all(|it| it.planned_ns <= it.sent_ns && it.sent_ns < it.complete_ns));
-        // Each port has some, for the seed is such.
+        // With this seed, each port gets requests.
         assert!((0..PORTS).all(|port| samples.iter().any(|it| it.connection == port)));
     }
 }
@@ -118,7 +118,7 @@ fn what_is_not_answered_is_lost() {
     let datagrams = report.datagrams.unwrap();
     let never = samples.iter().filter(|it| it.complete_ns == Sample::NEVER).count() as u64;
     assert_eq!((datagrams.lost, report.completed), (never, 200 - never));
-    // A fifth, each port's rounded up.
+    // A fifth of the requests, rounded up per port.
     assert!((40..=44).contains(&never), "{never}");
     assert_eq!(report.outstanding.after_drain, never);
     assert_eq!(report.errors.total(), 0, "to be lost is no error: {:?}", report.errors);
@@ -149,7 +149,7 @@ fn what_comes_twice_is_a_duplicate_and_answered_once() {
     let (report, _) = run(&server.config());
     let datagrams = report.datagrams.unwrap();
     assert_eq!((report.completed, datagrams.lost), (200, 0));
-    // One for every other request, two for the others.
+    // One duplicate for every other request, two for the rest.
     assert!((298..=302).contains(&datagrams.duplicates), "{datagrams:?}");
     assert_eq!((datagrams.reordered, report.errors.total()), (0, 0));
 }
@@ -158,7 +158,7 @@ fn what_comes_twice_is_a_duplicate_and_answered_once() {
 fn what_is_overtaken_on_its_port_is_reordered() {
     let held = std::sync::Mutex::new(std::collections::HashMap::<thread::ThreadId, Vec<u8>>::new());
     let held = Arc::new(held);
-    // Every second one says first what it is asked, then what the one before was.
+    // Every second response is sent first, followed by the previous one.
     let server = Server::start(move |count, response| {
         let mut held = held.lock().unwrap();
         if count.is_none() {
@@ -174,7 +174,7 @@ fn what_is_overtaken_on_its_port_is_reordered() {
     });
     let (report, _) = run(&server.config());
     let datagrams = report.datagrams.unwrap();
-    // A port's last one may be held for ever.
+    // The last response of a port may stay delayed forever.
     assert!(datagrams.lost <= u64::from(PORTS), "{datagrams:?}");
     assert_eq!(report.completed, 200 - datagrams.lost);
     assert_eq!(datagrams.reordered, report.completed / 2, "{datagrams:?}");
@@ -199,7 +199,7 @@ fn unexpected_datagram_is_wrong() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_port_that_is_closed_is_unreachable() {
-    // It answers when it is greeted; two of its ports close when they are asked for something.
+    // Each port answers its greeting. Two ports close at their first request.
     let sockets: Vec<UdpSocket> = (0..PORTS).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     let ports: Vec<u16> = sockets.iter().map(|socket| socket.local_addr().unwrap().port()).collect();
     let threads: Vec<_> = sockets
@@ -212,7 +212,7 @@ fn a_port_that_is_closed_is_unreachable() {
                 while let Ok((bytes, from)) = socket.recv_from(&mut inbox) {
                     let id = udp.request_id(&inbox[..bytes], bytes).unwrap();
                     if port % 2 == 1 && *greeting.get_or_insert(id) != id {
-                        // Held, so that nobody comes; what has another peer refuses.
+                        // A bound socket reserves the port. Connected to itself, it refuses other peers.
                         socket.connect(socket.local_addr().unwrap()).unwrap();
                         break;
                     }
@@ -225,14 +225,14 @@ fn a_port_that_is_closed_is_unreachable() {
         })
         .collect();
     let config = config(Ports::list(&ports));
-    // Time for a port to be closed before the window.
+    // Time for the ports to close before the window.
     let phases = Phases { hold_ns: 2_000_000_000, ..config.phases };
     let (report, samples) = run(&LoadConfig { phases, ..config });
     let _held: Vec<UdpSocket> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     let to_closed = samples.iter().filter(|it| it.connection % 2 == 1).count() as u64;
     assert!(to_closed > 50, "{to_closed}");
     assert_eq!(report.completed, 200 - to_closed);
-    // Those of the hold are errors, too, but for those before the port had gone.
+    // Requests of the warm-up are errors too, except those before the port closed.
     assert!(report.errors.unreachable >= to_closed, "{:?}", report.errors);
     assert_eq!(report.errors.total(), report.errors.unreachable, "{:?}", report.errors);
     assert_eq!(report.datagrams.unwrap().lost, 0, "what ICMP tells of is not lost besides");
@@ -246,11 +246,11 @@ fn ports_that_do_not_answer_are_named_before_anything_starts() {
     let error = error.to_string();
     assert!(error.contains("timeout") && error.contains(&silent.targets[0].to_string()), "{error}");
     if cfg!(target_os = "linux") {
-        // Of two, the second's send has the error of the first.
+        // With two ports, the second send may return the error of the first.
         for count in [1, 2, 3] {
             let gone: Vec<_> = (0..count).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
             let ports: Vec<u16> = gone.iter().map(|socket| socket.local_addr().unwrap().port()).collect();
-            // Held, so that nobody comes; what has another peer refuses.
+            // A bound socket reserves the port. Connected to itself, it refuses other peers.
             gone.iter().for_each(|socket| socket.connect(socket.local_addr().unwrap()).unwrap());
             let error = muxbench_load::run(&config(Ports::list(&ports)), &mut |_| ()).unwrap_err().to_string();
             let named = ports.iter().any(|port| error.contains(&format!("127.0.0.1:{port}")));

@@ -1,4 +1,4 @@
-//! Connections that are held, and on which nothing is sent, against servers that forget some.
+//! Idle connections against servers that drop some of them.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,13 +13,13 @@ use wire::ServiceSpec;
 const REQUEST: usize = 16;
 const RESPONSE: usize = 100;
 const CONNECTIONS: u32 = 20;
-/// Where every response comes.
+/// A timeout that no response exceeds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A server's action on a connection, by its number, once all are held.
+/// A server's action on a connection after all are open, given the connection's number. Returns whether to continue serving.
 type Meanwhile = fn(u32, &mut TcpStream) -> bool;
 
-/// Answers each connection's first request, does `meanwhile` when told, and then, if that says so, answers those that follow.
+/// Answers each connection's first request and runs `meanwhile` on a signal. If that returns true, it answers further requests.
 fn server(meanwhile: Meanwhile) -> (SocketAddr, mpsc::Sender<()>, mpsc::Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -51,7 +51,7 @@ fn server(meanwhile: Meanwhile) -> (SocketAddr, mpsc::Sender<()>, mpsc::Receiver
     (address, tell, is_done)
 }
 
-/// `timeout` is how long a response may take.
+/// Holds connections to such a server. `timeout` is the longest time for a response.
 fn hold(timeout: Duration, meanwhile: Meanwhile) -> IdleReport {
     let (target, tell, is_done) = server(meanwhile);
     let service = ServiceSpec::Fixed { request_bytes: REQUEST as u32, response_bytes: RESPONSE as u32 };
@@ -100,12 +100,12 @@ fn a_server_that_hangs_is_waited_for_once() {
     let started = Instant::now();
     let report = hold(Duration::from_secs(2), |number, stream| {
         if number >= 4 {
-            // It stays open, and nobody is at it.
+            // Keep the connection open without serving it.
             std::mem::forget(stream.try_clone().unwrap());
         }
         number < 4
     });
     assert_eq!((report.alive, report.errors.timeout), (4, 16), "{report:?}");
-    // Sixteen times would be 32 s.
+    // Sixteen timeouts in sequence would take 32 s.
     assert!(started.elapsed() < Duration::from_secs(25), "{:?}", started.elapsed());
 }

@@ -1,4 +1,4 @@
-//! Streams against servers that do not do as they should.
+//! Streams against correct and faulty servers.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use wire::stream::{Direction, Stream};
 
 const SIZES: Stream = Stream { packet_bytes: 1_000, packets: 100, ack_bytes: 8, direction: Direction::In };
 
-/// Serves each connection's greeting, and then does as `then` says with it and its number.
+/// Starts a server that answers each connection's greeting and then calls `then` with the connection and its number.
 fn server(then: fn(TcpStream, usize)) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -54,7 +54,7 @@ fn bytes_are_of_the_window_and_shared_by_connections() {
     assert_eq!((stream.ended, stream.bytes_by_second.len()), (4, 1));
     assert!(stream.bytes <= stream.sent_bytes - 4 * 1_000, "greetings are in no window");
     assert!(stream.fairness > 0.25 && stream.fairness <= 1.0, "{}", stream.fairness);
-    // The window has a second.
+    // The window is one second.
     let by_bytes = stream.bytes as f64 / SIZES.burst_bytes() as f64;
     assert!((report.rate_achieved_per_s - by_bytes).abs() < 1e-6, "a part of a burst counts as such");
 }
@@ -63,11 +63,11 @@ fn bytes_are_of_the_window_and_shared_by_connections() {
 fn who_is_not_read_has_no_share() {
     let served = |stream: TcpStream, number: usize| match number {
         0 => acknowledge(stream),
-        // Nothing is read: what is sent stays in the sockets, until the client gives up.
+        // The server does not read, so the client's bytes stay in the socket buffers until the timeout.
         _ => thread::sleep(std::time::Duration::from_secs(60)),
     };
     let mut config = config(server(served));
-    // All of the drain is waited for.
+    // The client waits for the whole cool-down.
     (config.phases.hold_ns, config.phases.drain_ns) = (1_000_000_000, 5_000_000_000);
     let report = muxbench_load::run(&config, &mut |_| ()).unwrap().report;
     let stream = report.stream.unwrap();
