@@ -1,4 +1,4 @@
-//! Running other programs.
+//! Execution of other programs.
 
 use std::process::{Command, Output, Stdio};
 
@@ -7,7 +7,7 @@ use anyhow::{Context, bail, ensure};
 /// Runs a command silently.
 ///
 /// # Errors
-/// The command's output, when it fails.
+/// The command's output, if it fails.
 pub fn run(command: &mut Command) -> anyhow::Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {program}"))?;
@@ -22,7 +22,7 @@ pub fn run(command: &mut Command) -> anyhow::Result<()> {
 /// Runs a step of a check with its output on the terminal, after a line that names it.
 ///
 /// # Errors
-/// The step and `remedy`, when it fails.
+/// The step and `remedy`, if it fails.
 pub fn step(name: &str, command: &mut Command, remedy: &str) -> anyhow::Result<()> {
     println!("== {name}");
     let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot run `{name}`"))?;

@@ -1,17 +1,18 @@
-//! Cycles between the files of a crate: which file uses which, read from the sources.
+//! Cycles between the files of a crate, found from the uses in the sources.
 //!
-//! A file uses another one if its code names an item that the other file defines: in a path, in a private `use`, in the
-//! arguments of a macro or an attribute. Each decision is the least surprising for a reader who looks for layers:
+//! A file uses another file if its code names an item that the other file defines: in a path, in a private `use`, or
+//! in the arguments of a macro or an attribute. Each rule is the least surprising one for a reader who looks for
+//! layers:
 //!
-//! - A name leads to the file that defines it, through any number of re-exports. Re-exports in `mod.rs` or `lib.rs` therefore
-//!   tie no file to these.
-//! - `mod child;` and `pub use child::Item;` only show what is there. Code that mentions the re-exported name uses it.
-//! - Importing a module is no use; the paths that begin with its name are.
-//! - `use module::*` uses the file of that module, and the files of the names that the code takes from it.
-//! - An item that a macro makes belongs to the file of its module.
-//! - Files for other systems and features count; tests (`#[cfg(test)]`) don't.
+//! - A name belongs to the file that defines it, through any number of re-exports. Re-exports in `mod.rs` or `lib.rs`
+//!   therefore create no uses of these files.
+//! - `mod child;` and `pub use child::Item;` are no uses. Code that mentions the re-exported name uses the item.
+//! - The import of a module is no use; paths that begin with the module's name are.
+//! - `use module::*` uses the module's file, and the files of the names that the code takes from the module.
+//! - An item made by a macro belongs to the file of its module.
+//! - Files for other systems and features count; tests (`#[cfg(test)]`) do not.
 //!
-//! Limits: a method call uses the method's file only if the code also names the type, and links in comments don't count.
+//! Limits: a method call uses the method's file only if the code also names the type. Links in comments do not count.
 
 mod reader;
 #[cfg(test)]
@@ -24,12 +25,12 @@ use std::{fmt, fs};
 use anyhow::Result;
 use reader::Uses;
 
-/// Files that use each other, directly or through others of them.
+/// Files that use each other, directly or through other files of the cycle.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cycle {
     /// The files, relative to the folder of the crate's root file.
     pub files: BTreeSet<PathBuf>,
-    /// The uses among these files: a file, the one that it uses, and the items that it takes from there.
+    /// The uses among these files: the using file, the used file, and the used items.
     pub uses: BTreeMap<(PathBuf, PathBuf), BTreeSet<String>>,
 }
 
@@ -61,7 +62,7 @@ pub fn of_workspace(workspace: &Path) -> Result<BTreeMap<String, Vec<Cycle>>> {
     Ok(found)
 }
 
-/// Returns the cycles of the crate with this root file; `text` returns the text of a file, if it exists.
+/// Returns the cycles of the crate with this root file; `text` returns the text of a file, if the file exists.
 pub fn of_crate(root: &Path, text: &dyn Fn(&Path) -> Option<String>) -> Result<Vec<Cycle>> {
     let uses = reader::uses(root, text)?;
     let mut search = Search { uses: &uses, places: BTreeMap::new(), stack: Vec::new(), groups: Vec::new() };
@@ -81,17 +82,17 @@ pub fn of_crate(root: &Path, text: &dyn Fn(&Path) -> Option<String>) -> Result<V
     Ok(search.groups.iter().map(cycle).collect())
 }
 
-/// Finds the groups of files in which each one reaches every other one (Tarjan, SIAM J. Comput. 1972).
+/// Finds groups of files in which each file reaches every other file (Tarjan, SIAM J. Comput. 1972).
 struct Search<'a> {
     uses: &'a Uses,
-    /// When each file was visited.
+    /// The order in which files were visited.
     places: BTreeMap<&'a Path, usize>,
     stack: Vec<&'a Path>,
     groups: Vec<BTreeSet<&'a Path>>,
 }
 
 impl<'a> Search<'a> {
-    /// Visits a file and the files that it reaches; returns the earliest place on the stack that they reach.
+    /// Visits a file and the files that it reaches; returns the lowest reachable place on the stack.
     fn visit(&mut self, file: &'a Path) -> usize {
         if let Some(place) = self.places.get(file) {
             let is_on_stack = self.stack.contains(&file);

@@ -1,5 +1,5 @@
-//! Hostile clients in a process of their own (`cargo xtask hostile`), with their own descriptors, on the client's CPU. Benches and
-//! the soak start the process, and it ends with them.
+//! Hostile clients in a separate process (`cargo xtask hostile`), with its own descriptors, on the client's CPU.
+//! Benches and the soak start the process and end it.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -19,21 +19,21 @@ const TICK: Duration = Duration::from_millis(1);
 /// Interval between two reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The order to the process, one line of JSON.
+/// The order to the process, as one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Order {
     /// Target, number of clients (as connections) and CPUs.
     pub config: LoadConfig,
     /// Names from [`load::hostile::MANNERS`], used in turn.
     pub manners: Vec<String>,
-    /// Acts of each client a second.
+    /// Acts of each client per second.
     pub acts_per_s: f64,
 }
 
 /// Runs the process: acts until standard input ends, and reports counts.
 ///
 /// # Errors
-/// An invalid order, or a failed system call.
+/// If the order is invalid, or a system call fails.
 pub fn act() -> anyhow::Result<()> {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
@@ -44,7 +44,7 @@ pub fn act() -> anyhow::Result<()> {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         flag.store(true, Relaxed);
     });
-    // Yield to the client that measures on the same CPU.
+    // Yield to the measuring client on the same CPU.
     rustix::process::nice(19).context("nice")?;
     if !order.config.cpus.is_empty() {
         let mut cpus = rustix::thread::CpuSet::new();
@@ -59,12 +59,12 @@ pub fn act() -> anyhow::Result<()> {
     let (mut done, mut reported) = (0, Instant::now());
     while !is_over.load(Relaxed) {
         let due = (started.elapsed().as_secs_f64() * clients * order.acts_per_s) as u64;
-        // Drop acts that are overdue.
+        // Skip overdue acts.
         crowd.act((due - done).min(clients as u64) as usize);
         done = due;
         if reported.elapsed() >= REPORT_INTERVAL {
             reported = Instant::now();
-            // The parent has closed the pipe: end.
+            // The parent has closed the pipe.
             if writeln!(io::stdout(), "{}", serde_json::to_string(&crowd.tally())?).is_err() {
                 return Ok(());
             }
@@ -74,7 +74,7 @@ pub fn act() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A handle to the process, which ends when it is dropped.
+/// A handle to the process, which ends when the handle is dropped.
 pub struct Hostile {
     process: Child,
     tally: Arc<Mutex<Tally>>,
@@ -84,7 +84,7 @@ impl Hostile {
     /// Starts the process.
     pub fn start(order: &Order) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
-        // Keep a Ctrl-C at the terminal from the process, which ends with its standard input.
+        // Shield the process from a Ctrl-C at the terminal; it ends with its standard input.
         command.arg("hostile").process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
         let tally = Arc::new(Mutex::new(Tally::default()));
@@ -109,7 +109,7 @@ impl Hostile {
     /// Waits until a condition holds for the counts.
     ///
     /// # Errors
-    /// The process ended before, or a minute passed.
+    /// If the process ended first, or a minute passed.
     pub fn wait_until(&mut self, condition: &str, holds: impl Fn(&Tally) -> bool) -> anyhow::Result<()> {
         let started = Instant::now();
         while !holds(&self.tally()) {

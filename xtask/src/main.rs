@@ -1,7 +1,7 @@
 //! Developer tasks: `cargo xtask COMMAND`.
 //!
 //! # Layout
-//! - `command`: running other programs; `environment`: what tests need besides Rust
+//! - `command`: execution of other programs; `environment`: what tests need besides Rust
 //! - `check`: the test command and longer checks; `hostile`, `soak`: servers under hostile clients
 //! - `bench`: measurements of muxbench itself; `cycles` (in the library): files that import each other
 

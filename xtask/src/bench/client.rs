@@ -1,4 +1,4 @@
-//! The client by itself: send delay, memory, summaries, timestamps.
+//! The client alone: send delay, memory, summaries, timestamps.
 
 use std::process::Command;
 use std::time::Instant;

@@ -2,12 +2,13 @@
 
 use super::spread::{Bound, Spread};
 
-/// Figures of one server.
+/// The figures of one server.
 pub(super) struct Figures {
     pub rate_per_s: f64,
     /// CPU time of the server's threads.
     pub cpu_ns_per_request: f64,
-    /// CPU time as a share of one CPU. A low share means that other processes had the CPU, and invalidates the rate.
+    /// CPU time as a share of one CPU. A low share means that other processes used the CPU, which invalidates the
+    /// rate.
     pub busy: f64,
 }
 

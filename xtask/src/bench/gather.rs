@@ -1,4 +1,5 @@
-//! Time to collect samples of five workers over loopback, merge and store them, against merging and storing the same locally.
+//! Time to collect samples of five workers over loopback, and to merge and store them, against merging and storing
+//! the same samples locally.
 
 use std::process::{Command, Stdio};
 

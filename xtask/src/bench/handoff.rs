@@ -1,4 +1,4 @@
-//! Cost of handing a request to another thread: staged architectures against one thread, at a rate without queues.
+//! Cost of passing a request to another thread: staged architectures against one thread, at a rate without queues.
 
 use std::sync::{Condvar, Mutex};
 use std::time::Instant;
@@ -42,7 +42,8 @@ fn p50_us(architecture: &str, service: &ServiceSpec) -> anyhow::Result<f64> {
     Ok(outcome.report.service.distribution.p50_ns as f64 / 1e3)
 }
 
-/// Returns the minimum cost of a hand-off on one CPU: two threads alternate by the same means as the stages' queues.
+/// Returns the minimum cost of a hand-off on one CPU: two threads alternate with the primitives of the stages'
+/// queues.
 fn switch_us() -> anyhow::Result<f64> {
     const TURNS: u32 = 20_000;
     let mut cpu = rustix::thread::CpuSet::new();

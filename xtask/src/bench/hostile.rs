@@ -1,5 +1,5 @@
-//! Effect of thousands of hostile clients on honest ones: the 99th percentile of latency against the same server without them, for
-//! architectures with many connections a thread.
+//! Effect of thousands of hostile clients on honest ones: the 99th percentile of latency with and without them, on
+//! the same server, for architectures with many connections per thread.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -20,16 +20,16 @@ use crate::hostile::{self, Order};
 
 const ARCHITECTURES: &str =
     "epoll,epoll-et,io_uring,io_uring-poll,symped:1/epoll,amped:0+1/epoll,seda:1+1/epoll,tokio,poll,select";
-/// A third of the clients reconnect, and a third of these are away at any time, so that ten thousand remain.
+/// A third of the clients reconnect, and a third of these are disconnected at any time, so ten thousand remain.
 const HOSTILE: u32 = 11_250;
 /// Share of the hostile clients that must be connected before the measurement.
 const CONNECTED_MIN: f64 = 0.85;
 const RATE_PER_S: f64 = 2_000.0;
 const SERVICE: ServiceSpec = ServiceSpec::Http { folder: None };
-/// Acts of each hostile client a second. A third of the clients reconnect after three acts, so together they send 3 750 bytes and
-/// open 1 250 connections a second.
+/// Acts of each hostile client per second. A third of the clients reconnect after three acts. All together send 3 750
+/// bytes and open 1 250 connections per second.
 const ACTS_PER_S: f64 = 1.0;
-/// Windows of one measurement. The median of their percentiles excludes a pause that another process causes.
+/// Windows of one measurement. The median of their percentiles ignores a pause caused by another process.
 const WINDOWS: usize = 5;
 const WINDOW_NS: u64 = 1_200_000_000;
 /// Limit on the growth of the 99th percentile.
@@ -37,7 +37,7 @@ const LIMIT: f64 = 3.0;
 
 /// Manners of hostile clients, used in turn.
 const HOSTILE_MANNERS: &str = "half,slow-writer,garbage";
-/// Manner of silent clients, which send part of a request only; they show the cost of the mere connections.
+/// Manner of silent clients, which send only part of a request; they show the cost of the connections themselves.
 const SILENT_MANNERS: &str = "half";
 
 /// Options of the bench.
@@ -71,7 +71,7 @@ fn listed(names: &str) -> Vec<String> {
     names.split(',').map(str::to_owned).collect()
 }
 
-/// Measures an honest load alone, with silent clients and with hostile ones, A B C A B C.
+/// Measures an honest load alone, with silent clients and with hostile clients, in the order A B C A B C.
 pub(super) fn run(rounds: usize, args: &Hostile) -> anyhow::Result<()> {
     let binary = args.binary.clone().map_or_else(muxbench, Ok)?;
     let is_all = args.manners == ["all"];
@@ -132,16 +132,17 @@ pub(super) fn run(rounds: usize, args: &Hostile) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Figures of one load.
+/// The figures of one load.
 struct Figures {
-    /// By the kernel, from the request at the driver to the arrival of the response, without waiting for the client's CPU.
+    /// 99th percentile by kernel timestamps, from the request at the driver to the arrival of the response. It
+    /// excludes waits for the client's CPU.
     p99_us: f64,
-    /// By the client's clock.
+    /// 99th percentile by the client's clock.
     client_p99_us: f64,
     /// Share of its CPU that the server used.
     busy: f64,
     begun_per_s: f64,
-    /// Hostile connections.
+    /// Number of hostile connections.
     open: f64,
 }
 
@@ -149,7 +150,7 @@ fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]
     let address = free_address()?;
     let mut command = Command::new(binary);
     command.args(["serve", "--service", "http", "--arch", architecture, "--cpus", SERVER_CPU]);
-    // `serve` may warn that it cannot advertise on the next port, which nobody needs here.
+    // `serve` may warn that it cannot advertise on the next port; ignore it.
     command.args(["--listen", &address.to_string()]).stderr(Stdio::null());
     let server = Process::start(command, || TcpStream::connect(address).is_ok())?;
     let mut crowd = None;
@@ -180,7 +181,7 @@ fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]
     })
 }
 
-/// Measures one load while the hostile clients stay.
+/// Measures one load while the hostile clients stay connected.
 fn window(args: &Hostile, address: SocketAddr, server: &Process, tally: &dyn Fn() -> Tally) -> anyhow::Result<Figures> {
     // The first and the last progress within the window.
     let mut readings = Vec::new();

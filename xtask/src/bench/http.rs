@@ -42,11 +42,11 @@ fn ours(binary: &Path, address: SocketAddr, folder: &Path) -> anyhow::Result<Pro
     Process::start(command, || TcpStream::connect(address).is_ok())
 }
 
-/// Starts nginx with one worker and no master, because a killed master leaves its worker behind.
+/// Starts nginx with one worker and no master, because a worker survives its killed master.
 pub(super) fn nginx(peers: &Path, address: SocketAddr, folder: &Path) -> anyhow::Result<Process> {
     let place = folder.display();
-    // The file stays open, logs are off, and connections have no limit on requests. For a small file nginx uses 12 µs of CPU a
-    // request without sendfile, and 15 or 17 with it (with or without tcp_nopush).
+    // The file stays open, logs are off, and connections have no limit on requests. For a small file nginx uses 12 µs
+    // of CPU per request without sendfile, and 15 or 17 µs with it (with or without tcp_nopush).
     let text = format!(
         "daemon off; master_process off; pid {place}/nginx.pid; error_log stderr crit;
          events {{ use epoll; worker_connections 1024; multi_accept on; }}

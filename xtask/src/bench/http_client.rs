@@ -20,14 +20,14 @@ use super::{http, wrk};
 use crate::environment::peers;
 
 const FILE: &str = "file";
-/// Rate of the pacing measurement, in requests a second.
+/// Rate of the pacing measurement, in requests per second.
 const RATE_PER_S: f64 = 8_000.0;
-/// Requests per connection there.
+/// Requests per connection of the pacing measurement.
 const CALLS: u32 = 10;
 /// Median and 99th percentile, in µs, of the delay that a timer with a resolution of one millisecond adds.
 const MILLISECOND_DELAY_US: [f64; 2] = [500.0, 990.0];
 
-/// Figures of one client.
+/// The figures of one client.
 struct Figures {
     rate_per_s: f64,
     cpu_ns_per_request: f64,
@@ -80,7 +80,7 @@ fn run_wrk(peers: &Path, address: SocketAddr) -> anyhow::Result<Figures> {
     const WINDOW: Duration = Duration::from_secs(1);
     let mut command = wrk::command(peers, "2s", &format!("http://{address}/{FILE}"));
     let child = command.stdout(Stdio::piped()).spawn().context("cannot run taskset wrk")?;
-    // taskset becomes wrk, whose CPU time can be read only while it runs.
+    // taskset becomes wrk by exec; its CPU time is readable only while it runs.
     std::thread::sleep(Duration::from_millis(500));
     let (started, before_ns) = (Instant::now(), cpu_ns_of(child.id())?);
     std::thread::sleep(WINDOW);
@@ -89,7 +89,7 @@ fn run_wrk(peers: &Path, address: SocketAddr) -> anyhow::Result<Figures> {
     Ok(Figures { rate_per_s, cpu_ns_per_request: used / rate_per_s })
 }
 
-/// Measures the delay of sessions that a client starts at constant intervals, at the server's `accept`.
+/// Measures the delay of sessions that a client starts at constant intervals, as the server's `accept` sees it.
 pub(super) fn pacing(rounds: usize) -> anyhow::Result<()> {
     let peers = peers::prepare()?;
     let mut lags = [Vec::new(), Vec::new()];
@@ -133,7 +133,7 @@ pub(super) fn pacing(rounds: usize) -> anyhow::Result<()> {
     calibrate()
 }
 
-/// Prints what `calibrate` finds at that rate: the client's error with a known latency.
+/// Prints the result of `calibrate` at that rate: the client's error for a known latency.
 fn calibrate() -> anyhow::Result<()> {
     let rate = RATE_PER_S.to_string();
     let flags = ["--rate", &rate, "--connections", "400", "--hold", "100us,1ms", "--law", "fixed", "--quiet"];
@@ -158,8 +158,8 @@ fn httperf(peers: &Path, address: SocketAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a client against a minimal server; returns the median and the 99th percentile of the delay of its connections, in µs. They
-/// are due at constant intervals, and the earliest counts as in time.
+/// Runs a client against a minimal server; returns the median and the 99th percentile of the delay of its
+/// connections, in µs. Connections are due at constant intervals; the earliest counts as punctual.
 fn accepted(client: impl FnOnce(SocketAddr) -> anyhow::Result<()>) -> anyhow::Result<[f64; 2]> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
@@ -171,7 +171,7 @@ fn accepted(client: impl FnOnce(SocketAddr) -> anyhow::Result<()>) -> anyhow::Re
         let accepted = server.join().expect("the server does not panic");
         outcome.and(accepted)
     })?;
-    // The first connection is not part of the schedule: muxbench checks the server with it.
+    // Skip the first connection: muxbench uses it to check the server before the schedule begins.
     let came: Vec<f64> = accepted.iter().skip(1).map(|at| (*at - accepted[0]).as_nanos() as f64 / 1e3).collect();
     if came.len() < 1_000 {
         bail!("only {} connections were accepted", came.len());
@@ -179,13 +179,13 @@ fn accepted(client: impl FnOnce(SocketAddr) -> anyhow::Result<()>) -> anyhow::Re
     let interval_us = 1e6 / (RATE_PER_S / f64::from(CALLS));
     let mut late: Vec<f64> = came.iter().enumerate().map(|(at, us)| us - at as f64 * interval_us).collect();
     late.sort_by(f64::total_cmp);
-    // Use one of the earliest, because the clock may have hurried the very first.
+    // Use one of the earliest as reference, because the very first may be an outlier of the clock.
     let earliest = late[late.len() / 1_000];
     let rank = |share: f64| late[((late.len() as f64 * share) as usize).min(late.len() - 1)] - earliest;
     Ok([rank(0.5), rank(0.99)])
 }
 
-/// Answers all requests and records when it accepted each connection. It polls without sleeping on a CPU of its own.
+/// Answers all requests and records when it accepted each connection. It polls on its own CPU without sleeping.
 fn serve(listener: &TcpListener, over: &AtomicBool) -> anyhow::Result<Vec<Instant>> {
     const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let mut cpus = CpuSet::new();
@@ -201,7 +201,7 @@ fn serve(listener: &TcpListener, over: &AtomicBool) -> anyhow::Result<Vec<Instan
             stream.set_nodelay(true)?;
             streams.push(stream);
         }
-        // A small request arrives in one piece.
+        // A small request arrives in one segment.
         streams.retain_mut(|stream| match stream.read(&mut buffer) {
             Ok(0) => false,
             Ok(_) => stream.write_all(RESPONSE).is_ok(),

@@ -1,4 +1,4 @@
-//! The service `kv` against memcached with one thread: gets from the same closed loop.
+//! The service `kv` against memcached with one thread: gets of the same closed loop.
 
 use std::fs;
 use std::net::TcpStream;

@@ -1,5 +1,5 @@
-//! Time from the start of `muxbench lab` with five client hosts to the first output of its command, and until no process has any of
-//! its namespaces. Needs root.
+//! Time from the start of `muxbench lab` with five client hosts to the first output of its command, and time until no
+//! process uses its namespaces. Needs root.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,9 +13,9 @@ use anyhow::{Context, ensure};
 use super::process::muxbench;
 use super::spread::{Bound, Spread};
 
-/// Limit on the start, in seconds.
+/// Limit on the start time, in seconds.
 const UP_S: f64 = 2.0;
-/// Limit on the removal.
+/// Limit on the removal time.
 const GONE_MAX: Duration = Duration::from_secs(60);
 /// Networks: name and flags.
 const CONDITIONS: &[(&str, &[&str])] =
@@ -69,7 +69,7 @@ fn failure(lab: Child) -> anyhow::Error {
     }
 }
 
-/// Returns the network namespaces that a process has open or is in, except ours.
+/// Returns the network namespaces that a process is in or has open, except ours.
 fn namespaces(process: &str) -> BTreeSet<String> {
     let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
     let kept = descriptors.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());

@@ -3,8 +3,9 @@
 //! Machines are shared and noisy, so each figure is the median of several rounds, printed with the lowest and the highest value.
 //!
 //! # Layout
-//! - `spread`: medians and their limits; `process`: servers under test; `comparison`: pairs of servers; `wrk`
-//! - one file a bench, or a few that measure the same part
+//! - `spread`: medians and their limits; `process`: servers under test; `comparison`: pairs of servers; `wrk`: that
+//!   client
+//! - one file for each bench, or for a few benches of the same part
 
 mod client;
 mod comparison;
@@ -111,7 +112,7 @@ enum Subject {
 /// Runs a bench in a release build.
 ///
 /// # Errors
-/// Something cannot be built or started, or a median exceeds its limit.
+/// If something cannot be built or started, or a median exceeds its limit.
 pub fn run(bench: &Bench) -> anyhow::Result<()> {
     let is_given = matches!(&bench.subject, Subject::Hostile(hostile) if hostile.binary.is_some());
     if cfg!(debug_assertions) && !is_given {

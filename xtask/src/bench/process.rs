@@ -35,7 +35,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Returns the CPU time of its threads, in nanoseconds.
+    /// Returns the CPU time of the process's threads, in nanoseconds.
     pub fn cpu_ns(&self) -> anyhow::Result<u64> {
         cpu_ns_of(self.0.id())
     }
@@ -57,12 +57,13 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-        // Children of a reference server end with their connections. Wait, so that they do not share the CPU with the next server.
+        // Children of a reference server end with their connections. Wait, so that they do not use the next server's
+        // CPU.
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// A server of fixed sizes.
+/// A server with fixed sizes.
 pub struct Server {
     _process: Process,
     pub address: SocketAddr,
@@ -139,7 +140,7 @@ pub fn reference() -> anyhow::Result<PathBuf> {
     Ok(binary)
 }
 
-/// An open loop at 8 000 requests a second.
+/// An open loop at 8 000 requests per second.
 pub fn config(target: SocketAddr, service: &ServiceSpec) -> LoadConfig {
     LoadConfig {
         connections: CONNECTIONS,

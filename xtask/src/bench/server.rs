@@ -45,7 +45,8 @@ fn rate(server: &Server, service: &ServiceSpec) -> anyhow::Result<f64> {
     Ok(report.rate_achieved_per_s)
 }
 
-/// Returns the limit: for all against the C reference, and for epoll-et and (small requests only) io_uring against epoll.
+/// Returns the limit: against the C reference for all, and against epoll for epoll-et and (only with small requests)
+/// io_uring.
 fn bound(architecture: &str, against: Option<&str>, service: &ServiceSpec) -> Option<Bound> {
     let is_small = service.fixed() == Some((1, 1));
     match (architecture, against) {

@@ -53,7 +53,7 @@ impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ends = self.values.first().zip(self.values.last());
         let (lowest, highest) = ends.unwrap_or((&f64::NAN, &f64::NAN));
-        // Three digits suit ratios; large values have none.
+        // Print three decimals for ratios, and none for large values.
         let digits = if highest.abs() >= 100.0 { 0 } else { 3 };
         write!(f, "{:.digits$} ({lowest:.digits$} to {highest:.digits$})", self.median())
     }

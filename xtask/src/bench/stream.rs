@@ -44,8 +44,8 @@ pub(super) fn run(rounds: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the bytes a second that our server received, without those in socket buffers. The client may be the limit, as that of
-/// iperf3.
+/// Returns the bytes per second that our server received, without those in socket buffers. The client may be the
+/// limit, as with iperf3.
 fn ours(binary: &Path, architecture: &str, connections: u32) -> anyhow::Result<f64> {
     let mut command = Command::new(binary);
     command.args(["compare", "--service", "stream", "--arch", architecture, "--repeats", "1", "--json", "--quiet"]);
@@ -55,13 +55,13 @@ fn ours(binary: &Path, architecture: &str, connections: u32) -> anyhow::Result<f
     row["stream"]["bytes_per_s"].as_f64().with_context(|| format!("`compare` reports no bandwidth: {row}"))
 }
 
-/// Returns the bytes a second that iperf3's server received over one connection.
+/// Returns the bytes per second that iperf3's server received over one connection.
 fn iperf3(peers: &Path) -> anyhow::Result<f64> {
     let address = free_address()?;
     let port = address.port().to_string();
     let mut command = Command::new("taskset");
     command.args(["-c", SERVER_CPU]).arg(peers.join("iperf3")).args(["--server", "--port", &port]);
-    // iperf3 would take a silent connection for its only client, so try to bind instead.
+    // iperf3 would take a silent connection for its only client, so probe by binding instead.
     let listens = || TcpListener::bind(address).is_err();
     let _server =
         Process::start(command, listens).context("cannot start iperf3; install it (apt-get install iperf3)")?;

@@ -17,7 +17,7 @@ pub(super) fn command(peers: &Path, duration: &str, url: &str) -> Command {
     command
 }
 
-/// Returns the rate in requests a second and the number of requests.
+/// Returns the rate in requests per second and the number of requests.
 pub(super) fn figures(output: &Output) -> anyhow::Result<(f64, f64)> {
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.success() && !text.contains("Non-2xx") && !text.contains("Socket errors"), "wrk: {text}");

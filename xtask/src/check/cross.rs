@@ -1,5 +1,5 @@
-//! Links the program for FreeBSD and macOS. `cargo zigbuild` uses zig as C compiler and linker; both are in the tests' Python
-//! environment.
+//! Links the program for FreeBSD and macOS. `cargo zigbuild` uses zig as C compiler and linker; the tests' Python
+//! environment has both.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,14 +12,14 @@ use xtask::root;
 
 use crate::command;
 
-/// A system and processor.
+/// A system and a processor.
 struct Target {
-    /// Name in rustc.
+    /// The target's name in rustc.
     name: &'static str,
-    /// Whether to link the program. Otherwise only the crates with system calls are checked, which takes seconds; another target
-    /// of the same system is linked.
+    /// Whether to link the program. Other targets only check the crates with system calls, which takes seconds; a
+    /// linked target covers their system.
     links: bool,
-    /// Whether a file is a program for this target.
+    /// Returns whether a file is a program for this target.
     is_program: fn(&[u8]) -> bool,
 }
 
@@ -35,7 +35,7 @@ const SYSTEM_CRATES: [&str; 4] = ["--package", "muxbench-server", "--package", "
 /// Checks and links for every target, with the tools of a Python environment.
 ///
 /// # Errors
-/// The step that failed and how to run it by hand, or a linked file of another format.
+/// The step that failed and how to run it by hand, or a linked file in a wrong format.
 pub fn link(interpreter: &Path) -> anyhow::Result<()> {
     let tools = interpreter.parent().context("the interpreter is in a folder")?;
     for target in &TARGETS {
@@ -66,7 +66,7 @@ fn link_one(target: &Target, tools: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs cargo with a build folder of its own, because these flags would rebuild everything else.
+/// Runs cargo with a separate build folder, because these flags would rebuild everything else.
 fn step(mut command: Command, tools: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     command
         .args(arguments)
@@ -74,7 +74,7 @@ fn step(mut command: Command, tools: &Path, arguments: &[&str]) -> anyhow::Resul
         .env("PATH", before_path(tools)?)
         .env("CARGO_TARGET_DIR", folder())
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
-        // The framework folder stands in for that of an SDK.
+        // The framework folder replaces that of an SDK.
         .env("CARGO_ENCODED_RUSTFLAGS", format!("-Dwarnings\x1f-Lframework={}", root().join("xtask/macos").display()));
     let remedy = "; to run it by hand, set CARGO_TARGET_DIR=target/cross, RUSTFLAGS=\"-L framework=$PWD/xtask/macos\" and \
                   PATH=$PWD/target/python/bin:$PATH";
@@ -85,7 +85,7 @@ fn folder() -> PathBuf {
     root().join("target/cross")
 }
 
-/// The search path with `tools` first.
+/// Returns the search path with `tools` first.
 fn before_path(tools: &Path) -> anyhow::Result<OsString> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = [tools.to_owned()].into_iter().chain(env::split_paths(&path));
@@ -105,8 +105,8 @@ fn add_target(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether a file is a 64-bit ELF file with FreeBSD's version note (`.note.tag`: two lengths, type 1, the name). The header alone
-/// may say System V.
+/// Returns whether a file is a 64-bit ELF file with FreeBSD's version note (`.note.tag`: two lengths, type 1, the
+/// name). The header alone may claim System V.
 fn is_freebsd(file: &[u8]) -> bool {
     const NOTE: &[u8] = b"\x08\0\0\0\x04\0\0\0\x01\0\0\0FreeBSD\0";
     file.starts_with(b"\x7fELF\x02") && file.windows(NOTE.len()).any(|bytes| bytes == NOTE)
@@ -116,8 +116,8 @@ fn is_freebsd(file: &[u8]) -> bool {
 const CPU_TYPE_X86_64: u32 = 0x0100_0007;
 const CPU_TYPE_ARM64: u32 = 0x0100_000c;
 
-/// Whether a file is a 64-bit Mach-O program for a processor. The header has a magic number, the processor, its variant and the
-/// file type (mach-o/loader.h).
+/// Returns whether a file is a 64-bit Mach-O program for a processor. The header has a magic number, the processor,
+/// its variant and the file type (mach-o/loader.h).
 fn is_macos(file: &[u8], processor: u32) -> bool {
     const MH_MAGIC_64: u32 = 0xfeed_facf;
     const MH_EXECUTE: u32 = 2;
@@ -133,7 +133,7 @@ mod tests {
     fn linux_program_is_not_for_another_target() {
         let ours = fs::read(env::current_exe().unwrap()).unwrap();
         assert!(ours.starts_with(b"\x7fELF"));
-        // Only the head, because this program contains the note as a constant.
+        // Check only the head, because this program contains the note as a constant.
         let head = &ours[..4096];
         assert!(TARGETS.iter().all(|target| !(target.is_program)(head)));
     }

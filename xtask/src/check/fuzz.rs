@@ -1,4 +1,4 @@
-//! Fuzzing of parsers with libFuzzer, which is guided by the code that an input reaches.
+//! Fuzzing of parsers with libFuzzer, guided by code coverage.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ const HARNESS_TARGETS: [&str; 7] = ["architecture", "description", "experiment",
 /// Fuzzes each target and stops at the first failure.
 ///
 /// # Errors
-/// The target that failed; the targets with fewer inputs than requested; `cargo fuzz` cannot be installed.
+/// If a target failed or had fewer inputs than requested, or `cargo fuzz` cannot be installed.
 pub fn run(fuzz: &Fuzz) -> anyhow::Result<()> {
     let corpus = root().join("fuzz/corpus");
     let all = || -> anyhow::Result<Vec<String>> {
@@ -61,7 +61,7 @@ pub fn run(fuzz: &Fuzz) -> anyhow::Result<()> {
         println!("== fuzz {target}");
         let limits = [format!("-runs={}", fuzz.executions), format!("-max_total_time={}", fuzz.time_max)];
         let folders = [new.clone(), corpus.join(target)];
-        // Sizes up to slightly more than a head or an item may have. An input that takes 10 s or 2 GiB is a failure.
+        // Try sizes slightly above the largest head and item. An input that takes 10 s or 2 GiB is a failure.
         let more = ["-max_len=8192", "-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1", "-close_fd_mask=1"];
         let output = cargo_fuzz(target, &run, &folders, &[&limits.each_ref().map(String::as_str)[..], &more].concat())?;
         let executed = executed(&output).with_context(|| format!("{target}: libFuzzer reports no number of inputs"))?;
@@ -70,7 +70,7 @@ pub fn run(fuzz: &Fuzz) -> anyhow::Result<()> {
             incomplete.push(format!("{target} {executed}"));
         }
         if fuzz.keep {
-            // The first folder gets the inputs of the second that reach new code.
+            // The first folder receives the inputs of the second that reach new code.
             cargo_fuzz(target, &run, &[corpus.join(target), new], &["-merge=1", "-max_len=8192"])?;
         }
     }
@@ -93,7 +93,7 @@ fn cargo_fuzz(target: &str, verb: &[&str], folders: &[PathBuf], options: &[&str]
     let mut process = Command::new(env!("CARGO"))
         .arg("fuzz")
         .args(verb)
-        // With RUSTC_BOOTSTRAP the stable compiler accepts the nightly options.
+        // RUSTC_BOOTSTRAP makes the stable compiler accept nightly options.
         .args(["fuzz", "--fuzz-dir", "fuzz", "--target-dir", "target/fuzzing"])
         .args(if HARNESS_TARGETS.contains(&target) { &[] } else { &["--no-default-features"][..] })
         .args(folders)
@@ -107,7 +107,7 @@ fn cargo_fuzz(target: &str, verb: &[&str], folders: &[PathBuf], options: &[&str]
         .context("cannot run `cargo fuzz`")?;
     let mut output = String::new();
     let lines = BufReader::new(process.stderr.take().context("standard error is piped")?);
-    // A printed input may be any bytes.
+    // A printed input may contain any bytes.
     for line in lines.split(b'\n') {
         let line = String::from_utf8_lossy(&line.context("cannot read the output of `cargo fuzz`")?).into_owned();
         eprintln!("{line}");

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail, ensure};
 use xtask::root;
 
-/// Crates with models, which are tests in modules named `models`. They are built without features, because async runtimes have
-/// models of their own behind the same flag.
+/// Crates with models, which are tests in modules named `models`. They are built without features, because async
+/// runtimes have their own models behind the same flag.
 const CRATES: [&str; 2] = ["muxbench-server", "muxbench-load"];
 
 /// Runs all models in `target/loom`, because the flag would rebuild everything else.

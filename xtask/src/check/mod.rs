@@ -19,7 +19,7 @@ use crate::environment::{browser, peers, python, servers};
 /// # Errors
 /// The step that failed.
 pub fn run() -> anyhow::Result<()> {
-    // Other users must be able to read files that tests write.
+    // Let other users read the files that tests write.
     rustix::process::umask(Mode::from_raw_mode(0o022));
     cargo(&["fmt", "--all", "--check"])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"])?;
@@ -39,7 +39,7 @@ pub fn run() -> anyhow::Result<()> {
 fn cargo_command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command.args(arguments).current_dir(root()).env("RUSTDOCFLAGS", "-D warnings");
-    // A changed snapshot must fail instead of being accepted.
+    // Fail on changed snapshots instead of accepting them.
     command.env("INSTA_UPDATE", "no");
     command
 }

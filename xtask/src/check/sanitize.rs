@@ -35,7 +35,7 @@ enum Tool {
 /// One call of `cargo test`.
 struct Step {
     arguments: &'static [&'static str],
-    /// Options of the test program.
+    /// Options of the test binary.
     options: &'static [&'static str],
 }
 
@@ -45,7 +45,7 @@ const PURE: &[Step] = &[
     Step { arguments: &["--package", "muxbench-stats", "--lib"], options: &[] },
 ];
 
-/// Unit tests with the server's.
+/// Unit tests including the server's.
 const UNITS: &[Step] = &[
     Step { arguments: &["--package", "muxbench-wire", "--package", "muxbench-stats", "--lib"], options: &[] },
     Step {
@@ -54,7 +54,7 @@ const UNITS: &[Step] = &[
     },
 ];
 
-/// The conformance suite without `may`, whose coroutines switch stacks unknown to sanitizers.
+/// The conformance suite without `may`, whose coroutines switch stacks without notice to sanitizers.
 const CONFORMANCE: Step = Step {
     arguments: &[
         "--package",
@@ -68,14 +68,15 @@ const CONFORMANCE: Step = Step {
     options: &["--test-threads=1"],
 };
 
-/// A false positive. tokio creates a connection's entry, registers it through a duplicate of its epoll descriptor, and gets the
-/// event through the original. The sanitizer does not know that both are one epoll instance.
+/// Suppresses a false positive. tokio creates a connection's entry, registers it through a duplicate of its epoll
+/// descriptor, and gets the event through the original. The sanitizer does not know that both refer to one epoll
+/// instance.
 const SUPPRESSIONS: &str = "race:tokio::runtime::io::driver::dispatch_event\n";
 
 /// Runs the tools one after the other.
 ///
 /// # Errors
-/// The tool that found something or cannot be installed.
+/// The tool that found a defect or cannot be installed.
 pub fn run(sanitize: &Sanitize) -> anyhow::Result<()> {
     let all = Tool::value_variants();
     for tool in if sanitize.tools.is_empty() { all } else { &sanitize.tools } {
@@ -113,7 +114,7 @@ fn suppressions() -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Runs tests with an instrumented standard library. Without it, its synchronisation would be reported as races.
+/// Runs tests with an instrumented standard library; otherwise its synchronisation would be reported as races.
 fn instrumented(sanitizer: &str, variable: &str, options: &str) -> anyhow::Result<()> {
     require(&["rust-src"])?;
     let reports = folder(sanitizer).join("reports");
@@ -124,7 +125,7 @@ fn instrumented(sanitizer: &str, variable: &str, options: &str) -> anyhow::Resul
         cargo
             .args(["test", "-Zbuild-std", "--target", &host()?])
             .env("CARGO_ENCODED_RUSTFLAGS", format!("-Zsanitizer={sanitizer}"))
-            // To files, because a test may not read the output of the servers that it starts.
+            // Write reports to files, because a test may not read the output of the servers that it starts.
             .env(variable, format!("log_path={}/of{options}", reports.display()));
         let tested = test(cargo, sanitizer, step);
         let found = files(&reports)?;

@@ -11,7 +11,7 @@ use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, Ident, ImplItem, Item, ItemMod, ItemUse, Lit, Macro, Meta, Token, UseTree, Visibility};
 
-/// Returns for each file of a crate the files that it uses.
+/// Returns the used files for each file of a crate.
 pub fn uses(root: &Path, text: &dyn Fn(&Path) -> Option<String>) -> Result<Uses> {
     let mut reader = Reader {
         text,
@@ -39,11 +39,11 @@ pub fn uses(root: &Path, text: &dyn Fn(&Path) -> Option<String>) -> Result<Uses>
     for Mention { file, module, path, is_import } in &reader.mentions {
         let targets = |length| reader.resolve(*module, &path[..length], &mut HashSet::new());
         let all = targets(path.len());
-        // Another system's file of the same module defines the same names.
+        // Files of the same module for different systems define the same names.
         if all.contains(&Target::Item(file.clone())) {
             continue;
         }
-        // An import of a module and of a function with its name: the code tells which of them it uses.
+        // An import of a module and a function with the same name: the code shows which of them it uses.
         if *is_import && all.iter().any(Target::is_module) {
             continue;
         }
@@ -59,17 +59,17 @@ pub fn uses(root: &Path, text: &dyn Fn(&Path) -> Option<String>) -> Result<Uses>
     Ok(uses)
 }
 
-/// For each file the files that it uses, with the items that it takes from there.
+/// The used files, with the used items, for each file.
 pub type Uses = BTreeMap<PathBuf, BTreeMap<PathBuf, BTreeSet<String>>>;
 
 struct Reader<'a> {
     text: &'a dyn Fn(&Path) -> Option<String>,
     /// Files to read, with their modules.
     pending: Vec<(PathBuf, usize)>,
-    /// The crate's root is the first.
+    /// All modules; the first is the crate's root.
     modules: Vec<Module>,
     mentions: HashSet<Mention>,
-    /// The file and the module that are being read, and the folder of the module's children.
+    /// The file and the module being read, and the folder of the module's children.
     file: PathBuf,
     module: usize,
     children: PathBuf,
@@ -88,13 +88,13 @@ struct Mention {
 #[derive(Default)]
 struct Module {
     parent: usize,
-    /// More than one, if systems have files of their own for it.
+    /// The module's files; several if systems have separate files.
     files: BTreeSet<PathBuf>,
     names: HashMap<String, Vec<Name>>,
     globs: Vec<Vec<String>>,
 }
 
-/// The meaning of a name in a module. A name has several if they differ by system, or by kind.
+/// The meaning of a name in a module. A name has several meanings if they differ by system or by kind.
 enum Name {
     Defined(Target),
     Imported(Vec<String>),
@@ -103,7 +103,7 @@ enum Name {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
     Module(usize),
-    /// An item, by the file that defines it.
+    /// An item, identified by the file that defines it.
     Item(PathBuf),
 }
 
@@ -114,11 +114,12 @@ impl Target {
 }
 
 impl Reader<'_> {
-    /// Returns the targets of a path; none if it leads out of the crate. `open` has the names whose imports are being followed.
+    /// Returns the targets of a path; empty if the path leads out of the crate. `open` has the imports being
+    /// followed.
     fn resolve(&self, scope: usize, path: &[String], open: &mut HashSet<(usize, String)>) -> BTreeSet<Target> {
         let mut targets = BTreeSet::from([Target::Module(scope)]);
         for (at, name) in path.iter().enumerate() {
-            // A module and a function may have the same name; more segments belong to the module.
+            // A module and a function may share a name; further segments belong to the module.
             let modules = targets.iter().filter_map(|it| if let Target::Module(id) = it { Some(*id) } else { None });
             let modules: Vec<usize> = modules.collect();
             if modules.is_empty() {
@@ -168,7 +169,7 @@ impl Reader<'_> {
         if is_followed {
             open.remove(&(id, name.to_owned()));
         }
-        // A macro is visible in the modules inside its own, too.
+        // A macro is also visible in the child modules of its module.
         if found.is_none() && name.ends_with('!') && id != 0 {
             return self.look_up(module.parent, name, open);
         }
@@ -183,7 +184,7 @@ impl Reader<'_> {
         self.mentions.insert(Mention { file: self.file.clone(), module: self.module, path, is_import });
     }
 
-    /// Returns the module of this name in the current one, which it makes if need be.
+    /// Returns the child module with this name in the current module; creates it if necessary.
     fn child(&mut self, name: &str) -> usize {
         for meaning in self.modules[self.module].names.get(name).into_iter().flatten() {
             if let Name::Defined(Target::Module(id)) = meaning {
@@ -195,7 +196,7 @@ impl Reader<'_> {
         self.modules.len() - 1
     }
 
-    /// Has the files of a module read later.
+    /// Queues the files of a module for reading.
     fn find_files(&mut self, item: &ItemMod) -> Result<()> {
         let name = item.ident.to_string();
         let (always, sometimes) = named_files(&item.attrs);
@@ -231,7 +232,7 @@ impl Reader<'_> {
                     match token {
                         Some(TokenTree::Ident(word)) => path.push(word.to_string()),
                         Some(TokenTree::Group(group)) => self.tokens(group.stream()),
-                        // As in serde's `deserialize_with = "crate::module::function"`.
+                        // A path in a string, as in serde's `deserialize_with = "crate::module::function"`.
                         Some(TokenTree::Literal(text)) => {
                             let path = syn::parse_str::<syn::Path>(text.to_string().trim_matches('"'));
                             let path = path.iter().flat_map(segments).collect::<Vec<_>>();
@@ -328,7 +329,7 @@ fn segments(path: &syn::Path) -> impl Iterator<Item = String> {
     path.segments.iter().map(|segment| segment.ident.to_string())
 }
 
-/// Returns each path that is imported, and the name that it gets: none for all names of a module.
+/// Returns each imported path with its new name; `None` for all names of a module.
 fn imports(tree: &UseTree) -> Vec<(Vec<String>, Option<String>)> {
     match tree {
         UseTree::Path(tree) => {
@@ -349,7 +350,7 @@ fn imports(tree: &UseTree) -> Vec<(Vec<String>, Option<String>)> {
     }
 }
 
-/// Returns the files that `#[path]` names for a module: the only one, and those on a condition.
+/// Returns the files that `#[path]` gives a module: the unconditional and the conditional ones.
 fn named_files(attributes: &[Attribute]) -> (Vec<String>, Vec<String>) {
     fn file(meta: &Meta) -> Option<String> {
         let Meta::NameValue(pair) = meta else { return None };
@@ -373,7 +374,7 @@ fn list_of_metas(input: ParseStream) -> syn::Result<Punctuated<Meta, Token![,]>>
     Punctuated::parse_terminated(input)
 }
 
-/// Whether an item exists only while tests are compiled.
+/// Returns whether an item exists only in test builds.
 fn is_test(attributes: &[Attribute]) -> bool {
     fn requires_test(condition: &Meta) -> bool {
         let Meta::List(list) = condition else { return condition.path().is_ident("test") };
@@ -393,7 +394,7 @@ fn attributes_and_name(item: &Item) -> (&[Attribute], Option<&Ident>) {
         Item::Fn(item) => (&item.attrs, Some(&item.sig.ident)),
         Item::Impl(item) => (&item.attrs, None),
         Item::Macro(item) => (&item.attrs, item.ident.as_ref()),
-        // Its name stands for a module.
+        // A module's name stands for the module.
         Item::Mod(item) => (&item.attrs, None),
         Item::Static(item) => (&item.attrs, Some(&item.ident)),
         Item::Struct(item) => (&item.attrs, Some(&item.ident)),

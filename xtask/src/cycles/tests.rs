@@ -1,6 +1,6 @@
 use super::*;
 
-/// Returns the cycles of a crate with these files, each as its files and the uses among them: `a -> b: item`.
+/// Returns the cycles of a crate with these files: the files of each cycle and the uses among them as `a -> b: item`.
 fn cycles(files: &[(&str, &str)]) -> Vec<String> {
     let text = |path: &Path| {
         let found = files.iter().find(|(name, _)| Path::new(name) == path);
@@ -49,14 +49,14 @@ fn every_cycle_of_several_is_found() {
 
 #[test]
 fn reexport_leads_to_the_file_that_defines_the_item() {
-    // Through the root, a glob, and a new name.
+    // Items are used through the root, a glob, and a new name.
     let files = [
         ("lib.rs", "mod a; mod b; pub use a::*; pub use b::B as Renamed;"),
         ("a.rs", "pub struct A; fn f(_: crate::Renamed) {}"),
         ("b.rs", "use crate::A; pub struct B(A);"),
     ];
     assert_eq!(cycles(&files), ["2 files use each other:; a.rs -> b.rs: Renamed; b.rs -> a.rs: A"]);
-    // The root only shows both.
+    // The root only re-exports both items.
     let files = [
         ("lib.rs", "mod a; mod b; pub use a::A; pub use b::B; pub struct Own;"),
         ("a.rs", "pub struct A(crate::Own);"),
@@ -148,7 +148,7 @@ fn macros_and_their_arguments_are_uses() {
         cycles(&[files[0], by_macro, files[2]]),
         ["2 files use each other:; a.rs -> b.rs: shown; b.rs -> a.rs: A"]
     );
-    // A macro of a module is visible in the modules inside it.
+    // A macro is visible in the child modules of its module.
     let files = [
         ("lib.rs", "mod a;"),
         ("a.rs", "macro_rules! shown { () => { 1 } } mod inside; pub fn f() { inside::g() }"),

@@ -1,5 +1,5 @@
-//! The browser that tests open pages in: Debian's Chromium, and in `target/browser` the npm packages that drive it and check
-//! pages.
+//! The browser in which tests open pages: Debian's Chromium, and in `target/browser` the npm packages that drive it
+//! and check pages.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,10 +20,10 @@ const TOOLS: &[Tool] = &[
     ("npm", "--version", "npm", "install npm, which comes with Node.js"),
 ];
 
-/// Returns the folder, which it builds if necessary.
+/// Builds the folder if necessary and returns it.
 ///
 /// # Errors
-/// The reason and a remedy, when a tool or a package is missing and cannot be installed.
+/// The reason and a remedy, if a tool or a package is missing and cannot be installed.
 pub fn prepare() -> anyhow::Result<PathBuf> {
     debian::require(TOOLS)?;
     let inputs = ["package.json", "package-lock.json"].map(|file| root().join("xtask/browser").join(file));

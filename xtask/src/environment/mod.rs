@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use xtask::root;
 
-/// Builds the folder `target/NAME`, unless the file `mark` in it shows that it was built from the same `inputs`, and it
-/// `is_intact`.
+/// Builds the folder `target/NAME`, unless it `is_intact` and its file `mark` shows that it was built from the same
+/// `inputs`.
 fn build_once(
     name: &str,
     mark: &str,
@@ -23,7 +23,7 @@ fn build_once(
 ) -> anyhow::Result<PathBuf> {
     let folder = root().join("target").join(name);
     fs::create_dir_all(&folder).with_context(|| format!("cannot create target/{name}"))?;
-    // Two test commands must not build the same folder at once.
+    // Test commands must not build the same folder at the same time.
     let lock = root().join("target").join(format!("{name}.lock"));
     let lock_file = File::create(&lock).with_context(|| format!("cannot create {}", lock.display()))?;
     lock_file.lock().with_context(|| format!("cannot lock {}", lock.display()))?;
@@ -31,7 +31,7 @@ fn build_once(
     for input in inputs {
         built_from += &fs::read_to_string(input).with_context(|| input.display().to_string())?;
     }
-    // The mark is written last: with it, the folder is complete.
+    // The mark is written last, so its presence shows a complete folder.
     let mark = folder.join(mark);
     if fs::read_to_string(&mark).is_ok_and(|before| before == built_from) && is_intact(&folder) {
         return Ok(folder);

@@ -32,8 +32,8 @@ const TOOLS: &[Tool] = &[
     ("mpirun", "--version", "openmpi-bin", "install Open MPI 4.1 (https://www.open-mpi.org)"),
 ];
 
-/// Tools that exit with an error after printing their version (`srun` does without a configuration), or that only root has in
-/// PATH.
+/// Tools that exit with an error after printing their version (`srun` without a configuration does), or that only
+/// root has in PATH.
 const OTHERS: &[Tool] = &[
     ("wrk", "-v", "wrk", "install wrk 4 (https://github.com/wg/wrk)"),
     ("nginx", "-v", "nginx", "install nginx (https://nginx.org)"),
@@ -41,16 +41,16 @@ const OTHERS: &[Tool] = &[
     ("munged", "-V", "munge", "install MUNGE (https://dun.github.io/munge)"),
 ];
 
-/// Commands that come with a tool and cannot be run without effect.
+/// Commands that come with a tool and always have an effect when run.
 const COMPANIONS: &[&str] = &["memccapable", "scontrol", "slurmctld", "slurmd"];
 
 /// Folders that only root has in PATH.
 const ROOT_FOLDERS: &[&str] = &["/usr/sbin", "/usr/local/sbin"];
 
-/// Returns a folder with links to all commands; installs missing ones.
+/// Installs missing commands and returns a folder with links to all commands.
 ///
 /// # Errors
-/// The reason and a remedy, when one is missing and cannot be installed.
+/// The reason and a remedy, if a command is missing and cannot be installed.
 pub fn prepare() -> anyhow::Result<PathBuf> {
     debian::require(TOOLS)?;
     for (tool, argument, package, alternative) in OTHERS {
@@ -75,7 +75,7 @@ fn find(tool: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(tool)).find(|path| path.is_file())
 }
 
-/// Replaces a link atomically, because several test commands may do so at once.
+/// Replaces a link atomically, because several test commands may do so at the same time.
 fn replace_link(path: &Path, link: &Path) -> anyhow::Result<()> {
     if fs::read_link(link).is_ok_and(|target| target == path) {
         return Ok(());

@@ -13,17 +13,17 @@ use crate::command;
 /// The variable with the interpreter's path, for tests.
 pub const VARIABLE: &str = "MUXBENCH_PYTHON";
 
-/// Returns the interpreter of the environment, which it builds if necessary.
+/// Builds the environment if necessary and returns its interpreter.
 ///
 /// # Errors
-/// The reason and a remedy, when Python, its module `venv` or a package is missing and cannot be installed.
+/// The reason and a remedy, if Python, its module `venv` or a package is missing and cannot be installed.
 pub fn prepare() -> anyhow::Result<PathBuf> {
     let requirements = root().join("xtask/python-requirements.txt");
     let folder = super::build_once(
         "python",
         "requirements.txt",
         std::slice::from_ref(&requirements),
-        // The Python that the environment is based on may be gone.
+        // The Python installation behind the environment may have been removed.
         |folder| version(&interpreter(folder)).is_some(),
         |folder| build(folder, &requirements),
     )?;
@@ -37,7 +37,7 @@ fn interpreter(folder: &Path) -> PathBuf {
 fn build(folder: &Path, requirements: &Path) -> anyhow::Result<()> {
     if let Err(error) = create(folder) {
         eprintln!("python3 -m venv: {error:#}; installing Debian's python3-venv");
-        // Debian's python3 lacks the module.
+        // Debian's python3 lacks the module `venv`.
         debian::install("python3-venv", "install Python 3 with its module venv").with_context(|| {
             format!("`python3 -m venv target/python` fails ({error:#}), and python3-venv cannot be installed either")
         })?;

@@ -19,10 +19,10 @@ const TOOLS: &[Tool] = &[
     ("python3", "--version", "python3", "install Python 3.9 or newer"),
 ];
 
-/// Returns the folder, which it builds if necessary.
+/// Builds the folder if necessary and returns it.
 ///
 /// # Errors
-/// The reason and a remedy, when a compiler is missing and cannot be installed, or does not compile.
+/// The reason and a remedy, if a compiler is missing and cannot be installed, or fails.
 pub fn prepare() -> anyhow::Result<PathBuf> {
     debian::require(TOOLS)?;
     let sources = root().join("examples/servers");
@@ -41,7 +41,7 @@ pub fn prepare() -> anyhow::Result<PathBuf> {
     )
 }
 
-/// Builds with the installed Go, which otherwise might fetch another version.
+/// Builds with the installed Go; otherwise Go might download another version.
 fn go(source: &Path, binary: &Path) -> anyhow::Result<()> {
     let mut go = Command::new("go");
     go.env("GOTOOLCHAIN", "local").current_dir(source).args(["build", "-o"]).arg(binary).arg(".");

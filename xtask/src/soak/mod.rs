@@ -1,4 +1,4 @@
-//! The soak: servers run for an hour under short-lived connections and faults. It compares their idle memory, descriptors,
+//! The soak: servers run for an hour under short-lived connections and faults. It compares idle memory, descriptors,
 //! threads and processes of the first quarter with those of the last.
 //!
 //! # Layout
@@ -26,12 +26,12 @@ use server::{Resources, Server};
 
 /// Interval between two lines of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
-/// Limit on the growth of the median memory from the first to the last quarter, because allocators keep varying amounts...
+/// Limit on the growth of the median memory from the first quarter to the last; allocators retain varying amounts...
 const SINCE_FIRST: Growth = Growth { share: 0.1, bytes: 1 << 20 };
 /// ...or from the third to the last, because buffers and stacks are filled only once. It is less than a third of the above, so that
 /// even growth beyond that limit exceeds this one too.
 const SINCE_THIRD: Growth = Growth { share: 0.03, bytes: 256 << 10 };
-/// Samples needed for a verdict. The first counts as warm-up.
+/// The fewest samples for a verdict. The first sample is warm-up.
 const SAMPLES_MIN: usize = 5;
 
 /// Runs servers under short-lived connections and faults; fails unless their memory and descriptors stay flat
@@ -77,7 +77,7 @@ fn time(text: &str) -> Result<Duration, String> {
 /// Runs rounds on each server until the time is over or Ctrl-C; then prints a verdict on each server.
 ///
 /// # Errors
-/// A server that did not stay flat, ended, or did not answer an honest client.
+/// If a server's resources grew, a server ended, or an honest client got no answer.
 pub fn run(soak: &Soak) -> anyhow::Result<()> {
     let binary = soak.binary.clone().map_or_else(muxbench, Ok)?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -171,7 +171,7 @@ fn clock(elapsed: Duration) -> String {
     format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
-/// Limit on the growth of memory: the sum of both.
+/// Limit on the growth of memory: the sum of both fields.
 struct Growth {
     /// Share of the earlier value.
     share: f64,
@@ -196,7 +196,7 @@ fn median(samples: &[(Duration, Resources)], value: impl Fn(&Resources) -> u64) 
     values[values.len() / 2]
 }
 
-/// Compares the first quarter of the samples with the last; ignores the first sample.
+/// Compares the first quarter of the samples with the last, without the first sample.
 fn flat(samples: &[(Duration, Resources)]) -> Result<String, String> {
     if samples.len() < SAMPLES_MIN {
         return Err(format!(
@@ -235,7 +235,7 @@ fn flat(samples: &[(Duration, Resources)]) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// Returns a sample a minute; `values` returns memory and descriptors.
+    /// Returns a sample per minute; `values` returns memory and descriptors.
     fn samples(values: impl Fn(u64) -> (u64, u64)) -> Vec<(Duration, Resources)> {
         let sample = |minute| {
             let (memory_bytes, descriptors) = values(minute);
@@ -264,7 +264,7 @@ mod tests {
     fn growth_that_ends_is_flat_and_steady_growth_is_not() {
         let found = flat(&samples(|minute| ((9 << 20) + minute.min(25) * 256 * 1024, 14))).unwrap();
         assert!(found.contains("; 15616 KiB in the third quarter"), "{found}");
-        // The slowest steady growth beyond the limit.
+        // The slowest steady growth that exceeds the limit.
         let (kib, share) = (SINCE_FIRST.bytes >> 10, SINCE_FIRST.share);
         for before_kib in [1_000, 100_000] {
             let more_kib = kib as f64 + before_kib as f64 * share;

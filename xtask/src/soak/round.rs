@@ -1,4 +1,5 @@
-//! A round: hostile clients, a client that is killed, and honest clients with short-lived connections, which must all be answered.
+//! A round of hostile clients, a client that is killed, and honest clients with short-lived connections. The server
+//! must answer all honest requests.
 
 use std::fmt;
 use std::os::unix::process::CommandExt;
@@ -15,18 +16,18 @@ use wire::stream::Stream;
 use super::server::Server;
 use crate::hostile::{Hostile, Order};
 
-/// Clients of each kind, together fewer than the workers of a pool of 300.
+/// Clients of each kind; all together stay below the 300 workers of a pool.
 const HOSTILE: u32 = 90;
 const KILLED: &str = "40";
 const HONEST: u32 = 40;
-/// Acts of a hostile client a second.
+/// Acts of a hostile client per second.
 const ACTS_PER_S: f64 = 20.0;
 const RATE_PER_S: f64 = 400.0;
 const CALLS_PER_CONNECTION: u32 = 4;
-/// A client is killed every so many rounds of a server.
+/// Rounds of a server between two kills of a client.
 const KILL_INTERVAL: u64 = 2;
 
-/// Result of a round.
+/// The result of a round.
 pub struct Done {
     requests: u64,
     hostile: Tally,
@@ -65,7 +66,7 @@ pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result
     let (is_to_kill, before) = (victim.is_some(), hostile.tally());
     let mut killed = Ok(false);
     let outcome = load::run(&honest, &mut |event| {
-        // Halfway through the round, between requests.
+        // Kill the client halfway through the round, between requests.
         if let load::Event::Progress { elapsed_ns, .. } = event
             && u128::from(elapsed_ns) * 2 > duration.as_nanos()
             && let Some(mut victim) = victim.take()
@@ -89,13 +90,13 @@ pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result
     );
     ensure!(report.errors.total() == 0, "honest clients: {:?}", report.errors);
     let (completed, planned) = (report.completed, report.planned);
-    // The end of a closed loop may cut its last transactions.
+    // The end of a closed loop may interrupt its last transactions.
     let is_all = completed == planned || honest.rate_per_s.is_none();
     ensure!(completed > 0 && is_all, "{completed} of {planned} honest requests were answered");
     Ok(Done { requests: completed, hostile: tally, is_killed })
 }
 
-/// Returns a load that a server easily handles besides the other clients.
+/// Returns a load that a server easily handles in addition to the other clients.
 fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<LoadConfig> {
     let phases = Phases { ramp_ns: 0, hold_ns: 0, measure_ns: duration.as_nanos() as u64, drain_ns: 30_000_000_000 };
     let config = |service| LoadConfig {
@@ -103,14 +104,14 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
         rate_per_s: Some(RATE_PER_S),
         calls_per_connection: Some(CALLS_PER_CONNECTION),
         phases,
-        // Other rounds use the same CPUs.
+        // Share the CPUs with other rounds.
         pacing: Pacing::SleepSpin,
         seed: number,
         timeout_ns: 30_000_000_000,
         ..LoadConfig::new(server.address, service)
     };
     Ok(match server.service.as_str() {
-        // The sizes of `serve` without flags.
+        // The default sizes of `serve`.
         "fixed" => config(ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 }),
         "http" => {
             let target = HttpTarget { path: "/bytes/5000".to_owned(), body_bytes: Some(5_000) };
@@ -128,7 +129,7 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
             let service = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
             LoadConfig { kv: Some(kv), ..config(service) }
         }
-        // Bursts have persistent connections and no rate.
+        // Bursts use persistent connections and no planned rate.
         "stream" => LoadConfig {
             connections: 4,
             rate_per_s: None,
@@ -141,7 +142,7 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
     })
 }
 
-/// A client to kill, at the latest when it is dropped.
+/// A client to kill, at the latest when dropped.
 struct Victim(Child);
 
 impl Victim {
@@ -157,7 +158,8 @@ impl Victim {
                     command.args(["--path", "/bytes/100000"]);
                 }
                 if let Some(kv) = &honest.kv {
-                    // The honest clients expect the values that it sets; another seed has other values.
+                    // The honest clients expect the values that this client sets; another seed would set other
+                    // values.
                     command.args(["--records", &kv.records.to_string(), "--seed", &honest.seed.to_string()]);
                 }
             }

@@ -11,28 +11,28 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
-/// A server has started all threads when nothing changes for this time.
+/// A server counts as started once nothing changes for this time.
 const STARTUP: Duration = Duration::from_secs(2);
 /// Time for a server to release the resources of its clients.
 const RELEASE: Duration = Duration::from_secs(60);
-/// Time to wait for threads to end. There may be more threads than before, because some start on demand.
+/// Time for threads to end. Afterwards there may be more threads than before, because some start on demand.
 const THREAD_END: Duration = Duration::from_secs(2);
 
 /// Sums over a server's processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
-    /// Memory without a file behind it.
+    /// Memory not backed by a file.
     pub memory_bytes: u64,
-    /// Open descriptors.
+    /// Number of open descriptors.
     pub descriptors: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
-    /// Processes.
+    /// Number of processes.
     pub processes: u64,
 }
 
 impl Resources {
-    /// Reads those of a process and its descendants.
+    /// Reads the resources of a process and its descendants.
     fn read(pid: u32) -> Self {
         let mut held = Self::default();
         let mut family = vec![pid];
@@ -42,7 +42,7 @@ impl Resources {
                 let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
                 line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
             };
-            // A process that has just ended has no status.
+            // A process that has just ended has an empty status.
             held.processes += u64::from(!status.is_empty());
             held.memory_bytes += (number("RssAnon") + number("RssShmem")) << 10;
             held.threads += number("Threads");
@@ -66,21 +66,21 @@ pub struct Server {
     /// Resources after each round, with their times.
     pub samples: Vec<(Duration, Resources)>,
     process: Child,
-    /// Descriptors before its first client.
+    /// Number of descriptors before the first client.
     descriptors: u64,
 }
 
 impl Server {
-    /// Starts a server; the inner error is the reason why the architecture cannot serve the service.
+    /// Starts a server. The inner error is the reason why the architecture cannot provide the service.
     ///
     /// # Errors
-    /// The program does not run or prints no address.
+    /// If the program does not run or prints no address.
     pub fn start(binary: &Path, architecture: &str, service: &str) -> anyhow::Result<Result<Self, String>> {
         let mut command = Command::new(binary);
         command.args(["serve", "--json", "--arch", architecture, "--service", service]);
-        // Limits low enough that preallocated memory is in use after a few rounds.
+        // Low limits, so that all preallocated memory is in use after a few rounds.
         command.args(["--connections-max", "1000", "--memory", "8MiB"]);
-        // Keep a Ctrl-C at the terminal from the server; `serve` ends with its parent.
+        // Shield the server from a Ctrl-C at the terminal; `serve` ends with its parent.
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;
         let mut lines = BufReader::new(process.stdout.take().context("standard output is piped")?);
@@ -112,7 +112,7 @@ impl Server {
     /// Waits until the descriptors of all clients are closed, and takes a sample.
     ///
     /// # Errors
-    /// The server ended, or has more descriptors than before its first client.
+    /// If the server ended, or has more descriptors than before its first client.
     pub fn sample(&mut self, elapsed: Duration) -> anyhow::Result<()> {
         let started = Instant::now();
         let held = loop {
@@ -146,7 +146,8 @@ impl Server {
     }
 }
 
-/// Returns the number of descriptors once it is stable. On a busy machine a server may print its address before all threads run.
+/// Returns the number of descriptors once stable. On a busy machine a server may print its address before all threads
+/// run.
 fn settled(pid: u32) -> u64 {
     let (mut descriptors, mut since) = (Resources::read(pid).descriptors, Instant::now());
     while since.elapsed() < STARTUP {
