@@ -9,7 +9,7 @@ use crate::options::execution::ExecutionArgs;
 
 /// Flags of single commands that `--resume` allows: they extend a search, or write files.
 const ALLOWED_WITH_RESUME: [(&str, &[&str]); 2] = [("capacity", &["time_max"]), ("sweep", &["csv", "tsv"])];
-/// The flag of [`ExecutionArgs`] that `--resume` does not allow.
+/// The flag of [`ExecutionArgs`] that `--resume` rejects.
 const NEW_RUN_ONLY: &str = "output";
 
 /// Compare ways of building a network server under your traffic
@@ -75,7 +75,8 @@ impl Cli {
     }
 }
 
-/// An error that names the flags that `--resume` would ignore, if there are any: the run's folder holds its experiment.
+/// Returns an error that names the flags that `--resume` would ignore, if any: the run's folder contains its
+/// experiment.
 fn conflict_with_resume(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
     if !matches.try_contains_id("resume").unwrap_or(false) {
         return None;
@@ -95,7 +96,7 @@ fn conflict_with_resume(command: &clap::Command, matches: &ArgMatches) -> Option
     ))
 }
 
-/// The ids of the flags that `--resume` allows.
+/// Returns the ids of the flags that `--resume` allows.
 fn allowed_with_resume(command: &str) -> Vec<String> {
     let shared = ExecutionArgs::augment_args(clap::Command::default());
     let shared = shared.get_arguments().map(|arg| arg.get_id().to_string()).filter(|id| id != NEW_RUN_ONLY);
@@ -103,7 +104,7 @@ fn allowed_with_resume(command: &str) -> Vec<String> {
     shared.chain(own.map(ToString::to_string)).collect()
 }
 
-/// Arguments as the user writes them, with `word` before the last one; `None` if there are none.
+/// Lists arguments as the user writes them, with `word` before the last; `None` if there are none.
 fn listed(args: &[&Arg], word: &str) -> Option<String> {
     let name = |arg: &&Arg| match (arg.get_long(), arg.get_value_names()) {
         (Some(long), _) => format!("--{long}"),
@@ -119,7 +120,7 @@ fn listed(args: &[&Arg], word: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The conflict of a command line that can be parsed.
+    /// Returns the conflict in a valid command line.
     fn conflict(line: &str) -> Option<String> {
         let mut command = Cli::command();
         let matches = command.try_get_matches_from_mut(line.split_whitespace()).unwrap();

@@ -43,8 +43,9 @@ enum Clients {
     Workers(Box<Workers>),
 }
 
-/// Joins the distributed run, if the user asked for one. A process other than the first serves as a worker and does not return:
-/// it needs neither the experiment nor the folder. `transport` picks one of several addresses of the first process.
+/// Joins the distributed run, if the user requested one. Any process but the first serves as a worker and does not
+/// return: it needs neither the experiment nor the folder. `transport` selects one of several addresses of the first
+/// process.
 fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> anyhow::Result<Clients> {
     if !args.distributed {
         return Ok(Clients::Here);
@@ -52,7 +53,7 @@ fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> 
     let place = launcher::membership().map_err(anyhow::Error::msg)?;
     if place.rank > 0 {
         let place = Membership { transport: transport(), ..place };
-        // A launcher sends an interrupt to all processes. Only the first one acts on it, after the current trial.
+        // A launcher sends SIGINT to all processes. Only the first process acts on it, after the current trial.
         signal_hook::flag::register(SIGINT, Arc::default()).context("cannot handle signals")?;
         worker::run(&place, &program()?)?;
         std::process::exit(0);
@@ -77,7 +78,7 @@ fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> 
     Ok(Clients::Workers(Box::new(workers)))
 }
 
-/// Warns of workers that may not use the planned CPUs, which are the same for all trials.
+/// Warns of workers that may not use the planned CPUs. All trials use the same CPUs.
 fn warn_of_cpus(clients: &Clients, trials: &[Trial]) {
     if let (Clients::Workers(workers), Some(trial)) = (clients, trials.first())
         && let Some(warning) = workers.missing_planned_cpus(&trial.load.cpus)
@@ -97,12 +98,12 @@ pub fn plan_here(experiment: &Experiment) -> anyhow::Result<(Plan, Host)> {
     Ok((plan, host))
 }
 
-/// Runs an experiment. Only the first process of a distributed run reads it, once all workers have joined.
+/// Runs an experiment. In a distributed run only the first process reads it, once all workers have joined.
 pub fn start(experiment: impl Fn() -> anyhow::Result<Experiment>, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     start_as(experiment, args, |plan, _| Ok((plan, Strategy::Whole))).map(|(code, _)| code)
 }
 
-/// Runs an experiment by the strategy that `course` chooses. Returns the folder of the run too.
+/// Runs an experiment with the strategy that `course` chooses. Also returns the folder of the run.
 pub fn start_as(
     experiment: impl Fn() -> anyhow::Result<Experiment>,
     args: &ExecutionArgs,
@@ -124,8 +125,8 @@ pub fn start_as(
     Ok((show(&folder, &run, ended, args)?, folder))
 }
 
-/// Runs an experiment in `folder`, or finishes the run there, until `stop` is set. When no trial can run here, the run has no
-/// trials and states the reasons.
+/// Runs an experiment in `folder`, or finishes the run there, until `stop` is set. If no trial can run here, the run
+/// has no trials and states the reasons.
 pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop) -> anyhow::Result<(Run, RunEnd)> {
     if !folder.join("run.json").exists() {
         let whole = |plan, _: &Host| Ok((plan, Strategy::Whole));
@@ -135,7 +136,7 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop
     let (store, run) = Store::resume(folder)?;
     warn_of_damage(folder, &run);
     let (plan, _) = plan_here(experiment)?;
-    // The reasons why a trial cannot run contain numbers of the moment.
+    // Reasons for infeasible trials contain figures that change over time, so do not compare them.
     let without_reasons = |trial: &Trial| Trial { infeasible: Vec::new(), ..trial.clone() };
     let trials = |trials: &[Trial]| trials.iter().map(without_reasons).collect::<Vec<_>>();
     if trials(&plan.trials) != trials(&run.header.trials) {
@@ -146,7 +147,7 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop
         );
     }
     warn_of_differences(&run.header);
-    // A trial may have become possible: a limit was raised, memory is free.
+    // A trial may have become feasible, for example with a raised limit or free memory.
     let mut header = run.header.clone();
     for (trial, planned) in header.trials.iter_mut().zip(plan.trials) {
         if !run.records.iter().any(|record| record.trial.index == trial.index) {
@@ -159,7 +160,7 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop
     execute(folder, store, &header, &run.records, quiet, Clients::Here, stop)
 }
 
-/// The folder, numbered if a run of the same second has it.
+/// Returns the folder, with a number if a run of the same second uses it.
 fn unused(folder: &Path) -> PathBuf {
     let numbered = |number: u32| PathBuf::from(format!("{}-{number}", folder.display()));
     let candidates = std::iter::once(folder.to_owned()).chain((2..).map(numbered));
@@ -232,12 +233,13 @@ fn begin(
     Ok((folder, store, header))
 }
 
-/// Finishes a stopped run.
+/// Finishes an interrupted run.
 pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     resume_with(args, || Ok(()), |_| Ok(())).map(|(code, _)| code)
 }
 
-/// Finishes a stopped run after `check` has passed and `change` has adapted its header. Returns the folder of the run too.
+/// Finishes an interrupted run after `check` has passed and `change` has adapted its header. Also returns the folder
+/// of the run.
 pub fn resume_with(
     args: &ExecutionArgs,
     check: impl FnOnce() -> anyhow::Result<()>,
@@ -256,7 +258,7 @@ pub fn resume_with(
     Ok((finish(&folder, store, &run, args, clients)?, folder))
 }
 
-/// The folder that `--resume` names, or the newest run.
+/// Returns the folder that `--resume` names, or the folder of the newest run.
 fn folder_to_resume(args: &ExecutionArgs) -> anyhow::Result<PathBuf> {
     match args.resume.clone().flatten() {
         Some(folder) => Ok(folder),
@@ -264,7 +266,7 @@ fn folder_to_resume(args: &ExecutionArgs) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The transport of a stored run. A worker's host may not have the run.
+/// Returns the transport of a stored run; `None` if this host does not have the run, for example a worker's host.
 fn transport_of(folder: &Path) -> Option<Transport> {
     store::header(folder).ok()?.trials.first().map(|trial| trial.workload.transport)
 }
@@ -276,7 +278,7 @@ fn finish(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients:
         bail!("--explain: the probes of a search differ in rate and cannot be compared; omit it");
     }
     allow_commands(&run.header.trials, args.allow_exec)?;
-    // Without the counts each trial would fail, and a failed trial is not repeated.
+    // Check now: without the counts each trial would fail, and failed trials are not repeated.
     if run.header.trials.iter().any(|trial| trial.serve.ours().is_some_and(|serve| serve.count_syscalls)) {
         server::metrics::tracepoints::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;
     }
@@ -286,7 +288,7 @@ fn finish(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients:
     show(folder, &run, ended, args)
 }
 
-/// Checks that a run can go on with these clients. All trials of a run have the same network and number of clients.
+/// Checks that a run can continue with these clients. All trials of a run share a network and a number of clients.
 fn check_clients(run: &Run, clients: &Clients) -> anyhow::Result<()> {
     let trial = run.header.trials.first();
     let planned = trial.map_or(1, |trial| trial.load.processes);
@@ -314,7 +316,7 @@ fn check_clients(run: &Run, clients: &Clients) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Shows the commands that an experiment starts, for they may do anything.
+/// Shows the commands that an experiment starts, and rejects them unless `allowed`, because they may do anything.
 fn allow_commands(trials: &[Trial], allowed: bool) -> anyhow::Result<()> {
     let commands = harness::model::commands(trials).join("\n  ");
     if commands.is_empty() {
@@ -327,13 +329,13 @@ fn allow_commands(trials: &[Trial], allowed: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// UTC to the second, as in RFC 3339.
+/// Returns the current time in UTC to the second, as in RFC 3339.
 fn now() -> String {
     let now = jiff::Timestamp::now();
     now.round(jiff::Unit::Second).unwrap_or(now).to_string()
 }
 
-/// Runs all trials that have no record, and reads the run back.
+/// Runs all trials without a record, and returns the run as stored.
 fn execute(
     folder: &Path,
     store: Store,

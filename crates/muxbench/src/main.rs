@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 
-/// Takes from other users the permission to write results, sockets and logs, whatever the umask is. Child processes inherit it.
+/// Denies other users write access to results, sockets and logs, whatever the umask. Child processes inherit this.
 fn restrict_umask() {
     use rustix::fs::Mode;
     let umask = rustix::process::umask(Mode::WOTH);

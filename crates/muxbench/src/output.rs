@@ -8,7 +8,7 @@ use report::format::visible;
 use report::text::Medium;
 use serde::Serialize;
 
-/// Columns of the terminal; enough for any table if standard output is a file or a pipe.
+/// Returns the columns of the terminal, or enough for any table if standard output is a file or a pipe.
 fn width() -> usize {
     match rustix::termios::tcgetwinsize(io::stdout()) {
         Ok(size) if size.ws_col > 0 => size.ws_col.into(),
@@ -16,17 +16,17 @@ fn width() -> usize {
     }
 }
 
-/// The medium of tables and prose.
+/// Returns the medium of tables and prose.
 pub fn medium(markdown: bool) -> Medium {
     if markdown { Medium::Markdown } else { Medium::Terminal(width()) }
 }
 
-/// Prints text with its line ends. Escapes control characters, which a terminal would obey. A reader may close the pipe.
+/// Prints text with its line ends. Escapes control characters, which a terminal would obey. Ignores a closed pipe.
 pub fn print(text: &str) -> anyhow::Result<()> {
     print_raw(&visible(text))
 }
 
-/// Prints text that belongs into a file, unescaped.
+/// Prints the content of a file, unescaped.
 pub fn print_raw(text: &str) -> anyhow::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -34,12 +34,12 @@ pub fn print_raw(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Writes a line to standard error. Ignores that it is full or closed, for the work must go on.
+/// Writes a line to standard error. Ignores write errors, so that the work continues.
 pub fn tell(line: impl Display) {
     let _ = writeln!(anstream::stderr(), "{line}");
 }
 
-/// Writes a line of muxbench itself, unlike the lines of a command that it started.
+/// Writes a line of muxbench itself, in contrast to output of a command that it started.
 pub fn note(line: impl Display) {
     tell(format_args!("muxbench: {line}"));
 }
@@ -49,7 +49,7 @@ pub fn warn(line: impl Display) {
     note(format_args!("warning: {line}"));
 }
 
-/// As [`tell`], without a line end.
+/// Writes text without a line end; otherwise like [`tell`].
 pub fn tell_in_line(text: impl Display) {
     let mut output = anstream::stderr();
     let _ = write!(output, "{text}").and_then(|()| output.flush());
@@ -67,7 +67,7 @@ pub fn print_line(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(output.flush()?)
 }
 
-/// Prints one of three forms of a result.
+/// Prints a result in one of three formats.
 pub fn print_form<T: Serialize>(
     (is_json, is_csv): (bool, bool),
     json: impl FnOnce() -> T,
@@ -81,7 +81,7 @@ pub fn print_form<T: Serialize>(
     }
 }
 
-/// Prints runs beside a paper.
+/// Prints a comparison of runs with a paper.
 pub fn print_comparison(forms: (bool, bool), comparison: &PaperComparison, medium: Medium) -> anyhow::Result<()> {
     print_form(forms, || comparison.json(), || comparison.csv(), || comparison.render(medium))
 }

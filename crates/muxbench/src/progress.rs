@@ -1,4 +1,4 @@
-//! Progress of a run: one line that is redrawn on a terminal; elsewhere a line per trial.
+//! Progress of a run: one line that is redrawn on a terminal; elsewhere a line for each trial.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use crate::output;
 pub struct Progress {
     bar: ProgressBar,
     is_terminal: bool,
-    /// Number of trials; a search does not know it.
+    /// Number of trials; `None` for a search, which plans as it goes.
     total: Option<usize>,
     finished: usize,
     current: String,
-    /// Time that the remaining trials take; of a search, the longest time.
+    /// Duration of the remaining trials; for a search, the longest duration.
     left_ns: u64,
     /// Progress of the current trial.
     pace: Pace,
@@ -30,7 +30,7 @@ pub struct Progress {
     last: String,
 }
 
-/// Progress of a client by its last event.
+/// Progress of a client at its last event.
 #[derive(Default)]
 struct Pace {
     elapsed_ns: u64,
@@ -39,7 +39,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// The rate since the last event: bytes of streams, or responses. Empty if no time has passed.
+    /// Returns the rate since the last event, in bytes for streams or in responses; empty if no time has passed.
     fn advance(&mut self, elapsed_ns: u64, completed: u64, bytes: u64) -> String {
         let seconds = elapsed_ns.saturating_sub(self.elapsed_ns) as f64 / 1e9;
         let since = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
@@ -54,13 +54,13 @@ impl Pace {
 }
 
 impl Progress {
-    /// Progress of a run with these trials.
+    /// Returns the progress of a run with these trials.
     pub fn new(trials: &[&Trial]) -> Self {
         let left_ns = trials.iter().map(|trial| duration_ns(trial)).sum();
         Self::start(Some(trials.len()), left_ns)
     }
 
-    /// Progress of a search after these probes.
+    /// Returns the progress of a search after these probes.
     pub fn for_search(question: &SearchGoal, findings: &[TrialOutcome]) -> Self {
         let elapsed_ns = findings.iter().map(|finding| finding.elapsed_ns).sum();
         Self::start(None, question.time_max_ns.saturating_sub(elapsed_ns))
@@ -143,13 +143,13 @@ impl Progress {
         }
     }
 
-    /// Removes the line.
+    /// Clears the line.
     pub fn end(self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// The result of a trial in brief: its bandwidth, or percentiles of its service time.
+/// Formats the result of a trial in brief: its bandwidth, or percentiles of its service time.
 fn brief_result(record: &TrialRecord) -> String {
     let Some(load) = &record.load else { return String::new() };
     if let Some(bytes_per_s) = record.stream_bytes_per_s() {
@@ -160,7 +160,7 @@ fn brief_result(record: &TrialRecord) -> String {
     format!(", p50 {}, p99 {p99}", format::time(p50 as f64))
 }
 
-/// A duration in seconds, or in minutes from two on.
+/// Formats a duration in seconds, or in minutes from two minutes on.
 fn short(time: Duration) -> String {
     match time.as_secs() {
         seconds if seconds < 120 => format!("{seconds} s"),

@@ -8,14 +8,15 @@ use harness::process::stop::{Stop, ends_at_hangup};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Answers the first Ctrl-C.
+/// The message after the first Ctrl-C.
 const FINISHING: &str = "muxbench: finishing the current trial; press Ctrl-C again to stop immediately\n";
 
-/// Handles signals from now on: SIGINT stops after the current trial. A second SIGINT, SIGTERM and SIGHUP stop immediately.
+/// Installs the signal handlers. The first SIGINT stops the run after the current trial. A second SIGINT, SIGTERM and
+/// SIGHUP stop immediately.
 pub fn stop_at_signals() -> anyhow::Result<Stop> {
     const CANNOT: &str = "cannot handle signals";
     let stop = Stop::default();
-    // These flags are set in the handler itself, before any thread runs.
+    // The handler itself sets these flags, before any thread runs.
     signal_hook::flag::register(SIGINT, stop.after_trial.clone()).context(CANNOT)?;
     signal_hook::flag::register(SIGTERM, stop.immediately.clone()).context(CANNOT)?;
     if ends_at_hangup() {

@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Transport::Tcp | Transport::Udp => "127.0.0.1:0",
         Transport::Unix => "unix:reflector",
     };
-    // An exponential draw hardly ever exceeds twenty times its mean.
+    // An exponential random value hardly ever exceeds twenty times its mean.
     let drain_ns = args.hold.iter().map(|hold| hold.0.saturating_mul(20)).max().unwrap_or(0) + 2_000_000_000;
     let load = LoadConfig {
         datagrams: args.transport == Transport::Udp,

@@ -14,7 +14,7 @@ use crate::options::execution::ExecutionArgs;
 use crate::options::setup::{SetupArgs, checked};
 
 const LIMITS: &str = "Limits (all given limits must be met)";
-/// Highest rate of any search, even if there is memory for more.
+/// The highest rate of any search, even if memory allows more.
 const MOST_PER_S: f64 = 10e6;
 
 /// Find the highest rate at which each architecture meets a limit of its response time
@@ -72,7 +72,7 @@ impl Args {
     }
 }
 
-/// Runs the searches, or finishes stopped ones.
+/// Runs the searches, or finishes interrupted ones.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let usage = |kind, reason: &str| Err(clap::Error::raw(kind, reason).into());
     if args.execution.explain {

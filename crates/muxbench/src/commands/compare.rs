@@ -1,4 +1,4 @@
-//! `muxbench compare`: runs an experiment that flags define.
+//! `muxbench compare`: runs an experiment defined by flags.
 
 use std::num::NonZeroU32;
 use std::process::ExitCode;
@@ -48,7 +48,7 @@ pub struct Args {
     print_experiment: bool,
 }
 
-/// Runs the experiment, prints it, or finishes a stopped run.
+/// Runs the experiment, prints it, or finishes an interrupted run.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.execution.is_resume() {
         return execution::resume(&args.execution);

@@ -24,7 +24,7 @@ pub struct ManArgs {
     command: Option<String>,
 }
 
-/// Prints the completions of one shell.
+/// Prints the completions for one shell.
 pub fn completions(args: &CompletionsArgs, mut all: Command) -> anyhow::Result<ExitCode> {
     clap_complete::generate(args.shell, &mut all, "muxbench", &mut io::stdout());
     Ok(ExitCode::SUCCESS)

@@ -39,12 +39,12 @@ pub struct Args {
     control: bool,
 }
 
-/// Holds connections.
+/// Holds connections for a user or a runner.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.control { for_runner() } else { for_user(args) }
 }
 
-/// Obeys a runner.
+/// Holds connections under the control of a runner.
 fn for_runner() -> anyhow::Result<ExitCode> {
     let config: LoadConfig = control::read_order()?;
     let mut wait = || {
@@ -102,7 +102,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(exit::of_validity(report.alive == report.held))
 }
 
-/// The result of idle connections as lines of text.
+/// Formats the result of idle connections.
 pub fn text(report: &IdleReport) -> String {
     let mut text = format!("{} of {} idle connections were alive at the end\n", report.alive, report.held);
     for (class, count) in report.errors.by_class().into_iter().filter(|(_, count)| *count > 0) {

@@ -1,4 +1,4 @@
-//! `muxbench lab`: creates network namespaces for the time of a command, as the hosts of a cluster.
+//! `muxbench lab`: creates network namespaces as the hosts of a cluster, for the duration of a command.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -19,7 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::options::network::NetworkArgs;
 
-/// Interval of checks: has the command ended, has a process asked for a measurement?
+/// Interval of checks for the command's end and for requests of measurements.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Longest time for the command to end after a signal.
 const END_MAX: Duration = Duration::from_secs(5);
@@ -49,9 +49,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let network = args.network.network().unwrap_or_default();
     network.check().map_err(|why| anyhow::anyhow!("--{why}"))?;
     let program = std::env::current_exe().context("cannot start the relay: the path of this program is unknown")?;
-    // The same placement as that of a run.
+    // Place the processes as in a run.
     let cpus = placement::place(&host::detect().cores, &Placement::default()).map_err(anyhow::Error::msg)?;
-    // A terminal sends Ctrl-C to the command as well. All other signals reach only this process, which forwards them.
+    // A terminal also sends Ctrl-C to the command. Other signals reach only this process, which forwards them.
     let [interrupted, terminated, hangup] = std::array::from_fn(|_| Arc::new(AtomicBool::new(false)));
     signal_hook::flag::register(SIGINT, interrupted).context("cannot handle signals")?;
     signal_hook::flag::register(SIGTERM, terminated.clone()).context("cannot handle signals")?;
@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     command.args(&args.command[1..]).env(SOCKET, socket.path()).env(HOSTS, lab.paths().join(" "));
     let name = args.command[0].display();
     let mut child = lab.server().spawn(command).with_context(|| format!("cannot start {name}"))?;
-    // An interactive shell ignores SIGTERM, and another command may ignore SIGHUP as well.
+    // An interactive shell ignores SIGTERM, and other commands may ignore SIGHUP.
     let mut deadline = None;
     let status = loop {
         if let Some(status) = child.try_wait()? {
@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(code_of(status))
 }
 
-/// The exit code that a shell would report.
+/// Returns the exit code that a shell would report.
 fn code_of(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
     ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))

@@ -28,13 +28,13 @@ pub struct Args {
 struct Row {
     name: String,
     about: String,
-    /// Kernel features that it needs, beyond those of every Linux.
+    /// Required kernel features, beyond those of every supported Linux.
     #[serde(skip_serializing_if = "String::is_empty")]
     needs: String,
-    /// Reason why it cannot run here.
+    /// The reason why the architecture cannot run here.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_here: Option<String>,
-    /// Maximal connections on this host, and the resource that limits them.
+    /// The most connections on this host, and the resource that limits them.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<Limit>,
 }
@@ -53,7 +53,7 @@ impl Row {
         Self { limit: Some(plan::limit(architecture, host)), ..row }
     }
 
-    /// All of it as text.
+    /// Formats the row as text.
     fn words(&self) -> String {
         let needs = Some(&self.needs).filter(|needs| !needs.is_empty()).map(|needs| format!(" (needs {needs})"));
         let limit = self.limit.as_ref().map(|Limit { connections, by }| format!(" [{connections} connections: {by}]"));
@@ -66,7 +66,7 @@ fn of_mechanism(row: &MechanismRow) -> Row {
     Row::of(row.name, row.about, row.needs, (row.can_run)())
 }
 
-/// Whether any architecture uses this accept strategy.
+/// Returns whether any architecture uses this accept strategy.
 fn is_used(accept: Accept) -> bool {
     Architecture::every().into_iter().any(|architecture| accept.check(architecture).is_ok())
 }

@@ -89,20 +89,20 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.control { for_runner(args) } else { for_user(args) }
 }
 
-/// Clients of a closed loop: one per CPU.
+/// Returns the number of clients of a closed loop: one per CPU.
 fn closed_loop_clients(args: &Args, connections: u32) -> u32 {
     let cpus = args.cpus.as_ref().map(|cpus| cpus.0.len());
     let cpus = cpus.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     (cpus as u32).clamp(1, connections)
 }
 
-/// Obeys a runner.
+/// Loads a server under the control of a runner.
 fn for_runner(args: &Args) -> anyhow::Result<ExitCode> {
     let LoadOrder { config, trial, is_quiet } = control::read_order()?;
     match load(&config, Some(&trial), args, &mut Runner { is_quiet }) {
         Ok(Outcome { report, connections, .. }) => {
             control::send(&Event::Finished { report: Box::new(report) });
-            // Keep the connections until the runner has read their cost from the server.
+            // Keep the connections open until the runner has read their cost from the server.
             control::read_line()?;
             drop(connections);
             Ok(ExitCode::SUCCESS)
@@ -115,9 +115,9 @@ fn for_runner(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Sends events to a runner, and waits for its start.
+/// Sends events to a runner and waits for its start signal.
 struct Runner {
-    /// Send no progress.
+    /// Whether to send no progress.
     is_quiet: bool,
 }
 
@@ -246,7 +246,7 @@ fn load(
     Ok(outcome)
 }
 
-/// The bandwidth of streams, printed each second.
+/// Prints the bandwidth of streams each second.
 #[derive(Default)]
 struct Bandwidth {
     shown_ns: u64,
@@ -255,7 +255,7 @@ struct Bandwidth {
 
 impl Bandwidth {
     fn show(&mut self, phase: &str, elapsed_ns: u64, bytes: u64) {
-        // Progress arrives twice a second, at times slightly early.
+        // Progress arrives twice per second, sometimes slightly early.
         if elapsed_ns < self.shown_ns + 900_000_000 {
             return;
         }
@@ -279,10 +279,10 @@ fn text(report: &LoadReport, verdict: &harness::model::Verdict, medium: Medium) 
     }
 }
 
-/// The percentiles of all measured times.
+/// Formats the percentiles of all measured times.
 fn times(report: &LoadReport, medium: Medium) -> String {
     let mut rows = Vec::new();
-    // Late sends do not disturb the times of the client itself.
+    // Late sends do not invalidate times that the client alone determines.
     let (late, own) = (report.late_sends(), LateSends::default());
     let mut line = |name: &str, measured: &Measured, late: &LateSends| {
         let d = &measured.distribution;
@@ -323,7 +323,7 @@ fn times(report: &LoadReport, medium: Medium) -> String {
     table::of_text(&["µs", "p1", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9", "max"], rows, medium)
 }
 
-/// Counts, rates, errors and the verdict, as lines of text.
+/// Formats counts, rates, errors and the verdict as lines of text.
 fn facts(report: &LoadReport, verdict: &harness::model::Verdict) -> String {
     let mut text = String::new();
     if let Some(kernel) = &report.kernel {

@@ -1,4 +1,4 @@
-//! One file per command, with its flags.
+//! All commands: one file each, with its flags.
 
 pub mod calibrate;
 pub mod capacity;

@@ -1,4 +1,4 @@
-//! `muxbench plan`: the trials of an experiment on this host, and the hosts it needs.
+//! `muxbench plan`: the trials of an experiment on this host, and the hosts that it needs.
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::options::experiment::ExperimentArgs;
 use crate::options::format::FormatArgs;
 use crate::{execution, output};
 
-/// Requests that measure the client's CPU time per request.
+/// Requests with which `--measure` determines the client's CPU time per request.
 const REQUESTS: usize = 20_000;
 
 /// Show every trial of an experiment, its duration, and the reasons why this host cannot run it

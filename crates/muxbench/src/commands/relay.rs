@@ -20,7 +20,7 @@ pub struct Args {
 /// Forwards packets until standard input ends.
 pub fn run(_args: &Args) -> anyhow::Result<ExitCode> {
     let mut line = Vec::new();
-    // Reads single bytes, for the relay itself reads the bytes after the line.
+    // Read single bytes, because the relay itself reads the bytes after the line.
     let mut byte = [0];
     while rustix::io::read(io::stdin().as_fd(), &mut byte)? == 1 && byte[0] != b'\n' {
         line.push(byte[0]);

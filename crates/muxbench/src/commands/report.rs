@@ -1,4 +1,5 @@
-//! `muxbench report`: shows stored runs: one run, one run as a paper or page, two runs side by side, or the history of many.
+//! `muxbench report`: shows one stored run (also beside a paper or as a page), two runs side by side, or the history
+//! of many.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -206,7 +207,7 @@ fn show_history(args: &Args, given: &[PathBuf]) -> anyhow::Result<()> {
     output::print_form((args.json, args.csv), || &history, || export::history::csv(&history), show)
 }
 
-/// Relative link from a page to the page of a run, or to its folder if it has no page.
+/// Returns a relative link from a page to the page of a run, or to its folder if it has no page.
 fn link(page: &Path, run: &Path) -> anyhow::Result<String> {
     let folder = match page.parent() {
         Some(folder) if folder != Path::new("") => folder,
@@ -220,25 +221,25 @@ fn link(page: &Path, run: &Path) -> anyhow::Result<String> {
     let mut parts: Vec<String> = up.chain(down).collect();
     let page = if run.join("report.html").exists() { "report.html" } else { "" };
     parts.push(page.to_owned());
-    // Without `./` a first part with a colon would be a scheme.
+    // Without `./`, a first part with a colon would be read as a scheme.
     Ok(format!("./{}", parts.join("/")))
 }
 
-/// A part of a URL, with special characters escaped.
+/// Escapes special characters in a part of a URL.
 fn escaped(part: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     let one = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     part.bytes().map(one).collect()
 }
 
-/// Reads a run and warns of its damage.
+/// Reads a run and warns of damage.
 fn read(folder: &Path) -> anyhow::Result<Run> {
     let run = store::read(folder)?;
     execution::warn_of_damage(folder, &run);
     Ok(run)
 }
 
-/// Shows the second run against the first.
+/// Compares the second run with the first.
 fn show_difference(args: &Args, a: &Path, b: &Path) -> anyhow::Result<()> {
     let (first, second) = (read(a)?, read(b)?);
     for (folder, run) in [(a, &first), (b, &second)] {

@@ -68,7 +68,7 @@ pub struct Args {
     quiet: bool,
 }
 
-/// All papers with their experiments, and examples.
+/// Lists all papers with their experiments, and examples.
 fn help() -> String {
     let paper = |paper: &Paper| {
         let (name, parts, about, experiments) = (paper.name, paper.parts(), paper.about, paper.experiments.join(", "));
@@ -107,7 +107,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         runs.push(run);
     }
-    // All trials are stored, so that a signal may end the rest at any time.
+    // All trials are stored now, so a signal may end the process at any time.
     for signal in [SIGINT, SIGTERM] {
         let at_once = Arc::new(AtomicBool::new(true));
         signal_hook::flag::register_conditional_shutdown(signal, exit::STOPPED.into(), at_once)?;
@@ -132,7 +132,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The flags that do not change the experiments.
+/// Returns the flags that do not change the experiments.
 fn display_flags(args: &Args) -> Vec<String> {
     let flags = [("--json", args.json), ("--csv", args.csv), ("--markdown", args.markdown), ("--quiet", args.quiet)];
     let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag.to_owned());

@@ -21,7 +21,7 @@ pub struct Args {
     execution: ExecutionArgs,
 }
 
-/// Runs the experiment, or finishes a stopped run.
+/// Runs the experiment, or finishes an interrupted run.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.execution.is_resume() {
         return execution::resume(&args.execution);

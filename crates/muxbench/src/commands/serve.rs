@@ -106,7 +106,7 @@ pub struct Args {
     control: bool,
 }
 
-/// Attempts to start at two consecutive free ports, before the server takes any free port.
+/// Attempts to find two consecutive free ports before the server takes any free port.
 const ATTEMPTS: u32 = 32;
 
 /// Events that the main thread waits for.
@@ -138,7 +138,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Serves for a user: prints the address first and the counters at the end.
+/// Serves for a user: prints the address first, and the counters at the end.
 fn for_user(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<ExitCode> {
     let mut stages = harness::spec::Server::default();
     args.stages.apply(&mut stages);
@@ -193,7 +193,7 @@ fn for_user(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<E
                 format!("Only this host can connect; --listen {all}:{port} admits other hosts\n")
             }
             Some(_) => "All hosts that reach this one can connect; without --listen only this host can\n".to_owned(),
-            // The permissions of the folder decide who can connect to a Unix socket.
+            // The folder's permissions decide who can connect to a Unix socket.
             None => String::new(),
         };
         output::print(&reachable)?;
@@ -210,14 +210,14 @@ fn for_user(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts a server and listens on the next port, to advertise its service. If the user left the port open, takes one whose next
-/// port is free as well.
+/// Starts a server and listens on the next port to advertise its service. If the user gave port 0, chooses a port
+/// whose next port is free as well.
 fn start(config: &ServeConfig) -> anyhow::Result<(Server, Result<Option<TcpListener>, String>)> {
     let any = config.listen.ip().filter(|address| address.port() == 0);
     for _ in 0..ATTEMPTS {
         let Some((address, listener)) = any.and_then(description::free_pair) else { break };
         if Ports::consecutive(address.port(), config.service.ports().unwrap_or(1)).is_none() {
-            // Too few ports follow.
+            // There are too few higher ports.
             continue;
         }
         match Server::start(&ServeConfig { listen: address.into(), ..config.clone() }) {
@@ -236,7 +236,7 @@ fn ready_event(server: &Server) -> Event {
     Event::Ready { address: server.address().clone(), ports: server.ports().cloned(), snapshot: server.ready().clone() }
 }
 
-/// The response size; the default of datagrams fits in one packet of any network.
+/// Returns the response size. The default for datagrams fits in one packet of any network.
 fn response(args: &Args) -> Size {
     args.response.unwrap_or(Size(if args.service == Service::Udp { 128 } else { 10 << 10 }))
 }
@@ -281,7 +281,7 @@ fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
     })
 }
 
-/// The default of `--connections-max`. A pool is smaller, for its threads would take seconds to start.
+/// Returns the default of `--connections-max`. Pools are smaller, because their threads take long to start.
 fn connections_max(architecture: Architecture) -> u32 {
     const POOL: u32 = 256;
     const ROOM: u32 = 20_000;
@@ -328,7 +328,7 @@ fn serve_external(mut exec: ExternalServer, messages: &mpsc::Receiver<Message>) 
         match messages.recv()? {
             Message::Line(line) if line == "mark" => send(&Event::Mark { snapshot: exec.snapshot() }),
             Message::Line(line) => bail!("unknown order `{line}` on standard input; expected `mark`"),
-            // An earlier attempt ended, because its port was taken.
+            // An earlier attempt ended because its port was in use.
             Message::Ended if !exec.has_ended() => {}
             Message::Ended => bail!("the command ended: {}", exec.last_words()),
             Message::EndOfInput | Message::Stop => return Ok(()),
@@ -354,26 +354,26 @@ fn serve_own(config: &ServeConfig, messages: &mpsc::Receiver<Message>) -> anyhow
     Ok(server.stop()?)
 }
 
-/// Sends an event. Ignores a closed pipe, for the end of standard input stops the server.
+/// Sends an event. Ignores a closed pipe, because the end of standard input stops the server.
 fn send(event: &Event) {
     let _ = output::print_line(event);
 }
 
-/// Requests SIGTERM for the end of the runner's thread that forked this process; it lives as long as the runner
-/// (`server::external::spawn`). Systems without such a signal rely on the end of standard input.
+/// Requests SIGTERM for the end of the runner's thread that forked this process (`server::external::spawn`), which
+/// lives as long as the runner. Systems without such a signal rely on the end of standard input.
 fn end_with_runner() -> anyhow::Result<()> {
     server::platform::die_with_parent(rustix::process::Signal::TERM).context("cannot watch the parent process")
 }
 
-/// Stops the server when its parent process ends. PR_SET_PDEATHSIG would signal the end of the thread that forked, which may
-/// end long before the parent process.
+/// Stops the server when its parent process ends. PR_SET_PDEATHSIG would signal the end of the thread that forked,
+/// which may end long before the parent process.
 #[cfg(target_os = "linux")]
 fn listen_to_parent(sender: mpsc::Sender<Message>) -> anyhow::Result<()> {
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::io::{Errno, retry_on_intr};
     use rustix::process::{PidfdFlags, getppid, pidfd_open};
 
-    // The parent is in another PID namespace, or has just ended.
+    // There is no parent if it has just ended or is in another PID namespace.
     let Some(parent) = getppid() else { return Ok(()) };
     let parent = match pidfd_open(parent, PidfdFlags::empty()) {
         Err(Errno::SRCH) => return Ok(()),
@@ -388,7 +388,7 @@ fn listen_to_parent(sender: mpsc::Sender<Message>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Other systems signal the end of the process, if at all.
+/// Does nothing: other systems signal the end of the process, if at all.
 #[cfg(not(target_os = "linux"))]
 fn listen_to_parent(_sender: mpsc::Sender<Message>) -> anyhow::Result<()> {
     end_with_runner()

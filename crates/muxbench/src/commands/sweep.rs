@@ -56,7 +56,7 @@ pub struct Args {
     execution: ExecutionArgs,
 }
 
-/// Steps past saturation in a row after which an architecture is skipped; `None`: never.
+/// The number of steps past saturation in a row after which an architecture is skipped; `None` means never.
 #[derive(Clone, Copy, Debug)]
 struct Past(Option<u32>);
 
@@ -74,9 +74,9 @@ impl FromStr for Past {
     }
 }
 
-/// Runs the sweep, or finishes a stopped one, and writes its rows.
+/// Runs the sweep, or finishes an interrupted one, and writes its rows.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    // Check the files now, not after hours.
+    // Check the files now instead of after hours.
     let check = || [&args.csv, &args.tsv].into_iter().flatten().try_for_each(|file| check_path(file));
     let experiment = || {
         check()?;

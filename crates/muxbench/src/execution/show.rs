@@ -1,4 +1,4 @@
-//! The result of a run, as the user sees it.
+//! The result of a run as the user sees it.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::exit::{NO_VALID_TRIAL, of_validity, stopped};
 use crate::options::execution::ExecutionArgs;
 use crate::output;
 
-/// Prints the result of a run, the way to finish one that has stopped, and returns the exit code.
+/// Prints the result of a run and, if the run was interrupted, the command that finishes it. Returns the exit code.
 pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     let folder = folder.display();
     if args.format.json {
@@ -24,7 +24,7 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
             output::print(&format!("\n{}", report::text::cost::render(&report::model::Summary::of(run), medium)))?;
         }
         let page = match run.header.strategy {
-            // The probes of a search differ in rate, so that no figure can show them.
+            // The probes of a search differ in rate, so no page can show them.
             Strategy::Capacity(_) => String::new(),
             Strategy::Whole | Strategy::Sweep { .. } => {
                 format!(" (as a page with figures: muxbench report {folder} --html)")
@@ -51,7 +51,7 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
     })
 }
 
-/// Prints where results are: on standard error, if the user wants to paste standard output.
+/// Prints the locations of results; on standard error if the user wants to paste standard output.
 pub fn print_places(places: &str, markdown: bool) -> anyhow::Result<()> {
     if !markdown {
         return output::print(places);
@@ -60,8 +60,8 @@ pub fn print_places(places: &str, markdown: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether any result is valid or, with `strict`, all are. A strict sweep needs each architecture to end past saturation, as it
-/// should. A strict search needs a precise capacity of each server, and not of the client.
+/// Returns whether any result is valid or, with `strict`, all are. A strict sweep also accepts trials past
+/// saturation. A strict search needs a precise capacity of each server that the client does not limit.
 fn is_believable(run: &Run, strict: bool) -> bool {
     let valid = |record: &&TrialRecord| record.verdict.kind == VerdictKind::Valid;
     let outcomes =

@@ -33,7 +33,7 @@ pub struct ClientArgs {
 }
 
 impl ClientArgs {
-    /// Overwrites the settings that the user gave.
+    /// Overwrites the settings with flags that the user gave.
     pub fn apply(&self, client: &mut Client) {
         set(&mut client.pacing, self.pacing);
         set(&mut client.roles, self.roles);

@@ -47,7 +47,7 @@ pub struct ExecutionArgs {
 }
 
 impl ExecutionArgs {
-    /// Whether the command finishes an earlier run.
+    /// Returns whether the command finishes an earlier run.
     pub fn is_resume(&self) -> bool {
         self.resume.is_some()
     }

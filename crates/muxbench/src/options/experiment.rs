@@ -58,7 +58,7 @@ impl ExperimentArgs {
     }
 }
 
-/// Reads a regular file or a named pipe. Devices are refused, for they may never end.
+/// Reads a regular file or a named pipe. Rejects devices, because they may never end.
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     if fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo()) {
         return io::read_to_string(File::open(path)?).map(String::into_bytes);

@@ -19,14 +19,14 @@ pub fn named<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(text.into()).map_err(|error: serde_json::Error| error.to_string())
 }
 
-/// Overwrites `place` with the value of a flag, if the user gave one.
+/// Overwrites `place` if the user gave the flag.
 pub fn set<T>(place: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *place = value;
     }
 }
 
-/// Overwrites `place` with the values of a flag, if the user gave any.
+/// Overwrites `place` if the user gave values for the flag.
 pub fn set_list<T: Clone>(place: &mut OneOrMany<T>, values: &[T]) {
     if !values.is_empty() {
         place.0 = values.to_vec();

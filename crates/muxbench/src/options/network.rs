@@ -31,7 +31,7 @@ pub struct NetworkArgs {
 }
 
 impl NetworkArgs {
-    /// The requested network, if any.
+    /// Returns the requested network, if any.
     pub fn network(&self) -> Option<Network> {
         let mut network = self.network.clone()?;
         set(&mut network.delay, self.delay);

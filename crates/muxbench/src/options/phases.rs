@@ -24,7 +24,7 @@ pub struct PhaseArgs {
 }
 
 impl PhaseArgs {
-    /// Overwrites the durations that the user gave.
+    /// Overwrites the durations with flags that the user gave.
     pub fn apply(&self, phases: &mut Phases) {
         set(&mut phases.ramp, self.ramp);
         set(&mut phases.hold, self.warm_up);

@@ -89,7 +89,7 @@ pub struct SetupArgs {
 }
 
 impl SetupArgs {
-    /// The preset `compare`, changed by the flags.
+    /// Returns the preset `compare` with the changes of the flags.
     pub fn experiment(&self) -> anyhow::Result<Experiment> {
         let mut experiment = presets::find("compare").expect("the preset exists").experiment();
         set_list(&mut experiment.architectures, &architectures(&self.arch)?);
@@ -99,7 +99,7 @@ impl SetupArgs {
         self.traffic.apply(&mut experiment.workload);
         experiment.workload.ports = OneOrMany(self.ports.clone());
         if experiment.workload.service == Service::Udp {
-            // Drop the preset's connections; the check rejects those of a flag.
+            // Drop the preset's connections; the check rejects connections from a flag.
             if self.connections.is_empty() {
                 experiment.workload.connections = OneOrMany(Vec::new());
             }
@@ -117,7 +117,7 @@ impl SetupArgs {
             experiment.phases.drain = stream::DRAIN;
         }
         if experiment.workload.is_closed() {
-            // Drop the preset's rate; the check rejects the rate of a flag.
+            // Drop the preset's rate; the check rejects a rate from a flag.
             experiment.workload.rate = None;
         }
         set_list(&mut experiment.workload.active, &self.active);
@@ -138,7 +138,8 @@ impl SetupArgs {
         Ok(experiment)
     }
 
-    /// An experiment of many rates, each run once in a short window, with the fewest connections of the preset.
+    /// Returns an experiment with many rates, each run once in a short window, with the fewest connections of the
+    /// preset.
     pub fn experiment_of_rates(&self, name: &str, measure: Time) -> anyhow::Result<Experiment> {
         let mut experiment = self.experiment()?;
         experiment.name = name.into();
@@ -153,7 +154,7 @@ impl SetupArgs {
     }
 }
 
-/// Checks an experiment as an experiment file is checked, and returns it with the text of that file.
+/// Checks an experiment like an experiment file, and returns it with the text of that file.
 pub fn checked(experiment: &Experiment) -> anyhow::Result<(Experiment, String)> {
     let text = toml::to_string(experiment)?;
     Ok((Experiment::parse(&text, "flags")?, text))

@@ -18,7 +18,7 @@ pub struct StageArgs {
 }
 
 impl StageArgs {
-    /// Overwrites the CPUs that the user gave.
+    /// Overwrites the CPUs with flags that the user gave.
     pub fn apply(&self, server: &mut Server) {
         let stages = [
             (&self.accept_cpus, &mut server.accept_cpus),

@@ -14,9 +14,9 @@ use super::traffic::TrafficArgs;
 use super::url;
 use crate::output;
 
-/// Connections without `--connections`.
+/// The default of `--connections`.
 const CONNECTIONS: u32 = 400;
-/// Ports without `--ports`, as many as those of `serve`.
+/// The default of `--ports`; the same as that of `serve`.
 const PORTS: u32 = 10;
 
 /// Address and requests.
@@ -59,11 +59,11 @@ impl FromStr for PortsArg {
 }
 
 impl TargetArgs {
-    /// A configuration of this server and these requests, with defaults for all else.
+    /// Returns a configuration of this server and these requests, with defaults for the rest.
     pub fn config(&self) -> anyhow::Result<LoadConfig> {
         let mut traffic = presets::find("compare").expect("the preset exists").experiment().workload;
         if self.url.is_some() {
-            // The body may have any length, unless a flag sets it.
+            // The body may have any length unless a flag sets it.
             (traffic.service, traffic.response) = (Service::Http, None);
         }
         // `serve` advertises its service; a URL may belong to any server.
@@ -139,7 +139,7 @@ impl TargetArgs {
         })
     }
 
-    /// Rejects flags of another service than that of `traffic`.
+    /// Rejects flags of services other than that of `traffic`.
     fn check(&self, traffic: &Workload) -> anyhow::Result<()> {
         let is_udp = traffic.service == Service::Udp;
         let rules = [

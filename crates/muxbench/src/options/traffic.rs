@@ -82,7 +82,7 @@ pub struct StreamArgs {
 }
 
 impl StreamArgs {
-    /// Overwrites the settings that the user gave.
+    /// Overwrites the settings with flags that the user gave.
     pub fn apply(&self, stream: &mut Stream) {
         set(&mut stream.packet, self.packet);
         set(&mut stream.packets, self.packets);
@@ -92,17 +92,17 @@ impl StreamArgs {
 }
 
 impl TrafficArgs {
-    /// Whether the flags set all sizes of the requests.
+    /// Returns whether flags set all sizes of the requests.
     pub fn has_request_size(&self) -> bool {
         self.request.is_some() || self.stream.packet.is_some() && self.stream.ack.is_some()
     }
 
-    /// Whether the flags set the service, or a message size.
+    /// Returns whether flags set the service or a message size.
     pub fn has_service(&self) -> bool {
         self.service.is_some() || self.request.is_some() || self.response.is_some()
     }
 
-    /// Takes the service that a server advertises, then the flags.
+    /// Applies the service that a server advertises, then the flags.
     pub fn apply_advertised(&self, workload: &mut Workload, advertised: &ServiceSpec) {
         let service = match advertised {
             ServiceSpec::Fixed { .. } => Service::Fixed,
@@ -124,7 +124,7 @@ impl TrafficArgs {
         }
     }
 
-    /// Overwrites the settings that the user gave, and drops sizes that the service does not have.
+    /// Overwrites the settings with flags that the user gave, and drops sizes that the service does not have.
     pub fn apply(&self, workload: &mut Workload) {
         set(&mut workload.think, self.think);
         set(&mut workload.service, self.service);
@@ -135,7 +135,7 @@ impl TrafficArgs {
                 workload.request = None;
                 workload.response = workload.response.filter(|_| self.path.is_empty());
             }
-            // Such a response fits in one packet of any network.
+            // A response of the request's size fits in one packet of any network.
             Service::Udp => workload.response = workload.request,
             Service::Fixed => {}
         }
@@ -158,7 +158,8 @@ impl TrafficArgs {
     }
 }
 
-/// Changes settings of one service. Absent settings stay absent when that changes nothing, unless they are `needed`.
+/// Changes the settings of one service. Settings that are absent and stay at their defaults remain absent, unless
+/// `needed`.
 fn update<T: Clone + Default + PartialEq>(place: &mut Option<T>, needed: bool, change: impl FnOnce(&mut T)) {
     let before = place.clone().unwrap_or_default();
     let mut after = before.clone();

@@ -1,4 +1,4 @@
-//! The URL of `muxbench load`, resolved once before anything starts.
+//! The URL of `muxbench load`, resolved once before the load starts.
 
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use anyhow::{Context, bail};
 use wire::Address;
 use wire::http::client::Url;
 
-/// Longest time to connect to one of several addresses of a host.
+/// Longest time to connect to each of several addresses of a host.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
 
 /// A resolved URL.
 #[derive(Debug)]
 pub struct ResolvedUrl {
-    /// The server's address; the first that accepts a connection if the host has several.
+    /// The server's address: the first one that accepts a connection, if the host has several.
     pub target: Address,
     /// The value of the `Host` header.
     pub host: String,
