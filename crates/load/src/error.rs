@@ -1,4 +1,4 @@
-//! Reasons why a load cannot run at all. Failures of single requests are counted: see [`crate::report::Errors`].
+//! Reasons why a load cannot run. [`crate::report::Errors`] counts failures of single requests.
 
 use std::io;
 

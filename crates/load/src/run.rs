@@ -1,4 +1,4 @@
-//! One trial's load, from connecting to the report.
+//! The load of one trial, from connecting to the report.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::protocol::{ClientProtocol, with_protocol};
 use crate::record::request::Link;
 use crate::time::clock::Clock;
 
-/// The listener of a load that starts alone.
+/// The listener of a load without a common start time.
 struct Alone<'a>(&'a mut dyn FnMut(Event));
 
 impl Listener for Alone<'_> {
@@ -26,7 +26,7 @@ impl Listener for Alone<'_> {
     }
 }
 
-/// Runs a load that starts alone.
+/// Runs a load that starts on its own.
 ///
 /// # Errors
 /// Fails if the load cannot run at all: see [`LoadError`].

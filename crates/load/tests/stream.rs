@@ -38,7 +38,7 @@ fn config(target: SocketAddr) -> LoadConfig {
     }
 }
 
-/// Reads bursts and acknowledges each, until the client ends.
+/// Reads and acknowledges bursts until the client ends the connection.
 fn acknowledge(mut stream: TcpStream) {
     let mut burst = vec![0; SIZES.burst_bytes() as usize];
     while stream.read_exact(&mut burst).is_ok() {

@@ -23,7 +23,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// The address of a Unix socket.
+    /// Creates the address of a Unix socket.
     ///
     /// # Errors
     /// The reason why no socket can have this path, and a remedy.

@@ -20,14 +20,14 @@ fn size(range: &RangeInclusive<u16>) -> u64 {
 }
 
 impl Ports {
-    /// `count` ports from `first` on; `None` if an address has fewer.
+    /// Returns `count` ports from `first` on; `None` if they do not all exist.
     pub fn consecutive(first: u16, count: u32) -> Option<Self> {
         let last = u32::from(first).checked_add(count.checked_sub(1)?)?;
         (first > 0).then_some(())?;
         Some(Self(vec![first..=u16::try_from(last).ok()?]))
     }
 
-    /// These ports, in this order.
+    /// Creates a list of these ports, in this order.
     pub fn list(ports: &[u16]) -> Self {
         let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
         for &port in ports {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A service's protocol, sans I/O: the caller moves bytes, the service interprets them.
+/// A service's protocol, without I/O: the caller moves bytes, and the service interprets them.
 ///
 /// All connections of a thread share one value. [`Service::Conn`] has the state of one connection, and is small because ten
 /// thousand of them exist at once.
@@ -10,7 +10,7 @@ pub trait Service {
     /// State of a connection; a new one has the default.
     type Conn: Default;
 
-    /// Processes input, which may be part of a request or several; returns the number of completed requests.
+    /// Processes input, which may be part of a request or several requests. Returns the number of completed requests.
     fn receive(&self, conn: &mut Self::Conn, input: &[u8]) -> u64;
 
     /// Returns the next bytes to send, or none if everything is sent.
@@ -19,7 +19,8 @@ pub trait Service {
     /// them.
     fn unsent<'a>(&'a self, conn: &'a Self::Conn) -> &'a [u8];
 
-    /// Marks the first `count` bytes of [`Service::unsent`] as sent; returns the number of waiting requests that this completed.
+    /// Marks the first `count` bytes of [`Service::unsent`] as sent. Returns the number of waiting requests that this
+    /// completed.
     fn sent(&self, conn: &mut Self::Conn, count: usize) -> u64;
 
     /// Whether the connection takes no more input and ends once everything is sent.
@@ -28,27 +29,27 @@ pub trait Service {
         false
     }
 
-    /// Whether the client of a connection that is over may still be sending. The server then discards input for a while, because
-    /// closing with unread input resets the connection, and the client may lose the last response.
+    /// Whether the client may still be sending on a connection that is over. The server then discards input for a while.
+    /// Closing with unread input resets the connection, and the client may lose the last response.
     #[inline]
     fn is_cut_short(&self, _conn: &Self::Conn) -> bool {
         false
     }
 
-    /// Whether no unanswered request, or part of one, has arrived.
+    /// Whether the connection has neither an unanswered request nor a part of one.
     #[inline]
     fn is_idle(&self, _conn: &Self::Conn) -> bool {
         true
     }
 
-    /// Interval between two calls of [`Service::is_overdue`]; `None` if no connection ever is.
+    /// The interval between two calls of [`Service::is_overdue`]; `None` if connections are never overdue.
     #[inline]
     fn check_interval(&self) -> Option<Duration> {
         None
     }
 
-    /// Number of checks without progress of a response after which to end a connection, for servers that cannot call
-    /// [`Service::is_overdue`] during a write.
+    /// The number of checks without progress of a response after which the connection must end. Servers use it if they cannot
+    /// call [`Service::is_overdue`] during a write.
     #[inline]
     fn checks_max(&self) -> u32 {
         u32::MAX

@@ -73,7 +73,7 @@ impl ServiceSpec {
         }
     }
 
-    /// Returns the number of ports of a datagram service; `None` for a service with connections.
+    /// Returns the number of ports of the service `udp`; `None` for a service with connections.
     pub fn ports(&self) -> Option<u32> {
         match *self {
             Self::Udp { ports, .. } => Some(ports),

@@ -31,7 +31,7 @@ pub struct Stream {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// From the client; the server acknowledges each.
+    /// From the client; the server acknowledges each burst.
     #[default]
     In,
     /// From the server, one for each request of the size of an acknowledgement.
@@ -81,7 +81,7 @@ pub struct StreamConn {
 }
 
 impl Streaming {
-    /// A service with these sizes, all at least 1.
+    /// Creates a service with these sizes, all at least 1.
     pub fn new(stream: Stream) -> Self {
         let Stream { packet_bytes, packets, ack_bytes, .. } = stream;
         assert!(packet_bytes > 0 && packets > 0 && ack_bytes > 0, "a burst and what goes back have at least one byte");

@@ -1,5 +1,5 @@
-//! The datagram service (maharjan2012): a request is one datagram that begins with an id, and its response begins with the same id.
-//! The rest has no meaning.
+//! The datagram service (maharjan2012). A request is one datagram that begins with an id, and its response begins with the same
+//! id. The remaining bytes have no meaning.
 
 use crate::fill::fill;
 
@@ -16,14 +16,14 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// A service with these sizes, from [`ID_BYTES`] to [`DATAGRAM_BYTES_MAX`].
+    /// Creates a service with these sizes, from [`ID_BYTES`] to [`DATAGRAM_BYTES_MAX`].
     pub fn new(request_bytes: u32, response_bytes: u32) -> Self {
         let sizes = [request_bytes, response_bytes];
         assert!(sizes.iter().all(|&bytes| is_size(bytes)), "a datagram has room for its id, and fits");
         Self { request_bytes: request_bytes as usize, response_bytes: response_bytes as usize }
     }
 
-    /// Returns the id of a datagram of `bytes`, of which at least the beginning is given; `None` if it is not a request.
+    /// Returns the id of a datagram of `bytes` bytes; `None` if it is not a request. `datagram` may contain only its beginning.
     #[inline]
     pub fn request_id(&self, datagram: &[u8], bytes: usize) -> Option<[u8; ID_BYTES]> {
         if bytes == self.request_bytes { datagram.first_chunk().copied() } else { None }

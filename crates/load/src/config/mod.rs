@@ -1,4 +1,4 @@
-//! The configuration of a load, as plain data with every default made explicit.
+//! The configuration of a load as plain data. Every default is explicit.
 
 pub mod partition;
 pub mod validate;
@@ -59,7 +59,7 @@ pub struct LoadConfig {
     pub phases: Phases,
     /// The way a sender waits for the next planned time.
     pub pacing: Pacing,
-    /// Whether sending and receiving are two threads or one loop.
+    /// The threads that send and receive: one loop or two threads.
     pub roles: Roles,
     /// Independent clients in this process. They divide the connections and the rate.
     pub clients: u32,
@@ -176,7 +176,7 @@ impl LoadConfig {
         (0..self.processes).map(part).collect()
     }
 
-    /// The first connection of each client of this process.
+    /// Returns the index of the first connection of each client of this process.
     pub(crate) fn first_connections(&self) -> impl Iterator<Item = u32> + use<'_> {
         (0..self.clients).map(|number| partition_indices(self.connections, self.clients, number).start as u32)
     }
@@ -218,7 +218,7 @@ pub struct Part {
     pub clients: u32,
     /// The number of the process's first connection among those of all processes.
     pub first_connection: u32,
-    /// All connections of the trial, idle ones included.
+    /// All connections of the trial, including idle ones.
     pub connections_of_all: u32,
 }
 
@@ -267,7 +267,7 @@ impl Phases {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
-    /// One request in each slot of `1/rate`, uniformly placed inside it (kawai2008 section 4.1.1).
+    /// One request per slot of `1/rate`, at a uniformly random time within the slot (kawai2008 section 4.1.1).
     SlotRandom,
     /// One request every `1/rate` (kawai2006 section 4.1). Several clients take turns, at equal distances.
     Constant,
@@ -291,7 +291,7 @@ pub struct Think {
 }
 
 impl Think {
-    /// Whether the next request follows at once.
+    /// Whether the next request follows immediately.
     pub fn is_none(&self) -> bool {
         self.mean_ns == 0
     }

@@ -1,4 +1,4 @@
-//! The driver of all loops: it starts their threads, watches a trial, and reports its progress.
+//! The driver of all loops: starts their threads, watches the trial, and reports its progress.
 
 mod busy;
 mod hiccups;
@@ -50,14 +50,14 @@ pub enum Event {
         /// Requests to answer.
         total: u64,
     },
-    /// All connections are verified, and all preparations are done.
+    /// All connections are verified and all preparations are complete.
     Connected {
         /// The number of connections.
         connections: u32,
         /// Time to connect, in nanoseconds.
         elapsed_ns: u64,
     },
-    /// Everything is ready. A client that starts together with others now waits for the start time.
+    /// The client is ready. In a simultaneous start with others, it now waits for the start time.
     Ready,
     /// The ramp begins.
     Started {
@@ -85,7 +85,7 @@ pub enum Event {
     },
     /// The load failed.
     Failed {
-        /// Cause, place, and remedy.
+        /// Cause, place and remedy.
         reason: String,
         /// Whether the load ran but its result could not be written.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -123,7 +123,7 @@ pub trait Listener {
     fn begin(&mut self) -> Result<Option<u64>, String>;
 }
 
-/// A client whose connections are verified and whose preparations are done.
+/// A client with verified connections, after its preparations.
 pub struct Connected {
     /// The clock of all timestamps.
     pub clock: Clock,
@@ -135,7 +135,7 @@ pub struct Connected {
     pub stamping: Option<Stamping>,
 }
 
-/// Checks a configuration, and that its CPUs are available.
+/// Checks a configuration and the availability of its CPUs.
 ///
 /// # Errors
 /// The first broken rule.
@@ -224,7 +224,7 @@ pub struct ClientThread<'a, T> {
     pub run: Box<dyn FnOnce() -> T + Send + 'a>,
 }
 
-/// Runs the client's threads until all have ended. Returns their results and the process's usage in the window.
+/// Runs the client's threads until all have ended. Returns their results and the process's resource usage in the window.
 ///
 /// # Errors
 /// Fails if a thread cannot be started; `stop` then ends the running threads.

@@ -17,10 +17,10 @@ use crate::report::samples::KernelFacts;
 pub struct Stamping(Infallible);
 
 impl Stamping {
-    /// Refuses.
+    /// Always fails.
     ///
     /// # Errors
-    /// Always.
+    /// Always, because only Linux has kernel timestamps.
     pub fn switch_on(_config: &LoadConfig, _sockets: &[OwnedFd]) -> Result<Self, LoadError> {
         Err(LoadError::Config("client.timestamps: the kernel's need Linux; use `client`".to_owned()))
     }

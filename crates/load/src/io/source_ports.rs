@@ -58,7 +58,7 @@ pub fn sources_in(
 /// Like [`sources`], for a given number of ports per address.
 ///
 /// # Errors
-/// As [`sources`].
+/// The same as for [`sources`].
 pub fn sources_with(config: &LoadConfig, ports: u32) -> Result<Vec<IpAddr>, String> {
     let Some(target) = config.target.ip() else { return Ok(Vec::new()) };
     sources_among(config, ports, time_wait_s(target.ip()), || addresses(target))
@@ -67,7 +67,7 @@ pub fn sources_with(config: &LoadConfig, ports: u32) -> Result<Vec<IpAddr>, Stri
 /// Like [`sources`], for a given length of TIME_WAIT and given addresses, best first.
 ///
 /// # Errors
-/// As [`sources`].
+/// The same as for [`sources`].
 pub fn sources_among(
     config: &LoadConfig,
     ports: u32,

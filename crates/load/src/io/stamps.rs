@@ -73,7 +73,7 @@ impl Stamping {
         Ok(Self { interface, hardware })
     }
 
-    /// Makes the stamp reader of one client's receive role.
+    /// Creates the timestamp reader for one client's receive role.
     pub fn stamper<'a, P: ClientProtocol>(
         &self,
         config: &LoadConfig,
@@ -105,7 +105,7 @@ fn switch_on(io: BorrowedFd<'_>, hardware: bool) -> io::Result<()> {
         | libc::SOF_TIMESTAMPING_RAW_HARDWARE
         | libc::SOF_TIMESTAMPING_OPT_TX_SWHW;
     let flags: u32 = if hardware { software | both } else { software };
-    // SAFETY: the option's value is the integer that is pointed to, with its size.
+    // SAFETY: the pointer and the length describe the option's integer.
     let result = unsafe {
         libc::setsockopt(
             io.as_raw_fd(),
@@ -200,7 +200,7 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
             message.msg_hdr = header(control);
         }
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-        // SAFETY: as many headers as are said, each with a control buffer that lives through the call.
+        // SAFETY: the count is the number of headers, and each header's control buffer lives across the call.
         let count =
             unsafe { libc::recvmmsg(io.as_raw_fd(), messages.as_mut_ptr(), BATCH as u32, flags as _, ptr::null_mut()) };
         let count = usize::try_from(count).unwrap_or(0);
@@ -258,12 +258,12 @@ fn receive(
     let mut header = header(control);
     header.msg_iov = &raw mut parts;
     header.msg_iovlen = 1;
-    // SAFETY: the header points to buffers that live through the call, with their lengths.
+    // SAFETY: the header's pointers and lengths describe buffers that live across the call.
     let count = unsafe { libc::recvmsg(io.as_raw_fd(), &raw mut header, flags | libc::MSG_DONTWAIT) };
     if count < 0 {
         return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO));
     }
-    // SAFETY: the kernel has written so many bytes into the spare capacity of a vector that is empty.
+    // SAFETY: the kernel has written `count` bytes into the spare capacity of the empty vector.
     unsafe { inbox.set_len(count as usize) };
     Ok(Message::parse(&control[..header.msg_controllen / 8]))
 }

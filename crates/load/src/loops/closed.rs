@@ -1,4 +1,4 @@
-//! The closed loop (voras2009 section III): each connection sends its next request after the response and the think time.
+//! The closed loop (voras2009 section III): each connection sends its next request a think time after the response.
 //!
 //! There is no rate and no plan. t1 is the end of the think time; t2 and t3 are as in an open loop. Each client is a thread
 //! with its own connections. It sleeps until a response arrives or a think time ends, so its CPU time shows spare capacity.
@@ -137,7 +137,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         self.engine.wake_at(at, self.engine.clock.now() + self.engine.retry_ticks);
     }
 
-    /// Reads from a connection that is ready.
+    /// Reads from a ready connection.
     #[inline]
     fn read(&mut self, at: usize) {
         match self.engine.read(self.links[at].io.as_fd()) {
@@ -163,7 +163,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         }
     }
 
-    /// Handles the end of a connection by the server.
+    /// Handles the server's end of a connection.
     #[cold]
     fn ended(&mut self, at: usize) {
         let now = self.engine.clock.now();

@@ -1,4 +1,4 @@
-//! Exchanges of one request and its response on a socket, one at a time. Closed loops and short-lived connections share them.
+//! Sequential exchanges of a request and its response on one socket. Closed loops and short-lived connections share them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -33,9 +33,9 @@ const RETRY_NS: f64 = 50_000.0;
 pub struct Exchange<P: ClientProtocol> {
     request: P::Request,
     reader: P::Reader,
-    /// t1.
+    /// t1, in ticks.
     pub due: u64,
-    /// t2.
+    /// t2, in ticks.
     pub sent: u64,
     /// The bytes of a partly sent request that the socket has accepted.
     written: u32,
@@ -280,7 +280,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         Ok(is_whole)
     }
 
-    /// Reads from a socket that is ready.
+    /// Reads from a ready socket.
     #[inline]
     pub fn read(&mut self, io: BorrowedFd<'_>) -> Read {
         self.inbox.clear();
@@ -315,7 +315,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
     /// Handles the end of the connection.
     ///
     /// # Errors
-    /// The class of failure, unless the end completes the response.
+    /// The class of failure, unless the end of the connection completes the response.
     #[cold]
     pub fn end(&mut self, exchange: &mut Exchange<P>) -> Result<(), Class> {
         let reply = match exchange.step {

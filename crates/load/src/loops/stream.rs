@@ -121,7 +121,7 @@ struct Moved {
     ended: u32,
 }
 
-/// A worker's state of a connection.
+/// A connection's state in a worker.
 #[derive(Clone)]
 struct Connection {
     state: State,
@@ -207,7 +207,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Runs from the first burst to the last connection's end.
+    /// Runs from the first burst to the end of the last connection.
     fn run(mut self, times: Times, stop: &AtomicBool) -> (Moved, Recording) {
         self.recorder.begin(times.clone());
         for edge in [&mut self.part, &mut self.second] {
@@ -388,7 +388,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Handles the server's close after the shutdown.
+    /// Handles the server's close after the client's shutdown.
     fn over(&mut self, at: usize) {
         self.moved.ended += 1;
         self.leave(at);

@@ -46,7 +46,7 @@ pub struct Counts {
     pub went_back: u64,
     /// Send delay, service time and response time of transactions without a sample.
     pub beyond: [Histogram; 3],
-    /// The thread's CPU time, and the clock, at the start and at the end of the window.
+    /// The thread's CPU time and the tick of its reading, at both edges of the window.
     used: [Used; 2],
 }
 
@@ -65,7 +65,7 @@ impl Used {
 }
 
 impl Counts {
-    /// The share of one CPU that the thread used in the window; `None` if it did not see both edges.
+    /// The share of one CPU that the thread used in the window; `None` unless it recorded both edges.
     pub fn busy_share(&self, clock: &Clock) -> Option<f64> {
         let [start, end] = self.used;
         (start.at != 0 && end.at > start.at)
@@ -231,7 +231,7 @@ impl<'a> Recorder<'a> {
         &mut self.counts.errors
     }
 
-    /// Keeps a transaction if it was due in the window.
+    /// Keeps a transaction that was due in the window.
     #[inline]
     pub fn keep(&mut self, transaction: Transaction) {
         let Transaction { due, sent, complete, .. } = transaction;
@@ -253,7 +253,7 @@ impl<'a> Recorder<'a> {
         self.counts.went_back += u64::from(times.iter().flatten().any(|&time_ns| time_ns < 0));
     }
 
-    /// Ends the recording.
+    /// Ends the recording and returns its result.
     pub fn close(self) -> Recording {
         Recording { transactions: self.transactions, counts: self.counts }
     }
@@ -272,7 +272,7 @@ mod tests {
         let mut recorder = Recorder::new(clock, &config, 10, &progress).unwrap();
         recorder.begin(Times { start: 0, window: 1_000..2_000, drained: 3_000, begun_late_ns: 0 });
         for number in 0..15 {
-            // In the last transaction but one the clock went backwards.
+            // The clock went backwards in the last but one transaction.
             let (due, sent) = (1_000 + number, if number == 13 { 1_000 } else { 1_010 + number });
             recorder.sent(sent);
             let transaction = Transaction { due, sent, complete: 1_510 + number, ..Transaction::default() };

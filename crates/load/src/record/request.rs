@@ -93,7 +93,7 @@ pub struct Stamp {
     pub scheduler: AtomicU64,
     /// The driver got the request: t2k.
     pub driver: AtomicU64,
-    /// The response's last packet arrived: t3k.
+    /// The kernel got the response's last packet: t3k.
     pub arrived: AtomicU64,
     /// The request left the interface.
     pub hardware_sent: AtomicU64,

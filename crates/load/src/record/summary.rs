@@ -23,7 +23,7 @@ impl Usage {
     /// Reads the usage so far.
     pub fn now() -> Self {
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
-        // SAFETY: the kernel fills in `usage`; with these arguments it cannot fail.
+        // SAFETY: the kernel fills in `usage`; the call cannot fail with these arguments.
         let usage = unsafe {
             libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
             usage.assume_init()
@@ -140,7 +140,7 @@ fn errors(links: &[Link], recorded: &[Recorded]) -> Errors {
     errors
 }
 
-/// Counts the times, in ticks, in each part of the window.
+/// Counts the times, in ticks, per part of the window.
 pub fn by_part(window: &Range<u64>, ticks: impl Iterator<Item = u64>) -> [u64; PARTS] {
     let mut parts = [0; PARTS];
     let length = u128::from(window.end - window.start);

@@ -60,9 +60,9 @@ classes! {
     Refused = 2, refused, "refused";
     /// ECONNRESET, EPIPE, or the end of the connection while no response was due.
     Reset = 3, reset, "reset";
-    /// EMFILE, ENFILE.
+    /// EMFILE, ENFILE: no free descriptor.
     NoDescriptors = 4, no_descriptors, "no-descriptors";
-    /// EADDRNOTAVAIL.
+    /// EADDRNOTAVAIL: no free local port or address.
     NoAddresses = 5, no_addresses, "no-addresses";
     /// The connection ended before the response did.
     Short = 6, short, "short";
@@ -70,7 +70,7 @@ classes! {
     Wrong = 7, wrong, "wrong";
     /// A stored record was missing.
     Miss = 8, miss, "miss";
-    /// The service answered that it cannot fulfil the request.
+    /// The service responded that it cannot fulfil the request.
     Rejected = 9, rejected, "rejected";
     /// The server ended the connection after a response while requests were left, as HTTP's `Connection: close` announces.
     Closed = 10, closed, "closed";

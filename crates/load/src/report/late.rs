@@ -82,7 +82,7 @@ impl LateSends {
         self.count + self.stalled
     }
 
-    /// The share of the requests that the client may have made slow.
+    /// The share of requests that the client may have made slow.
     pub fn share(&self) -> f64 {
         self.total() as f64 / self.sent.max(1) as f64
     }

@@ -31,7 +31,7 @@ pub struct LoadReport {
     pub active: u32,
     /// Time to connect and verify all of them, in nanoseconds.
     pub connect_ns: u64,
-    /// Length of the measured window, in nanoseconds.
+    /// Length of the window, in nanoseconds.
     pub window_ns: u64,
     /// The target rate in requests per second; `None` in a closed loop.
     pub rate_asked_per_s: Option<f64>,
@@ -139,7 +139,7 @@ pub struct Measured {
     pub distribution: Distribution,
     /// Median in each of [`PARTS`] equal parts of the window, by planned time, in nanoseconds; 0 for a part without samples.
     pub p50_by_part_ns: [u64; PARTS],
-    /// 90th percentile in each part, in the same form.
+    /// 90th percentile in each part, by planned time, in nanoseconds; 0 for a part without samples.
     pub p90_by_part_ns: [u64; PARTS],
     /// The whole histogram.
     pub histogram: Histogram,
@@ -294,8 +294,8 @@ pub struct KernelReport {
     pub unstamped_sent: u64,
     /// Responses completed without a t3k.
     pub unstamped_arrived: u64,
-    /// Requests whose timestamps are out of order by more than the error between the two clocks. Such timestamps are wrong;
-    /// many of them make all timestamps of the trial doubtful.
+    /// Requests whose timestamps are out of order by more than the error between the two clocks. Such timestamps are wrong. If
+    /// there are many, all timestamps of the trial are doubtful.
     pub out_of_order: u64,
     /// Whether the wall clock was set during the trial. The kernel's timestamps use that clock and could not be converted.
     pub wall_clock_stepped: bool,
@@ -324,7 +324,7 @@ pub struct Outstanding {
     pub after_drain: u64,
 }
 
-/// The clock that timestamps came from.
+/// The clock of the timestamps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClockFacts {
     /// `tsc` or `monotonic`.

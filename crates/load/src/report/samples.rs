@@ -7,17 +7,17 @@ use super::{Hardware, KernelReport, LateSends, Measured, PARTS};
 /// One request of the window. Times are integer nanoseconds since the start of the window, on one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// t1: when the schedule planned the request. In a closed loop, the end of the previous response plus the think time.
+    /// t1: the planned time of the request. In a closed loop, the end of the previous response plus the think time.
     pub planned_ns: i64,
-    /// t2: taken just before the request was written.
+    /// t2: taken just before the write of the request.
     pub sent_ns: i64,
     /// t3: taken after reading the whole response; [`Sample::NEVER`] without one.
     pub complete_ns: i64,
-    /// When the kernel gave the request to the packet scheduler; [`Sample::NEVER`] if unknown, as for the fields below.
+    /// The time at which the packet scheduler got the request; [`Sample::NEVER`] if unknown, as for the fields below.
     pub scheduler_ns: i64,
-    /// t2k: when the kernel gave the request to the driver.
+    /// t2k: the time at which the driver got the request.
     pub driver_ns: i64,
-    /// t3k: when the response's last packet arrived in the kernel.
+    /// t3k: the time at which the response's last packet arrived in the kernel.
     pub arrived_ns: i64,
     /// Service time on the wire, by the interface's own clock.
     pub hardware_service_ns: i64,

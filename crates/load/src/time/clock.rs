@@ -198,7 +198,7 @@ fn kernel_ns(clock: ClockId) -> u64 {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn read_tsc() -> u64 {
-    // SAFETY: every x86_64 processor has the instruction; the kernel has not disabled it, or it would not be invariant.
+    // SAFETY: every x86_64 processor has the instruction, and a kernel that disables it does not report an invariant TSC.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 

@@ -42,7 +42,7 @@ pub enum Event {
     },
     /// The connections cannot be made.
     Failed {
-        /// Cause, place, remedy.
+        /// Cause, place and remedy.
         reason: String,
     },
 }

@@ -103,7 +103,7 @@ impl Reflector {
     /// Stops the reflector and returns the actual delay of each request, in order of the responses.
     ///
     /// # Errors
-    /// The reflector's error.
+    /// The error of the reflector's thread.
     pub fn stop(mut self) -> Result<Vec<Held>, LoadError> {
         self.stop.store(true, Relaxed);
         let thread = self.thread.take().expect("it is joined only once");

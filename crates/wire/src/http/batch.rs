@@ -14,9 +14,9 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 #[derive(Debug, Default)]
 pub(super) struct BatchState {
     scan: Scan,
-    /// The request body that is being discarded.
+    /// A request body being discarded.
     body: Option<Discarded>,
-    /// Content that is sent without copying. The connection takes no input until it is sent.
+    /// Content to send without copying. The connection takes no input until it is sent.
     pub sending: Option<Body>,
     ending: Ending,
 }
@@ -61,7 +61,7 @@ impl BatchState {
         matches!(self.ending, Ending::CutShort { dropped_bytes } if dropped_bytes < DROPPED_BYTES_MAX)
     }
 
-    /// Discards input that came after the end.
+    /// Discards input that arrived after the end.
     pub fn drop_input(&mut self, bytes: usize) {
         if let Ending::CutShort { dropped_bytes } = &mut self.ending {
             *dropped_bytes += bytes as u64;
@@ -99,7 +99,7 @@ impl Http {
                 state.body = None;
                 state.sending = self.write(response, &mut now, out);
                 if response.connection == Connection::Closes {
-                    // More of a refused request may follow.
+                    // More bytes of a refused request may follow.
                     let is_cut_short = response.result.is_err() || at < input.len();
                     state.ending = if is_cut_short { Ending::CutShort { dropped_bytes: 0 } } else { Ending::Clean };
                 }
@@ -114,10 +114,10 @@ impl Http {
     fn take_head(&self, state: &mut BatchState, rest: &[u8], out: &mut Vec<u8>) -> Step {
         if state.scan.is_new() {
             match rest {
-                // Left over from an earlier body by clients that count wrong (RFC 9112 section 2.2).
+                // Clients that miscount leave an extra line end after a body (RFC 9112 section 2.2).
                 [b'\r', b'\n', ..] => return Ok(Some((2, None))),
                 [b'\r'] => return Ok(None),
-                // No method begins like this, but TLS does. Its client would wait for an answer.
+                // TLS begins like this, but no method does. Respond at once, because a TLS client waits for an answer.
                 [first, ..] if !first.is_ascii_graphic() => return Err(Status::BadRequest),
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! Bodies in chunks (RFC 9112 section 7.1) of requests and responses.
+//! Chunked bodies of requests and responses (RFC 9112 section 7.1).
 
 /// Longest line in such a body: a size with its extensions, or a trailer field.
 pub(super) const LINE_BYTES_MAX: usize = 1 << 10;
@@ -30,13 +30,13 @@ pub(super) enum Part {
     Last,
 }
 
-/// The input is not a body in chunks.
+/// The input is not a chunked body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
 impl Chunked {
-    /// Takes the part at the beginning of the input; returns its size, or `None` if it is incomplete. The caller then passes it again
-    /// with more input.
+    /// Takes the part at the beginning of the input. Returns its size, or `None` if it is incomplete. The caller then passes it
+    /// again with more input.
     pub fn take(&mut self, bytes: &[u8]) -> Result<Option<(usize, Part)>, Malformed> {
         if let Self::Content(left) = self {
             let taken_bytes = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));

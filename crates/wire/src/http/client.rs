@@ -1,4 +1,4 @@
-//! The client's side of the protocol, sans I/O: requests, and incremental reading of responses.
+//! The client side of the protocol, without I/O: requests, and incremental reading of responses.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -60,7 +60,7 @@ impl FromStr for Url {
             let host = &authority[..port_at.unwrap_or(authority.len())];
             let port = port_at.map_or(Some(80), |at| authority[at + 1..].parse().ok())?;
             let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-            // Before the path, `@` would follow a user's name.
+            // Before the path, `@` would follow a user name.
             let is_known = !rest.contains('#') && !authority.contains('@');
             let is_one = scheme.eq_ignore_ascii_case("http") && !host.is_empty() && is_known;
             is_one.then(|| Self { host: host.to_owned(), port, authority: authority.to_owned(), target })
@@ -93,7 +93,7 @@ impl Request {
             add(name, value);
         }
         text.push_str("\r\n");
-        // Accept only text that a server parses as exactly this request, so that no header smuggles in a line end.
+        // Accept only text that a server parses as exactly this request, so that no header contains a line end.
         let ours = ["content-length", "transfer-encoding", "connection", "expect"];
         let is_one_line = |word: &str| !word.contains(['\r', '\n']);
         let is_one = is_one_line(method)
@@ -126,7 +126,7 @@ pub struct Response {
     pub status: u16,
     /// Size of the received content.
     pub body_bytes: u64,
-    /// Whether the connection ends after it.
+    /// Whether the connection ends after this response.
     pub closes: bool,
 }
 
@@ -160,8 +160,8 @@ enum Position {
 type Body = Option<Position>;
 
 impl Reader {
-    /// Reads input; returns the number of bytes that belong to this response, and the response if they complete it. Then the reader
-    /// is ready for the next one. `is_head` is whether the request was HEAD.
+    /// Reads input. Returns the number of bytes that belong to this response, and the response if it is complete. The reader is
+    /// then ready for the next response. `is_head` tells whether the request was HEAD.
     #[inline]
     pub fn read(&mut self, bytes: &[u8], is_head: bool) -> (usize, Option<Result<Response, Garbage>>) {
         match self.read_parts(bytes, is_head) {

@@ -27,7 +27,7 @@ impl Service for Http {
         conn.input.receive(input, |input| self.process(&mut conn.batch, input, conn.output.space()))
     }
 
-    /// Returns heads and small content first. Nothing is added to them while larger content waits behind them.
+    /// Returns heads and small content first. Larger content waits behind them, and nothing is added meanwhile.
     #[inline]
     fn unsent<'a>(&'a self, conn: &'a HttpConn) -> &'a [u8] {
         match (conn.output.unsent(), conn.batch.sending) {
@@ -64,7 +64,7 @@ impl Service for Http {
 
     #[inline]
     fn is_idle(&self, conn: &HttpConn) -> bool {
-        // The buffer keeps half an empty line until the other half arrives; that is no part of a request either.
+        // The buffer may hold the first half of an empty line, which is not part of a request.
         conn.batch.is_between_requests() && matches!(conn.input.pending(), b"" | b"\r")
     }
 }

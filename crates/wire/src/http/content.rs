@@ -21,7 +21,7 @@ const INDEX: &[u8] = b"index.html";
 
 const FRONT: &str = "<!DOCTYPE html>\n<title>muxbench</title>\n<p>/bytes/N has N bytes.\n";
 
-/// Content by path. Only look-ups in a map find it, so no path leads elsewhere.
+/// Content by path. A path selects only an entry of a map, so it cannot lead to other files.
 pub struct Content {
     by_path: HashMap<Vec<u8>, u32>,
     pages: Vec<Page>,
@@ -43,12 +43,12 @@ pub(super) enum Found {
     Generated { bytes: u64 },
 }
 
-/// A file that cannot be served.
+/// A file that the service cannot offer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ContentError {
-    /// No request can name its path.
+    /// No request can name the file's path.
     Path(String),
-    /// Another file has its path.
+    /// Another file has the same path.
     Twice(String),
 }
 
@@ -72,14 +72,15 @@ impl fmt::Debug for Content {
 }
 
 impl Content {
-    /// A small page at `/`, and at `/bytes/N` the same N bytes each time, up to [`GENERATED_BYTES_MAX`].
+    /// Creates a small page at `/`, and constant content of N bytes at `/bytes/N`, up to [`GENERATED_BYTES_MAX`].
     pub fn generated() -> Self {
         let front = [(&b"index.html"[..], FRONT.into())];
         let content = Self::files(front).expect("a request can name it");
         Self { fill: fill(FILL_BYTES), ..content }
     }
 
-    /// Files with their paths below the root, such as `css/main.css`. A request for a folder returns its `index.html`.
+    /// Creates content from files with paths below the root, such as `css/main.css`. A request for a folder returns its
+    /// `index.html`.
     ///
     /// The caller decides which files to read and which links to follow; no request leads to another file.
     pub fn files<P: AsRef<[u8]>>(files: impl IntoIterator<Item = (P, Vec<u8>)>) -> Result<Self, ContentError> {
@@ -104,7 +105,7 @@ impl Content {
         Ok(content)
     }
 
-    /// Looks up an encoded path. Returns `None` for an invalid path, and `Some(None)` if nothing is there.
+    /// Looks up an encoded path. Returns `None` for an invalid path, and `Some(None)` if nothing has this path.
     #[inline]
     pub(super) fn find(&self, path: &[u8]) -> Option<Option<Found>> {
         // Most paths need no normalisation.
@@ -139,7 +140,7 @@ impl Content {
         }
     }
 
-    /// Returns the content from `at_bytes` on, as far as it is one piece.
+    /// Returns one contiguous piece of the content from `at_bytes` on.
     #[inline]
     pub(super) fn from(&self, found: Found, at_bytes: u64) -> &[u8] {
         match found {

@@ -14,7 +14,7 @@ pub(super) const HEAD_BYTES_MAX: usize = 32 << 10;
 /// Limit on the fields of a head.
 pub(super) const FIELDS_MAX: usize = 100;
 
-/// State of the search for the end of a head. Each call passes all input since the head's beginning.
+/// The state of the search for the end of a head. Each call passes all input since the beginning of the head.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     line_at: u32,
@@ -22,9 +22,9 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Returns the end of the head, behind its empty line, or `None` if that has not arrived.
+    /// Returns the end of the head, behind its empty line; `None` if it has not arrived.
     ///
-    /// A line ends with CR LF and nothing else, so that all parties agree on the lines.
+    /// A line ends only with CR LF, so that all parties agree on the lines.
     #[inline]
     pub fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, Status> {
         loop {
@@ -88,7 +88,7 @@ pub(super) enum Method {
 pub(super) enum Connection {
     /// Persistent, the default of HTTP/1.1.
     Persists,
-    /// Persistent, which an HTTP/1.0 client must be told.
+    /// Persistent with `Connection: keep-alive`, which an HTTP/1.0 client needs.
     AnnouncesPersistence,
     Closes,
 }
@@ -203,7 +203,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Sets a field, and refuses a second value, even the same one (RFC 9110 section 8.6 allows that).
+/// Sets a field. Refuses a second value, even an equal one (RFC 9110 section 8.6 allows this refusal).
 pub(super) fn once<T>(field: &mut Option<T>, value: T) -> Result<(), Status> {
     match field.replace(value) {
         None => Ok(()),

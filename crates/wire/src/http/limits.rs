@@ -1,7 +1,7 @@
 //! Limits that several files of the service share.
 
-/// Largest content that is copied behind its head, so that one write sends both. Around this size the copy costs as much
-/// CPU time as a second write.
+/// Largest content that is copied behind its head, so that one write sends both. At about this size, the copy takes as much CPU
+/// time as a second write.
 pub(super) const COPIED_BYTES_MAX: u64 = 32 << 10;
 /// Size of the output at which a batch stops taking requests.
 pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;

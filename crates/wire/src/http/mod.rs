@@ -9,7 +9,7 @@
 //! - other major versions: 505; a higher minor version is answered as 1.1
 //! - transfer codings except `chunked`: 501
 //!
-//! Besides the current input, a connection keeps at most one head (32 KiB, beyond it 431 or 414). The service discards request
+//! Besides the current input, a connection keeps at most one head: 32 KiB, beyond it 431 or 414. The service discards request
 //! bodies on arrival, up to 1 MiB (413). It has no timeouts: `server::limits` ends slow connections by [`Service::is_idle`].
 //!
 //! # Layout

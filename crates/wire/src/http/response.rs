@@ -31,7 +31,7 @@ pub(super) struct Body {
     pub at_bytes: u64,
 }
 
-/// The time, which is read at most once a batch.
+/// The time, read at most once per batch.
 pub(super) struct Now<'a> {
     clock: &'a Clock,
     date: Option<[u8; DATE_BYTES]>,
@@ -56,7 +56,7 @@ impl Response {
 }
 
 impl Http {
-    /// Returns the response to write once the request's body has arrived. An error ends the connection without waiting for it.
+    /// Returns the response to write after the request's body. An error ends the connection without waiting for the body.
     #[inline]
     pub(super) fn respond(&self, head: &Head<'_>) -> Result<Response, Response> {
         let is_bare = head.method == Method::Head;
@@ -78,7 +78,7 @@ impl Http {
         Ok(Response { result, connection: head.connection, is_bare })
     }
 
-    /// Writes a response; returns the content to send after it, if that is not copied.
+    /// Writes a response. Returns its content if that is sent without copying.
     #[inline]
     pub(super) fn write(&self, response: Response, now: &mut Now<'_>, out: &mut Vec<u8>) -> Option<Body> {
         let last_field = match response.connection {

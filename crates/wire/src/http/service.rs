@@ -8,12 +8,12 @@ use crate::service::Clock;
 /// HTTP for content in memory.
 pub struct Http {
     pub(super) content: Arc<Content>,
-    /// For the `Date` of responses, read once a batch.
+    /// The clock for the `Date` of responses, read once per batch.
     pub(super) clock: Clock,
 }
 
 impl Http {
-    /// Serves this content. `clock` is the only clock that it reads.
+    /// Creates a service for this content. It reads no clock except `clock`.
     pub fn new(content: impl Into<Arc<Content>>, clock: Clock) -> Self {
         Self { content: content.into(), clock }
     }

@@ -12,7 +12,7 @@ pub(super) fn path(target: &str) -> Option<&[u8]> {
     };
     match memchr::memchr2(b'?', b'#', path) {
         None => Some(path),
-        // A fragment is for the client only and invalid here.
+        // A fragment is for the client only, so it is invalid here.
         Some(_) if memchr::memchr(b'#', path).is_some() => None,
         Some(0) => Some(b"/"),
         Some(end) => Some(&path[..end]),
@@ -35,8 +35,8 @@ fn absolute(target: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Decodes a path and removes `.`, `..` and empty segments. Returns `None` if it leads out of the root, has a zero byte, or is badly
-/// encoded.
+/// Decodes a path and removes `.`, `..` and empty segments. Returns `None` if it leads out of the root, contains a zero byte,
+/// or is badly encoded.
 pub(super) fn normal(path: &[u8]) -> Option<Vec<u8>> {
     // Decode first, so that encoded slashes and dots count too.
     resolve(&decode(path)?)

@@ -14,7 +14,7 @@ const END: &[u8] = b"\r\n";
 /// State of a connection between two batches.
 #[derive(Debug, Default)]
 pub(super) struct BatchState {
-    /// Length of the beginning of the input that has no line end.
+    /// The length of the input that is known to have no line end.
     searched_bytes: usize,
     /// Input below this size is known to be incomplete.
     needed_bytes: usize,
@@ -86,7 +86,7 @@ impl Kv {
         let taken_bytes = match request.command {
             Command::Get { keys, get } => self.process_keys(state, get, line, line.len() - keys.len(), line_bytes, out),
             Command::Store(request) if !self.store.fits(request.key.len(), request.value_bytes) => {
-                // An older value must go too if its client believes it replaced.
+                // Delete the older value too, because its client believes it replaced.
                 let is_replaced = request.mode == StoreMode::Set;
                 self.refuse_value(state, request.value_bytes, is_replaced.then_some(request.key), out);
                 line_bytes
@@ -123,7 +123,7 @@ impl Kv {
         Some(taken_bytes)
     }
 
-    /// Looks up the keys of a line from `start` on; returns how much of the line is done.
+    /// Looks up the keys of a line from `start` on. Returns how much of the line is done.
     #[inline]
     fn process_keys(
         &self,
@@ -150,8 +150,8 @@ impl Kv {
     }
 }
 
-/// Passes the value behind a line to `store`, unless its end is wrong; returns the size of both, or `None` if the value is
-/// incomplete.
+/// Passes the value behind a line to `store`, unless its end is wrong. Returns the size of line and value, or `None` if the
+/// value is incomplete.
 #[inline]
 fn take_value(
     state: &mut BatchState,
@@ -180,7 +180,7 @@ fn is_too_long(line: &[u8]) -> bool {
 }
 
 fn is_list_of_keys(line: &[u8]) -> bool {
-    // memcached accepts as many leading spaces, and no more.
+    // Like memcached, accept at most 100 leading spaces.
     let spaces = line.iter().take(101).take_while(|&&byte| byte == b' ').count();
     let line = &line[spaces..];
     [&b"get "[..], b"gets ", b"gat ", b"gats ", b"bget "].iter().any(|verb| line.starts_with(verb))

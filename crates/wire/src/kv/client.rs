@@ -1,4 +1,4 @@
-//! The client's side of the protocol, sans I/O: requests, and incremental reading of responses.
+//! The client side of the protocol, without I/O: requests, and incremental reading of responses.
 
 use std::io::Write;
 
@@ -61,8 +61,8 @@ enum Position {
 const LINE_BYTES_MAX: usize = 512;
 
 impl Reader {
-    /// Reads input; returns the number of bytes that belong to this response, and the response if they complete it. Then the reader
-    /// is ready for the next one.
+    /// Reads input. Returns the number of bytes that belong to this response, and the response if it is complete. The reader is
+    /// then ready for the next response.
     ///
     /// `key` is the requested key and `value` the expected value; both stay the same until the response is complete.
     pub fn read(&mut self, bytes: &[u8], key: &[u8], value: &[u8]) -> (usize, Option<Reply>) {
@@ -256,7 +256,7 @@ mod tests {
             b"END\n",
             b"HTTP/1.1 200 OK\r\n",
             &[b'x'; 600],
-            // An error that is longer than a line may be.
+            // An error longer than the limit of a line.
             &[&b"ERROR"[..], &[b'x'; 600], b"\r\n"].concat(),
             &[&b"SERVER_ERROR "[..], &[b'x'; 600], b"\r\n"].concat(),
         ] {

@@ -164,14 +164,14 @@ impl Kv {
     fn meta_delete(&self, meta: &Meta<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
         let options = &meta.options;
         let start = out.len();
-        // Write the line before deleting anything, because its flags may be invalid. The code follows below.
+        // Write the line before deleting anything, because its flags may be invalid. The code is filled in below.
         write_without_item(meta, b"  ", out)?;
         let deleted = self.store.enter(&meta.key, None::<fn() -> Item>, |item, _| {
             if options.cas.is_some_and(|cas| cas != item.cas) {
                 return After::Keep(false);
             }
             if options.remove_value {
-                // An empty item takes its place.
+                // Replace it by an empty item.
                 let (cas, expires) = (options.new_cas.unwrap_or(item.cas), options.exptime.unwrap_or(0));
                 let marks = item.marks.for_successor();
                 *item = self.store.item(Arc::default(), options.client_flags, expires, Some(cas), marks);

@@ -91,7 +91,7 @@ impl<'a> Meta<'a> {
         Ok(meta)
     }
 
-    /// The first duplicate or unknown flag decides the error, otherwise the last invalid token.
+    /// Parses the flags. The first duplicate or unknown flag decides the error, otherwise the last invalid token.
     fn parse_flags(&mut self) -> Result<(), Error> {
         let (mut seen, mut result) = (0u128, Ok(()));
         let options = &mut self.options;
@@ -119,7 +119,7 @@ impl<'a> Meta<'a> {
                     unsigned(token).map(|flags| options.client_flags = flags as u32).ok_or(error)
                 }
                 b'M' => set(&mut options.mode, token.first().copied().filter(|_| token.len() == 1), BAD_MODE_LENGTH),
-                // Evaluated while the reply is written, or hints for a proxy.
+                // Flags that are evaluated while the reply is written, and hints for a proxy.
                 b'O' | b'k' | b's' | b't' | b'c' | b'f' | b'P' | b'L' => Ok(()),
                 _ => {
                     *match letter {
@@ -175,7 +175,7 @@ impl<'a> MetaSet<'a> {
         }
         let value_bytes =
             signed(length).filter(|bytes| (0..=i32::MAX - 2).contains(bytes)).ok_or(refuse(BAD_FORMAT))? as usize;
-        // From here on the end of the value is known, whatever else is wrong.
+        // From here on, the end of the value is known, even if another part of the line is wrong.
         let refuse = |reason| Refusal { reason, value_bytes: Some(value_bytes) };
         let meta = Meta::parse(words, 1, MANY_FLAGS).map_err(refuse)?;
         let mode = match (meta.options.mode, meta.options.cas) {
@@ -203,7 +203,7 @@ impl<'a> MetaSet<'a> {
             cas: cas.unwrap_or(0),
             key: &self.meta.key,
             flags: client_flags,
-            // Joining keeps the time to live of a present item; a new one gets that of `N`.
+            // Joining keeps the time to live of a present item. A new item gets that of flag `N`.
             exptime: if is_join { vivify } else { exptime }.unwrap_or(0),
             value_bytes: self.value_bytes,
         }

@@ -5,7 +5,7 @@
 //! - `watch` and the commands for slabs, the LRU, its crawler and external storage are answered as by a memcached without these.
 //! - `cache_memlimit` refuses a limit below the size of the largest items.
 //! - Meta commands also accept the flags of later versions up to 1.6.45. `me` shows the remaining time as a positive number.
-//! - The last access (`l` of `mg`, `la` of `me`) is the time of storing until a client first asks for one. From then on every
+//! - The last access (`l` of `mg`, `la` of `me`) is the time of storing until a client first requests it. From then on, every
 //!   fetch counts.
 //! - Items that `mg` or `ma` creates and items that were changed keep the base64 form of their key.
 //! - `T` of `ma` is not lost when the number becomes longer.

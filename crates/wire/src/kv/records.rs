@@ -17,11 +17,11 @@ pub struct Records {
 const STARTS: usize = 1 << 16;
 
 impl Records {
-    /// Records with values of `min_bytes` to `max_bytes`. Another seed gives other values.
+    /// Creates records with values of `min_bytes` to `max_bytes`. The seed determines the values.
     pub fn new(min_bytes: u32, max_bytes: u32, seed: u64) -> Self {
         assert!(0 < min_bytes && min_bytes <= max_bytes, "sizes from {min_bytes} to {max_bytes}");
         let fill_bytes = (STARTS + max_bytes as usize).next_multiple_of(8) as u64;
-        // With line ends among them, because a value may be any bytes.
+        // The content includes line ends, because a value may be any bytes.
         let fill = (0..fill_bytes / 8).flat_map(|at| mix(seed ^ at).to_le_bytes()).collect();
         // The upper end is exclusive, so that rounding down gives each size its share.
         Self { value_bytes: f64::from(min_bytes)..f64::from(max_bytes) + 1.0, seed, fill }
@@ -94,7 +94,7 @@ mod tests {
         assert!((0..1000).all(|number| records.value(number) != other.value(number)));
         let numbers = if cfg!(miri) { 300 } else { 30_000 };
         let values: HashSet<&[u8]> = (0..numbers).map(|number| records.value(number)).collect();
-        // About 28 of 30 000 are equal by chance, because they are short.
+        // About 28 of 30 000 short values are equal by chance.
         assert!(values.len() as u64 > numbers - numbers / 300, "{}", values.len());
 
         assert_eq!((&key(0), &key(9_876_543_210)), (b"record-0000000000", b"record-9876543210"));

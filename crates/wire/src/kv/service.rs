@@ -15,7 +15,7 @@ pub struct Kv {
 }
 
 impl Kv {
-    /// An empty store. `clock` is the only clock that it reads.
+    /// Creates an empty store. It reads no clock except `clock`.
     pub fn new(config: KvConfig, clock: Clock) -> Self {
         assert!(
             config.item_max_bytes > 0 && u64::from(config.item_max_bytes) <= config.memory_max_bytes / 4,

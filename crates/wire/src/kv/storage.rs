@@ -16,7 +16,7 @@ pub(super) struct StoreOptions {
     pub is_binary: bool,
     /// Whether `append` and `prepend` create a missing item.
     pub creates: bool,
-    /// Whether to store an older value too, as a stale one.
+    /// Whether an older value is stored too, marked as stale.
     pub accepts_stale: bool,
 }
 
@@ -159,7 +159,7 @@ impl Kv {
         let mut data = vec![b' '; digits.len().max(item.data.len())];
         data[..digits.len()].copy_from_slice(digits);
         if digits.len() > item.data.len() {
-            // memcached stores it in another place, as another item.
+            // memcached stores the result in a new item.
             item.marks = item.marks.for_successor();
         }
         item.data = Arc::from(data);

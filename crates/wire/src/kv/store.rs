@@ -41,7 +41,7 @@ pub(super) enum Mark {
     Fetched = 1,
     /// A client declared it out of date.
     Stale = 2,
-    /// A client was told to replace it.
+    /// A client was asked to replace it.
     Won = 4,
     /// Its key is in base64, in replies too.
     Binary = 8,
@@ -76,7 +76,7 @@ pub(super) enum After<T> {
     Remove(T),
 }
 
-/// Memory of an item besides key and data: the entry and its links, two allocations with their headers, its hash.
+/// Memory of an item beyond key and data: the entry and its links, two allocations with their headers, its hash.
 pub(super) const ITEM_OVERHEAD_BYTES: usize = 152;
 /// Larger times to live are times since 1970 (memcached's protocol.txt).
 const RELATIVE_MAX_S: u32 = 60 * 60 * 24 * 30;
@@ -99,7 +99,7 @@ pub(super) struct Store {
     records_fetches: AtomicBool,
     /// See [`Store::notice_fetches`].
     notices_fetches: AtomicBool,
-    /// Growth of items in place since the cache last made room. By itself it does so only for insertions.
+    /// The growth of items in place since the cache last evicted. The cache itself evicts only on insertion.
     grown_bytes: AtomicU64,
     evicted: Evicted,
     /// Written by each change, so it has cache lines apart from the fields that each get reads.
@@ -246,15 +246,16 @@ impl Store {
         }
     }
 
-    /// Enables the time of each fetch, which costs a clock reading and a change of the item. The first request for a time of access
-    /// calls this.
+    /// Enables the recording of each fetch's time, which costs a clock reading and a change of the item. The first request for
+    /// an access time calls this.
     pub fn record_fetches(&self) {
         if !self.records_fetches.load(Relaxed) {
             self.records_fetches.store(true, Relaxed);
         }
     }
 
-    /// Stores an item unconditionally; returns its CAS value. The key is copied first, because hashing a fresh copy would stall.
+    /// Stores an item unconditionally. Returns its CAS value. The key is copied first, because hashing a fresh copy would
+    /// stall.
     #[inline]
     pub fn set(&self, key: &[u8], make: impl FnOnce() -> Item) -> u64 {
         let key = key.to_vec();
@@ -264,7 +265,7 @@ impl Store {
         cas
     }
 
-    /// Changes a present item atomically; returns the result of `change`, or `None` if there is no item.
+    /// Changes a present item atomically. Returns the result of `change`, or `None` if there is no item.
     pub fn update<T>(&self, key: &[u8], change: impl FnOnce(&mut Item) -> T) -> Option<T> {
         self.enter(key, None::<fn() -> Item>, |item, _| After::Keep(change(item)))
     }
@@ -278,7 +279,7 @@ impl Store {
         change: impl FnOnce(&mut Item, bool) -> After<T>,
     ) -> Option<T> {
         self.flush_if_due();
-        // This look-up is cheaper than an entry, for which the cache would reserve a place.
+        // This look-up costs less than an entry, for which the cache would reserve a place.
         if make.is_none() && !self.cache.contains_key(key) {
             return None;
         }
@@ -310,11 +311,12 @@ impl Store {
             EntryResult::Vacant(guard) => {
                 let mut item = make.take()?();
                 let (After::Keep(result) | After::Remove(result)) = change.take()?(&mut item, true);
-                // This fails if another thread has set or deleted the item since. Then ours counts as the earlier one.
+                // The insertion fails if another thread has set or deleted the item meanwhile. Then this change counts as the
+                // earlier one.
                 let _ = guard.insert(item);
                 Some(result)
             }
-            // Another thread is adding it: there was no item before.
+            // Another thread is adding the item, so there was no item before.
             EntryResult::Timeout => None,
             EntryResult::Replaced(..) => unreachable!("not requested"),
         }
@@ -342,7 +344,7 @@ impl Store {
         self.cas.0.fetch_add(1, Relaxed) + 1
     }
 
-    /// Returns some items with their keys, few enough to take little time.
+    /// Returns a limited number of items with their keys.
     pub fn some(&self) -> impl Iterator<Item = (Vec<u8>, Item)> {
         const MAX: usize = 20_000;
         self.cache.iter().take(MAX).filter(|(_, item)| self.is_live(item))

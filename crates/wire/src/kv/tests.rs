@@ -411,7 +411,7 @@ fn delayed_flush_removes_items_at_its_time() {
     now.store(NOW + 9, Relaxed);
     assert_eq!(respond(&kv, b"get a\r\nget b\r\n").matches("VALUE").count(), 2);
     now.store(NOW + 11, Relaxed);
-    // Stored after the time of the flush, without a command between.
+    // An item stored after the time of the flush, with no command in between.
     assert_eq!(respond(&kv, b"set b 0 0 1\r\nc\r\nget a b\r\n"), "STORED\r\nVALUE b 0 1\r\nc\r\nEND\r\n");
 }
 

@@ -67,13 +67,13 @@ fn leading_to(target: IpAddr, ours: IpAddr, interfaces: &[(String, IpAddr)]) -> 
 /// Lists each interface's name with each of its addresses.
 fn interfaces() -> io::Result<Vec<(String, IpAddr)>> {
     let mut first: *mut libc::ifaddrs = ptr::null_mut();
-    // SAFETY: on success it points to a list, which is freed below.
+    // SAFETY: on success, `first` points to a list, which is freed below.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let mut found = Vec::new();
     let mut next = first;
-    // SAFETY: the list is valid until it is freed; a name is a C string, an address is of the family that it says.
+    // SAFETY: the list is valid until freed. Each name is a C string, and each address has the type of its family.
     unsafe {
         while let Some(entry) = next.as_ref() {
             next = entry.ifa_next;
@@ -145,7 +145,7 @@ fn ask<T>(name: &str, request: libc::Ioctl, answer: &mut T) -> bool {
         *place = byte as _;
     }
     interface.ifr_ifru.ifru_data = ptr::from_mut(answer).cast();
-    // SAFETY: the request's data is a structure of the kind that the ioctl writes.
+    // SAFETY: `answer` has the structure that the ioctl writes.
     unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut interface) == 0 }
 }
 

@@ -1,4 +1,4 @@
-//! FreeBSD and macOS.
+//! The implementation for FreeBSD and macOS.
 
 use std::os::fd::OwnedFd;
 use std::thread;

@@ -1,4 +1,4 @@
-//! Linux.
+//! The Linux implementation.
 
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -35,7 +35,7 @@ pub fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
 pub fn choose_port_late(io: &OwnedFd) -> io::Result<()> {
     let on: libc::c_int = 1;
     let length = size_of_val(&on) as libc::socklen_t;
-    // SAFETY: the option's value is the integer that is pointed to, with its size.
+    // SAFETY: the pointer and the length describe the option's integer.
     let result = unsafe {
         let option = libc::IP_BIND_ADDRESS_NO_PORT;
         libc::setsockopt(io.as_raw_fd(), libc::IPPROTO_IP, option, (&raw const on).cast(), length)

@@ -1,4 +1,4 @@
-//! Differences between Linux and other systems, except for `poller` and the kernel's timestamps in `stamps`.
+//! Differences between Linux and other systems, except for `poller` and `stamps`.
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;

@@ -14,7 +14,7 @@ pub type Flags = EventFlags;
 /// An epoll instance.
 pub struct Poller(OwnedFd);
 
-/// The events of one wait. They stay in the thread that waits.
+/// The events of one wait, used only in the waiting thread.
 pub struct Events(Vec<Event>);
 
 impl Events {

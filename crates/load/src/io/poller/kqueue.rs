@@ -14,7 +14,7 @@ pub type Flags = ();
 /// A kqueue descriptor.
 pub struct Poller(OwnedFd);
 
-/// The events of one wait. They stay in the thread that waits.
+/// The events of one wait, used only in the waiting thread.
 pub struct Events(Vec<Event>);
 
 impl Events {
@@ -70,7 +70,7 @@ impl Poller {
 
     fn change(&self, filter: EventFilter, flags: EventFlags, number: usize) -> io::Result<()> {
         let change = Event::new(filter, flags, number as *mut _);
-        // SAFETY: the descriptor is open now, and its close ends the watching.
+        // SAFETY: the descriptor is open, and closing it removes the filter.
         unsafe { kevent_timespec(&self.0, &[change], &mut [] as &mut [Event], None) }.map(drop)
     }
 
@@ -79,7 +79,7 @@ impl Poller {
     pub fn wait(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
         events.0.clear();
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
-        // SAFETY: no change is made.
+        // SAFETY: the call changes no filter.
         match unsafe { kevent_timespec(&self.0, &[], spare_capacity(&mut events.0), Some(&timeout)) } {
             Ok(_) | Err(io::Errno::INTR) => Ok(()),
             Err(error) => Err(error),

@@ -430,7 +430,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Handles a connection that is ready.
+    /// Handles a ready connection.
     #[inline]
     fn handle(&mut self, at: usize) {
         let slot = &mut self.slots[at];
@@ -523,7 +523,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         self.free.push(at as u32);
     }
 
-    /// Handles the end of a connection by the server.
+    /// Handles the server's end of a connection.
     #[cold]
     fn ended(&mut self, at: usize) {
         let now = self.now();

@@ -278,7 +278,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Waits when nothing is due. Returns whether it slept.
+    /// Waits while no request is due. Returns whether it slept.
     #[inline]
     fn idle(&self, pacing: Pacing, now: u64) -> bool {
         match pacing {

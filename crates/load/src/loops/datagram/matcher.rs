@@ -41,7 +41,7 @@ impl Ids {
     }
 }
 
-/// The fate of a request without a response.
+/// The outcome of a request without a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The request is lost if it was sent.
@@ -50,7 +50,7 @@ pub enum Fate {
     Failed,
 }
 
-/// One client's counts.
+/// The counts of one client.
 #[derive(Debug, Default)]
 pub struct MatchCounts {
     /// Failures of the whole trial.
@@ -64,15 +64,15 @@ pub struct MatchCounts {
 /// The result of one client's loop.
 #[derive(Debug)]
 pub struct LoopResult {
-    /// The fate of each request without a response.
+    /// The outcome of each request without a response.
     pub fates: Vec<Fate>,
-    /// Its counts.
+    /// The client's counts.
     pub counts: MatchCounts,
     /// The share of the window in which the loop was busy.
     pub busy_share: Option<f64>,
 }
 
-/// One client's requests, and their fates.
+/// One client's requests and their outcomes.
 #[derive(Debug)]
 pub struct Matcher<'a> {
     pub udp: Udp,

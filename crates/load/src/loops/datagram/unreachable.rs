@@ -35,14 +35,14 @@ pub fn take(socket: &UdpSocket, told: &mut dyn FnMut(&[u8], Class)) {
         let mut beginning = [0u8; BEGINNING_BYTES];
         let mut control = [0u64; CONTROL_BYTES / 8];
         let mut part = libc::iovec { iov_base: beginning.as_mut_ptr().cast(), iov_len: BEGINNING_BYTES };
-        // SAFETY: numbers and null pointers, of which zeros are valid.
+        // SAFETY: the structure has only numbers and pointers, for which zeros are valid.
         let mut header: libc::msghdr = unsafe { mem::zeroed() };
         header.msg_iov = &raw mut part;
         header.msg_iovlen = 1;
         header.msg_control = control.as_mut_ptr().cast();
         header.msg_controllen = CONTROL_BYTES as _;
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-        // SAFETY: the header points to buffers that live through the call, with their lengths.
+        // SAFETY: the header's pointers and lengths describe buffers that live across the call.
         let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
         let Ok(count) = usize::try_from(count) else { return };
         told(&beginning[..count.min(BEGINNING_BYTES)], class(&header));
@@ -51,7 +51,7 @@ pub fn take(socket: &UdpSocket, told: &mut dyn FnMut(&[u8], Class)) {
 
 /// Returns the class of a report.
 fn class(header: &libc::msghdr) -> Class {
-    // SAFETY: the kernel has filled in the header's control messages, which these go along.
+    // SAFETY: the kernel has filled in the control messages of the header, and the macros stay inside them.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while let Some(it) = message.as_ref() {
@@ -75,7 +75,7 @@ pub fn dropped(socket: &UdpSocket) -> Option<u64> {
     const DROPS: usize = 8;
     let mut figures = [0u32; DROPS + 1];
     let mut bytes = size_of_val(&figures) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `bytes` into `figures`, and how many it wrote into `bytes`.
+    // SAFETY: the kernel writes at most `bytes` bytes into `figures`, and their number into `bytes`.
     let result = unsafe {
         let (level, name) = (libc::SOL_SOCKET, libc::SO_MEMINFO);
         libc::getsockopt(socket.as_raw_fd(), level, name, figures.as_mut_ptr().cast(), &raw mut bytes)

@@ -21,7 +21,7 @@ use crate::time::schedule;
 use receive::Receiver;
 use send::Sender;
 
-/// One client: its share of the connections and of the requests.
+/// One client: its part of the connections and of the requests.
 struct Client {
     records: Vec<Record>,
     /// One entry per record, if kernel timestamps are enabled.

@@ -33,7 +33,7 @@ pub struct Receiver<'a, P: ClientProtocol> {
     stamper: Option<Stamper<'a, P>>,
 }
 
-/// The receive role's state of a connection.
+/// A connection's state in the receive role.
 struct Connection<P: ClientProtocol> {
     head: Head,
     /// The progress within the current response.
@@ -91,7 +91,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         self.poller.sleep_precise(timeout_ns);
     }
 
-    /// Reads from a connection that is ready.
+    /// Reads from a ready connection.
     #[inline]
     pub fn handle(&mut self, (index, flags): (usize, Flags)) {
         self.inbox.clear();
@@ -163,7 +163,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         }
     }
 
-    /// Handles the end of a connection by the server, which may complete a response.
+    /// Handles the server's end of a connection, which may complete a response.
     #[cold]
     fn ended(&mut self, index: usize) {
         let Shared { clock, protocol, records, links, progress, .. } = self.shared;

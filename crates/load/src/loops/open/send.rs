@@ -33,7 +33,7 @@ const FIRST_WRITE_BYTES_MAX: usize = 1 << 20;
 /// The byte limit of later writes on a stream, which must not delay a due request for long.
 const LATER_WRITE_BYTES_MAX: usize = 64 << 10;
 
-/// The send role's state of a connection.
+/// A connection's state in the send role.
 #[derive(Clone, Default)]
 struct Connection {
     tail: Tail,
