@@ -272,7 +272,7 @@ mod tests {
         let mut recorder = Recorder::new(clock, &config, 10, &progress).unwrap();
         recorder.begin(Times { start: 0, window: 1_000..2_000, drained: 3_000, begun_late_ns: 0 });
         for number in 0..15 {
-            // The clock went backwards in the last but one transaction.
+            // The clock went backwards in transaction 13.
             let (due, sent) = (1_000 + number, if number == 13 { 1_000 } else { 1_010 + number });
             recorder.sent(sent);
             let transaction = Transaction { due, sent, complete: 1_510 + number, ..Transaction::default() };

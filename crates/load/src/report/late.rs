@@ -1,7 +1,7 @@
 //! Requests that the client sent late, and the quantiles of a trial that these requests may have caused.
 //!
 //! A stalled client sends everything that became due during the stall in one burst. The burst queues at the server, so service
-//! times include the client's delay: three stalls of 60 ms raised a p99 from 105 us to 1.4 ms.
+//! times include the client's delay. In a test, three stalls of 60 ms raised a p99 from 105 us to 1.4 ms.
 
 use serde::{Deserialize, Serialize};
 use stats::Histogram;
@@ -11,9 +11,9 @@ pub const DELAY_NS_MIN: u64 = 100_000;
 
 /// A tail is the server's own only if it has at least this many times as many requests as were sent late.
 ///
-/// Each late request makes others slow. About one was in flight when the client stopped. Behind the burst, a server that is
-/// busy for the share u of its time delays u/(1-u) requests that were sent on time: 4 at u = 0.8. These 6 are hardly more than
-/// half of the tail, so the quantile lies among the server's own slow requests.
+/// Each late request makes others slow. About one was in flight when the client stopped. Behind the burst, requests sent on
+/// time wait too: u/(1-u) per late request if the server is busy for the share u of its time, or 4 at u = 0.8. These 6 requests
+/// are hardly more than half of the tail, so the quantile lies among the server's own slow requests.
 const TAIL_TO_LATE_MIN: f64 = 10.0;
 
 /// The largest share of late requests in a valid trial. Above it the client may have caused even the median.

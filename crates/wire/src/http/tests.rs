@@ -183,7 +183,7 @@ const EXCHANGES: &[(&str, &[&str], bool)] = &[
     ("GET / a HTTP/1.1\r\nHost: h\r\n\r\n", &["400"], true),
     ("G\x01T / HTTP/1.1\r\nHost: h\r\n\r\n", &["400"], true),
     (" GET / HTTP/1.1\r\nHost: h\r\n\r\n", &["400"], true),
-    // A TLS client gets a response.
+    // A client that speaks TLS gets an answer.
     ("\x16\x03\x01\x02", &["400"], true),
     // Bodies are discarded, and the next request follows them.
     (
@@ -361,7 +361,7 @@ fn large_content_is_sent_without_a_copy() {
     assert_eq!(http.receive(&mut conn, format!("{small}{large}{large}{small}").as_bytes()), 2);
     let head_bytes = http.unsent(&conn).len();
     assert!(http.unsent(&conn).ends_with(length.as_bytes()));
-    // A request that arrives while content is being sent is answered afterwards.
+    // Requested while content is being sent, and answered after it.
     assert_eq!(http.receive(&mut conn, b"HEAD /large HTTP/1.1\r\nHost: h\r\n\r\n"), 0);
     assert_eq!(http.unsent(&conn).len(), head_bytes);
     let mut requests = http.sent(&mut conn, head_bytes);

@@ -1,4 +1,4 @@
-//! Reading of responses in any pieces, and requests to our own service.
+//! Reading of responses in any pieces, and requests to the service of this crate.
 
 use proptest::prelude::*;
 
