@@ -168,7 +168,7 @@ impl By<'_> {
     }
 }
 
-/// A number of a cell, in the unit of its table.
+/// Formats the number of a cell, in the unit of its table.
 fn number(form: Form, value: f64) -> String {
     match form {
         Form::Time => format::significant(value / 1e3),

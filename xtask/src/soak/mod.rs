@@ -28,8 +28,8 @@ use server::{Resources, Server};
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 /// Limit on the growth of the median memory from the first quarter to the last; allocators retain varying amounts...
 const SINCE_FIRST: Growth = Growth { share: 0.1, bytes: 1 << 20 };
-/// ...or from the third to the last, because buffers and stacks are filled only once. It is less than a third of the above, so that
-/// even growth beyond that limit exceeds this one too.
+/// ...or from the third quarter to the last; buffers and stacks fill only once. This limit is less than a third of
+/// the limit above, so steady growth beyond that limit exceeds this one too.
 const SINCE_THIRD: Growth = Growth { share: 0.03, bytes: 256 << 10 };
 /// The fewest samples for a verdict. The first sample is warm-up.
 const SAMPLES_MIN: usize = 5;

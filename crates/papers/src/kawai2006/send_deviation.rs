@@ -165,7 +165,7 @@ impl Sends {
 /// A statistic of Table 5.
 pub(super) struct Statistic {
     name: &'static str,
-    /// Its name in the published values.
+    /// The name in the published values.
     pub(super) key: &'static str,
     pub(super) here_us: fn(&TrialDeviation) -> Option<f64>,
 }

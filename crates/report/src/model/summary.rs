@@ -37,7 +37,7 @@ pub struct Summary {
     /// The simulated probability that the interval of a ratio from so few repeats holds the true value; `None`
     /// without repeats.
     pub interval_coverage: Option<f64>,
-    /// That probability for the interval of a single figure.
+    /// The simulated probability for the interval of a single figure.
     pub estimate_coverage: Option<f64>,
     /// The margin of "no practical difference".
     pub margin: f64,
@@ -70,7 +70,7 @@ pub struct Row {
     pub accept: Option<Accept>,
     /// The most bytes of one read; `None` for an external server.
     pub read_budget_bytes: Option<ReadBudget>,
-    /// Its name in tables: see [`Trial::label`].
+    /// The name in tables: see [`Trial::label`].
     #[serde(skip)]
     label: String,
     /// `valid` if most repeats are valid and the server caused none of the other verdicts; otherwise the worst

@@ -40,7 +40,7 @@ impl<'a> PlotData<'a> {
         Self { run, summary, architectures }
     }
 
-    /// Whether any workload is a closed loop.
+    /// Returns whether any workload is a closed loop.
     pub fn is_closed(&self) -> bool {
         self.summary.comparisons.iter().any(|comparison| comparison.workload.is_closed())
     }

@@ -43,7 +43,7 @@ pub(crate) fn host(run: &Run) -> String {
     )
 }
 
-/// Whether CPU time includes interrupts, if the kernel charges them to no process.
+/// States whether CPU time includes interrupts, if the kernel charges them to no process.
 fn about_interrupts(run: &Run) -> &'static str {
     let fact = run.header.host.get(interrupts::FACT).map_or("", String::as_str);
     let mut servers = run.records.iter().filter_map(|record| record.server.as_ref());

@@ -34,7 +34,7 @@ pub struct Builder {
 /// Many runs, side by side.
 #[derive(Debug, Serialize)]
 pub struct History {
-    /// As [`model::FORMAT`].
+    /// The version of the JSON format: [`model::FORMAT`].
     pub format: u32,
     /// Compares the newest runs with those before, in a sentence.
     pub sentence: String,
