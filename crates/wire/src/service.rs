@@ -15,8 +15,8 @@ pub trait Service {
 
     /// Returns the next bytes to send, or none if everything is sent.
     ///
-    /// These bytes neither move nor change until [`Service::sent`] or the end of the connection, because the kernel may be reading
-    /// them.
+    /// These bytes neither move nor change until [`Service::sent`] or the end of the connection, because the kernel may be
+    /// reading them.
     fn unsent<'a>(&'a self, conn: &'a Self::Conn) -> &'a [u8];
 
     /// Marks the first `count` bytes of [`Service::unsent`] as sent. Returns the number of waiting requests that this

@@ -77,8 +77,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request with a method that needs no body, and headers as names and values. `closes` asks the server to end the connection
-    /// after its response.
+    /// Creates a request with a method that needs no body. `headers` has names and values. `closes` asks the server to end the
+    /// connection after its response.
     pub fn new(method: &str, url: &Url, headers: &[(&str, &str)], closes: bool) -> Result<Self, RequestError> {
         let mut text = format!("{method} {} HTTP/1.1\r\n", url.target);
         let is = |name: &str, other: &str| name.eq_ignore_ascii_case(other);
@@ -218,8 +218,8 @@ impl Reader {
         Ok((at, None))
     }
 
-    /// Takes a head, a line or content; returns its size, or 0 if it is incomplete. The response is complete once the position is
-    /// [`Position::Head`] again.
+    /// Takes a head, a line or content. Returns its size, or 0 if it is incomplete. The response is complete once the position
+    /// is [`Position::Head`] again.
     #[inline]
     fn take(&mut self, bytes: &[u8], is_head: bool) -> Result<usize, Garbage> {
         let mut count = |content_bytes: usize| {

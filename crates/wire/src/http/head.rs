@@ -239,8 +239,8 @@ fn version_at(bytes: &[u8]) -> Range<usize> {
     line.len() - version_bytes..line.len()
 }
 
-/// Copies a request's head and replaces a higher minor version by HTTP/1.1, as RFC 9110 section 2.5 requires; `httparse` refuses
-/// such a version.
+/// Copies a request's head with HTTP/1.1 instead of a higher minor version, as RFC 9110 section 2.5 requires. `httparse`
+/// refuses such a version.
 #[cold]
 pub(super) fn request_as_1_1(bytes: &[u8]) -> Option<Vec<u8>> {
     replace_version(bytes, version_at(bytes))

@@ -1,4 +1,5 @@
-//! Keys in base64 (RFC 4648). The decoder is as lenient as memcached's: it skips bytes outside the alphabet, and ends at padding.
+//! Keys in base64 (RFC 4648). Like memcached's, the decoder is lenient: it skips bytes outside the alphabet and ends at
+//! padding.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

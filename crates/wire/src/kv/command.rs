@@ -222,8 +222,8 @@ fn parse_rest<'a>(verb: &'a [u8], mut rest: Words<'a>) -> Request<'a> {
     Request { command: command.unwrap_or_else(Command::Reply), quiet }
 }
 
-/// Whether a line is an HTTP request, after which memcached ends the connection. It checks the first 23 words, and no verbs that
-/// begin like its own.
+/// Whether a line is an HTTP request, after which memcached ends the connection. memcached checks only the first 23 words, and
+/// only if the verb does not begin like one of its own.
 fn is_http(verb: &[u8], rest: Words<'_>) -> bool {
     !b"gsacidt".contains(verb.first().unwrap_or(&b'g'))
         && !matches!(verb, [_] | [b'm', _])

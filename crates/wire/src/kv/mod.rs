@@ -2,23 +2,26 @@
 //!
 //! It answers like memcached 1.6.18, byte for byte, with these exceptions:
 //! - `version` and `stats` describe this server. All items are in class 1, and `stats conns` lists no connection.
-//! - `watch` and the commands for slabs, the LRU, its crawler and external storage are answered as by a memcached without these.
+//! - `watch` and the commands for slabs, the LRU, its crawler and external storage get the replies of a memcached without
+//!   these.
 //! - `cache_memlimit` refuses a limit below the size of the largest items.
 //! - Meta commands also accept the flags of later versions up to 1.6.45. `me` shows the remaining time as a positive number.
 //! - The last access (`l` of `mg`, `la` of `me`) is the time of storing until a client first requests it. From then on, every
 //!   fetch counts.
-//! - Items that `mg` or `ma` creates and items that were changed keep the base64 form of their key.
-//! - `T` of `ma` is not lost when the number becomes longer.
+//! - Items created by `mg` or `ma`, and changed items, keep the base64 form of their key.
+//! - `ma` keeps the effect of its flag `T` if the number becomes longer.
 //! - A line that is too long always ends the connection. In memcached this depends on how much of it has arrived.
-//! - A key that is too long does not undo the answers to earlier commands.
+//! - A key that is too long does not undo the replies to earlier commands.
 //! - A zero byte does not end a line.
 //! - `flush_all 1` waits a second. A delayed flush does not restore items that an earlier flush removed.
 //!
 //! # Layout
 //! - `limits`, `config`, `base64`, `reply` (the words of memcached), `counters`: leaves
 //! - `command`: parses lines without copying; `store`: items, their eviction and expiry
-//! - `service`: [`Kv`]; `storage`: the storage commands; `meta_flags`, `meta`: the meta commands; `stats`; `response`: all others
-//! - `batch`: consumes input up to an incomplete command; `connection`: [`KvConn`], which implements [`Service`](crate::Service)
+//! - `service`: [`Kv`]; `storage`: the storage commands; `meta_flags`, `meta`: the meta commands; `stats`; `response`: all
+//!   other commands
+//! - `batch`: consumes input up to an incomplete command; `connection`: [`KvConn`], which implements
+//!   [`Service`](crate::Service)
 //! - [`client`]: requests and incremental reading of responses; [`records`]: records that are computed, not stored
 
 mod base64;

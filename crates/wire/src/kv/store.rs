@@ -1,8 +1,8 @@
 //! The items: a concurrent map with a memory limit and atomic changes of items.
 //!
-//! The map is `quick_cache`. It has shards; a look-up takes a read lock and hashes the key once (foldhash with a random seed), without
-//! allocation. Eviction is CLOCK over a hot and a cold part, an approximation of LRU like memcached's segments. Plain concurrent
-//! maps are some tens of nanoseconds faster, which matters little beside microseconds of system calls, but evict nothing.
+//! The map is `quick_cache`. It has shards. A look-up takes a read lock and hashes the key once (foldhash with a random seed),
+//! without allocation. Eviction is CLOCK over a hot and a cold part, an approximation of LRU like memcached's segments. Plain
+//! concurrent maps are some tens of nanoseconds faster but evict nothing. A request takes microseconds of system calls anyway.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -86,14 +86,14 @@ const LONG_AGO: u32 = 1;
 /// All items of the service.
 pub(super) struct Store {
     cache: Cache<Vec<u8>, Item, Weight, DefaultHashBuilder, Evicted>,
-    /// Read for storing, for items with a time to live, while a delayed flush is pending, and to record fetches. A plain get reads no
-    /// clock.
+    /// The clock, read for storing, for items with a time to live, during a pending flush, and to record fetches. A plain get
+    /// reads no clock.
     pub clock: Clock,
     item_max_bytes: usize,
     memory_max_bytes: AtomicU64,
-    /// Number of flushes. Items from before the last one are dropped when a command finds them.
+    /// The number of flushes. A command that finds an item from before the last flush drops it.
     flushes: AtomicU16,
-    /// Time of a pending flush; 0 is never.
+    /// The time of a pending flush; 0 if none is pending.
     flush_at: AtomicU32,
     /// Whether fetches record their time.
     records_fetches: AtomicBool,
@@ -102,7 +102,7 @@ pub(super) struct Store {
     /// The growth of items in place since the cache last evicted. The cache itself evicts only on insertion.
     grown_bytes: AtomicU64,
     evicted: Evicted,
-    /// Written by each change, so it has cache lines apart from the fields that each get reads.
+    /// The last CAS value. Each change writes it, so it has cache lines apart from the fields that each get reads.
     cas: Isolated<AtomicU64>,
 }
 
@@ -238,8 +238,8 @@ impl Store {
         }
     }
 
-    /// Enables the mark at the first fetch of an item, which costs a second look-up and a shard's lock. The first meta command calls
-    /// this, because only meta commands show the mark.
+    /// Enables the mark at the first fetch of an item, which costs a second look-up and a shard's lock. The first meta command
+    /// calls this, because only meta commands show the mark.
     pub fn notice_fetches(&self) {
         if !self.notices_fetches.load(Relaxed) {
             self.notices_fetches.store(true, Relaxed);
@@ -270,8 +270,8 @@ impl Store {
         self.enter(key, None::<fn() -> Item>, |item, _| After::Keep(change(item)))
     }
 
-    /// Changes or removes an item atomically. A missing item comes from `make`, and `change` gets `true`; without `make` the result is
-    /// `None`.
+    /// Changes or removes an item atomically. If the item is missing, `make` creates it and `change` gets `true`. Without
+    /// `make`, the result is then `None`.
     pub fn enter<T>(
         &self,
         key: &[u8],
