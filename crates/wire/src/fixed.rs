@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// Limited under Miri, for which a gigabyte takes too long.
+    /// The limit for tests, lower under Miri, for which a gigabyte takes too long.
     const RESPONSE_MAX: u32 = if cfg!(miri) { 50 } else { 20_000 };
 
     proptest! {

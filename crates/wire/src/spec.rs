@@ -1,4 +1,4 @@
-//! Services as plain data: which one a server offers, and its parameters.
+//! Services as plain data: the service that a server offers, and its parameters.
 
 use std::path::PathBuf;
 

@@ -136,7 +136,7 @@ pub(super) fn parse(line: &[u8]) -> Request<'_> {
     let mut words = Words(line);
     let verb = words.next().unwrap_or_default();
     match verb {
-        // First, and without counting words, because these commands are the most frequent.
+        // These commands come first and without a count of words, because they are the most frequent.
         b"get" | b"bget" => loud(keys(words, Get { cas: false, touch: None })),
         b"gets" => loud(keys(words, Get { cas: true, touch: None })),
         b"gat" => loud(get_and_touch(words, false)),
@@ -172,7 +172,7 @@ fn get_and_touch<'a>(mut words: Words<'a>, cas: bool) -> Result<Command<'a>, &'s
     keys(words, Get { cas, touch: Some(exptime) })
 }
 
-/// The commands with a fixed number of words.
+/// Parses the commands with a fixed number of words.
 fn parse_rest<'a>(verb: &'a [u8], mut rest: Words<'a>) -> Request<'a> {
     const WORDS_MAX: usize = 7;
     let all = rest;
