@@ -1,5 +1,5 @@
-//! Time from the start of `muxbench lab` with five client hosts to the first output of its command, and time until no
-//! process uses its namespaces. Needs root.
+//! Time from the start of `muxbench lab` with five client hosts to the first output of its command. Also the time
+//! until no process uses its namespaces. Needs root.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -19,8 +19,8 @@ pub struct Style {
 }
 
 /// Colours on white and on black. A search maximised the smallest distance between any two colours, for normal vision
-/// and three kinds of colour blindness, with a contrast of 3 to the background. The test `colours_are_told_apart` has
-/// the figures.
+/// and three kinds of colour blindness. Their contrast to the background is at least 3. The test
+/// `colours_are_told_apart` has the figures.
 const COLOURS: [(&str, &str); 8] = [
     ("#2234b8", "#6782f5"),
     ("#c58410", "#f05903"),
