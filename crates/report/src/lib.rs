@@ -3,11 +3,11 @@
 //!
 //! # Layers
 //! Each layer uses only those before it.
-//! - [`mod@format`]: numbers with their units
-//! - [`model`]: the statistics and the conclusions of runs, as plain data
-//! - [`text`]: tables and sentences for a terminal or for Markdown; [`export`]: CSV and JSON; [`plot`]: figures as SVG and PNG
-//! - [`html`]: pages
-//! - [`fixtures`]: constructed runs for tests and benches (feature `fixtures`)
+//! - [`mod@format`] writes numbers with their units
+//! - [`model`] has the statistics and the conclusions of runs, as plain data
+//! - [`text`] has tables and sentences for a terminal or for Markdown, [`export`] CSV and JSON, [`plot`] figures as SVG and PNG
+//! - [`html`] makes pages
+//! - [`fixtures`] constructs runs for tests and benches (feature `fixtures`)
 
 #![forbid(unsafe_code)]
 
