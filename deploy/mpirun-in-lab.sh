@@ -2,11 +2,11 @@
 # Open MPI's mpirun on the hosts of a lab, one rank a host: a cluster on one machine. As root:
 #
 #   muxbench lab --network lab:clients=5 --delay 1ms -- \
-#       deploy/mpirun-in-lab.sh mpirun -np 6 muxbench run kawai2008-http --quick --fleet
+#       deploy/mpirun-in-lab.sh mpirun -np 6 muxbench run kawai2008-http --quick --distributed
 #
 # Needs Open MPI 4 (Debian: apt install openmpi-bin). Nothing of it stays: what runs on the hosts ends with the lab.
 set -eu
-: "${MUXBENCH_LAB_HOSTS:?no lab: start this by muxbench lab --network lab:clients=5 -- $0 mpirun -np 6 muxbench run FILE --fleet}"
+: "${MUXBENCH_LAB_HOSTS:?no lab: start this by muxbench lab --network lab:clients=5 -- $0 mpirun -np 6 muxbench run FILE --distributed}"
 # Goes with the lab, after all that runs in it.
 folder=$(mktemp -d "$(dirname "$MUXBENCH_LAB")/mpirun.XXXXXX")
 

@@ -2,12 +2,12 @@
 # Slurm on the hosts of a lab, a node each, and then a command on the first: a cluster on one machine. As root:
 #
 #   muxbench lab --network lab:clients=5 --delay 1ms -- \
-#       deploy/slurm-in-lab.sh srun -X -N6 muxbench run kawai2008-http --quick --fleet
+#       deploy/slurm-in-lab.sh srun -X -N6 muxbench run kawai2008-http --quick --distributed
 #
 # With -X a Ctrl-C has the trial that runs finished, and ends the run; without it srun only says which tasks there are.
 # Needs Slurm and MUNGE (Debian: apt install slurm-wlm munge). Nothing of it stays: the daemons end with this, however it ends.
 set -eu
-: "${MUXBENCH_LAB_HOSTS:?no lab: start this by muxbench lab --network lab:clients=5 -- $0 srun -N6 muxbench run FILE --fleet}"
+: "${MUXBENCH_LAB_HOSTS:?no lab: start this by muxbench lab --network lab:clients=5 -- $0 srun -N6 muxbench run FILE --distributed}"
 PATH=$PATH:/usr/sbin:/usr/local/sbin
 # Goes with the lab, after all that runs in it.
 folder=$(mktemp -d "$(dirname "$MUXBENCH_LAB")/slurm.XXXXXX")
