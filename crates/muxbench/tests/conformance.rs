@@ -554,7 +554,7 @@ fn infeasible_architecture_states_its_reason() {
     let binary = env!("CARGO_BIN_EXE_muxbench");
     for (flags, reason) in [
         ("--arch epoll --accept shared", "one thread accepts for all"),
-        ("--arch mp-prefork --accept single", "descriptors are not passed between processes"),
+        ("--arch mp-prefork --accept single", "it does not pass descriptors between processes"),
         ("--arch mt-pool:100", "its 100 threads need 124 descriptors, which exceeds the limit of 64"),
         ("--arch mt-pool:40 --accept exclusive", "its 40 threads need 104 descriptors, which exceeds the limit of 64"),
     ] {
