@@ -203,7 +203,7 @@ fn unusable_url_is_rejected() {
         (&["https://127.0.0.1/"][..], "TLS is not supported"),
         (&["127.0.0.1:80"], "invalid URL"),
         (&["http://127.0.0.1:1/", "--header", "no header"], "invalid header"),
-        (&["http://127.0.0.1:1/", "--header", "Connection: close"], "leave line ends"),
+        (&["http://127.0.0.1:1/", "--header", "Connection: close"], "remove line ends"),
         (&["http://127.0.0.1:1/", "--target", "127.0.0.1:1"], "cannot be used with"),
         (&["http://127.0.0.1:1/", "--request", "1B"], "not used by http"),
         (&["--target", "127.0.0.1:1", "--path", "/"], "add --service http"),

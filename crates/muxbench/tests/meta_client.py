@@ -5,6 +5,7 @@ Usage: meta_client.py PORT
 """
 
 import sys
+import threading
 import time
 
 from memcache_checks import ROUNDS, THREADS, in_threads, run

@@ -71,7 +71,7 @@ fn presets_plan_every_configuration_once_a_repeat() {
 }
 
 #[test]
-fn a_closed_loop_has_a_client_for_each_cpu_unless_told_otherwise() {
+fn closed_loop_has_a_client_for_each_cpu() {
     let mut experiment = crate::spec::presets::find("voras2009").unwrap().experiment();
     let clients = |experiment: &Experiment, cpus: usize| {
         let cores = (0..cpus).map(|cpu| vec![cpu]).collect();
@@ -95,7 +95,7 @@ fn ranks(here: u32) -> FleetFacts {
 }
 
 #[test]
-fn ranks_in_a_lab_are_planned_by_what_it_is_and_where_in_it_they_are() {
+fn workers_in_a_lab_are_planned_by_its_hosts() {
     let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
     experiment.client.processes = std::num::NonZeroU32::new(2);
     let network: Network = "lab:clients=2".parse().unwrap();
@@ -121,7 +121,7 @@ fn ranks_in_a_lab_are_planned_by_what_it_is_and_where_in_it_they_are() {
 }
 
 #[test]
-fn a_closed_loop_of_ranks_has_a_client_for_each_cpu_that_all_of_them_have() {
+fn closed_loop_of_workers_uses_cpus_of_the_smallest() {
     let mut experiment = crate::spec::presets::find("voras2009").unwrap().experiment();
     (experiment.client.clients, experiment.client.processes) = (None, std::num::NonZeroU32::new(3));
     let clients = |experiment: &Experiment, here, elsewhere_cpus| {
@@ -230,7 +230,7 @@ fn impossible_trials_say_why() {
 }
 
 #[test]
-fn the_limit_of_an_architecture_is_where_plans_become_impossible() {
+fn limit_of_architecture_is_where_plans_become_infeasible() {
     let preset = crate::spec::presets::find("compare").unwrap().experiment();
     let hosts = [
         Host::made_up(),
@@ -284,7 +284,7 @@ fn pools_and_accept_strategies_that_cannot_work_say_why() {
 }
 
 #[test]
-fn what_a_transport_cannot_do_is_said_and_what_it_does_not_need_is_not() {
+fn transport_rejects_only_features_that_it_lacks() {
     use load::config::Timestamps;
 
     let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
@@ -316,7 +316,7 @@ fn what_a_transport_cannot_do_is_said_and_what_it_does_not_need_is_not() {
 }
 
 #[test]
-fn datagrams_need_a_server_that_knows_them_and_no_ports_of_the_client() {
+fn datagrams_need_a_datagram_server_and_no_client_ports() {
     let mut experiment = crate::spec::presets::find("maharjan2012-udp").unwrap().experiment();
     experiment.repeats = std::num::NonZeroU32::MIN;
     experiment.architectures.0 =
@@ -377,7 +377,7 @@ fn read_budget_reaches_each_server_or_says_why_not() {
 }
 
 #[test]
-fn streams_are_planned_whole_and_a_limit_of_threads_is_said_to_be_one() {
+fn streams_are_planned_whole_and_name_the_thread_limit() {
     let mut experiment = crate::spec::presets::find("welsh2001-connections").unwrap().experiment();
     let plan = |experiment: &Experiment| {
         plan(experiment, &Host { tasks_max: (700, "ulimit -u".into()), ..Host::made_up() }).unwrap()

@@ -1,13 +1,13 @@
-//! Experiments that come with the binary: runnable documentation.
+//! Presets: experiments built into the binary, which double as runnable documentation.
 
 use crate::spec::Experiment;
 
-/// A row of [`PRESETS`].
+/// A built-in experiment.
 #[derive(Debug)]
 pub struct Preset {
-    /// Its name: what `muxbench run NAME` takes.
+    /// The name that `muxbench run NAME` takes.
     pub name: &'static str,
-    /// The file.
+    /// The text of the experiment file.
     pub text: &'static str,
 }
 
@@ -17,23 +17,38 @@ macro_rules! presets {
     };
 }
 
-/// Every preset there is.
+/// All presets.
 #[cfg(target_os = "linux")]
-pub const PRESETS: &[Preset] = presets!["compare" "smoke" "kawai2006" "kawai2008-http" "kawai2008-minimised" "kawai2008-saturated" "kawai2008-synchronisation" "maharjan2012-http" "maharjan2012-idle" "maharjan2012-udp" "voras2009" "welsh2001-connections" "welsh2001-10k" "welsh2001-idle"];
+pub const PRESETS: &[Preset] = presets![
+    "compare"
+    "smoke"
+    "kawai2006"
+    "kawai2008-http"
+    "kawai2008-minimised"
+    "kawai2008-saturated"
+    "kawai2008-synchronisation"
+    "maharjan2012-http"
+    "maharjan2012-idle"
+    "maharjan2012-udp"
+    "voras2009"
+    "welsh2001-connections"
+    "welsh2001-10k"
+    "welsh2001-idle"
+];
 
-/// Every preset there is. The papers' are Linux's: they compare epoll.
+/// All presets. The presets of papers compare epoll and so exist only on Linux.
 #[cfg(not(target_os = "linux"))]
 pub const PRESETS: &[Preset] = presets!["compare" "smoke"];
 
-/// The preset of that name.
+/// Finds a preset by name.
 pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
-/// The preset of that name, which a paper is reproduced with.
+/// Finds the preset that reproduces a paper.
 ///
 /// # Errors
-/// When this system has none of that name: why not, and where there is.
+/// When this system lacks the preset. The message names the systems that have it.
 pub fn of_a_paper(name: &str) -> Result<&'static Preset, String> {
     find(name).ok_or_else(|| {
         format!(
@@ -45,10 +60,10 @@ pub fn of_a_paper(name: &str) -> Result<&'static Preset, String> {
 }
 
 impl Preset {
-    /// It as an experiment; where there is no epoll, with what the system has in its place.
+    /// Parses the preset. Where epoll is missing, the default mechanism of this system replaces it.
     ///
     /// # Panics
-    /// Never: a test parses them all.
+    /// Never: a test parses all presets.
     pub fn experiment(&self) -> Experiment {
         let own = format!("\"{}\"", server::spec::mechanism::DEFAULT);
         Experiment::parse(&self.text.replace("\"epoll\"", &own), self.name).expect("a preset parses")

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn an_architecture_stops_after_two_steps_past_and_the_others_go_on() {
+    fn architecture_stops_after_two_steps_past_saturation() {
         let order = run(&header(), |name, rate, _| name == "mt" && rate >= 300.0);
         let rates = |name: &str| {
             let mut rates: Vec<_> = order.iter().filter(|run| run.0 == name).map(|run| run.1).collect();

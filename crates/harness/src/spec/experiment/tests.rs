@@ -1,0 +1,206 @@
+use server::Architecture;
+
+use load::config::Choice;
+
+use super::*;
+use crate::spec::units::Rate;
+
+const GOOD: &str = r#"
+name = "x"
+architectures = "epoll"
+[workload]
+connections = 10
+rate = [100, 200.5]
+request = "1B"
+response = "10KiB"
+[phases]
+ramp = "0"
+hold = "0"
+measure = "1s"
+"#;
+
+/// The lines that a test replaces for a closed loop of `kv`.
+const CLOSED_OF: &str = "rate = [100, 200.5]\nrequest = \"1B\"\nresponse = \"10KiB\"\n[phases]";
+
+#[test]
+fn a_closed_loop_of_kv_and_its_defaults() {
+    let text =
+        GOOD.replace(CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\nthink = \"1ms,exponential\"\n[phases]");
+    let experiment = Experiment::parse(&text, "x.toml").unwrap();
+    assert_eq!(experiment.kv(), Kv::default());
+    assert!(experiment.workload.think.0.exponential);
+    let mut experiment = experiment;
+    experiment.workload.kv = Some(Kv { keys: Choice::Zipf { exponent: 0.99 }, ..Kv::default() });
+    let again = toml::to_string(&experiment).unwrap();
+    assert_eq!(Experiment::parse(&again, "again").unwrap(), experiment);
+}
+
+#[test]
+fn read_budget_of_external_servers_alone_is_refused() {
+    let text = GOOD.replace("architectures = \"epoll\"", "architectures = \"exec:it\"");
+    let text = format!("{text}[exec.it]\ncommand = [\"sh\", \"{{port}}\"]\n[server]\nread-budget = \"256KiB\"\n");
+    let error = Experiment::parse(&text, "x.toml").unwrap_err().to_string();
+    assert!(error.contains("server.read-budget: external servers do not know it"), "{error}");
+    let mixed = text.replace("\"exec:it\"", "[\"epoll\", \"exec:it\"]");
+    let experiment = Experiment::parse(&mixed, "x.toml").unwrap();
+    assert_eq!(experiment.server.read_budget.unwrap().to_string(), "256KiB");
+    let large = Experiment::parse(&mixed.replace("256KiB", "2MiB"), "x.toml").unwrap_err().to_string();
+    assert!(large.contains("`2MiB` is no read budget from 1B to 1MiB"), "{large}");
+}
+
+#[test]
+fn a_small_file_and_its_defaults() {
+    let experiment = Experiment::parse(GOOD, "x.toml").unwrap();
+    assert_eq!(experiment.workload.rate.as_ref().unwrap().0, [Rate(100.0), Rate(200.5)]);
+    assert_eq!(experiment.repeats, one());
+    assert_eq!(experiment.client, Client::default());
+    let again = toml::to_string(&experiment).unwrap();
+    assert_eq!(Experiment::parse(&again, "again").unwrap(), experiment);
+}
+
+#[test]
+fn every_mistake_is_told_with_its_place() {
+    let wrong = [
+        ("connections = 10", "conections = 10"),
+        ("connections = 10", "connections = 0"),
+        ("connections = 10", "connections = -5"),
+        ("connections = 10", "connections = []"),
+        ("connections = 10", "connections = [10, 10]"),
+        ("connections = 10", "connections = 1.5"),
+        ("rate = [100, 200.5]", "rate = [100, 0]"),
+        ("rate = [100, 200.5]", "rate = nan"),
+        ("rate = [100, 200.5]", "rate = \"fast\""),
+        ("rate = [100, 200.5]", "rate = true"),
+        ("request = \"1B\"", "request = 1"),
+        ("request = \"1B\"", ""),
+        ("request = \"1B\"", "request = \"1\""),
+        ("request = \"1B\"", "request = \"0B\""),
+        ("measure = \"1s\"", "measure = \"1 parsec\""),
+        ("measure = \"1s\"", "measure = \"0\""),
+        ("\"epoll\"", "\"epol\""),
+        ("\"epoll\"", "\"mt/epoll\""),
+        ("name = \"x\"", "name = \"../x\""),
+        ("name = \"x\"", "name = \"x\"\nrepeats = 0"),
+        ("name = \"x\"", "name = \"x\"\nseed = -1"),
+        ("[phases]", "[phases"),
+        ("[phases]", "active = 0\n[phases]"),
+        ("[phases]", "active = [\"1/64\", \"150%\"]\n[phases]"),
+        ("[phases]", "idle = -1\n[phases]"),
+        ("[phases]", "choice = \"pareto\"\n[phases]"),
+        ("[phases]", "schedule = \"random\"\n[phases]"),
+        ("rate = [100, 200.5]", ""),
+        ("rate = [100, 200.5]", "rate = 100\nthink = \"1ms\""),
+        ("rate = [100, 200.5]", "rate = 100\nschedule = \"closed\""),
+        ("rate = [100, 200.5]", "rate = 100\nschedule = [\"constant\", \"closed\"]"),
+        ("rate = [100, 200.5]", "schedule = \"closed\"\nthink = \"1ms,normal\""),
+        ("rate = [100, 200.5]", "schedule = \"closed\"\nactive = \"1/2\""),
+        ("[phases]", "service = \"kv\"\n[phases]"),
+        ("[phases]", "[workload.kv]\nrecords = 10\n[phases]"),
+        ("[phases]", "service = \"http\"\n[phases]"),
+        ("request = \"1B\"\nresponse = \"10KiB\"\n[phases]", "service = \"http\"\n[phases]"),
+        (
+            "request = \"1B\"\nresponse = \"10KiB\"\n[phases]",
+            "service = \"http\"\n[workload.http]\npaths = \"bytes\"\n[phases]",
+        ),
+        ("request = \"1B\"\n", "service = \"http\"\n[workload.http]\nheaders = [\"Accept\"]\n"),
+        ("[phases]", "[workload.http]\npaths = \"/\"\n[phases]"),
+        ("[phases]", "calls-per-connection = 0\n[phases]"),
+        ("[phases]", "calls-per-connection = 1\nactive = \"1/2\"\n[phases]"),
+        (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nrecords = 0\n[phases]"),
+        (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nvalue-size = \"9B..2B\"\n[phases]"),
+        (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nkeys = \"first\"\n[phases]"),
+        (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nrecords = 3000000\n[phases]"),
+        (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nvalue-size = \"2MiB\"\n[phases]"),
+        ("[phases]", "[client]\ntimestamps = \"hardware\"\n[phases]"),
+        ("[phases]", "[client]\nclients = 11\n[phases]"),
+        ("[phases]", "[server]\naccept = \"thundering\"\n[phases]"),
+        ("[phases]", "[faces]"),
+        ("[phases]", "[network]\nclients = 0\n[phases]"),
+        ("[phases]", "[network]\ndelay = 10\n[phases]"),
+        ("[phases]", "[network]\ndelay = \"1ms\"\njitter = \"2ms\"\n[phases]"),
+        ("[phases]", "[network]\nloss = 0\n[phases]"),
+        ("[phases]", "[network]\nloss = \"60%\"\n[phases]"),
+        ("[phases]", "[network]\nbandwidth = \"1GB\"\n[phases]"),
+        ("[phases]", "[network]\nlatency = \"1ms\"\n[phases]"),
+        ("[phases]", "transport = \"unix\"\n[network]\n[phases]"),
+        ("\"epoll\"", "\"exec:go\""),
+        ("\"epoll\"", "\"exec:\""),
+        ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\n[phases]"),
+        ("[phases]", "[exec.\"g o\"]\ncommand = [\"go\", \"{port}\"]\n[phases]"),
+        ("[phases]", "[exec.go]\ncommand = \"go {port}\"\n[phases]"),
+        ("[phases]", "[exec.go]\ncommand = []\n[phases]"),
+        ("[phases]", "[exec.go]\ncommand = [\"go\"]\n[phases]"),
+        ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\", \"{size}\"]\n[phases]"),
+        ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\", \"{socket}\"]\n[phases]"),
+        ("[phases]", "transport = \"unix\"\n[exec.go]\ncommand = [\"go\", \"{port}\"]\n[phases]"),
+        ("[phases]", "transport = \"udp\"\n[phases]"),
+        ("connections = 10", ""),
+        ("connections = 10", "connections = 10\nports = 10"),
+        ("connections = 10", "service = \"udp\""),
+        ("connections = 10", "service = \"udp\"\nports = []"),
+        ("connections = 10", "service = \"udp\"\nports = 10\nconnections = 10"),
+        ("connections = 10", "service = \"udp\"\nports = 10"),
+        ("connections = 10\nrate = [100, 200.5]\nrequest = \"1B\"\n", "service = \"udp\"\nports = 10\nrate = 10\n"),
+        (
+            "connections = 10\nrate = [100, 200.5]\nrequest = \"1B\"\n",
+            "service = \"udp\"\nports = 10\nrate = 10\nrequest = \"8B\"\ntransport = \"tcp6\"\n",
+        ),
+        (
+            "connections = 10\nrate = [100, 200.5]\nrequest = \"1B\"\n",
+            "service = \"udp\"\nports = 10\nschedule = \"closed\"\nrequest = \"8B\"\n",
+        ),
+        (
+            "connections = 10\nrate = [100, 200.5]\nrequest = \"1B\"\n",
+            "service = \"udp\"\nports = 10\nrate = 10\nidle = 5\nrequest = \"8B\"\n",
+        ),
+        ("[phases]", "[exec.go]\nprogram = \"go\"\n[phases]"),
+        ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nstart-timeout = \"0\"\n[phases]"),
+        ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nenvironment = {\"A=B\" = \"1\"}\n[phases]"),
+    ];
+    // The known architectures depend on the enabled features.
+    let known = Architecture::all().iter().map(Architecture::to_string).collect::<Vec<_>>().join(", ");
+    let messages: Vec<String> = wrong
+        .iter()
+        .map(|(good, bad)| {
+            assert!(GOOD.contains(good));
+            let error = Experiment::parse(&GOOD.replace(good, bad), "x.toml").unwrap_err();
+            let error = error.to_string().replace(&known, "[all architectures]");
+            format!("{bad}\n    {}", error.replace('\n', "\n    "))
+        })
+        .collect();
+    // Mask the list of architectures: a new one must not change the snapshot.
+    let known: Vec<String> = Architecture::all().iter().map(Architecture::to_string).collect();
+    insta::assert_snapshot!(messages.join("\n").replace(&known.join(", "), "(every row)"));
+}
+
+#[test]
+fn the_schema_names_every_key() {
+    let schema = Experiment::schema();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    assert_eq!(schema["additionalProperties"], false);
+    let keys =
+        ["name", "architectures", "workload", "phases", "network", "server", "client", "placement", "quick", "exec"];
+    for key in keys {
+        assert!(schema["properties"][key].is_object(), "{key}");
+    }
+}
+
+#[test]
+fn standard_names_of_keys_read_as_the_first_ones() {
+    let with = |extra: &str| GOOD.replace("[phases]", &format!("{extra}\n[phases]"));
+    let first = with("calls-per-connection = 3\nwork = \"cpu=1us\"\nchoice = \"uniform\"\n")
+        .replace("[phases]", "[phases]\ndrain = \"3s\"");
+    let mut standard = first.clone();
+    for (old, new) in [
+        ("calls-per-connection", "requests-per-connection"),
+        ("work =", "simulated-work ="),
+        ("choice", "popularity"),
+        ("drain", "cool-down"),
+        ("hold", "warm-up"),
+    ] {
+        assert!(standard.contains(old), "{old}");
+        standard = standard.replace(old, new);
+    }
+    let parse = |text: &str| Experiment::parse(text, "x.toml").unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(parse(&standard), parse(&first));
+}

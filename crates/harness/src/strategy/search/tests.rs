@@ -1,0 +1,236 @@
+use load::LoadReport;
+use load::late::LateSends;
+use load::report::DatagramReport;
+
+use super::*;
+use crate::judge;
+use crate::model::{LatencyLimit, Strategy};
+use crate::spec::OneOrMany;
+use crate::spec::units::Rate;
+
+fn question() -> SearchGoal {
+    SearchGoal {
+        limits: vec![
+            LatencyLimit { quantile: 0.99, max_ns: 1_000_000 },
+            LatencyLimit { quantile: 0.999, max_ns: 5_000_000 },
+        ],
+        from_per_s: 1_000.0,
+        most_per_s: 1e6,
+        precision: 0.05,
+        time_max_ns: 3_600_000_000_000,
+    }
+}
+
+fn header(question: SearchGoal) -> RunHeader {
+    let mut experiment = crate::spec::presets::find("smoke").unwrap().experiment();
+    experiment.architectures.0 = ["epoll", "mt", "poll"].map(|name| name.parse().unwrap()).to_vec();
+    experiment.workload.connections.0.truncate(1);
+    experiment.workload.rate = Some(OneOrMany(vec![Rate(question.from_per_s)]));
+    experiment.repeats = std::num::NonZeroU32::MIN;
+    let plan = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap();
+    RunHeader { strategy: Strategy::Capacity(question), ..RunHeader::made_up(plan) }
+}
+
+/// Probes a healthy trial after `change`, with a limit for the median alone.
+fn probe(change: impl FnOnce(&mut LoadReport)) -> ProbeResult {
+    probe_of(SearchGoal { limits: vec![LatencyLimit { quantile: 0.5, max_ns: 1_000_000 }], ..question() }, change)
+}
+
+/// Probes a healthy trial after `change`, with any goal.
+fn probe_of(question: SearchGoal, change: impl FnOnce(&mut LoadReport)) -> ProbeResult {
+    let mut load = judge::tests::healthy();
+    change(&mut load);
+    let verdict = judge::judge(&load, None);
+    let trial = header(question.clone()).trials.swap_remove(0);
+    let record = TrialRecord {
+        trial,
+        started_at: "2026-01-01T00:00:00Z".into(),
+        elapsed_ns: 1,
+        load: Some(load),
+        server: None,
+        idle: None,
+        network: None,
+        cpu_taken_by_others: None,
+        verdict,
+    };
+    question.probe(&record)
+}
+
+#[test]
+fn a_poisson_process_that_brings_less_is_answered_all_the_same() {
+    let of = |planned: u64, achieved_per_s: f64| {
+        probe(|load| {
+            (load.planned, load.sent, load.completed) = (planned, planned, planned);
+            (load.rate_sent_per_s, load.rate_achieved_per_s) = (planned as f64, achieved_per_s);
+        })
+    };
+    assert_eq!(of(1_000, 999.0), ProbeResult::Met);
+    assert_eq!(of(900, 899.0), ProbeResult::Met, "all that came");
+    assert_eq!(of(1_000, 900.0), ProbeResult::Unmet);
+}
+
+#[test]
+fn a_window_with_too_few_requests_says_nothing() {
+    let few = |load: &mut LoadReport| (load.planned, load.sent, load.completed) = (15, 15, 15);
+    assert_eq!(probe(few), ProbeResult::Spoilt);
+    let and_an_error = |load: &mut LoadReport| {
+        few(load);
+        load.errors.reset = 1;
+    };
+    assert_eq!(probe(and_an_error), ProbeResult::Unmet, "that is the server's");
+}
+
+#[test]
+fn one_percent_of_datagrams_may_be_lost_and_no_other_request() {
+    let lost = |lost: u64| {
+        move |load: &mut LoadReport| {
+            load.completed -= lost;
+            load.datagrams = Some(DatagramReport { ports: 10, lost, duplicates: 0, reordered: 0, dropped: None });
+        }
+    };
+    assert_eq!(probe(lost(10)), ProbeResult::Met);
+    assert_eq!(probe(lost(11)), ProbeResult::Unmet);
+    let and_an_error = |load: &mut LoadReport| {
+        lost(10)(load);
+        load.errors.timeout = 1;
+    };
+    assert_eq!(probe(and_an_error), ProbeResult::Unmet);
+    assert_eq!(probe(|load| load.completed -= 1), ProbeResult::Unmet);
+}
+
+#[test]
+fn tail_that_the_client_made_is_not_the_server_s_limit() {
+    let of = |late: u64| {
+        let question = SearchGoal { limits: vec![LatencyLimit { quantile: 0.99, max_ns: 1_000_000 }], ..question() };
+        probe_of(question, |load| {
+            load.response.histogram = (0..1_000).map(|at| if at < 20 { 5_000_000 } else { 50_000 }).collect();
+            load.late = Some(LateSends { bound_ns: 100_000, count: late, sent: 1_000, ..LateSends::default() });
+        })
+    };
+    assert_eq!(of(0), ProbeResult::Unmet);
+    assert_eq!(of(9), ProbeResult::UnmetByTheClient);
+}
+
+/// Searches until the end, where `probe` decides by (architecture, rate). Each trial takes a second.
+fn search(header: &RunHeader, probe: impl Fn(&str, f64) -> ProbeResult) -> Vec<TrialOutcome> {
+    let mut outcomes: Vec<TrialOutcome> = Vec::new();
+    while let Some(trial) = crate::strategy::next(header, &outcomes) {
+        assert!(outcomes.len() < 1_000, "it does not end");
+        assert!(outcomes.iter().all(|outcome| outcome.index != trial.index), "a number is given once");
+        let rate_per_s = trial.workload.rate_per_s;
+        assert_eq!(trial.load.rate_per_s, rate_per_s);
+        let probe = probe(&trial.architecture.to_string(), rate_per_s.unwrap());
+        outcomes.push(TrialOutcome {
+            index: trial.index,
+            rate_per_s,
+            elapsed_ns: 1_000_000_000,
+            is_past: false,
+            probe: Some(probe),
+        });
+    }
+    outcomes
+}
+
+fn of<'a>(searches: &'a [RateSearch<'a>], name: &str) -> &'a RateSearch<'a> {
+    searches.iter().find(|search| search.first.architecture.to_string() == name).unwrap()
+}
+
+#[test]
+fn each_architecture_s_capacity_is_found_and_they_take_turns() {
+    let header = header(question());
+    let outcomes = search(&header, |name, rate| {
+        if rate <= if name == "epoll" { 40_000.0 } else { 700.0 } { ProbeResult::Met } else { ProbeResult::Unmet }
+    });
+    let searches = searches(&header, &question(), &outcomes);
+    for (name, capacity) in [("epoll", 40_000.0), ("mt", 700.0), ("poll", 700.0)] {
+        let search = of(&searches, name);
+        assert_eq!(search.ended, Some(SearchEnd::Precise));
+        let Some(CapacityBound::Server { interval, .. }) = search.answer() else { panic!("{:?}", search.answer()) };
+        assert!(interval.low <= capacity && capacity <= interval.high, "{name}: {interval:?}");
+    }
+    for (round, three) in outcomes.chunks(3).take(8).enumerate() {
+        let mut of_round: Vec<u32> = three.iter().map(|outcome| outcome.index).collect();
+        of_round.sort_unstable();
+        let first = 3 * round as u32;
+        assert_eq!(of_round, [first, first + 1, first + 2], "each once in a round");
+    }
+    let order = |round: usize| outcomes[3 * round..3 * round + 3].iter().map(|it| it.index % 3).collect::<Vec<_>>();
+    assert!((1..8).any(|round| order(round) != order(0)), "in changing order");
+}
+
+#[test]
+fn what_is_next_depends_on_what_is_finished_alone() {
+    let header = header(question());
+    let outcomes = search(&header, |_, rate| if rate <= 5_000.0 { ProbeResult::Met } else { ProbeResult::Unmet });
+    for (at, outcome) in outcomes.iter().enumerate() {
+        let mut stored = outcomes[..at].to_vec();
+        // The store returns trials in the order of their indices.
+        stored.sort_by_key(|outcome| outcome.index);
+        let next = crate::strategy::next(&header, &stored).unwrap();
+        assert_eq!((next.index, next.workload.rate_per_s), (outcome.index, outcome.rate_per_s), "{at}");
+    }
+}
+
+#[test]
+fn a_client_that_gives_out_bounds_what_is_known() {
+    let header = header(question());
+    let outcomes = search(&header, |name, rate| match name {
+        _ if rate <= 9_000.0 => ProbeResult::Met,
+        "mt" => ProbeResult::UnmetByTheClient,
+        _ => ProbeResult::Unmet,
+    });
+    let searches = searches(&header, &question(), &outcomes);
+    let Some(CapacityBound::AtLeast { rate_per_s, client: true }) = of(&searches, "mt").answer() else {
+        panic!("{:?}", of(&searches, "mt").answer())
+    };
+    assert!((8_000.0..=9_000.0).contains(&rate_per_s), "{rate_per_s}");
+    assert!(matches!(of(&searches, "epoll").answer(), Some(CapacityBound::Server { .. })));
+}
+
+#[test]
+fn searches_end_when_time_is_over_or_nothing_comes_of_them() {
+    let short = SearchGoal { time_max_ns: 10_000_000_000, ..question() };
+    let header = header(short.clone());
+    let outcomes = search(&header, |name, _| if name == "mt" { ProbeResult::Failed } else { ProbeResult::Met });
+    assert_eq!(outcomes.len(), 10, "of a second each");
+    let searches = searches(&header, &short, &outcomes);
+    assert_eq!(of(&searches, "mt").ended, Some(SearchEnd::Failed));
+    assert_eq!(of(&searches, "mt").answer(), None);
+    assert_eq!(of(&searches, "epoll").ended, Some(SearchEnd::Time));
+    let Some(CapacityBound::AtLeast { rate_per_s, client: false }) = of(&searches, "epoll").answer() else {
+        panic!("{:?}", of(&searches, "epoll").answer())
+    };
+    assert!(rate_per_s >= 4_000.0, "what it met");
+}
+
+#[test]
+fn a_spoilt_probe_is_made_again() {
+    let header = header(question());
+    let count = std::cell::Cell::new(0);
+    let outcomes = search(&header, |_, rate| {
+        count.set(count.get() + 1);
+        match count.get() % 3 {
+            0 => ProbeResult::Spoilt,
+            _ if rate <= 5_000.0 => ProbeResult::Met,
+            _ => ProbeResult::Unmet,
+        }
+    });
+    for search in searches(&header, &question(), &outcomes) {
+        let Some(CapacityBound::Server { interval, .. }) = search.answer() else { panic!("{:?}", search.answer()) };
+        assert!(interval.low <= 5_000.0 && 5_000.0 <= interval.high, "{interval:?}");
+    }
+}
+
+#[test]
+fn a_probe_measures_long_enough_for_its_quantiles() {
+    let second = 1_000_000_000;
+    let p99 = SearchGoal { limits: vec![question().limits[0]], ..question() };
+    assert_eq!(p99.measure_ns(second, 10_000.0), second);
+    let half = p99.measure_ns(second, 500.0).abs_diff(2 * second);
+    assert!(half < 1_000, "1000 requests, ten of them slower");
+    assert_eq!(p99.measure_ns(second, 10.0), 10 * second, "but no longer than that");
+    let p50 = SearchGoal { limits: vec![LatencyLimit { quantile: 0.5, max_ns: 1 }], ..question() };
+    assert_eq!(p50.measure_ns(second, 10.0), 5 * second, "50 requests, though a median asks for 20");
+    assert_eq!(question().limits.iter().map(LatencyLimit::name).collect::<Vec<_>>(), ["p99", "p99.9"]);
+    assert_eq!(question().limits[0].to_string(), "p99 <= 1ms");
+}
