@@ -1,5 +1,5 @@
-//! Five client workers on one machine against one client process: rate, median latency, and the server's CPU a request. All clients
-//! share one CPU; workers sleep while their clients measure.
+//! Five client workers on one machine against one client process: rate, median latency, and the server's CPU time per
+//! request. All clients share one CPU; workers sleep while their clients measure.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,14 +9,14 @@ use anyhow::Context;
 use super::process::{CLIENT_CPU, Process, SERVER_CPU, comparison_row, free_address, muxbench};
 use super::spread::Spread;
 
-/// Client workers. One more worker has the server.
+/// Number of client workers. One more worker runs the server.
 const WORKERS: u32 = 5;
 
-/// Default pacing. A single client would spin and see responses immediately, while five on one CPU wait for each other; that
-/// difference would not be the server's.
+/// Default pacing. A single client would spin and see responses immediately, while five clients on one CPU wait for
+/// each other. This difference would not be the server's.
 pub(super) const PACING: &str = "yield";
 
-/// Figures of one run.
+/// The figures of one run.
 struct Figures {
     rate_per_s: f64,
     p50_ns: f64,

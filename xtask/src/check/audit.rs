@@ -13,7 +13,7 @@ use xtask::root;
 
 use crate::command;
 
-/// The part of `deny.toml` that is read here; the rest is for cargo-deny.
+/// The part of `deny.toml` that this check reads; cargo-deny reads the rest.
 #[derive(Debug, Deserialize)]
 struct Deny {
     graph: Graph,
@@ -44,7 +44,7 @@ struct Sources {
     unknown_git: Level,
 }
 
-/// Consequence of a finding.
+/// The consequence of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Level {
@@ -53,8 +53,8 @@ enum Level {
     Deny,
 }
 
-/// Prints a summary and checks all dependencies. Withdrawn versions are an error only if `denies_withdrawn`: others may withdraw
-/// a version at any time, which must not break an unchanged tree.
+/// Prints a summary and checks all dependencies. Withdrawn versions are an error only if `denies_withdrawn`: a
+/// version may be withdrawn at any time, which must not break an unchanged tree.
 ///
 /// # Errors
 /// Each dependency that `deny.toml` does not allow, with the reason.
@@ -131,7 +131,7 @@ fn print_summary(metadata: &Metadata, others: &[&Package]) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Returns the packages that are linked into muxbench or build it.
+/// Returns the packages that are linked into muxbench or needed to build it.
 fn in_program(metadata: &Metadata) -> anyhow::Result<BTreeSet<&PackageId>> {
     let resolve = metadata.resolve.as_ref().context("`cargo metadata` resolves nothing")?;
     let nodes: BTreeMap<_, _> = resolve.nodes.iter().map(|node| (&node.id, node)).collect();
@@ -158,7 +158,7 @@ fn size(folder: &Path) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
-/// Returns an error if a package is not from crates.io, but from git, or if not `is_git`, from elsewhere.
+/// Returns an error if a package is from git (with `is_git`), or from neither crates.io nor git (without).
 fn unknown_source(package: &Package, is_git: bool) -> Option<String> {
     let source = package.source.as_ref();
     let is_published = source.is_some_and(cargo_metadata::Source::is_crates_io);
@@ -167,7 +167,7 @@ fn unknown_source(package: &Package, is_git: bool) -> Option<String> {
     is_elsewhere.then(|| format!("{}: its source is {place}; use a version from crates.io", package.id))
 }
 
-/// Returns an error for each dependency of ours on any version of a crate.
+/// Returns an error for each of our dependencies that accepts any version of a crate.
 fn wildcards(package: &Package) -> impl Iterator<Item = String> {
     let external = package.dependencies.iter().filter(|it| it.path.is_none());
     external
@@ -182,7 +182,7 @@ fn licence(package: &Package, allowed: &[String]) -> Option<String> {
     refusal(terms, allowed).map(|reason| format!("{name}: {reason}"))
 }
 
-/// Returns an error if these terms are not allowed. Old manifests write `/` for `OR`.
+/// Returns an error if these terms are not allowed. Old manifests write `/` instead of `OR`.
 fn refusal(terms: &str, allowed: &[String]) -> Option<String> {
     let expression = match Expression::parse_mode(terms, ParseMode::LAX) {
         Ok(expression) => expression,
@@ -194,7 +194,8 @@ fn refusal(terms: &str, allowed: &[String]) -> Option<String> {
     (!is_allowed).then(|| format!("its licence is {terms}; remove it, or allow the licence"))
 }
 
-/// Returns an error for each version that cargo's copy of the index marks as withdrawn, and the number of versions in that copy.
+/// Returns an error for each version marked as withdrawn in the copy of the index that cargo keeps, and the number of
+/// versions found there.
 fn withdrawn(packages: &[&Package]) -> (Vec<String>, usize) {
     let (mut errors, mut known) = (Vec::new(), 0);
     for package in packages {
@@ -226,8 +227,8 @@ fn cargo_home() -> Option<PathBuf> {
     std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(std::env::home_dir()?.join(".cargo")))
 }
 
-/// Whether an index file marks a version as withdrawn; `None` if it does not list the version. The file has zero-terminated texts,
-/// among them one JSON object a version.
+/// Returns whether an index file marks a version as withdrawn; `None` if it does not list the version. The file has
+/// zero-terminated texts, including one JSON object for each version.
 fn is_withdrawn(file: &[u8], version: &str) -> Option<bool> {
     #[derive(Deserialize)]
     struct Entry {
@@ -238,7 +239,7 @@ fn is_withdrawn(file: &[u8], version: &str) -> Option<bool> {
     entries.find(|entry| entry.vers == version).map(|entry| entry.yanked)
 }
 
-/// Checks RustSec's advisories, where cargo-deny and a copy of their database are installed.
+/// Checks RustSec's advisories, if cargo-deny and a copy of their database are installed.
 fn advisories() -> anyhow::Result<()> {
     let has_database = cargo_home().is_some_and(|home| home.join("advisory-dbs").is_dir());
     if !has_database || command::run(Command::new(env!("CARGO")).args(["deny", "--version"])).is_err() {

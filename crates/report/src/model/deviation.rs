@@ -9,14 +9,14 @@ use stats::{Deviation, deviation};
 use super::FORMAT;
 use super::workload::order;
 
-/// Gives when the requests of a trial were sent, in nanoseconds, in any order, without those that never were; or why that
-/// is not known. Here only what it says is looked at: where samples are stored is the caller's business.
+/// Returns the send times of a trial in nanoseconds, in any order, without unsent requests; or an error if they are
+/// unknown. The caller knows where samples are stored.
 pub type SendsOf<'a> = dyn FnMut(u32) -> anyhow::Result<Vec<i64>> + 'a;
 
-/// Gives the deviations of a finished trial.
+/// Returns the deviations of a finished trial.
 pub type DeviationOf<'a> = dyn FnMut(&TrialRecord) -> TrialDeviation + 'a;
 
-/// The deviations that follow from sends. A trial's samples are read once, however often it is asked for.
+/// Returns a function that computes deviations from send times and reads each trial's samples only once.
 pub fn kept<'a>(sends_of: &'a mut SendsOf<'_>) -> impl FnMut(&TrialRecord) -> TrialDeviation + 'a {
     let mut known: BTreeMap<u32, TrialDeviation> = BTreeMap::new();
     move |record| {
@@ -25,10 +25,10 @@ pub fn kept<'a>(sends_of: &'a mut SendsOf<'_>) -> impl FnMut(&TrialRecord) -> Tr
     }
 }
 
-/// The shares of the sends whose deviations are shown.
+/// The shares of sends whose deviations reports show.
 pub const SHARES: [f64; 9] = [0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999];
 
-/// Points of the cumulative distribution: every percent.
+/// Points of the cumulative distribution: one per percent.
 pub(crate) const POINTS: usize = 101;
 
 /// The definition of a deviation.
@@ -38,36 +38,36 @@ pub(crate) const DEFINITION: &str = "Deviation of each send from the best-fittin
 /// The deviations of all finished trials.
 #[derive(Clone, Debug, Serialize)]
 pub struct Deviations {
-    /// As [`FORMAT`].
+    /// The version of the JSON format: [`FORMAT`].
     pub format: u32,
     /// The run's name.
     pub run: String,
     /// The definition of a deviation.
     pub definition: &'static str,
-    /// By connections, active share, rate and architecture.
+    /// The finished trials, by connections, active share, rate and architecture.
     pub trials: Vec<TrialDeviation>,
 }
 
 /// The deviations of one trial.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrialDeviation {
-    /// Its index in the plan.
+    /// The trial's index in the plan.
     pub trial: u32,
-    /// Which repeat, from 0.
+    /// The repeat's number, from 0.
     pub repeat: u32,
     /// The server's architecture.
     pub architecture: String,
-    /// The traffic. Only of the schedule `constant` are deviations the client's alone.
+    /// The traffic. Only with the schedule `constant` does the client alone cause deviations.
     pub workload: Workload,
-    /// Time between two sends at the rate asked, in nanoseconds.
+    /// Planned time between two sends, in nanoseconds.
     pub interval_ns: Option<f64>,
     /// The verdict of the trial.
     pub verdict: VerdictKind,
-    /// Requests that were planned and never sent: each makes those after it seem late by one interval.
+    /// Planned requests that were never sent. Each shifts the later ones by one interval.
     pub unsent: u64,
-    /// Why there are no figures.
+    /// The reason for missing figures.
     pub missing: Option<String>,
-    /// The figures; `None` when nothing is known to have been sent.
+    /// The figures; `None` without known sends.
     pub figures: Option<Deviation>,
     /// The deviations at [`SHARES`].
     pub tails: Vec<Point>,
@@ -78,7 +78,7 @@ pub struct TrialDeviation {
 /// A point of a cumulative distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// Share of the sends that deviate by at most this.
+    /// Share of sends that deviate by at most `deviation_ns`.
     pub share: f64,
     /// The deviation in nanoseconds.
     pub deviation_ns: f64,
@@ -100,7 +100,7 @@ impl TrialDeviation {
             let cdf = deviation::cdf(&deviations_ns, points).into_iter();
             cdf.map(|(deviation_ns, share)| Point { share, deviation_ns }).collect::<Vec<_>>()
         };
-        // At every thousandth, the finest of the shares.
+        // Compute a point per thousandth, the smallest of the shares.
         let fine = points(1_001);
         let planned = record.load.as_ref().filter(|_| missing.is_none()).map_or(0, |load| load.planned);
         Self {

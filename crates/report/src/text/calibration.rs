@@ -1,4 +1,4 @@
-//! The accuracy of the client: known holds, and the times that it recovered.
+//! The accuracy of the client: known hold times, and the times that the client measured.
 
 use comfy_table::{Table, presets};
 use harness::calibration::{Calibration, Condition, Recovered};
@@ -8,7 +8,7 @@ use crate::format;
 use crate::text::Medium;
 use crate::text::table::align;
 
-/// The table, and what it means.
+/// Renders the table and its meaning.
 pub fn render(calibration: &Calibration, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
     let Calibration { transport, rate_per_s, connections, client, rounds, conditions, interval_coverage } = calibration;

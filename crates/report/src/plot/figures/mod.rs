@@ -1,4 +1,4 @@
-//! Every figure there is, in the order of the page. A figure is one file and one row of [`FIGURES`].
+//! All figures, in the order of the page. Each figure is one file and one row of [`FIGURES`].
 
 mod bandwidth_over_time;
 mod cpu;
@@ -24,19 +24,19 @@ use super::plot_data::PlotData;
 /// A row of [`FIGURES`].
 #[derive(Debug)]
 pub struct FigureSpec {
-    /// Its name: that of its files, and in the page's address.
+    /// The name, for file names and the page's address.
     pub name: &'static str,
-    /// Its heading.
+    /// The heading.
     pub title: &'static str,
-    /// How it is to be read.
+    /// How to read the figure.
     pub about: &'static str,
-    /// The runs that have such a figure.
+    /// The runs that have this figure.
     pub needs: &'static str,
-    /// Draws it, if the run has what it needs.
+    /// Draws the figure; `None` if the run lacks the data.
     pub draw: fn(&PlotData<'_>) -> Option<Chart>,
 }
 
-/// All of them.
+/// All figures.
 pub const FIGURES: &[FigureSpec] = &[
     FigureSpec {
         name: "ranking",

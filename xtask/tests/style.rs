@@ -1,0 +1,156 @@
+//! The rules of names, comments and file sizes that a script can check.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use xtask::root;
+
+/// The first words that a doc comment must not have: they begin a clause in place of a noun phrase or a verb.
+const WRONG_FIRST_WORDS: [&str; 5] = ["What", "Who", "Whoever", "Of", "That"];
+
+const FUNCTION_NAME_MAX: usize = 60;
+const FILE_LINES_MAX: usize = 700;
+const INLINE_TEST_LINES_MAX: usize = 200;
+
+/// Files of recorded data, which have no limit of lines.
+const DATA: [&str; 1] = ["crates/wire/src/kv/tests/recorded.rs"];
+
+/// Every source file of the workspace and its text, by path from the root.
+fn sources() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> = ["crates", "fuzz", "xtask"].map(|name| root().join(name)).into();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() && !path.ends_with("target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                found.push((name_of(&path), fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    assert!(found.len() > 300, "{} files", found.len());
+    found
+}
+
+fn name_of(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap().to_string_lossy().into_owned()
+}
+
+/// The places at which `breaks` finds something, as `file:line: detail`.
+fn violations(breaks: impl Fn(&[&str], usize) -> Option<String>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, text) in sources() {
+        let lines: Vec<&str> = text.lines().collect();
+        for at in 0..lines.len() {
+            if let Some(detail) = breaks(&lines, at) {
+                found.push(format!("{name}:{}: {detail}", at + 1));
+            }
+        }
+    }
+    found
+}
+
+/// The text of a line of a doc comment.
+fn doc(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::trim)
+}
+
+/// The first line of a doc comment or of a paragraph in it, if it begins with a wrong word.
+fn wrong_first_word(lines: &[&str], at: usize) -> Option<String> {
+    let text = doc(lines[at])?;
+    let follows_text = at > 0 && doc(lines[at - 1]).is_some_and(|before| !before.is_empty());
+    let first = text.split(|letter: char| !letter.is_alphabetic()).next()?;
+    (!follows_text && WRONG_FIRST_WORDS.contains(&first)).then(|| text.to_owned())
+}
+
+/// The function name that begins on a line, if it is too long.
+fn long_function_name(line: &str) -> Option<String> {
+    let (before, rest) = line.split_once("fn ")?;
+    if !before.is_empty() && !before.ends_with([' ', '(']) {
+        return None;
+    }
+    let name: String = rest.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
+    (name.len() > FUNCTION_NAME_MAX).then_some(name)
+}
+
+/// How many lines the module of tests has that begins on a line.
+fn inline_test_lines(lines: &[&str], at: usize) -> Option<usize> {
+    let is_test =
+        lines[at].trim_start().starts_with("#[cfg(test)]") || lines[at].trim_start().starts_with("#[cfg(all(test");
+    let module = (at + 1..lines.len()).find(|&next| !lines[next].trim_start().starts_with("#["))?;
+    let indent = lines[module].len() - lines[module].trim_start().len();
+    if !is_test || !lines[module].contains("mod ") || !lines[module].ends_with('{') {
+        return None;
+    }
+    let end = (module..lines.len()).find(|&next| lines[next] == format!("{:indent$}}}", ""))?;
+    Some(end - at + 1)
+}
+
+#[test]
+fn doc_comments_begin_with_a_noun_or_a_verb() {
+    let found = violations(wrong_first_word);
+    assert!(found.is_empty(), "{} doc comments begin with a clause:\n{}", found.len(), found.join("\n"));
+}
+
+#[test]
+fn function_names_have_at_most_60_characters() {
+    let found = violations(|lines, at| long_function_name(lines[at]));
+    assert!(found.is_empty(), "{} names are too long:\n{}", found.len(), found.join("\n"));
+}
+
+#[test]
+fn files_and_inline_tests_are_short() {
+    let mut found = violations(|lines, at| {
+        let count = inline_test_lines(lines, at).filter(|count| *count > INLINE_TEST_LINES_MAX)?;
+        Some(format!("{count} lines of inline tests; move them to a file of their own"))
+    });
+    for (name, text) in sources() {
+        let count = text.lines().count();
+        if count > FILE_LINES_MAX && !DATA.contains(&name.as_str()) {
+            found.push(format!("{name}: {count} lines; split the file by subject"));
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn rules_find_what_they_forbid() {
+    let lines = ["/// What it does.", "fn short() {}", "/// Returns", "/// What follows.", "//!", "//! Of one."];
+    let broken: Vec<usize> = (0..lines.len()).filter(|&at| wrong_first_word(&lines, at).is_some()).collect();
+    assert_eq!(broken, [0, 5], "a line that continues a sentence is none");
+    let name = "a".repeat(61);
+    assert_eq!(long_function_name(&format!("    pub fn {name}(")), Some(name));
+    assert_eq!(long_function_name(&format!("fn {}()", "a".repeat(60))), None);
+    let module = ["#[cfg(test)]", "mod tests {", "    fn it() {", "    }", "}"];
+    assert_eq!(inline_test_lines(&module, 0), Some(5));
+    assert_eq!(inline_test_lines(&["#[cfg(test)]", "mod tests;"], 0), None);
+}
+
+/// The relative links of a document that lead nowhere.
+fn broken_links(folder: &Path, text: &str) -> Vec<String> {
+    let mut broken = Vec::new();
+    for rest in text.split("](").skip(1) {
+        let target = rest.split([')', '#', ' ']).next().unwrap_or_default();
+        if !target.is_empty() && !target.contains("://") && !folder.join(target).exists() {
+            broken.push(target.to_owned());
+        }
+    }
+    broken
+}
+
+#[test]
+fn links_of_documents_lead_to_files() {
+    let mut documents = Vec::new();
+    for folder in [root().to_owned(), root().join("docs"), root().join("docs/decisions")] {
+        let entries = fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path());
+        documents.extend(entries.filter(|path| path.extension().is_some_and(|it| it == "md")));
+    }
+    assert!(documents.len() > 10);
+    for path in documents {
+        let broken = broken_links(path.parent().unwrap(), &fs::read_to_string(&path).unwrap());
+        assert!(broken.is_empty(), "{}: no such file: {}", name_of(&path), broken.join(", "));
+    }
+    assert_eq!(broken_links(root(), "[a](README.md#top) [b](none.md) [c](https://example.org)"), ["none.md"]);
+}
