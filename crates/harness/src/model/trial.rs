@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_shown_so_that_nothing_hides() {
+    fn shown_command_hides_nothing() {
         let exec = ExternalConfig {
             command: ["serve it", "{port}", "a\u{1b}[2Jb", ""].map(Into::into).into(),
             directory: Some("/srv".into()),

@@ -1,0 +1,375 @@
+//! Distributed runs under Slurm and Open MPI, on hosts that are network namespaces.
+
+use super::*;
+
+/// Three network namespaces with host names of their own on one network, removed when dropped.
+struct Hosts {
+    prefix: String,
+    folder: tempfile::TempDir,
+}
+
+/// Number of hosts.
+const HOSTS: u32 = 3;
+
+/// Runs a command that must succeed.
+fn must(program: &str, arguments: &str) {
+    let output =
+        Command::new(program).args(words(arguments)).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(output.status.success(), "{program} {arguments}: {output:?}");
+}
+
+/// Namespaces need root.
+fn may_make_hosts() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        skipped("fleets on several hosts: only root may make network namespaces");
+    }
+    is_root
+}
+
+impl Hosts {
+    /// `None` where that is not permitted.
+    fn new(letter: char) -> Option<Self> {
+        if !may_make_hosts() {
+            return None;
+        }
+        // An interface's name has 15 bytes at most.
+        let prefix = format!("mb{letter}{}", std::process::id() % 1_000_000);
+        let hosts = Self { prefix, folder: tempfile::tempdir().unwrap() };
+        let bridge = format!("{}br", hosts.prefix);
+        must("ip", &format!("link add {bridge} type bridge"));
+        must("ip", &format!("link set {bridge} up"));
+        for (number, name) in hosts.names().enumerate() {
+            must("ip", &format!("netns add {name}"));
+            must("ip", &format!("link add {name} type veth peer name eth0 netns {name}"));
+            must("ip", &format!("link set {name} master {bridge} up"));
+            must("ip", &format!("-n {name} link set lo up"));
+            must("ip", &format!("-n {name} link set eth0 up"));
+            must("ip", &format!("-n {name} addr add 10.97.0.{}/24 dev eth0", number + 1));
+        }
+        Some(hosts)
+    }
+
+    fn names(&self) -> impl Iterator<Item = String> {
+        let prefix = self.prefix.clone();
+        (1..=HOSTS).map(move |number| format!("{prefix}n{number}"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A command on one of them, by its number from 1.
+    fn on(&self, number: u32, command: &str) -> Command {
+        let name = format!("{}n{number}", self.prefix);
+        let mut entered = Command::new("nsenter");
+        entered.arg(format!("--net=/run/netns/{name}")).args(["unshare", "--uts", "sh", "-c"]);
+        entered.arg(format!("hostname {name}; exec {command}"));
+        entered
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for name in self.names() {
+            // What they have left on their host.
+            let left = Command::new("ip").args(["netns", "pids", &name]).output();
+            let left = left.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+            for pid in left.lines().filter_map(|line| Pid::from_raw(line.trim().parse().ok()?)) {
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
+            let _ = Command::new("ip").args(["netns", "delete", &name]).status();
+        }
+        let _ = Command::new("ip").args(["link", "delete", &format!("{}br", self.prefix)]).status();
+    }
+}
+
+/// Checks a run on three hosts.
+fn is_of_three_hosts(hosts: &Hosts, folder: &Path, output: &Output) {
+    let run = finished(folder, output);
+    let names: Vec<String> = hosts.names().collect();
+    let sentence = format!("server on {}, clients on {}, {}", names[0], names[1], names[2]);
+    assert!(run.header.placement.contains(&sentence), "{}", run.header.placement);
+    assert_eq!(run.header.host["network"], "between workers, to 10.97.0.1");
+    run.records.iter().for_each(|record| is_merged(folder, record, &[15, 16]));
+}
+
+/// A launcher that a script of `deploy` starts on each host of a lab.
+struct Engine {
+    script: &'static str,
+    /// Its command for so many ranks.
+    command: fn(u32) -> String,
+    /// Name of the launcher.
+    name: &'static str,
+    /// The variable in which it says which rank one is.
+    rank: &'static str,
+}
+
+const SLURM: Engine = Engine {
+    script: "slurm-in-lab.sh",
+    command: |ranks| format!("srun -N{ranks}"),
+    name: "Slurm",
+    rank: "SLURM_PROCID",
+};
+const OPEN_MPI: Engine = Engine {
+    script: "mpirun-in-lab.sh",
+    command: |ranks| format!("mpirun -np {ranks}"),
+    name: "Open MPI",
+    rank: "OMPI_COMM_WORLD_RANK",
+};
+
+impl Engine {
+    /// The command that makes a lab of that, with so many clients' hosts, and has this engine start a run on all of them.
+    fn in_lab(&self, network: &str, clients: u32, flags: &str, arguments: &str, folder: &Path) -> Command {
+        let program = env!("CARGO_BIN_EXE_muxbench");
+        // Whoever runs the tests may have them ignore an interrupt, as shells do in the background.
+        let mut lab = Command::new("env");
+        lab.args(["--default-signal=INT", program, "lab", "--network", &format!("lab:clients={clients}")]);
+        lab.args(words(network)).arg("--").arg(format!("{}/../../deploy/{}", env!("CARGO_MANIFEST_DIR"), self.script));
+        lab.args(words(&(self.command)(clients + 1))).args(words(flags)).arg(program).args(words(arguments));
+        lab.arg("--distributed").arg("--output").arg(folder);
+        let peers = prepared("MUXBENCH_PEERS", "peers");
+        let path = std::env::var("PATH").unwrap_or_default();
+        lab.env("PATH", format!("{}:{path}", peers.display())).env_remove("MUXBENCH_SECRET");
+        lab.stdout(Stdio::piped()).stderr(Stdio::piped());
+        lab
+    }
+}
+
+/// Checks a run on the hosts of a lab with this network; each client has this number of connections.
+fn is_of_a_lab(engine: &Engine, network: &str, connections: &[u32], folder: &Path, output: &Output) -> Run {
+    let run = finished(folder, output);
+    let printed = String::from_utf8_lossy(&output.stderr);
+    let (clients, ranks) = (connections.len(), connections.len() + 1);
+    let sentence = format!(
+        "distributed run of {ranks} processes, started by {}: server on host0, clients on host1, host2",
+        engine.name
+    );
+    assert!(printed.contains(&sentence) && !printed.contains("set MUXBENCH_SECRET"), "{printed}");
+    let placement = &run.header.placement;
+    assert!(placement.contains("server on host0, clients on host1, host2"), "{placement}");
+    assert_eq!(run.header.host["network"], "between workers, to 198.18.0.1");
+    for record in &run.records {
+        is_merged(folder, record, connections);
+        let network = record.network.as_ref().unwrap();
+        // Where a process takes the packets, what it did in the trial is known.
+        assert_eq!(network.relay.is_some(), network.applied.links == Links::Tun, "{network:?}");
+    }
+    let shown = String::from_utf8_lossy(&output.stdout);
+    let title = format!("in a lab of {clients} client hosts, {network}");
+    assert!(shown.contains(&title) && shown.contains("Network: "), "{shown}");
+    run
+}
+
+#[test]
+fn open_mpi_starts_distributed_run_in_lab() {
+    if !may_make_hosts() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    let output = OPEN_MPI.in_lab("--delay 1ms", 2, "", COMPARE, &folder).output().unwrap();
+    is_of_a_lab(&OPEN_MPI, "1ms each way", &[15, 16], &folder, &output);
+}
+
+#[test]
+fn slurm_runs_kawai2008_on_six_hosts_with_delay_and_loss() {
+    if !may_make_hosts() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // One of its 45 configurations.
+    let mut text =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/kawai2008-http.toml")).unwrap();
+    for (all, one) in [
+        (r#"["mp", "mt", "select", "poll", "epoll"]"#, r#"["epoll"]"#),
+        ("[400, 2000, 10000]", "[400]"),
+        ("[125, 500, 2000]", "[500]"),
+    ] {
+        assert!(text.contains(all), "{text}");
+        text = text.replace(all, one);
+    }
+    let file = folder.path().join("kawai2008-http.toml");
+    fs::write(&file, text).unwrap();
+    for (number, (flags, words)) in
+        [("--delay 1ms", "1ms each way"), ("--loss 1%", "1 % lost each way")].into_iter().enumerate()
+    {
+        let folder = folder.path().join(number.to_string());
+        let arguments = format!("run {} --quick --quiet", file.display());
+        let output = SLURM.in_lab(flags, 5, "", &arguments, &folder).output().unwrap();
+        let run = is_of_a_lab(&SLURM, words, &[80; 5], &folder, &output);
+        let [record] = run.records.as_slice() else { panic!("{output:?}") };
+        let measured = &record.network.as_ref().unwrap().measured;
+        let load = record.load.as_ref().unwrap();
+        if number == 0 {
+            assert!(measured.round_trip_p50_ns >= 2_000_000, "{measured:?}");
+            assert!(load.service.distribution.p50_ns >= 2_000_000, "{:?}", load.service.distribution);
+        } else {
+            // 1 % of thousands, each way.
+            assert!((0.002..0.05).contains(&measured.loss()), "{measured:?}");
+        }
+        let report = muxbench().arg("report").arg(&folder).output().unwrap();
+        let shown = String::from_utf8_lossy(&report.stdout);
+        assert!(shown.contains(&format!("in a lab of 5 client hosts, {words}")), "{shown}");
+        assert!(shown.contains("Measured before each trial: round trip p50 "), "{shown}");
+    }
+}
+
+/// The process of a worker that a launcher started, not its client.
+fn process_of(engine: &Engine, rank: u32, folder: &Path) -> Option<Pid> {
+    let (rank, folder) = (format!("{}={rank}", engine.rank), folder.display().to_string());
+    let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let mut processes = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    processes.find(|it| has(*it, "cmdline", &folder) && has(*it, "environ", &rank))
+}
+
+/// Waits for the client of a worker.
+fn until_at_work(engine: &Engine, rank: u32, folder: &Path) -> Pid {
+    let mut found = None;
+    eventually("a rank has a client", || {
+        found = process_of(engine, rank, folder);
+        found.is_some_and(|rank| !clients_of(rank).is_empty())
+    });
+    found.unwrap()
+}
+
+#[test]
+fn sigint_under_slurm_finishes_the_trial() {
+    if !may_make_hosts() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    // As a terminal has it: all that it started hear of it.
+    let mut lab = SLURM.in_lab("", 2, "--disable-status", &many_repeats(), &folder);
+    let lab = lab.process_group(0).spawn().unwrap();
+    for rank in 1..3 {
+        until_at_work(&SLURM, rank, &folder);
+    }
+    rustix::process::kill_process_group(Pid::from_child(&lab), Signal::INT).unwrap();
+    let output = lab.wait_with_output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        printed.contains("finishing the current trial") && printed.contains("stopped; finished trials are saved"),
+        "{printed}"
+    );
+    let records = harness::store::read(&folder).unwrap().records;
+    assert!((1..30).contains(&records.len()), "{printed}");
+    let is_lost = |record: &TrialRecord| record.verdict.reason.contains("lost");
+    assert!(!records.iter().any(is_lost), "{printed}");
+}
+
+/// Kills one of three workers, and stops the run after the others have continued.
+fn go_on_without_a_rank(engine: &Engine, job: Child, folder: &Path) {
+    let rank = until_at_work(engine, 2, folder);
+    rustix::process::kill_process(rank, Signal::KILL).unwrap();
+    two_more_trials(folder);
+    rustix::process::kill_process(process_of(engine, 0, folder).unwrap(), Signal::TERM).unwrap();
+    let output = job.wait_with_output().unwrap();
+    println!("{}", String::from_utf8_lossy(&output.stderr));
+    goes_on_after(["worker 2 on ", "is lost"], folder, &[31]);
+}
+
+#[test]
+fn run_under_slurm_continues_without_lost_worker() {
+    if !may_make_hosts() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    let arguments = format!("{} --lost-worker continue", many_repeats());
+    let job = SLURM.in_lab("", 2, "--no-kill", &arguments, &folder).spawn().unwrap();
+    go_on_without_a_rank(&SLURM, job, &folder);
+}
+
+#[test]
+fn workers_on_the_server_host_of_a_lab_are_rejected() {
+    if !may_make_hosts() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // All are where the first is, as mpirun without a hostfile has it.
+    let script =
+        "for rank in 1 2; do MUXBENCH_RANK=$rank \"$@\" & done; MUXBENCH_RANK=0 \"$@\"; code=$?; wait; exit $code";
+    let mut lab = Command::new("timeout");
+    lab.args(["300", env!("CARGO_BIN_EXE_muxbench"), "lab", "--network", "lab:clients=2", "--"]);
+    lab.args(["sh", "-c", script, "sh", env!("CARGO_BIN_EXE_muxbench")]).args(words(COMPARE)).arg("--distributed");
+    lab.arg("--output").arg(folder.path().join("run"));
+    lab.env("MUXBENCH_RANKS", "3").env("MUXBENCH_SECRET", "open sesame");
+    // Nobody else has ports there.
+    let output = lab.env("MUXBENCH_RENDEZVOUS", "198.18.0.1:20000").output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && printed.contains("rank 1 is on the server's host of the lab"), "{printed}");
+    assert!(!folder.path().join("run").exists());
+}
+
+#[test]
+fn processes_in_a_lab_end_with_its_command() {
+    if !may_make_hosts() {
+        return;
+    }
+    let lab = |command: &[&str]| {
+        let mut lab = muxbench();
+        lab.args(["lab", "--network", "lab:clients=2", "--"]).args(command);
+        lab.output().unwrap()
+    };
+    let output = lab(&["sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $! $MUXBENCH_LAB_HOSTS; exit 7"]);
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (pid, hosts) = printed.trim().split_once(' ').unwrap_or_else(|| panic!("{output:?}"));
+    assert_eq!((output.status.code(), hosts.split(' ').count()), (Some(7), 3), "{output:?}");
+    let stat = format!("/proc/{pid}/stat");
+    let is_gone = || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ") || !stat.contains("(sleep)"));
+    eventually("what it left is gone", is_gone);
+    let output = lab(&["/nonexistent"]);
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && printed.contains("cannot start /nonexistent"), "{printed}");
+}
+
+/// The mpirun command of a comparison on these hosts.
+fn mpirun(hosts: &Hosts, flags: &str, arguments: &str, folder: &Path) -> Command {
+    prepared("MUXBENCH_PEERS", "peers");
+    // What mpirun is told to call in place of ssh.
+    let agent = hosts.path("agent");
+    let text = "#!/bin/sh\nhost=$1; shift\n\
+                exec nsenter --net=/run/netns/$host unshare --uts sh -c \"hostname $host; $*\"\n";
+    fs::write(&agent, text).unwrap();
+    must("chmod", &format!("700 {}", agent.display()));
+    let list: String = hosts.names().map(|name| format!("{name} slots=1\n")).collect();
+    fs::write(hosts.path("hosts"), list).unwrap();
+    let (agent, list, folder) = (agent.display(), hosts.path("hosts"), folder.display());
+    let program = env!("CARGO_BIN_EXE_muxbench");
+    hosts.on(
+        1,
+        &format!(
+            "timeout 120 mpirun --allow-run-as-root --bind-to none --mca plm_rsh_agent {agent} {flags} -np {HOSTS} \
+             --hostfile {} {program} {arguments} --distributed --output {folder}",
+            list.display()
+        ),
+    )
+}
+
+#[test]
+fn open_mpi_starts_distributed_run_on_three_hosts() {
+    let Some(hosts) = Hosts::new('m') else { return };
+    let folder = hosts.path("run");
+    let output = mpirun(&hosts, "", COMPARE, &folder).output().unwrap();
+    is_of_three_hosts(&hosts, &folder, &output);
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        printed.contains("distributed run of 3 processes, started by Open MPI")
+            && !printed.contains("set MUXBENCH_SECRET"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn run_under_open_mpi_continues_without_lost_worker() {
+    let Some(hosts) = Hosts::new('g') else { return };
+    let folder = hosts.path("run");
+    let mut command = mpirun(&hosts, RECOVERY, &format!("{} --lost-worker continue", many_repeats()), &folder);
+    let job = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    go_on_without_a_rank(&OPEN_MPI, job, &folder);
+}
+
+/// Keeps Open MPI from ending all processes when one dies.
+const RECOVERY: &str = "--enable-recovery";

@@ -1,0 +1,622 @@
+//! The whole tool, run as a user would.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod reports;
+mod stops;
+mod verdicts;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use common::{ROOT, Serve, children_of, descendants, eventually, is_alive, muxbench, prepared};
+use harness::store::Store;
+use report::fixtures;
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+use server::registry::{BUFFERED, MECHANISMS};
+
+/// A comparison that takes a second or two.
+const SMALL: &[&str] = &[
+    "compare",
+    "--arch",
+    "epoll,mt",
+    "--connections",
+    "20",
+    "--rate",
+    "500",
+    "--request",
+    "1B",
+    "--response",
+    "100B",
+    "--ramp",
+    "50ms",
+    "--warm-up",
+    "50ms",
+    "--measure",
+    "200ms",
+    "--cool-down",
+    "60s",
+    "--repeats",
+    "2",
+];
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs muxbench in `folder`; panics with all output unless it exits with `code`.
+fn run(folder: &Path, arguments: &[&str], code: i32) -> Output {
+    let output = muxbench().args(arguments).current_dir(folder).output().unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{out}\n{err}");
+    output
+}
+
+/// Runs a comparison in `folder`. A busy machine may delay the client: exit code 3.
+fn measure(folder: &Path, arguments: &[&str]) -> Output {
+    let output = muxbench().args(arguments).current_dir(folder).output().unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{arguments:?}\n{out}\n{err}");
+    output
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
+}
+
+#[test]
+fn pools_are_measured_with_every_accept_strategy() {
+    let _cpus = share_cpus();
+    let folder = tempfile::tempdir().unwrap();
+    let mut arguments = SMALL.to_vec();
+    arguments[2] = "mp-prefork,mt-pool:20,mt-pool:4";
+    arguments.extend(["--accept", "exclusive"]);
+    let out = text(&measure(folder.path(), &arguments).stdout);
+    assert!(out.contains("mt-pool:4: architectures: mt-pool:4 serves 4 connections at a time"), "{out}");
+    assert!(out.contains("\nmt-pool:20 (exclusive) ") && out.contains("\nmp-prefork (exclusive) "), "{out}");
+    let whole = json(&run(folder.path(), &["report", "--json"], 0));
+    let trials = whole["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 4, "the pool that is too small is not run");
+    for trial in trials {
+        assert_eq!(trial["trial"]["serve"]["accept"], "exclusive", "{trial}");
+        let pool = if trial["trial"]["architecture"] == "mp-prefork" { 36 } else { 20 };
+        assert_eq!((&trial["server"]["workers"], &trial["server"]["connections"]), (&pool.into(), &20.into()));
+    }
+}
+
+/// The lock of all tests that start servers or clients.
+static CPUS: RwLock<()> = RwLock::new(());
+
+/// Locks out all other tests, for a test that occupies or needs a whole CPU.
+fn exclusive_cpus() -> RwLockWriteGuard<'static, ()> {
+    CPUS.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks out only the tests that need a CPU for themselves.
+fn share_cpus() -> RwLockReadGuard<'static, ()> {
+    CPUS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Occupies a CPU with many threads until dropped, so that a server on it gets a small share.
+struct Hogs(Arc<AtomicBool>);
+
+impl Hogs {
+    fn on_cpu(cpu: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        for _ in 0..64 {
+            let stop = stop.clone();
+            std::thread::spawn(move || {
+                let mut set = rustix::thread::CpuSet::new();
+                set.set(cpu);
+                rustix::thread::sched_setaffinity(None, &set).unwrap();
+                while !stop.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        Self(stop)
+    }
+}
+
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+#[test]
+fn kernel_timestamps_prove_that_requests_left() {
+    let _cpus = exclusive_cpus();
+    let folder = tempfile::tempdir().unwrap();
+    let output = measure(folder.path(), &[SMALL, &["--timestamps", "kernel", "--output", "run"]].concat());
+    let table = text(&output.stdout);
+    assert!(table.contains("Kernel timestamps on the interface lo, which has no hardware timestamps"), "{table}");
+    let whole = json(&run(folder.path(), &["report", "run", "--json"], 0));
+    for trial in whole["trials"].as_array().unwrap() {
+        let kernel = &trial["load"]["kernel"];
+        assert_eq!(kernel["unstamped_sent"], 0, "{trial}");
+        // A client that is late reads two responses at once, which then have no stamp of their own: on a busy machine most.
+        assert!(kernel["service"]["distribution"]["count"].as_u64().unwrap() > 0, "{trial}");
+    }
+    let samples = harness::samples::read(&harness::store::samples_path(&folder.path().join("run"), 0)).unwrap();
+    assert!(
+        samples
+            .iter()
+            .all(|sample| sample.driver_ns != load::Sample::NEVER && sample.arrived_ns > sample.driver_ns - 50_000)
+    );
+}
+
+#[test]
+fn flags_set_locality_and_schedules() {
+    let _cpus = share_cpus();
+    let folder = tempfile::tempdir().unwrap();
+    let more =
+        ["--active", "1/4,1", "--idle", "30", "--popularity", "zipf:0.8", "--schedule", "poisson", "--output", "run"];
+    let out = text(&measure(folder.path(), &[SMALL, &more].concat()).stdout);
+    let title = "20 connections, 1/4 active, 30 idle connections, chosen by zipf:0.8, 500 requests/s, as a Poisson \
+                 process, 1B -> 100B";
+    assert!(out.contains(title), "{out}");
+    let store = harness::store::read(&folder.path().join("run")).unwrap();
+    assert_eq!(store.records.len(), 8);
+    for record in store.records {
+        let samples =
+            harness::samples::read(&harness::store::samples_path(&folder.path().join("run"), record.trial.index))
+                .unwrap();
+        let mut used: Vec<u32> = samples.iter().map(|sample| sample.connection).collect();
+        used.sort_unstable();
+        used.dedup();
+        let active = if record.trial.workload.active < 1.0 { 5 } else { 20 };
+        assert!(used.len() <= active && used.len() > active / 2, "{used:?}");
+        assert_eq!(record.server.unwrap().connections, 50, "idle ones are held too");
+    }
+}
+
+#[test]
+fn calibrate_recovers_hold_times() {
+    let _cpus = exclusive_cpus();
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["calibrate", "--rounds", "2", "--measure", "750ms", "--hold", "300ms", "--law", "fixed,uniform"];
+    for more in [["--transport", "tcp"].as_slice(), &["--transport", "udp", "--timestamps", "kernel"]] {
+        let calibrate = || json(&run(folder.path(), &[&arguments, more, &["--json", "--rate", "100"]].concat(), 0));
+        let ns = |value: &Value| value.as_f64().unwrap();
+        // Requests that were taken for each other would be a quarter of the mean apart, and more, each time; so much is a
+        // neighbour who takes every CPU only now and then.
+        let is_told_apart = |found: &Value| {
+            let conditions = found["conditions"].as_array().unwrap()[1..].iter();
+            let spreads = conditions.map(|condition| condition["client"]["spread_ns"].as_array().unwrap());
+            spreads.clone().all(|spread| ns(&spread[1]).abs() < 45e6 && ns(&spread[2]).abs() < 45e6)
+        };
+        let found = (0..5).map(|_| calibrate()).find(is_told_apart).expect("one of five calibrations is quiet");
+        let conditions = found["conditions"].as_array().unwrap();
+        assert_eq!(conditions.len(), 3);
+        assert_eq!(conditions[0]["client"]["bias_ns"]["value"], 0.0, "against itself");
+        for condition in &conditions[1..] {
+            assert_eq!(condition["count"], 150, "75 in each round");
+            // A busy machine only adds to a hold, and to what is measured of it.
+            assert!(ns(&condition["held_p50_ns"]) > 225e6, "{condition}");
+            assert!(ns(&condition["service_p50_ns"]) >= ns(&condition["held_p50_ns"]), "{condition}");
+            assert_eq!(condition["kernel"].is_object(), more.contains(&"kernel"));
+        }
+    }
+    let table = text(&run(folder.path(), &[&arguments, ["--rate", "100"].as_slice()].concat(), 0).stdout);
+    assert!(table.contains("bias µs") && table.contains("300 ms uniform"), "{table}");
+    let shared = run(folder.path(), &["calibrate", "--server-cpus", "0", "--client-cpus", "0"], 1);
+    assert!(text(&shared.stderr).contains("give each side CPUs of its own"));
+}
+
+#[test]
+fn experiment_file_is_planned_and_run() {
+    let _cpus = share_cpus();
+    let folder = tempfile::tempdir().unwrap();
+    let experiment = text(&run(folder.path(), &[SMALL, &["--print-experiment"]].concat(), 0).stdout);
+    std::fs::write(folder.path().join("mine.toml"), experiment.replace("\"compare\"", "\"mine\"")).unwrap();
+    let plan = json(&run(folder.path(), &["plan", "mine.toml", "--json"], 0));
+    assert_eq!(plan["trials"].as_array().unwrap().len(), 4);
+    let table = text(&run(folder.path(), &["plan", "mine.toml"], 0).stdout);
+    assert!(table.contains("mine: 4 trials, about"), "{table}");
+    measure(folder.path(), &["run", "mine.toml", "--quiet", "--output", "here"]);
+    assert!(folder.path().join("here/run.json").exists());
+    run(folder.path(), &["run", "mine.toml", "--output", "here"], 1);
+    let schema = json(&run(folder.path(), &["plan", "--schema"], 0));
+    assert!(schema["properties"]["workload"].is_object());
+}
+
+#[test]
+fn experiment_is_read_from_a_named_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fifo.toml");
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &path, kind, rustix::fs::Mode::RWXU, 0).unwrap();
+    let mut plan = std::process::Command::new("timeout");
+    plan.args(["60", env!("CARGO_BIN_EXE_muxbench"), "plan"]).arg(&path).args(["--json"]).stdout(Stdio::piped());
+    let child = plan.spawn().unwrap();
+    std::fs::copy(Path::new(ROOT).join("experiments/smoke.toml"), &path).unwrap();
+    assert_eq!(json(&child.wait_with_output().unwrap())["experiment"], "smoke");
+}
+
+#[test]
+fn experiment_in_a_device_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), &["plan", "/dev/zero"], 1);
+    assert!(text(&output.stderr).contains("/dev/zero: not a regular file; try `-` and a pipe"), "{output:?}");
+}
+
+#[test]
+fn user_errors_are_reported_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("bad.toml"), "name = \"x\"\narchitectures = \"epol\"\n").unwrap();
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["run", "bad.toml"], 1, "bad.toml:2: unknown architecture `epol`"),
+        (&["run", "absent.toml"], 1, "absent.toml: neither a file nor a preset"),
+        (&["run"], 1, "name an experiment file"),
+        (&["run", "smoke", "--quick"], 1, "has no [quick] table"),
+        (&["run", "--resume"], 1, "results: contains no run"),
+        (&["run", "smoke", "--resume", "--quick"], 2, "FILE and --quick cannot be used with --resume"),
+        (&["compare", "--resume", "here", "--rate", "9"], 2, "--rate cannot be used with --resume"),
+        (&["report"], 1, "contains no run"),
+        (&["compare", "--arch", "nonsense"], 1, "unknown architecture `nonsense`"),
+        (&["compare", "--arch", "mt,mt"], 1, "\"mt\" appears twice"),
+        (&["compare", "--request", "128"], 2, "write it like 128B"),
+        (&["compare", "--measure", "10"], 2, "write it like 30s"),
+        (&["compare", "--measure", "0"], 1, "measures nothing"),
+        (&["compare", "--rate", "0"], 2, "rate above 0"),
+        (&["compare", "--connections", "0"], 2, "0"),
+        (&["compare", "--server-cpus", "4000"], 1, "CPU 4000 is not among those"),
+        (&["compare", "--connections", "4000000000"], 1, "no trial can run on this host"),
+        (&["compare", "--active", "2"], 2, "write it like 1/16"),
+        (&["compare", "--popularity", "pareto"], 2, "write uniform, zipf"),
+        (&["compare", "--schedule", "random"], 2, "expected one of `slot-random`"),
+        (&["compare", "--pacing", "fast"], 2, "expected one of `auto`"),
+        (&["serve", "--listen", "192.0.2.1:1"], 1, "cannot listen on 192.0.2.1:1"),
+        (&["load", "--target", "127.0.0.1:1"], 1, "is the server running there?"),
+        (&["load"], 2, "--target"),
+    ];
+    for (arguments, code, words) in cases {
+        let output = run(folder.path(), arguments, *code);
+        assert!(text(&output.stderr).contains(words), "{arguments:?}: {}", text(&output.stderr));
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+    assert!(!folder.path().join("results").exists(), "nothing was started");
+}
+
+#[test]
+fn needed_hosts_follow_from_documented_or_measured_costs() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = ["compare", "--arch", "epoll,mt", "--connections", "1000000", "--rate", "100000", "--print-experiment"];
+    let experiment = text(&run(folder.path(), &large, 0).stdout);
+    std::fs::write(folder.path().join("large.toml"), &experiment).unwrap();
+    let needs = |more: &[&str]| {
+        json(&run(folder.path(), &[&["plan", "large.toml", "--hosts", "--json"][..], more].concat(), 0))
+    };
+    let documented = needs(&["--client-host-cpus", "8", "--client-host-memory", "64"]);
+    for server in documented["servers"].as_array().unwrap() {
+        assert_eq!((&server["connections"], &server["origin"]), (&1_000_000.into(), &"docs/scale.md".into()));
+    }
+    assert_eq!(documented["clients"]["hosts"], 16, "64 512 ports each: {}", documented["clients"]);
+    let many = needs(&["--client-host-addresses", "16", "--client-host-cpus", "64", "--client-host-memory", "64"]);
+    assert_eq!(many["clients"]["hosts"], 1, "{}", many["clients"]);
+    let stored = fixtures::run();
+    let store = Store::create(&folder.path().join("small"), &stored.header).unwrap();
+    stored.records.iter().for_each(|record| store.commit(record).unwrap());
+    drop(store);
+    let of_run = needs(&["--from", "small", "--measure"]);
+    let epoll = of_run["servers"].as_array().unwrap().iter().find(|it| it["architecture"] == "epoll").unwrap();
+    assert!(epoll["origin"].as_str().unwrap().starts_with("small, of "), "{epoll}");
+    let per_s = &of_run["figures"]["client_per_s"];
+    assert!(per_s["value"].as_f64().unwrap() > 0.0 && per_s["origin"].as_str().unwrap().starts_with("measured now"));
+
+    // As text, from standard input.
+    let mut plan = muxbench();
+    plan.args(["plan", "-", "--hosts"]).current_dir(folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut plan = plan.spawn().unwrap();
+    std::io::Write::write_all(&mut plan.stdin.take().unwrap(), experiment.as_bytes()).unwrap();
+    let printed = text(&plan.wait_with_output().unwrap().stdout);
+    assert!(
+        printed.contains("Clients: ") && printed.contains("fs.nr_open") && printed.contains("docs/scale.md"),
+        "{printed}"
+    );
+    run(folder.path(), &["plan", "large.toml", "--from", "small"], 2);
+}
+
+#[test]
+fn idle_holds_and_verifies_connections_to_any_server() {
+    let _cpus = share_cpus();
+    let folder = tempfile::tempdir().unwrap();
+    let epoll = "epoll".parse().unwrap();
+    let hold = |flags: &[&str], url: String, code: i32| {
+        let server = Serve::start_http(epoll, flags);
+        let url = url.replace("ADDRESS", &server.ip().to_string());
+        let arguments = ["idle", &url, "--connections", "7", "--time", "5s", "--json"];
+        let report = json(&run(folder.path(), &arguments, code));
+        server.stop();
+        report
+    };
+    let report = hold(&[], "http://ADDRESS/bytes/10".into(), 0);
+    assert_eq!((&report["held"], &report["alive"]), (&Value::from(7), &Value::from(7)), "{report}");
+    let report = hold(&["--keepalive-timeout", "100ms"], "http://ADDRESS/bytes/10".into(), 3);
+    assert_eq!((&report["held"], &report["alive"]), (&Value::from(7), &Value::from(0)), "{report}");
+    assert_eq!(report["errors"]["reset"], 7, "{report}");
+    let error = text(&run(folder.path(), &["idle", "--target", "127.0.0.1:9", "--service", "udp"], 1).stderr);
+    assert!(error.contains("no connections to hold"), "{error}");
+}
+
+/// A comparison of closed loops that takes a second or two.
+const CLOSED: &[&str] = &[
+    "compare",
+    "--schedule",
+    "closed",
+    "--connections",
+    "10,20",
+    "--ramp",
+    "50ms",
+    "--warm-up",
+    "0",
+    "--measure",
+    "1s",
+    "--cool-down",
+    "10s",
+    "--repeats",
+    "1",
+    "--quiet",
+];
+
+/// Checks the stored trials of a closed loop.
+fn assert_closed(folder: &Path, trials_expected: usize) {
+    let whole = json(&run(folder, &["report", "--json"], 0));
+    assert_eq!(whole["summary"]["comparisons"][0]["metric"], "transactions a second");
+    let trials = whole["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), trials_expected);
+    for trial in trials {
+        let load = &trial["load"];
+        assert!(load["completed"].as_u64().unwrap() > 0, "{trial}");
+        assert!(load["errors"].as_object().unwrap().values().all(|count| *count == 0), "{}", load["errors"]);
+        assert!(load["rate_asked_per_s"].is_null() && trial["trial"]["workload"]["rate_per_s"].is_null());
+        assert!(load["closed"]["busy_share"].as_f64().unwrap() > 0.0, "{}", load["closed"]);
+        assert!(trial["server"]["totals"]["requests"].as_u64().unwrap() > 0, "{trial}");
+        let verdict = trial["verdict"]["kind"].as_str().unwrap();
+        assert!(["valid", "client-limited", "unsteady"].contains(&verdict), "{}", trial["verdict"]);
+    }
+    let results = std::fs::read_dir(folder.join("results")).unwrap().next().unwrap().unwrap().path();
+    let samples = harness::samples::read(&harness::store::samples_path(&results, 0)).unwrap();
+    assert_eq!(Some(samples.len() as u64), trials[0]["load"]["planned"].as_u64());
+    let log = std::fs::read_to_string(harness::store::histograms_path(&results, 0)).unwrap();
+    assert!(log.contains(" connections, closed loop, repeat 0"), "{log}");
+}
+
+#[test]
+fn closed_loops_are_compared_by_transactions() {
+    let _cpus = share_cpus();
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--arch", "epoll,symped:2,amped:1+2,mt", "--request", "1B", "--response", "100B", "--think", "1ms"];
+    let out = text(&measure(folder.path(), &[CLOSED, &flags].concat()).stdout);
+    for words in ["closed loop, 20 connections, think 1ms, 1B -> 100B", "trans/s", "against connections", "client CPU"]
+    {
+        assert!(out.contains(words), "{words}: {out}");
+    }
+    assert_closed(folder.path(), 8);
+}
+
+#[test]
+fn closed_loops_of_kv_are_compared() {
+    let _cpus = share_cpus();
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--arch", "epoll,symped:2,amped:1+2,mt", "--service", "kv", "--records", "500", "--keys", "zipf:0.99"];
+    let more = ["--value-size", "10B..2KiB", "--get-share", "75%", "--clients", "2"];
+    let out = text(&measure(folder.path(), &[CLOSED, &flags, &more].concat()).stdout);
+    let title = "closed loop, 10 connections, think 0, kv, 75 % get of 500 records of 10B..2KiB, keys by zipf:0.99";
+    assert!(out.contains(title), "{out}");
+    assert_closed(folder.path(), 8);
+    let csv = text(&run(folder.path(), &["report", "--csv"], 0).stdout);
+    assert!(csv.contains(",closed,0,kv,500,10,2048,0.75,zipf:0.99,"), "{csv}");
+    let experiment = [CLOSED, &flags, &more, &["--print-experiment"]].concat();
+    let file = text(&run(folder.path(), &experiment, 0).stdout);
+    assert!(file.contains("[workload.kv]") && !file.contains("rate ="), "{file}");
+    std::fs::write(folder.path().join("again.toml"), file).unwrap();
+    run(folder.path(), &["plan", "again.toml"], 0);
+}
+
+#[test]
+fn flags_unused_by_closed_loops_and_kv_are_rejected() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |flags: &[&str], why: &str| {
+        let err = text(&run(folder.path(), &[&["compare"], flags].concat(), 1).stderr);
+        assert!(err.contains(why), "{flags:?}: {err}");
+    };
+    refused(&["--schedule", "closed", "--rate", "100"], "workload.rate: a closed loop has none");
+    refused(&["--schedule", "closed", "--pacing", "spin"], "client.pacing: a closed loop waits for responses");
+    refused(&["--think", "1ms"], "workload.think: only a closed loop thinks");
+    refused(&["--records", "5"], "workload.kv: the service is another");
+    refused(&["--service", "kv", "--schedule", "closed", "--request", "1B"], "workload.request: kv's sizes are");
+    let target = ["load", "--target", "127.0.0.1:1"];
+    for (flags, why) in [
+        (["--records", "5"].as_slice(), "add --service kv"),
+        (&["--service", "kv", "--response", "1B"], "--value-size"),
+        (&["--think", "1ms"], "think"),
+        (&["--schedule", "closed", "--rate", "5"], "rate"),
+    ] {
+        let err = text(&run(folder.path(), &[&target, flags].concat(), 1).stderr);
+        assert!(err.contains(why), "{flags:?}: {err}");
+    }
+}
+
+#[test]
+fn serve_and_load_work_alone() {
+    let _cpus = share_cpus();
+    let serve = common::Serve::start("poll".parse().unwrap(), 128, 10_240);
+    let folder = tempfile::tempdir().unwrap();
+    let samples = folder.path().join("samples.parquet");
+    let output = muxbench()
+        .args([
+            "load",
+            "--target",
+            &serve.address.to_string(),
+            "--connections",
+            "20",
+            "--rate",
+            "500",
+            "--ramp",
+            "50ms",
+        ])
+        .args(["--warm-up", "50ms", "--measure", "400ms", "--cool-down", "5s", "--samples"])
+        .arg(&samples)
+        .output()
+        .unwrap();
+    let out = text(&output.stdout);
+    assert!(out.contains("200 of 200 requests completed"), "{out}{}", text(&output.stderr));
+    assert_eq!(harness::samples::read(&samples).unwrap().len(), 200);
+    let (_, totals) = serve.stop();
+    // Each connection's first request verifies it.
+    assert!(totals["requests"].as_u64().unwrap() >= 220, "{totals}");
+}
+
+#[test]
+fn client_with_other_sizes_fails_before_the_ramp() {
+    let _cpus = share_cpus();
+    // Over TCP it would say what it serves.
+    let folder = tempfile::tempdir().unwrap();
+    let listen = format!("unix:{}", folder.path().join("socket").display());
+    let serve = common::Serve::start_with("epoll".parse().unwrap(), 128, 100, &["--listen", &listen], None);
+    let output = muxbench()
+        .args(["load", "--target", &serve.address.to_string(), "--request", "128B", "--response", "200B"])
+        .args(["--connections", "5", "--timeout", "200ms"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("does the server speak this service")
+            || text(&output.stderr).contains("the server did not answer"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn every_command_has_help_completions_and_man_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let commands = [
+        "compare",
+        "sweep",
+        "capacity",
+        "calibrate",
+        "run",
+        "plan",
+        "report",
+        "list",
+        "doctor",
+        "serve",
+        "load",
+        "idle",
+        "reproduce",
+        "completions",
+        "man",
+    ];
+    let help = text(&run(folder.path(), &["--help"], 0).stdout);
+    for command in commands {
+        assert!(help.contains(command));
+        assert!(text(&run(folder.path(), &[command, "--help"], 0).stdout).contains("Usage:"));
+        assert!(text(&run(folder.path(), &["man", command], 0).stdout).contains(".TH"));
+    }
+    let help = text(&run(folder.path(), &["reproduce", "--help"], 0).stdout);
+    for paper in papers::PAPERS {
+        assert!(help.contains(&format!("  {} ({})\n", paper.name, paper.parts())), "{help}");
+        assert!(paper.experiments.iter().all(|experiment| help.contains(experiment)), "{help}");
+        assert!(paper.figures.iter().all(|figure| paper.parts().contains(figure.number)), "{}", paper.parts());
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(text(&run(folder.path(), &["completions", shell], 0).stdout).contains("compare"));
+    }
+    let list = text(&run(folder.path(), &["list"], 0).stdout);
+    for architecture in server::Architecture::all() {
+        assert!(list.contains(&architecture.to_string()));
+    }
+    let list = json(&run(folder.path(), &["list", "--json"], 0));
+    for (row, architecture) in list["architectures"].as_array().unwrap().iter().zip(server::Architecture::all()) {
+        assert_eq!(row["name"], architecture.to_string());
+        assert_eq!(row["not_here"].as_str(), architecture.can_run().err().as_deref(), "{row}");
+        assert!(row["limit"]["connections"].as_u64() > Some(0) && row["limit"]["by"].is_string(), "{row}");
+        assert_eq!(row["needs"].as_str().unwrap_or_default(), architecture.needs());
+    }
+    for (table, rows) in [("mechanisms", MECHANISMS), ("buffered mechanisms", BUFFERED)] {
+        for (found, row) in list[table].as_array().unwrap().iter().zip(rows) {
+            assert_eq!((&found["name"], found["needs"].as_str().unwrap_or_default()), (&row.name.into(), row.needs));
+            assert_eq!(found["not_here"].as_str(), (row.can_run)().err().as_deref(), "{found}");
+        }
+    }
+}
+
+#[test]
+fn doctor_checks_every_cause_of_disturbance() {
+    const SUBJECTS: &[&str] = &[
+        "clock source",
+        "invariant TSC",
+        "governor",
+        "turbo",
+        "SMT",
+        "C-states",
+        "mitigations",
+        "timer slack",
+        "descriptors",
+        "processes and threads",
+        "vm.max_map_count",
+        "backlog",
+        "port range",
+        "io_uring",
+        "system calls from outside",
+        "kernel timestamps",
+        "hardware timestamps",
+        "placement",
+        "hypervisor",
+        "steal time",
+        "neighbours' load",
+        "leftovers",
+        "pauses",
+        "container",
+        "cgroup limits",
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let printed = text(&run(folder.path(), &["doctor"], 0).stdout);
+    let findings = json(&run(folder.path(), &["doctor", "--json"], 0));
+    let findings = findings.as_array().unwrap();
+    for subject in SUBJECTS {
+        assert!(printed.contains(subject), "{subject}: {printed}");
+        let finding =
+            findings.iter().find(|finding| finding["name"] == *subject).unwrap_or_else(|| panic!("{subject}"));
+        for word in ["value", "effect"] {
+            assert!(!finding[word].as_str().unwrap().is_empty(), "{word}: {finding}");
+        }
+        assert!(finding["remedy"].is_string(), "{finding}");
+        assert!(["good", "beware", "unknown"].contains(&finding["state"].as_str().unwrap()), "{finding}");
+    }
+    assert_eq!(findings.len(), SUBJECTS.len(), "{findings:?}");
+}
+
+#[test]
+fn closed_pipe_is_no_error() {
+    let mut child = muxbench().arg("list").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+/// A plan without --from uses the costs of docs/scale.md.
+#[test]
+fn plan_of_hosts_uses_documented_costs() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["compare", "--connections", "1000", "--arch", "epoll,io_uring,mt,mp", "--print-experiment"];
+    std::fs::write(folder.path().join("thousand.toml"), run(folder.path(), &flags, 0).stdout).unwrap();
+    let printed = text(&run(folder.path(), &["plan", "thousand.toml", "--hosts", "--markdown"], 0).stdout);
+    let figures = &printed[printed.rfind("\n\n|").expect(&printed)..];
+    let documented = include_str!("../../../../docs/scale.md");
+    assert!(figures.lines().count() > 8, "{figures}");
+    for row in figures.lines().filter(|line| line.starts_with('|')) {
+        assert!(documented.lines().any(|line| line == row), "docs/scale.md has no row `{row}`");
+    }
+    let numbers = figures.split_whitespace().filter(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+    for number in numbers {
+        assert!(documented.contains(number), "docs/scale.md has no figure `{number}`");
+    }
+}

@@ -1,0 +1,409 @@
+//! Views of stored runs.
+
+use super::*;
+
+#[test]
+fn report_repeats_the_table_of_compare() {
+    let _cpus = share_cpus();
+    let folder = tempfile::tempdir().unwrap();
+    let output = measure(folder.path(), SMALL);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(out.contains("20 connections, 500 requests/s, 1B -> 100B"), "{out}");
+    for word in
+        ["epoll", "mt", "p50 µs", "send delay p99", "CPU µs/req", "switches/req", "verdict", "seed 1", "Results: "]
+    {
+        assert!(out.contains(word), "{word}: {out}");
+    }
+    assert_eq!(err.lines().count(), 4, "a line of progress for each trial: {err}");
+    let again = text(&run(folder.path(), &["report"], 0).stdout);
+    assert!(out.starts_with(&again), "{out}\n{again}");
+
+    let whole = json(&run(folder.path(), &["report", "--json"], 0));
+    assert_eq!(whole["trials"].as_array().unwrap().len(), 4);
+    for trial in whole["trials"].as_array().unwrap() {
+        assert_eq!(trial["load"]["planned"], 100, "200 ms at 500 a second");
+        assert_eq!(trial["load"]["connections"], 20);
+        assert_eq!(trial["server"]["connections"], 20);
+    }
+    let requests = |trial: &Value| trial["server"]["totals"]["requests"].as_u64().unwrap();
+    // A machine that is away for all of a window has it counted after it.
+    assert!(whole["trials"].as_array().unwrap().iter().filter(|trial| requests(trial) > 0).count() >= 2, "{whole}");
+    let csv = text(&run(folder.path(), &["report", "--csv"], 0).stdout);
+    assert_eq!(csv.lines().count(), 5);
+
+    let results = std::fs::read_dir(folder.path().join("results")).unwrap().next().unwrap().unwrap().path();
+    for trial in 0..4 {
+        let samples = harness::samples::read(&harness::store::samples_path(&results, trial)).unwrap();
+        assert_eq!(samples.len(), 100);
+        assert!(
+            samples.iter().all(|sample| sample.planned_ns <= sample.sent_ns && sample.sent_ns < sample.complete_ns)
+        );
+    }
+    assert_eq!(std::fs::read_dir(results.join("samples")).unwrap().count(), 4, "no draft is left");
+    for trial in 0..4 {
+        let log = std::fs::read_to_string(harness::store::histograms_path(&results, trial)).unwrap();
+        assert!(log.contains(" 20 connections, 500 requests/s, repeat "), "{log}");
+        for time in ["lag", "service", "response"] {
+            assert!(log.contains(&format!("\nTag={time},0.000,0.200,")), "{log}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(results.join("histograms")).unwrap().count(), 4, "no draft is left");
+}
+
+#[test]
+fn two_runs_are_compared_by_row() {
+    let _cpus = share_cpus();
+    let folder = tempfile::tempdir().unwrap();
+    measure(folder.path(), &[SMALL, &["--output", "a", "--quiet"]].concat());
+    let longer = [&SMALL[..2], &["epoll,select"], &SMALL[3..], &["--measure", "300ms", "--output", "b", "--quiet"]];
+    let longer = longer.concat();
+    let at = longer.iter().position(|argument| *argument == "--measure").unwrap();
+    measure(folder.path(), &[&longer[..at], &longer[at + 2..]].concat());
+
+    let same = json(&run(folder.path(), &["report", "a", "a", "--json"], 0));
+    let pairs = same["pairs"].as_array().unwrap();
+    assert_eq!(pairs.len(), 2);
+    for pair in pairs {
+        assert_eq!(pair["phases_b"], Value::Null);
+        let valid = pair["a"]["repeats_valid"].as_u64().unwrap();
+        assert_eq!(pair["a"], pair["b"]);
+        for figure in ["service_p50", "service_p99"] {
+            match valid {
+                // The machine was busy.
+                0 => assert_eq!(pair[figure], Value::Null),
+                // So that the tail may be the client's.
+                _ if figure == "service_p99" && pair["a"]["service_p99_ns"].is_null() => {
+                    assert_eq!(pair[figure], Value::Null)
+                }
+                _ => assert_eq!(pair[figure]["ratio"], 1.0),
+            }
+        }
+    }
+    assert_eq!(same["host_differences"].as_array().unwrap().len(), 0, "{}", same["host_differences"]);
+    assert_eq!((&same["only_a"], &same["only_b"]), (&Value::Array(vec![]), &Value::Array(vec![])));
+
+    let text_of_both = text(&run(folder.path(), &["report", "a", "b"], 0).stdout);
+    for words in
+        ["A: a, muxbench", "B: b, muxbench", "Only in A: mt at 20 ", "Only in B: select at ", "The phases differ"]
+    {
+        assert!(text_of_both.contains(words), "{words}: {text_of_both}");
+    }
+    let csv = text(&run(folder.path(), &["report", "a", "b", "--csv"], 0).stdout);
+    assert_eq!(csv.lines().map(|line| line.split_once(',').unwrap().0).collect::<Vec<_>>(), ["runs", "both", "a", "b"]);
+    let many = text(&run(folder.path(), &["report", "a", "b", "a"], 0).stdout);
+    assert!(
+        many.starts_with("Runs, the oldest first") && many.contains("epoll"),
+        "more than two are a history: {many}"
+    );
+    let error = text(&run(folder.path(), &["report", "a", "absent"], 1).stderr);
+    assert!(error.contains("absent: contains no run"), "{error}");
+}
+
+#[test]
+fn send_deviation_is_computed_from_stored_samples() {
+    let _cpus = share_cpus();
+    let folder = tempfile::tempdir().unwrap();
+    let even = [SMALL, &["--schedule", "constant", "--output", "even", "--quiet"]].concat();
+    measure(folder.path(), &even);
+    let report = ["report", "even", "--send-deviation"];
+    let deviations = json(&run(folder.path(), &[&report[..], &["--json"]].concat(), 0));
+    let trials = deviations["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 4);
+    for trial in trials {
+        assert_eq!(trial["workload"]["schedule"], "constant");
+        assert_eq!(trial["interval_ns"], 2e6, "500 a second");
+        let figures = &trial["figures"];
+        assert_eq!((&figures["count"], &trial["unsent"]), (&100.into(), &0.into()));
+        let [min, median, max] = ["min_ns", "median_ns", "max_ns"].map(|name| figures[name].as_f64().unwrap());
+        assert!(min <= median && median <= max && min <= 0.0 && 0.0 <= max, "their mean is 0: {figures}");
+        let cdf = trial["cdf"].as_array().unwrap();
+        assert_eq!(cdf.len(), 101);
+        let ends = [&cdf[0], &cdf[100]].map(|point| point["deviation_ns"].as_f64().unwrap());
+        assert_eq!(ends, [min, max]);
+        assert!((0.0..=1.0).contains(&figures["within_1us_of_median"].as_f64().unwrap()));
+    }
+    let printed = text(&run(folder.path(), &report, 0).stdout);
+    assert!(printed.contains("stddev µs") && !printed.contains("presumes constant intervals"), "{printed}");
+
+    std::fs::remove_file(harness::store::samples_path(&folder.path().join("even"), 2)).unwrap();
+    let printed = text(&run(folder.path(), &report, 0).stdout);
+    assert!(printed.contains("0002.parquet"), "what is missing is named: {printed}");
+    let csv = text(&run(folder.path(), &[&report[..], &["--csv"]].concat(), 0).stdout);
+    assert_eq!(csv.lines().count(), 5);
+
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["report", "even", "--paper", "kawai2006"], 1, "no trial of this run has a workload of kawai2006"),
+        (
+            &["report", "even", "--paper", "nonsense"],
+            2,
+            "[possible values: kawai2008, kawai2006, maharjan2012, voras2009, welsh2001]",
+        ),
+        (&["report", "even", "--paper", "kawai2006", "--send-deviation"], 2, "cannot be used with"),
+        (&["report", "even", "even", "--paper", "kawai2006"], 2, "show one run, but there are several"),
+        (&["report", "even", "even", "--send-deviation"], 2, "show one run, but there are several"),
+    ];
+    for (arguments, code, words) in cases {
+        let error = text(&run(folder.path(), arguments, *code).stderr);
+        assert!(error.contains(words), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn paper_experiment_prints_the_tables_of_the_paper() {
+    let _cpus = share_cpus();
+    let folder = tempfile::tempdir().unwrap();
+    let experiment = harness::spec::presets::find("kawai2006").unwrap().text;
+    let one = experiment
+        .replace("[400, 2000, 10000]", "400")
+        .replace("[\"1\", \"1/4\", \"1/16\", \"1/64\"]", "\"1\"")
+        .replace("[125, 500, 2000]", "500")
+        .replace("[\"mp\", \"mt\", \"select\", \"poll\", \"epoll\"]", "\"epoll\"")
+        .replace("measure = \"2s\"", "measure = \"200ms\"");
+    std::fs::write(folder.path().join("one.toml"), one).unwrap();
+    let printed = text(&measure(folder.path(), &["run", "one.toml", "--quick", "--quiet", "--output", "here"]).stdout);
+    assert!(printed.ends_with("Beside the paper: muxbench report here --paper kawai2006\n"), "{printed}");
+    let report = ["report", "here", "--paper", "kawai2006"];
+    let tables = json(&run(folder.path(), &[&report[..], &["--json"]].concat(), 0));
+    let cells = tables["service_time"].as_array().unwrap();
+    assert_eq!(cells.len(), 90);
+    let finished: Vec<&Value> = cells.iter().filter(|cell| !cell["here"].is_null()).collect();
+    assert_eq!(finished.len(), 1);
+    // On a busy machine the trial is not valid, and then has no times.
+    let here = &finished[0]["here"];
+    assert_eq!(here["times"].is_object(), here["verdict"] == "valid", "{here}");
+    let printed = text(&run(folder.path(), &report, 0).stdout);
+    for words in ["Table 3.", "Table 4.", "Table 5.", "Figure 2", "0.565/0.563/0.126"] {
+        assert!(printed.contains(words), "{words}: {printed}");
+    }
+}
+
+#[test]
+fn public_tools_read_samples_and_histograms() {
+    let _cpus = share_cpus();
+    let interpreter = prepared("MUXBENCH_PYTHON", "python");
+    let folder = tempfile::tempdir().unwrap();
+    measure(folder.path(), &[SMALL, &["--output", "here", "--quiet"]].concat());
+    let report = json(&run(folder.path(), &["report", "here", "--json"], 0));
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/read_results.py");
+    let output = std::process::Command::new(&interpreter).arg(script).arg("here").current_dir(folder.path()).output();
+    let output = output
+        .unwrap_or_else(|error| panic!("MUXBENCH_PYTHON, {}: {error}; run `cargo xtask test`", interpreter.display()));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let read = json(&output);
+    let trials = report["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 4);
+    for tool in ["duckdb", "polars", "hdrhistogram"] {
+        assert_eq!(read[tool].as_object().unwrap().len(), trials.len(), "{tool}: a file for each trial");
+    }
+    for (index, trial) in trials.iter().enumerate() {
+        let file = format!("{index:04}");
+        assert_eq!(read["polars"][&file]["rows"], trial["load"]["planned"]);
+        assert_eq!(read["duckdb"][&file]["parameters"], trial["trial"], "every parameter goes with the samples");
+        for time in ["lag", "service", "response"] {
+            let reported = &trial["load"][time]["distribution"];
+            for tool in ["duckdb", "polars", "hdrhistogram"] {
+                let read = &read[tool][&file]["times"][time];
+                assert_eq!(read["count"], reported["count"], "{tool}, trial {index}, {time}");
+                for figure in ["p50_ns", "max_ns"] {
+                    let (read, reported) = (read[figure].as_f64().unwrap(), reported[figure].as_f64().unwrap());
+                    // Samples are exact, a histogram's values are up to 0.1 % above; two histograms are the same.
+                    let apart = if tool == "hdrhistogram" { 0.0 } else { reported * 0.001 + 1.0 };
+                    let message = format!("{tool}, trial {index}, {time} {figure}: {read}, reported {reported}");
+                    assert!((read - reported).abs() <= apart, "{message}");
+                }
+            }
+            let interval = &read["hdrhistogram"][&file]["times"][time];
+            assert_eq!(interval["window_ms"].as_f64().unwrap().round(), 200.0);
+            assert!(interval["start_ms"].as_f64().unwrap() > 1.7e12, "by the calendar: {interval}");
+        }
+    }
+}
+
+#[test]
+fn single_figure_runs_only_its_experiments() {
+    let _cpus = share_cpus();
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().join("here/kawai2008-minimised");
+    let mut child = muxbench()
+        .args(["reproduce", "kawai2008", "--figure", "8", "--output", "here"])
+        .current_dir(folder.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    eventually("a trial is finished", || harness::store::read(&at).is_ok_and(|run| !run.records.is_empty()));
+    rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let printed = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{printed}");
+    assert!(printed.contains("muxbench reproduce kawai2008 --quick --output here --figure 8"), "{printed}");
+    assert!(!folder.path().join("here/kawai2008-http").exists(), "the figure needs no such run");
+
+    let of = ["report", "here/kawai2008-minimised", "--paper", "kawai2008"];
+    let report = |more: &[&str], code: i32| run(folder.path(), &[&of[..], more].concat(), code);
+    let printed = text(&report(&["--figure", "8"], 0).stdout);
+    assert!(printed.contains("Figure 8. ") && printed.contains("paper: about 200 µs"), "{printed}");
+    assert!(!printed.contains("Figure 11") && !printed.contains("Claims"), "{printed}");
+    let figures = json(&report(&["--figure", "8", "--json"], 0));
+    assert_eq!(figures["figures"][0]["number"], "8");
+    assert!(figures["claims"].is_null());
+    let csv = text(&report(&["--figure", "8", "--csv"], 0).stdout);
+    assert!(csv.starts_with("figure,panel,whose,series,x,y,") && csv.contains("\n8,500 requests/s,paper,"), "{csv}");
+    let whole = text(&report(&[], 0).stdout);
+    assert!(whole.contains("Figure 11. ") && whole.contains("Claims"), "{whole}");
+    let pasted = text(&report(&["--figure", "8", "--markdown"], 0).stdout);
+    assert!(pasted.contains("### Figure 8. ") && pasted.contains("\n| --- |"), "{pasted}");
+    report(&["--figure", "8", "--html", "--figures", "plots"], 0);
+    for file in ["here/kawai2008-minimised/kawai2008-figure-8.html", "plots/kawai2008-figure-8.svg"] {
+        assert!(std::fs::read_to_string(folder.path().join(file)).unwrap().contains("Figure 8"), "{file}");
+    }
+    let page = std::fs::read_to_string(folder.path().join("here/kawai2008-minimised/kawai2008-figure-8.html")).unwrap();
+    let only = "<code>muxbench report here/kawai2008-minimised --paper kawai2008 --figure 8</code>";
+    assert!(page.contains(only), "{only}");
+
+    let fails = |more: &[&str]| text(&report(more, 1).stderr);
+    let printed = fails(&["--figure", "6"]);
+    assert!(
+        printed.contains("is of kawai2008-http") && printed.contains("reproduce kawai2008 --figure 6"),
+        "{printed}"
+    );
+    let printed = fails(&["--figure", "7"]);
+    assert!(
+        printed.contains("no such Figure") && printed.contains("Figures 6, 8, 10, 11, A.1; no tables"),
+        "{printed}"
+    );
+    assert!(fails(&["--table", "1"]).contains("no such Table"));
+    let printed = text(&run(folder.path(), &["report", "here/kawai2008-minimised", "--figure", "8"], 2).stderr);
+    assert!(printed.contains("--paper"), "{printed}");
+}
+
+/// A folder of `reproduce` without a finished trial.
+fn failed_run(folder: &Path, experiment: &str) {
+    let quick = harness::spec::presets::find(experiment).unwrap().experiment().quick();
+    let host = harness::host::detect();
+    let plan = harness::plan::plan(&quick, &host).unwrap();
+    let header = harness::model::RunHeader {
+        name: experiment.into(),
+        muxbench: env!("CARGO_PKG_VERSION").into(),
+        command: vec!["muxbench".into()],
+        started_at: "2026-01-01T00:00:00Z".into(),
+        experiment: experiment.into(),
+        seed: plan.seed,
+        trials: plan.trials,
+        strategy: harness::model::Strategy::Whole,
+        host: host.facts,
+        placement: plan.placement,
+        is_fleet_s: false,
+    };
+    let store = harness::store::Store::create(folder, &header).unwrap();
+    for trial in &header.trials {
+        let verdict = harness::model::Verdict {
+            kind: harness::model::VerdictKind::Failed,
+            reason: "made up".into(),
+            checks: Vec::new(),
+        };
+        let record = harness::model::TrialRecord {
+            trial: trial.clone(),
+            started_at: header.started_at.clone(),
+            elapsed_ns: 1,
+            load: None,
+            server: None,
+            network: None,
+            idle: None,
+            cpu_taken_by_others: None,
+            verdict,
+        };
+        store.commit(&record).unwrap();
+    }
+}
+
+#[test]
+fn finished_paper_is_shown_and_not_run_again() {
+    let folder = tempfile::tempdir().unwrap();
+    for experiment in ["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated", "kawai2008-synchronisation"] {
+        failed_run(&folder.path().join("here").join(experiment), experiment);
+    }
+    let reproduce = |more: &[&str], code: i32| {
+        let arguments = [&["reproduce", "kawai2008", "--output", "here", "--quiet"][..], more].concat();
+        run(folder.path(), &arguments, code)
+    };
+    let printed = text(&reproduce(&["--figures", "plots"], 0).stdout);
+    assert!(printed.contains("nothing to show: Figure 6 (of kawai2008-http), Figure 8"), "{printed}");
+    assert!(printed.contains("Page: here/kawai2008.html"), "{printed}");
+    let page = std::fs::read_to_string(folder.path().join("here/kawai2008.html")).unwrap();
+    assert!(page.contains("Of 7 claims of kawai2008 7 are not testable here"));
+    assert!(page.contains("muxbench reproduce kawai2008 --quick --output here"));
+    assert!(page.contains("muxbench report here/kawai2008-minimised --html"));
+    assert!(page.contains("Figure 10. Lag of the client, HTTP-like traffic: there is nothing of it in these runs"));
+    let pasted = reproduce(&["--markdown"], 0);
+    let (printed, beside_it) = (text(&pasted.stdout), text(&pasted.stderr));
+    assert!(printed.contains("### Claims\n") && !printed.contains("Page:"), "{printed}");
+    assert!(beside_it.contains("Page: here/kawai2008.html"), "{beside_it}");
+    assert!(text(&reproduce(&["--markdown", "--csv"], 2).stderr).contains("cannot be used with"));
+    let printed = text(&reproduce(&["--figure", "10"], 1).stderr);
+    assert!(printed.contains("no finished trial") && printed.contains("Figure 10 of kawai2008"), "{printed}");
+    let printed = text(&reproduce(&["--figure", "1"], 1).stderr);
+    assert!(printed.contains("--figure 1: kawai2008 has no such Figure"), "{printed}");
+    assert!(text(&reproduce(&["--figure", "6", "--table", "1"], 2).stderr).contains("cannot be used with"));
+}
+
+/// The number of Markdown tables; checks that all rows have as many cells as the heading.
+fn tables(markdown: &str) -> usize {
+    let cells = |line: &str| line.replace("\\|", "").matches('|').count();
+    let mut tables = 0;
+    let mut lines = markdown.lines().peekable();
+    while let Some(heading) = lines.next() {
+        if !heading.starts_with('|') {
+            continue;
+        }
+        let line = lines.next().unwrap_or_default();
+        assert!(line.starts_with("| --- |") && cells(line) == cells(heading), "{heading}\n{line}");
+        while let Some(row) = lines.next_if(|row| row.starts_with('|')) {
+            assert_eq!(cells(row), cells(heading), "{heading}\n{row}");
+        }
+        assert!(lines.peek().is_none_or(|after| after.is_empty()), "{heading}");
+        tables += 1;
+    }
+    tables
+}
+
+#[test]
+fn every_table_prints_as_markdown() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, run) in [
+        ("whole", fixtures::run()),
+        ("sweep", fixtures::sweep_run()),
+        ("capacity", fixtures::capacity_run()),
+        ("streams", fixtures::bandwidth_run()),
+    ] {
+        let store = Store::create(&folder.path().join(name), &run.header).unwrap();
+        run.records.iter().for_each(|record| store.commit(record).unwrap());
+    }
+    for (arguments, least) in [
+        ("list", 7),
+        ("plan smoke", 1),
+        ("report whole", 2),
+        ("report whole --explain", 4),
+        ("report whole --send-deviation", 1),
+        ("report sweep", 1),
+        ("report capacity", 1),
+        ("report streams", 11),
+        ("report whole streams", 0),
+        ("report .", 1),
+    ] {
+        let words: Vec<&str> = arguments.split(' ').chain(["--markdown"]).collect();
+        let markdown = text(&run(folder.path(), &words, 0).stdout);
+        assert!(tables(&markdown) >= least, "{arguments}: {markdown}");
+        let both: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
+        assert!(text(&run(folder.path(), &both, 2).stderr).contains("cannot be used with"), "{arguments}");
+    }
+    let pasted =
+        text(&measure(folder.path(), &[SMALL, &["--markdown", "--quiet", "--output", "pasted"]].concat()).stdout);
+    assert!(tables(&pasted) == 1 && !pasted.contains("Results:"), "{pasted}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn doctor_prints_markdown() {
+    let folder = tempfile::tempdir().unwrap();
+    let markdown = text(&run(folder.path(), &["doctor", "--markdown"], 0).stdout);
+    assert_eq!(tables(&markdown), 1, "{markdown}");
+}

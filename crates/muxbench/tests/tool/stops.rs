@@ -1,0 +1,170 @@
+//! Runs that are stopped, and processes that die.
+
+use super::*;
+
+/// Starts a long comparison of process-per-connection servers, and waits until its second trial runs.
+fn start_long(folder: &Path) -> (std::process::Child, Vec<Pid>) {
+    let child = muxbench()
+        .args([
+            "compare",
+            "--arch",
+            "mp,epoll",
+            "--connections",
+            "10",
+            "--rate",
+            "200",
+            "--ramp",
+            "0",
+            "--warm-up",
+            "50ms",
+        ])
+        .args(["--measure", "1s", "--repeats", "4", "--output", "long", "--quiet"])
+        .current_dir(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let long = folder.join("long");
+    eventually("a trial is finished", || harness::store::read(&long).is_ok_and(|run| !run.records.is_empty()));
+    let pid = Pid::from_child(&child);
+    let mut processes = Vec::new();
+    eventually("processes of another trial", || {
+        processes = descendants(pid);
+        processes.len() >= 2
+    });
+    (child, processes)
+}
+
+#[test]
+fn stopped_or_killed_run_keeps_trials_and_resumes() {
+    let _cpus = share_cpus();
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut child, processes) = start_long(folder.path());
+        rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), (signal != Signal::KILL).then_some(130), "{signal:?}: {status}");
+        eventually("nothing outlives it", || !processes.iter().any(|&process| is_alive(process)));
+        let finished = harness::store::read(&folder.path().join("long")).unwrap().records.len();
+        assert!((1..8).contains(&finished), "{finished}");
+        measure(folder.path(), &["run", "--resume", "long", "--quiet"]);
+        let run = harness::store::read(&folder.path().join("long")).unwrap();
+        assert_eq!(run.records.len(), 8);
+    }
+}
+
+#[test]
+fn interrupted_reproduction_continues_in_further_calls() {
+    let _cpus = share_cpus();
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["reproduce", "voras2009", "--output", "over here", "--figures", "plots"];
+    let at = folder.path().join("over here/voras2009");
+    let finished = || harness::store::read(&at).map_or(0, |run| run.records.len());
+    for call in 0..2 {
+        let before = finished();
+        let mut child = muxbench().args(arguments).current_dir(folder.path()).stderr(Stdio::piped()).spawn().unwrap();
+        eventually("a trial more is finished", || finished() > before);
+        rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let printed = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{call}: {printed}");
+        let again = "muxbench reproduce voras2009 --quick --output 'over here' --figures plots\n";
+        assert!(printed.contains(again), "{call}: {printed}");
+    }
+    let run = harness::store::read(&at).unwrap();
+    let mut trials: Vec<u32> = run.records.iter().map(|record| record.trial.index).collect();
+    trials.dedup();
+    assert_eq!(trials.len(), run.records.len(), "none was run twice");
+
+    // The newest, though it is deep in the folder.
+    std::fs::create_dir(folder.path().join("results")).unwrap();
+    std::fs::rename(folder.path().join("over here"), folder.path().join("results/deep")).unwrap();
+    let beside = json(&self::run(folder.path(), &["report", "--paper", "voras2009", "--json"], 0));
+    let claims = beside["claims"].as_array().unwrap();
+    assert_eq!(claims.len(), 4);
+    assert!(claims.iter().all(|claim| claim["outcome"].is_string()));
+    let other =
+        self::run(folder.path(), &["reproduce", "voras2009", "--full", "--output", "results/deep", "--quiet"], 1);
+    assert!(text(&other.stderr).contains("try another folder"), "{}", text(&other.stderr));
+}
+
+#[test]
+fn signal_before_the_first_trial_is_not_lost() {
+    let _cpus = share_cpus();
+    let folder = tempfile::tempdir().unwrap();
+    failed_run(&folder.path().join("here/kawai2008-http"), "kawai2008-http");
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut child = muxbench()
+            .args(["reproduce", "kawai2008", "--output", "here"])
+            .current_dir(folder.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut printed = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        printed.read_line(&mut line).unwrap();
+        assert!(line.contains("kawai2008-http, in here"), "{line}");
+        rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
+        let rest = std::io::read_to_string(printed).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
+        assert!(rest.contains("Finish the run with: muxbench reproduce kawai2008 --quick --output here\n"), "{rest}");
+    }
+    assert!(!folder.path().join("here/kawai2008.html").exists());
+}
+
+/// The records of a run of two trials with idle connections, after killing a process of the first trial by its command.
+fn killed_mid_trial(command: &str) -> Vec<harness::model::TrialRecord> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = muxbench()
+        .args([
+            "compare",
+            "--arch",
+            "epoll",
+            "--connections",
+            "10",
+            "--rate",
+            "200",
+            "--ramp",
+            "0",
+            "--warm-up",
+            "200ms",
+        ])
+        .args(["--measure", "4s", "--cool-down", "60s", "--repeats", "2", "--idle", "30", "--output", "run", "--quiet"])
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let is_it = |pid: &Pid| {
+        let arguments = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
+        text(&arguments).contains(command)
+    };
+    let mut victim = None;
+    eventually("the processes run", || {
+        let children = children_of(Pid::from_child(&child));
+        victim = children.iter().copied().find(is_it);
+        children.len() == 3
+    });
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    rustix::process::kill_process(victim.unwrap(), Signal::KILL).unwrap();
+    assert!(matches!(child.wait().unwrap().code(), Some(0 | 3)));
+    let records = harness::store::read(&folder.path().join("run")).unwrap().records;
+    let failed = |at: usize| records[at].verdict.kind == harness::model::VerdictKind::Failed;
+    assert!(records.len() == 2 && failed(0) && !failed(1), "{records:?}");
+    records
+}
+
+#[test]
+fn server_killed_mid_trial_fails_only_the_trial() {
+    let _cpus = share_cpus();
+    killed_mid_trial("serve");
+}
+
+#[test]
+fn dead_idle_connections_fail_the_trial() {
+    let _cpus = share_cpus();
+    let records = killed_mid_trial("idle");
+    assert!(records[0].verdict.reason.contains("idle connections"), "{}", records[0].verdict.reason);
+    let idle = records[1].idle.as_ref().unwrap();
+    assert_eq!((idle.held, idle.alive, idle.processes), (30, 30, 1), "{idle:?}");
+    let checks = &records[1].verdict.checks;
+    assert!(checks.iter().any(|check| check.name.contains("idle connections") && check.passed), "{checks:?}");
+}

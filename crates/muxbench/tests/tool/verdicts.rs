@@ -1,0 +1,122 @@
+//! Verdicts of overloaded servers and clients.
+
+use super::*;
+
+#[test]
+fn overloaded_server_is_saturated_and_not_ranked() {
+    let folder = tempfile::tempdir().unwrap();
+    let _cpus = exclusive_cpus();
+    let hogs = Hogs::on_cpu(0);
+    let output = muxbench()
+        .args(["compare", "--arch", "select", "--connections", "100", "--rate", "1000", "--ramp", "100ms", "--json"])
+        .args([
+            "--response",
+            "512KiB",
+            "--warm-up",
+            "200ms",
+            "--measure",
+            "1s",
+            "--cool-down",
+            "100ms",
+            "--repeats",
+            "1",
+        ])
+        .args(["--server-cpus", "0", "--timeout", "60s"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    drop(hogs);
+    let result = json(&output);
+    let verdict = &result["trials"][0]["verdict"];
+    assert_eq!(check(verdict, "requests answered")["passed"], false, "{verdict}");
+    assert_eq!(check(verdict, "taken by others")["passed"], false, "{verdict}");
+    // Unless the client was late too, and the server, which was kept from its CPU, cannot be shown to be at fault.
+    let late = |check: &Value| check["decides"] == "client-limited" && check["passed"] == false;
+    let expected = if verdict["checks"].as_array().unwrap().iter().any(late) { "client-limited" } else { "saturated" };
+    assert_eq!(verdict["kind"], expected, "{verdict}");
+    assert_eq!(result["summary"]["comparisons"][0]["rows"][0]["ratio"], Value::Null);
+    assert_eq!(output.status.code(), Some(3), "nothing valid");
+}
+
+#[test]
+fn client_without_cpu_time_is_client_limited() {
+    let folder = tempfile::tempdir().unwrap();
+    let _cpus = exclusive_cpus();
+    let hogs = Hogs::on_cpu(1);
+    let output = muxbench()
+        .args(["compare", "--arch", "epoll", "--connections", "50", "--rate", "2000", "--ramp", "0", "--json"])
+        .args(["--warm-up", "200ms", "--measure", "1s", "--cool-down", "5s", "--repeats", "1", "--server-cpus", "0"])
+        .args(["--client-cpus", "1", "--timeout", "60s", "--strict"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    drop(hogs);
+    let verdict = &json(&output)["trials"][0]["verdict"];
+    assert_eq!(verdict["kind"], "client-limited", "{verdict}");
+    assert_eq!(output.status.code(), Some(3));
+}
+
+/// The check of a verdict with a word in its name.
+fn check<'a>(verdict: &'a Value, word: &str) -> &'a Value {
+    let checks = verdict["checks"].as_array().unwrap();
+    checks.iter().find(|check| check["name"].as_str().unwrap().contains(word)).unwrap_or_else(|| panic!("{verdict}"))
+}
+
+#[test]
+fn violated_schedule_is_client_limited() {
+    let _cpus = share_cpus();
+    let serve = common::Serve::start("epoll".parse().unwrap(), 128, 128);
+    let child = muxbench()
+        .args(["load", "--target", &serve.address.to_string(), "--response", "128B", "--schedule", "constant"])
+        .args([
+            "--connections",
+            "10",
+            "--rate",
+            "1000",
+            "--ramp",
+            "0",
+            "--warm-up",
+            "100ms",
+            "--measure",
+            "2s",
+            "--json",
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = Pid::from_child(&child);
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    // The client is halted for 30 ms of every 60: it sends 30 requests at once when it goes on.
+    let violate = std::thread::spawn(move || {
+        for signal in [Signal::STOP, Signal::CONT].into_iter().cycle() {
+            if stopped.load(Relaxed) {
+                return rustix::process::kill_process(pid, Signal::CONT);
+            }
+            let _ = rustix::process::kill_process(pid, signal);
+            std::thread::sleep(std::time::Duration::from_millis(30));
+        }
+        Ok(())
+    });
+    let output = child.wait_with_output().unwrap();
+    stop.store(true, Relaxed);
+    let _ = violate.join().unwrap();
+    let result = json(&output);
+    let fit = check(&result["verdict"], "distance of the sends from their plan");
+    assert_eq!(fit["passed"], false, "{}", result["verdict"]);
+    assert!(fit["value"].as_f64() > fit["limit"].as_f64() && fit["p_value"].as_f64() < Some(0.01), "{fit}");
+    assert_eq!(result["verdict"]["kind"], "client-limited", "{}", result["verdict"]);
+    assert_eq!(output.status.code(), Some(3));
+}
+
+#[test]
+fn strict_accepts_only_valid_trials() {
+    let _cpus = share_cpus();
+    let folder = tempfile::tempdir().unwrap();
+    // One of the two workloads cannot be run anywhere.
+    let arguments = [SMALL, &["--connections", "20,4000000000", "--output", "run"]].concat();
+    let arguments: Vec<&str> =
+        arguments.iter().enumerate().filter(|(at, _)| !(3..5).contains(at)).map(|(_, it)| *it).collect();
+    measure(folder.path(), &arguments);
+    run(folder.path(), &["run", "--resume", "run", "--quiet", "--strict"], 3);
+}
