@@ -176,9 +176,9 @@ fn stale_socket_is_replaced_and_another_file_is_an_error() {
     refused("unix:file", &[], "not a socket");
     assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"mine");
     refused("unix:no/such/folder", &[], "No such file");
-    refused(&format!("unix:/{}", "x".repeat(107)), &[], "at most 107");
+    refused(&format!("unix:/{}", "x".repeat(107)), &[], "limit of 107");
     refused("unix:s", &["--arch", "mt-pool:4", "--accept", "reuseport"], "choose shared or exclusive");
-    refused("unix:s", &["--arch", "io_uring-zc"], "take another mechanism");
+    refused("unix:s", &["--arch", "io_uring-zc"], "choose another mechanism");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn load_drives_unix_socket_and_rejects_wrong_flags() {
     assert_eq!(result["config"]["target"], target.as_str());
     assert_eq!((&result["report"]["completed"], &result["report"]["planned"]), (&60.into(), &60.into()));
     for (more, word) in [
-        (["--timestamps", "kernel"], "passes none"),
+        (["--timestamps", "kernel"], "uses none"),
         (["--transport", "udp"], "--transport udp"),
         (["--transport", "tcp"], "--transport tcp"),
     ] {

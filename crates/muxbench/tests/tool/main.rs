@@ -68,6 +68,46 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
 }
 
+/// A folder of `reproduce` without a finished trial.
+fn failed_run(folder: &Path, experiment: &str) {
+    let quick = harness::spec::presets::find(experiment).unwrap().experiment().quick();
+    let host = harness::host::detect();
+    let plan = harness::plan::plan(&quick, &host).unwrap();
+    let header = harness::model::RunHeader {
+        name: experiment.into(),
+        muxbench: env!("CARGO_PKG_VERSION").into(),
+        command: vec!["muxbench".into()],
+        started_at: "2026-01-01T00:00:00Z".into(),
+        experiment: experiment.into(),
+        seed: plan.seed,
+        trials: plan.trials,
+        strategy: harness::model::Strategy::Whole,
+        host: host.facts,
+        placement: plan.placement,
+        is_fleet_s: false,
+    };
+    let store = harness::store::Store::create(folder, &header).unwrap();
+    for trial in &header.trials {
+        let verdict = harness::model::Verdict {
+            kind: harness::model::VerdictKind::Failed,
+            reason: "made up".into(),
+            checks: Vec::new(),
+        };
+        let record = harness::model::TrialRecord {
+            trial: trial.clone(),
+            started_at: header.started_at.clone(),
+            elapsed_ns: 1,
+            load: None,
+            server: None,
+            network: None,
+            idle: None,
+            cpu_taken_by_others: None,
+            verdict,
+        };
+        store.commit(&record).unwrap();
+    }
+}
+
 #[test]
 fn pools_are_measured_with_every_accept_strategy() {
     let _cpus = share_cpus();

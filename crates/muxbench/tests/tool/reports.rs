@@ -275,46 +275,6 @@ fn single_figure_runs_only_its_experiments() {
     assert!(printed.contains("--paper"), "{printed}");
 }
 
-/// A folder of `reproduce` without a finished trial.
-fn failed_run(folder: &Path, experiment: &str) {
-    let quick = harness::spec::presets::find(experiment).unwrap().experiment().quick();
-    let host = harness::host::detect();
-    let plan = harness::plan::plan(&quick, &host).unwrap();
-    let header = harness::model::RunHeader {
-        name: experiment.into(),
-        muxbench: env!("CARGO_PKG_VERSION").into(),
-        command: vec!["muxbench".into()],
-        started_at: "2026-01-01T00:00:00Z".into(),
-        experiment: experiment.into(),
-        seed: plan.seed,
-        trials: plan.trials,
-        strategy: harness::model::Strategy::Whole,
-        host: host.facts,
-        placement: plan.placement,
-        is_fleet_s: false,
-    };
-    let store = harness::store::Store::create(folder, &header).unwrap();
-    for trial in &header.trials {
-        let verdict = harness::model::Verdict {
-            kind: harness::model::VerdictKind::Failed,
-            reason: "made up".into(),
-            checks: Vec::new(),
-        };
-        let record = harness::model::TrialRecord {
-            trial: trial.clone(),
-            started_at: header.started_at.clone(),
-            elapsed_ns: 1,
-            load: None,
-            server: None,
-            network: None,
-            idle: None,
-            cpu_taken_by_others: None,
-            verdict,
-        };
-        store.commit(&record).unwrap();
-    }
-}
-
 #[test]
 fn finished_paper_is_shown_and_not_run_again() {
     let folder = tempfile::tempdir().unwrap();
