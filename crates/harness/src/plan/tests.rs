@@ -311,7 +311,7 @@ fn transport_rejects_only_features_that_it_lacks() {
         experiment.architectures.0 = vec![contender];
         experiment.server.accept = None;
         let found = reasons(&experiment);
-        assert!(found.iter().any(|reason| reason.contains("Unix sockets")), "{name}: {found:?}");
+        assert!(found.iter().any(|reason| reason.contains("Unix socket")), "{name}: {found:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Child processes that are controlled by lines: `serve --control`, `load --control`, `idle --control`, `relay --control`.
 //!
-//! A child ends when its [`Child`] is dropped, and when this process dies. Where the system does not ensure the latter
+//! A child ends when its `Child` is dropped, and when this process dies. Where the system does not ensure the latter
 //! ([`server::platform::die_with_parent`]), the child sees its standard input end.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};

@@ -4,7 +4,7 @@
 //! - [`summary`]: the statistics of each architecture under each workload, merged over repeats, and the ranking;
 //!   [`conclusion`]: the best architecture, by how much, and how certain that is
 //! - [`cost`]: system calls, CPU time and context switches per request; [`stream`]: bandwidth and its cost
-//! - [`client_tail`]: quantiles that the client may have caused; [`network`]: the conditions of a network
+//! - [`client_tail`]: quantiles that the client may have caused; `network`: the conditions of a network
 //! - [`workload`]: workloads in words; [`axis`]: one dimension in which workloads differ
 //! - [`sweep`], [`capacity`], [`deviation`]: rates, searches, and the evenness of sends
 //! - [`run_diff`]: two runs; [`history`]: many runs

@@ -2,9 +2,9 @@
 //!
 //! # Layout
 //! - [`medium`]: the two media; [`table`]: tables that fit the medium's width; [`tail_mark`]: the mark of doubtful quantiles
-//! - [`run`]: a run's ranking, with [`boxplot`], [`response`] and [`throughput`]; [`cost`]: why one architecture wins;
-//!   [`host`]: the host and the settings
-//! - [`sweep`], [`capacity`], [`deviation`], [`run_diff`], [`history`]: the other reports; [`curves`]: curves in plain text
+//! - [`run`]: a run's ranking, with `boxplot`, `response` and `throughput`; [`cost`]: why one architecture wins;
+//!   `host`: the host and the settings
+//! - [`sweep`], [`capacity`], [`deviation`], [`run_diff`], [`history`]: the other reports; `curves`: curves in plain text
 //! - [`load_report`]: one client's report in a line
 //! - [`plan`], [`needs`]: a plan before it runs, and the hosts that it needs
 //! - [`doctor`], [`calibration`]: the state of a host, and the accuracy of the client

@@ -84,7 +84,7 @@ impl<S> WithWork<S> {
 }
 
 impl WithWork<Udp> {
-    /// [`Udp::asked`] with the request's work.
+    /// Returns [`Udp::request_id`] after the request's work.
     #[inline]
     pub fn request_id(&self, datagram: &[u8], bytes: usize) -> Option<[u8; ID_BYTES]> {
         self.service.request_id(datagram, bytes).inspect(|_| {
