@@ -305,7 +305,10 @@ fn transport_rejects_only_features_that_it_lacks() {
     experiment.architectures.0 = vec!["mt-pool:30000".parse().unwrap()];
     experiment.server.accept = Some(Accept::Reuseport);
     let found = reasons(&experiment);
-    assert!(found.iter().any(|reason| reason.starts_with("server.accept: cannot use the accept strategy `reuseport`")), "{found:?}");
+    assert!(
+        found.iter().any(|reason| reason.starts_with("server.accept: cannot use the accept strategy `reuseport`")),
+        "{found:?}"
+    );
     for name in server::spec::mechanism::NEEDS_NETWORK {
         let Ok(contender) = name.parse() else { continue };
         experiment.architectures.0 = vec![contender];

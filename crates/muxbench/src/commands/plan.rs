@@ -44,25 +44,24 @@ pub struct Args {
 
 /// Client hosts, and the source of the costs per connection.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Hosts")]
 pub struct HostsArgs {
     /// Show the needs of the largest workload
-    #[arg(long)]
+    #[arg(long, help_heading = "Hosts")]
     hosts: bool,
     /// Stored run whose costs per connection and per request replace the documented ones
-    #[arg(long, value_name = "RUN", requires = "hosts")]
+    #[arg(long, value_name = "RUN", requires = "hosts", help_heading = "Hosts")]
     from: Option<PathBuf>,
     /// Measure the client's CPU time per request now, on this host
-    #[arg(long, requires = "hosts")]
+    #[arg(long, requires = "hosts", help_heading = "Hosts")]
     measure: bool,
     /// Sending CPUs of each client host [default: those of this host]
-    #[arg(long, value_name = "N", requires = "hosts")]
+    #[arg(long, value_name = "N", requires = "hosts", help_heading = "Hosts")]
     client_host_cpus: Option<NonZeroU64>,
     /// Memory of each client host, in GiB [default: that of this host]
-    #[arg(long, value_name = "GIB", requires = "hosts")]
+    #[arg(long, value_name = "GIB", requires = "hosts", help_heading = "Hosts")]
     client_host_memory: Option<NonZeroU64>,
     /// IP addresses of each client host
-    #[arg(long, value_name = "N", requires = "hosts", default_value = "1")]
+    #[arg(long, value_name = "N", requires = "hosts", default_value = "1", help_heading = "Hosts")]
     client_host_addresses: NonZeroU64,
 }
 

@@ -7,26 +7,25 @@ use super::set;
 
 /// A lab and its conditions.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Network")]
 pub struct NetworkArgs {
     /// Use a lab in place of loopback: network namespaces for the server and one client, or for N clients (needs root):
     /// lab, lab:clients=5
-    #[arg(long, value_name = "NETWORK")]
+    #[arg(long, value_name = "NETWORK", help_heading = "Network")]
     network: Option<Network>,
     /// Delay of each packet, in each direction, such as 10ms
-    #[arg(long, value_name = "TIME", requires = "network")]
+    #[arg(long, value_name = "TIME", requires = "network", help_heading = "Network")]
     delay: Option<Time>,
     /// Largest random deviation from --delay, such as 1ms
-    #[arg(long, value_name = "TIME", requires = "network")]
+    #[arg(long, value_name = "TIME", requires = "network", help_heading = "Network")]
     jitter: Option<Time>,
     /// Share of packets lost, in each direction, such as 0.1%
-    #[arg(long, value_name = "SHARE", requires = "network")]
+    #[arg(long, value_name = "SHARE", requires = "network", help_heading = "Network")]
     loss: Option<Loss>,
     /// Bandwidth of each host's link, such as 1Gbit
-    #[arg(long, value_name = "BANDWIDTH", requires = "network")]
+    #[arg(long, value_name = "BANDWIDTH", requires = "network", help_heading = "Network")]
     bandwidth: Option<Bandwidth>,
     /// Bytes that an idle host may send at once before --bandwidth limits it, such as 11KiB [default: 1 ms of bandwidth]
-    #[arg(long, value_name = "SIZE", requires = "bandwidth")]
+    #[arg(long, value_name = "SIZE", requires = "bandwidth", help_heading = "Network")]
     burst: Option<Size>,
 }
 

@@ -7,19 +7,18 @@ use super::set;
 
 /// Durations of the phases.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Phases")]
 pub struct PhaseArgs {
     /// Duration in which the rate grows exponentially to its target
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = "Phases")]
     ramp: Option<Time>,
     /// Duration at the target rate before measuring
-    #[arg(long, value_name = "TIME", alias = "hold")]
+    #[arg(long, value_name = "TIME", alias = "hold", help_heading = "Phases")]
     warm_up: Option<Time>,
     /// Duration of the window: the requests planned in it are measured
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = "Phases")]
     measure: Option<Time>,
     /// Longest wait for outstanding responses after the window
-    #[arg(long, value_name = "TIME", alias = "drain")]
+    #[arg(long, value_name = "TIME", alias = "drain", help_heading = "Phases")]
     cool_down: Option<Time>,
 }
 

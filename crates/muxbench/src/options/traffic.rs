@@ -65,19 +65,18 @@ pub struct TrafficArgs {
 
 /// Flags of the service `stream`, for server and client.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Streams")]
 pub struct StreamArgs {
     /// Packet size of `stream` [default: 8KiB]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", help_heading = "Streams")]
     packet: Option<Size>,
     /// Packets of a burst [default: 1000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Streams")]
     packets: Option<NonZeroU32>,
     /// Size of the acknowledgement of a burst or, with --direction out, of the request for one [default: 32B]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", help_heading = "Streams")]
     ack: Option<Size>,
     /// Sender of the bursts: in (the clients), out (the server) [default: in]
-    #[arg(long, value_name = "DIRECTION", value_parser = named::<Direction>)]
+    #[arg(long, value_name = "DIRECTION", value_parser = named::<Direction>, help_heading = "Streams")]
     direction: Option<Direction>,
 }
 
