@@ -34,7 +34,7 @@ pub struct PaperFigure {
 pub struct Here<'a> {
     /// The names of series in the paper's order; a series refers to them by index.
     pub names: &'a [&'static str],
-    /// All runs, in the order of the functions that return their send times.
+    /// All runs, in the same order as the functions passed to `draw`.
     pub runs: &'a [Run],
     /// The summaries of the runs.
     pub summaries: &'a [Summary],

@@ -1,5 +1,5 @@
-//! How workers authenticate each other: by a secret of their job, which is never sent. Each side proves that it knows the secret,
-//! the connecting side first. A session key, derived from the secret and both nonces, authenticates every message after that.
+//! Mutual authentication of workers. All workers of a job share a secret and never send it. Each side proves that it knows the
+//! secret, the connecting side first. A session key, derived from the secret and both nonces, authenticates every message after that.
 
 use std::fmt;
 use std::fs::File;
@@ -16,7 +16,8 @@ pub(super) type Proof = [u8; 32];
 pub(super) type Tag = [u8; TAG_BYTES];
 pub(super) const TAG_BYTES: usize = 32;
 
-/// A shorter secret can be guessed offline, even a random one: a stranger to whom a worker connects has a proof to test guesses on.
+/// Shorter secrets, even random ones, can be guessed offline: a worker that connects to a stranger sends a proof, and the stranger
+/// can test guesses on it. In bytes.
 const CHARACTERS_MIN: usize = 16;
 
 /// The secret that all workers of a job share.
@@ -29,7 +30,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The side that proves or sends something: proofs and tags of one side are invalid for the other.
+/// The side of a session that makes a proof or a tag. It is part of the input, so a reflected proof is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     First,
@@ -57,19 +58,19 @@ impl Side {
 pub(super) struct Transcript(Vec<u8>);
 
 impl Transcript {
-    /// No two transcripts have the same bytes: the version ends with its line, and the nonce has a fixed size.
+    /// Different inputs give different bytes: the version ends with a newline, and the nonce has a fixed size.
     pub(super) fn new(version: &str, nonce_of_first: &Nonce, hello: &[u8]) -> Self {
         Self([version.as_bytes(), nonce_of_first, hello].concat())
     }
 }
 
 impl Secret {
-    /// The secret of a text.
+    /// Makes a secret from text.
     pub fn new(text: &str) -> Self {
         Self(text.as_bytes().to_vec())
     }
 
-    /// Whether it can be guessed.
+    /// Whether the secret is too short to resist guessing.
     pub(super) fn is_short(&self) -> bool {
         self.0.len() < CHARACTERS_MIN
     }
@@ -100,12 +101,12 @@ impl Secret {
 pub(super) struct Key([u8; 32]);
 
 impl Key {
-    /// The tag of a message, the `number`th of its side.
+    /// Returns the tag of message `number` of a side.
     pub(super) fn tag(&self, side: Side, number: u64, message: &[u8]) -> Tag {
         self.mac(side, number, message).finalize().into_bytes().into()
     }
 
-    /// Whether a message is the `number`th of this side.
+    /// Whether a tag belongs to message `number` of a side.
     pub(super) fn is_valid(&self, side: Side, number: u64, message: &[u8], tag: &Tag) -> bool {
         self.mac(side, number, message).verify_slice(tag).is_ok()
     }
@@ -127,7 +128,7 @@ fn hmac(key: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
 /// When the system provides no random numbers.
 pub(super) fn nonce() -> io::Result<Nonce> {
     let mut nonce = Nonce::default();
-    // Unlike getrandom(2), every system has it.
+    // Every supported system has /dev/urandom; not every one has getrandom(2).
     File::open("/dev/urandom")?.read_exact(&mut nonce)?;
     Ok(nonce)
 }

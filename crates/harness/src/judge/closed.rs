@@ -1,4 +1,4 @@
-//! Checks of a closed loop. It has no rate, so its server is never saturated; the client may limit it instead.
+//! Checks of a closed loop. It has no rate, so its verdict is never `saturated`. It can be `client-limited`.
 
 use load::LoadReport;
 use load::report::ClosedReport;
@@ -9,7 +9,7 @@ use super::{ServerSide, clients, steady, sufficient};
 use crate::model::Check;
 use crate::model::VerdictKind::{ClientLimited, Unsteady};
 
-/// The checks, and the sentence on a valid trial.
+/// Returns the checks, and the reason shown for a valid trial.
 pub(super) fn checks(
     report: &LoadReport,
     closed: &ClosedReport,
@@ -42,11 +42,11 @@ pub(super) fn cpu_use(closed: &ClosedReport, server: Option<&ServerSide<'_>>) ->
     format!("the client used {:.0} % of its CPUs{}", 100.0 * closed.busy_share, server.unwrap_or_default())
 }
 
-/// Whether the client of a closed loop had CPU to spare, or the server had none either.
+/// Checks that the client had spare CPU time, or that the server had none.
 pub(super) fn client_busy(closed: &ClosedReport, server: Option<&ServerSide<'_>>) -> Check {
     let server = server.filter(|server| server.has_worked(SERVER_BUSY_SHARE_MIN));
     match server {
-        // A server without CPU to spare would not serve a faster client.
+        // The server is the limit: a faster client would not raise the throughput.
         Some(server) if closed.busy_share > CLIENT_BUSY_SHARE_MAX => {
             let name = "share of the server's CPUs in use, with none of the client's to spare";
             at_least(name, server.busy_share(), SERVER_BUSY_SHARE_MIN, "", ClientLimited)

@@ -22,7 +22,7 @@ pub struct LoadConfig {
     pub datagrams: bool,
     /// The service, with its sizes.
     pub service: ServiceSpec,
-    /// The server's ports, for the service `udp`. Without them, consecutive ports from that of `target` on.
+    /// The server's ports, for the service `udp`. If absent, the ports are consecutive and start at `target`'s port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<Ports>,
     /// Connections that stay open for the whole trial, over all clients. For `udp`, the number of ports.
@@ -181,7 +181,7 @@ impl LoadConfig {
         (0..self.clients).map(|number| partition_indices(self.connections, self.clients, number).start as u32)
     }
 
-    /// The number of a client among the clients of all processes, from its number in this process.
+    /// Converts a client's number in this process to its number among all processes.
     pub(crate) fn client(&self, number: u32) -> u32 {
         self.part.map_or(0, |part| part.first_client) + number
     }
@@ -269,13 +269,13 @@ impl Phases {
 pub enum Schedule {
     /// One request per slot of `1/rate`, at a uniformly random time within the slot (kawai2008 section 4.1.1).
     SlotRandom,
-    /// One request every `1/rate` (kawai2006 section 4.1). Several clients take turns, at equal distances.
+    /// One request every `1/rate` (kawai2006 section 4.1). Several clients alternate at equal intervals.
     Constant,
     /// Constant intervals of independent clients: the seed draws each client's offset in its interval (kawai2008 appendix A.1).
     ConstantDrawn,
     /// Constant intervals of clients that all send at the same moment: the worst case.
     ConstantTogether,
-    /// A Poisson process: gaps are exponential, so requests arrive in clumps, like those of independent users.
+    /// A Poisson process: gaps are exponential, so requests arrive in bursts, like those of independent users.
     Poisson,
     /// A closed loop: each connection sends the next request a think time after the previous response (voras2009 section III).
     Closed,

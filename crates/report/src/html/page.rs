@@ -85,7 +85,7 @@ struct Raw<'a> {
 /// The whole document.
 ///
 /// # Errors
-/// Never in practice: everything is held in memory.
+/// When a template or the data cannot be rendered. That is not expected, because rendering does no I/O.
 pub fn render(run: &Run) -> anyhow::Result<String> {
     let summary = Summary::of(run);
     let drawn = Drawn::of(run, &summary);
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_can_be_pasted() {
+    fn command_with_special_characters_is_quoted() {
         let words = ["muxbench", "compare", "--connections", "1,2", "--output", "it's mine"].map(str::to_owned);
         assert_eq!(command(&words), r"muxbench compare --connections 1,2 --output 'it'\''s mine'");
         assert_eq!(command(&["a\n'b".to_owned()]), r"$'a\u000a\'b'");

@@ -1,6 +1,6 @@
-//! No wait at all: every socket is tried in turn, ready or not.
+//! A mechanism that never waits. It reports every socket as ready, and the loop tries each one.
 //!
-//! It takes a whole CPU, and finds a request as soon as the sweep reaches its socket.
+//! It uses a whole CPU, and serves a request when the loop reaches its socket.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -9,12 +9,12 @@ use std::time::Duration;
 use super::{Interest, Readiness, Ready, Trigger, index};
 use crate::token::Token;
 
-/// The interest list without gaps, as it is reported, and each descriptor's place in it.
+/// A dense interest list, which `wait` copies out, and an index from descriptor to entry.
 pub(crate) struct Spin {
     list: Vec<Ready>,
     /// The descriptors of `list`, in its order.
     descriptors: Vec<RawFd>,
-    /// Place in `list` plus one, by descriptor; 0 if not watched, so that fresh pages need no initialisation.
+    /// Index in `list` plus one, by descriptor. 0 means unwatched, so zeroed memory is a valid start.
     places: Vec<u32>,
 }
 
