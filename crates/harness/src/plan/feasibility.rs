@@ -164,7 +164,7 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
         reasons.push(format!("workload.{reason}"));
     }
     if let Err(reason) = load::check_timestamps(&trial.load) {
-        reasons.push(format!("{reason}"));
+        reasons.push(reason);
     }
     if trial.load.parts().iter().any(|part| part.active == 0.0) {
         let processes = trial.load.processes;
