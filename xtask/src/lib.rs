@@ -1,10 +1,29 @@
-//! Parts of `cargo xtask` that the tidy test uses too.
+//! Parts of `cargo xtask` that tests of the source tree use too.
 
 pub mod cycles;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// Returns the workspace folder.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace")
+}
+
+/// Returns the files below a folder with this extension, sorted; build folders (`target`) are left out.
+///
+/// # Errors
+/// When a folder cannot be read.
+pub fn files(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() && !path.ends_with("target") {
+            found.extend(files(&path, extension)?);
+        } else if path.extension().is_some_and(|it| it == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
 }

@@ -1,7 +1,7 @@
 //! The rules of names, comments and file sizes that a script can check.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use xtask::root;
 
@@ -17,18 +17,9 @@ const DATA: [&str; 1] = ["crates/wire/src/kv/tests/recorded.rs"];
 
 /// Every source file of the workspace and its text, by path from the root.
 fn sources() -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    let mut folders: Vec<PathBuf> = ["crates", "fuzz", "xtask"].map(|name| root().join(name)).into();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap().flatten() {
-            let path = entry.path();
-            if path.is_dir() && !path.ends_with("target") {
-                folders.push(path);
-            } else if path.extension().is_some_and(|it| it == "rs") {
-                found.push((name_of(&path), fs::read_to_string(&path).unwrap()));
-            }
-        }
-    }
+    let folders = ["crates", "fuzz", "xtask"].map(|name| xtask::files(&root().join(name), "rs").unwrap());
+    let found: Vec<_> =
+        folders.into_iter().flatten().map(|path| (name_of(&path), fs::read_to_string(&path).unwrap())).collect();
     assert!(found.len() > 300, "{} files", found.len());
     found
 }

@@ -7,17 +7,7 @@ use std::path::{Path, PathBuf};
 use xtask::{cycles, root};
 
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap().flatten() {
-        let path = entry.path();
-        if path.is_dir() && !path.ends_with("target") {
-            found.extend(files(&path, extension));
-        } else if path.extension().is_some_and(|it| it == extension) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
+    xtask::files(folder, extension).unwrap()
 }
 
 #[test]

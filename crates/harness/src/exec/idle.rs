@@ -115,8 +115,10 @@ fn connections_max() -> u32 {
 /// Divides `total` evenly into as few shares as possible of at most `share_max`.
 fn partition(total: u32, share_max: u32) -> impl Iterator<Item = u32> {
     let count = total.div_ceil(share_max);
-    let until = move |number: u32| (u64::from(total) * u64::from(number) / u64::from(count)) as u32;
-    (0..count).map(move |number| until(number + 1) - until(number))
+    (0..count).map(move |number| {
+        let share = load::config::partition::partition(total.into(), count.into(), number.into());
+        (share.end - share.start) as u32
+    })
 }
 
 #[cfg(test)]

@@ -92,63 +92,44 @@ pub struct Metric {
     pub show: fn(f64) -> String,
 }
 
+/// A time in nanoseconds, of valid trials.
+const fn valid_time(name: &'static str, of: fn(&TrialRecord, &mut DeviationOf<'_>) -> Option<f64>) -> Metric {
+    Metric { name, of, counts: valid, show: format::time }
+}
+
 /// Most metrics count valid trials only.
 fn valid(kind: VerdictKind) -> bool {
     kind == VerdictKind::Valid
 }
 
 /// Median of service time (t3 − t2), in nanoseconds.
-pub static SERVICE_MEDIAN: Metric = Metric {
-    name: "median service time",
-    of: |record, _| Some(record.load.as_ref()?.service.distribution.p50_ns as f64),
-    counts: valid,
-    show: format::time,
-};
+pub static SERVICE_MEDIAN: Metric =
+    valid_time("median service time", |record, _| Some(record.load.as_ref()?.service.distribution.p50_ns as f64));
 
 /// From the 1st to the 99th percentile of service time (t3 − t2), in nanoseconds.
-pub static SERVICE_SPREAD: Metric = Metric {
-    name: "service time from p1 to p99",
-    of: |record, _| {
-        let load = record.load.as_ref().filter(|load| !load.is_client_tail(0.99))?;
-        let service = load.service.distribution;
-        Some(service.p99_ns as f64 - service.p1_ns as f64)
-    },
-    counts: valid,
-    show: format::time,
-};
+pub static SERVICE_SPREAD: Metric = valid_time("service time from p1 to p99", |record, _| {
+    let load = record.load.as_ref().filter(|load| !load.is_client_tail(0.99))?;
+    let service = load.service.distribution;
+    Some(service.p99_ns as f64 - service.p1_ns as f64)
+});
 
 /// Mean of service time (t3 − t2), in nanoseconds. The tail affects the mean, so it counts only if the tail belongs
 /// to the server.
-pub static SERVICE_MEAN: Metric = Metric {
-    name: "mean service time",
-    of: |record, _| Some(record.load.as_ref().filter(|load| !load.is_client_tail(0.99))?.service.distribution.mean_ns),
-    counts: valid,
-    show: format::time,
-};
+pub static SERVICE_MEAN: Metric = valid_time("mean service time", |record, _| {
+    Some(record.load.as_ref().filter(|load| !load.is_client_tail(0.99))?.service.distribution.mean_ns)
+});
 
 /// Median of response time (t3 − t1), in nanoseconds.
-pub static RESPONSE_MEDIAN: Metric = Metric {
-    name: "median response time",
-    of: |record, _| Some(record.load.as_ref()?.response.distribution.p50_ns as f64),
-    counts: valid,
-    show: format::time,
-};
+pub static RESPONSE_MEDIAN: Metric =
+    valid_time("median response time", |record, _| Some(record.load.as_ref()?.response.distribution.p50_ns as f64));
 
 /// Median of send delay (t2 − t1), in nanoseconds.
-pub static LAG_MEDIAN: Metric = Metric {
-    name: "median lag",
-    of: |record, _| Some(record.load.as_ref()?.lag.distribution.p50_ns as f64),
-    counts: valid,
-    show: format::time,
-};
+pub static LAG_MEDIAN: Metric =
+    valid_time("median lag", |record, _| Some(record.load.as_ref()?.lag.distribution.p50_ns as f64));
 
 /// 99th percentile of send delay (t2 − t1), in nanoseconds.
-pub static LAG_P99: Metric = Metric {
-    name: "99th percentile of lag",
-    of: |record, _| Some(record.load.as_ref()?.lag.distribution.p99_ns as f64),
-    counts: valid,
-    show: format::time,
-};
+pub static LAG_P99: Metric =
+    valid_time("99th percentile of lag", |record, _| Some(record.load.as_ref()?.lag.distribution.p99_ns as f64));
 
 /// Responses per second (transactions of a closed loop). The rate of a saturated server counts too.
 pub static RATE: Metric = Metric {
@@ -168,12 +149,7 @@ pub static BANDWIDTH_OF_CPU: Metric = Metric {
 };
 
 /// The time for 10^9 bytes of bursts, in nanoseconds.
-pub static GIGABYTE: Metric = Metric {
-    name: "time for a gigabyte",
-    of: |record, _| Some(1e18 / stream::bytes_per_s(record)?),
-    counts: valid,
-    show: format::time,
-};
+pub static GIGABYTE: Metric = valid_time("time for a gigabyte", |record, _| Some(1e18 / stream::bytes_per_s(record)?));
 
 /// The share of sends at most 1 µs from the median of all deviations from even intervals.
 pub static SENDS_WITHIN_1US: Metric = Metric {
@@ -184,12 +160,8 @@ pub static SENDS_WITHIN_1US: Metric = Metric {
 };
 
 /// The standard deviation of sends from even intervals, in nanoseconds.
-pub static SEND_STDDEV: Metric = Metric {
-    name: "standard deviation of sends",
-    of: |record, deviation_of| Some(deviation_of(record).figures?.stddev_ns),
-    counts: valid,
-    show: format::time,
-};
+pub static SEND_STDDEV: Metric =
+    valid_time("standard deviation of sends", |record, deviation_of| Some(deviation_of(record).figures?.stddev_ns));
 
 /// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
