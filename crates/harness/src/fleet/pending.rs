@@ -2,7 +2,7 @@
 //!
 //! Slots are few, and a new connection always gets one: if none is free, the oldest connection of the busiest source loses its
 //! slot. An honest worker needs its slot for one round trip, and connects again if it loses it. A silent stranger keeps a slot only
-//! until somebody else needs it, and many connections of one stranger end each other only.
+//! until another connection needs it. Many connections of one stranger only displace each other.
 
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
 use std::sync::Arc;

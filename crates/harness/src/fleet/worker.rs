@@ -188,7 +188,7 @@ impl Worker {
         let mut client: Child<Event> = Child::start(local::SINGLE, command, &order)?;
         *lock(&self.running) = Some((trial, client.handle()));
         let outcome = self.measure(trial, &order.config, &mut client);
-        // From here on the client ends when it is told to.
+        // The measurement is over, so the receiving thread no longer kills the client.
         *lock(&self.running) = None;
         let (report, used) = outcome?;
         self.channel.send(&Message::Ended { trial, used_ppm: used.map(|share| (share * 1e6) as u32) })?;

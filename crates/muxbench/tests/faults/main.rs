@@ -274,7 +274,7 @@ fn in_a_long_trial(folder: &Path) -> (Child, Vec<Pid>, impl BufRead + use<>) {
     fs::create_dir(folder.join("t")).unwrap();
     let flags = "compare --transport unix --arch mp,mt --connections 5 --rate 100 --idle 3 --ramp 0 --measure 600s \
                  --repeats 2 --output run --quiet";
-    // Whoever runs the tests may have them ignore a hang-up, as nohup(1) does.
+    // The tests' own parent may ignore SIGHUP, as nohup(1) does, and children inherit that.
     let mut child = Command::new("env")
         .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_muxbench")])
         .args(flags.split_whitespace())

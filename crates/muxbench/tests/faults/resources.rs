@@ -41,7 +41,7 @@ fn exhausted_resource_is_named_with_a_remedy() {
     );
     let room = ["serve", "--arch", "mt", "--connections-max", "100000000"];
     none("--as=1073741824", &room, &["no memory for counters", "lower the connections"]);
-    // Whoever comes after them is served.
+    // Later clients are served.
     let output =
         muxbench().args(load(&["--connections", "5", "--measure", "100ms", "--cool-down", "60s"])).output().unwrap();
     let message = printed(&output, &[0, 3]);
@@ -161,7 +161,7 @@ fn lost_cpu_ends_run_and_resume_finishes_it() {
             }
         }
         drop(Store::create(&folder.path().join(side), &header).unwrap());
-        // What other tests start meanwhile has our descriptors until it is another program.
+        // A process that a concurrent test forks holds our descriptors until its exec.
         eventually("nobody has the run", || Store::resume(&folder.path().join(side)).is_ok());
         let output = muxbench().args(["run", "--resume", side]).current_dir(folder.path()).output().unwrap();
         let message = printed(&output, &[1]);

@@ -72,7 +72,7 @@ impl Hosts {
 impl Drop for Hosts {
     fn drop(&mut self) {
         for name in self.names() {
-            // What they have left on their host.
+            // Processes that the tests left on the host.
             let left = Command::new("ip").args(["netns", "pids", &name]).output();
             let left = left.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
             for pid in left.lines().filter_map(|line| Pid::from_raw(line.trim().parse().ok()?)) {
@@ -122,7 +122,7 @@ impl Engine {
     /// The command that makes a lab of that, with so many clients' hosts, and has this engine start a run on all of them.
     fn in_lab(&self, network: &str, clients: u32, flags: &str, arguments: &str, folder: &Path) -> Command {
         let program = env!("CARGO_BIN_EXE_muxbench");
-        // Whoever runs the tests may have them ignore an interrupt, as shells do in the background.
+        // The tests' own parent may ignore SIGINT, as shells do for background jobs, and children inherit that.
         let mut lab = Command::new("env");
         lab.args(["--default-signal=INT", program, "lab", "--network", &format!("lab:clients={clients}")]);
         lab.args(words(network)).arg("--").arg(format!("{}/../../deploy/{}", env!("CARGO_MANIFEST_DIR"), self.script));
@@ -328,7 +328,7 @@ fn processes_in_a_lab_end_with_its_command() {
 /// The mpirun command of a comparison on these hosts.
 fn mpirun(hosts: &Hosts, flags: &str, arguments: &str, folder: &Path) -> Command {
     prepared("MUXBENCH_PEERS", "peers");
-    // What mpirun is told to call in place of ssh.
+    // The program that mpirun calls in place of ssh.
     let agent = hosts.path("agent");
     let text = "#!/bin/sh\nhost=$1; shift\n\
                 exec nsenter --net=/run/netns/$host unshare --uts sh -c \"hostname $host; $*\"\n";

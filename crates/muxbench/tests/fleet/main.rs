@@ -419,7 +419,7 @@ fn distributed_run_rejects_lab_and_resume_checks_it() {
     run.header.trials[0].workload.network = Some(serde_json::from_value(serde_json::json!({"clients": 1})).unwrap());
     store.replace_header(&run.header).unwrap();
     drop(store);
-    // What other tests start meanwhile has our descriptors until it is another program.
+    // A process that a concurrent test forks holds our descriptors until its exec.
     eventually("nobody has the run", || Store::resume(&folder).is_ok());
     // Even root may make no hosts without this capability.
     let mut resume = Command::new("setpriv");
