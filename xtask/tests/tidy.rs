@@ -22,6 +22,7 @@ fn crates_depend_only_as_the_architecture_says() {
         ("report", &["harness", "server", "load", "wire", "stats"]),
         ("papers", &["report", "harness", "load", "wire", "stats"]),
         ("muxbench", &["papers", "report", "harness", "server", "load", "wire", "stats"]),
+        ("testkit", &["harness", "server", "load", "wire", "stats"]),
         ("xtask", &["load", "wire", "stats"]),
     ]);
     for (name, allowed_for_it) in &allowed {

@@ -9,10 +9,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use load::config::{LoadConfig, Pacing, Phases, Roles, Transport};
+use load::config::{LoadConfig, Phases};
 use load::merge::{self, Account};
 use load::report::samples::{measured, response_ns, send_delay_ns, service_ns};
-use load::report::{ClockFacts, Errors, LoadReport, Outstanding};
+use load::report::{LoadReport, Outstanding};
 use load::{Event, Sample};
 use muxbench_harness::fleet::workers::{LossPolicy, Workers};
 use muxbench_harness::fleet::{self, Fleet, launcher, worker};
@@ -159,45 +159,19 @@ fn generated(config: &LoadConfig) -> Vec<Sample> {
 fn report(config: &LoadConfig, samples: &[Sample]) -> LoadReport {
     let count = samples.len() as u64;
     LoadReport {
-        clock: ClockFacts {
-            source: "none".into(),
-            reason: "generated".into(),
-            frequency_hz: 1e9,
-            drift_ppm: 0.0,
-            went_back: 0,
-        },
-        pacing: Some(Pacing::Spin),
-        roles: Roles::OneLoop,
-        transport: Transport::Tcp,
         connections: config.connections,
         active: config.connections,
-        connect_ns: 0,
         window_ns: WINDOW_NS,
         rate_asked_per_s: config.rate_per_s,
         planned: count,
         sent: count,
         completed: count,
         rate_achieved_per_s: count as f64,
-        completed_by_part: None,
         rate_sent_per_s: count as f64,
         outstanding: Outstanding::default(),
-        errors: Errors::default(),
-        late: None,
-        receiver_busy_share: None,
-        stalled_ns: None,
         lag: measured(samples, WINDOW_NS, send_delay_ns),
         service: measured(samples, WINDOW_NS, service_ns),
         response: measured(samples, WINDOW_NS, response_ns),
-        fit: None,
-        closed: None,
-        churn: None,
-        datagrams: None,
-        stream: None,
-        kernel: None,
-        memory_bytes_per_connection: 0.0,
-        processes: Vec::new(),
-        begun_late_ns: 0,
-        cpu_ns: 0,
-        involuntary_switches: 0,
+        ..testkit::load_report()
     }
 }

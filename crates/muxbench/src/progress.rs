@@ -170,7 +170,6 @@ fn short(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use report::fixtures;
 
     use super::*;
 
@@ -185,16 +184,16 @@ mod tests {
 
     #[test]
     fn brief_result_is_percentiles_or_bandwidth() {
-        assert_eq!(brief_result(&fixtures::run().records[0]), ", p50 40.0 µs, p99 43.9 µs");
-        assert_eq!(brief_result(&fixtures::bandwidth_run().records[0]), ", 2.40 GB/s");
-        let mut record = fixtures::run().records.remove(0);
+        assert_eq!(brief_result(&testkit::run().records[0]), ", p50 40.0 µs, p99 43.9 µs");
+        assert_eq!(brief_result(&testkit::bandwidth_run().records[0]), ", 2.40 GB/s");
+        let mut record = testkit::run().records.remove(0);
         record.load = None;
         assert_eq!(brief_result(&record), "");
     }
 
     #[test]
     fn time_left_decreases_within_a_trial() {
-        let run = fixtures::run();
+        let run = testkit::run();
         let mut progress = Progress::new(&run.header.trials.iter().collect::<Vec<_>>());
         let whole = progress.left_ns;
         progress.on(&RunEvent::Started { trial: &run.header.trials[0] });

@@ -8,7 +8,6 @@ use std::process::Command;
 use common::{muxbench, prepared};
 use harness::model::Run;
 use harness::store::Store;
-use report::fixtures;
 
 fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -73,7 +72,7 @@ fn store(folder: &Path, run: &Run) {
 fn page_of_a_paper_works_and_is_accessible() {
     let folder = tempfile::tempdir().unwrap();
     for experiment in ["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated", "kawai2008-synchronisation"] {
-        store(&folder.path().join("here").join(experiment), &fixtures::run_of_experiment(experiment));
+        store(&folder.path().join("here").join(experiment), &testkit::run_of_experiment(experiment));
     }
     let arguments = ["reproduce", "kawai2008", "--output", "here", "--quiet", "--figures", "figures"];
     let (out, _) = run(folder.path(), &arguments);
@@ -92,7 +91,7 @@ fn page_of_a_paper_works_and_is_accessible() {
 #[test]
 fn page_of_streams_works() {
     let folder = tempfile::tempdir().unwrap();
-    store(&folder.path().join("streams"), &fixtures::bandwidth_run());
+    store(&folder.path().join("streams"), &testkit::bandwidth_run());
     run(folder.path(), &["report", "streams", "--html"]);
     println!("{}", browse(&folder.path().join("streams/report.html"), "run"));
 }
@@ -100,7 +99,7 @@ fn page_of_streams_works() {
 #[test]
 fn index_links_to_its_runs() {
     let folder = tempfile::tempdir().unwrap();
-    for (at, mut made_up) in [fixtures::run(), fixtures::other_run(), fixtures::closed_run()].into_iter().enumerate() {
+    for (at, mut made_up) in [testkit::run(), testkit::other_run(), testkit::closed_run()].into_iter().enumerate() {
         for day in 1..=2 {
             made_up.header.started_at = format!("2026-01-0{day}T0{at}:00:00Z");
             made_up.header.name = format!("run {at} of day #{day}");

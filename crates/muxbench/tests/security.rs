@@ -12,7 +12,6 @@ use std::process::{Command, Output, Stdio};
 
 use common::{Serve, TIMEOUT, eventually, muxbench};
 use harness::store::Store;
-use report::fixtures;
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Pid;
 
@@ -201,7 +200,7 @@ fn folder_writable_by_others_is_rejected_for_results() {
     let open = folder.path().join("open");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
-    let run = fixtures::run();
+    let run = testkit::run();
     let refused = Store::create(&open, &run.header).unwrap_err().to_string();
     assert!(refused.contains("is writable by others"), "{refused}");
     assert_eq!(fs::read_dir(&open).unwrap().count(), 0, "nothing is left in it");
@@ -212,7 +211,7 @@ fn folder_writable_by_others_is_rejected_for_results() {
 #[test]
 fn stored_escapes_do_not_reach_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
-    let run = fixtures::hostile(fixtures::run());
+    let run = testkit::hostile(testkit::run());
     let store = Store::create(&folder.path().join("it"), &run.header).unwrap();
     run.records.iter().for_each(|record| store.commit(record).unwrap());
     drop(store);

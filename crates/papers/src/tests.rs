@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::*;
 use crate::html::Origin;
-use report::fixtures;
 use report::model::deviation;
 use report::model::deviation::SendsOf;
 use report::plot::chart::Shape;
@@ -15,7 +14,7 @@ use report::plot::svg;
 use report::text::Medium;
 
 fn runs_of(paper: &Paper) -> Vec<Run> {
-    paper.experiments.iter().map(|name| fixtures::run_of_experiment(name)).collect()
+    paper.experiments.iter().map(|name| testkit::run_of_experiment(name)).collect()
 }
 
 /// Every tenth send is late by an amount that grows with the trial's index.
@@ -64,7 +63,7 @@ fn every_figure_of_every_paper_is_drawn_from_its_experiments() {
             // A figure drawn alone, from its own experiments, is the same.
             let part = paper.part(Some(figure.number), None).unwrap();
             let needed: Vec<Run> =
-                paper.experiments_of(part).iter().map(|name| fixtures::run_of_experiment(name)).collect();
+                paper.experiments_of(part).iter().map(|name| testkit::run_of_experiment(name)).collect();
             let alone = beside(paper, part, &needed).unwrap();
             let text = serde_json::to_string(&alone.figures[0].1).unwrap();
             assert_eq!(text, serde_json::to_string(chart).unwrap(), "{name}");
@@ -94,7 +93,7 @@ fn points_have_intervals_or_it_is_said_why_not() {
 
 #[test]
 fn an_interval_of_a_figure_is_of_the_repeats_of_its_point() {
-    let runs = vec![fixtures::datagram_run()];
+    let runs = vec![testkit::datagram_run()];
     let paper = find("maharjan2012").unwrap();
     let all = beside(paper, paper.part(Some("5.3"), None).unwrap(), &runs).unwrap();
     let (_, chart) = &all.figures[0];
@@ -102,7 +101,7 @@ fn an_interval_of_a_figure_is_of_the_repeats_of_its_point() {
     assert!(select.points.iter().all(|point| point.spread.len() == 2 && point.spread[0] <= point.y), "{select:?}");
     assert!(!chart.words.contains("repeats"), "{}", chart.words);
 
-    let runs = vec![fixtures::bandwidth_run()];
+    let runs = vec![testkit::bandwidth_run()];
     let paper = find("welsh2001").unwrap();
     let all = beside(paper, paper.part(Some("1"), None).unwrap(), &runs).unwrap();
     let (_, chart) = &all.figures[0];
@@ -121,7 +120,7 @@ fn lost_bandwidth_of_streams_is_told_with_its_costs() {
     let words = |runs: &[harness::model::Run]| {
         beside(paper, paper.part(Some("1"), None).unwrap(), runs).unwrap().figures[0].1.words.clone()
     };
-    let mut run = fixtures::bandwidth_run();
+    let mut run = testkit::bandwidth_run();
     let said = words(std::slice::from_ref(&run));
     // 2 300 MB/s divided by 1.1 and by 2.
     assert!(said.contains("From 100 to 1000 connections poll keeps 55 % of its bandwidth."), "{said}");
@@ -142,7 +141,7 @@ fn lost_bandwidth_of_streams_is_told_with_its_costs() {
 #[test]
 fn paper_claims_leave_out_other_read_budgets() {
     let paper = find("welsh2001").unwrap();
-    let mut run = fixtures::bandwidth_run();
+    let mut run = testkit::bandwidth_run();
     let findings = |run: &harness::model::Run| {
         let all = beside(paper, Part::Whole, std::slice::from_ref(run)).unwrap();
         all.claims.iter().map(|claim| claim.findings.len()).sum::<usize>()
@@ -203,9 +202,9 @@ fn unknown_figure_number_error_lists_known_numbers() {
 fn a_figure_of_other_runs_is_an_error_that_says_how_to_make_it() {
     let paper = find("kawai2008").unwrap();
     let part = paper.part(Some("8"), None).unwrap();
-    let Err(error) = beside(paper, part, &[fixtures::run_of_experiment("kawai2008-http")]) else { panic!() };
+    let Err(error) = beside(paper, part, &[testkit::run_of_experiment("kawai2008-http")]) else { panic!() };
     assert!(error.to_string().contains("muxbench reproduce kawai2008 --figure 8"), "{error}");
-    let whole = beside(paper, Part::Whole, &[fixtures::run_of_experiment("kawai2008-http")]).unwrap();
+    let whole = beside(paper, Part::Whole, &[testkit::run_of_experiment("kawai2008-http")]).unwrap();
     let said = whole.render(160);
     assert!(said.contains("nothing to show: Figure 8 (of kawai2008-minimised), Figure 11"), "{said}");
 }
@@ -245,9 +244,9 @@ fn a_page_has_all_of_a_paper_and_loads_nothing() {
 #[test]
 fn what_others_wrote_breaks_no_paper() {
     for paper in PAPERS {
-        let runs: Vec<Run> = runs_of(paper).into_iter().map(fixtures::hostile).collect();
+        let runs: Vec<Run> = runs_of(paper).into_iter().map(testkit::hostile).collect();
         let (page, _) = page(&beside(paper, Part::Whole, &runs).unwrap(), &runs);
-        assert!(page.contains("alert(1)") && !fixtures::has_obeyed(&page), "{}: it is text", paper.name);
+        assert!(page.contains("alert(1)") && !testkit::has_obeyed(&page), "{}: it is text", paper.name);
     }
 }
 
@@ -340,7 +339,7 @@ fn a_page_saves_what_it_shows() {
 #[test]
 fn what_one_series_has_most_of_is_at_a_place_by_its_name() {
     let paper = find("kawai2008").unwrap();
-    let mut runs = vec![fixtures::run_of_experiment("kawai2008-http")];
+    let mut runs = vec![testkit::run_of_experiment("kawai2008-http")];
     runs[0].records.retain(|record| record.trial.architecture.to_string() == "epoll");
     let connections: BTreeSet<u32> = runs[0].records.iter().map(|record| record.trial.workload.connections).collect();
     let beside = beside(paper, paper.part(Some("6"), None).unwrap(), &runs).unwrap();

@@ -7,13 +7,10 @@
 //! - [`model`] has the statistics and the conclusions of runs, as plain data
 //! - [`text`] has tables and sentences for a terminal or for Markdown, [`export`] CSV and JSON, [`plot`] figures as SVG and PNG
 //! - [`html`] makes pages
-//! - [`fixtures`] constructs runs for tests and benches (feature `fixtures`)
 
 #![forbid(unsafe_code)]
 
 pub mod export;
-#[cfg(any(test, feature = "fixtures"))]
-pub mod fixtures;
 pub mod format;
 pub mod html;
 pub mod model;

@@ -21,17 +21,7 @@ pub(super) fn run(rounds: usize) -> anyhow::Result<()> {
     let folder = tempfile::tempdir().context("cannot create a folder for a run")?;
     let run = folder.path().join("run");
     let mut example = Command::new(env!("CARGO"));
-    example.args([
-        "run",
-        "--quiet",
-        "--release",
-        "--package",
-        "muxbench-report",
-        "--features",
-        "fixtures",
-        "--example",
-        "store-large-run",
-    ]);
+    example.args(["run", "--quiet", "--release", "--package", "muxbench-testkit", "--example", "store-large-run"]);
     let status = example.arg("--").arg(&run).current_dir(root()).status().context("cannot start cargo")?;
     ensure!(status.success(), "the run could not be stored ({status})");
     let (mut written_s, mut answers_s) = (Vec::new(), Vec::new());

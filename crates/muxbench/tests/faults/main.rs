@@ -28,7 +28,6 @@ use harness::plan::plan;
 use harness::process::stop::Stop;
 use harness::spec::Experiment;
 use harness::store::{self, Store};
-use report::fixtures;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
 
@@ -59,7 +58,7 @@ fn trials(architecture: &str, transport: &str, workload: &str, repeats: u32) -> 
 
 fn header(trials: Vec<Trial>) -> RunHeader {
     let numbered = |(index, trial): (usize, Trial)| Trial { index: index as u32, ..trial };
-    RunHeader { trials: trials.into_iter().enumerate().map(numbered).collect(), ..fixtures::run().header }
+    RunHeader { trials: trials.into_iter().enumerate().map(numbered).collect(), ..testkit::run().header }
 }
 
 /// Runs the trials of `header` with the muxbench of `folder`, and passes each event to `on_event`.
@@ -415,7 +414,7 @@ fn full_disk_ends_run_and_resume_finishes_it() {
 
 /// Stores a finished run in a folder.
 fn stored(folder: &Path) -> Run {
-    let run = fixtures::run();
+    let run = testkit::run();
     let store = Store::create(folder, &run.header).unwrap();
     run.records.iter().for_each(|record| store.commit(record).unwrap());
     run

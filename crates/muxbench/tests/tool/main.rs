@@ -14,7 +14,6 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use common::{ROOT, Serve, children_of, descendants, eventually, is_alive, muxbench, prepared};
 use harness::store::Store;
-use report::fixtures;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use server::registry::{BUFFERED, MECHANISMS};
@@ -339,7 +338,7 @@ fn needed_hosts_follow_from_documented_or_measured_costs() {
     assert_eq!(documented["clients"]["hosts"], 16, "64 512 ports each: {}", documented["clients"]);
     let many = needs(&["--client-host-addresses", "16", "--client-host-cpus", "64", "--client-host-memory", "64"]);
     assert_eq!(many["clients"]["hosts"], 1, "{}", many["clients"]);
-    let stored = fixtures::run();
+    let stored = testkit::run();
     let store = Store::create(&folder.path().join("small"), &stored.header).unwrap();
     stored.records.iter().for_each(|record| store.commit(record).unwrap());
     drop(store);

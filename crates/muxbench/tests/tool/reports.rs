@@ -329,10 +329,10 @@ fn tables(markdown: &str) -> usize {
 fn every_table_prints_as_markdown() {
     let folder = tempfile::tempdir().unwrap();
     for (name, run) in [
-        ("whole", fixtures::run()),
-        ("sweep", fixtures::sweep_run()),
-        ("capacity", fixtures::capacity_run()),
-        ("streams", fixtures::bandwidth_run()),
+        ("whole", testkit::run()),
+        ("sweep", testkit::sweep_run()),
+        ("capacity", testkit::capacity_run()),
+        ("streams", testkit::bandwidth_run()),
     ] {
         let store = Store::create(&folder.path().join(name), &run.header).unwrap();
         run.records.iter().for_each(|record| store.commit(record).unwrap());

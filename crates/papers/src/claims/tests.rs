@@ -1,7 +1,6 @@
 use harness::model::Run;
 
 use super::*;
-use report::fixtures;
 use report::model::deviation::TrialDeviation;
 
 const ALL: fn(&Workload) -> bool = |_| true;
@@ -19,7 +18,7 @@ fn check_one(run: &Run, claim: Claim) -> CheckedClaim {
 
 /// `epoll` hardly changes, `poll` is proportional to the connections, and `mt` is erratic.
 fn run() -> Run {
-    fixtures::run_of(&["epoll", "poll", "mt"], |architecture, connections, repeat| match architecture {
+    testkit::run_of(&["epoll", "poll", "mt"], |architecture, connections, repeat| match architecture {
         "epoll" => 40_000 + u64::from(repeat) * 1_000 + u64::from(connections),
         "poll" => 100 * u64::from(connections) + u64::from(repeat) * 500,
         _ => [20_000, 60_000, 120_000][(repeat as usize + usize::from(connections > 400)) % 3],
@@ -111,7 +110,7 @@ fn claims_are_shown_with_what_decided() {
 
 #[test]
 fn client_tail_gives_no_service_spread() {
-    let mut record = fixtures::run().records.remove(0);
+    let mut record = testkit::run().records.remove(0);
     let spread = |record: &TrialRecord| (SERVICE_SPREAD.of)(record, &mut |_| unreachable!());
     assert!(spread(&record).is_some());
     let late = load::late::LateSends { bound_ns: 100_000, count: 2, sent: 200, ..Default::default() };

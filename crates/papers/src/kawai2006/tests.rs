@@ -8,12 +8,11 @@ use super::service_time::{self, SERVICE_TIME, published_service_time};
 use super::*;
 use crate::figure::Here;
 use crate::grid::Tables;
-use report::fixtures;
 use report::model::deviation::kept;
 
 fn here() -> Kawai2006 {
-    let run = fixtures::kawai2006_run();
-    Kawai2006::of(&run, &mut kept(&mut fixtures::sends_of(&run))).unwrap()
+    let run = testkit::kawai2006_run();
+    Kawai2006::of(&run, &mut kept(&mut testkit::sends_of(&run))).unwrap()
 }
 
 #[test]
@@ -81,7 +80,7 @@ fn what_is_not_valid_is_never_shown_as_if_it_were() {
 
 #[test]
 fn sends_of_trials_that_are_not_valid_are_drawn_as_such() {
-    let mut run = fixtures::kawai2006_run();
+    let mut run = testkit::kawai2006_run();
     let is_mp = |record: &TrialRecord| record.trial.architecture.to_string() == "mp";
     run.records.retain(|record| record.trial.architecture.to_string() != "select");
     for record in run.records.iter_mut().filter(|record| is_mp(record)) {
@@ -89,7 +88,7 @@ fn sends_of_trials_that_are_not_valid_are_drawn_as_such() {
     }
     let (runs, summaries) = ([run.clone()], [report::model::Summary::of(&run)]);
     let here = Here { names: &ARCHITECTURES, runs: &runs, summaries: &summaries, experiments: &["kawai2006"] };
-    let mut sends_of = fixtures::sends_of(&run);
+    let mut sends_of = testkit::sends_of(&run);
     let chart = figure::draw(&here, &mut [&mut kept(&mut sends_of)]).unwrap();
     let of = |place: usize| chart.panels[0].series.iter().find(|series| series.architecture == place);
     let mp = of(0).unwrap();
@@ -100,7 +99,7 @@ fn sends_of_trials_that_are_not_valid_are_drawn_as_such() {
 
 #[test]
 fn a_run_of_other_traffic_is_an_error() {
-    let run = fixtures::run();
+    let run = testkit::run();
     let mut sends_of = |_| -> anyhow::Result<Vec<i64>> { unreachable!() };
     let error = Kawai2006::of(&run, &mut kept(&mut sends_of)).unwrap_err().to_string();
     assert!(error.contains("no trial of this run has a workload of kawai2006"), "{error}");

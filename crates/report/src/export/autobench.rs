@@ -129,11 +129,10 @@ mod tests {
     use harness::model::Workload;
 
     use super::*;
-    use crate::fixtures;
 
     #[test]
     fn the_columns_are_autobench_s() {
-        let sweep = Sweep::of(&fixtures::sweep_run()).unwrap();
+        let sweep = Sweep::of(&testkit::sweep_run()).unwrap();
         insta::assert_snapshot!("sweep_csv", csv(&sweep));
         insta::assert_snapshot!("sweep_tsv", tsv(&sweep));
         let alone = Sweep { curves: sweep.curves[..1].to_vec() };
@@ -146,7 +145,7 @@ mod tests {
 
     #[test]
     fn each_traffic_has_its_own_rows_and_columns() {
-        let one = Sweep::of(&fixtures::sweep_run()).unwrap();
+        let one = Sweep::of(&testkit::sweep_run()).unwrap();
         let of = |(connections, active, idle): (u32, f64, u32)| {
             let curves = one.curves.iter().cloned();
             curves.map(move |curve| {

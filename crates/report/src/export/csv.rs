@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_row_for_each_trial() {
-        let run = crate::fixtures::run();
+        let run = testkit::run();
         let text = of(&run);
         assert_eq!(text.lines().count(), run.records.len() + 1);
         insta::assert_snapshot!(text.lines().take(2).collect::<Vec<_>>().join("\n"));
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn nothing_that_others_wrote_is_computed() {
-        let mut run = crate::fixtures::run();
+        let mut run = testkit::run();
         let formula = "=HYPERLINK(\"http://127.0.0.1/\",\"see\")";
         run.records[0].verdict.reason = formula.into();
         run.records[1].verdict.reason = "-1.5".into();

@@ -50,10 +50,9 @@ fn row(runs: &str, architecture: &str, workload: &Workload, pair: Option<&Pair>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
 
     #[test]
     fn two_runs_as_csv() {
-        insta::assert_snapshot!(csv(&RunDiff::of(&fixtures::run(), &fixtures::other_run())));
+        insta::assert_snapshot!(csv(&RunDiff::of(&testkit::run(), &testkit::other_run())));
     }
 }

@@ -7,7 +7,6 @@ use serde_json::Value;
 use harness::model::Run;
 
 use super::*;
-use crate::fixtures;
 use crate::model::Summary;
 use crate::plot::Drawn;
 use crate::plot::chart::Chart;
@@ -24,21 +23,21 @@ fn names(drawn: &Drawn) -> Vec<&str> {
 
 /// Runs that together contain the data for every figure.
 fn runs() -> Vec<Run> {
-    let mut stamped = fixtures::run();
-    fixtures::add_kernel(&mut stamped);
+    let mut stamped = testkit::run();
+    testkit::add_kernel(&mut stamped);
     vec![
-        fixtures::run(),
+        testkit::run(),
         stamped,
-        fixtures::closed_run(),
-        fixtures::kawai2006_run(),
-        fixtures::large_run(),
-        fixtures::bandwidth_run(),
+        testkit::closed_run(),
+        testkit::kawai2006_run(),
+        testkit::large_run(),
+        testkit::bandwidth_run(),
     ]
 }
 
 #[test]
 fn streams_are_drawn_as_the_server_counts_them() {
-    let drawn = drawn(&fixtures::bandwidth_run());
+    let drawn = drawn(&testkit::bandwidth_run());
     let chart = |name: &str| &drawn.figures.iter().find(|(figure, _)| figure.name == name).unwrap().1;
     let epoll = drawn.architectures.iter().position(|architecture| architecture == "epoll").unwrap();
     let epoll = |name: &str| chart(name).panels[0].series.iter().find(|series| series.architecture == epoll).unwrap();
@@ -71,11 +70,11 @@ fn every_figure_is_drawn_of_some_run_and_says_what_it_is() {
 #[test]
 fn a_figure_without_data_is_left_out() {
     let names = |run: &Run| drawn(run).figures.iter().map(|(figure, _)| figure.name).collect::<Vec<_>>();
-    let open = names(&fixtures::run());
+    let open = names(&testkit::run());
     assert!(!open.contains(&"latency") && !open.contains(&"throughput") && !open.contains(&"kernel"), "{open:?}");
-    let closed = names(&fixtures::closed_run());
+    let closed = names(&testkit::closed_run());
     assert!(closed.contains(&"throughput") && !closed.contains(&"lag") && !closed.contains(&"rate"), "{closed:?}");
-    let mut empty = fixtures::run();
+    let mut empty = testkit::run();
     empty.records.clear();
     assert_eq!(names(&empty), [""; 0]);
     let page = render(&empty).unwrap();
@@ -99,12 +98,12 @@ fn lines(run: &Run, is_wanted: impl Fn(&str) -> bool) -> String {
 
 #[test]
 fn figures_hold_what_the_run_has() {
-    insta::assert_snapshot!(lines(&fixtures::run(), |_| true));
+    insta::assert_snapshot!(lines(&testkit::run(), |_| true));
 }
 
 #[test]
 fn figures_of_streams_are_of_bytes() {
-    let run = fixtures::bandwidth_run();
+    let run = testkit::bandwidth_run();
     let drawn = drawn(&run);
     let names = names(&drawn);
     for name in ["throughput", "cpu", "switches", "syscalls", "rate", "lag"] {
@@ -116,7 +115,7 @@ fn figures_of_streams_are_of_bytes() {
 
 #[test]
 fn panels_are_told_apart_by_what_differs() {
-    let drawn = drawn(&fixtures::large_run());
+    let drawn = drawn(&testkit::large_run());
     let titles = |name: &str| -> Vec<String> {
         let (_, chart) = drawn.figures.iter().find(|(figure, _)| figure.name == name).unwrap();
         chart.panels.iter().map(|panel| panel.title.clone()).collect()
@@ -139,7 +138,7 @@ fn data(page: &str, id: &str) -> Value {
 
 #[test]
 fn page_of_105_configurations_is_small_and_self_contained() {
-    let run = fixtures::large_run();
+    let run = testkit::large_run();
     let page = render(&run).unwrap();
     assert_eq!(run.header.trials.len(), 315);
     assert!(page.len() < 8_000_000, "{} bytes", page.len());
@@ -152,16 +151,16 @@ fn page_of_105_configurations_is_small_and_self_contained() {
 #[test]
 fn what_others_wrote_breaks_no_page() {
     for run in runs() {
-        let run = fixtures::hostile(run);
+        let run = testkit::hostile(run);
         let page = render(&run).unwrap();
-        assert!(!fixtures::has_obeyed(&page), "it is text");
-        assert_eq!(data(&page, "raw")["name"], fixtures::HOSTILE);
+        assert!(!testkit::has_obeyed(&page), "it is text");
+        assert_eq!(data(&page, "raw")["name"], testkit::HOSTILE);
     }
 }
 
 #[test]
 fn no_two_elements_have_one_name() {
-    let page = render(&fixtures::run()).unwrap();
+    let page = render(&testkit::run()).unwrap();
     let head = page.split_once("<script type=\"application/json\"").unwrap().0;
     let ids: Vec<&str> = head.split(" id=\"").skip(1).map(|rest| rest.split_once('"').unwrap().0).collect();
     assert!(ids.len() > FIGURES.len() / 2, "{ids:?}");
@@ -173,7 +172,7 @@ fn no_two_elements_have_one_name() {
 
 #[test]
 fn nothing_is_loaded_from_elsewhere() {
-    let page = render(&fixtures::run()).unwrap();
+    let page = render(&testkit::run()).unwrap();
     for attribute in ["src=\"", "href=\"http", "href=\"//", "@import", "url(http"] {
         let ours = page.replace(include_str!("../../assets/plotly-basic.min.js"), "");
         assert!(!ours.contains(attribute), "{attribute}");
@@ -182,14 +181,14 @@ fn nothing_is_loaded_from_elsewhere() {
 
 #[test]
 fn every_figure_is_a_picture_too() {
-    for run in [fixtures::run(), fixtures::closed_run(), fixtures::bandwidth_run()] {
+    for run in [testkit::run(), testkit::closed_run(), testkit::bandwidth_run()] {
         let Drawn { architectures, figures } = drawn(&run);
         for (figure, chart) in figures {
             let svg = svg::svg(figure.title, &chart, &architectures);
             assert!(svg.contains(figure.title) && svg.ends_with("</svg>\n"), "{}", figure.name);
         }
     }
-    let Drawn { architectures, figures } = drawn(&fixtures::run());
+    let Drawn { architectures, figures } = drawn(&testkit::run());
     let (figure, chart) = &figures[0];
     let png = svg::png(&svg::svg(figure.title, chart, &architectures)).unwrap();
     assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");

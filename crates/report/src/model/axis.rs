@@ -142,12 +142,11 @@ pub(crate) fn apart(groups: &[Vec<&Comparison>], along: Option<Axis>) -> Vec<Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
     use crate::model::workload::title;
 
     #[test]
     fn titles_say_where_workloads_are() {
-        for run in [fixtures::run(), fixtures::kawai2006_run(), fixtures::datagram_run()] {
+        for run in [testkit::run(), testkit::kawai2006_run(), testkit::datagram_run()] {
             let summary = Summary::of(&run);
             let along = Axis::of_size(&summary);
             for comparison in &summary.comparisons {
@@ -156,7 +155,7 @@ mod tests {
                 assert_eq!(words, [along.words(&comparison.workload)], "{said}");
             }
         }
-        let mut run = fixtures::run_of(&["epoll"], |_, _, _| 1_000);
+        let mut run = testkit::run_of(&["epoll"], |_, _, _| 1_000);
         for (at, trial) in run.header.trials.iter_mut().enumerate() {
             (trial.workload.connections, trial.workload.idle) = (400, 1_000 * at as u32);
         }

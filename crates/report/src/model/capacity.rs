@@ -194,11 +194,10 @@ pub(crate) fn sentence(rows: &[&Search]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
 
     #[test]
     fn sentence_names_lower_bounds_above_the_highest_capacity() {
-        let row = Capacities::of(&fixtures::capacity_run()).unwrap().rows.swap_remove(0);
+        let row = Capacities::of(&testkit::capacity_run()).unwrap().rows.swap_remove(0);
         let row = |name: &str, answer: CapacityBound| Search {
             architecture: name.into(),
             answer: Some(answer),

@@ -539,7 +539,7 @@ mod tests {
 
     #[test]
     fn own_unsteady_repeat_stays_in_the_estimate() {
-        let mut run = crate::fixtures::run();
+        let mut run = testkit::run();
         let row =
             |run: &Run| Summary::of(run).comparisons[0].rows.iter().find(|row| row.architecture == "epoll").cloned();
         let before = row(&run).unwrap();
@@ -562,7 +562,7 @@ mod tests {
 
     #[test]
     fn figures_of_a_ranked_row_are_of_its_valid_repeats() {
-        let mut run = crate::fixtures::run();
+        let mut run = testkit::run();
         let row =
             |run: &Run| Summary::of(run).comparisons[0].rows.iter().find(|row| row.architecture == "epoll").cloned();
         let before = row(&run).unwrap();

@@ -208,11 +208,10 @@ impl Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
 
     #[test]
     fn errors_are_of_the_window_s_requests_the_lost_among_them() {
-        let mut run = fixtures::sweep_run();
+        let mut run = testkit::sweep_run();
         let record = &mut run.records[0];
         let load = record.load.as_mut().unwrap();
         // Failures outside the window do not count.

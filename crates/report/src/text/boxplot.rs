@@ -65,12 +65,11 @@ fn percentiles(row: &Row) -> Option<[f64; 5]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
     use crate::model::Summary;
 
     #[test]
     fn five_percentiles_on_one_scale() {
-        let summary = Summary::of(&fixtures::run());
+        let summary = Summary::of(&testkit::run());
         let text = of(&summary.comparisons[1], Medium::Terminal(60)).unwrap();
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
         insta::assert_snapshot!(text);
@@ -78,7 +77,7 @@ mod tests {
 
     #[test]
     fn nothing_without_room_or_two_rows() {
-        let summary = Summary::of(&fixtures::run());
+        let summary = Summary::of(&testkit::run());
         assert_eq!(of(&summary.comparisons[0], Medium::Terminal(20)), None);
         let mut one = summary.comparisons[0].clone();
         one.rows.truncate(1);

@@ -130,11 +130,10 @@ fn advice(row: &Search) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
 
     #[test]
     fn searches_side_by_side() {
-        let run = fixtures::capacity_run();
+        let run = testkit::capacity_run();
         let capacities = Capacities::of(&run).unwrap();
         for width in [140, 70] {
             let text = render(&run, &capacities, width);
@@ -145,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_search_that_has_just_begun_says_so() {
-        let mut run = fixtures::capacity_run();
+        let mut run = testkit::capacity_run();
         run.records.clear();
         let text = render(&run, &Capacities::of(&run).unwrap(), 100);
         assert!(text.contains("stopped") && text.contains("No capacity was found."), "{text}");

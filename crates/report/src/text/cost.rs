@@ -231,12 +231,11 @@ mod tests {
     use server::ServerCounters;
 
     use super::*;
-    use crate::fixtures;
     use crate::model::cost::{differences, share_of_tail};
 
     #[test]
     fn why_in_full() {
-        let mut run = fixtures::run();
+        let mut run = testkit::run();
         for record in &mut run.records {
             let Some(server) = &mut record.server else { continue };
             server.totals.events = Some(200);
@@ -251,7 +250,7 @@ mod tests {
     #[test]
     fn two_counts_beside_each_other() {
         let render = |change: fn(&mut server::metrics::counters::Totals, &str)| {
-            let mut run = fixtures::run();
+            let mut run = testkit::run();
             for record in &mut run.records {
                 let Some(server) = &mut record.server else { continue };
                 let totals = &mut server.totals;
@@ -303,7 +302,7 @@ mod tests {
         let with = ServerCounters { interrupts_ns: Some(1_000), ..counters.clone() };
         assert_eq!((why(&[&with]).interrupts_ns_per_request, why(&[&with]).cpu_ns()), (Some(100.0), 400.0));
         assert_eq!(why(&[&with, &counters]).interrupts_ns_per_request, None, "of one it is not known");
-        let mut run = fixtures::run();
+        let mut run = testkit::run();
         assert!(!render(&Summary::of(&run), 120).contains("interrupts"));
         for server in run.records.iter_mut().filter_map(|record| record.server.as_mut()) {
             server.interrupts_ns = Some(500_000);
@@ -315,7 +314,7 @@ mod tests {
 
     #[test]
     fn run_delay_is_told_with_its_share_of_the_tail() {
-        let mut run = fixtures::run();
+        let mut run = testkit::run();
         assert!(!render(&Summary::of(&run), 160).contains(WAITED), "no server of an old run says it");
         for server in run.records.iter_mut().filter_map(|record| record.server.as_mut()) {
             server.totals.run_delay_ns = Some(700_000);

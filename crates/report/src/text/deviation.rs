@@ -95,13 +95,12 @@ pub fn render(deviations: &Deviations, medium: impl Into<Medium>) -> String {
 mod tests {
     use super::*;
     use crate::export::deviation::csv;
-    use crate::fixtures;
     use crate::model::deviation::POINTS;
 
     #[test]
     fn deviations_in_full_and_what_is_missing_is_named() {
-        let run = fixtures::kawai2006_run();
-        let deviations = Deviations::of(&run, &mut fixtures::sends_of(&run));
+        let run = testkit::kawai2006_run();
+        let deviations = Deviations::of(&run, &mut testkit::sends_of(&run));
         insta::assert_snapshot!(render(&deviations, 180));
         let narrow = render(&deviations, 80);
         assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
@@ -115,8 +114,8 @@ mod tests {
 
     #[test]
     fn another_schedule_is_shown_with_a_warning() {
-        let run = fixtures::run();
-        let text = render(&Deviations::of(&run, &mut fixtures::sends_of(&run)), 100);
+        let run = testkit::run();
+        let text = render(&Deviations::of(&run, &mut testkit::sends_of(&run)), 100);
         assert!(text.contains("assumes constant intervals"), "{text}");
     }
 }

@@ -127,7 +127,6 @@ pub fn wrap(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
 
     #[test]
     fn nothing_in_a_table_is_taken_for_markdown() {
@@ -142,7 +141,7 @@ mod tests {
     #[test]
     fn reports_as_they_are_pasted() {
         for (name, run) in
-            [("whole", fixtures::run()), ("sweep", fixtures::sweep_run()), ("capacity", fixtures::capacity_run())]
+            [("whole", testkit::run()), ("sweep", testkit::sweep_run()), ("capacity", testkit::capacity_run())]
         {
             let text = crate::text::render(&run, Medium::Markdown);
             assert!(!text.contains("\n\n\n") && !text.contains("too narrow"), "{text}");

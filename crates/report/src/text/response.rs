@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_table_for_each_rate() {
-        let summary = Summary::of(&crate::fixtures::datagram_run());
+        let summary = Summary::of(&testkit::datagram_run());
         insta::assert_snapshot!(tables(&summary, 120.into()).join("\n\n"));
     }
 }

@@ -186,24 +186,23 @@ fn phases(phases: &Phases) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
     use crate::model::run_diff::ChangeKind;
 
     #[test]
     fn two_runs_in_full() {
-        insta::assert_snapshot!(render(&RunDiff::of(&fixtures::run(), &fixtures::other_run()), 160));
+        insta::assert_snapshot!(render(&RunDiff::of(&testkit::run(), &testkit::other_run()), 160));
     }
 
     #[test]
     fn a_narrow_terminal_gets_fewer_columns() {
-        let text = render(&RunDiff::of(&fixtures::run(), &fixtures::other_run()), 80);
+        let text = render(&RunDiff::of(&testkit::run(), &testkit::other_run()), 80);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         insta::assert_snapshot!(text);
     }
 
     #[test]
     fn closed_loops_are_compared_by_what_they_do() {
-        let (a, mut b) = (fixtures::closed_run(), fixtures::closed_run());
+        let (a, mut b) = (testkit::closed_run(), testkit::closed_run());
         for record in b.records.iter_mut().filter(|record| record.trial.architecture.to_string() == "epoll") {
             record.load.as_mut().unwrap().rate_achieved_per_s *= 1.3;
         }
@@ -218,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_run_is_as_long_as_itself() {
-        let run = fixtures::run();
+        let run = testkit::run();
         let diff = RunDiff::of(&run, &run);
         assert!(diff.only_a.is_empty() && diff.only_b.is_empty() && diff.host_differences.is_empty());
         assert_eq!(diff.pairs.len(), 8);
@@ -234,19 +233,19 @@ mod tests {
 
     #[test]
     fn one_valid_repeat_gives_a_ratio_and_no_finding() {
-        let mut run = fixtures::run();
+        let mut run = testkit::run();
         run.records.retain(|record| record.trial.repeat == 0);
-        let diff = RunDiff::of(&fixtures::run(), &run);
+        let diff = RunDiff::of(&testkit::run(), &run);
         let against = diff.pairs[0].service_p50.unwrap();
         assert_eq!((against.ratio.interval, against.finding), (None, ChangeKind::NoInterval));
         run.records.clear();
-        let diff = RunDiff::of(&fixtures::run(), &run);
+        let diff = RunDiff::of(&testkit::run(), &run);
         assert!(diff.sentence.contains("cannot be compared"), "{}", diff.sentence);
     }
 
     #[test]
     fn traffic_that_differs_in_more_than_its_phases_is_not_lined_up() {
-        let (a, mut b) = (fixtures::run(), fixtures::run());
+        let (a, mut b) = (testkit::run(), testkit::run());
         for trial in &mut b.header.trials {
             trial.workload.rate_per_s = trial.workload.rate_per_s.map(|rate_per_s| rate_per_s + 1.0);
         }

@@ -120,11 +120,10 @@ fn sentence_of(curve: &Curve) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
 
     #[test]
     fn a_sweep_in_full_and_narrow() {
-        let run = fixtures::sweep_run();
+        let run = testkit::sweep_run();
         let sweep = Sweep::of(&run).unwrap();
         for width in [160, 80] {
             let text = render(&run, &sweep, width);

@@ -60,9 +60,9 @@ mod tests {
     use harness::model::Run;
 
     use super::*;
+    use crate::format;
     use crate::model::client_tail::{clients_from, servers};
     use crate::model::{RunDiff, Summary, conclusion};
-    use crate::{fixtures, format};
 
     #[test]
     fn late_sends_mark_the_quantiles_above_them() {
@@ -75,7 +75,7 @@ mod tests {
 
     /// A run in which `epoll` has slow requests; the client sent `count` of 200 requests late.
     fn run_with_late(count: u64) -> Run {
-        let mut run = fixtures::run();
+        let mut run = testkit::run();
         for record in &mut run.records {
             let Some(load) = record.load.as_mut().filter(|_| record.trial.architecture.to_string() == "epoll") else {
                 continue;
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn minority_of_clean_repeats_stands_for_nothing() {
-        let run = fixtures::run();
+        let run = testkit::run();
         let load = run.records[0].load.clone().unwrap();
         let late = LoadReport { late: Some(LateSends { count: 9, sent: 200, ..LateSends::default() }), ..load.clone() };
         assert_eq!(servers([&load, &load, &late].into_iter(), 0.99).len(), 2);

@@ -4,7 +4,6 @@ use harness::model::{Run, VerdictKind};
 
 use super::*;
 use crate::export::history::csv;
-use crate::fixtures;
 use crate::html::index::page;
 use crate::model::history::Builder;
 use crate::model::run_diff::ChangeKind;
@@ -20,7 +19,7 @@ fn history() -> History {
         run.header.name = format!("202601{day:02}T{hour:02}0000-made-up");
         run
     };
-    let mut slower = began(fixtures::run(), 3, 8);
+    let mut slower = began(testkit::run(), 3, 8);
     for record in slower.records.iter_mut().filter(|record| record.trial.architecture.to_string() == "mt") {
         let load = record.load.as_mut().unwrap();
         load.service.distribution.p50_ns = load.service.distribution.p50_ns * 13 / 10;
@@ -28,11 +27,11 @@ fn history() -> History {
     // Add the runs out of order.
     for run in [
         slower,
-        began(fixtures::run(), 1, 8),
-        began(fixtures::run(), 2, 8),
-        began(fixtures::other_run(), 2, 9),
-        began(fixtures::closed_run(), 4, 8),
-        began(fixtures::capacity_run(), 4, 9),
+        began(testkit::run(), 1, 8),
+        began(testkit::run(), 2, 8),
+        began(testkit::other_run(), 2, 9),
+        began(testkit::closed_run(), 4, 8),
+        began(testkit::capacity_run(), 4, 9),
     ] {
         builder.add(&format!("results/{}", run.header.name), &run);
     }
@@ -53,11 +52,11 @@ fn a_history_in_full_and_narrow() {
 #[test]
 fn what_others_wrote_breaks_no_index() {
     let mut builder = Builder::default();
-    builder.add(fixtures::HOSTILE, &fixtures::hostile(fixtures::run()));
-    builder.add("results/b", &fixtures::hostile(fixtures::other_run()));
-    builder.add_unreadable(fixtures::HOSTILE, &anyhow::anyhow!(fixtures::HOSTILE));
+    builder.add(testkit::HOSTILE, &testkit::hostile(testkit::run()));
+    builder.add("results/b", &testkit::hostile(testkit::other_run()));
+    builder.add_unreadable(testkit::HOSTILE, &anyhow::anyhow!(testkit::HOSTILE));
     let page = page(&builder.finish(1), &["./a/".to_owned(), "./b/".to_owned()]).unwrap();
-    assert!(page.contains("alert(1)") && !fixtures::has_obeyed(&page), "it is text");
+    assert!(page.contains("alert(1)") && !testkit::has_obeyed(&page), "it is text");
 }
 
 #[test]
@@ -98,7 +97,7 @@ fn the_newest_is_held_against_the_one_before_on_its_host() {
 fn what_was_measured_otherwise_is_another_trend() {
     let mut builder = Builder::default();
     for day in 1..=4 {
-        let mut run = fixtures::run();
+        let mut run = testkit::run();
         run.header.started_at = format!("2026-01-{day:02}T08:00:00Z");
         for record in run.records.iter_mut().filter(|_| day > 2) {
             record.trial.load.cpus = vec![7];
@@ -124,7 +123,7 @@ fn a_row_of_csv_for_each_point() {
 fn trends_of_streams_are_of_bytes() {
     let mut builder = Builder::default();
     for name in ["one", "two"] {
-        let mut run = fixtures::bandwidth_run();
+        let mut run = testkit::bandwidth_run();
         run.header.name = name.into();
         builder.add(name, &run);
     }
@@ -156,7 +155,7 @@ fn every_trend_is_drawn_and_the_page_leads_to_each_run() {
     assert!(html.contains("results/broken") && html.contains(&history.sentence));
     // A single run has no trends but still has an index.
     let mut builder = Builder::default();
-    builder.add("one", &fixtures::run());
+    builder.add("one", &testkit::run());
     assert!(
         page(&builder.finish(1), &["one".into()]).unwrap().contains("No two runs on the same host measured the same")
     );

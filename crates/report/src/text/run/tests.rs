@@ -1,16 +1,15 @@
 use harness::host::interrupts;
 
 use super::*;
-use crate::fixtures;
 
 #[test]
 fn a_run_in_full() {
-    insta::assert_snapshot!(render(&fixtures::run(), 160));
+    insta::assert_snapshot!(render(&testkit::run(), 160));
 }
 
 #[test]
 fn cpu_time_without_interrupts_is_told() {
-    let mut run = fixtures::run();
+    let mut run = testkit::run();
     assert!(!host(&run).contains("interrupts"), "a stored run without the fact");
     run.header.host.insert(interrupts::FACT.into(), "charged to the process they interrupt".into());
     assert!(!host(&run).contains("interrupts"));
@@ -24,14 +23,14 @@ fn cpu_time_without_interrupts_is_told() {
 
 #[test]
 fn a_narrow_terminal_gets_fewer_columns() {
-    let text = render(&fixtures::run(), 80);
+    let text = render(&testkit::run(), 80);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn rows_that_accept_differently_are_told_apart() {
-    let mut run = fixtures::run();
+    let mut run = testkit::run();
     let pool: server::Architecture = "mt-pool".parse().unwrap();
     for (record, trial) in run.records.iter_mut().zip(&mut run.header.trials) {
         let accept = match record.trial.architecture.to_string().as_str() {
@@ -52,7 +51,7 @@ fn rows_that_accept_differently_are_told_apart() {
 
 #[test]
 fn rows_of_another_read_budget_say_so() {
-    let mut run = fixtures::run();
+    let mut run = testkit::run();
     for (record, trial) in run.records.iter_mut().zip(&mut run.header.trials) {
         if record.trial.architecture.to_string() != "epoll" || trial.repeat > 0 {
             continue;
@@ -70,7 +69,7 @@ fn rows_of_another_read_budget_say_so() {
 #[test]
 fn a_closed_loop_is_ranked_by_what_it_does() {
     for width in [160, 80] {
-        let text = render(&fixtures::closed_run(), width);
+        let text = render(&testkit::closed_run(), width);
         assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         insta::assert_snapshot!(format!("closed_{width}"), text);
     }
@@ -79,7 +78,7 @@ fn a_closed_loop_is_ranked_by_what_it_does() {
 #[test]
 fn datagrams_that_are_lost_are_shown_with_the_ports() {
     for width in [170, 80] {
-        let text = render(&fixtures::datagram_run(), width);
+        let text = render(&testkit::datagram_run(), width);
         assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         insta::assert_snapshot!(format!("datagrams_{width}"), text);
     }
@@ -88,7 +87,7 @@ fn datagrams_that_are_lost_are_shown_with_the_ports() {
 #[test]
 fn streams_are_ranked_by_bandwidth() {
     for width in [160, 80] {
-        let text = render(&fixtures::bandwidth_run(), width);
+        let text = render(&testkit::bandwidth_run(), width);
         assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         insta::assert_snapshot!(format!("streams_{width}"), text);
     }
@@ -96,15 +95,15 @@ fn streams_are_ranked_by_bandwidth() {
 
 #[test]
 fn a_run_that_has_just_begun() {
-    let mut run = fixtures::run();
+    let mut run = testkit::run();
     run.records.clear();
     insta::assert_snapshot!(render(&run, 100));
 }
 
 #[test]
 fn the_kernel_s_view_fits_the_width() {
-    let mut run = fixtures::run();
-    fixtures::add_kernel(&mut run);
+    let mut run = testkit::run();
+    testkit::add_kernel(&mut run);
     for width in [160, 80] {
         let text = render(&run, width);
         assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");

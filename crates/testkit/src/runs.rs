@@ -1,24 +1,27 @@
-//! Constructed runs for tests of reports.
+//! Constructed runs: one of every kind of experiment.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use harness::model::{Bound, Check, Run, RunHeader, Trial, TrialRecord, Verdict, VerdictKind, Workload};
-use harness::model::{LatencyLimit, SearchGoal};
-use harness::model::{Strategy, TrialOutcome};
+use harness::model::{
+    Bound, Check, LatencyLimit, Run, RunHeader, SearchGoal, Strategy, Trial, TrialOutcome, TrialRecord, Verdict,
+    VerdictKind, Workload,
+};
 use harness::strategy;
-use load::config::{Choice, KvTraffic, LoadConfig, Pacing, Phases, Roles, Schedule, Think, Transport};
+use load::config::{Choice, KvTraffic, LoadConfig, Phases, Schedule, Think, Transport};
 use load::interface::Hardware;
 use load::report::{
-    ClockFacts, ClosedReport, DatagramReport, Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS,
-    StreamReport,
+    ClosedReport, DatagramReport, KernelReport, LoadReport, Measured, Outstanding, PARTS, StreamReport,
 };
 use server::metrics::counters::Totals;
 use server::{Moved, ServeConfig, ServerCounters, ServerSpec};
 use stats::Histogram;
 use wire::ServiceSpec;
 
-fn measured(around_ns: u64) -> Measured {
+use crate::load_report::load_report;
+
+/// Returns latencies within 10 % of `around_ns`.
+fn around(around_ns: u64) -> Measured {
     let histogram: Histogram = (0..200).map(|at| around_ns * (900 + at) / 1000).collect();
     Measured {
         distribution: histogram.distribution(),
@@ -87,46 +90,18 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
         started_at: "2026-01-01T00:00:00Z".into(),
         elapsed_ns: 2_000_000_000,
         load: Some(LoadReport {
-            clock: ClockFacts {
-                source: "tsc".into(),
-                reason: "made up".into(),
-                frequency_hz: 1e9,
-                drift_ppm: 0.0,
-                went_back: 0,
-            },
-            pacing: Some(Pacing::Spin),
-            roles: Roles::OneLoop,
-            transport: Transport::Tcp,
             connections: trial.workload.connections,
-            active: 10,
-            connect_ns: 1,
-            window_ns: 1_000_000_000,
             rate_asked_per_s: Some(200.0),
             planned: 200,
             sent: 200,
             completed: 200,
             rate_achieved_per_s: 199.0,
-            completed_by_part: None,
             rate_sent_per_s: 200.0,
             outstanding: Outstanding::default(),
-            errors: Errors::default(),
-            late: None,
-            receiver_busy_share: None,
-            stalled_ns: None,
-            lag: measured(300),
-            service: measured(service_ns),
-            response: measured(service_ns + 300),
-            fit: None,
-            closed: None,
-            churn: None,
-            datagrams: None,
-            stream: None,
-            kernel: None,
-            memory_bytes_per_connection: 48.0,
-            processes: Vec::new(),
-            begun_late_ns: 0,
-            cpu_ns: 1,
-            involuntary_switches: 0,
+            lag: around(300),
+            service: around(service_ns),
+            response: around(service_ns + 300),
+            ..load_report()
         }),
         server: Some(ServerCounters {
             window_ns: 1_000_000_000,
@@ -154,6 +129,31 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
     }
 }
 
+/// Returns a run without trials.
+fn empty_run() -> Run {
+    Run {
+        header: RunHeader {
+            name: "20260101T000000-made-up".into(),
+            muxbench: "0.1.0".into(),
+            command: vec!["muxbench".into(), "compare".into()],
+            started_at: "2026-01-01T00:00:00Z".into(),
+            experiment: "made-up".into(),
+            seed: 1,
+            trials: Vec::new(),
+            strategy: Strategy::Whole,
+            host: BTreeMap::from([
+                ("cpu".into(), "A Processor".into()),
+                ("kernel".into(), "6.1 #1".into()),
+                ("network".into(), "loopback".into()),
+            ]),
+            placement: "server on CPU 0, client on CPU 1: disjoint".into(),
+            is_fleet_s: false,
+        },
+        records: Vec::new(),
+        damage: Vec::new(),
+    }
+}
+
 /// Adds kernel timestamps; in one trial the wall clock was set.
 pub fn add_kernel(run: &mut Run) {
     for (at, record) in run.records.iter_mut().enumerate() {
@@ -161,10 +161,10 @@ pub fn add_kernel(run: &mut Run) {
         load.kernel = Some(KernelReport {
             interface: "lo".into(),
             hardware: Hardware::None,
-            to_scheduler: measured(400),
-            to_driver: measured(600),
-            from_arrival: measured(1_500),
-            service: measured(load.service.distribution.p50_ns - 2_000),
+            to_scheduler: around(400),
+            to_driver: around(600),
+            from_arrival: around(1_500),
+            service: around(load.service.distribution.p50_ns - 2_000),
             hardware_service: None,
             unstamped_sent: 1,
             unstamped_arrived: 0,
@@ -211,8 +211,8 @@ pub fn has_obeyed(page: &str) -> bool {
 /// Returns two workloads with three repeats of four architectures: the best, one practically as good, a slower one,
 /// and one that is saturated under the second workload. One repeat is missing, and one architecture cannot run.
 pub fn run() -> Run {
-    let mut trials = Vec::new();
-    let mut records = Vec::new();
+    let mut run = empty_run();
+    let Run { header: RunHeader { trials, .. }, records, .. } = &mut run;
     for connections in [400, 30_000] {
         for repeat in 0..3 {
             for (architecture, service_ns) in [("epoll", 40_000), ("mt", 40_400), ("poll", 90_000), ("mp", 70_000)] {
@@ -235,35 +235,13 @@ pub fn run() -> Run {
             }
         }
     }
-    Run {
-        header: RunHeader {
-            name: "20260101T000000-made-up".into(),
-            muxbench: "0.1.0".into(),
-            command: vec!["muxbench".into(), "compare".into()],
-            started_at: "2026-01-01T00:00:00Z".into(),
-            experiment: "made-up".into(),
-            seed: 1,
-            trials,
-            strategy: Strategy::Whole,
-            host: BTreeMap::from([
-                ("cpu".into(), "A Processor".into()),
-                ("kernel".into(), "6.1 #1".into()),
-                ("network".into(), "loopback".into()),
-            ]),
-            placement: "server on CPU 0, client on CPU 1: disjoint".into(),
-            is_fleet_s: false,
-        },
-        records,
-        damage: Vec::new(),
-    }
+    run
 }
 
 /// Returns a sweep of two architectures over five rates. `epoll` is saturated at the last rate and has errors at
 /// another. `mt` is saturated from the third rate on, so its last rate was not run.
 pub fn sweep_run() -> Run {
-    let mut run = run();
-    run.header.trials.clear();
-    run.records.clear();
+    let mut run = empty_run();
     run.header.experiment = "sweep".into();
     run.header.strategy = Strategy::Sweep { past: Some(2) };
     for step in 1..=5u32 {
@@ -279,7 +257,7 @@ pub fn sweep_run() -> Run {
                 if step > last { (VerdictKind::Saturated, "made up") } else { (VerdictKind::Valid, "") };
             let service_ns = if step > last { 80_000_000 * u64::from(step) } else { 50_000 * u64::from(step) };
             let mut record = record(&trial, service_ns, verdict, reason);
-            let load = record.load.as_mut().expect("it was made with one");
+            let load = record.load.as_mut().expect("every record has a load report");
             let achieved = rate.min(f64::from(last) * 11_000.0);
             (load.rate_asked_per_s, load.rate_sent_per_s, load.rate_achieved_per_s) = (Some(rate), rate, achieved);
             load.completed_by_part = Some(std::array::from_fn(|part| achieved as u64 / PARTS as u64 + part as u64));
@@ -297,9 +275,7 @@ pub fn sweep_run() -> Run {
 /// Returns searches of three architectures: `epoll` has a capacity, the client is the limit for `mt`, and `mp` cannot
 /// run.
 pub fn capacity_run() -> Run {
-    let mut run = run();
-    run.header.trials.clear();
-    run.records.clear();
+    let mut run = empty_run();
     run.header.experiment = "capacity".into();
     let question = SearchGoal {
         limits: vec![LatencyLimit { quantile: 0.99, max_ns: 1_000_000 }],
@@ -319,14 +295,14 @@ pub fn capacity_run() -> Run {
     }
     let mut outcomes = Vec::new();
     while let Some(probe) = strategy::next(&run.header, &outcomes) {
-        let rate = probe.workload.rate_per_s.expect("a probe has one");
+        let rate = probe.workload.rate_per_s.expect("every probe has a rate");
         let (most, beyond) = match probe.architecture.to_string().as_str() {
             "epoll" => (8_200.0, VerdictKind::Saturated),
             _ => (21_000.0, VerdictKind::ClientLimited),
         };
         let (service_ns, verdict) = if rate <= most { (700_000, VerdictKind::Valid) } else { (9_000_000, beyond) };
         let mut record = record(&probe, service_ns, verdict, "");
-        let load = record.load.as_mut().expect("it was made with one");
+        let load = record.load.as_mut().expect("every record has a load report");
         (load.rate_asked_per_s, load.rate_achieved_per_s) = (Some(rate), rate.min(most));
         outcomes.push(TrialOutcome::new(&record, &run.header.strategy));
         run.records.push(record);
@@ -337,9 +313,7 @@ pub fn capacity_run() -> Run {
 /// Returns part of kawai2006's matrix: two workloads of Table 3 and one of Table 4, one repeat each. `poll` is
 /// saturated under one of them, `mp` was not run there, and the samples of one `mt` trial are missing.
 pub fn kawai2006_run() -> Run {
-    let mut run = run();
-    run.header.trials.clear();
-    run.records.clear();
+    let mut run = empty_run();
     run.header.experiment = "kawai2006".into();
     run.header.name = "20260101T000000-kawai2006".into();
     let workloads = [(400, 1.0, 125.0), (10_000, 1.0, 2_000.0), (10_000, 1.0 / 64.0, 2_000.0)];
@@ -370,11 +344,10 @@ pub fn kawai2006_run() -> Run {
 pub fn run_of_experiment(name: &str) -> Run {
     let experiment = harness::spec::presets::find(name).unwrap().experiment().quick();
     let plan = harness::plan::plan(&experiment, &harness::host::Host::made_up()).unwrap();
-    let mut run = run();
+    let mut run = empty_run();
     run.header.name = format!("20260101T000000-{name}");
     run.header.experiment = name.into();
     run.header.trials = plan.trials;
-    run.records.clear();
     for trial in &mut run.header.trials {
         trial.infeasible.clear();
         let (workload, architecture) = (&trial.workload, trial.architecture.to_string());
@@ -384,7 +357,7 @@ pub fn run_of_experiment(name: &str) -> Run {
         let service_ns = 40_000 + if is_scan { 500 * u64::from(watched) } else { 100 * threads };
         let verdict = if trial.index % 7 == 3 { VerdictKind::Saturated } else { VerdictKind::Valid };
         let mut record = record(trial, service_ns, verdict, if verdict == VerdictKind::Valid { "" } else { "made up" });
-        let load = record.load.as_mut().expect("it was made with one");
+        let load = record.load.as_mut().expect("every record has a load report");
         let most_per_s = 1e9 / service_ns as f64 * (4.0 + threads as f64);
         load.rate_achieved_per_s = workload.rate_per_s.map_or(most_per_s, |rate_per_s| rate_per_s.min(most_per_s));
         load.rate_asked_per_s = workload.rate_per_s;
@@ -410,9 +383,7 @@ pub fn run_of_experiment(name: &str) -> Run {
 /// connections and seven rates, with three repeats. Times have long tails, and every trial has some checks. At the
 /// highest rate `select` is saturated.
 pub fn large_run() -> Run {
-    let mut run = run();
-    run.header.trials.clear();
-    run.records.clear();
+    let mut run = empty_run();
     run.header.name = "20260101T000000-large".into();
     let rates_per_s = [125.0, 250.0, 500.0, 1_000.0, 2_000.0, 4_000.0, 8_000.0];
     let architectures =
@@ -429,7 +400,7 @@ pub fn large_run() -> Run {
             let is_saturated = architecture == "select" && rate_per_s == 8_000.0;
             let verdict = if is_saturated { VerdictKind::Saturated } else { VerdictKind::Valid };
             let mut record = record(&trial, around_ns as u64, verdict, "made up");
-            let load = record.load.as_mut().expect("it was made with one");
+            let load = record.load.as_mut().expect("every record has a load report");
             // Draw from a Pareto distribution by its quantiles.
             let times = (1..4_000).map(|at| (around_ns * (f64::from(at) / 4_000.0).powf(-0.3)) as u64);
             load.service.histogram = times.collect();
@@ -497,8 +468,8 @@ pub fn other_run() -> Run {
             ("poll", _) => 80,
             _ => 100,
         };
-        let load = record.load.as_mut().expect("every made-up record has one");
-        load.service = measured(load.service.distribution.p50_ns * percent / 100);
+        let load = record.load.as_mut().expect("every record has a load report");
+        load.service = around(load.service.distribution.p50_ns * percent / 100);
     }
     let select = trial(run.header.trials.len() as u32 + 100, 0, "select", 400);
     run.records.push(record(&select, 95_000, VerdictKind::Valid, ""));
@@ -510,9 +481,7 @@ pub fn other_run() -> Run {
 /// best with few connections. `symped:2` is best with more, where `mt` does not differ significantly from it. With
 /// the most connections the client limits `symped:2`, and one trial has unsampled transactions.
 pub fn closed_run() -> Run {
-    let mut run = run();
-    run.header.trials.clear();
-    run.records.clear();
+    let mut run = empty_run();
     run.header.name = "20260101T000000-closed".into();
     let rates = [
         ("epoll", [90_000, 95_000, 94_000]),
@@ -537,7 +506,7 @@ pub fn closed_run() -> Run {
                 let verdict = if is_limited { VerdictKind::ClientLimited } else { VerdictKind::Valid };
                 let service_ns = (1e9 * f64::from(connections) / rate_per_s) as u64;
                 let mut record = record(&trial, service_ns, verdict, if is_limited { "made up" } else { "" });
-                let load = record.load.as_mut().expect("it was made with one");
+                let load = record.load.as_mut().expect("every record has a load report");
                 (load.rate_asked_per_s, load.pacing, load.rate_achieved_per_s) = (None, None, rate_per_s);
                 load.completed_by_part = Some([rate_per_s as u64 / PARTS as u64; PARTS]);
                 load.closed = Some(ClosedReport {
@@ -557,9 +526,7 @@ pub fn closed_run() -> Run {
 /// Returns valid trials: three repeats of each architecture on 400 and on 4 000 connections. `service_ns` returns the
 /// service time for architecture, connections and repeat.
 pub fn run_of(architectures: &[&str], service_ns: impl Fn(&str, u32, u32) -> u64) -> Run {
-    let mut run = run();
-    run.header.trials.clear();
-    run.records.clear();
+    let mut run = empty_run();
     for connections in [400, 4_000] {
         for repeat in 0..3 {
             for &architecture in architectures {
@@ -577,9 +544,7 @@ pub fn run_of(architectures: &[&str], service_ns: impl Fn(&str, u32, u32) -> u64
 /// ports, that of `epoll` does not. `mt` loses some datagrams, too many with the most ports. `mp` cannot run with the
 /// most ports.
 pub fn datagram_run() -> Run {
-    let mut run = run();
-    run.header.trials.clear();
-    run.records.clear();
+    let mut run = empty_run();
     run.header.name = "20260101T000000-datagrams".into();
     for rate_per_s in [10.0, 100.0] {
         for ports in [10, 1_000, 5_000] {
@@ -602,7 +567,7 @@ pub fn datagram_run() -> Run {
                 let is_lossy = architecture == "mt" && ports == 5_000;
                 let verdict = if is_lossy { VerdictKind::Saturated } else { VerdictKind::Valid };
                 let mut record = record(&trial, service_ns, verdict, if is_lossy { "made up" } else { "" });
-                let load = record.load.as_mut().expect("it was made with one");
+                let load = record.load.as_mut().expect("every record has a load report");
                 load.transport = Transport::Udp;
                 load.datagrams = Some(DatagramReport {
                     ports,
@@ -627,9 +592,7 @@ pub fn datagram_run() -> Run {
 /// with two repeats. `epoll` keeps its bandwidth, `poll` slows down with idle connections, and `mt` is unfair. The
 /// client limits `mt` with the most connections.
 pub fn bandwidth_run() -> Run {
-    let mut run = run();
-    run.header.trials.clear();
-    run.records.clear();
+    let mut run = empty_run();
     run.header.name = "20260101T000000-streams".into();
     run.header.experiment = "streams".into();
     let stream = wire::stream::Stream::default();
@@ -647,7 +610,7 @@ pub fn bandwidth_run() -> Run {
             let bursts_per_s = bytes_per_s / stream.burst_bytes() as f64;
             let burst_ns = (1e9 * f64::from(connections) / bursts_per_s) as u64;
             let mut record = record(&trial, burst_ns, verdict, if is_limited { "made up" } else { "" });
-            let load = record.load.as_mut().expect("it was made with one");
+            let load = record.load.as_mut().expect("every record has a load report");
             (load.rate_asked_per_s, load.pacing, load.rate_achieved_per_s) = (None, None, bursts_per_s);
             load.closed = Some(ClosedReport {
                 unsampled: 0,
@@ -670,7 +633,7 @@ pub fn bandwidth_run() -> Run {
                 ended: connections,
             });
             (load.window_ns, load.cpu_ns) = (1_000_000_000, 800_000_000);
-            let server = record.server.as_mut().expect("it was made with one");
+            let server = record.server.as_mut().expect("every record has a load report");
             (server.totals.bytes_in, server.totals.bytes_out) = (Some(bytes), Some(32 * bursts_per_s as u64));
             (server.totals.requests, server.totals.cpu_system_ns) = (Some(bursts_per_s as u64), 900_000_000);
             server.totals.syscalls =

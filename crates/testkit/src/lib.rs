@@ -1,0 +1,12 @@
+//! Constructed runs and load reports for tests and benches. Only `[dev-dependencies]` name this crate.
+//!
+//! The unit tests of `harness` can use [`load_report()`] but no run: they compile their own types of `harness`.
+
+mod load_report;
+mod runs;
+
+pub use load_report::{load_report, measured};
+pub use runs::{
+    HOSTILE, add_kernel, bandwidth_run, capacity_run, closed_run, datagram_run, has_obeyed, hostile, kawai2006_run,
+    large_run, other_run, run, run_of, run_of_experiment, sends_of, sweep_run,
+};
