@@ -105,7 +105,7 @@ pub fn units(data: &[u8]) {
     parse_and_write::<units::Work>(text);
     parse_and_write::<units::Think>(text);
     parse_and_write::<units::Bandwidth>(text);
-    parse_and_write::<load::config::Choice>(text);
+    parse_and_write::<load::config::Popularity>(text);
     parse_and_write::<Candidate>(text);
     parse_and_write::<http::Header>(text);
     if let Some(units::Rates(rates)) = read(text) {

@@ -92,7 +92,7 @@ fn run_worker(samples: u64, rounds: usize) -> anyhow::Result<()> {
 fn order(samples: u64) -> anyhow::Result<LoadOrder> {
     let experiment = presets::find("compare").context("it is in the table")?.experiment();
     let mut trial = plan::plan(&experiment, &host::detect()).map_err(anyhow::Error::msg)?.trials.remove(0);
-    let phases = Phases { ramp_ns: 0, hold_ns: 0, measure_ns: WINDOW_NS, drain_ns: 0 };
+    let phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: WINDOW_NS, cool_down_ns: 0 };
     trial.load = LoadConfig {
         rate_per_s: Some(samples as f64 * 1e9 / WINDOW_NS as f64),
         phases,
@@ -169,7 +169,7 @@ fn report(config: &LoadConfig, samples: &[Sample]) -> LoadReport {
         rate_achieved_per_s: count as f64,
         rate_sent_per_s: count as f64,
         outstanding: Outstanding::default(),
-        lag: measured(samples, WINDOW_NS, send_delay_ns),
+        send_delay: measured(samples, WINDOW_NS, send_delay_ns),
         service: measured(samples, WINDOW_NS, service_ns),
         response: measured(samples, WINDOW_NS, response_ns),
         ..testkit::load_report()

@@ -116,7 +116,8 @@ pub struct Condition {
     /// The median service time, in nanoseconds.
     pub service_p50_ns: f64,
     /// The 99th percentile of the send delay, in nanoseconds.
-    pub lag_p99_ns: f64,
+    #[serde(rename = "lag_p99_ns")]
+    pub send_delay_p99_ns: f64,
     /// The hold by the client's timestamps.
     pub client: Recovered,
     /// The hold by the kernel's timestamps. `None` without them.
@@ -154,7 +155,7 @@ struct Request {
 /// The measurement of one hold in one round.
 struct Trial {
     requests: Vec<Request>,
-    lag_p99_ns: f64,
+    send_delay_p99_ns: f64,
     client: String,
 }
 
@@ -221,7 +222,7 @@ fn trial(settings: &Settings, hold: Hold, round: u64) -> anyhow::Result<Trial> {
     Ok(Trial {
         requests: matched(&samples, &held)
             .context("requests of the client are not in the server's log; report it with the command that you gave")?,
-        lag_p99_ns: report.lag.distribution.p99_ns as f64,
+        send_delay_p99_ns: report.send_delay.distribution.p99_ns as f64,
         client: format!("{}, {}", word(serde_json::to_value(report.roles)), word(serde_json::to_value(report.pacing))),
     })
 }
@@ -248,13 +249,13 @@ fn condition(settings: &Settings, hold: Hold, trials: &[Trial], null: &[Trial]) 
     let all = || trials.iter().flat_map(|trial| &trial.requests);
     let recovered = |time: fn(&Request) -> Option<f64>| recovered(trials, null, time, settings.load.seed);
     let has_kernel = all().any(|request| request.kernel_ns.is_some());
-    let lags: Vec<f64> = trials.iter().map(|trial| trial.lag_p99_ns).collect();
+    let delays: Vec<f64> = trials.iter().map(|trial| trial.send_delay_p99_ns).collect();
     Condition {
         hold,
         count: all().count() as u64,
         held_p50_ns: median(all().map(|request| request.held_ns)),
         service_p50_ns: median(all().map(|request| request.client_ns)),
-        lag_p99_ns: median(lags.into_iter()),
+        send_delay_p99_ns: median(delays.into_iter()),
         client: recovered(|request| Some(request.client_ns)),
         kernel: has_kernel.then(|| recovered(|request| request.kernel_ns)),
         bias_ns_max: BIAS_NS_MAX.max(BIAS_SHARE_MAX * hold.mean_ns as f64),
@@ -321,7 +322,8 @@ mod tests {
             let client_ns = 5_000.0 + held_ns + wrong_ns + f64::from(at % 11) * 200.0 - 1_000.0;
             Request { held_ns, client_ns, kernel_ns: None }
         };
-        let trial = || Trial { requests: (0..1_100).map(request).collect(), lag_p99_ns: 0.0, client: String::new() };
+        let trial =
+            || Trial { requests: (0..1_100).map(request).collect(), send_delay_p99_ns: 0.0, client: String::new() };
         (0..3).map(|_| trial()).collect()
     }
 

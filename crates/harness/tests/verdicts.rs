@@ -39,9 +39,9 @@ fn verdict(transport: Transport, hold: impl Fn(u32) -> Duration + Send + 'static
         rate_per_s: Some(RATE_PER_S.into()),
         phases: Phases {
             ramp_ns: 0,
-            hold_ns: u64::from(HOLD_REQUESTS) * INTERVAL_NS,
+            warm_up_ns: u64::from(HOLD_REQUESTS) * INTERVAL_NS,
             measure_ns: u64::from(MEASURED_REQUESTS) * INTERVAL_NS,
-            drain_ns: 1_000_000_000,
+            cool_down_ns: 1_000_000_000,
         },
         ..LoadConfig::new(reflector.address().clone(), service)
     };
@@ -106,9 +106,9 @@ fn a_server_that_sessions_have_to_wait_for_is_saturated() {
     let service = ServiceSpec::Fixed { request_bytes: 8, response_bytes: 8 };
     let config = LoadConfig {
         connections: 1,
-        calls_per_connection: Some(1),
+        requests_per_connection: Some(1),
         rate_per_s: Some(RATE_PER_S.into()),
-        phases: Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 1_000_000_000, drain_ns: 200_000_000 },
+        phases: Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 1_000_000_000, cool_down_ns: 200_000_000 },
         ..LoadConfig::new(address, service)
     };
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -150,7 +150,7 @@ fn receiver_without_time_to_spare_limits_the_client() {
             rate_per_s: Some(1_000.0),
             roles,
             cpus: vec![cpu],
-            phases: Phases { ramp_ns: 0, hold_ns: 200_000_000, measure_ns: 600_000_000, drain_ns: 100_000_000 },
+            phases: Phases { ramp_ns: 0, warm_up_ns: 200_000_000, measure_ns: 600_000_000, cool_down_ns: 100_000_000 },
             ..LoadConfig::new(fast_server(RESPONSE_BYTES as usize), service.clone())
         };
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

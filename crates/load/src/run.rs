@@ -58,7 +58,7 @@ fn run_protocol<P: ClientProtocol>(
     listener: &mut dyn Listener,
 ) -> Result<Outcome, LoadError> {
     // One connection verifies the server if all others are short-lived.
-    let is_churn = config.calls_per_connection.is_some();
+    let is_churn = config.requests_per_connection.is_some();
     let lasting = &LoadConfig { connections: if is_churn { 1 } else { config.connections }, ..config.clone() };
     let total = lasting.connections;
     let started = Instant::now();

@@ -95,10 +95,10 @@ fn closed(target: SocketAddr, calls: u32) -> LoadConfig {
     let service = ServiceSpec::Fixed { request_bytes: REQUEST as u32, response_bytes: RESPONSE as u32 };
     LoadConfig {
         connections: 5,
-        calls_per_connection: Some(calls),
+        requests_per_connection: Some(calls),
         rate_per_s: None,
         schedule: Schedule::Closed,
-        phases: Phases { ramp_ns: 50_000_000, hold_ns: 0, measure_ns: 200_000_000, drain_ns: 60_000_000_000 },
+        phases: Phases { ramp_ns: 50_000_000, warm_up_ns: 0, measure_ns: 200_000_000, cool_down_ns: 60_000_000_000 },
         timeout_ns: 60_000_000_000,
         ..LoadConfig::new(target, service)
     }
@@ -143,7 +143,7 @@ fn a_closed_loop_replaces_connections_after_so_many_requests() {
         assert!(by_calls.keys().all(|&had| had <= calls), "{by_calls:?}");
         let churn = report.churn.unwrap();
         let sources = seen.sources.lock().unwrap().len() as u32;
-        assert_eq!((churn.calls_per_connection, churn.waited), (calls, 0));
+        assert_eq!((churn.requests_per_connection, churn.waited), (calls, 0));
         assert!(0 < sources && sources <= churn.sources, "{sources} of {}", churn.sources);
         assert!(churn.opened > 0 && churn.opened <= accepted.into(), "{} of {accepted}", churn.opened);
         assert_eq!(churn.opened_per_s, churn.opened as f64 / 2.0);
@@ -212,7 +212,7 @@ fn sessions_beyond_the_connections_wait_for_their_turn() {
     assert!(report.response.distribution.max_ns > 1_000_000_000, "{:?}", report.response.distribution);
     let service = report.service.distribution;
     assert!(service.p50_ns < report.response.distribution.p50_ns / 2, "the wait is not the server's time");
-    let lag = report.lag.distribution;
+    let lag = report.send_delay.distribution;
     assert!(lag.p50_ns < report.response.distribution.p50_ns / 2, "nor the client's lateness: {lag:?}");
 }
 
@@ -225,7 +225,7 @@ fn sessions_that_are_never_begun_were_planned_all_the_same() {
     });
     for clients in [1, 2] {
         // A cool-down with time for only one response.
-        let phases = Phases { drain_ns: 20_000_000, ..for_long(open(target, 3)).phases };
+        let phases = Phases { cool_down_ns: 20_000_000, ..for_long(open(target, 3)).phases };
         let config = LoadConfig { connections: clients, clients, phases, ..open(target, 3) };
         let report = run(&config).report;
         // The remaining requests of a session that runs at the end of the window are due after it.
@@ -236,7 +236,7 @@ fn sessions_that_are_never_begun_were_planned_all_the_same() {
         assert!((100..=1200).contains(&report.outstanding.at_end), "{:?}", report.outstanding);
         assert!((1100..=1200).contains(&report.outstanding.after_drain), "{:?}", report.outstanding);
         assert_eq!(report.outstanding.at_start, 0);
-        assert_eq!(report.lag.distribution.count, report.sent, "what was not sent has no lag");
+        assert_eq!(report.send_delay.distribution.count, report.sent, "what was not sent has no lag");
     }
 }
 
@@ -269,12 +269,12 @@ fn a_server_that_ends_connections_is_connected_to_again() {
         let by_calls = seen.by_calls.lock().unwrap().clone();
         assert!(by_calls.keys().all(|&had| had <= 3) && by_calls.contains_key(&3), "{by_calls:?}");
         // Without short-lived connections, the announced end is an error.
-        let staying = LoadConfig { calls_per_connection: None, ..for_long(asks_http(config(target, 1))) };
+        let staying = LoadConfig { requests_per_connection: None, ..for_long(asks_http(config(target, 1))) };
         let Outcome { report, .. } = run(&staying);
         assert!(report.errors.closed > 0 && report.errors.closed == report.errors.total(), "{:?}", report.errors);
     }
     let (target, _) = server(http(1));
-    let staying = LoadConfig { calls_per_connection: None, ..asks_http(closed(target, 1)) };
+    let staying = LoadConfig { requests_per_connection: None, ..asks_http(closed(target, 1)) };
     let error = muxbench_load::run(&staying, &mut |_| ()).unwrap_err();
     assert!(matches!(&error, LoadError::Connect { class: "closed", .. }), "{error}");
     assert!(error.to_string().contains("--calls-per-connection"), "{error}");
@@ -432,7 +432,7 @@ fn an_address_without_a_port_leaves_the_others() {
         assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
         assert!(report.completed > 0);
         seen.all_ended();
-        let staying = LoadConfig { calls_per_connection: None, sources: sources.clone(), ..config(target, 1) };
+        let staying = LoadConfig { requests_per_connection: None, sources: sources.clone(), ..config(target, 1) };
         assert_eq!(run(&staying).report.errors.total(), 0);
         // Without a usable address, the load fails.
         let none = LoadConfig { sources: sources[..1].to_vec(), ..staying };

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use muxbench_load::config::{Choice, Pacing, Phases, Roles, Schedule, Timestamps, Transport};
+use muxbench_load::config::{Pacing, Phases, Popularity, Roles, Schedule, Timestamps, Transport};
 use muxbench_load::interface::Hardware;
 use muxbench_load::reflector::Reflector;
 use muxbench_load::{Event, Listener, LoadConfig, LoadError, Outcome, Sample};
@@ -57,7 +57,12 @@ fn config(target: impl Into<Address>) -> LoadConfig {
     LoadConfig {
         connections: 10,
         rate_per_s: Some(600.0),
-        phases: Phases { ramp_ns: 50_000_000, hold_ns: 50_000_000, measure_ns: 300_000_000, drain_ns: 60_000_000_000 },
+        phases: Phases {
+            ramp_ns: 50_000_000,
+            warm_up_ns: 50_000_000,
+            measure_ns: 300_000_000,
+            cool_down_ns: 60_000_000_000,
+        },
         timeout_ns: 60_000_000_000,
         ..LoadConfig::new(target, service())
     }
@@ -117,7 +122,7 @@ fn what_is_not_answered_by_the_end_of_the_drain_is_a_timeout() {
     let target = server(|stream| answer(stream, |number| Some(if number == 0 { RESPONSE } else { 0 })));
     let mut config = config(target);
     // Requests that are not sent by the end of the cool-down would be missing.
-    config.phases.drain_ns = 2_000_000_000;
+    config.phases.cool_down_ns = 2_000_000_000;
     let Outcome { report, samples, .. } = run(&config);
     assert_eq!((report.sent, report.completed), (180, 0));
     assert_eq!(report.errors.timeout, report.outstanding.after_drain);
@@ -149,7 +154,7 @@ fn requests_lost_with_their_connection_are_not_waited_for() {
         server(|stream| answer(stream, |number| (number < 3).then_some(if number < 2 { RESPONSE } else { 1 })));
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         let mut config = LoadConfig { roles, ..config(target) };
-        config.phases.drain_ns = 60_000_000_000;
+        config.phases.cool_down_ns = 60_000_000_000;
         let started = Instant::now();
         let Outcome { report, .. } = run(&config);
         assert!(started.elapsed() < Duration::from_secs(30), "the drain has nothing to wait for");
@@ -164,7 +169,7 @@ fn a_run_that_is_far_too_fast_ends_with_its_drain() {
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         // 20 ns per request: less than two readings of the clock.
         let mut config = LoadConfig { roles, rate_per_s: Some(50_000_000.0), ..config(target) };
-        config.phases = Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 50_000_000, drain_ns: 10_000_000 };
+        config.phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 50_000_000, cool_down_ns: 10_000_000 };
         let Outcome { report, .. } = run(&config);
         assert!(report.sent < report.planned);
         assert!(report.rate_sent_per_s < report.rate_asked_per_s.unwrap());
@@ -190,7 +195,7 @@ fn a_peer_that_does_not_read_does_not_hold_the_schedule_up() {
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         let mut config = LoadConfig { connections: 2, roles, ..config(target) };
         config.service = ServiceSpec::Fixed { request_bytes: 1 << 20, response_bytes: RESPONSE as u32 };
-        config.phases.drain_ns = 2_000_000_000;
+        config.phases.cool_down_ns = 2_000_000_000;
         let Outcome { report, .. } = run(&config);
         assert_eq!((report.sent, report.completed), (180, 0), "{roles:?}");
     }
@@ -341,17 +346,17 @@ fn a_port_where_nobody_is_refuses_datagrams() {
 #[test]
 fn a_share_of_connections_is_active_and_the_same_for_each_seed() {
     let target = server(honest);
-    let used = |active, choice, seed| {
-        let config = LoadConfig { active, choice, seed, schedule: Schedule::Constant, ..config(target) };
+    let used = |active, popularity, seed| {
+        let config = LoadConfig { active, popularity, seed, schedule: Schedule::Constant, ..config(target) };
         let mut used: Vec<u32> = run(&config).samples.iter().map(|sample| sample.connection).collect();
         used.sort_unstable();
         used.dedup();
         used
     };
-    let three = used(0.3, Choice::Uniform, 1);
+    let three = used(0.3, Popularity::Uniform, 1);
     assert_eq!(three.len(), 3);
-    assert_eq!(three, used(0.3, Choice::Uniform, 1));
-    assert_eq!(used(1.0 / 64.0, Choice::Zipf { exponent: 1.0 }, 1).len(), 1, "never none");
+    assert_eq!(three, used(0.3, Popularity::Uniform, 1));
+    assert_eq!(used(1.0 / 64.0, Popularity::Zipf { exponent: 1.0 }, 1).len(), 1, "never none");
     assert!(muxbench_load::run(&LoadConfig { active: 0.0, ..config(target) }, &mut |_| ()).is_err());
 }
 

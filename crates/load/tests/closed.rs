@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use muxbench_load::config::{Choice, KvTraffic, Pacing, Phases, Roles, Schedule, Think, Timestamps};
+use muxbench_load::config::{KvTraffic, Pacing, Phases, Popularity, Roles, Schedule, Think, Timestamps};
 use muxbench_load::{Event, LoadConfig, LoadError, Outcome, Sample};
 use wire::kv::{Kv, KvConfig, KvConn};
 use wire::{Service, ServiceSpec};
@@ -71,7 +71,7 @@ fn closed(target: SocketAddr, service: ServiceSpec) -> LoadConfig {
         connections: 10,
         rate_per_s: None,
         schedule: Schedule::Closed,
-        phases: Phases { ramp_ns: 50_000_000, hold_ns: 0, measure_ns: 200_000_000, drain_ns: 60_000_000_000 },
+        phases: Phases { ramp_ns: 50_000_000, warm_up_ns: 0, measure_ns: 200_000_000, cool_down_ns: 60_000_000_000 },
         timeout_ns: 60_000_000_000,
         ..LoadConfig::new(target, service)
     }
@@ -92,7 +92,7 @@ fn kv(target: SocketAddr) -> LoadConfig {
         value_bytes_min: 10,
         value_bytes_max: 1_000,
         get_share: 0.9,
-        keys: Choice::Zipf { exponent: 0.99 },
+        keys: Popularity::Zipf { exponent: 0.99 },
     };
     let service = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
     LoadConfig { kv: Some(traffic), ..closed(target, service) }
@@ -264,8 +264,13 @@ fn requests_larger_than_the_socket_buffer_arrive_whole() {
             }
         }
     });
-    let traffic =
-        KvTraffic { records: 20, value_bytes_min: 1, value_bytes_max: 300_000, get_share: 0.0, keys: Choice::Uniform };
+    let traffic = KvTraffic {
+        records: 20,
+        value_bytes_min: 1,
+        value_bytes_max: 300_000,
+        get_share: 0.0,
+        keys: Popularity::Uniform,
+    };
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         let config = LoadConfig { connections: 1, kv: Some(traffic.clone()), roles, ..open(kv(target)) };
         let Outcome { report, .. } = run(&config);
@@ -312,7 +317,7 @@ fn unanswered_request_times_out_and_ended_one_counts_once() {
         }
     }));
     // All requests are outstanding at the end of the window.
-    config.phases = Phases { ramp_ns: 0, measure_ns: 2_000_000_000, drain_ns: 50_000_000, ..config.phases };
+    config.phases = Phases { ramp_ns: 0, measure_ns: 2_000_000_000, cool_down_ns: 50_000_000, ..config.phases };
     let Outcome { report, .. } = run(&config);
     assert_eq!((report.errors.timeout, report.errors.total()), (10, 10), "{:?}", report.errors);
     assert_eq!((report.outstanding.at_end, report.outstanding.after_drain), (10, 10));
@@ -381,12 +386,12 @@ fn the_same_seed_asks_for_the_same() {
 fn invalid_closed_configuration_is_rejected() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let traffic = kv(address).kv.unwrap();
-    let zipf = |exponent| Choice::Zipf { exponent };
+    let zipf = |exponent| Popularity::Zipf { exponent };
     for (wrong, names) in [
         (LoadConfig { rate_per_s: Some(1.0), ..fixed(address) }, "rate"),
         (LoadConfig { datagrams: true, ..fixed(address) }, "transport"),
         (LoadConfig { active: 0.5, ..fixed(address) }, "active"),
-        (LoadConfig { choice: Choice::Zipf { exponent: 1.0 }, ..fixed(address) }, "choice"),
+        (LoadConfig { popularity: Popularity::Zipf { exponent: 1.0 }, ..fixed(address) }, "popularity"),
         (LoadConfig { timestamps: Timestamps::Kernel, ..fixed(address) }, "timestamps"),
         (LoadConfig { pacing: Pacing::Spin, ..fixed(address) }, "pacing"),
         (LoadConfig { datagrams: true, ..kv(address) }, "transport"),
@@ -409,8 +414,8 @@ fn invalid_closed_configuration_is_rejected() {
         (LoadConfig { kv: Some(KvTraffic { get_share: 1.1, ..traffic.clone() }), ..kv(address) }, "get-share"),
         (LoadConfig { kv: Some(KvTraffic { keys: zipf(0.0), ..traffic.clone() }), ..kv(address) }, "keys"),
         (LoadConfig { kv: Some(KvTraffic { keys: zipf(f64::NAN), ..traffic }), ..kv(address) }, "keys"),
-        (LoadConfig { choice: zipf(-1.0), ..open(fixed(address)) }, "choice"),
-        (LoadConfig { choice: zipf(f64::INFINITY), ..open(fixed(address)) }, "choice"),
+        (LoadConfig { popularity: zipf(-1.0), ..open(fixed(address)) }, "popularity"),
+        (LoadConfig { popularity: zipf(f64::INFINITY), ..open(fixed(address)) }, "popularity"),
         (LoadConfig { active: f64::NAN, ..open(fixed(address)) }, "active"),
         (LoadConfig { rate_per_s: Some(f64::NAN), ..open(fixed(address)) }, "rate"),
         (LoadConfig { rate_per_s: Some(f64::INFINITY), ..open(fixed(address)) }, "rate"),

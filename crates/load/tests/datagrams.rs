@@ -76,7 +76,7 @@ fn config(ports: Ports) -> LoadConfig {
         ports: Some(ports),
         rate_per_s: Some(400.0),
         // The client uses the whole cool-down only if a datagram is lost.
-        phases: Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 500_000_000, drain_ns: 2_000_000_000 },
+        phases: Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 500_000_000, cool_down_ns: 2_000_000_000 },
         timeout_ns: 10_000_000_000,
         ..LoadConfig::new(([127, 0, 0, 1], 0), service)
     }
@@ -132,7 +132,7 @@ fn what_comes_after_the_timeout_is_lost() {
         }
         vec![response]
     });
-    let phases = Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 100_000_000, drain_ns: 10_000_000_000 };
+    let phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 100_000_000, cool_down_ns: 10_000_000_000 };
     let slow = LoadConfig { rate_per_s: Some(40.0), phases, timeout_ns: 1_500_000_000, ..server.config() };
     let (report, _) = run(&slow);
     assert_eq!((report.completed, report.datagrams.unwrap().lost), (0, 4));
@@ -226,7 +226,7 @@ fn a_port_that_is_closed_is_unreachable() {
         .collect();
     let config = config(Ports::list(&ports));
     // Time for the ports to close before the window.
-    let phases = Phases { hold_ns: 2_000_000_000, ..config.phases };
+    let phases = Phases { warm_up_ns: 2_000_000_000, ..config.phases };
     let (report, samples) = run(&LoadConfig { phases, ..config });
     let _held: Vec<UdpSocket> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     let to_closed = samples.iter().filter(|it| it.connection % 2 == 1).count() as u64;

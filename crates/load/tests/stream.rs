@@ -33,7 +33,7 @@ fn config(target: SocketAddr) -> LoadConfig {
         connections: 4,
         rate_per_s: None,
         schedule: Schedule::Closed,
-        phases: Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 1_000_000_000, drain_ns: 20_000_000_000 },
+        phases: Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 1_000_000_000, cool_down_ns: 20_000_000_000 },
         ..LoadConfig::new(target, ServiceSpec::Stream(SIZES))
     }
 }
@@ -68,7 +68,7 @@ fn who_is_not_read_has_no_share() {
     };
     let mut config = config(server(served));
     // The client waits for the whole cool-down.
-    (config.phases.hold_ns, config.phases.drain_ns) = (1_000_000_000, 5_000_000_000);
+    (config.phases.warm_up_ns, config.phases.cool_down_ns) = (1_000_000_000, 5_000_000_000);
     let report = muxbench_load::run(&config, &mut |_| ()).unwrap().report;
     let stream = report.stream.unwrap();
     assert_eq!((stream.ended, report.errors.timeout), (1, 3), "{:?}", report.errors);
@@ -105,15 +105,15 @@ fn invalid_configuration_is_rejected() {
         LoadConfig { service: ServiceSpec::Stream(sizes), ..config(target) }
     };
     let open = LoadConfig { schedule: Schedule::Poisson, rate_per_s: Some(1.0), ..config(target) };
-    let churn = LoadConfig { calls_per_connection: Some(1), ..config(target) };
+    let churn = LoadConfig { requests_per_connection: Some(1), ..config(target) };
     let mut endless = config(target);
-    endless.phases.drain_ns = 0;
+    endless.phases.cool_down_ns = 0;
     for (config, why) in [
         (stream(|sizes| sizes.packets = 0), "packets"),
         (stream(|sizes| sizes.ack_bytes = 0), "ack"),
         (open, "schedule"),
         (churn, "requests-per-connection"),
-        (endless, "drain"),
+        (endless, "cool-down"),
     ] {
         let error = muxbench_load::run(&config, &mut |_| ()).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");

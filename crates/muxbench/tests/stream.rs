@@ -102,7 +102,7 @@ fn client_and_server_count_the_same_bytes() {
                 clients: 2,
                 rate_per_s: None,
                 schedule: Schedule::Closed,
-                phases: Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 100_000_000, drain_ns: 60_000_000_000 },
+                phases: Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 100_000_000, cool_down_ns: 60_000_000_000 },
                 timeout_ns: 60_000_000_000,
                 ..LoadConfig::new(serve.address.clone(), service.clone())
             };
@@ -206,7 +206,7 @@ fn stream_flags_need_a_stream() {
         (vec!["compare", "--packets", "3"], "take the service \"stream\""),
         (vec!["compare", "--service", "stream", "--rate", "100"], "workload.rate"),
         (vec!["compare", "--service", "stream", "--think", "1ms"], "workload.think"),
-        (vec!["compare", "--service", "stream", "--cool-down", "0"], "phases.drain"),
+        (vec!["compare", "--service", "stream", "--cool-down", "0"], "phases.cool-down"),
     ] {
         let output = muxbench().args(&arguments).output().unwrap();
         let printed = String::from_utf8_lossy(&output.stderr);

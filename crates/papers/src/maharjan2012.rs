@@ -34,13 +34,13 @@ const STAYS: f64 = 1.5;
 
 /// Returns whether a workload is a closed loop on 1 000 persistent connections, with any number of idle connections.
 fn highest(workload: &Workload) -> bool {
-    let is_kept = workload.is_closed() && workload.calls_per_connection.is_none();
+    let is_kept = workload.is_closed() && workload.requests_per_connection.is_none();
     super::is_plain(workload) && workload.service.name() == "http" && is_kept && workload.connections == 1_000
 }
 
 /// Returns whether a workload has sessions at rising rates.
 fn rising(workload: &Workload) -> bool {
-    let is_rising = !workload.is_closed() && workload.calls_per_connection.is_some() && workload.idle == 0;
+    let is_rising = !workload.is_closed() && workload.requests_per_connection.is_some() && workload.idle == 0;
     super::is_plain(workload) && workload.service.name() == "http" && is_rising && workload.connections == 1_000
 }
 

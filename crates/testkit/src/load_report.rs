@@ -40,7 +40,7 @@ pub fn load_report() -> LoadReport {
         late: None,
         receiver_busy_share: None,
         stalled_ns: None,
-        lag: measured([200; 10]),
+        send_delay: measured([200; 10]),
         service: measured([50_000; 10]),
         response: measured([50_200; 10]),
         fit: None,

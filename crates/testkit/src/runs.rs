@@ -8,7 +8,7 @@ use harness::model::{
     VerdictKind, Workload,
 };
 use harness::strategy;
-use load::config::{Choice, KvTraffic, LoadConfig, Phases, Schedule, Think, Transport};
+use load::config::{Popularity, KvTraffic, LoadConfig, Phases, Schedule, Think, Transport};
 use load::interface::Hardware;
 use load::report::{
     ClosedReport, DatagramReport, KernelReport, LoadReport, Measured, Outstanding, PARTS, StreamReport,
@@ -33,7 +33,7 @@ fn around(around_ns: u64) -> Measured {
 
 fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial {
     let service = ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 };
-    let phases = Phases { ramp_ns: 1, hold_ns: 2, measure_ns: 1_000_000_000, drain_ns: 3 };
+    let phases = Phases { ramp_ns: 1, warm_up_ns: 2, measure_ns: 1_000_000_000, cool_down_ns: 3 };
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let architecture: server::Architecture = architecture.parse().unwrap();
     let workload = Workload {
@@ -46,10 +46,10 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
         think: Think::default(),
         kv: None,
         http: None,
-        calls_per_connection: None,
+        requests_per_connection: None,
         active: 1.0,
         idle: 0,
-        choice: Choice::Uniform,
+        popularity: Popularity::Uniform,
         work: None,
         phases,
     };
@@ -98,7 +98,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             rate_achieved_per_s: 199.0,
             rate_sent_per_s: 200.0,
             outstanding: Outstanding::default(),
-            lag: around(300),
+            send_delay: around(300),
             service: around(service_ns),
             response: around(service_ns + 300),
             ..load_report()
@@ -498,7 +498,7 @@ pub fn closed_run() -> Run {
                     value_bytes_min: 10,
                     value_bytes_max: 1_000,
                     get_share: 0.9,
-                    keys: Choice::Uniform,
+                    keys: Popularity::Uniform,
                 });
                 (trial.workload.schedule, trial.workload.rate_per_s) = (Schedule::Closed, None);
                 let rate_per_s = f64::from(rates_per_s[at]) * (1.0 + 0.01 * f64::from(repeat));

@@ -12,14 +12,14 @@ use wire::ServiceSpec;
 use super::process::{CLIENT_CPU, CONNECTIONS, Server, config, muxbench};
 use super::spread::{Bound, Spread};
 
-pub(super) fn lag(rounds: usize) -> anyhow::Result<()> {
+pub(super) fn send_delay(rounds: usize) -> anyhow::Result<()> {
     let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
     let (mut p50s, mut p99s) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         let server = Server::ours("epoll", &service)?;
         let outcome = load::run(&config(server.address, &service), &mut |_| ())?;
-        p50s.push(outcome.report.lag.distribution.p50_ns as f64 / 1e3);
-        p99s.push(outcome.report.lag.distribution.p99_ns as f64 / 1e3);
+        p50s.push(outcome.report.send_delay.distribution.p50_ns as f64 / 1e3);
+        p99s.push(outcome.report.send_delay.distribution.p99_ns as f64 / 1e3);
     }
     println!(
         "send delay in µs at 8000 requests/s, {CONNECTIONS} connections, 1 B -> 1 B, epoll, median of {rounds} rounds"

@@ -35,7 +35,7 @@ fn p50_us(architecture: &str, service: &ServiceSpec) -> anyhow::Result<f64> {
     let config = LoadConfig {
         connections: CONNECTIONS,
         rate_per_s: Some(RATE_PER_S),
-        phases: Phases { ramp_ns: 0, hold_ns: 500_000_000, measure_ns: 4_000_000_000, drain_ns: 1_000_000_000 },
+        phases: Phases { ramp_ns: 0, warm_up_ns: 500_000_000, measure_ns: 4_000_000_000, cool_down_ns: 1_000_000_000 },
         ..config(server.address, service)
     };
     let outcome = load::run(&config, &mut |_| ())?;

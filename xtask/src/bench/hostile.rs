@@ -231,7 +231,12 @@ fn honest(args: &Hostile, address: SocketAddr) -> LoadConfig {
         connections: CONNECTIONS,
         rate_per_s: Some(args.rate),
         http: Some(HttpTraffic { host: None, targets: vec![target], headers: Vec::new(), status: 200 }),
-        phases: Phases { ramp_ns: 100_000_000, hold_ns: 100_000_000, measure_ns: WINDOW_NS, drain_ns: 10_000_000_000 },
+        phases: Phases {
+            ramp_ns: 100_000_000,
+            warm_up_ns: 100_000_000,
+            measure_ns: WINDOW_NS,
+            cool_down_ns: 10_000_000_000,
+        },
         // Leave the CPU to the hostile clients while no request is due.
         pacing: Pacing::SleepSpin,
         cpus: vec![CLIENT_CPU],

@@ -67,7 +67,7 @@ fn traffic(address: SocketAddr, path: &str) -> LoadConfig {
 }
 
 fn ours(address: SocketAddr) -> anyhow::Result<Figures> {
-    let phases = Phases { ramp_ns: 500_000_000, hold_ns: 0, measure_ns: 2_000_000_000, drain_ns: 1_000_000_000 };
+    let phases = Phases { ramp_ns: 500_000_000, warm_up_ns: 0, measure_ns: 2_000_000_000, cool_down_ns: 1_000_000_000 };
     let config =
         LoadConfig { rate_per_s: None, schedule: Schedule::Closed, phases, ..traffic(address, &format!("/{FILE}")) };
     let report = load::run(&config, &mut |_| ())?.report;
@@ -92,42 +92,44 @@ fn run_wrk(peers: &Path, address: SocketAddr) -> anyhow::Result<Figures> {
 /// Measures the delay of sessions that a client starts at constant intervals, as the server's `accept` sees it.
 pub(super) fn pacing(rounds: usize) -> anyhow::Result<()> {
     let peers = peers::prepare()?;
-    let mut lags = [Vec::new(), Vec::new()];
+    let mut delays = [Vec::new(), Vec::new()];
     let mut late = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
     for _ in 0..rounds {
-        let mut lag_us = [0.0; 2];
+        let mut delay_us = [0.0; 2];
         let ours = accepted(|address| {
             let phases =
-                Phases { ramp_ns: 0, hold_ns: 500_000_000, measure_ns: 3_500_000_000, drain_ns: 10_000_000_000 };
+                Phases { ramp_ns: 0, warm_up_ns: 500_000_000, measure_ns: 3_500_000_000, cool_down_ns: 10_000_000_000 };
             let config = LoadConfig {
                 rate_per_s: Some(RATE_PER_S),
                 schedule: Schedule::Constant,
-                calls_per_connection: Some(CALLS),
+                requests_per_connection: Some(CALLS),
                 phases,
                 ..traffic(address, "/")
             };
             let report = load::run(&config, &mut |_| ())?.report;
             ensure!(report.errors.total() == 0, "{:?}", report.errors);
             // Only the first request of a session has a planned time; the others follow a response.
-            lag_us = [report.lag.distribution.p50_ns, report.lag.distribution.p99_ns].map(|ns| ns as f64 / 1e3);
+            delay_us = [report.send_delay.distribution.p50_ns, report.send_delay.distribution.p99_ns]
+                .map(|ns| ns as f64 / 1e3);
             Ok(())
         })?;
         let theirs = accepted(|address| httperf(&peers, address))?;
         for which in 0..2 {
-            lags[which].push(lag_us[which]);
+            delays[which].push(delay_us[which]);
             late[0][which].push(ours[which]);
             late[1][which].push(theirs[which]);
         }
     }
-    let [lag_p50, lag_p99] = lags.map(Spread::of);
+    let [delay_p50, delay_p99] = delays.map(Spread::of);
     let [ours, theirs] = late.map(|figures| figures.map(Spread::of));
     println!(
         "sessions of {CALLS} requests at constant intervals, {RATE_PER_S} requests/s, in µs, {rounds} rounds of 4 s"
     );
     let [p50, p99] = MILLISECOND_DELAY_US;
     println!("  timer of one millisecond    p50 {p50}; p99 {p99}; the limit is a tenth of it");
-    let [lag_p50, lag_p99] = [lag_p50.check(Bound::AtMost(p50 / 10.0)), lag_p99.check(Bound::AtMost(p99 / 10.0))];
-    println!("  send delay, as reported     p50 {lag_p50}; p99 {lag_p99}");
+    let [delay_p50, delay_p99] =
+        [delay_p50.check(Bound::AtMost(p50 / 10.0)), delay_p99.check(Bound::AtMost(p99 / 10.0))];
+    println!("  send delay, as reported     p50 {delay_p50}; p99 {delay_p99}");
     println!("  delay at accept, muxbench   p50 {}; p99 {}", ours[0], ours[1]);
     println!("  delay at accept, httperf    p50 {}; p99 {}", theirs[0], theirs[1]);
     calibrate()

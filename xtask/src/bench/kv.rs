@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{bail, ensure};
 use load::Event;
-use load::config::{Choice, KvTraffic, LoadConfig, Phases, Schedule};
+use load::config::{KvTraffic, LoadConfig, Phases, Popularity, Schedule};
 use wire::{Address, ServiceSpec};
 
 use super::comparison::{Figures, compare, print_note};
@@ -87,9 +87,9 @@ fn measure(address: &Address, start: impl FnOnce(&Address) -> anyhow::Result<Pro
             value_bytes_min: 10,
             value_bytes_max: 1_000,
             get_share: 1.0,
-            keys: Choice::Uniform,
+            keys: Popularity::Uniform,
         }),
-        phases: Phases { ramp_ns: 500_000_000, hold_ns: 0, measure_ns: 2_000_000_000, drain_ns: 1_000_000_000 },
+        phases: Phases { ramp_ns: 500_000_000, warm_up_ns: 0, measure_ns: 2_000_000_000, cool_down_ns: 1_000_000_000 },
         cpus: vec![CLIENT_CPU],
         ..LoadConfig::new(address.clone(), SERVICE)
     };

@@ -134,7 +134,7 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
     let count = rounds.unwrap_or(5);
     match subject {
         Subject::Server { arch, against } => server::run(count, arch, against.as_deref()),
-        Subject::Lag => client::lag(count),
+        Subject::Lag => client::send_delay(count),
         Subject::Memory => client::memory(),
         Subject::Summary => client::summary(),
         Subject::Timestamps => client::timestamps(rounds.unwrap_or(15)),

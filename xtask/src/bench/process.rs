@@ -147,9 +147,9 @@ pub fn config(target: SocketAddr, service: &ServiceSpec) -> LoadConfig {
         rate_per_s: Some(8_000.0),
         phases: Phases {
             ramp_ns: 500_000_000,
-            hold_ns: 500_000_000,
+            warm_up_ns: 500_000_000,
             measure_ns: 4_000_000_000,
-            drain_ns: 1_000_000_000,
+            cool_down_ns: 1_000_000_000,
         },
         cpus: vec![CLIENT_CPU],
         ..LoadConfig::new(target, service.clone())
@@ -158,6 +158,6 @@ pub fn config(target: SocketAddr, service: &ServiceSpec) -> LoadConfig {
 
 /// A closed loop, which measures a server's highest rate.
 pub fn closed_config(target: SocketAddr, service: &ServiceSpec) -> LoadConfig {
-    let phases = Phases { ramp_ns: 300_000_000, hold_ns: 0, measure_ns: 1_200_000_000, drain_ns: 1_000_000_000 };
+    let phases = Phases { ramp_ns: 300_000_000, warm_up_ns: 0, measure_ns: 1_200_000_000, cool_down_ns: 1_000_000_000 };
     LoadConfig { rate_per_s: None, schedule: Schedule::Closed, phases, ..config(target, service) }
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use load::config::{Choice, HttpTarget, HttpTraffic, KvTraffic, LoadConfig, Pacing, Phases, Schedule};
+use load::config::{HttpTarget, HttpTraffic, KvTraffic, LoadConfig, Pacing, Phases, Popularity, Schedule};
 use load::hostile::{MANNERS, Tally};
 use wire::ServiceSpec;
 use wire::stream::Stream;
@@ -98,11 +98,12 @@ pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result
 
 /// Returns a load that a server easily handles in addition to the other clients.
 fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<LoadConfig> {
-    let phases = Phases { ramp_ns: 0, hold_ns: 0, measure_ns: duration.as_nanos() as u64, drain_ns: 30_000_000_000 };
+    let phases =
+        Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: duration.as_nanos() as u64, cool_down_ns: 30_000_000_000 };
     let config = |service| LoadConfig {
         connections: HONEST,
         rate_per_s: Some(RATE_PER_S),
-        calls_per_connection: Some(CALLS_PER_CONNECTION),
+        requests_per_connection: Some(CALLS_PER_CONNECTION),
         phases,
         // Share the CPUs with other rounds.
         pacing: Pacing::SleepSpin,
@@ -124,7 +125,7 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
                 value_bytes_min: 10,
                 value_bytes_max: 1_000,
                 get_share: 0.8,
-                keys: Choice::Uniform,
+                keys: Popularity::Uniform,
             };
             let service = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
             LoadConfig { kv: Some(kv), ..config(service) }
@@ -135,7 +136,7 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
             rate_per_s: None,
             schedule: Schedule::Closed,
             pacing: Pacing::Auto,
-            calls_per_connection: None,
+            requests_per_connection: None,
             ..config(ServiceSpec::Stream(Stream::default()))
         },
         other => bail!("invalid --service `{other}`: use fixed, http, kv or stream"),

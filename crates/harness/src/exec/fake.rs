@@ -31,7 +31,7 @@ use crate::{judge, samples};
 pub(super) fn trials(count: u32) -> Vec<Trial> {
     let experiment = crate::spec::presets::find("smoke").unwrap().experiment();
     let planned = crate::plan::plan(&experiment, &Host::made_up()).unwrap().trials.remove(0);
-    let phases = Phases { ramp_ns: 0, hold_ns: 5_000_000, measure_ns: 10_000_000, drain_ns: 5_000_000 };
+    let phases = Phases { ramp_ns: 0, warm_up_ns: 5_000_000, measure_ns: 10_000_000, cool_down_ns: 5_000_000 };
     let numbered = |index| {
         let mut trial = Trial { index, infeasible: Vec::new(), ..planned.clone() };
         (trial.workload.phases, trial.load.phases) = (phases, phases);

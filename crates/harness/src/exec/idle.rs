@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use load::LoadConfig;
-use load::config::{Choice, Timestamps};
+use load::config::{Popularity, Timestamps};
 use load::idle::{Event, IdleReport};
 use rustix::process::{Resource, getrlimit};
 
@@ -97,9 +97,9 @@ fn process_config(config: &LoadConfig, connections: u32, sources: Vec<IpAddr>) -
         // The other processes and the client need ports for these.
         idle: config.connections_and_idle() - connections,
         sources,
-        calls_per_connection: None,
+        requests_per_connection: None,
         active: 1.0,
-        choice: Choice::Uniform,
+        popularity: Popularity::Uniform,
         clients: 1,
         timestamps: Timestamps::Client,
         ..config.clone()
@@ -133,7 +133,7 @@ mod tests {
         // Each occupies its port for at least 1 s after its end (TIME_WAIT).
         let config = LoadConfig {
             idle: 20_000,
-            calls_per_connection: Some(1),
+            requests_per_connection: Some(1),
             rate_per_s: Some(100_000.0),
             ..LoadConfig::new(target, service)
         };

@@ -64,7 +64,7 @@ fn without_meaningless(mut counters: ServerCounters, trial: &Trial) -> ServerCou
         // It includes the data set, which was stored after the connections were made.
         counters.memory_user_bytes_per_connection = None;
     }
-    if trial.load.calls_per_connection.is_some() {
+    if trial.load.requests_per_connection.is_some() {
         // The number of connections varies.
         counters.memory_user_bytes_per_connection = None;
         counters.memory_kernel_bytes_per_connection = None;

@@ -106,10 +106,10 @@ impl TrialRun<'_> {
         let start_ns = fleet.barrier(&mut on_connecting).map_err(|error| client_failed(server, error))?;
 
         let phases = trial.workload.phases;
-        let to_window_ns = phases.ramp_ns + phases.hold_ns;
+        let to_window_ns = phases.ramp_ns + phases.warm_up_ns;
         // Not before the rate is reached, unless the warm-up is too short for that.
         let marking_ns = MARK_LEAD_NS_PER_CONNECTION * u64::from(trial.load.connections_and_idle());
-        let mark_ns = to_window_ns - (MARK_LEAD_NS + marking_ns).min(phases.hold_ns * 9 / 10);
+        let mark_ns = to_window_ns - (MARK_LEAD_NS + marking_ns).min(phases.warm_up_ns * 9 / 10);
         observations.due_ns = [to_window_ns, phases.sending_ns() + marking_ns].map(|ns| start_ns + ns);
         let started = fleet::instant_of(start_ns);
         let at = |ns: u64| started + Duration::from_nanos(ns);

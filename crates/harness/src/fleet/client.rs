@@ -131,7 +131,7 @@ pub(super) fn ready_timeout(config: &LoadConfig, margin: Duration) -> Duration {
 
 /// When a client that starts now, or soon, must have reported.
 pub(super) fn report_deadline(config: &LoadConfig, margin: Duration) -> Instant {
-    Instant::now() + Duration::from_nanos(config.phases.sending_ns() + config.phases.drain_ns) + margin
+    Instant::now() + Duration::from_nanos(config.phases.sending_ns() + config.phases.cool_down_ns) + margin
 }
 
 #[cfg(test)]

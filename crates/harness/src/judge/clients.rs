@@ -13,11 +13,12 @@ use crate::model::VerdictKind::ClientLimited;
 /// The median send delay and its tails, of all clients and of the latest one. The median has the limit `p50_max_ns`; limits of
 /// the tails are at least `tail_ns_min`.
 pub(super) fn send_delay(report: &LoadReport, p50_max_ns: f64, tail_ns_min: f64) -> Vec<Check> {
-    let mut checks = vec![median("median send delay".into(), report.lag.distribution.p50_ns, p50_max_ns)];
+    let mut checks = vec![median("median send delay".into(), report.send_delay.distribution.p50_ns, p50_max_ns)];
     // The median over all processes hides a late one.
-    if let Some((at, latest)) = report.processes.iter().enumerate().max_by_key(|(_, process)| process.lag.p50_ns) {
+    if let Some((at, latest)) = report.processes.iter().enumerate().max_by_key(|(_, process)| process.send_delay.p50_ns)
+    {
         let name = format!("median send delay of the latest client, {}", place(at, latest));
-        checks.push(median(name, latest.lag.p50_ns, p50_max_ns));
+        checks.push(median(name, latest.send_delay.p50_ns, p50_max_ns));
     }
     checks.extend(tail_delays(report, tail_ns_min));
     checks
@@ -43,15 +44,15 @@ fn tail_delays(report: &LoadReport, ns_min: f64) -> Vec<Check> {
         at_most(name, delay_ns as f64 / 1e6, max_ns / 1e6, "ms", ClientLimited)
     };
     let has_p99 = |count: u64| count as f64 * 0.01 >= BEYOND_P99_MIN;
-    let delay = &report.lag.distribution;
+    let delay = &report.send_delay.distribution;
     let mut checks = Vec::new();
     if has_p99(delay.count) {
         checks.push(below("send delay p99", delay.p99_ns, p99_max_ns));
     }
-    let known = report.processes.iter().enumerate().filter(|(_, it)| has_p99(it.lag.count));
-    if let Some((at, latest)) = known.max_by_key(|(_, process)| process.lag.p99_ns) {
+    let known = report.processes.iter().enumerate().filter(|(_, it)| has_p99(it.send_delay.count));
+    if let Some((at, latest)) = known.max_by_key(|(_, process)| process.send_delay.p99_ns) {
         let name = format!("send delay p99 of the latest client, {}", place(at, latest));
-        checks.push(below(&name, latest.lag.p99_ns, p99_max_ns));
+        checks.push(below(&name, latest.send_delay.p99_ns, p99_max_ns));
     }
     if delay.count as f64 * 0.001 >= BEYOND_P999_MIN {
         checks.push(below("send delay p99.9", delay.p999_ns, p999_max_ns));
@@ -107,7 +108,7 @@ fn begun_late(report: &LoadReport, phases: Phases) -> Option<Check> {
     let late_ns = Some(report.begun_late_ns).filter(|late_ns| *late_ns > 0)?;
     let latest = report.processes.iter().find(|process| process.begun_late_ns == late_ns);
     let client = latest.filter(|it| !it.place.is_empty()).map(|it| format!(", {}", it.place)).unwrap_or_default();
-    let limit_ms = LATE_SHARE_MAX * (phases.ramp_ns + phases.hold_ns) as f64 / 1e6;
+    let limit_ms = LATE_SHARE_MAX * (phases.ramp_ns + phases.warm_up_ns) as f64 / 1e6;
     Some(at_most(
         format!("delay of the client's start order{client}"),
         late_ns as f64 / 1e6,

@@ -4,7 +4,9 @@ use load::LoadReport;
 use load::report::ClosedReport;
 
 use super::check::{at_least, at_most};
-use super::limits::{CLIENT_BUSY_SHARE_MAX, LAG_P50_NS, LAG_SHARE_MAX, SERVER_BUSY_SHARE_MIN, UNSAMPLED_SHARE_MAX};
+use super::limits::{
+    CLIENT_BUSY_SHARE_MAX, SEND_DELAY_P50_NS, SEND_DELAY_SHARE_MAX, SERVER_BUSY_SHARE_MIN, UNSAMPLED_SHARE_MAX,
+};
 use super::{ServerSide, clients, steady, sufficient};
 use crate::model::Check;
 use crate::model::VerdictKind::{ClientLimited, Unsteady};
@@ -15,12 +17,12 @@ pub(super) fn checks(
     closed: &ClosedReport,
     server: Option<&ServerSide<'_>>,
 ) -> (Vec<Check>, String) {
-    let think_ns = LAG_SHARE_MAX * closed.think_ns as f64;
+    let think_ns = SEND_DELAY_SHARE_MAX * closed.think_ns as f64;
     let completed = report.completed_by_part.unwrap_or_default().map(|count| count as f64);
     let checks = [
         sufficient::errors(report),
         vec![sufficient::requests(report)],
-        clients::send_delay(report, LAG_P50_NS.max(think_ns), think_ns),
+        clients::send_delay(report, SEND_DELAY_P50_NS.max(think_ns), think_ns),
         clients::stalled(report).into_iter().chain([client_busy(closed, server)]).collect(),
         vec![sufficient::unanswered(report), unsampled(report, closed)],
         steady::throughput("transactions", &completed),

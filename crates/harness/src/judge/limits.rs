@@ -33,9 +33,9 @@ pub(super) const BUSY_SHARE_MIN: f64 = 0.8;
 // The client.
 
 /// The median send delay must stay below this share of the interval between requests...
-pub(super) const LAG_SHARE_MAX: f64 = 0.5;
+pub(super) const SEND_DELAY_SHARE_MAX: f64 = 0.5;
 /// ...or below this, in nanoseconds: five times the paper's p99 (kawai2008 section 5.3).
-pub(super) const LAG_P50_NS: f64 = 100_000.0;
+pub(super) const SEND_DELAY_P50_NS: f64 = 100_000.0;
 /// The p99 of the send delay must stay below this, in nanoseconds, or below the p99 of the service time of requests sent on time:
 /// a send delay is part of the response time, and a burst after it adds to the service time...
 pub(super) const DELAY_P99_NS: f64 = 1_000_000.0;

@@ -4,10 +4,10 @@ use load::LoadReport;
 
 use super::check::{at_least, at_most, effect};
 use super::limits::{
-    BUSY_SHARE_MIN, EDGE_REQUESTS, FIT_DISTANCE_MAX, FIT_P_VALUE_MIN, LAG_P50_NS, LAG_SHARE_MAX, LOST_SHARE_MAX,
-    PILE_UP_SHARE_MAX, RATE_SHARE_MIN, RECEIVER_BUSY_SHARE_MAX, SERVER_BUSY_SHARE_MIN, SERVICE_GROWTH_FIRST,
-    SERVICE_GROWTH_FIRST_OF_FEW, SERVICE_GROWTH_FLOOR_NS, SERVICE_GROWTH_MAX, SERVICE_GROWTH_PARTS,
-    SERVICE_GROWTH_REQUESTS,
+    BUSY_SHARE_MIN, EDGE_REQUESTS, FIT_DISTANCE_MAX, FIT_P_VALUE_MIN, LOST_SHARE_MAX, PILE_UP_SHARE_MAX,
+    RATE_SHARE_MIN, RECEIVER_BUSY_SHARE_MAX, SEND_DELAY_P50_NS, SEND_DELAY_SHARE_MAX, SERVER_BUSY_SHARE_MIN,
+    SERVICE_GROWTH_FIRST, SERVICE_GROWTH_FIRST_OF_FEW, SERVICE_GROWTH_FLOOR_NS, SERVICE_GROWTH_MAX,
+    SERVICE_GROWTH_PARTS, SERVICE_GROWTH_REQUESTS,
 };
 use super::{ServerSide, clients, steady, sufficient};
 use crate::model::VerdictKind::{ClientLimited, Saturated};
@@ -28,7 +28,7 @@ pub(super) fn checks(report: &LoadReport, rate_per_s: f64, server: Option<&Serve
         "{} requests, {:.1} % of the rate asked, send delay p99 {:.1} us{}",
         report.completed,
         100.0 * report.rate_achieved_per_s / rate_per_s,
-        report.lag.distribution.p99_ns as f64 / 1e3,
+        report.send_delay.distribution.p99_ns as f64 / 1e3,
         clients::tails(report)
     );
     let failures = [sufficient::errors(report), vec![sufficient::requests(report)], limits.concat()];
@@ -85,7 +85,7 @@ fn beyond_capacity(report: &LoadReport, server: &ServerSide<'_>) -> Option<Check
 }
 
 fn client_limits(report: &LoadReport, rate_per_s: f64) -> Vec<Check> {
-    let mut checks = clients::send_delay(report, LAG_P50_NS.max(LAG_SHARE_MAX * 1e9 / rate_per_s), 0.0);
+    let mut checks = clients::send_delay(report, SEND_DELAY_P50_NS.max(SEND_DELAY_SHARE_MAX * 1e9 / rate_per_s), 0.0);
     checks.push(clients::late_sends(report));
     checks.extend(clients::stalled(report));
     let busy = "share of the window in which the client's receiver was busy";

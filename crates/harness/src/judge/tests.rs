@@ -58,7 +58,7 @@ fn streaming() -> LoadReport {
 #[test]
 fn healthy_trial_with_hiccup_is_valid() {
     assert_eq!(kind(|_| ()), VerdictKind::Valid);
-    assert_eq!(kind(|r| r.lag = with_tail(200, 900, 9_000_000)), VerdictKind::Valid);
+    assert_eq!(kind(|r| r.send_delay = with_tail(200, 900, 9_000_000)), VerdictKind::Valid);
     assert_eq!(kind(|r| r.service.p50_by_part_ns[PARTS - 1] = 8_000_000), VerdictKind::Valid, "one part is no trend");
     assert_eq!(kind(|r| r.outstanding.at_end = 9), VerdictKind::Valid);
 }
@@ -72,7 +72,7 @@ fn piled_up_requests_saturate_server() {
     assert_eq!(kind(kind_of), VerdictKind::Saturated);
     let late_as_well = |r: &mut LoadReport| {
         kind_of(r);
-        r.lag = measured([5_000_000; 10]);
+        r.send_delay = measured([5_000_000; 10]);
     };
     let mut both = healthy();
     late_as_well(&mut both);
@@ -93,7 +93,7 @@ fn piled_up_requests_saturate_server() {
 fn sessions_waiting_for_connection_saturate_server() {
     let measured = measured([50_000; 10]);
     let churn = ChurnReport {
-        calls_per_connection: 1,
+        requests_per_connection: 1,
         opened: 300,
         opened_per_s: 300.0,
         waited: 690,
@@ -110,17 +110,17 @@ fn sessions_waiting_for_connection_saturate_server() {
     };
     assert_eq!(kind(saturated(Some(churn.clone()))), VerdictKind::Saturated, "what is sent late is not the client's");
     assert_eq!(kind(saturated(None)), VerdictKind::ClientLimited, "where connections stay it is");
-    let late = |r: &mut LoadReport| (r.churn, r.lag) = (Some(churn), tests::measured([2_000_000; 10]));
+    let late = |r: &mut LoadReport| (r.churn, r.send_delay) = (Some(churn), tests::measured([2_000_000; 10]));
     assert_eq!(kind(late), VerdictKind::ClientLimited, "but that it is late is");
 }
 
 #[test]
 fn late_sends_without_pile_limit_client() {
-    assert_eq!(kind(|r| r.lag = measured([2_000_000; 10])), VerdictKind::ClientLimited);
+    assert_eq!(kind(|r| r.send_delay = measured([2_000_000; 10])), VerdictKind::ClientLimited);
     let behind = |r: &mut LoadReport| {
         r.rate_sent_per_s = 900.0;
         r.rate_achieved_per_s = 899.0;
-        r.lag.p50_by_part_ns[PARTS - 1] = 100_000_000;
+        r.send_delay.p50_by_part_ns[PARTS - 1] = 100_000_000;
     };
     assert_eq!(kind(behind), VerdictKind::ClientLimited);
 }
@@ -140,7 +140,15 @@ fn late_tail_of_sends_is_client_limited() {
         // The client's own bursts do not raise the limit.
         let late =
             LateSends { on_time_p99_ns: Some(60_000), ..LateSends::of(&lag.histogram, &healthy().service.histogram) };
-        judge(&LoadReport { lag, late: Some(late), service: with_tail(50_000, 3_000, 90_000_000), ..healthy() }, None)
+        judge(
+            &LoadReport {
+                send_delay: lag,
+                late: Some(late),
+                service: with_tail(50_000, 3_000, 90_000_000),
+                ..healthy()
+            },
+            None,
+        )
     };
     for delay_ns in [3_000_000, 44_000_000] {
         let late = verdict(1_100, delay_ns);
@@ -151,7 +159,7 @@ fn late_tail_of_sends_is_client_limited() {
     assert!(reason.starts_with("send delay p99 44") && reason.contains(" ms exceeds the limit of 1 ms"), "{reason}");
     assert_eq!(verdict(90, 44_000_000).kind, VerdictKind::Valid, "a hiccup is no late client");
     assert_eq!(verdict(990, 44_000_000).kind, VerdictKind::Valid, "its p99.9 is as slow as the server's");
-    let rare = LoadReport { lag: with_tail(1_000, 990, 44_000_000), ..healthy() };
+    let rare = LoadReport { send_delay: with_tail(1_000, 990, 44_000_000), ..healthy() };
     assert!(judge(&rare, None).reason.starts_with("send delay p99.9 44"), "it is not");
     assert_eq!(verdict(5_001, 200_000).kind, VerdictKind::ClientLimited, "many are a little late");
     assert_eq!(verdict(5_000, 200_000).kind, VerdictKind::Valid);
@@ -183,7 +191,7 @@ fn late_process_is_not_hidden_in_the_p99_of_all() {
         planned: 200,
         completed: 200,
         rate_sent_per_s: 200.0,
-        lag: lag.distribution,
+        send_delay: lag.distribution,
         service: report.service.distribution,
         cpu_ns: 0,
         begun_late_ns: 0,
@@ -197,7 +205,7 @@ fn late_process_is_not_hidden_in_the_p99_of_all() {
 
 #[test]
 fn tail_of_a_late_client_is_told_in_a_valid_trial() {
-    let verdict = judge(&LoadReport { lag: with_tail(200, 900, 900_000), ..healthy() }, None);
+    let verdict = judge(&LoadReport { send_delay: with_tail(200, 900, 900_000), ..healthy() }, None);
     assert_eq!(verdict.kind, VerdictKind::Valid);
     assert!(
         verdict
@@ -243,7 +251,7 @@ fn stalled_client_is_limited_or_its_tails_are_marked() {
 
 #[test]
 fn run_stored_earlier_has_its_quantiles_and_late_sends() {
-    let report = LoadReport { lag: with_tail(200, 900, 900_000), ..healthy() };
+    let report = LoadReport { send_delay: with_tail(200, 900, 900_000), ..healthy() };
     let mut old = serde_json::to_value(&report).unwrap();
     for name in ["p90_ns", "p95_ns"] {
         old["service"]["distribution"].as_object_mut().unwrap().remove(name).unwrap();
@@ -258,14 +266,14 @@ fn run_stored_earlier_has_its_quantiles_and_late_sends() {
 fn spinning_server_is_not_blamed_for_a_late_client() {
     // A client that is stopped for five sixths of the time.
     let mut report = healthy();
-    report.lag = measured([5_000_000; 10]);
+    report.send_delay = measured([5_000_000; 10]);
     report.outstanding = Outstanding { at_start: 5, at_end: 400, after_drain: 0 };
     report.rate_achieved_per_s = 600.0;
     let counters = used(0.99);
     let of = |report: &LoadReport, spins: bool| judge(report, Some(&ServerSide { spins, ..side(&counters, 1) })).kind;
     assert_eq!(of(&report, false), VerdictKind::Saturated);
     assert_eq!(of(&report, true), VerdictKind::ClientLimited, "spinning is no proof of work");
-    report.lag = measured([200; 10]);
+    report.send_delay = measured([200; 10]);
     assert_eq!(of(&report, true), VerdictKind::Saturated, "the client was on time");
 }
 
@@ -292,7 +300,7 @@ fn server_beyond_capacity_is_saturated_despite_late_client() {
     let mut report = healthy();
     report.rate_asked_per_s = Some(2_000.0);
     report.planned = 2_000;
-    report.lag = measured([100_000_000; 10]);
+    report.send_delay = measured([100_000_000; 10]);
     let counters = |busy: f64| {
         let mut counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
         counters.totals.requests = Some(1_000);
@@ -304,7 +312,7 @@ fn server_beyond_capacity_is_saturated_despite_late_client() {
     assert_eq!(judge(&report, Some(&side(&counters(0.9), 2))).kind, VerdictKind::ClientLimited, "on one of two CPUs");
     report.rate_asked_per_s = Some(1_000.0);
     report.planned = 1_000;
-    report.lag = measured([200; 10]);
+    report.send_delay = measured([200; 10]);
     assert_eq!(judge(&report, Some(&side(&counters(0.99), 1))).kind, VerdictKind::Valid, "busy, and keeps up");
 }
 
@@ -373,7 +381,7 @@ fn shift_of_p90_alone_is_unsteady() {
 #[test]
 fn effects_of_the_machine_do_not_count_against_server() {
     let mut late = healthy();
-    late.lag = measured([2_000_000; 10]);
+    late.send_delay = measured([2_000_000; 10]);
     assert!(judge(&late, None).is_the_machine_s());
     let counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
     assert!(judge(&healthy(), Some(&ServerSide { taken: Some(0.6), ..side(&counters, 1) })).is_the_machine_s());
@@ -562,9 +570,9 @@ fn closed_loop_is_never_saturated() {
         judge(&report, Some(&side(&used(0.99), 1))).kind
     };
     assert_eq!(kind(|r| r.outstanding = Outstanding { at_start: 10, at_end: 500, after_drain: 0 }), VerdictKind::Valid);
-    assert_eq!(kind(|r| r.lag = measured([200_000; 10])), VerdictKind::ClientLimited);
+    assert_eq!(kind(|r| r.send_delay = measured([200_000; 10])), VerdictKind::ClientLimited);
     let thinking = |r: &mut LoadReport| {
-        r.lag = measured([200_000; 10]);
+        r.send_delay = measured([200_000; 10]);
         r.closed.as_mut().unwrap().think_ns = 1_000_000;
     };
     assert_eq!(kind(thinking), VerdictKind::Valid, "little against the time to think");

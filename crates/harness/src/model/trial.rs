@@ -1,6 +1,6 @@
 //! A planned trial: its traffic, its server and its client.
 
-use load::config::{Choice, HttpTraffic, KvTraffic, LoadConfig, Phases, Schedule, Think};
+use load::config::{HttpTraffic, KvTraffic, LoadConfig, Phases, Popularity, Schedule, Think};
 use serde::{Deserialize, Serialize};
 use server::{Accept, ExternalConfig, Options, ServerSpec, Work};
 use wire::ServiceSpec;
@@ -31,8 +31,8 @@ pub struct Workload {
     #[serde(default, skip_serializing_if = "Think::is_none")]
     pub think: Think,
     /// The requests on each connection before the client replaces it. `None` if connections stay open.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub calls_per_connection: Option<u32>,
+    #[serde(rename = "calls_per_connection", default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_connection: Option<u32>,
     /// The requests to a key-value store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvTraffic>,
@@ -44,7 +44,8 @@ pub struct Workload {
     /// The number of additional open connections that carry no requests.
     pub idle: u32,
     /// The connection popularity, which selects an active connection for each request.
-    pub choice: Choice,
+    #[serde(rename = "choice")]
+    pub popularity: Popularity,
     /// The simulated work of the server for each request, besides its I/O.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,

@@ -189,16 +189,16 @@ fn workload(
         rate_per_s,
         schedule,
         think: traffic.think.0,
-        calls_per_connection: traffic.calls_per_connection.map(NonZeroU32::get),
+        requests_per_connection: traffic.requests_per_connection.map(NonZeroU32::get),
         active,
         idle,
-        choice: traffic.choice,
-        work: traffic.work.map(|work| work.0),
+        popularity: traffic.popularity,
+        work: traffic.simulated_work.map(|work| work.0),
         phases: Phases {
             ramp_ns: experiment.phases.ramp.0,
-            hold_ns: experiment.phases.hold.0,
+            warm_up_ns: experiment.phases.warm_up.0,
             measure_ns: experiment.phases.measure.0,
-            drain_ns: experiment.phases.drain.0,
+            cool_down_ns: experiment.phases.cool_down.0,
         },
     }
 }
@@ -220,11 +220,11 @@ fn trial(
         connections: workload.connections,
         idle: workload.idle,
         active: workload.active,
-        choice: workload.choice,
+        popularity: workload.popularity,
         rate_per_s: workload.rate_per_s,
         schedule: workload.schedule,
         think: workload.think,
-        calls_per_connection: workload.calls_per_connection,
+        requests_per_connection: workload.requests_per_connection,
         kv: workload.kv.clone(),
         http: workload.http.clone(),
         phases: workload.phases,
@@ -279,7 +279,7 @@ fn trial(
 /// Returns the server's limit of connections. It exceeds the client's number, so that the system sets the limit under
 /// test. With short-lived connections, the next one may arrive before the server sees the end of the last.
 fn connections_max(load: &LoadConfig) -> u32 {
-    let besides = load.calls_per_connection.map_or(0, |_| load.connections);
+    let besides = load.requests_per_connection.map_or(0, |_| load.connections);
     load.connections_and_idle().saturating_add(besides).saturating_add(SPARE)
 }
 

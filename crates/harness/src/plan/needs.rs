@@ -496,7 +496,7 @@ fn settings(
         clients.connections,
         "only where connections are tracked",
     );
-    if trial.workload.calls_per_connection.is_some() {
+    if trial.workload.requests_per_connection.is_some() {
         kernel(TW_REUSE.0, TW_REUSE.1, "client", 1, "a port is free again after a second, not a minute");
     }
     let limit = |whose, needed| Setting {
@@ -593,7 +593,7 @@ mod tests {
     #[test]
     fn ports_that_are_used_again_over_loopback_alone_do_not_suffice() {
         let mut experiment = presets::find("compare").unwrap().experiment();
-        experiment.workload.calls_per_connection = std::num::NonZeroU32::new(1);
+        experiment.workload.requests_per_connection = std::num::NonZeroU32::new(1);
         let plan = crate::plan::plan(&experiment, &Host::made_up()).unwrap();
         let with = |reuse: u64| {
             let setting = |path: &str| (path == TW_REUSE.1).then_some(reuse);

@@ -21,6 +21,15 @@ const EXPECTED: &[(&str, &str)] = &[
     ("expected f64", "write a number, like 2000"),
 ];
 
+/// The first names of keys, which files may still use, and their names today.
+const FIRST_NAMES: &[(&str, &str)] = &[
+    ("hold", "warm-up"),
+    ("drain", "cool-down"),
+    ("calls-per-connection", "requests-per-connection"),
+    ("work", "simulated-work"),
+    ("choice", "popularity"),
+];
+
 impl ExperimentError {
     /// Converts an error of the parser.
     pub(crate) fn parsing(file: &str, text: &str, error: &toml::de::Error) -> Self {
@@ -39,10 +48,12 @@ impl ExperimentError {
     /// Converts an error of a check. `message` begins with the key.
     pub(crate) fn checking(file: &str, text: &str, message: String) -> Self {
         let named = message.split(':').next().unwrap_or_default();
-        let place = keys(text).into_iter().find(|(key, _)| key == named).map(|(_, place)| place.start);
+        if let Some((key, place)) = keys(text).into_iter().find(|(key, _)| key == named || today(key) == named) {
+            return Self::at(file, text, place.start, message.replacen(named, &key, 1), "");
+        }
         // Show the table of a missing key.
         let table = |name: &str| text.find(&format!("\n[{name}]")).map(|at| at + 1);
-        let place = place.or_else(|| table(named)).or_else(|| table(named.rsplit_once('.')?.0));
+        let place = table(named).or_else(|| table(named.rsplit_once('.')?.0));
         Self::at(file, text, place.unwrap_or(0), message, "")
     }
 
@@ -52,6 +63,13 @@ impl ExperimentError {
         let shown = text.lines().nth(line - 1).map(|shown| format!("\n  {key}{}", shown.trim())).unwrap_or_default();
         Self { file: file.to_owned(), line, message, shown }
     }
+}
+
+/// Returns today's path of a key.
+fn today(path: &str) -> String {
+    let (table, key) = path.rsplit_once('.').unwrap_or(("", path));
+    let key = FIRST_NAMES.iter().find(|(first, _)| *first == key).map_or(key, |(_, today)| today);
+    format!("{table}.{key}")
 }
 
 /// Returns the path of each key that has a value, such as `workload.rate`, and the byte range of both.

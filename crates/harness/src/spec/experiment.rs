@@ -67,14 +67,13 @@ pub struct Phases {
     /// The ramp: the rate grows exponentially to its target.
     pub ramp: Time,
     /// The warm-up: the rate stays at its target.
-    #[serde(alias = "warm-up")]
-    pub hold: Time,
+    #[serde(alias = "hold")]
+    pub warm_up: Time,
     /// The window: requests planned in it are the result.
     pub measure: Time,
     /// The cool-down: the longest wait for outstanding responses.
-    #[serde(default = "two_seconds")]
-    #[serde(alias = "cool-down")]
-    pub drain: Time,
+    #[serde(alias = "drain", default = "two_seconds")]
+    pub cool_down: Time,
 }
 
 /// The CPUs of server and client. By default, on two or more CPUs, each gets one half.
@@ -96,17 +95,16 @@ pub struct Quick {
     /// Replaces `phases.ramp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ramp: Option<Time>,
-    /// Replaces `phases.hold`.
+    /// Replaces `phases.warm-up`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(alias = "warm-up")]
-    pub hold: Option<Time>,
+    #[serde(alias = "hold")]
+    pub warm_up: Option<Time>,
     /// Replaces `phases.measure`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measure: Option<Time>,
-    /// Replaces `phases.drain`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(alias = "cool-down")]
-    pub drain: Option<Time>,
+    /// Replaces `phases.cool-down`.
+    #[serde(alias = "drain", skip_serializing_if = "Option::is_none")]
+    pub cool_down: Option<Time>,
     /// Replaces `repeats`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<NonZeroU32>,
@@ -159,9 +157,9 @@ impl Experiment {
         let phases = &mut self.phases;
         for (time, instead) in [
             (&mut phases.ramp, quick.ramp),
-            (&mut phases.hold, quick.hold),
+            (&mut phases.warm_up, quick.warm_up),
             (&mut phases.measure, quick.measure),
-            (&mut phases.drain, quick.drain),
+            (&mut phases.cool_down, quick.cool_down),
         ] {
             *time = instead.unwrap_or(*time);
         }

@@ -73,10 +73,10 @@ impl Experiment {
                  processes"
             ));
         }
-        if processes > NonZeroU32::MIN && !is_uniform(&self.workload.choice) {
+        if processes > NonZeroU32::MIN && !is_uniform(&self.workload.popularity) {
             return Err(
                 "client.processes: several processes each have a most popular connection of their own; remove it, \
-                        or workload.choice"
+                        or workload.popularity"
                     .into(),
             );
         }
@@ -131,7 +131,11 @@ impl Experiment {
                 !is_all(&workload.active),
                 "every connection sends in a closed loop; remove it, or see idle",
             ),
-            ("workload.choice", !is_uniform(&workload.choice), "every connection sends in a closed loop; remove it"),
+            (
+                "workload.popularity",
+                !is_uniform(&workload.popularity),
+                "every connection sends in a closed loop; remove it",
+            ),
             (
                 "client.pacing",
                 client.pacing != Pacing::Auto,
@@ -149,12 +153,16 @@ impl Experiment {
     /// Rejects keys that make no sense with short-lived connections.
     fn check_churn(&self) -> Result<(), String> {
         let (workload, client) = (&self.workload, &self.client);
-        if workload.calls_per_connection.is_none() {
+        if workload.requests_per_connection.is_none() {
             return Ok(());
         }
         reject(&[
             ("workload.active", !is_all(&workload.active), "connections that come and go all send; remove it"),
-            ("workload.choice", !is_uniform(&workload.choice), "connections that come and go all send; remove it"),
+            (
+                "workload.popularity",
+                !is_uniform(&workload.popularity),
+                "connections that come and go all send; remove it",
+            ),
             (
                 "client.roles",
                 client.roles == Roles::TwoThreads,
@@ -163,7 +171,7 @@ impl Experiment {
             (
                 "client.timestamps",
                 client.timestamps != Timestamps::Client,
-                "the kernel's are of connections that stay; remove it, or workload.calls-per-connection",
+                "the kernel's are of connections that stay; remove it, or workload.requests-per-connection",
             ),
         ])
     }
@@ -255,8 +263,12 @@ impl Experiment {
         reject(&[
             ("workload.schedule", !workload.is_closed(), "a burst follows the one before; write schedule = \"closed\""),
             ("workload.think", !workload.think.0.is_none(), "streams do not pause; remove it"),
-            ("workload.calls-per-connection", workload.calls_per_connection.is_some(), "streams stay; remove it"),
-            ("phases.drain", self.phases.drain.0 == 0, "streams are ended in it, and counted; write a time like 5s"),
+            ("workload.requests-per-connection", workload.requests_per_connection.is_some(), "streams stay; remove it"),
+            (
+                "phases.cool-down",
+                self.phases.cool_down.0 == 0,
+                "streams are ended in it, and counted; write a time like 5s",
+            ),
         ])
     }
 
@@ -277,8 +289,8 @@ impl Experiment {
                 "udp has no connections; see active, the share of the ports in use",
             ),
             (
-                "workload.calls-per-connection",
-                workload.calls_per_connection.is_some(),
+                "workload.requests-per-connection",
+                workload.requests_per_connection.is_some(),
                 "udp has no connections; remove it",
             ),
             ("workload.transport", workload.transport != Transport::Tcp, "udp goes over IPv4 alone so far; remove it"),

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use load::config::{Choice, KvTraffic, Schedule};
+use load::config::{KvTraffic, Popularity, Schedule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
@@ -61,9 +61,8 @@ pub struct Workload {
     /// default, connections stay open.
     /// In an open loop, each connection is a session. The session connects at its planned time and sends its requests
     /// one after the other.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(alias = "requests-per-connection")]
-    pub calls_per_connection: Option<NonZeroU32>,
+    #[serde(alias = "calls-per-connection", default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_connection: Option<NonZeroU32>,
     /// The share of connections that carry requests: a fixed subset, drawn with the seed.
     #[serde(default = "all", skip_serializing_if = "is_all")]
     pub active: OneOrMany<Share>,
@@ -72,14 +71,12 @@ pub struct Workload {
     pub idle: OneOrMany<u32>,
     /// The simulated work of the server for each request, besides its I/O: cpu=TIME or sleep=TIME, optionally followed
     /// by ,exponential.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(alias = "simulated-work")]
-    pub work: Option<Work>,
+    #[serde(alias = "work", default, skip_serializing_if = "Option::is_none")]
+    pub simulated_work: Option<Work>,
     /// The connection popularity, which selects an active connection for each request: uniform, or zipf:EXPONENT.
-    #[serde(default, skip_serializing_if = "is_uniform")]
+    #[serde(alias = "choice", default, skip_serializing_if = "is_uniform")]
     #[schemars(with = "String")]
-    #[serde(alias = "popularity")]
-    pub choice: Choice,
+    pub popularity: Popularity,
 }
 
 /// The service that a server runs.
@@ -123,7 +120,7 @@ pub struct Kv {
     pub get_share: Share,
     /// The distribution that selects a record for each request: uniform, or zipf:EXPONENT.
     #[schemars(with = "String")]
-    pub keys: Choice,
+    pub keys: Popularity,
     /// The server's memory for all records.
     pub memory: Size,
     /// The maximum memory of one record. At most a quarter of `memory`.
@@ -137,7 +134,7 @@ impl Default for Kv {
             records: NonZeroU32::new(30_000).expect("not 0"),
             value_size: Sizes { least: Size(10), most: Size(1_000) },
             get_share: Share(0.9),
-            keys: Choice::Uniform,
+            keys: Popularity::Uniform,
             memory: Size(64 << 20),
             item_max: Size(1 << 20),
         }
@@ -222,8 +219,8 @@ pub(super) fn is_none(idle: &OneOrMany<u32>) -> bool {
     idle.0 == [0]
 }
 
-pub(super) fn is_uniform(choice: &Choice) -> bool {
-    *choice == Choice::Uniform
+pub(super) fn is_uniform(popularity: &Popularity) -> bool {
+    *popularity == Popularity::Uniform
 }
 
 fn is_thoughtless(think: &Think) -> bool {

@@ -144,7 +144,7 @@ pub(super) fn insert<'a>(
                 record.verdict.reason,
                 load.map(|load| load.service.distribution.p50_ns as i64),
                 load.map(|load| load.service.distribution.p99_ns as i64),
-                load.map(|load| load.lag.distribution.p99_ns as i64),
+                load.map(|load| load.send_delay.distribution.p99_ns as i64),
                 record.rate_achieved_per_s(),
                 text,
             ],

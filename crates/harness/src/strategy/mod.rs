@@ -125,13 +125,13 @@ mod tests {
         assert!(kept_up(1_100, 960.0), "more came than was asked for");
         let mut waiting = LoadReport { planned: 900, rate_achieved_per_s: 899.0, ..crate::judge::tests::healthy() };
         waiting.churn = Some(ChurnReport {
-            calls_per_connection: 1,
+            requests_per_connection: 1,
             opened: 900,
             opened_per_s: 900.0,
             waited: 100,
             sources: 1,
-            connect: waiting.lag.clone(),
-            first_byte: waiting.lag.clone(),
+            connect: waiting.send_delay.clone(),
+            first_byte: waiting.send_delay.clone(),
         });
         assert!(!keeps_up(&waiting), "others never got their turn");
     }

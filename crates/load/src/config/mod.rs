@@ -36,12 +36,12 @@ pub struct LoadConfig {
     /// Requests per connection for short-lived connections; `None` if connections stay open. `connections` is then the number
     /// open at once: exact in a closed loop, a maximum in an open loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub calls_per_connection: Option<u32>,
+    pub requests_per_connection: Option<u32>,
     /// The share of `connections` that carry requests (kawai2006 section 3.1.1): above 0, at most 1. The seed draws a fixed
     /// subset.
     pub active: f64,
     /// The connection popularity: how each request selects one of the active connections.
-    pub choice: Choice,
+    pub popularity: Popularity,
     /// Requests per second during warm-up and window, over all threads; `None` in a closed loop.
     pub rate_per_s: Option<f64>,
     /// The rule that plans requests.
@@ -92,9 +92,9 @@ impl LoadConfig {
             connections: 400,
             idle: 0,
             sources: Vec::new(),
-            calls_per_connection: None,
+            requests_per_connection: None,
             active: 1.0,
-            choice: Choice::Uniform,
+            popularity: Popularity::Uniform,
             rate_per_s: Some(2_000.0),
             schedule: Schedule::SlotRandom,
             think: Think::default(),
@@ -102,9 +102,9 @@ impl LoadConfig {
             http: None,
             phases: Phases {
                 ramp_ns: 1_000_000_000,
-                hold_ns: 1_000_000_000,
+                warm_up_ns: 1_000_000_000,
                 measure_ns: 5_000_000_000,
-                drain_ns: 2_000_000_000,
+                cool_down_ns: 2_000_000_000,
             },
             pacing: Pacing::Auto,
             roles: Roles::Auto,
@@ -249,17 +249,19 @@ pub struct Phases {
     /// The ramp: the rate grows exponentially to its target (kawai2008: 30 s).
     pub ramp_ns: u64,
     /// The warm-up: the target rate is kept to reach a steady state (kawai2008: 30 s).
-    pub hold_ns: u64,
+    #[serde(rename = "hold_ns")]
+    pub warm_up_ns: u64,
     /// The window: requests planned in it are the result (kawai2008: 10 min).
     pub measure_ns: u64,
     /// The cool-down: the longest wait for outstanding responses after the window.
-    pub drain_ns: u64,
+    #[serde(rename = "drain_ns")]
+    pub cool_down_ns: u64,
 }
 
 impl Phases {
     /// The time from the first planned request to the end of the window, in nanoseconds.
     pub fn sending_ns(&self) -> u64 {
-        self.ramp_ns + self.hold_ns + self.measure_ns
+        self.ramp_ns + self.warm_up_ns + self.measure_ns
     }
 }
 
@@ -310,7 +312,7 @@ pub struct KvTraffic {
     /// The share of requests that get a record. All other requests set one.
     pub get_share: f64,
     /// The popularity of the records.
-    pub keys: Choice,
+    pub keys: Popularity,
 }
 
 /// Requests to an HTTP server: each GET takes the next path of a list.
@@ -340,7 +342,7 @@ pub struct HttpTarget {
 
 /// The popularity of connections or records: the rule that selects one for each request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Choice {
+pub enum Popularity {
     /// All are equally likely (kawai2008, kawai2006).
     #[default]
     Uniform,
@@ -351,7 +353,7 @@ pub enum Choice {
     },
 }
 
-impl Choice {
+impl Popularity {
     /// Whether the exponent is valid.
     pub(crate) fn is_defined(self) -> bool {
         match self {
@@ -361,7 +363,7 @@ impl Choice {
     }
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for Popularity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Uniform => f.write_str("uniform"),
@@ -370,7 +372,7 @@ impl fmt::Display for Choice {
     }
 }
 
-impl FromStr for Choice {
+impl FromStr for Popularity {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -381,19 +383,19 @@ impl FromStr for Choice {
             _ => None,
         };
         match exponent.map(|exponent| Self::Zipf { exponent }) {
-            Some(choice) if choice.is_defined() => Ok(choice),
-            _ => Err(format!("`{text}` is no choice; write uniform, zipf (exponent 1) or zipf:0.8")),
+            Some(popularity) if popularity.is_defined() => Ok(popularity),
+            _ => Err(format!("invalid popularity `{text}`: expected uniform, zipf (exponent 1) or zipf:0.8")),
         }
     }
 }
 
-impl Serialize for Choice {
+impl Serialize for Popularity {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Choice {
+impl<'de> Deserialize<'de> for Popularity {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
@@ -493,12 +495,13 @@ mod tests {
 
     #[test]
     fn choices_round_trip() {
-        for choice in [Choice::Uniform, Choice::Zipf { exponent: 1.0 }, Choice::Zipf { exponent: 0.8 }] {
-            assert_eq!(choice.to_string().parse(), Ok(choice));
+        for popularity in [Popularity::Uniform, Popularity::Zipf { exponent: 1.0 }, Popularity::Zipf { exponent: 0.8 }]
+        {
+            assert_eq!(popularity.to_string().parse(), Ok(popularity));
         }
-        assert_eq!("zipf".parse(), Ok(Choice::Zipf { exponent: 1.0 }));
+        assert_eq!("zipf".parse(), Ok(Popularity::Zipf { exponent: 1.0 }));
         for wrong in ["", "pareto", "zipf:", "zipf:0", "zipf:-1", "zipf:nan", "uniform:1"] {
-            assert!(wrong.parse::<Choice>().is_err(), "{wrong}");
+            assert!(wrong.parse::<Popularity>().is_err(), "{wrong}");
         }
     }
 }

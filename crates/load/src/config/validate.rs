@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use wire::udp::{DATAGRAM_BYTES_MAX, is_size};
 use wire::{Ports, ServiceSpec};
 
-use super::{Choice, LoadConfig, Pacing, Roles, Schedule, Timestamps, Transport, active_count};
+use super::{LoadConfig, Pacing, Popularity, Roles, Schedule, Timestamps, Transport, active_count};
 use crate::time::schedule::count_max;
 
 /// A row of [`RULES`].
@@ -46,7 +46,7 @@ pub const RULES: &[Rule] = rules! {
         "only a closed loop thinks; remove it, or choose the schedule \"closed\"";
     "workload.active", |it| !(it.active > 0.0 && it.active <= 1.0),
         "must be a share of the connections above 0 and at most 1";
-    "workload.choice", |it| !it.choice.is_defined(), "its exponent must be a finite number above 0, such as zipf:1";
+    "workload.popularity", |it| !it.popularity.is_defined(), "its exponent must be a finite number above 0, such as zipf:1";
 
     // Services.
     "workload.service", |it| it.service.fixed().is_some_and(|(request, response)| request == 0 || response == 0),
@@ -92,7 +92,7 @@ pub const RULES: &[Rule] = rules! {
     "workload.schedule", |it| is_stream(it) && !is_closed(it), "a burst follows the one before; use `closed`";
     "workload.think", |it| is_stream(it) && !it.think.is_none(), "streams do not pause; remove it";
     "workload.requests-per-connection", |it| is_stream(it) && is_churn(it), "streams do not end; remove it";
-    "phases.drain", |it| is_stream(it) && it.phases.drain_ns == 0,
+    "phases.cool-down", |it| is_stream(it) && it.phases.cool_down_ns == 0,
         "streams end in it, so that both sides' bytes can be compared; give it a second";
 
     // Closed loops.
@@ -100,7 +100,7 @@ pub const RULES: &[Rule] = rules! {
         "in a closed loop a lost datagram would end its connection's requests; use tcp";
     "workload.active", |it| is_closed(it) && it.active < 1.0,
         "in a closed loop every connection sends; remove it, or add idle connections";
-    "workload.choice", |it| is_closed(it) && it.choice != Choice::Uniform,
+    "workload.popularity", |it| is_closed(it) && it.popularity != Popularity::Uniform,
         "in a closed loop every connection sends; remove it";
     "client.timestamps", |it| is_closed(it) && is_stamped(it), "a closed loop has only the client's; use `client`";
     "client.pacing", |it| is_closed(it) && it.pacing != Pacing::Auto, "a closed loop waits for responses; remove it";
@@ -108,11 +108,11 @@ pub const RULES: &[Rule] = rules! {
         "each client of a closed loop is one loop; remove it";
 
     // Short-lived connections.
-    "workload.requests-per-connection", |it| it.calls_per_connection == Some(0), "must be at least 1";
+    "workload.requests-per-connection", |it| it.requests_per_connection == Some(0), "must be at least 1";
     "workload.requests-per-connection", |it| is_churn(it) && it.datagrams,
         "datagrams have no connections that could end; use tcp";
     "workload.active", |it| is_churn(it) && it.active < 1.0, "all short-lived connections send; remove it";
-    "workload.choice", |it| is_churn(it) && it.choice != Choice::Uniform,
+    "workload.popularity", |it| is_churn(it) && it.popularity != Popularity::Uniform,
         "all short-lived connections send the same; remove it";
     "client.timestamps", |it| is_churn(it) && is_stamped(it),
         "the kernel's need connections that stay; use `client`, or remove requests-per-connection";
@@ -122,7 +122,7 @@ pub const RULES: &[Rule] = rules! {
     // Several clients.
     "client.clients", |it| active_count(it.active, it.connections) < it.clients,
         "each client needs an active connection; lower the clients, or raise `active` or the connections";
-    "workload.choice", |it| it.all_clients() > 1 && it.choice != Choice::Uniform,
+    "workload.popularity", |it| it.all_clients() > 1 && it.popularity != Popularity::Uniform,
         "several clients would each have a most popular connection; use one client";
     "client.timestamps", |it| is_stamped(it) && cfg!(not(target_os = "linux")),
         "the kernel's (SO_TIMESTAMPING) need Linux; use `client`";
@@ -138,7 +138,7 @@ fn is_closed(config: &LoadConfig) -> bool {
 }
 
 fn is_churn(config: &LoadConfig) -> bool {
-    config.calls_per_connection.is_some()
+    config.requests_per_connection.is_some()
 }
 
 fn is_stamped(config: &LoadConfig) -> bool {
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(key(|it| it.rate_per_s = Some(f64::NAN)), Some("workload.rate"));
         assert_eq!(key(|it| it.schedule = Schedule::Closed), Some("workload.rate"));
         assert_eq!(key(|it| it.active = 0.0), Some("workload.active"));
-        assert_eq!(key(|it| it.calls_per_connection = Some(0)), Some("workload.requests-per-connection"));
+        assert_eq!(key(|it| it.requests_per_connection = Some(0)), Some("workload.requests-per-connection"));
         assert_eq!(key(|it| it.rate_per_s = Some(1e15)), Some("workload.rate"));
         assert_eq!(key(|it| it.service = ServiceSpec::Http { folder: None }), Some("workload.http"));
     }

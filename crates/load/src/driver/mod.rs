@@ -161,8 +161,8 @@ pub fn begin(config: &LoadConfig, clock: &Clock, listener: &mut dyn Listener) ->
     listener.on(Event::Started { start_ns: clock.monotonic_ns(start) });
     let at = |ns: u64| start + clock.ticks(ns as f64);
     let phases = config.phases;
-    let window = at(phases.ramp_ns + phases.hold_ns)..at(phases.sending_ns());
-    let drained = window.end + clock.ticks(phases.drain_ns as f64);
+    let window = at(phases.ramp_ns + phases.warm_up_ns)..at(phases.sending_ns());
+    let drained = window.end + clock.ticks(phases.cool_down_ns as f64);
     Ok(Times { start, window, drained, begun_late_ns })
 }
 
@@ -302,9 +302,9 @@ fn watch_phases(
     let phases = config.phases;
     let ends = [
         ("ramp", phases.ramp_ns),
-        ("hold", phases.ramp_ns + phases.hold_ns),
+        ("warm-up", phases.ramp_ns + phases.warm_up_ns),
         ("measure", phases.sending_ns()),
-        ("drain", phases.sending_ns() + phases.drain_ns),
+        ("cool-down", phases.sending_ns() + phases.cool_down_ns),
     ];
     let mut usage = [None; 2];
     let mut next_ns = 0;
@@ -320,7 +320,7 @@ fn watch_phases(
             next_ns = elapsed_ns + PROGRESS_NS;
             wall.iter_mut().for_each(|wall| wall.compare(clock));
             let sum = |count: fn(&Progress) -> u64| progress.iter().map(|progress| count(progress)).sum();
-            let phase = ends.iter().find(|(_, end_ns)| elapsed_ns < *end_ns).map_or("drain", |(phase, _)| phase);
+            let phase = ends.iter().find(|(_, end_ns)| elapsed_ns < *end_ns).map_or("cool-down", |(phase, _)| phase);
             listener.on(Event::Progress {
                 phase: phase.to_owned(),
                 elapsed_ns,

@@ -84,7 +84,7 @@ pub fn sources_among(
 
 /// Returns the new connections per second; for a closed loop, an upper bound.
 fn opened_per_s(config: &LoadConfig) -> f64 {
-    match (config.calls_per_connection, config.schedule) {
+    match (config.requests_per_connection, config.schedule) {
         (None, _) => 0.0,
         (Some(_), Schedule::Closed) => CLOSED_OPENED_PER_S,
         (Some(calls), _) => config.rate_per_s.unwrap_or(0.0) / f64::from(calls.max(1)),
@@ -94,7 +94,7 @@ fn opened_per_s(config: &LoadConfig) -> f64 {
 /// Returns the largest number of ports that a load uses at once, for a given length of TIME_WAIT.
 pub fn needed(config: &LoadConfig, time_wait_s: f64) -> f64 {
     // Connections from before the ramp leave no TIME_WAIT.
-    let lasts_s = time_wait_s.min((config.phases.sending_ns() + config.phases.drain_ns) as f64 / 1e9);
+    let lasts_s = time_wait_s.min((config.phases.sending_ns() + config.phases.cool_down_ns) as f64 / 1e9);
     f64::from(config.connections_and_idle()) + opened_per_s(config) * lasts_s
 }
 
@@ -117,7 +117,7 @@ fn divide(config: &LoadConfig, host: &Host) -> Result<Vec<IpAddr>, String> {
         per_s => format!(" and {per_s:.0} new ones a second, each {:.0} s in TIME_WAIT,", host.time_wait_s),
     };
     let calls =
-        config.calls_per_connection.map_or("", |_| "raise the calls per connection, set net.ipv4.tcp_tw_reuse=1, ");
+        config.requests_per_connection.map_or("", |_| "raise the calls per connection, set net.ipv4.tcp_tw_reuse=1, ");
     Err(format!(
         "connections: {open} open at once{opened} take {needed:.0} local ports towards {}, and {} of this host have {enough:.0} \
          (net.ipv4.ip_local_port_range has {} for each); widen that range, {calls}give the interface more addresses, or lower \
@@ -186,10 +186,10 @@ mod tests {
 
     fn config(connections: u32, calls: Option<u32>, rate_per_s: f64) -> LoadConfig {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        let phases = Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 600_000_000_000, drain_ns: 0 };
+        let phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 600_000_000_000, cool_down_ns: 0 };
         LoadConfig {
             connections,
-            calls_per_connection: calls,
+            requests_per_connection: calls,
             rate_per_s: Some(rate_per_s),
             phases,
             ..LoadConfig::new(([127, 0, 0, 1], 80), service)

@@ -54,7 +54,7 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
             protocol,
             transport: config.transport(),
             // The server may end short-lived connections.
-            may_end: config.calls_per_connection.is_some(),
+            may_end: config.requests_per_connection.is_some(),
             timeout: Duration::from_nanos(config.timeout_ns),
             scratch: Vec::new(),
             inbox: vec![0; INBOX_BYTES],

@@ -191,7 +191,7 @@ impl<'a> Worker<'a> {
             fill: vec![FILL; PIECE_BYTES],
             inbox: Vec::with_capacity(PIECE_BYTES),
             alive: links.len(),
-            linger_ticks: clock.ticks(linger_ns.min(config.phases.drain_ns / 4) as f64),
+            linger_ticks: clock.ticks(linger_ns.min(config.phases.cool_down_ns / 4) as f64),
             part: (0, 0, clock.ticks(config.phases.measure_ns as f64 / PARTS as f64).max(1)),
             second: (0, 0, clock.ticks(1e9)),
             moved: Moved {

@@ -103,10 +103,16 @@ impl ClientProtocol for Kv {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Choice;
+    use crate::config::Popularity;
 
     fn traffic() -> KvTraffic {
-        KvTraffic { records: 1_000, value_bytes_min: 10, value_bytes_max: 100, get_share: 0.9, keys: Choice::Uniform }
+        KvTraffic {
+            records: 1_000,
+            value_bytes_min: 10,
+            value_bytes_max: 100,
+            get_share: 0.9,
+            keys: Popularity::Uniform,
+        }
     }
 
     #[test]
@@ -129,7 +135,7 @@ mod tests {
 
     #[test]
     fn first_records_of_zipf_are_most_popular() {
-        let kv = Kv::new(&KvTraffic { keys: Choice::Zipf { exponent: 1.0 }, ..traffic() }, 1);
+        let kv = Kv::new(&KvTraffic { keys: Popularity::Zipf { exponent: 1.0 }, ..traffic() }, 1);
         let mut counts = [0u32; 1_000];
         (0..100_000).for_each(|number| counts[kv.request(number).record as usize] += 1);
         // The thousandth harmonic number is 7.485.

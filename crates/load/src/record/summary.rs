@@ -220,7 +220,8 @@ impl Facts<'_> {
     /// Returns the part of the report that all loops share.
     pub fn common(&self, samples: &[Sample], totals: Totals, memory_bytes_per_connection: f64) -> LoadReport {
         let window_ns = self.config.phases.measure_ns;
-        let (lag, service) = (measured(samples, window_ns, send_delay_ns), measured(samples, window_ns, service_ns));
+        let (send_delay, service) =
+            (measured(samples, window_ns, send_delay_ns), measured(samples, window_ns, service_ns));
         LoadReport {
             clock: ClockFacts { went_back: went_back(samples), ..self.clock.facts() },
             pacing: self.pacing,
@@ -239,10 +240,10 @@ impl Facts<'_> {
             rate_sent_per_s: totals.rate_sent_per_s,
             outstanding: totals.outstanding,
             errors: totals.errors,
-            late: Some(late(&lag, &service, samples)),
+            late: Some(late(&send_delay, &service, samples)),
             receiver_busy_share: None,
             stalled_ns: self.usage.stalled_ns,
-            lag,
+            send_delay,
             service,
             response: measured(samples, window_ns, response_ns),
             fit: None,
@@ -301,12 +302,13 @@ impl Facts<'_> {
         let mut report = self.common(samples, totals, memory_bytes_per_connection);
         if unsampled > 0 {
             // Transactions without a sample are the last ones, so the medians per part still come from the samples.
-            for (time, measured) in [&mut report.lag, &mut report.service, &mut report.response].into_iter().enumerate()
+            for (time, measured) in
+                [&mut report.send_delay, &mut report.service, &mut report.response].into_iter().enumerate()
             {
                 all.iter().for_each(|counts| measured.histogram.merge(&counts.beyond[time]));
                 measured.distribution = measured.histogram.distribution();
             }
-            report.late = Some(late(&report.lag, &report.service, samples));
+            report.late = Some(late(&report.send_delay, &report.service, samples));
         }
         report.clock.went_back += sum(&|it| it.went_back);
         report.planned += unsampled;
@@ -382,7 +384,11 @@ mod tests {
         let sample = Sample { sent_ns: 10, complete_ns: 110, ..Sample::UNKNOWN };
         let report = facts.recorded(&[&counts, &Counts::default()], &[sample], 1, 1.0);
         assert_eq!((report.planned, report.sent, report.completed), (3, 3, 2));
-        assert_eq!((report.lag.distribution.count, report.service.distribution.max_ns / 100), (3, 50), "to 0.1 %");
+        assert_eq!(
+            (report.send_delay.distribution.count, report.service.distribution.max_ns / 100),
+            (3, 50),
+            "to 0.1 %"
+        );
         assert_eq!((report.response.distribution.count, report.rate_achieved_per_s), (1, 3.0 / 5.0));
         let closed = report.closed.unwrap();
         assert_eq!((closed.unsampled, report.completed_by_part.unwrap()[3], closed.cpus), (2, 3, 1));

@@ -55,7 +55,8 @@ pub struct LoadReport {
     pub errors: Errors,
     /// Send delay: t2 − t1. For short-lived connections, the time from t1 of the connection's first request to the start of its
     /// connect.
-    pub lag: Measured,
+    #[serde(rename = "lag")]
+    pub send_delay: Measured,
     /// Service time: t3 − t2.
     pub service: Measured,
     /// Response time: t3 − t1.
@@ -111,7 +112,7 @@ impl LoadReport {
             // Bursts of a stream follow no plan.
             _ if self.stream.is_some() => LateSends::default(),
             Some(late) => late,
-            None => LateSends::of(&self.lag.histogram, &self.service.histogram),
+            None => LateSends::of(&self.send_delay.histogram, &self.service.histogram),
         };
         late.with_stalled(self.stalled_share().unwrap_or(0.0))
     }
@@ -178,7 +179,8 @@ pub struct ProcessReport {
     /// Requests that the process sent inside the window, per second.
     pub rate_sent_per_s: f64,
     /// Send delay.
-    pub lag: Distribution,
+    #[serde(rename = "lag")]
+    pub send_delay: Distribution,
     /// Service time.
     pub service: Distribution,
     /// The delay of the start message behind the beginning of the ramp, in nanoseconds; 0 if it arrived in time.
@@ -208,7 +210,8 @@ pub struct ClosedReport {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChurnReport {
     /// Requests per connection.
-    pub calls_per_connection: u32,
+    #[serde(rename = "calls_per_connection")]
+    pub requests_per_connection: u32,
     /// Connections opened.
     pub opened: u64,
     /// Connections opened per second.

@@ -152,9 +152,9 @@ pub fn fit(samples: &[Sample], interval_ns: f64) -> Option<TestResult> {
 }
 
 /// Counts late sends from the histograms, which also cover requests without a sample.
-pub fn late(lag: &Measured, service: &Measured, samples: &[Sample]) -> LateSends {
+pub fn late(send_delay: &Measured, service: &Measured, samples: &[Sample]) -> LateSends {
     let times = samples.iter().map(|sample| (send_delay_ns(sample), service_ns(sample)));
-    LateSends::of(&lag.histogram, &service.histogram).with_on_time(times)
+    LateSends::of(&send_delay.histogram, &service.histogram).with_on_time(times)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use rand::Rng;
 use rand_distr::Distribution;
 
-use crate::config::Choice;
+use crate::config::Popularity;
 
 /// An exponent this close to 1 counts as 1. The crate divides by the difference to 1, which amplifies rounding errors. Beyond
 /// this bound that error is below 1e-6. The share of the least popular of 2^32 differs from that at exponent 1 by less than
@@ -18,9 +18,9 @@ pub(crate) struct Zipf {
 }
 
 impl Zipf {
-    /// Creates the distribution over `count` items, at least one; `None` for a uniform choice. The choice must be valid.
-    pub(crate) fn of(choice: Choice, count: u64) -> Option<Self> {
-        let Choice::Zipf { exponent } = choice else { return None };
+    /// Creates the distribution over `count` items, at least one; `None` for a uniform popularity. The popularity must be valid.
+    pub(crate) fn of(popularity: Popularity, count: u64) -> Option<Self> {
+        let Popularity::Zipf { exponent } = popularity else { return None };
         let exponent = if (exponent - 1.0).abs() < NEAR_ONE { 1.0 } else { exponent };
         Some(Self { law: rand_distr::Zipf::new(count as f64, exponent).ok()?, count })
     }

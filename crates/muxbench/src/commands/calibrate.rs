@@ -84,12 +84,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Transport::Unix => "unix:reflector",
     };
     // An exponential random value hardly ever exceeds twenty times its mean.
-    let drain_ns = args.hold.iter().map(|hold| hold.0.saturating_mul(20)).max().unwrap_or(0) + 2_000_000_000;
+    let cool_down_ns = args.hold.iter().map(|hold| hold.0.saturating_mul(20)).max().unwrap_or(0) + 2_000_000_000;
     let load = LoadConfig {
         datagrams: args.transport == Transport::Udp,
         connections: args.connections.get(),
         rate_per_s: Some(args.rate.0),
-        phases: Phases { ramp_ns: 0, hold_ns: 200_000_000, measure_ns: args.measure.0, drain_ns },
+        phases: Phases { ramp_ns: 0, warm_up_ns: 200_000_000, measure_ns: args.measure.0, cool_down_ns },
         pacing: client.pacing,
         roles: client.roles,
         clients: client.clients.map_or(1, NonZeroU32::get),

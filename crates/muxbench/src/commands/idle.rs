@@ -67,7 +67,7 @@ fn for_runner() -> anyhow::Result<ExitCode> {
 
 /// Holds connections for a user.
 fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
-    let config = LoadConfig { calls_per_connection: None, ..args.target.config()? };
+    let config = LoadConfig { requests_per_connection: None, ..args.target.config()? };
     if config.service.ports().is_some() {
         bail!("--service udp: datagrams have no connections to hold; try another service");
     }

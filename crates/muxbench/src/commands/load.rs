@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ::load::config::{Choice, LoadConfig, Phases, Schedule, Transport};
+use ::load::config::{LoadConfig, Phases, Popularity, Schedule, Transport};
 use ::load::late::LateSends;
 use ::load::report::Measured;
 use ::load::{Event, Listener, LoadReport, Outcome};
@@ -56,7 +56,7 @@ pub struct Args {
     active: Share,
     /// Connection popularity: uniform, zipf (exponent 1), zipf:0.8
     #[arg(long, value_name = "POPULARITY", alias = "choice", default_value = "uniform")]
-    popularity: Choice,
+    popularity: Popularity,
     /// Send times: slot-random, constant, poisson (open loop); closed (closed loop: send when the response has arrived)
     /// [default: slot-random; stream: closed]
     #[arg(long, value_name = "SCHEDULE", value_parser = named::<Schedule>)]
@@ -159,22 +159,26 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
         None => (Schedule::SlotRandom, Time(2_000_000_000)),
     };
     let schedule = args.schedule.unwrap_or(usual);
-    let mut phases =
-        spec::Phases { ramp: Time(1_000_000_000), hold: Time(1_000_000_000), measure: Time(5_000_000_000), drain };
+    let mut phases = spec::Phases {
+        ramp: Time(1_000_000_000),
+        warm_up: Time(1_000_000_000),
+        measure: Time(5_000_000_000),
+        cool_down: drain,
+    };
     args.phases.apply(&mut phases);
     let closed = schedule == Schedule::Closed;
     let config = LoadConfig {
         datagrams: args.transport == Some(Transport::Udp),
         idle: args.idle,
         active: args.active.0,
-        choice: args.popularity,
+        popularity: args.popularity,
         rate_per_s: args.rate.or((!closed).then_some(Rate(2_000.0))).map(|rate| rate.0),
         schedule,
         phases: Phases {
             ramp_ns: phases.ramp.0,
-            hold_ns: phases.hold.0,
+            warm_up_ns: phases.warm_up.0,
             measure_ns: phases.measure.0,
-            drain_ns: phases.drain.0,
+            cool_down_ns: phases.cool_down.0,
         },
         pacing: client.pacing,
         roles: client.roles,
@@ -303,7 +307,7 @@ fn times(report: &LoadReport, medium: Medium) -> String {
     if report.stream.is_some() {
         line("time of a burst", &report.service, &own);
     } else {
-        line("send delay", &report.lag, &own);
+        line("send delay", &report.send_delay, &own);
         line("service time", &report.service, &late);
         line("response time", &report.response, &late);
     }
@@ -365,7 +369,7 @@ fn facts(report: &LoadReport, verdict: &harness::model::Verdict) -> String {
         ),
     };
     if let Some(churn) = &report.churn {
-        let calls = churn.calls_per_connection;
+        let calls = churn.requests_per_connection;
         let rate = format::digits(churn.opened_per_s);
         let waited = match churn.waited {
             0 => String::new(),

@@ -26,8 +26,8 @@ impl PhaseArgs {
     /// Overwrites the durations with flags that the user gave.
     pub fn apply(&self, phases: &mut Phases) {
         set(&mut phases.ramp, self.ramp);
-        set(&mut phases.hold, self.warm_up);
+        set(&mut phases.warm_up, self.warm_up);
         set(&mut phases.measure, self.measure);
-        set(&mut phases.drain, self.cool_down);
+        set(&mut phases.cool_down, self.cool_down);
     }
 }

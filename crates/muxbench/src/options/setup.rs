@@ -10,7 +10,7 @@ use harness::spec::stream;
 use harness::spec::transport::Transport;
 use harness::spec::units::{Budget, Cpus, Share, Time, Work};
 use harness::spec::{Experiment, OneOrMany, Phases, Service};
-use load::config::{Choice, Schedule};
+use load::config::{Popularity, Schedule};
 use server::{Accept, Architecture};
 
 use super::client::ClientArgs;
@@ -64,7 +64,7 @@ pub struct SetupArgs {
     idle: Vec<u32>,
     /// Connection popularity: uniform, zipf (exponent 1), zipf:0.8 [default: uniform]
     #[arg(long, value_name = "POPULARITY", alias = "choice")]
-    popularity: Option<Choice>,
+    popularity: Option<Popularity>,
     /// Simulated work of the server for each request, fixed or random: cpu=50us, sleep=1ms, cpu=50us,exponential
     #[arg(long, value_name = "WORK", alias = "work")]
     simulated_work: Option<Work>,
@@ -114,7 +114,7 @@ impl SetupArgs {
             if self.schedule.is_empty() {
                 experiment.workload.schedule = OneOrMany(vec![Schedule::Closed]);
             }
-            experiment.phases.drain = stream::DRAIN;
+            experiment.phases.cool_down = stream::DRAIN;
         }
         if experiment.workload.is_closed() {
             // Drop the preset's rate; the check rejects a rate from a flag.
@@ -122,7 +122,7 @@ impl SetupArgs {
         }
         set_list(&mut experiment.workload.active, &self.active);
         set_list(&mut experiment.workload.idle, &self.idle);
-        set(&mut experiment.workload.choice, self.popularity);
+        set(&mut experiment.workload.popularity, self.popularity);
         set(&mut experiment.seed, self.seed);
         self.phases.apply(&mut experiment.phases);
         experiment.network = self.network.network();
@@ -131,7 +131,7 @@ impl SetupArgs {
         experiment.server.accept = self.accept.or(experiment.server.accept);
         experiment.server.read_budget = self.read_budget.or(experiment.server.read_budget);
         self.stages.apply(&mut experiment.server);
-        experiment.workload.work = self.simulated_work.or(experiment.workload.work);
+        experiment.workload.simulated_work = self.simulated_work.or(experiment.workload.simulated_work);
         experiment.server.count_syscalls = self.count_syscalls;
         self.client.apply(&mut experiment.client);
         experiment.client.processes = self.client_processes.or(experiment.client.processes);
@@ -145,7 +145,7 @@ impl SetupArgs {
         experiment.name = name.into();
         experiment.repeats = NonZeroU32::MIN;
         experiment.phases =
-            Phases { ramp: Time(200_000_000), hold: Time(300_000_000), measure, drain: Time(1_000_000_000) };
+            Phases { ramp: Time(200_000_000), warm_up: Time(300_000_000), measure, cool_down: Time(1_000_000_000) };
         self.phases.apply(&mut experiment.phases);
         if self.connections.is_empty() {
             experiment.workload.connections.0.truncate(1);

@@ -131,7 +131,7 @@ impl TargetArgs {
         Ok(LoadConfig {
             connections,
             ports,
-            calls_per_connection: traffic.calls_per_connection.map(NonZeroU32::get),
+            requests_per_connection: traffic.requests_per_connection.map(NonZeroU32::get),
             think: traffic.think.0,
             kv,
             http,

@@ -6,7 +6,7 @@ use harness::spec::http::Header;
 use harness::spec::stream::Stream;
 use harness::spec::units::{Share, Size, Sizes, Think};
 use harness::spec::{OneOrMany, Service, Workload};
-use load::config::Choice;
+use load::config::Popularity;
 use wire::ServiceSpec;
 use wire::stream::Direction;
 
@@ -52,7 +52,7 @@ pub struct TrafficArgs {
     get_share: Option<Share>,
     /// Key popularity: uniform, zipf (exponent 1), zipf:0.99 [default: uniform]
     #[arg(long, value_name = "POPULARITY", help_heading = "Key-value store")]
-    keys: Option<Choice>,
+    keys: Option<Popularity>,
     /// Memory of the server for records [default: 64MiB]
     #[arg(long, value_name = "SIZE", help_heading = "Key-value store")]
     memory: Option<Size>,
@@ -127,7 +127,7 @@ impl TrafficArgs {
     pub fn apply(&self, workload: &mut Workload) {
         set(&mut workload.think, self.think);
         set(&mut workload.service, self.service);
-        workload.calls_per_connection = self.requests_per_connection.or(workload.calls_per_connection);
+        workload.requests_per_connection = self.requests_per_connection.or(workload.requests_per_connection);
         match workload.service {
             Service::Kv | Service::Stream => (workload.request, workload.response) = (None, None),
             Service::Http => {

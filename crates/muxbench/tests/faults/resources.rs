@@ -142,7 +142,7 @@ fn wall_clock_step_changes_no_measurement() {
             // No time has an hour in it.
             let server_ns = record.server.as_ref().map_or(0, |server| server.window_ns);
             let times_ns =
-                [load.response.distribution.max_ns, load.lag.distribution.max_ns, record.elapsed_ns, server_ns];
+                [load.response.distribution.max_ns, load.send_delay.distribution.max_ns, record.elapsed_ns, server_ns];
             assert!(times_ns.iter().all(|&ns| ns > 0 && ns < 1_000_000_000_000), "{times_ns:?}");
             assert_eq!((load.clock.went_back, load.window_ns), (0, 500_000_000));
         }

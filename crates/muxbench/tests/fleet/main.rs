@@ -92,7 +92,7 @@ fn client_processes_share_every_kind_of_load() {
             None => assert_eq!(server.connections, u64::from(load.connections), "{flags}"),
             // As many are open at once as there is something to do.
             Some(churn) => {
-                assert!(churn.calls_per_connection == 2 && churn.opened > 0, "{flags}: {churn:?}");
+                assert!(churn.requests_per_connection == 2 && churn.opened > 0, "{flags}: {churn:?}");
                 assert!(server.totals.requests.is_some_and(|requests| requests > 0), "{flags}");
             }
         }

@@ -124,12 +124,12 @@ pub static RESPONSE_MEDIAN: Metric =
     valid_time("median response time", |record, _| Some(record.load.as_ref()?.response.distribution.p50_ns as f64));
 
 /// Median of send delay (t2 − t1), in nanoseconds.
-pub static LAG_MEDIAN: Metric =
-    valid_time("median lag", |record, _| Some(record.load.as_ref()?.lag.distribution.p50_ns as f64));
+pub static SEND_DELAY_MEDIAN: Metric =
+    valid_time("median lag", |record, _| Some(record.load.as_ref()?.send_delay.distribution.p50_ns as f64));
 
 /// 99th percentile of send delay (t2 − t1), in nanoseconds.
-pub static LAG_P99: Metric =
-    valid_time("99th percentile of lag", |record, _| Some(record.load.as_ref()?.lag.distribution.p99_ns as f64));
+pub static SEND_DELAY_P99: Metric =
+    valid_time("99th percentile of lag", |record, _| Some(record.load.as_ref()?.send_delay.distribution.p99_ns as f64));
 
 /// Responses per second (transactions of a closed loop). The rate of a saturated server counts too.
 pub static RATE: Metric = Metric {

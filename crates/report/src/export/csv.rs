@@ -103,7 +103,7 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put("ports", workload.service.ports());
     row.put("active", workload.active);
     row.put("idle", workload.idle);
-    row.put("choice", workload.choice.to_string());
+    row.put("choice", workload.popularity.to_string());
     row.put("schedule", workload.schedule);
     row.put("think", Think(workload.think).to_string());
     row.put("service", workload.service.name());
@@ -116,9 +116,9 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put("request_bytes", request_bytes);
     row.put("response_bytes", response_bytes);
     row.put("ramp_ns", workload.phases.ramp_ns);
-    row.put("hold_ns", workload.phases.hold_ns);
+    row.put("hold_ns", workload.phases.warm_up_ns);
     row.put("measure_ns", workload.phases.measure_ns);
-    row.put("drain_ns", workload.phases.drain_ns);
+    row.put("drain_ns", workload.phases.cool_down_ns);
     row.put("seed", trial.load.seed);
     row.put("started_at", &record.started_at);
     row.put("verdict", format::verdict(record.verdict.kind));
@@ -148,7 +148,7 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put_quantiles("service", service, &[("p1", P1), ("p25", P25), p50, ("p75", P75), p90, p95, p99, p999, max]);
     row.put("service_mean_ns", service.map(|it| it.mean_ns));
     row.put("service_stddev_ns", service.map(|it| it.stddev_ns));
-    row.put_quantiles("lag", load.map(|load| &load.lag.distribution), &[p50, p90, p95, p99, p999, max]);
+    row.put_quantiles("lag", load.map(|load| &load.send_delay.distribution), &[p50, p90, p95, p99, p999, max]);
     row.put_quantiles("response", load.map(|load| &load.response.distribution), &[p50, p90, p95, p99]);
     row.put("late", late.map(|late| late.count));
     row.put("late_bound_ns", late.map(|late| late.bound_ns));
@@ -173,7 +173,7 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put("memory_user_bytes_per_connection", server.and_then(|server| server.memory_user_bytes_per_connection));
     row.put("memory_kernel_bytes_per_connection", server.and_then(|server| server.memory_kernel_bytes_per_connection));
     row.put("paths", paths.collect::<Vec<_>>().join(" "));
-    row.put("calls_per_connection", workload.calls_per_connection);
+    row.put("calls_per_connection", workload.requests_per_connection);
     row.put("opened_per_s", churn.map(|churn| churn.opened_per_s));
     row.put_quantiles("connect", churn.map(|churn| &churn.connect.distribution), &[p50, p99]);
     row.put_quantiles("first_byte", churn.map(|churn| &churn.first_byte.distribution), &[p50, p99]);

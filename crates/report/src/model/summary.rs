@@ -90,7 +90,7 @@ pub struct Row {
     /// Service time, t3 − t2; `None` if no repeat has a sample.
     pub service: Option<Distribution>,
     /// Send delay, t2 − t1.
-    pub lag: Option<Distribution>,
+    pub send_delay: Option<Distribution>,
     /// Response time, t3 − t1.
     pub response: Option<Distribution>,
     /// Requests that the client sent late, over all repeats.
@@ -378,7 +378,7 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         repeats_valid: finished.iter().filter(|record| valid(record)).count(),
         repeats_estimated: estimated.len(),
         missing,
-        lag: merged(|load| &load.lag),
+        send_delay: merged(|load| &load.send_delay),
         response: merged(|load| &load.response),
         late,
         clients_from: client_tail::clients_from(&late),

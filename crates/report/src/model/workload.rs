@@ -2,7 +2,7 @@
 
 use harness::model::Workload;
 use harness::spec::units::{Share, Size, Sizes, Think, Work};
-use load::config::{Choice, Schedule};
+use load::config::{Popularity, Schedule};
 
 use crate::format;
 
@@ -19,7 +19,7 @@ pub fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
 /// Describes a workload in words, without default settings.
 pub fn title(workload: &Workload) -> String {
     let mut words = vec![format!("{} {}", workload.connections, workload.targets())];
-    words.extend(workload.calls_per_connection.map(|calls| match calls {
+    words.extend(workload.requests_per_connection.map(|calls| match calls {
         1 => "1 request on each".to_owned(),
         calls => format!("{calls} requests on each"),
     }));
@@ -29,8 +29,8 @@ pub fn title(workload: &Workload) -> String {
     if workload.idle > 0 {
         words.push(format!("{} idle connections", workload.idle));
     }
-    if workload.choice != Choice::Uniform {
-        words.push(format!("chosen by {}", workload.choice));
+    if workload.popularity != Popularity::Uniform {
+        words.push(format!("popularity {}", workload.popularity));
     }
     words.extend(workload.rate_per_s.map(|rate_per_s| format!("{rate_per_s} requests/s")));
     match workload.schedule {
@@ -64,7 +64,7 @@ pub fn title(workload: &Workload) -> String {
         let sizes = Sizes { least: Size(kv.value_bytes_min), most: Size(kv.value_bytes_max) };
         let gets = format::percent(kv.get_share);
         words.push(format!("{gets} get of {} records of {sizes}", kv.records));
-        if kv.keys != Choice::Uniform {
+        if kv.keys != Popularity::Uniform {
             words.push(format!("keys by {}", kv.keys));
         }
     }

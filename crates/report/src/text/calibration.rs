@@ -77,7 +77,7 @@ fn row(condition: &Condition, timestamps: &str, recovered: &Recovered) -> Vec<St
         format::us(recovered.p50_ns),
         us(bias.value) + &interval.unwrap_or_default(),
         recovered.spread_ns.map(us).join(" "),
-        format::us(condition.lag_p99_ns),
+        format::us(condition.send_delay_p99_ns),
         format!("±{:.0}", condition.bias_ns_max / 1e3),
     ]
 }
@@ -101,7 +101,7 @@ mod tests {
             count: 1_000,
             held_p50_ns: mean_ns as f64 + 150.0,
             service_p50_ns: mean_ns as f64 + 12_000.0,
-            lag_p99_ns: 7_000.0,
+            send_delay_p99_ns: 7_000.0,
             client: recovered(
                 mean_ns as f64 + bias_ns,
                 bias_ns,

@@ -99,7 +99,7 @@ fn rate(row: &Row) -> String {
 }
 
 fn send_delay(row: &Row) -> String {
-    row.lag.map_or(none(), |delay| format::us(delay.p99_ns as f64))
+    row.send_delay.map_or(none(), |delay| format::us(delay.p99_ns as f64))
 }
 
 fn client_cpu(row: &Row) -> String {

@@ -176,9 +176,9 @@ fn not_compared(figures: &SideFigures) -> impl Iterator<Item = String> + '_ {
 fn phases(phases: &Phases) -> String {
     let named = [
         ("ramp", phases.ramp_ns),
-        ("hold", phases.hold_ns),
+        ("warm-up", phases.warm_up_ns),
         ("measure", phases.measure_ns),
-        ("drain", phases.drain_ns),
+        ("cool-down", phases.cool_down_ns),
     ];
     named.map(|(name, ns)| format!("{name} {}", format::time(ns as f64))).join(", ")
 }

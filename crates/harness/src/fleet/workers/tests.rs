@@ -293,7 +293,7 @@ fn client(folder: &Path) -> std::path::PathBuf {
         planned: SAMPLES as u64,
         connections: 2,
         active: 2,
-        lag: measured(load::report::samples::send_delay_ns),
+        send_delay: measured(load::report::samples::send_delay_ns),
         service: measured(load::report::samples::service_ns),
         response: measured(load::report::samples::response_ns),
         ..crate::judge::tests::healthy()
@@ -336,7 +336,7 @@ fn reports_and_samples_of_five_workers_are_merged() {
         let started = Instant::now();
         let report = super::super::merge(&order, gathered, &draft).unwrap();
         println!("{} samples merged in {:?}", report.planned, started.elapsed());
-        assert_eq!((report.planned, report.lag.distribution.count), (5 * SAMPLES as u64, 5 * SAMPLES as u64));
+        assert_eq!((report.planned, report.send_delay.distribution.count), (5 * SAMPLES as u64, 5 * SAMPLES as u64));
         assert_eq!(report.processes.len(), 5);
         let samples = crate::samples::read(&draft).unwrap();
         assert_eq!(samples.len() as u64, report.planned);
@@ -357,9 +357,11 @@ fn hanging_client_fails_only_its_trial() {
     let mut workers = Workers::accept_on(&listener, &membership(0), LossPolicy::EndRun, PATIENT).unwrap();
     let (trial, draft) = (trial(), folder.path().join("draft"));
     // The cool-down sets the time limit of a client: a long one suits any machine.
-    let phases = |drain_ns| load::config::Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 30_000_000, drain_ns };
-    let order = |drain_ns| {
-        let config = LoadConfig { timeout_ns: LONG.as_nanos() as u64, phases: phases(drain_ns), ..trial.load.clone() };
+    let phases =
+        |cool_down_ns| load::config::Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 30_000_000, cool_down_ns };
+    let order = |cool_down_ns| {
+        let config =
+            LoadConfig { timeout_ns: LONG.as_nanos() as u64, phases: phases(cool_down_ns), ..trial.load.clone() };
         LoadOrder::new(config, trial.clone())
     };
     let hangs = folder.path().join("hangs");

@@ -87,7 +87,7 @@ fn server_counted_late_makes_trial_unsteady() {
     // Errors, and a late client, precede the late count in the verdict.
     let wrong = LoadReport { errors: Errors { wrong: 1, ..Errors::default() }, ..healthy() };
     assert_eq!(judged(&wrong, 110_000_000).kind, VerdictKind::Failed);
-    let behind = LoadReport { lag: measured([5_000_000; 10]), ..healthy() };
+    let behind = LoadReport { send_delay: measured([5_000_000; 10]), ..healthy() };
     assert_eq!(judged(&behind, 110_000_000).kind, VerdictKind::ClientLimited);
 }
 
@@ -117,7 +117,7 @@ fn one_late_process_of_five_limits_client() {
                 planned: 200,
                 completed: 200,
                 rate_sent_per_s: 200.0,
-                lag: measured([lag_ns; 10]).distribution,
+                send_delay: measured([lag_ns; 10]).distribution,
                 service: report.service.distribution,
                 cpu_ns: 0,
                 begun_late_ns: 0,
@@ -142,7 +142,7 @@ fn worker_whose_cpus_others_took_is_named() {
             planned: 500,
             completed: 500,
             rate_sent_per_s: 500.0,
-            lag: report.lag.distribution,
+            send_delay: report.send_delay.distribution,
             service: report.service.distribution,
             begun_late_ns: 0,
             cpu_ns: 0,
@@ -163,7 +163,7 @@ fn worker_whose_cpus_others_took_is_named() {
 }
 
 /// Half a second before the window.
-const PHASES: Phases = Phases { ramp_ns: 200_000_000, hold_ns: 300_000_000, measure_ns: 1, drain_ns: 0 };
+const PHASES: Phases = Phases { ramp_ns: 200_000_000, warm_up_ns: 300_000_000, measure_ns: 1, cool_down_ns: 0 };
 
 #[test]
 fn late_start_order_is_listed_and_limits_client() {
@@ -179,7 +179,7 @@ fn late_start_order_is_listed_and_limits_client() {
     assert_eq!(late.kind, VerdictKind::ClientLimited);
     assert!(late.reason.ends_with("start order 251 ms exceeds the limit of 250 ms"), "{}", late.reason);
     // The window begins at once.
-    assert_eq!(judged(1, Phases { ramp_ns: 0, hold_ns: 0, ..PHASES }).kind, VerdictKind::ClientLimited);
+    assert_eq!(judged(1, Phases { ramp_ns: 0, warm_up_ns: 0, ..PHASES }).kind, VerdictKind::ClientLimited);
 }
 
 const TAKEN_FROM_RANK_1: &str = "share of the client's CPUs taken by others, rank 1 on node1";

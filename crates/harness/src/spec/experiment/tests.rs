@@ -1,6 +1,6 @@
 use server::Architecture;
 
-use load::config::Choice;
+use load::config::Popularity;
 
 use super::*;
 use crate::spec::units::Rate;
@@ -30,7 +30,7 @@ fn a_closed_loop_of_kv_and_its_defaults() {
     assert_eq!(experiment.kv(), Kv::default());
     assert!(experiment.workload.think.0.exponential);
     let mut experiment = experiment;
-    experiment.workload.kv = Some(Kv { keys: Choice::Zipf { exponent: 0.99 }, ..Kv::default() });
+    experiment.workload.kv = Some(Kv { keys: Popularity::Zipf { exponent: 0.99 }, ..Kv::default() });
     let again = toml::to_string(&experiment).unwrap();
     assert_eq!(Experiment::parse(&again, "again").unwrap(), experiment);
 }
@@ -186,7 +186,7 @@ fn the_schema_names_every_key() {
 }
 
 #[test]
-fn standard_names_of_keys_read_as_the_first_ones() {
+fn first_names_of_keys_read_as_the_standard_ones() {
     let with = |extra: &str| GOOD.replace("[phases]", &format!("{extra}\n[phases]"));
     let first = with("calls-per-connection = 3\nwork = \"cpu=1us\"\nchoice = \"uniform\"\n")
         .replace("[phases]", "[phases]\ndrain = \"3s\"");
@@ -203,4 +203,7 @@ fn standard_names_of_keys_read_as_the_first_ones() {
     }
     let parse = |text: &str| Experiment::parse(text, "x.toml").unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(parse(&standard), parse(&first));
+    let wrong = GOOD.replace("[phases]", "calls-per-connection = 1\nchoice = \"zipf\"\n[phases]");
+    let error = Experiment::parse(&wrong, "x.toml").unwrap_err().to_string();
+    assert!(error.contains("workload.choice") && error.contains("choice = \"zipf\""), "{error}");
 }

@@ -92,7 +92,7 @@ fn report(
     let (report, samples) = facts.account(&recordings, config.first_connections(), cpus, memory_bytes_per_connection);
 
     let is_open = config.schedule != Schedule::Closed;
-    let calls = f64::from(config.calls_per_connection.unwrap_or(1));
+    let calls = f64::from(config.requests_per_connection.unwrap_or(1));
     // An open loop plans only sessions. Other requests follow the previous response and would dilute late sessions.
     let planned = if is_open { &sessions } else { &begun };
     let delays: Histogram = planned.iter().filter_map(send_delay_ns).map(|ns| ns.max(0) as u64).collect();
@@ -104,9 +104,9 @@ fn report(
         receiver_busy_share: busiest(busy).filter(|_| is_open),
         fit: config.rate_per_s.and_then(|rate_per_s| fit(&sessions, 1e9 * calls / rate_per_s)),
         closed: report.closed.filter(|_| !is_open),
-        lag: measured(&begun, window_ns, send_delay_ns),
+        send_delay: measured(&begun, window_ns, send_delay_ns),
         churn: Some(ChurnReport {
-            calls_per_connection: config.calls_per_connection.unwrap_or(1),
+            requests_per_connection: config.requests_per_connection.unwrap_or(1),
             opened: opened_count,
             opened_per_s: opened_count as f64 / (window_ns as f64 / 1e9),
             waited,

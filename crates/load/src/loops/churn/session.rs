@@ -144,7 +144,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         pacing: Option<Pacing>,
         progress: &'a Progress,
     ) -> Result<Self, LoadError> {
-        let calls = config.calls_per_connection.unwrap_or(1).max(1);
+        let calls = config.requests_per_connection.unwrap_or(1).max(1);
         let is_closed = config.schedule == Schedule::Closed;
         let sessions: Vec<(u64, u64)> = if is_closed {
             Vec::new()

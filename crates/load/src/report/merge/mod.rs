@@ -57,18 +57,18 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
     let window_ns = first.window_ns;
     // For short-lived connections, samples do not contain the send delay.
     let of_samples = |difference: fn(&Sample) -> Option<i64>| figures::measured(samples, window_ns, difference);
-    let lag = match first.churn {
+    let send_delay = match first.churn {
         None => Some(of_samples(figures::send_delay_ns)),
         Some(_) => None,
     };
-    let lag = measured(reports().map(|it| &it.lag), lag);
+    let send_delay = measured(reports().map(|it| &it.send_delay), send_delay);
     let service = measured(reports().map(|it| &it.service), Some(of_samples(figures::service_ns)));
     let late = match first.churn {
-        None => figures::late(&lag, &service, samples),
+        None => figures::late(&send_delay, &service, samples),
         Some(_) => {
             let each = reports().map(LoadReport::late_sends).fold(LateSends::default(), LateSends::and);
             let LateSends { on_time_p99_ns, on_time_p999_ns, .. } = each;
-            LateSends { on_time_p99_ns, on_time_p999_ns, ..LateSends::of(&lag.histogram, &service.histogram) }
+            LateSends { on_time_p99_ns, on_time_p999_ns, ..LateSends::of(&send_delay.histogram, &service.histogram) }
         }
     };
     let fit = match (config.rate_per_s, &first.churn) {
@@ -94,7 +94,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
             after_drain: sum(&|it| it.outstanding.after_drain),
         },
         errors: reports().fold(Errors::default(), |errors, it| errors.and(&it.errors)),
-        lag,
+        send_delay,
         service,
         late: Some(late),
         // Take the busiest process: idle time of the others does not help it.
@@ -128,7 +128,7 @@ fn process(account: &Account, all: &[Account]) -> ProcessReport {
         planned: report.planned,
         completed: report.completed,
         rate_sent_per_s: report.rate_sent_per_s,
-        lag: report.lag.distribution,
+        send_delay: report.send_delay.distribution,
         service: report.service.distribution,
         begun_late_ns: report.begun_late_ns,
         cpu_ns: report.cpu_ns,
@@ -221,7 +221,7 @@ fn closed(accounts: &[Account]) -> Option<ClosedReport> {
 fn churn(accounts: &[Account]) -> Option<ChurnReport> {
     let reports = all(accounts, |report| report.churn.as_ref())?;
     Some(ChurnReport {
-        calls_per_connection: reports[0].calls_per_connection,
+        requests_per_connection: reports[0].requests_per_connection,
         opened: sum(reports.iter().map(|it| it.opened)),
         opened_per_s: reports.iter().map(|it| it.opened_per_s).sum(),
         waited: sum(reports.iter().map(|it| it.waited)),

@@ -126,7 +126,9 @@ fn merged_report_of_three_processes_equals_that_of_one() {
     let accounts: Vec<Account> =
         parts.into_iter().map(|(config, samples)| account(config.clone(), seen_by(&config, &samples))).collect();
     let (one, three) = (seen_by(&whole(1), &all), report(&whole(3), &accounts, &merged));
-    for (one, three) in [(&one.lag, &three.lag), (&one.service, &three.service), (&one.response, &three.response)] {
+    for (one, three) in
+        [(&one.send_delay, &three.send_delay), (&one.service, &three.service), (&one.response, &three.response)]
+    {
         assert_eq!((&one.histogram, one.distribution), (&three.histogram, three.distribution));
         assert_eq!((one.p50_by_part_ns, one.p90_by_part_ns), (three.p50_by_part_ns, three.p90_by_part_ns));
     }
@@ -136,7 +138,7 @@ fn merged_report_of_three_processes_equals_that_of_one() {
     assert_eq!(three.outstanding, Outstanding { at_start: 3, at_end: 6, after_drain: 30 });
     assert!(three.fit.unwrap().effect < 0.2);
     assert_eq!(three.processes.iter().map(|it| it.planned).collect::<Vec<_>>(), [900, 900, 1_200]);
-    assert_eq!(three.processes[1].lag.count, 900);
+    assert_eq!(three.processes[1].send_delay.count, 900);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::config::partition::partition;
-use crate::config::{Choice, LoadConfig, Phases, Schedule};
+use crate::config::{LoadConfig, Phases, Popularity, Schedule};
 use crate::time::zipf::Zipf;
 
 pub use crate::config::active_count;
@@ -53,7 +53,7 @@ pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Itera
     // Together, the clients have the configured number of active connections.
     let active = partition(active.into(), config.clients.into(), client.into());
     let active = (active.end - active.start) as u32;
-    let mut choose = Chooser::new(active.min(connections), config.choice, connections, &mut random);
+    let mut choose = Chooser::new(active.min(connections), config.popularity, connections, &mut random);
     let slots = Slots::new(config.rate_per_s() / f64::from(config.clients), &config.phases);
     let schedule = config.schedule;
     // The client's offset in a constant interval.
@@ -99,11 +99,11 @@ struct Chooser {
 }
 
 impl Chooser {
-    fn new(active: u32, choice: Choice, connections: u32, random: &mut Xoshiro256PlusPlus) -> Self {
+    fn new(active: u32, popularity: Popularity, connections: u32, random: &mut Xoshiro256PlusPlus) -> Self {
         let mut all: Vec<u32> = (0..connections).collect();
         all.shuffle(random);
         all.truncate(active as usize);
-        let zipf = Zipf::of(choice, all.len() as u64);
+        let zipf = Zipf::of(popularity, all.len() as u64);
         Self { active: all, zipf }
     }
 
@@ -137,7 +137,7 @@ impl Slots {
         let initial_per_ns = (rate_per_ns * RAMP_START).max(1e-9).min(rate_per_ns);
         let growth = (rate_per_ns / initial_per_ns).ln();
         let ramp_ns = phases.ramp_ns as f64;
-        let level_ns = (phases.hold_ns + phases.measure_ns) as f64;
+        let level_ns = (phases.warm_up_ns + phases.measure_ns) as f64;
         // The integral of initial * exp(growth * t / ramp) over the ramp.
         let ramp = initial_per_ns * ramp_ns * if growth > 1e-9 { growth.exp_m1() / growth } else { 1.0 };
         Self {

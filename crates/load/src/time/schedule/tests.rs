@@ -4,7 +4,7 @@ use super::*;
 
 fn phases(ramp_ms: u64, hold_ms: u64, measure_ms: u64) -> Phases {
     let ns = |ms| ms * 1_000_000;
-    Phases { ramp_ns: ns(ramp_ms), hold_ns: ns(hold_ms), measure_ns: ns(measure_ms), drain_ns: 0 }
+    Phases { ramp_ns: ns(ramp_ms), warm_up_ns: ns(hold_ms), measure_ns: ns(measure_ms), cool_down_ns: 0 }
 }
 
 fn config(schedule: Schedule, rate_per_s: f64, phases: Phases) -> LoadConfig {
@@ -142,8 +142,8 @@ fn clients_share_the_active_connections() {
 
 #[test]
 fn zipf_s_shares_fall_with_the_rank() {
-    let choice = Choice::Zipf { exponent: 1.0 };
-    let config = LoadConfig { choice, ..config(Schedule::Constant, 100_000.0, phases(0, 0, 1_000)) };
+    let popularity = Popularity::Zipf { exponent: 1.0 };
+    let config = LoadConfig { popularity, ..config(Schedule::Constant, 100_000.0, phases(0, 0, 1_000)) };
     let mut counts = [0u32; 10];
     all(&config, 10, 0).iter().for_each(|request| counts[request.connection as usize] += 1);
     counts.sort_unstable_by(|a, b| b.cmp(a));
@@ -158,7 +158,7 @@ fn zipf_s_shares_fall_with_the_rank() {
 fn zipf_near_one_draws_as_zipf_of_one() {
     let draws = |count: u32, exponent| {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
-        let mut chooser = Chooser::new(count, Choice::Zipf { exponent }, count, &mut random);
+        let mut chooser = Chooser::new(count, Popularity::Zipf { exponent }, count, &mut random);
         // The seed also draws the most popular connection.
         let first = chooser.active[0];
         (0..5_000).filter(|_| chooser.next(&mut random) == first).count() as f64
@@ -180,7 +180,7 @@ fn extreme_zipf_exponents_draw_one_of_all() {
     for exponent in [f64::MIN_POSITIVE, 1e-9, 50.0, 1e17, f64::MAX] {
         for count in [1, 2, 1_000] {
             let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
-            let mut chooser = Chooser::new(count, Choice::Zipf { exponent }, count, &mut random);
+            let mut chooser = Chooser::new(count, Popularity::Zipf { exponent }, count, &mut random);
             assert!((0..1_000).all(|_| chooser.next(&mut random) < count));
         }
     }

@@ -9,5 +9,5 @@ pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
         return None;
     }
     let y = Vertical { label: "send delay", form: Form::Time, log: true };
-    data.rows(data.size(), Shape::Percentiles, y, &[("", |_, row| percentiles(row.lag))])
+    data.rows(data.size(), Shape::Percentiles, y, &[("", |_, row| percentiles(row.send_delay))])
 }

@@ -11,7 +11,7 @@ fn config(schedule: Schedule) -> LoadConfig {
     let service = wire::ServiceSpec::Fixed { request_bytes: 8, response_bytes: 8 };
     LoadConfig {
         connections: 4,
-        calls_per_connection: Some(2),
+        requests_per_connection: Some(2),
         rate_per_s: Some(1_000.0),
         schedule,
         ..LoadConfig::new(wire::Address::Unix("/nobody/listens/here".into()), service)
