@@ -8,7 +8,7 @@ use harness::model::{
     VerdictKind, Workload,
 };
 use harness::strategy;
-use load::config::{Popularity, KvTraffic, LoadConfig, Phases, Schedule, Think, Transport};
+use load::config::{KvTraffic, LoadConfig, Phases, Popularity, Schedule, Think, Transport};
 use load::interface::Hardware;
 use load::report::{
     ClosedReport, DatagramReport, KernelReport, LoadReport, Measured, Outstanding, PARTS, StreamReport,
