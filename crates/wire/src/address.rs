@@ -5,8 +5,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 /// Prefix of a Unix socket's address.
 const UNIX: &str = "unix:";
 
@@ -29,24 +27,21 @@ impl Address {
     /// The reason why no socket can have this path, and a remedy.
     pub fn unix(path: impl Into<PathBuf>) -> Result<Self, String> {
         let path: PathBuf = path.into();
-        let Some(text) = path.to_str() else {
-            return Err(format!("`{UNIX}{}`: the path is not UTF-8; choose another one", path.display()));
+        let reason = match path.to_str() {
+            None => "the path is not UTF-8; choose another one".into(),
+            Some(text) if text.is_empty() || text.contains('\0') => {
+                format!("the address names no file; write it as {UNIX}/tmp/muxbench.sock")
+            }
+            Some(text) if text.starts_with('@') => {
+                format!("abstract names are not supported; give a path, or write {UNIX}./{text}")
+            }
+            Some(text) if text.len() > PATH_BYTES_MAX => {
+                let bytes = text.len();
+                format!("{bytes} bytes exceed the limit of {PATH_BYTES_MAX} for a socket's path; choose a shorter one")
+            }
+            Some(_) => return Ok(Self::Unix(path)),
         };
-        if text.is_empty() || text.contains('\0') {
-            return Err(format!("`{UNIX}{}` names no file; write it as {UNIX}/tmp/muxbench.sock", text.escape_debug()));
-        }
-        if text.starts_with('@') {
-            return Err(format!(
-                "`{UNIX}{text}`: abstract names are not supported; give a path, or write {UNIX}./{text}"
-            ));
-        }
-        if text.len() > PATH_BYTES_MAX {
-            return Err(format!(
-                "`{UNIX}{text}`: {} bytes exceed the limit of {PATH_BYTES_MAX} for a socket's path; choose a shorter one",
-                text.len()
-            ));
-        }
-        Ok(Self::Unix(path))
+        Err(format!("`{UNIX}{}`: {reason}", path.to_string_lossy().escape_debug()))
     }
 
     /// Returns the IP address and port, if it has them.
@@ -94,17 +89,24 @@ impl FromStr for Address {
     }
 }
 
-impl Serialize for Address {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+/// Serialises a type as its text.
+macro_rules! serde_as_text {
+    ($type:ty) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
 
-impl<'de> Deserialize<'de> for Address {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
 }
+pub(crate) use serde_as_text;
+serde_as_text!(Address);
 
 #[cfg(test)]
 mod tests {

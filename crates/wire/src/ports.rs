@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use crate::address::serde_as_text;
 
 /// An ordered list of ports, written `7000-7099` or `7000-7004,7010`.
 ///
@@ -58,11 +58,9 @@ impl Ports {
 impl fmt::Display for Ports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, range) in self.0.iter().enumerate() {
-            let comma = if at > 0 { "," } else { "" };
-            if range.start() == range.end() {
-                write!(f, "{comma}{}", range.start())?;
-            } else {
-                write!(f, "{comma}{}-{}", range.start(), range.end())?;
+            write!(f, "{}{}", if at > 0 { "," } else { "" }, range.start())?;
+            if range.start() < range.end() {
+                write!(f, "-{}", range.end())?;
             }
         }
         Ok(())
@@ -80,11 +78,9 @@ impl FromStr for Ports {
         };
         let (mut ranges, mut count) = (Vec::new(), 0);
         for part in text.split(',') {
-            let range = range(part).ok_or_else(|| {
-                // Shorten a long text.
-                let part: String = part.chars().take(40).collect();
-                format!("invalid ports `{part}`: expected 7000-7099 or 7000-7004,7010")
-            })?;
+            // Show only the beginning of a long text.
+            let wrong = || format!("invalid ports `{part:.40}`: expected 7000-7099 or 7000-7004,7010");
+            let range = range(part).ok_or_else(wrong)?;
             count += size(&range);
             if count > PORTS_MAX {
                 return Err(format!("more than {PORTS_MAX} ports, as many as an address has; list each port once"));
@@ -95,17 +91,7 @@ impl FromStr for Ports {
     }
 }
 
-impl Serialize for Ports {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Ports {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+serde_as_text!(Ports);
 
 #[cfg(test)]
 mod tests {

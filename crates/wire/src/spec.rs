@@ -67,18 +67,12 @@ impl ServiceSpec {
 
     /// Returns the sizes of bursts, if the service has them.
     pub fn stream(&self) -> Option<Stream> {
-        match *self {
-            Self::Stream(stream) => Some(stream),
-            Self::Fixed { .. } | Self::Kv { .. } | Self::Http { .. } | Self::Udp { .. } => None,
-        }
+        if let Self::Stream(stream) = *self { Some(stream) } else { None }
     }
 
     /// Returns the number of ports of the service `udp`; `None` for a service with connections.
     pub fn ports(&self) -> Option<u32> {
-        match *self {
-            Self::Udp { ports, .. } => Some(ports),
-            Self::Fixed { .. } | Self::Kv { .. } | Self::Http { .. } | Self::Stream(_) => None,
-        }
+        if let Self::Udp { ports, .. } = *self { Some(ports) } else { None }
     }
 
     /// Whether responses on one connection depend on requests on others.

@@ -1,14 +1,12 @@
 //! Batches: a connection answers requests until one is incomplete, or the output is large enough to send.
 
 use super::chunked::{Chunked, Malformed, Part};
-use super::head::{Connection, Framing, Scan, parse, request_as_1_1};
+use super::head::{Connection, Framing, Scan, as_1_1, parse};
 use super::limits::{BODY_BYTES_MAX, DROPPED_BYTES_MAX, OUTPUT_BYTES_MAX};
 use super::response::{Body, Now, Response};
 use super::service::Http;
 use super::status::Status;
 use crate::read_buffer::Processed;
-
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// State of a connection between two batches.
 #[derive(Debug, Default)]
@@ -128,7 +126,7 @@ impl Http {
         let copy;
         let head = match parse(bytes) {
             Err(Status::VersionNotSupported) => {
-                copy = request_as_1_1(bytes).ok_or(Status::VersionNotSupported)?;
+                copy = as_1_1(bytes).ok_or(Status::VersionNotSupported)?;
                 parse(&copy)?
             }
             parsed => parsed?,
@@ -138,7 +136,7 @@ impl Http {
             Ok(response) | Err(response) => return Ok(Some((head_bytes, Some(response)))),
         };
         if head.awaits_continue {
-            out.extend_from_slice(CONTINUE);
+            out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
         let left = match head.body {
             Framing::Length(bytes) => Left::Bytes(bytes),

@@ -1,11 +1,10 @@
 //! The client side of the protocol, without I/O: requests, and incremental reading of responses.
 
-use std::fmt;
 use std::mem::MaybeUninit;
 use std::str::FromStr;
 
 use super::chunked::{Chunked, Malformed, Part};
-use super::head::{self, FIELDS_MAX, Options, Scan, digits, once, response_as_1_1};
+use super::head::{self, FIELDS_MAX, Options, Scan, as_1_1, digits, once};
 
 /// A URL: `http://HOST[:PORT]/PATH?QUERY`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,30 +20,18 @@ pub struct Url {
 }
 
 /// An invalid request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// Not a supported URL.
+    #[error("invalid URL `{0}`: expected http://127.0.0.1:8080/path, without user and fragment")]
     Url(String),
     /// Not exactly one request.
+    #[error(
+        "invalid request `{0}`: encode all but ASCII (%20 for a space), and remove line ends, Content-Length, \
+         Transfer-Encoding, Connection and Expect from the headers"
+    )]
     Request(String),
 }
-
-impl fmt::Display for RequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Url(url) => {
-                write!(f, "invalid URL `{url}`: expected http://127.0.0.1:8080/path, without user and fragment")
-            }
-            Self::Request(line) => write!(
-                f,
-                "invalid request `{line}`: encode all but ASCII (%20 for a space), and remove line ends, Content-Length, \
-                 Transfer-Encoding, Connection and Expect from the headers"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for RequestError {}
 
 impl FromStr for Url {
     type Err = RequestError;
@@ -55,7 +42,7 @@ impl FromStr for Url {
             let authority_bytes = rest.find(['/', '?']).unwrap_or(rest.len());
             let (authority, target) = rest.split_at(authority_bytes);
             let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
-            // The colons of an IPv6 address are inside its brackets.
+            // The colons of an IPv6 address are inside brackets.
             let port_at = authority.rfind(':').filter(|&at| !authority[at..].contains(']'));
             let host = &authority[..port_at.unwrap_or(authority.len())];
             let port = port_at.map_or(Some(80), |at| authority[at + 1..].parse().ok())?;
@@ -82,24 +69,19 @@ impl Request {
     pub fn new(method: &str, url: &Url, headers: &[(&str, &str)], closes: bool) -> Result<Self, RequestError> {
         let mut text = format!("{method} {} HTTP/1.1\r\n", url.target);
         let is = |name: &str, other: &str| name.eq_ignore_ascii_case(other);
-        let mut add = |name: &str, value: &str| text.extend([name, ": ", value, "\r\n"]);
-        if !headers.iter().any(|(name, _)| is(name, "host")) {
-            add("Host", &url.authority);
-        }
-        if closes {
-            add("Connection", "close");
-        }
-        for (name, value) in headers {
-            add(name, value);
+        let host = (!headers.iter().any(|(name, _)| is(name, "host"))).then_some(("Host", &*url.authority));
+        let close = closes.then_some(("Connection", "close"));
+        for (name, value) in host.into_iter().chain(close).chain(headers.iter().copied()) {
+            text.extend([name, ": ", value, "\r\n"]);
         }
         text.push_str("\r\n");
         // Accept only text that a server parses as exactly this request, so that no header contains a line end.
-        let ours = ["content-length", "transfer-encoding", "connection", "expect"];
+        let reserved = ["content-length", "transfer-encoding", "connection", "expect"];
         let is_one_line = |word: &str| !word.contains(['\r', '\n']);
         let is_one = is_one_line(method)
             && is_one_line(&url.target)
             && headers.iter().all(|(name, value)| is_one_line(name) && is_one_line(value))
-            && !headers.iter().any(|(name, _)| ours.iter().any(|other| is(name, other)))
+            && !headers.iter().any(|(name, _)| reserved.iter().any(|other| is(name, other)))
             && Scan::default().find(text.as_bytes()) == Ok(Some(text.len()))
             && head::parse(text.as_bytes()).is_ok();
         if !is_one {
@@ -155,9 +137,6 @@ enum Position {
     /// In a body that extends to the end of the connection.
     UntilEnd,
 }
-
-/// Position at the start of the body, if there is one.
-type Body = Option<Position>;
 
 impl Reader {
     /// Reads input. Returns the number of bytes that belong to this response, and the response if it is complete. The reader is
@@ -229,8 +208,8 @@ impl Reader {
         };
         match &mut self.position {
             Position::Head => {
-                let found =
-                    self.scan.find(bytes).map_err(|_| Garbage("a head too long, or lines that end in LF only"))?;
+                let found = self.scan.find(bytes);
+                let found = found.map_err(|_| Garbage("a head too long, or lines that end in LF only"))?;
                 let Some(head_bytes) = found else { return Ok(0) };
                 self.scan = Scan::default();
                 if let Some((response, body)) = begin(&bytes[..head_bytes], is_head)? {
@@ -266,30 +245,28 @@ impl Reader {
     }
 }
 
-/// Parses a head; returns `None` for an interim response, which another head follows.
+/// Parses a head; returns the response and the position at the start of its body. An interim response gives `None`.
 #[inline]
-fn begin(bytes: &[u8], is_head: bool) -> Result<Option<(Response, Body)>, Garbage> {
+fn begin(bytes: &[u8], is_head: bool) -> Result<Option<(Response, Option<Position>)>, Garbage> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut head = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
     let parsed = config.parse_response_with_uninit_headers(&mut head, bytes, &mut fields);
     if parsed == Err(httparse::Error::Version)
-        && let Some(copy) = response_as_1_1(bytes)
+        && let Some(copy) = as_1_1(bytes)
     {
         return begin(&copy, is_head);
     }
     if parsed != Ok(httparse::Status::Complete(bytes.len())) {
         return Err(Garbage("a head that is malformed"));
     }
-    let (Some(status), Some(minor)) = (head.code, head.version) else {
-        return Err(Garbage("a head without status"));
-    };
+    let (Some(status), Some(minor)) = (head.code, head.version) else { return Err(Garbage("a head without status")) };
     let (mut length, mut coding, mut options) = (None, None, Options::default());
     for field in head.headers.iter() {
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
         match field.name.len() {
             14 if is("content-length") => {
-                let new = digits(field.value).ok_or(Garbage("a Content-Length that is no number"))?;
+                let new = digits(field.value).ok_or(Garbage("a Content-Length that is not a number"))?;
                 if length.replace(new).is_some_and(|earlier| earlier != new) {
                     return Err(Garbage("several Content-Lengths"));
                 }
@@ -302,16 +279,15 @@ fn begin(bytes: &[u8], is_head: bool) -> Result<Option<(Response, Body)>, Garbag
         }
     }
     let body = match (status, coding, length) {
-        (101, ..) => return Err(Garbage("another protocol than was asked for")),
+        (101, ..) => return Err(Garbage("a switch to an unrequested protocol")),
         (100..=199, ..) => return Ok(None),
-        (204 | 304, ..) => None,
+        (204 | 304, ..) | (_, None, Some(0)) => None,
         _ if is_head => None,
         (_, Some(_), Some(_)) => return Err(Garbage("both a Content-Length and a Transfer-Encoding")),
         (_, Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => {
             Some(Position::Chunks(Chunked::default()))
         }
-        (_, Some(_), None) => return Err(Garbage("a Transfer-Encoding that was not asked for")),
-        (_, None, Some(0)) => None,
+        (_, Some(_), None) => return Err(Garbage("an unrequested Transfer-Encoding")),
         (_, None, Some(length)) => Some(Position::Length(length)),
         (_, None, None) => Some(Position::UntilEnd),
     };

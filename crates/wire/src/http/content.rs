@@ -44,26 +44,15 @@ pub(super) enum Found {
 }
 
 /// A file that the service cannot offer.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContentError {
     /// No request can name the file's path.
+    #[error("{0}: no request can name it; rename it without empty segments, `.`, `..` and zero bytes")]
     Path(String),
     /// Another file has the same path.
+    #[error("{0}: the path occurs twice; remove one file")]
     Twice(String),
 }
-
-impl fmt::Display for ContentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Path(path) => {
-                write!(f, "{path}: no request can name it; rename it without empty segments, `.`, `..` and zero bytes")
-            }
-            Self::Twice(path) => write!(f, "{path}: the path occurs twice; remove one file"),
-        }
-    }
-}
-
-impl std::error::Error for ContentError {}
 
 impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,8 +63,7 @@ impl fmt::Debug for Content {
 impl Content {
     /// Creates a small page at `/`, and constant content of N bytes at `/bytes/N`, up to [`GENERATED_BYTES_MAX`].
     pub fn generated() -> Self {
-        let front = [(&b"index.html"[..], FRONT.into())];
-        let content = Self::files(front).expect("a request can name it");
+        let content = Self::files([(INDEX, FRONT.into())]).expect("a request can name it");
         Self { fill: fill(FILL_BYTES), ..content }
     }
 

@@ -133,23 +133,20 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Head<'_>, Status> {
     };
     let expectation = fields.expectation.filter(|_| minor > 0);
     let awaits_continue = expectation.is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
+    let method = match method {
+        "GET" => Method::Get,
+        "HEAD" => Method::Head,
+        "POST" | "PUT" | "DELETE" | "CONNECT" | "OPTIONS" | "TRACE" | "PATCH" => Method::NotAllowed,
+        _ => Method::Unknown,
+    };
     Ok(Head {
-        method: parse_method(method),
+        method,
         target,
         connection,
         body,
         awaits_continue: awaits_continue && body != Framing::Length(0),
         expects_other: expectation.is_some() && !awaits_continue,
     })
-}
-
-fn parse_method(name: &str) -> Method {
-    match name {
-        "GET" => Method::Get,
-        "HEAD" => Method::Head,
-        "POST" | "PUT" | "DELETE" | "CONNECT" | "OPTIONS" | "TRACE" | "PATCH" => Method::NotAllowed,
-        _ => Method::Unknown,
-    }
 }
 
 /// The fields that the service uses.
@@ -186,12 +183,8 @@ impl<'a> Fields<'a> {
         for &Header { name, value } in headers {
             let is = |other: &str| name.eq_ignore_ascii_case(other);
             match name.len() {
-                4 if is("host") => {
-                    fields.hosts += 1;
-                    if !value.iter().copied().all(is_host_byte) {
-                        return Err(Status::BadRequest);
-                    }
-                }
+                4 if is("host") && value.iter().copied().all(is_host_byte) => fields.hosts += 1,
+                4 if is("host") => return Err(Status::BadRequest),
                 10 if is("connection") => fields.options.add(value),
                 14 if is("content-length") => once(&mut fields.length, digits(value).ok_or(Status::BadRequest)?)?,
                 17 if is("transfer-encoding") => once(&mut fields.coding, value)?,
@@ -205,10 +198,7 @@ impl<'a> Fields<'a> {
 
 /// Sets a field. Refuses a second value, even an equal one (RFC 9110 section 8.6 allows this refusal).
 pub(super) fn once<T>(field: &mut Option<T>, value: T) -> Result<(), Status> {
-    match field.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(Status::BadRequest),
-    }
+    field.replace(value).map_or(Ok(()), |_| Err(Status::BadRequest))
 }
 
 /// Whether a host and port may contain the byte (RFC 3986 section 3.2).
@@ -232,27 +222,21 @@ fn is_other_version(bytes: &[u8]) -> bool {
     matches!(&bytes[version_at(bytes)], [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'])
 }
 
-/// Returns the place of the third word of the request line, up to the line's end.
+/// Returns the place of the version: the first word of a status line, the third of a request line.
 fn version_at(bytes: &[u8]) -> Range<usize> {
     let line = bytes.split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let version_bytes = line.splitn(3, |&byte| byte == b' ').nth(2).unwrap_or_default().len();
-    line.len() - version_bytes..line.len()
+    let mut words = line.splitn(3, |&byte| byte == b' ');
+    match words.next() {
+        Some(first) if first.starts_with(b"HTTP/") => 0..first.len(),
+        _ => line.len() - words.nth(1).unwrap_or_default().len()..line.len(),
+    }
 }
 
-/// Copies a request's head with HTTP/1.1 instead of a higher minor version, as RFC 9110 section 2.5 requires. `httparse`
-/// refuses such a version.
+/// Copies a head with HTTP/1.1 instead of a higher minor version, as RFC 9110 section 2.5 requires. `httparse` refuses such a
+/// version.
 #[cold]
-pub(super) fn request_as_1_1(bytes: &[u8]) -> Option<Vec<u8>> {
-    replace_version(bytes, version_at(bytes))
-}
-
-/// Does the same for a response's head.
-#[cold]
-pub(super) fn response_as_1_1(bytes: &[u8]) -> Option<Vec<u8>> {
-    replace_version(bytes, 0..bytes.iter().position(|&byte| byte == b' ')?)
-}
-
-fn replace_version(bytes: &[u8], version: Range<usize>) -> Option<Vec<u8>> {
+pub(super) fn as_1_1(bytes: &[u8]) -> Option<Vec<u8>> {
+    let version = version_at(bytes);
     let is_higher = matches!(bytes[version.clone()], [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9']);
     is_higher.then(|| {
         let mut copy = bytes.to_vec();

@@ -6,10 +6,7 @@ use std::borrow::Cow;
 #[inline]
 pub(super) fn path(target: &str) -> Option<&[u8]> {
     let bytes = target.as_bytes();
-    let path = match bytes.first() {
-        Some(b'/') => bytes,
-        _ => absolute(bytes)?,
-    };
+    let path = if bytes.starts_with(b"/") { bytes } else { absolute(bytes)? };
     match memchr::memchr2(b'?', b'#', path) {
         None => Some(path),
         // A fragment is for the client only, so it is invalid here.
@@ -75,19 +72,15 @@ fn decode(path: &[u8]) -> Option<Cow<'_, [u8]>> {
         return Some(Cow::Borrowed(path));
     }
     let (mut decoded, mut rest) = (Vec::with_capacity(path.len()), path);
-    while let Some((&byte, after)) = rest.split_first() {
-        (decoded, rest) = match (byte, after) {
-            (b'%', [high, low, after @ ..]) => {
-                let digit = |byte: u8| (byte as char).to_digit(16);
-                decoded.push((digit(*high)? * 16 + digit(*low)?) as u8);
-                (decoded, after)
-            }
+    let digit = |byte: u8| (byte as char).to_digit(16);
+    while let [byte, after @ ..] = rest {
+        let (byte, after) = match (byte, after) {
+            (b'%', [high, low, after @ ..]) => ((digit(*high)? * 16 + digit(*low)?) as u8, after),
             (b'%', _) => return None,
-            _ => {
-                decoded.push(byte);
-                (decoded, after)
-            }
+            _ => (*byte, after),
         };
+        decoded.push(byte);
+        rest = after;
     }
     Some(Cow::Owned(decoded))
 }

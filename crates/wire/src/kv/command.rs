@@ -5,70 +5,40 @@
 
 use super::limits::KEY_BYTES_MAX;
 
-/// Replies to malformed lines and unsupported commands.
+/// The reply to an unsupported command or a wrong number of words.
 pub(super) const ERROR: &str = "ERROR";
 pub(super) const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
 const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
-const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta argument";
-const BAD_DELETE: &str = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
-const NO_SHUTDOWN: &str = "ERROR: shutdown not enabled";
-const NO_WATCH: &str = "CLIENT_ERROR watch commands not allowed";
-const NO_REASSIGN: &str = "CLIENT_ERROR slab reassignment disabled";
-const NO_CRAWLER: &str = "CLIENT_ERROR lru crawler disabled";
-const NO_CRAWLER_THREAD: &str = "ERROR failed to start lru crawler thread";
-const LONG_SLEEP: &str = "CLIENT_ERROR sleep must be one second or less";
-const LARGE_SHARES: &str = "ERROR hot and warm pcts must not exceed 80";
-const SMALL_FACTORS: &str = "ERROR hot/warm age factors must be greater than 0";
 const OK: &str = "OK";
 
-/// A parsed command line.
+/// A parsed command line. A `quiet` one gets no reply.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
     pub command: Command<'a>,
-    /// Whether the client wants no reply.
     pub quiet: bool,
 }
 
 /// A command, whose words are borrowed from its line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Command<'a> {
-    /// `get`, `gets`, `gat`, `gats`: the keys are the rest of the line.
-    Get {
-        keys: &'a [u8],
-        get: Get,
-    },
+    // `get`, `gets`, `gat`, `gats`: the keys are the rest of the line.
+    Get { keys: &'a [u8], get: Get },
     Store(StoreRequest<'a>),
-    Delete {
-        key: &'a [u8],
-    },
-    /// `incr`, or `decr` if not `up`.
-    Add {
-        key: &'a [u8],
-        delta: u64,
-        up: bool,
-    },
-    Touch {
-        key: &'a [u8],
-        exptime: i32,
-    },
-    FlushAll {
-        exptime: i32,
-    },
-    Stats {
-        section: &'a [u8],
-        arguments: [&'a [u8]; 2],
-    },
-    /// `cache_memlimit`.
-    MemoryLimit {
-        mebibytes: u32,
-    },
-    /// `ms`: the rest of the line, which a value follows.
+    Delete { key: &'a [u8] },
+    // `incr`, or `decr` if not `up`.
+    Add { key: &'a [u8], delta: u64, up: bool },
+    Touch { key: &'a [u8], exptime: i32 },
+    FlushAll { exptime: i32 },
+    Stats { section: &'a [u8], arguments: [&'a [u8]; 2] },
+    // `cache_memlimit`.
+    MemoryLimit { mebibytes: u32 },
+    // `ms`: the rest of the line, which a value follows.
     MetaSet(&'a [u8]),
-    /// The other meta commands, with the rest of the line.
+    // The other meta commands, with the rest of the line.
     Meta(MetaVerb, &'a [u8]),
     Version,
     Quit,
-    /// No effect except this reply.
+    // No effect except this reply.
     Reply(&'static str),
 }
 
@@ -172,54 +142,82 @@ fn get_and_touch<'a>(mut words: Words<'a>, cas: bool) -> Result<Command<'a>, &'s
     keys(words, Get { cas, touch: Some(exptime) })
 }
 
-/// Parses the commands with a fixed number of words.
-fn parse_rest<'a>(verb: &'a [u8], mut rest: Words<'a>) -> Request<'a> {
+/// Parses the commands with a limited number of words. memcached takes `noreply` from the last of them, even if there are too
+/// many, and ignores it on a line with too few or too many words.
+fn parse_rest<'a>(verb: &'a [u8], rest: Words<'a>) -> Request<'a> {
     const WORDS_MAX: usize = 7;
-    let all = rest;
     let mut words = [&b""[..]; WORDS_MAX];
-    let mut count = 0;
-    for word in rest.by_ref() {
-        words[count] = word;
-        count += 1;
-        if count == WORDS_MAX {
-            break;
-        }
-    }
+    let count = words.iter_mut().zip(rest).map(|(place, word)| *place = word).count();
     let words = &words[..count];
     let last_is_noreply = words.last() == Some(&&b"noreply"[..]);
-
-    // memcached takes `noreply` from the last word, even if there are too many words.
-    let (command, may_be_quiet) = match verb {
-        b"set" => (put(StoreMode::Set, words).map(Command::Store), true),
-        b"add" => (put(StoreMode::Add, words).map(Command::Store), true),
-        b"replace" => (put(StoreMode::Replace, words).map(Command::Store), true),
-        b"append" => (put(StoreMode::Append, words).map(Command::Store), true),
-        b"prepend" => (put(StoreMode::Prepend, words).map(Command::Store), true),
-        b"cas" => (compare_and_store(words), true),
-        b"incr" => (add(words, true), true),
-        b"decr" => (add(words, false), true),
-        b"touch" => (touch(words), true),
-        b"delete" => (delete(words, last_is_noreply), words.len() > 1),
-        b"flush_all" => (flush_all(words, last_is_noreply), true),
-        b"verbosity" => (verbosity(words), true),
-        b"cache_memlimit" => (memory_limit(words), true),
-        b"slabs" => slabs(words),
-        b"lru" => (lru(words), true),
-        b"lru_crawler" => (lru_crawler(words), false),
-        b"watch" => (Err(NO_WATCH), true),
-        b"stats" => {
-            let word = |at| words.get(at).copied().unwrap_or_default();
-            (Ok(Command::Stats { section: word(0), arguments: [word(1), word(2)] }), false)
-        }
-        b"version" => (Ok(Command::Version), false),
-        b"quit" => (Ok(Command::Quit), false),
-        b"shutdown" => (Err(NO_SHUTDOWN), false),
-        _ if is_http(verb, all) => (Ok(Command::Quit), false),
-        _ => (Err(ERROR), false),
+    let command = parse_words(verb, words, last_is_noreply, rest);
+    let always_replies = match verb {
+        b"lru_crawler" | b"stats" | b"version" | b"shutdown" => true,
+        b"slabs" => words.first() == Some(&&b"reassign"[..]),
+        b"delete" => count == 1,
+        _ => false,
     };
-    // memcached ignores `noreply` on a line with too few or too many words.
-    let quiet = may_be_quiet && last_is_noreply && command != Err(ERROR);
+    let quiet = last_is_noreply && !always_replies && command != Err(ERROR);
     Request { command: command.unwrap_or_else(Command::Reply), quiet }
+}
+
+fn parse_words<'a>(
+    verb: &'a [u8],
+    words: &[&'a [u8]],
+    last_is_noreply: bool,
+    rest: Words<'a>,
+) -> Result<Command<'a>, &'static str> {
+    Ok(match (verb, words) {
+        (b"set", _) => put(StoreMode::Set, words, 0)?,
+        (b"add", _) => put(StoreMode::Add, words, 0)?,
+        (b"replace", _) => put(StoreMode::Replace, words, 0)?,
+        (b"append", _) => put(StoreMode::Append, words, 0)?,
+        (b"prepend", _) => put(StoreMode::Prepend, words, 0)?,
+        (b"cas", [words @ .., cas] | [words @ .., cas, _]) if words.len() == 4 => {
+            put(StoreMode::Cas, words, unsigned(cas).ok_or(BAD_FORMAT)?)?
+        }
+        (b"incr" | b"decr", [first, delta] | [first, delta, _]) => {
+            let (key, delta) = (key(first)?, unsigned(delta));
+            let delta = delta.ok_or("CLIENT_ERROR invalid numeric delta argument")?;
+            Command::Add { key, delta, up: verb == b"incr" }
+        }
+        (b"touch", [first, exptime] | [first, exptime, _]) => {
+            Command::Touch { key: key(first)?, exptime: signed(exptime).ok_or(BAD_EXPTIME)? }
+        }
+        // Older versions of the protocol have a time, which must be 0.
+        (b"delete", [first] | [first, b"0" | b"noreply"]) => Command::Delete { key: key(first)? },
+        (b"delete", [first, b"0", _]) if last_is_noreply => Command::Delete { key: key(first)? },
+        (b"delete", [_, _] | [_, _, _]) => {
+            return Err("CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]");
+        }
+        (b"flush_all", []) => Command::FlushAll { exptime: 0 },
+        (b"flush_all", [_]) if last_is_noreply => Command::FlushAll { exptime: 0 },
+        (b"flush_all", [exptime] | [exptime, _]) => Command::FlushAll { exptime: signed(exptime).ok_or(BAD_EXPTIME)? },
+        // No effect, because the service logs nothing.
+        (b"verbosity", [level] | [level, _]) => {
+            unsigned(level).ok_or(BAD_FORMAT)?;
+            Command::Reply(OK)
+        }
+        (b"cache_memlimit", [mebibytes] | [mebibytes, _]) => match unsigned(mebibytes) {
+            Some(mebibytes) => Command::MemoryLimit { mebibytes: mebibytes as u32 },
+            // Unlike the errors above, this one obeys `noreply`.
+            None => Command::Reply(ERROR),
+        },
+        (b"slabs", _) => Command::Reply(slabs(words)?),
+        (b"lru", [_, ..]) => Command::Reply(lru(words)),
+        (b"lru_crawler", _) => Command::Reply(lru_crawler(words)?),
+        (b"stats", _) => {
+            let word = |at| words.get(at).copied().unwrap_or_default();
+            Command::Stats { section: word(0), arguments: [word(1), word(2)] }
+        }
+        (b"version", _) => Command::Version,
+        (b"quit", _) => Command::Quit,
+        (b"watch", _) => return Err("CLIENT_ERROR watch commands not allowed"),
+        (b"shutdown", _) => return Err("ERROR: shutdown not enabled"),
+        (b"verbosity" | b"flush_all" | b"lru", _) => return Err(ERROR),
+        _ if is_http(verb, rest) => Command::Quit,
+        _ => return Err(ERROR),
+    })
 }
 
 /// Whether a line is an HTTP request, after which memcached ends the connection. memcached checks only the first 23 words, and
@@ -234,120 +232,61 @@ fn key(word: &[u8]) -> Result<&[u8], &'static str> {
     if word.len() > KEY_BYTES_MAX { Err(BAD_FORMAT) } else { Ok(word) }
 }
 
-fn put<'a>(mode: StoreMode, words: &[&'a [u8]]) -> Result<StoreRequest<'a>, &'static str> {
+fn put<'a>(mode: StoreMode, words: &[&'a [u8]], cas: u64) -> Result<Command<'a>, &'static str> {
     let ([first, flags, exptime, bytes] | [first, flags, exptime, bytes, _]) = words else {
         return Err(ERROR);
     };
     let key = key(first)?;
     let flags = unsigned(flags).ok_or(BAD_FORMAT)? as u32;
     let exptime = signed(exptime).ok_or(BAD_FORMAT)?;
-    let value_bytes = signed(bytes).filter(|bytes| (0..=i32::MAX - 2).contains(bytes)).ok_or(BAD_FORMAT)? as usize;
-    Ok(StoreRequest { mode, cas: 0, key, flags, exptime, value_bytes })
-}
-
-fn compare_and_store<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
-    let (put_words, cas) = match words {
-        [put_words @ .., cas] if put_words.len() == 4 => (put_words, cas),
-        [put_words @ .., cas, _] if put_words.len() == 4 => (put_words, cas),
-        _ => return Err(ERROR),
-    };
-    let cas = unsigned(cas).ok_or(BAD_FORMAT)?;
-    Ok(Command::Store(StoreRequest { cas, ..put(StoreMode::Cas, put_words)? }))
-}
-
-fn add<'a>(words: &[&'a [u8]], up: bool) -> Result<Command<'a>, &'static str> {
-    let ([first, delta] | [first, delta, _]) = words else { return Err(ERROR) };
-    Ok(Command::Add { key: key(first)?, delta: unsigned(delta).ok_or(BAD_DELTA)?, up })
-}
-
-fn touch<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
-    let ([first, exptime] | [first, exptime, _]) = words else { return Err(ERROR) };
-    Ok(Command::Touch { key: key(first)?, exptime: signed(exptime).ok_or(BAD_EXPTIME)? })
-}
-
-/// Accepts a time of 0 from older versions of the protocol.
-fn delete<'a>(words: &[&'a [u8]], last_is_noreply: bool) -> Result<Command<'a>, &'static str> {
-    match words {
-        [first] => Ok(Command::Delete { key: key(first)? }),
-        [first, b"0"] | [first, b"0", _] if words.len() == 2 || last_is_noreply => {
-            Ok(Command::Delete { key: key(first)? })
-        }
-        [first, b"noreply"] => Ok(Command::Delete { key: key(first)? }),
-        [_, _] | [_, _, _] => Err(BAD_DELETE),
-        _ => Err(ERROR),
-    }
-}
-
-fn flush_all<'a>(words: &[&'a [u8]], last_is_noreply: bool) -> Result<Command<'a>, &'static str> {
-    let exptime = match words {
-        [] => 0,
-        [_] if last_is_noreply => 0,
-        [exptime] | [exptime, _] => signed(exptime).ok_or(BAD_EXPTIME)?,
-        _ => return Err(ERROR),
-    };
-    Ok(Command::FlushAll { exptime })
-}
-
-/// Has no effect: the service logs nothing.
-fn verbosity<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
-    let ([level] | [level, _]) = words else { return Err(ERROR) };
-    unsigned(level).ok_or(BAD_FORMAT)?;
-    Ok(Command::Reply(OK))
-}
-
-fn memory_limit<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
-    let ([mebibytes] | [mebibytes, _]) = words else { return Err(ERROR) };
-    match unsigned(mebibytes) {
-        Some(mebibytes) => Ok(Command::MemoryLimit { mebibytes: mebibytes as u32 }),
-        // Unlike the errors above, this one obeys `noreply`.
-        None => Ok(Command::Reply(ERROR)),
-    }
+    let value_bytes = value_bytes(bytes).ok_or(BAD_FORMAT)?;
+    Ok(Command::Store(StoreRequest { mode, cas, key, flags, exptime, value_bytes }))
 }
 
 /// Answers like a memcached that does not move slab pages, because there are none.
-fn slabs<'a>(words: &[&'a [u8]]) -> (Result<Command<'a>, &'static str>, bool) {
-    let answer = match words {
-        [b"reassign", _, _] => return (Err(NO_REASSIGN), false),
-        [b"automove", b"ratio", ratio] | [b"automove", b"ratio", ratio, ..] if float(ratio).is_some() => OK,
-        [b"automove", b"ratio", ..] => ERROR,
-        [b"automove", level, ..] => match unsigned(level) {
+fn slabs(words: &[&[u8]]) -> Result<&'static str, &'static str> {
+    match words {
+        [b"reassign", _, _] => Err("CLIENT_ERROR slab reassignment disabled"),
+        [b"automove", b"ratio", ratio, ..] if float(ratio).is_some() => Ok(OK),
+        [b"automove", b"ratio", ..] => Ok(ERROR),
+        [b"automove", level, ..] => Ok(match unsigned(level) {
             Some(0..=2) => OK,
             Some(_) => ERROR,
             None => BAD_FORMAT,
-        },
-        _ => return (Err(ERROR), false),
-    };
-    (Ok(Command::Reply(answer)), true)
+        }),
+        _ => Err(ERROR),
+    }
 }
 
 /// Answers like a memcached without an LRU maintainer thread, because there is one eviction order.
-fn lru<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
-    let answer = match words {
-        [] => return Err(ERROR),
-        [b"tune", hot, warm, hot_factor, factor, ..] => {
-            match (unsigned(hot), unsigned(warm), float(hot_factor), float(factor)) {
-                (Some(hot), Some(warm), ..) if hot.saturating_add(warm) > 80 => LARGE_SHARES,
-                (Some(_), Some(_), Some(hot_factor), Some(factor)) if hot_factor > 0.0 && factor > 0.0 => OK,
-                (Some(_), Some(_), Some(_), Some(_)) => SMALL_FACTORS,
-                _ => ERROR,
-            }
-        }
+fn lru(words: &[&[u8]]) -> &'static str {
+    let [b"tune", hot, warm, hot_factor, factor, ..] = words else { return ERROR };
+    match (unsigned(hot), unsigned(warm), float(hot_factor), float(factor)) {
+        (Some(hot), Some(warm), ..) if hot.saturating_add(warm) > 80 => "ERROR hot and warm pcts must not exceed 80",
+        (Some(_), Some(_), Some(hot_factor), Some(factor)) if hot_factor > 0.0 && factor > 0.0 => OK,
+        (Some(_), Some(_), Some(_), Some(_)) => "ERROR hot/warm age factors must be greater than 0",
         _ => ERROR,
-    };
-    Ok(Command::Reply(answer))
+    }
 }
 
 /// Answers like a memcached without a crawler: expired items are dropped when a command finds them.
-fn lru_crawler<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
+fn lru_crawler(words: &[&[u8]]) -> Result<&'static str, &'static str> {
     let number = |word| unsigned(word).ok_or(BAD_FORMAT);
     match words {
-        [b"crawl" | b"metadump", _] => Err(NO_CRAWLER),
-        [b"tocrawl", count] => number(count).map(|_| Command::Reply(OK)),
-        [b"sleep", microseconds] if number(microseconds)? > 1_000_000 => Err(LONG_SLEEP),
-        [b"sleep", _] | [b"disable"] => Ok(Command::Reply(OK)),
-        [b"enable"] => Err(NO_CRAWLER_THREAD),
+        [b"crawl" | b"metadump", _] => Err("CLIENT_ERROR lru crawler disabled"),
+        [b"tocrawl", count] => number(count).map(|_| OK),
+        [b"sleep", microseconds] if number(microseconds)? > 1_000_000 => {
+            Err("CLIENT_ERROR sleep must be one second or less")
+        }
+        [b"sleep", _] | [b"disable"] => Ok(OK),
+        [b"enable"] => Err("ERROR failed to start lru crawler thread"),
         _ => Err(ERROR),
     }
+}
+
+/// Parses the size of a value.
+pub(super) fn value_bytes(word: &[u8]) -> Option<usize> {
+    signed(word).filter(|bytes| (0..=i32::MAX - 2).contains(bytes)).map(|bytes| bytes as usize)
 }
 
 /// Parses decimal numbers like `strtod`.

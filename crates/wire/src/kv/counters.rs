@@ -1,6 +1,5 @@
 //! Counters of `stats`, in separate memory for each thread.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// A counter.
@@ -40,14 +39,16 @@ pub(super) struct Counters([Shard; SHARDS]);
 struct Shard([AtomicU64; KINDS]);
 
 thread_local! {
-    static SHARD: Cell<Option<usize>> = const { Cell::new(None) };
+    static SHARD: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Relaxed) % SHARDS
+    };
 }
 
 impl Counters {
     #[inline]
     pub fn add(&self, count: Count) {
-        let shard = SHARD.get().unwrap_or_else(next_shard);
-        self.0[shard].0[count as usize].fetch_add(1, Relaxed);
+        SHARD.with(|&shard| self.0[shard].0[count as usize].fetch_add(1, Relaxed));
     }
 
     pub fn sum(&self, count: Count) -> u64 {
@@ -57,12 +58,4 @@ impl Counters {
     pub fn reset(&self) {
         self.0.iter().flat_map(|shard| &shard.0).for_each(|count| count.store(0, Relaxed));
     }
-}
-
-#[cold]
-fn next_shard() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let shard = NEXT.fetch_add(1, Relaxed) % SHARDS;
-    SHARD.set(Some(shard));
-    shard
 }

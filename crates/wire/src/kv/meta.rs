@@ -11,15 +11,13 @@ use super::meta_flags::{Error, LONG_OPAQUE, Meta, MetaSet, OPAQUE_BYTES_MAX};
 use super::reply::{NOT_A_NUMBER, write_line};
 use super::service::Kv;
 use super::storage::{StoreOptions, Stored};
-use super::store::{After, Item, Mark, Marks, Store};
-
-const BAD_ARITHMETIC_MODE: &str = "CLIENT_ERROR invalid mode for ma M token";
+use super::store::{After, FETCHED, Item, STALE, WON, weight};
 
 impl Kv {
     /// Stores the value of `ms`.
     pub(super) fn meta_set(&self, set: &MetaSet<'_>, value: &[u8], out: &mut Vec<u8>) {
         self.store.notice_fetches();
-        let Meta { key, flags, options } = &set.meta;
+        let options = &set.meta.options;
         let storing = StoreOptions {
             cas: options.new_cas,
             is_binary: options.is_binary,
@@ -28,25 +26,13 @@ impl Kv {
         };
         let (code, cas, bytes) = match self.store_value(&set.request(), storing, value) {
             Stored::Yes { .. } if options.is_quiet => return,
-            Stored::Yes { cas, bytes } => ("HD", cas, bytes),
-            Stored::No => ("NS", 0, value.len()),
-            Stored::Changed => ("EX", 0, value.len()),
-            Stored::Missing => ("NF", 0, value.len()),
+            Stored::Yes { cas, bytes } => (b"HD", cas, bytes),
+            Stored::No => (b"NS", 0, value.len()),
+            Stored::Changed => (b"EX", 0, value.len()),
+            Stored::Missing => (b"NF", 0, value.len()),
         };
-        out.extend_from_slice(code.as_bytes());
-        for flag in *flags {
-            match flag[0] {
-                b'O' => {
-                    out.push(b' ');
-                    out.extend_from_slice(flag);
-                }
-                b'k' => write_key(key, options.is_binary, out),
-                b'c' => write_number(b'c', cas, out),
-                b's' => write_number(b's', bytes as u64, out),
-                _ => {}
-            }
-        }
-        out.extend_from_slice(b"\r\n");
+        write_without_item(&set.meta, code, Some((cas, bytes)), out)
+            .expect("the length of the opaque token was checked");
     }
 
     /// Executes a meta command without a value.
@@ -76,12 +62,11 @@ impl Kv {
         if !has_changes && !options.hit_before && !options.last_access {
             let item = if options.no_update { self.store.peek(&meta.key) } else { self.store.get(&meta.key) };
             // The first client that sees a stale item wins, which changes the item.
-            let item = item.filter(|item| !item.marks.has(Mark::Stale) || item.marks.has(Mark::Won));
+            let item = item.filter(|item| item.marks & STALE == 0 || item.marks & WON != 0);
             found = item.map(|mut item| self.write_item(meta, &mut item, false, out));
         }
         if found.is_none() {
-            let marks = Marks::for_key(options.is_binary);
-            let make = || self.store.item(Arc::default(), 0, 0, options.new_cas, marks);
+            let make = || self.store.item(Arc::default(), 0, 0, options.new_cas, options.is_binary);
             found = self.store.enter(&meta.key, options.vivify.is_some().then_some(make), |item, is_new| {
                 if is_new {
                     self.counters.add(Count::Stored);
@@ -96,7 +81,7 @@ impl Kv {
         let Some(written) = found else {
             self.counters.add(if options.exptime.is_some() { Count::TouchMiss } else { Count::GetMiss });
             let start = out.len();
-            write_without_item(meta, b"EN", out)?;
+            write_without_item(meta, b"EN", None, out)?;
             if options.is_quiet {
                 out.truncate(start);
             }
@@ -131,7 +116,7 @@ impl Kv {
                     item.expires = self.store.expires(options.vivify.unwrap_or(0));
                     wins = true;
                 }
-                b'R' if !is_new && !item.marks.has(Mark::Won) && item.expires != 0 => {
+                b'R' if !is_new && item.marks & WON == 0 && item.expires != 0 => {
                     wins |= item.expires < self.store.expires(options.recache.unwrap_or(0));
                 }
                 b's' => write_number(b's', item.data.len() as u64, out),
@@ -139,13 +124,13 @@ impl Kv {
                 b'c' => write_number(b'c', item.cas, out),
                 b'f' => write_number(b'f', item.flags.into(), out),
                 b'l' => write_number(b'l', self.seconds_since(item.accessed), out),
-                b'h' => write_number(b'h', item.marks.has(Mark::Fetched).into(), out),
+                b'h' => write_number(b'h', (item.marks & FETCHED != 0).into(), out),
                 b'O' => write_opaque(flag, out)?,
-                b'k' => write_key(&meta.key, item.marks.has(Mark::Binary), out),
+                b'k' => write_key(&meta.key, item.is_binary(), out),
                 _ => {}
             }
         }
-        let (is_won, is_stale) = (item.marks.has(Mark::Won), item.marks.has(Mark::Stale));
+        let (is_won, is_stale) = (item.marks & WON != 0, item.marks & STALE != 0);
         if is_won {
             out.extend_from_slice(b" Z");
         }
@@ -155,7 +140,7 @@ impl Kv {
         }
         if wins {
             out.extend_from_slice(b" W");
-            item.marks.set(Mark::Won, true);
+            item.marks |= WON;
         }
         out.extend_from_slice(b"\r\n");
         Ok(value)
@@ -165,7 +150,7 @@ impl Kv {
         let options = &meta.options;
         let start = out.len();
         // Write the line before deleting anything, because its flags may be invalid. The code is filled in below.
-        write_without_item(meta, b"  ", out)?;
+        write_without_item(meta, b"  ", None, out)?;
         let deleted = self.store.enter(&meta.key, None::<fn() -> Item>, |item, _| {
             if options.cas.is_some_and(|cas| cas != item.cas) {
                 return After::Keep(false);
@@ -173,15 +158,13 @@ impl Kv {
             if options.remove_value {
                 // Replace it by an empty item.
                 let (cas, expires) = (options.new_cas.unwrap_or(item.cas), options.exptime.unwrap_or(0));
-                let marks = item.marks.for_successor();
-                *item = self.store.item(Arc::default(), options.client_flags, expires, Some(cas), marks);
+                *item = self.store.item(Arc::default(), options.client_flags, expires, Some(cas), item.is_binary());
             }
             if options.stale {
                 if let Some(exptime) = options.exptime {
                     item.expires = self.store.expires(exptime);
                 }
-                item.marks.set(Mark::Stale, true);
-                item.marks.set(Mark::Won, false);
+                item.marks = item.marks & !WON | STALE;
                 item.cas = options.new_cas.unwrap_or_else(|| self.store.next_cas());
             }
             if options.stale || options.remove_value { After::Keep(true) } else { After::Remove(true) }
@@ -194,13 +177,11 @@ impl Kv {
         out[start..start + 2].copy_from_slice(code);
         if deleted != Some(true) {
             self.counters.add(Count::DeleteMiss);
-        } else {
-            if !options.stale {
-                self.counters.add(Count::DeleteHit);
-            }
-            if options.is_quiet {
-                out.truncate(start);
-            }
+        } else if !options.stale {
+            self.counters.add(Count::DeleteHit);
+        }
+        if deleted == Some(true) && options.is_quiet {
+            out.truncate(start);
         }
         Ok(())
     }
@@ -210,19 +191,20 @@ impl Kv {
         let up = match options.mode {
             None | Some(b'I' | b'+') => true,
             Some(b'D' | b'-') => false,
-            Some(_) => return Err(BAD_ARITHMETIC_MODE),
+            Some(_) => return Err("CLIENT_ERROR invalid mode for ma M token"),
         };
         let start = out.len();
+        let initial = options.initial.unwrap_or(0);
         let make = || {
-            let digits = itoa::Buffer::new().format(options.initial).as_bytes().into();
-            self.store.item(digits, 0, 0, options.new_cas, Marks::for_key(options.is_binary))
+            let digits = itoa::Buffer::new().format(initial).as_bytes().into();
+            self.store.item(digits, 0, 0, options.new_cas, options.is_binary)
         };
         let mut is_created = false;
         let sum = self.store.enter(&meta.key, options.vivify.is_some().then_some(make), |item, is_new| {
             is_created = is_new;
             let cas = options.cas.filter(|&cas| cas != 0 && !item.data.is_empty());
             let sum = if is_new {
-                Ok(options.initial)
+                Ok(initial)
             } else if cas.is_some_and(|cas| cas != item.cas) {
                 return After::Keep(Ok(None));
             } else {
@@ -238,10 +220,10 @@ impl Kv {
                     out.truncate(start);
                 }
             }
-            Some(None) => write_without_item(meta, b"EX", out)?,
+            Some(None) => write_without_item(meta, b"EX", None, out)?,
             None => {
                 self.counters.add(if up { Count::IncrMiss } else { Count::DecrMiss });
-                write_without_item(meta, b"NF", out)?;
+                write_without_item(meta, b"NF", None, out)?;
             }
         }
         Ok(())
@@ -293,15 +275,15 @@ impl Kv {
             return Ok(());
         };
         out.extend_from_slice(b"ME ");
-        if item.marks.has(Mark::Binary) {
+        if item.is_binary() {
             base64::encode(&key, out);
         } else {
             out.extend_from_slice(&key);
         }
         let expires = if item.expires == 0 { -1 } else { i64::from(item.expires) - i64::from((self.store.clock)()) };
         let (accessed, cas) = (self.seconds_since(item.accessed), item.cas);
-        let fetched = if item.marks.has(Mark::Fetched) { "yes" } else { "no" };
-        let size = Store::weight(&key, &item);
+        let fetched = if item.marks & FETCHED != 0 { "yes" } else { "no" };
+        let size = weight(key.len(), item.data.len());
         write_line(out, &format!(" exp={expires} la={accessed} cas={cas} fetch={fetched} cls=1 size={size}"));
         Ok(())
     }
@@ -320,13 +302,20 @@ impl Kv {
     }
 }
 
-/// Writes a reply that describes no item: the code, and the key and the opaque token if requested.
-fn write_without_item(meta: &Meta<'_>, code: &[u8; 2], out: &mut Vec<u8>) -> Result<(), Error> {
+/// Writes a reply that describes no item, or only the CAS value and size of one that was stored.
+fn write_without_item(
+    meta: &Meta<'_>,
+    code: &[u8; 2],
+    stored: Option<(u64, usize)>,
+    out: &mut Vec<u8>,
+) -> Result<(), Error> {
     out.extend_from_slice(code);
     for flag in meta.flags {
-        match flag[0] {
-            b'O' => write_opaque(flag, out)?,
-            b'k' => write_key(&meta.key, meta.options.is_binary, out),
+        match (flag[0], stored) {
+            (b'O', _) => write_opaque(flag, out)?,
+            (b'k', _) => write_key(&meta.key, meta.options.is_binary, out),
+            (b'c', Some((cas, _))) => write_number(b'c', cas, out),
+            (b's', Some((_, bytes))) => write_number(b's', bytes as u64, out),
             _ => {}
         }
     }

@@ -6,25 +6,16 @@
 use std::borrow::Cow;
 
 use super::base64;
-use super::command::{BAD_FORMAT, ERROR, StoreMode, StoreRequest, Words, signed, unsigned};
+use super::command::{BAD_FORMAT, ERROR, StoreMode, StoreRequest, Words, signed, unsigned, value_bytes};
 use super::limits::KEY_BYTES_MAX;
 
 /// Limit on the words of a line, with the command.
 const WORDS_MAX: usize = 19;
 pub(super) const OPAQUE_BYTES_MAX: usize = 32;
 
-const DUPLICATE: &str = "CLIENT_ERROR duplicate flag";
-const UNKNOWN: &str = "CLIENT_ERROR invalid flag";
-const DUPLICATE_OR_UNKNOWN: &str = "CLIENT_ERROR invalid or duplicate flag";
 const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
-const BAD_KEY: &str = "CLIENT_ERROR error decoding key";
-const BAD_MODE_LENGTH: &str = "CLIENT_ERROR incorrect length for M token";
-const BAD_INITIAL: &str = "CLIENT_ERROR invalid numeric initial value";
-const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta value";
-const BAD_SET_MODE: &str = "CLIENT_ERROR invalid mode for ms M token";
 pub(super) const LONG_OPAQUE: &str = "CLIENT_ERROR opaque token too long";
 const MANY_FLAGS: &str = "CLIENT_ERROR options flags too long";
-const MANY_FLAGS_OF_GET: &str = "CLIENT_ERROR options flags are too long";
 
 /// An error reply.
 pub(super) type Error = &'static str;
@@ -55,22 +46,22 @@ pub(super) struct Options {
     pub cas: Option<u64>,
     pub new_cas: Option<u64>,
     pub mode: Option<u8>,
-    pub initial: u64,
+    pub initial: Option<u64>,
     pub delta: Option<u64>,
 }
 
 impl<'a> Meta<'a> {
     /// Parses the words behind `mg`.
     pub fn parse_get(words: Words<'a>) -> Result<Self, Error> {
-        Self::parse(words, 0, MANY_FLAGS_OF_GET)
+        Self::parse(words, 0, "CLIENT_ERROR options flags are too long")
     }
 
-    /// Parses a line for which memcached has only a summary error.
+    /// Parses the words behind `md` and `ma`, for which memcached has only a summary error.
     pub fn parse_other(words: Words<'a>) -> Result<Self, Error> {
         Self::parse(words, 0, MANY_FLAGS).map_err(|error| match error {
             ERROR | MANY_FLAGS => error,
             _ if { words }.next().is_some_and(|key| key.len() > KEY_BYTES_MAX) => error,
-            _ => DUPLICATE_OR_UNKNOWN,
+            _ => "CLIENT_ERROR invalid or duplicate flag",
         })
     }
 
@@ -98,11 +89,11 @@ impl<'a> Meta<'a> {
         for flag in self.flags {
             let (letter, token) = (flag[0], &flag[1..]);
             if letter >= 127 || seen & (1 << letter) != 0 {
-                return Err(DUPLICATE);
+                return Err("CLIENT_ERROR duplicate flag");
             }
             seen |= 1 << letter;
             let parsed = match letter {
-                b'b' => base64::decode(&self.key).ok_or(BAD_KEY).map(|key| {
+                b'b' => base64::decode(&self.key).ok_or("CLIENT_ERROR error decoding key").map(|key| {
                     self.key = Cow::Owned(key);
                     options.is_binary = true;
                 }),
@@ -111,14 +102,17 @@ impl<'a> Meta<'a> {
                 b'R' => set(&mut options.recache, signed(token), BAD_TOKEN),
                 b'C' => set(&mut options.cas, unsigned(token), BAD_TOKEN),
                 b'E' => set(&mut options.new_cas, unsigned(token), BAD_TOKEN),
-                b'D' => set(&mut options.delta, unsigned(token), BAD_DELTA),
-                b'J' => unsigned(token).map(|initial| options.initial = initial).ok_or(BAD_INITIAL),
+                b'D' => set(&mut options.delta, unsigned(token), "CLIENT_ERROR invalid numeric delta value"),
+                b'J' => set(&mut options.initial, unsigned(token), "CLIENT_ERROR invalid numeric initial value"),
                 // memcached repeats the last error here.
                 b'F' => {
                     let error = result.err().unwrap_or(BAD_FORMAT);
                     unsigned(token).map(|flags| options.client_flags = flags as u32).ok_or(error)
                 }
-                b'M' => set(&mut options.mode, token.first().copied().filter(|_| token.len() == 1), BAD_MODE_LENGTH),
+                b'M' => {
+                    let mode = token.first().copied().filter(|_| token.len() == 1);
+                    set(&mut options.mode, mode, "CLIENT_ERROR incorrect length for M token")
+                }
                 // Flags that are evaluated while the reply is written, and hints for a proxy.
                 b'O' | b'k' | b's' | b't' | b'c' | b'f' | b'P' | b'L' => Ok(()),
                 _ => {
@@ -130,7 +124,7 @@ impl<'a> Meta<'a> {
                         b'l' => &mut options.last_access,
                         b'I' => &mut options.stale,
                         b'x' => &mut options.remove_value,
-                        _ => return Err(UNKNOWN),
+                        _ => return Err("CLIENT_ERROR invalid flag"),
                     } = true;
                     Ok(())
                 }
@@ -173,8 +167,7 @@ impl<'a> MetaSet<'a> {
         if words.take(WORDS_MAX).count() == WORDS_MAX {
             return Err(refuse(MANY_FLAGS));
         }
-        let value_bytes =
-            signed(length).filter(|bytes| (0..=i32::MAX - 2).contains(bytes)).ok_or(refuse(BAD_FORMAT))? as usize;
+        let value_bytes = value_bytes(length).ok_or(refuse(BAD_FORMAT))?;
         // From here on, the end of the value is known, even if another part of the line is wrong.
         let refuse = |reason| Refusal { reason, value_bytes: Some(value_bytes) };
         let meta = Meta::parse(words, 1, MANY_FLAGS).map_err(refuse)?;
@@ -185,7 +178,7 @@ impl<'a> MetaSet<'a> {
             (Some(b'E'), _) => StoreMode::Add,
             (Some(b'A'), _) => StoreMode::Append,
             (Some(b'P'), _) => StoreMode::Prepend,
-            (Some(_), _) => return Err(refuse(BAD_SET_MODE)),
+            (Some(_), _) => return Err(refuse("CLIENT_ERROR invalid mode for ms M token")),
         };
         let is_long = |flag: &[u8]| flag[0] == b'O' && flag.len() > OPAQUE_BYTES_MAX;
         if { meta.flags }.any(is_long) {

@@ -5,7 +5,6 @@ use super::counters::Count;
 use super::limits::OUTPUT_BYTES_MAX;
 use super::reply::{version, write_line};
 use super::service::Kv;
-use super::store::Mark;
 
 /// Slab class of all items.
 const CLASS: u64 = 1;
@@ -124,9 +123,8 @@ impl Kv {
     fn items(&self, out: &mut Vec<u8>) {
         let (items, bytes) = self.store.size();
         if items > 0 {
-            for (name, value) in
-                [("number", items as u64), ("mem_requested", bytes), ("evicted", self.store.evictions())]
-            {
+            let evictions = self.store.evictions();
+            for (name, value) in [("number", items as u64), ("mem_requested", bytes), ("evicted", evictions)] {
                 stat(out, &format!("items:{CLASS}:{name}"), value);
             }
         }
@@ -162,9 +160,8 @@ impl Kv {
         if class >= CLASSES_MAX {
             return Err("CLIENT_ERROR Illegal slab id");
         }
-        let limit = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
-        let mut items: Vec<_> =
-            self.store.some().filter(|(_, item)| class == CLASS && !item.marks.has(Mark::Binary)).collect();
+        let limit = if limit == 0 { usize::MAX } else { limit as usize };
+        let mut items: Vec<_> = self.store.some().filter(|(_, item)| class == CLASS && !item.is_binary()).collect();
         items.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         for (key, item) in items.into_iter().take(limit) {
             if out.len() >= OUTPUT_BYTES_MAX {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::command::{StoreMode, StoreRequest, unsigned};
 use super::counters::Count;
 use super::service::Kv;
-use super::store::{After, Item, Mark, Marks};
+use super::store::{After, BINARY, Item, STALE, WON};
 
 /// Parameters that only meta commands set.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,13 +23,10 @@ pub(super) struct StoreOptions {
 /// Result of a storage command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
-    /// Stored in an item with this CAS value and size.
-    Yes {
-        cas: u64,
-        bytes: usize,
-    },
+    // Stored in an item with this CAS value and size.
+    Yes { cas: u64, bytes: usize },
     No,
-    /// The item has another CAS value than the client knows.
+    // The item has another CAS value than the client knows.
     Changed,
     Missing,
 }
@@ -78,8 +75,7 @@ impl Kv {
 
     #[inline]
     fn new_item(&self, request: &StoreRequest<'_>, options: StoreOptions, value: &[u8]) -> Item {
-        let marks = Marks::for_key(options.is_binary);
-        self.store.item(value.into(), request.flags, request.exptime, options.cas, marks)
+        self.store.item(value.into(), request.flags, request.exptime, options.cas, options.is_binary)
     }
 
     /// Stores a value if the present item allows it.
@@ -117,8 +113,7 @@ impl Kv {
                         let old = item.clone();
                         let stored = replace(item);
                         item.expires = old.expires;
-                        item.marks.set(Mark::Stale, true);
-                        item.marks.set(Mark::Won, old.marks.has(Mark::Won));
+                        item.marks |= old.marks & WON | STALE;
                         stored
                     } else {
                         Stored::Changed
@@ -142,7 +137,7 @@ impl Kv {
         if fits {
             let parts = if is_append { [&item.data, value] } else { [value, &item.data] };
             let expires = item.expires;
-            *item = self.store.item(parts.concat().into(), item.flags, 0, cas, item.marks.for_successor());
+            *item = self.store.item(parts.concat().into(), item.flags, 0, cas, item.is_binary());
             item.expires = expires;
         }
         fits
@@ -160,7 +155,7 @@ impl Kv {
         data[..digits.len()].copy_from_slice(digits);
         if digits.len() > item.data.len() {
             // memcached stores the result in a new item.
-            item.marks = item.marks.for_successor();
+            item.marks &= BINARY;
         }
         item.data = Arc::from(data);
         item.cas = cas.unwrap_or_else(|| self.store.next_cas());

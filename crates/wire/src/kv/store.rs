@@ -27,46 +27,23 @@ pub(super) struct Item {
     pub accessed: u32,
     /// Number of flushes before it was stored; the next one removes it.
     flushes: u16,
-    pub marks: Marks,
+    /// A bit for each mark.
+    pub marks: u8,
 }
 
-/// Marks of an item for the meta commands, a bit each.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Marks(u8);
+/// The mark of an item that a client has fetched. The meta commands use these marks.
+pub(super) const FETCHED: u8 = 1;
+/// The mark of an item that a client declared out of date.
+pub(super) const STALE: u8 = 2;
+/// The mark of an item that a client was asked to replace.
+pub(super) const WON: u8 = 4;
+/// The mark of an item whose key is in base64, in replies too.
+pub(super) const BINARY: u8 = 8;
 
-/// A mark.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Mark {
-    /// A client has fetched it.
-    Fetched = 1,
-    /// A client declared it out of date.
-    Stale = 2,
-    /// A client was asked to replace it.
-    Won = 4,
-    /// Its key is in base64, in replies too.
-    Binary = 8,
-}
-
-impl Marks {
-    #[inline]
-    pub fn has(self, mark: Mark) -> bool {
-        self.0 & mark as u8 != 0
-    }
-
-    #[inline]
-    pub fn set(&mut self, mark: Mark, value: bool) {
-        self.0 = self.0 & !(mark as u8) | if value { mark as u8 } else { 0 };
-    }
-
-    /// Marks of a new item.
-    #[inline]
-    pub fn for_key(is_binary: bool) -> Self {
-        Self(if is_binary { Mark::Binary as u8 } else { 0 })
-    }
-
-    /// Marks of an item that replaces this one.
-    pub fn for_successor(self) -> Self {
-        Self(self.0 & Mark::Binary as u8)
+impl Item {
+    /// Whether the key is in base64.
+    pub fn is_binary(&self) -> bool {
+        self.marks & BINARY != 0
     }
 }
 
@@ -119,7 +96,8 @@ impl Weighter<Vec<u8>, Item> for Weight {
     }
 }
 
-fn weight(key_bytes: usize, data_bytes: usize) -> usize {
+/// Returns the memory of an item.
+pub(super) fn weight(key_bytes: usize, data_bytes: usize) -> usize {
     key_bytes + data_bytes + ITEM_OVERHEAD_BYTES
 }
 
@@ -183,7 +161,7 @@ impl Store {
 
     /// Returns a new item, with the next CAS value unless one is given.
     #[inline]
-    pub fn item(&self, data: Arc<[u8]>, flags: u32, exptime: i32, cas: Option<u64>, marks: Marks) -> Item {
+    pub fn item(&self, data: Arc<[u8]>, flags: u32, exptime: i32, cas: Option<u64>, is_binary: bool) -> Item {
         self.flush_if_due();
         let now = (self.clock)();
         Item {
@@ -193,7 +171,7 @@ impl Store {
             expires: expires_after(exptime, now),
             accessed: now,
             flushes: self.flushes.load(Relaxed),
-            marks,
+            marks: if is_binary { BINARY } else { 0 },
         }
     }
 
@@ -205,7 +183,7 @@ impl Store {
             self.cache.remove_if(key, |item| !self.is_live(item));
             return None;
         }
-        let is_first_fetch = !item.marks.has(Mark::Fetched) && self.notices_fetches.load(Relaxed);
+        let is_first_fetch = item.marks & FETCHED == 0 && self.notices_fetches.load(Relaxed);
         if is_first_fetch || self.records_fetches.load(Relaxed) {
             self.record_fetch(key, item.cas);
         }
@@ -232,22 +210,21 @@ impl Store {
 
     /// Marks an item as fetched now.
     pub fn mark_fetched(&self, item: &mut Item) {
-        item.marks.set(Mark::Fetched, true);
+        item.marks |= FETCHED;
         if self.records_fetches.load(Relaxed) {
             item.accessed = (self.clock)();
         }
     }
 
-    /// Enables the mark at the first fetch of an item, which costs a second look-up and a shard's lock. The first meta command
-    /// calls this, because only meta commands show the mark.
+    /// Enables the mark of fetched items, which costs a second look-up and a shard's lock at the first fetch. The first meta
+    /// command calls this, because only meta commands show the mark.
     pub fn notice_fetches(&self) {
         if !self.notices_fetches.load(Relaxed) {
             self.notices_fetches.store(true, Relaxed);
         }
     }
 
-    /// Enables the recording of each fetch's time, which costs a clock reading and a change of the item. The first request for
-    /// an access time calls this.
+    /// Enables the time of fetches, which costs a clock reading and a change of the item. The first request for it calls this.
     pub fn record_fetches(&self) {
         if !self.records_fetches.load(Relaxed) {
             self.records_fetches.store(true, Relaxed);
@@ -311,8 +288,7 @@ impl Store {
             EntryResult::Vacant(guard) => {
                 let mut item = make.take()?();
                 let (After::Keep(result) | After::Remove(result)) = change.take()?(&mut item, true);
-                // The insertion fails if another thread has set or deleted the item meanwhile. Then this change counts as the
-                // earlier one.
+                // If another thread has set or deleted the item meanwhile, this fails, and this change counts as the earlier one.
                 let _ = guard.insert(item);
                 Some(result)
             }
@@ -365,11 +341,6 @@ impl Store {
         fits
     }
 
-    /// Returns the memory of an item.
-    pub fn weight(key: &[u8], item: &Item) -> usize {
-        weight(key.len(), item.data.len())
-    }
-
     /// Returns the number of items and their memory, with expired items that no command has found.
     pub fn size(&self) -> (usize, u64) {
         (self.cache.len(), self.cache.weight())
@@ -408,14 +379,10 @@ impl Store {
         if bytes > 0 && self.grown_bytes.fetch_add(bytes, Relaxed) + bytes > self.item_max_bytes as u64 {
             self.grown_bytes.store(0, Relaxed);
             // Another thread may change the limit meanwhile, so repeat until the limit is the last one.
-            let mut limit_bytes = self.memory_max_bytes();
-            loop {
+            let mut limit_bytes = 0;
+            while limit_bytes != self.memory_max_bytes() {
+                limit_bytes = self.memory_max_bytes();
                 self.cache.set_capacity(limit_bytes);
-                let now_bytes = self.memory_max_bytes();
-                if now_bytes == limit_bytes {
-                    break;
-                }
-                limit_bytes = now_bytes;
             }
         }
     }
