@@ -32,11 +32,11 @@ fn each_request_gets_a_whole_response() {
         assert_eq!(totals["bytes_in"], 30 * 128);
         assert_eq!(totals["bytes_out"], 30 * 10_240);
         for (syscall, operation) in [("read", "receive"), ("write", "send")] {
-            let by_us = totals["syscalls"][syscall].as_u64();
-            // Those of a runtime are not told at all: a part would be taken for the whole.
-            assert_eq!(by_us.is_some(), architecture.model.counts_syscalls, "{architecture}");
-            // By us, or by the kernel for us.
-            let done = by_us.map(|by_us| by_us + totals["completions"][operation].as_u64().unwrap_or(0));
+            let calls = totals["syscalls"][syscall].as_u64();
+            // The calls of a runtime are not reported: muxbench would count only a part.
+            assert_eq!(calls.is_some(), architecture.model.counts_syscalls, "{architecture}");
+            // A system call, or an operation of a completion mechanism.
+            let done = calls.map(|calls| calls + totals["completions"][operation].as_u64().unwrap_or(0));
             assert!(done.is_none_or(|done| done >= 30), "{architecture}: {done:?}");
         }
     }
@@ -49,7 +49,7 @@ fn partial_request_gets_no_response() {
         let mut stream = serve.connect();
         stream.write_all(&[1; 9]).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        assert!(stream.read(&mut [0; 1]).is_err(), "answered 9 bytes of 10");
+        assert!(stream.read(&mut [0; 1]).is_err(), "9 bytes of a request of 10 get no response");
         stream.set_read_timeout(Some(common::TIMEOUT)).unwrap();
         stream.write_all(&[1]).unwrap();
         stream.read_exact(&mut [0; 5]).unwrap();
@@ -75,7 +75,7 @@ fn pipelined_requests_are_all_answered() {
     for architecture in each() {
         let serve = Serve::start(architecture, 100, 300);
         let mut stream = serve.connect();
-        // A thousand and a half: the half is answered when its rest comes.
+        // A thousand requests and a half: the half is answered when the rest arrives.
         stream.write_all(&[1; 100_050]).unwrap();
         stream.read_exact(&mut vec![0; 300_000]).unwrap();
         stream.write_all(&[1; 50]).unwrap();
@@ -102,7 +102,7 @@ fn flooded_connection_leaves_others_served() {
 #[test]
 fn read_budget_bounds_each_read() {
     const REQUEST: usize = 256 << 10;
-    // Runtimes do not count their reads; `read_budget_bounds_reads_of_runtimes` has the kernel's count.
+    // Runtimes do not count their reads; `read_budget_bounds_reads_of_runtimes` uses the kernel's count.
     for architecture in each().filter(|it| it.model.counts_syscalls) {
         for (flag, budget) in [("1000B", 1_000), ("1MiB", 1 << 20)] {
             let serve = Serve::start_with(architecture, REQUEST as u32, 1, &["--read-budget", flag], None);
@@ -134,7 +134,7 @@ fn socket_buffer_sized_responses_are_answered_in_turn() {
     }
 }
 
-/// A client with endless requests does not occupy a payload thread.
+/// A client with endless requests does not monopolise a payload thread.
 #[test]
 fn flood_of_simulated_work_leaves_others_served() {
     for architecture in each().filter(|it| it.model.has_payload_threads()) {
@@ -162,7 +162,11 @@ fn stopped_server_skips_queued_work() {
         std::thread::sleep(Duration::from_millis(20));
         let started = std::time::Instant::now();
         drop(serve.stop());
-        assert!(started.elapsed() < Duration::from_secs(60), "{architecture} worked on for {:?}", started.elapsed());
+        assert!(
+            started.elapsed() < Duration::from_secs(60),
+            "{architecture} stopped only after {:?}",
+            started.elapsed()
+        );
     }
 }
 
@@ -174,7 +178,7 @@ fn requests_during_an_unsent_response_are_answered() {
         let mut stream = serve.connect();
         stream.write_all(&[1]).unwrap();
         stream.read_exact(&mut [0; 1]).unwrap();
-        // The first response fills the buffers; whoever is told of these now does not read them yet.
+        // The first response fills the socket buffers. A server that is notified of the next requests cannot serve them yet.
         std::thread::sleep(Duration::from_millis(20));
         stream.write_all(&[1]).unwrap();
         std::thread::sleep(Duration::from_millis(20));
@@ -182,7 +186,7 @@ fn requests_during_an_unsent_response_are_answered() {
         stream.shutdown(Shutdown::Write).unwrap();
         let mut all = Vec::new();
         stream.read_to_end(&mut all).unwrap();
-        assert_eq!(all.len(), 3 * RESPONSE - 1, "{architecture}: three responses, then the end");
+        assert_eq!(all.len(), 3 * RESPONSE - 1, "{architecture}: three whole responses before the end");
     }
 }
 
@@ -192,12 +196,12 @@ fn slow_reader_gets_ten_mebibytes_while_others_are_served() {
     for architecture in each() {
         let serve = Serve::start(architecture, 1, RESPONSE as u32);
         let mut slow = serve.connect();
-        // More than socket buffers hold, and nobody reads: the server's write falls short.
+        // The response exceeds the socket buffers and the client does not read: the server's write is partial.
         slow.write_all(&[1]).unwrap();
         let mut other = serve.connect();
         exchange(&mut other, 1, RESPONSE);
         slow.read_exact(&mut vec![0; RESPONSE]).unwrap();
-        // And the connection is still good.
+        // The connection still works.
         exchange(&mut slow, 1, RESPONSE);
     }
 }
@@ -213,10 +217,10 @@ fn client_that_never_reads_is_not_read_forever() {
         let mut written = 0;
         while let Ok(count) = greedy.write(&[1; 64 << 10]) {
             written += count;
-            assert!(written < ENOUGH, "{architecture} took in {written} bytes while its responses were unsent");
+            assert!(written < ENOUGH, "{architecture} read {written} bytes while its responses were unsent");
         }
         exchange(&mut serve.connect(), 1, 1 << 20);
-        // What was taken in is answered when there is room again.
+        // Requests that were read are answered as soon as there is room.
         greedy.read_exact(&mut vec![0; 32 << 20]).unwrap();
     }
 }
@@ -230,7 +234,7 @@ fn requests_before_a_half_close_are_answered() {
         stream.shutdown(Shutdown::Write).unwrap();
         let mut all = Vec::new();
         stream.read_to_end(&mut all).unwrap();
-        assert_eq!(all.len(), 300_000, "{architecture}: three responses, then the end");
+        assert_eq!(all.len(), 300_000, "{architecture}: three whole responses before the end");
     }
 }
 
@@ -243,21 +247,21 @@ fn reset(stream: TcpStream) {
 fn reset_ends_one_connection_only() {
     for architecture in each() {
         let serve = Serve::start(architecture, 1, 5 << 20);
-        let mut honest = serve.connect();
-        let mut rude = serve.connect();
-        // In the midst of a response, and in the midst of nothing.
-        rude.write_all(&[1]).unwrap();
-        rude.read_exact(&mut [0; 1000]).unwrap();
-        reset(rude);
+        let mut served = serve.connect();
+        let mut aborted = serve.connect();
+        // Reset one connection during a response and one without a request.
+        aborted.write_all(&[1]).unwrap();
+        aborted.read_exact(&mut [0; 1000]).unwrap();
+        reset(aborted);
         reset(serve.connect());
-        exchange(&mut honest, 1, 5 << 20);
+        exchange(&mut served, 1, 5 << 20);
         exchange(&mut serve.connect(), 1, 5 << 20);
     }
 }
 
 #[test]
 fn ready_server_has_all_its_descriptors() {
-    // What takes one later may find none, or take one that is held in reserve.
+    // A later allocation could fail, or use a descriptor that is held in reserve.
     for architecture in each() {
         let serve = Serve::start(architecture, 1, 1);
         let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", serve.pid())).unwrap().count();
@@ -265,16 +269,16 @@ fn ready_server_has_all_its_descriptors() {
         let mut stream = serve.connect();
         exchange(&mut stream, 1, 1);
         serve.settle();
-        let of_connections = usize::from(architecture.model.per_connection != PerConnection::Process);
-        // compio looks at what the kernel can do with a ring that it closes again.
-        assert!(descriptors() <= ready + of_connections, "{architecture}");
+        let per_connection = usize::from(architecture.model.per_connection != PerConnection::Process);
+        // compio opens a ring to query the kernel's features and closes it again.
+        assert!(descriptors() <= ready + per_connection, "{architecture}");
     }
 }
 
 #[test]
 fn closed_descriptors_are_reused() {
     for architecture in each() {
-        // Far fewer descriptors than connections in all.
+        // All connections together exceed the descriptors by far.
         let serve = Serve::start_with(architecture, 1, 1, &["--connections-max", "16"], Some(64));
         for _ in 0..300 {
             exchange(&mut serve.connect(), 1, 1);
@@ -306,24 +310,24 @@ fn server_works_past_1024_descriptors() {
     }
 }
 
-/// Whether one exchange works on a new connection.
-fn is_served(serve: &Serve) -> Option<TcpStream> {
+/// Returns a new connection after one exchange; `None` if the server refused the connection.
+fn served_connection(serve: &Serve) -> Option<TcpStream> {
     serve.try_exchange(1, 1)
 }
 
 #[test]
 fn exhausted_descriptors_refuse_connections_until_one_is_free() {
-    // A pool of threads does not start without a descriptor for each.
+    // A pool of threads needs a descriptor per thread to start.
     for architecture in each().filter(|it| !(it.model.is_pool() && it.model.per_connection == PerConnection::Thread)) {
         let serve = Serve::start_with(architecture, 1, 1, &[], Some(32));
-        // A process has descriptors of its own: it has no such limit.
-        let tries: Vec<_> = (0..40).map(|_| is_served(&serve)).collect();
+        // A process per connection has descriptors of its own, so this limit does not apply.
+        let tries: Vec<_> = (0..40).map(|_| served_connection(&serve)).collect();
         let served = tries.iter().flatten().count();
         let has_limit = architecture.model.per_connection != PerConnection::Process;
         assert_eq!(has_limit, served < 40, "{architecture} served {served} of 40 with 32 descriptors");
         assert!(served >= 10, "{architecture} served {served}");
         drop(tries);
-        eventually("a new connection is served again", || is_served(&serve).is_some());
+        eventually("a new connection is served again", || served_connection(&serve).is_some());
         let (_, totals) = serve.stop();
         assert_eq!(has_limit, totals["refused"].as_u64().unwrap() > 0);
     }
@@ -334,16 +338,17 @@ fn accepting_network_threads_refuse_connections_each() {
     for accept in [Accept::Reuseport, Accept::Exclusive] {
         for architecture in each().filter(|it| accept.check(*it).is_ok() && !it.model.is_pool()) {
             let serve = Serve::start_with(architecture, 1, 1, &["--accept", &accept.to_string()], Some(48));
-            // At once, so that each thread has somebody to turn away.
+            // Connect concurrently, so that each thread refuses a connection.
             let clients = thread::scope(|scope| {
-                let clients: Vec<_> =
-                    (0..4).map(|_| scope.spawn(|| (0..15).map(|_| is_served(&serve)).collect::<Vec<_>>())).collect();
+                let clients: Vec<_> = (0..4)
+                    .map(|_| scope.spawn(|| (0..15).map(|_| served_connection(&serve)).collect::<Vec<_>>()))
+                    .collect();
                 clients.into_iter().flat_map(|client| client.join().unwrap()).collect::<Vec<_>>()
             });
             let served = clients.iter().flatten().count();
             assert!((10..48).contains(&served), "{architecture} {accept} served {served} of 60 with 48 descriptors");
             drop(clients);
-            eventually("a new connection is served again", || is_served(&serve).is_some());
+            eventually("a new connection is served again", || served_connection(&serve).is_some());
             let (_, totals) = serve.stop();
             assert!(totals["refused"].as_u64().unwrap() > 0, "{architecture} {accept}: {totals}");
         }
@@ -352,13 +357,14 @@ fn accepting_network_threads_refuse_connections_each() {
 
 #[test]
 fn connections_beyond_the_limit_are_refused() {
-    // What is beyond a pool waits.
+    // A full pool lets connections wait.
     for architecture in each().filter(|it| !it.model.is_pool()) {
         let serve = Serve::start_with(architecture, 1, 1, &["--connections-max", "3"], None);
-        let kept: Vec<_> = (0..3).map(|_| is_served(&serve).expect("there is room")).collect();
-        assert!(is_served(&serve).is_none(), "{architecture} has room for three");
+        let kept: Vec<_> =
+            (0..3).map(|_| served_connection(&serve).expect("a connection within the limit is served")).collect();
+        assert!(served_connection(&serve).is_none(), "{architecture} serves three connections");
         drop(kept);
-        eventually("room again", || is_served(&serve).is_some());
+        eventually("a new connection is served again", || served_connection(&serve).is_some());
     }
 }
 
@@ -400,7 +406,7 @@ fn killed_server_takes_its_children_along() {
 #[test]
 fn server_does_not_outlive_its_parent() {
     for architecture in each() {
-        // A shell that starts a server, says its process id, and waits.
+        // A shell that starts a server, prints its process id, and waits.
         let script = format!("{} serve --json --arch {architecture} & echo $!; wait", env!("CARGO_BIN_EXE_muxbench"));
         let mut shell = std::process::Command::new("sh")
             .args(["-c", &script])
@@ -410,7 +416,7 @@ fn server_does_not_outlive_its_parent() {
         let mut lines = std::io::BufRead::lines(std::io::BufReader::new(shell.stdout.take().unwrap()));
         let mut next = || lines.next().unwrap().unwrap();
         let (first, second) = (next(), next());
-        // Whichever comes first.
+        // The two lines may arrive in either order.
         let pid = [&first, &second]
             .iter()
             .find_map(|line| line.parse().ok())
@@ -430,7 +436,7 @@ fn start_pool(pool: Architecture, accept: Accept) -> Serve {
 fn every_accept_strategy_serves_and_leaves_nothing() {
     for (pool, accept) in pools(4) {
         let serve = start_pool(pool, accept);
-        // One after the other, for a hash may give two at once to one worker.
+        // Connect one after the other: a hash may give two concurrent connections to one worker.
         for _ in 0..20 {
             exchange(&mut serve.connect(), 1, 1);
         }
@@ -468,12 +474,12 @@ fn network_threads_accept_by_themselves() {
             tried.insert((accept as usize, architecture.model.name));
         }
     }
-    assert_eq!(tried.len(), 6, "symped, seda and seda-s, like both: {tried:?}");
+    assert_eq!(tried.len(), 6, "both strategies ran with symped, seda and seda-s: {tried:?}");
 }
 
 #[test]
 fn full_pool_queues_the_next_connection() {
-    // Of one worker, so that every strategy has it full.
+    // One worker, so that one connection fills the pool with every strategy.
     for (pool, accept) in pools(1) {
         let serve = start_pool(pool, accept);
         let mut first = serve.connect();
@@ -481,7 +487,7 @@ fn full_pool_queues_the_next_connection() {
         let mut next = serve.connect();
         next.write_all(&[1]).unwrap();
         next.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        assert!(next.read(&mut [0; 1]).is_err(), "{pool} {accept} served two at once");
+        assert!(next.read(&mut [0; 1]).is_err(), "{pool} {accept} serves one connection at a time");
         exchange(&mut first, 1, 1);
         drop(first);
         next.set_read_timeout(Some(common::TIMEOUT)).unwrap();
@@ -517,12 +523,12 @@ fn crashed_prefork_child_is_replaced_and_counted() {
         exchange(&mut served, 1, 1);
         let crashed = serve.children();
         crashed.iter().copied().for_each(kill);
-        assert!(!matches!(served.read(&mut [0; 1]), Ok(1..)), "its connection ends with it");
-        eventually("others take their place", || {
+        assert!(!matches!(served.read(&mut [0; 1]), Ok(1..)), "the connection of a crashed process ends");
+        eventually("crashed processes are replaced", || {
             let children = serve.children();
             children.len() == 2 && !children.iter().any(|child| crashed.contains(child))
         });
-        eventually("service goes on", || is_served(&serve).is_some());
+        eventually("a new connection is served", || served_connection(&serve).is_some());
         let (status, totals) = serve.stop();
         assert!(status.success(), "{pool} {accept}: {status}");
         assert_eq!((&totals["crashed"], &totals["syscalls"]["spawn"]), (&2.into(), &4.into()), "{pool} {accept}");
@@ -535,16 +541,16 @@ fn crashed_child_frees_its_connection_slots() {
     let serve = Serve::start_with("mp".parse().unwrap(), 1, 1, &["--connections-max", "1"], None);
     for _ in 0..3 {
         let mut served = None;
-        eventually("there is room", || {
-            served = is_served(&serve);
+        eventually("a connection is served", || {
+            served = served_connection(&serve);
             served.is_some()
         });
-        assert!(is_served(&serve).is_none(), "there is room for one");
-        // One that has ended may not be reaped yet; this one lives, as its connection does.
+        assert!(served_connection(&serve).is_none(), "a second connection is refused");
+        // Processes of earlier rounds may not be reaped yet; the process of the open connection is alive.
         serve.children().into_iter().for_each(kill);
         drop(served);
     }
-    eventually("the last one is reaped", || serve.children().is_empty());
+    eventually("the last process is reaped", || serve.children().is_empty());
     let (_, totals) = serve.stop();
     assert_eq!(totals["crashed"], 3);
 }

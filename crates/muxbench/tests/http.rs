@@ -38,7 +38,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The output of a tool, and whether it succeeded.
+/// The exit status and the output of a tool.
 fn printed(name: &str, Output { status, stdout, stderr }: &Output) -> String {
     format!("{name} ({status}): {}{}", text(stdout), text(stderr))
 }
@@ -53,29 +53,29 @@ fn wrk(url: &str) -> Result<(), String> {
     let output = peer("wrk", &["-t1", "-c10", "-d1s", "--timeout", "60s", url]);
     let printed = printed("wrk", &output);
     let requests = printed.lines().find_map(|line| line.trim().split_once(" requests in ")?.0.parse::<u64>().ok());
-    let is_well = output.status.success() && !printed.contains("Socket errors") && !printed.contains("Non-2xx");
-    if is_well && requests.is_some_and(|requests| requests > 0) { Ok(()) } else { Err(printed) }
+    let is_success = output.status.success() && !printed.contains("Socket errors") && !printed.contains("Non-2xx");
+    if is_success && requests.is_some_and(|requests| requests > 0) { Ok(()) } else { Err(printed) }
 }
 
-fn ab(url: &str, requests: u64, stays: bool) -> Result<(), String> {
+fn ab(url: &str, requests: u64, keeps_alive: bool) -> Result<(), String> {
     let count = requests.to_string();
-    let keep_alive: &[&str] = if stays { &["-k"] } else { &[] };
+    let keep_alive: &[&str] = if keeps_alive { &["-k"] } else { &[] };
     let output = peer("ab", &[keep_alive, &["-q", "-n", &count, "-c", "10", url]].concat());
     let printed = printed("ab", &output);
-    let is_well = output.status.success()
+    let is_success = output.status.success()
         && number(&printed, "Complete requests:") == Some(requests)
         && number(&printed, "Failed requests:") == Some(0)
-        && number(&printed, "Keep-Alive requests:") == stays.then_some(requests)
+        && number(&printed, "Keep-Alive requests:") == keeps_alive.then_some(requests)
         && !printed.contains("Non-2xx");
-    if is_well { Ok(()) } else { Err(printed) }
+    if is_success { Ok(()) } else { Err(printed) }
 }
 
 fn h2load(url: &str, requests: u64) -> Result<(), String> {
     let output = peer("h2load", &["--h1", "-n", &requests.to_string(), "-c", "10", url]);
     let printed = printed("h2load", &output);
     let all = format!("{requests} done, {requests} succeeded, 0 failed, 0 errored, 0 timeout");
-    let is_well = output.status.success() && printed.contains(&all) && printed.contains(&format!("{requests} 2xx"));
-    if is_well { Ok(()) } else { Err(printed) }
+    let is_success = output.status.success() && printed.contains(&all) && printed.contains(&format!("{requests} 2xx"));
+    if is_success { Ok(()) } else { Err(printed) }
 }
 
 fn httperf(port: u16, path: &str, connections: u64, calls: u64) -> Result<(), String> {
@@ -85,13 +85,13 @@ fn httperf(port: u16, path: &str, connections: u64, calls: u64) -> Result<(), St
     let output = peer("httperf", &[&to[..], &traffic].concat());
     let printed = printed("httperf", &output);
     let replies = connections * calls;
-    let is_well = output.status.success()
+    let is_success = output.status.success()
         && printed.contains("Errors: total 0 ")
         && printed.contains(&format!("2xx={replies} 3xx=0 4xx=0 5xx=0"));
-    if is_well { Ok(()) } else { Err(printed) }
+    if is_success { Ok(()) } else { Err(printed) }
 }
 
-/// One connection for two responses, HEAD, HTTP/1.0 and refused requests.
+/// Requests two responses on one connection, HEAD, HTTP/1.0, and requests that the server refuses.
 fn curl(base: &str) -> Result<(), String> {
     const REPORT: &str = "%{http_code} %{size_download} %{num_connects}\n";
     let large = format!("--data-binary=@{}", env!("CARGO_BIN_EXE_muxbench"));
@@ -102,7 +102,7 @@ fn curl(base: &str) -> Result<(), String> {
         (&["--http1.0"], &["/bytes/1024"], "200 1024 1\n"),
         (&[], &["/none", "/bytes/x"], "404 14 1\n404 14 0\n"),
         (&["--request", "DELETE"], &["/bytes/1024"], "405 23 1\n"),
-        // Larger than what is taken; the answer comes while it is sent.
+        // The body exceeds the limit; the response arrives while curl sends it.
         (&[large.0, &large.1[1..], "--header", "Expect:"], &["/bytes/1024"], "413 22 1\n"),
     ];
     for (flags, paths, expected) in cases {
@@ -143,7 +143,7 @@ fn http_tools_end_without_errors_in_every_architecture() {
 
 #[test]
 fn wrong_server_is_detected() {
-    // It says less than it promises, and then that nothing is there.
+    // The server alternates between a body that is too short and status 404.
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
     thread::spawn(move || {
@@ -164,7 +164,7 @@ fn wrong_server_is_detected() {
         curl(&format!("http://{address}")),
     ];
     for verdict in verdicts {
-        println!("{}", verdict.expect_err("it is wrong"));
+        println!("{}", verdict.expect_err("the tool detects the wrong server"));
     }
 }
 
@@ -215,7 +215,7 @@ fn keep_alive_and_order_hold_in_every_architecture() {
             stream.write_all(GET).unwrap();
             assert_eq!(response(&mut stream, false), (200, generated(5)), "{architecture}");
         }
-        // At once, the last one in two pieces; a body that nobody wants among them.
+        // Pipelined requests, two of them with unused bodies, the last one in two pieces.
         let pipelined = [
             b"HEAD /bytes/70000 HTTP/1.1\r\nHost: h\r\n\r\n",
             &b"GET /bytes/70000 HTTP/1.1\r\nHost: h\r\n\r\n"[..],
@@ -233,7 +233,7 @@ fn keep_alive_and_order_hold_in_every_architecture() {
         assert_eq!(response(&mut stream, false).0, 404, "{architecture}");
         assert_eq!(response(&mut stream, false).0, 405, "{architecture}");
         assert_eq!(response(&mut stream, false), (200, generated(5)), "{architecture}");
-        // Nor does the end of the requests end the answers.
+        // After a half-close the response still arrives.
         stream.write_all(GET).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         let (last, _) = rest(&mut stream);
@@ -246,7 +246,7 @@ fn keep_alive_and_order_hold_in_every_architecture() {
 
 #[test]
 fn refused_request_gets_a_status_before_the_close() {
-    // More than a socket holds: it is being sent when the answer is given.
+    // Exceeds the socket buffers, so the client is still sending when the server responds.
     let flood = vec![b'x'; 2 << 20];
     let line = [&b"GET /"[..], &[b'a'; 9000], b" HTTP/1.1\r\n\r\n"].concat();
     let head = [&b"GET / HTTP/1.1\r\nA: "[..], &[b'a'; 40_000], b"\r\n\r\n"].concat();
@@ -265,9 +265,9 @@ fn refused_request_gets_a_status_before_the_close() {
         let serve = Serve::start_http(architecture, &[]);
         for (request, expected) in cases {
             let mut stream = serve.connect();
-            // A request before it is answered, as on any connection.
+            // A valid request before the refused one is answered.
             stream.write_all(&[GET, request].concat()).unwrap();
-            // All of it is taken, or the answer would be lost to a client that reads when it has sent.
+            // The server reads all of it: otherwise a client that reads only after sending would lose the response.
             let sent = stream.write_all(&flood);
             sent.unwrap_or_else(|error| panic!("{architecture}: {expected}: {error}"));
             let (printed, is_reset) = rest(&mut stream);
@@ -282,7 +282,7 @@ fn refused_request_gets_a_status_before_the_close() {
 
 #[test]
 fn client_that_never_stops_sending_is_cut_off() {
-    // One of each loop.
+    // One architecture for each loop.
     for architecture in
         can_run(&["epoll", "epoll-et", "io_uring", "mt", "mp-prefork:1", "seda:1+1/epoll", "tokio", "smol", "may"])
     {
@@ -306,7 +306,7 @@ fn slow_readers_get_large_responses_whole() {
         stream.write_all(request.as_bytes()).unwrap();
         let mut printed = Vec::new();
         loop {
-            // Slower at first than it could be written.
+            // Read the first MiB more slowly than the server writes.
             if printed.len() < 1 << 20 {
                 thread::sleep(Duration::from_millis(5));
             }
@@ -320,11 +320,11 @@ fn slow_readers_get_large_responses_whole() {
     });
 }
 
-/// A time limit, and the pauses of a client within it.
+/// The time limit of the server. Clients act after each `PAUSE`.
 const LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The actions of a client that is cut off, one after each pause.
+/// A client that the server must cut off: its name, its first bytes, and its action after each pause.
 type Slow = (&'static str, &'static [u8], fn(&mut TcpStream) -> std::io::Result<()>);
 
 const SLOW: [Slow; 8] = [
@@ -338,7 +338,7 @@ const SLOW: [Slow; 8] = [
         stream.write_all(b"a")
     }),
     ("not reading", b"GET /bytes/100000000 HTTP/1.1\r\nHost: h\r\n\r\n", |_| Ok(())),
-    ("refused, and sends on", b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4194304\r\n\r\n", |stream| {
+    ("refused, but still sending", b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4194304\r\n\r\n", |stream| {
         stream.write_all(b"a")
     }),
     ("empty lines", GET, |stream| stream.write_all(b"\r\n")),
@@ -346,8 +346,8 @@ const SLOW: [Slow; 8] = [
 
 /// Whether the server has closed the connection. Reads earlier bytes, unless the client never reads.
 fn is_cut_off(stream: &TcpStream, name: &str) -> bool {
-    // Who is refused is told at once that nothing more is said, and is cut off when it is reset for what it still sends.
-    let end = if name == "refused, and sends on" { PollFlags::empty() } else { PollFlags::RDHUP };
+    // A refused client gets an early end of stream. It is cut off once its further bytes are answered by a reset.
+    let end = if name == "refused, but still sending" { PollFlags::empty() } else { PollFlags::RDHUP };
     let mut polled = [PollFd::new(stream, end)];
     rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default())).unwrap();
     let is_gone = !polled[0].revents().is_empty();
@@ -374,20 +374,23 @@ fn slow_clients_are_cut_off_and_others_are_not() {
                 (name, stream, next)
             })
             .collect();
-        let mut asks = serve.connect();
-        let mut reads = serve.connect();
-        reads.write_all(b"GET /bytes/1000000000 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        let mut active = serve.connect();
+        let mut reader = serve.connect();
+        reader.write_all(b"GET /bytes/1000000000 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
         while !slow.is_empty() || started.elapsed() < 2 * LIMIT {
-            assert!(started.elapsed() < common::TIMEOUT, "{architecture}: {:?} is never cut off", slow[0].0);
+            assert!(started.elapsed() < common::TIMEOUT, "{architecture}: {:?} is cut off in time", slow[0].0);
             slow.retain_mut(|(name, stream, next)| {
                 let is_gone = next(stream).is_err() || is_cut_off(stream, name);
-                assert!(!is_gone || started.elapsed() >= LIMIT, "{architecture}: {name}: too early");
+                assert!(
+                    !is_gone || started.elapsed() >= LIMIT,
+                    "{architecture}: {name} is not cut off before the limit"
+                );
                 !is_gone
             });
-            asks.write_all(GET).unwrap();
-            assert_eq!(response(&mut asks, false).0, 200, "{architecture}");
-            // As much as makes room for another write: the kernel tells of that when a third of megabytes is free.
-            reads.read_exact(&mut piece).unwrap_or_else(|error| panic!("{architecture}: {error}"));
+            active.write_all(GET).unwrap();
+            assert_eq!(response(&mut active, false).0, 200, "{architecture}");
+            // Read enough to make the socket writable again: the kernel reports that only when a third of its buffer is free.
+            reader.read_exact(&mut piece).unwrap_or_else(|error| panic!("{architecture}: {error}"));
             thread::sleep(PAUSE);
         }
         let (status, totals) = serve.stop();
@@ -407,12 +410,12 @@ fn disabled_time_limit_cuts_no_client_off() {
         let (mut idle, mut silent) = (serve.connect(), serve.connect());
         idle.write_all(GET).unwrap();
         assert_eq!(response(&mut idle, false).0, 200, "{what}");
-        let (stays, goes) = if is_request_off { (&mut silent, &mut idle) } else { (&mut idle, &mut silent) };
-        eventually(&what, || is_cut_off(goes, "silent"));
-        // Both were as long without a word; and once more as long for the one that has no limit.
+        let (unlimited, limited) = if is_request_off { (&mut silent, &mut idle) } else { (&mut idle, &mut silent) };
+        eventually(&what, || is_cut_off(limited, "silent"));
+        // The connection without a limit is idle for another limit's duration.
         thread::sleep(LIMIT);
-        stays.write_all(GET).unwrap();
-        assert_eq!(response(stays, false).0, 200, "{what}");
+        unlimited.write_all(GET).unwrap();
+        assert_eq!(response(unlimited, false).0, 200, "{what}");
     };
     thread::scope(|scope| {
         let names = ["epoll", "io_uring", "mt", "mp-prefork:2", "seda:1+1/epoll", "tokio", "smol", "may"];
@@ -430,14 +433,14 @@ fn refused_client_without_limits_keeps_no_worker() {
         let mut refused = serve.connect();
         refused.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4194304\r\n\r\n").unwrap();
         assert_eq!(response(&mut refused, false).0, 413, "{architecture}");
-        // It stays, says nothing, and nobody looks at it.
+        // The refused client stays connected and sends nothing, yet the pool serves the next client.
         let mut next = serve.connect();
         next.write_all(GET).unwrap();
         assert_eq!(response(&mut next, false).0, 200, "{architecture}");
     }
 }
 
-/// A folder with files and a link within it.
+/// Creates a folder with files and a link to one of them.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("css")).unwrap();
@@ -447,7 +450,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-fn ask(serve: &Serve, path: &str) -> (u16, Vec<u8>) {
+fn get(serve: &Serve, path: &str) -> (u16, Vec<u8>) {
     let mut stream = serve.connect();
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()).unwrap();
     response(&mut stream, false)
@@ -459,19 +462,19 @@ fn folder_is_served_from_memory() {
         let folder = folder();
         let path = folder.path().to_str().unwrap();
         let serve = Serve::start_http(architecture, &["--folder", path]);
-        // It is not looked at again.
+        // The server has read all files at its start.
         fs::remove_dir_all(folder.path()).unwrap();
-        assert_eq!(ask(&serve, "/"), (200, b"the front".to_vec()), "{architecture}");
+        assert_eq!(get(&serve, "/"), (200, b"the front".to_vec()), "{architecture}");
         for path in ["/css/a%20b.css", "/also.css", "/./css//a%20b.css"] {
-            assert_eq!(ask(&serve, path), (200, vec![b'c'; 100_000]), "{architecture}: {path}");
+            assert_eq!(get(&serve, path), (200, vec![b'c'; 100_000]), "{architecture}: {path}");
         }
-        assert_eq!(ask(&serve, "/css/").0, 404, "{architecture}");
-        assert_eq!(ask(&serve, "/bytes/5").0, 404, "{architecture}");
+        assert_eq!(get(&serve, "/css/").0, 404, "{architecture}");
+        assert_eq!(get(&serve, "/bytes/5").0, 404, "{architecture}");
     }
 }
 
-/// The error of a `serve` that cannot start.
-fn refusal(folder: &Path) -> String {
+/// Returns the error of `serve` for a folder that it cannot serve.
+fn error_of_serving(folder: &Path) -> String {
     let output = muxbench().args(["serve", "--service", "http", "--folder"]).arg(folder).output().unwrap();
     assert!(!output.status.success());
     text(&output.stderr)
@@ -481,9 +484,9 @@ fn refusal(folder: &Path) -> String {
 fn unservable_folder_is_rejected_with_its_path() {
     let folder = folder();
     symlink("/etc/passwd", folder.path().join("css/out")).unwrap();
-    let printed = refusal(folder.path());
+    let printed = error_of_serving(folder.path());
     assert!(printed.contains("css/out: the link leads out of the folder, to /etc/passwd"), "{printed}");
-    let printed = refusal(&folder.path().join("none"));
+    let printed = error_of_serving(&folder.path().join("none"));
     assert!(printed.contains("none: No such file or directory"), "{printed}");
     let output = muxbench().args(["serve", "--folder", "/tmp"]).output().unwrap();
     assert!(text(&output.stderr).contains("--folder: only http serves files"), "{}", text(&output.stderr));

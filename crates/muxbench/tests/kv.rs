@@ -24,26 +24,26 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs the text tests of `memccapable` with a time limit per response, and returns the failed ones.
+/// Runs the text tests of `memccapable` with a time limit per response.
 fn memccapable(address: SocketAddr, patience_s: u32) -> Result<(), String> {
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let output = peer("memccapable", &["-h", &host, "-p", &port, "-a", "-t", &patience_s.to_string()]);
     let printed = text(&output.stdout) + &text(&output.stderr);
     let passed = printed.lines().filter(|line| line.starts_with("ascii") && line.ends_with("[pass]")).count();
-    // As many as libmemcached 1.1.4 has.
+    // libmemcached 1.1.4 has 27 text tests.
     let all =
         output.status.success() && passed >= 27 && printed.contains("All tests passed") && !printed.contains("FAIL");
     if all { Ok(()) } else { Err(format!("memccapable ({}): {printed}", output.status)) }
 }
 
-/// Runs `memcslap` with four connections, and returns its errors.
+/// Runs `memcslap` with four connections.
 fn memcslap(address: SocketAddr, test: &str, each: usize) -> Result<(), String> {
     const CONNECTIONS: usize = 4;
     let (server, each_text) = (address.to_string(), each.to_string());
     let connections = CONNECTIONS.to_string();
     let output = peer("memcslap", &["-s", &server, "-t", test, "-c", &connections, "-e", &each_text]);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
-    // It ends well whatever it found, and says how much of it.
+    // Its exit code does not depend on the responses, so check the number of keys that it prints.
     let words: Vec<&str> = out.lines().flat_map(str::split_whitespace).collect();
     let done = words.windows(6).find(|words| words[..3] == ["Time", "to", test] && words[4..] == ["keys", "by"]);
     let done = done.and_then(|words| words[3].parse::<usize>().ok());
@@ -53,7 +53,7 @@ fn memcslap(address: SocketAddr, test: &str, each: usize) -> Result<(), String> 
     Err(format!("memcslap -t {test} ({}): {done:?} of {}: {out}{err}", output.status, CONNECTIONS * each))
 }
 
-/// The output of Python with these arguments, and whether it succeeded.
+/// Runs Python with these arguments. Returns whether it succeeded, and its output.
 fn python(arguments: &[&str]) -> (bool, String) {
     let interpreter = prepared("MUXBENCH_PYTHON", "python");
     let output = Command::new("timeout").arg("120").arg(interpreter).arg("-B").args(arguments).output().unwrap();
@@ -78,22 +78,22 @@ fn meta_memcache(port: u16) -> Result<(), String> {
     all_parts("meta_client.py", port)
 }
 
-/// Runs the integration tests of the package pymemcache, and returns the failed ones.
+/// Runs the integration tests of the package pymemcache.
 fn pymemcache_tests(port: u16) -> Result<(), String> {
     let (_, package) = python(&["-c", "import pymemcache.test as test; print(test.__path__[0])"]);
     let tests = format!("{}/test_integration.py", package.trim());
     let (port, rootdir) = (port.to_string(), package.trim());
     let run = |only: &str, count: u32| {
-        // Its own settings, which measure coverage, are not in the package; nothing is written into it.
+        // The package lacks its settings file, which only enables coverage. Write no cache into the package.
         let runner = ["-B", "-m", "pytest", "-q", "-c", "/dev/null", "-W", "ignore", "-p", "no:cacheprovider"];
         let options = ["--rootdir", rootdir, &tests, "--server", "127.0.0.1", "--port", &port, "-k", only];
         let (is_success, printed) = python(&[&runner[..], &options].concat());
         let all = is_success && printed.contains(&format!("\n{count} passed"));
         if all { Ok(()) } else { Err(format!("pymemcache's tests: {printed}")) }
     };
-    // As many as pymemcache 4.0.0 has, without those of TLS.
+    // The tests of pymemcache 4.0.0 without those of TLS.
     run("not test_touch", 94)?;
-    // Their items live until the clock's next second, with memcached too: on a busy machine that can be too short.
+    // Items of these tests expire at the next second, as with memcached, which can be too early on a busy machine.
     (0..10).find_map(|_| run("test_touch", 6).ok()).map_or_else(|| run("test_touch", 6), Ok)
 }
 
@@ -119,7 +119,7 @@ fn memcslap_has_no_error_in_any_architecture() {
 }
 
 #[test]
-fn pymemcache_gets_what_it_expects_from_every_architecture() {
+fn pymemcache_passes_in_every_architecture() {
     for_each_architecture(|architecture| {
         let serve = Serve::start_kv(architecture, &[]);
         pymemcache(serve.ip().port()).unwrap_or_else(|error| panic!("{architecture}: {error}"));
@@ -146,9 +146,9 @@ fn memcached() -> ExternalServer {
     let program = prepared("MUXBENCH_PEERS", "peers").join("memcached");
     ExternalServer::start("memcached", |port| {
         let mut command = Command::new(&program);
-        // Root must say that it wants to be; others are not asked.
+        // memcached refuses to run as root without -u; for other users it ignores the flag.
         command.args(["-u", "root", "-l", "127.0.0.1", "-p", &port.to_string()]);
-        // Without what `kv` has not.
+        // Disable features that `kv` lacks.
         command.args(["-W", "-o", "no_lru_crawler,no_lru_maintainer,no_slab_reassign"]);
         command
     })
@@ -166,11 +166,11 @@ fn memcached_passes_the_same_checks() {
 }
 
 /// A connection that sends one command at a time.
-struct Asked(BufReader<TcpStream>);
+struct Conversation(BufReader<TcpStream>);
 
-impl Asked {
-    /// The answer to a command, and to its value if it has one; `mn` ends it.
-    fn ask(&mut self, command: &[u8]) -> String {
+impl Conversation {
+    /// Sends a command with its value and then `mn`. Returns the responses up to that of `mn`.
+    fn send(&mut self, command: &[u8]) -> String {
         self.0.get_mut().write_all(&[command, b"mn\r\n"].concat()).unwrap();
         let mut answer = Vec::new();
         while !answer.ends_with(b"MN\r\n") {
@@ -187,7 +187,7 @@ fn comparable(answer: &str) -> String {
     let word = |word: &str| -> String {
         let (letter, number) = word.split_at(word.chars().next().map_or(0, char::len_utf8));
         match letter {
-            // Seconds: two clocks need not tick at once.
+            // Seconds: two clocks tick at different moments.
             "l" if is_number(number) => "l".into(),
             "t" => match number.parse::<u32>() {
                 // An expired time wraps around.
@@ -203,16 +203,16 @@ fn comparable(answer: &str) -> String {
     answer.split("\r\n").map(line).collect::<Vec<_>>().join("\r\n")
 }
 
-/// A response about an item, with its binary key decoded: memcached, unlike muxbench, forgets base64 when an item changes.
+/// Decodes the binary keys in a response. memcached, unlike muxbench, forgets that a key was base64 when the item changes.
 fn without_base64(answer: &str) -> String {
     let keys = [(" kYQ== b", " ka"), (" kYg== b", " kb"), ("ME YQ== ", "ME a "), ("ME Yg== ", "ME b ")];
     keys.iter().fold(answer.into(), |answer: String, (base64, key)| answer.replace(base64, key))
 }
 
 /// Random commands from a seed.
-struct Chance(u64);
+struct RandomCommands(u64);
 
-impl Chance {
+impl RandomCommands {
     fn below(&mut self, limit: usize) -> usize {
         // SplitMix64 (Steele, Lea and Flood 2014).
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -225,7 +225,7 @@ impl Chance {
         of[self.below(of.len())]
     }
 
-    /// Numbers of items that may be right: they are small, for a flush begins each conversation with new items.
+    /// A recent item number, which may be the valid one.
     fn number(&mut self, last: u64) -> u64 {
         last.saturating_sub(self.below(6) as u64)
     }
@@ -237,7 +237,7 @@ impl Chance {
         })
     }
 
-    /// A command with its value; `last` is about the last number of an item.
+    /// A command with its value; `last` is approximately the last item number.
     fn command(&mut self, last: u64) -> Vec<u8> {
         const COMMON: [&str; 9] = ["k", "q", "O1", "Oab", "P", "Lx", "c", "t", "T100"];
         // A key, alone or in base64.
@@ -261,7 +261,7 @@ impl Chance {
                 format!("md {key}{b}{}", self.flags(&[&COMMON[..], &["C", "I", "I", "T30", "Z"]].concat(), last))
             }
             14..=16 => {
-                // Without `T`, which memcached loses when the number becomes longer.
+                // Without `T`: memcached loses the expiry when the number gets another digit.
                 let common = COMMON.iter().filter(|&&flag| flag != "T100");
                 let more = ["C", "v", "v", "N0", "N90", "J13", "D10", "MI", "MD", "M+", "M-", "MX", "Dx"];
                 let of: Vec<_> = common.chain(&more).copied().collect();
@@ -294,17 +294,17 @@ fn random_commands_are_answered_as_by_memcached() {
     const COMMANDS: usize = 1_500;
     for seed in 0..SEEDS {
         let memcached = memcached();
-        let ours = Serve::start_kv("epoll".parse().unwrap(), &[]);
-        let [mut theirs, mut ours] =
-            [memcached.address, ours.ip()].map(|address| Asked(BufReader::new(TcpStream::connect(address).unwrap())));
-        // Ours notices fetches from the first meta command on.
-        for it in [&mut ours, &mut theirs] {
-            it.ask(b"mg nothing\r\n");
+        let serve = Serve::start_kv("epoll".parse().unwrap(), &[]);
+        let [mut reference, mut tested] = [memcached.address, serve.ip()]
+            .map(|address| Conversation(BufReader::new(TcpStream::connect(address).unwrap())));
+        // muxbench records fetches only after the first meta command.
+        for conversation in [&mut tested, &mut reference] {
+            conversation.send(b"mg nothing\r\n");
         }
-        let (mut chance, mut last) = (Chance(seed), 0);
+        let (mut random, mut last) = (RandomCommands(seed), 0);
         for at in 0..COMMANDS {
-            let command = chance.command(last);
-            let [printed, expected] = [ours.ask(&command), theirs.ask(&command)];
+            let command = random.command(last);
+            let [printed, expected] = [tested.send(&command), reference.send(&command)];
             let line = text(&command);
             let is_about_item = line.starts_with("mg") || line.starts_with("me");
             let [printed, expected] =
@@ -322,9 +322,9 @@ fn recorded_conversations_match_memcached() {
         let memcached = memcached();
         let mut stream = TcpStream::connect(memcached.address).unwrap();
         stream.set_nodelay(true).unwrap();
-        // A line at a time: what is still being sent of an item makes a difference to memcached.
+        // Send line by line: memcached responds differently while an item is incomplete.
         for line in input.as_bytes().split_inclusive(|&byte| byte == b'\n') {
-            // It may have hung up.
+            // memcached may have closed the connection.
             let _ = stream.write_all(line);
             thread::sleep(Duration::from_millis(5));
         }
@@ -338,8 +338,8 @@ fn recorded_conversations_match_memcached() {
 #[test]
 fn client_drives_memcached_as_it_drives_muxbench() {
     let memcached = memcached();
-    let ours = Serve::start_kv("epoll".parse().unwrap(), &[]);
-    for address in [memcached.address, ours.ip()] {
+    let serve = Serve::start_kv("epoll".parse().unwrap(), &[]);
+    for address in [memcached.address, serve.ip()] {
         let flags = "--service kv --schedule closed --connections 10 --records 200 --measure 1s --cool-down 60s --json";
         let output = muxbench()
             .args(["load", "--target", &address.to_string()])
@@ -348,14 +348,14 @@ fn client_drives_memcached_as_it_drives_muxbench() {
             .unwrap_or_else(|error| panic!("{address}: {error}"));
         let printed: serde_json::Value = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|error| panic!("{address}: {error}: {}", text(&output.stderr)));
-        let message = &printed["report"];
-        let errors: u64 = message["errors"].as_object().unwrap().values().filter_map(serde_json::Value::as_u64).sum();
-        assert_eq!(errors, 0, "{address}: {message}");
-        assert!(message["completed"].as_u64() > Some(0), "{address}: {message}");
+        let report = &printed["report"];
+        let errors: u64 = report["errors"].as_object().unwrap().values().filter_map(serde_json::Value::as_u64).sum();
+        assert_eq!(errors, 0, "{address}: {report}");
+        assert!(report["completed"].as_u64() > Some(0), "{address}: {report}");
     }
 }
 
-/// A server whose responses, except those to values, `answer` changes.
+/// Starts a server that responds to each command, except values, with the result of `answer`.
 fn wrong_server(answer: fn(&str) -> &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -389,19 +389,19 @@ fn wrong_server_is_detected() {
         _ => "END\r\n",
     });
     memcslap(forgetful, "set", 10).unwrap();
-    let deaf = wrong_server(|_| "ERROR\r\n");
+    let failing = wrong_server(|_| "ERROR\r\n");
     let verdicts = [
         memcslap(forgetful, "get", 10),
         memcslap(forgetful, "mget", 10),
-        memcslap(deaf, "set", 10),
-        memccapable(deaf, 2),
+        memcslap(failing, "set", 10),
+        memccapable(failing, 2),
         pymemcache(forgetful.port()),
-        pymemcache(deaf.port()),
-        meta_memcache(deaf.port()),
+        pymemcache(failing.port()),
+        meta_memcache(failing.port()),
         pymemcache_tests(forgetful.port()),
     ];
     for verdict in verdicts {
-        println!("{}", verdict.expect_err("it is wrong"));
+        println!("{}", verdict.expect_err("the tool detects the wrong server"));
     }
 }
 
@@ -417,7 +417,7 @@ fn connection_ended_by_the_service_is_closed() {
     const TOO_LONG: &[u8] = &[b'x'; 4000];
     for_each_architecture(|architecture| {
         let serve = Serve::start_kv(architecture, &[]);
-        // Some with nothing to say, some after an answer; the last comes in two pieces.
+        // First and second piece of the requests, and the expected responses before the close.
         let endings: [(&[u8], &[u8], &str); 5] = [
             (b"quit\r\n", b"", ""),
             (b"get a\r\nquit\r\n", b"", "END\r\n"),
@@ -452,23 +452,27 @@ fn responses_that_grow_while_sent_arrive_whole() {
         stream.read_exact(&mut stored).unwrap();
         assert_eq!(&stored, b"STORED\r\n", "{architecture}");
 
-        // Many requests, and then one that asks for as much; a line that waits behind each.
+        // First many requests for the item and one more line; later one request for as many items.
         stream.write_all(&[b"get big\r\n".repeat(GETS), b"version\r\n".to_vec()].concat()).unwrap();
         thread::sleep(Duration::from_millis(20));
         let expected = [[&hit[..], b"END\r\n"].concat().repeat(GETS), b"VERSION 1.6.18-muxbench\r\n".to_vec()].concat();
-        let mut came = vec![0; expected.len()];
-        stream.read_exact(&mut came).unwrap_or_else(|error| panic!("{architecture}: {error}"));
-        assert!(came == expected, "{architecture}: not what was stored");
+        let mut received = vec![0; expected.len()];
+        stream.read_exact(&mut received).unwrap_or_else(|error| panic!("{architecture}: {error}"));
+        assert!(received == expected, "{architecture}: all responses have the stored value");
 
         stream.write_all(&[&b"get"[..], &b" big".repeat(GETS), b"\r\nget none\r\n"].concat()).unwrap();
-        // Nor does the end of the requests end the answers.
+        // After a half-close the responses still arrive.
         stream.shutdown(Shutdown::Write).unwrap();
         thread::sleep(Duration::from_millis(20));
         assert!(rest(stream, architecture) == [&hit.repeat(GETS)[..], b"END\r\nEND\r\n"].concat(), "{architecture}");
 
         let (status, totals) = serve.stop();
         assert!(status.success(), "{architecture}: {status}");
-        assert_eq!(totals["requests"].as_u64(), Some(1 + GETS as u64 + 1 + 2), "{architecture}: each is counted, once");
+        assert_eq!(
+            totals["requests"].as_u64(),
+            Some(1 + GETS as u64 + 1 + 2),
+            "{architecture}: each request is counted once"
+        );
     });
 }
 
@@ -476,7 +480,7 @@ fn responses_that_grow_while_sent_arrive_whole() {
 struct Lines(BufReader<TcpStream>);
 
 impl Lines {
-    fn ask(&mut self, request: &str) -> String {
+    fn send(&mut self, request: &str) -> String {
         self.0.get_mut().write_all(request.as_bytes()).unwrap();
         self.line()
     }
@@ -487,9 +491,9 @@ impl Lines {
         line
     }
 
-    /// A value of one line, and its number.
+    /// Gets a value of one line, and its item number.
     fn gets(&mut self, key: &str) -> (u64, u64) {
-        let number = self.ask(&format!("gets {key}\r\n")).split_whitespace().nth(4).unwrap().parse().unwrap();
+        let number = self.send(&format!("gets {key}\r\n")).split_whitespace().nth(4).unwrap().parse().unwrap();
         let value = self.line().trim().parse().unwrap();
         assert_eq!(self.line(), "END\r\n");
         (value, number)
@@ -505,14 +509,14 @@ fn concurrent_changes_add_up_in_every_architecture() {
         let serve = Serve::start_kv(architecture, &[]);
         let connect = || Lines(BufReader::new(serve.connect()));
         let mut first = connect();
-        assert_eq!(first.ask("set sum 0 0 1\r\n0\r\n"), "STORED\r\n");
-        assert_eq!(first.ask("set swapped 0 0 1\r\n0\r\n"), "STORED\r\n");
+        assert_eq!(first.send("set sum 0 0 1\r\n0\r\n"), "STORED\r\n");
+        assert_eq!(first.send("set swapped 0 0 1\r\n0\r\n"), "STORED\r\n");
         thread::scope(|scope| {
             for _ in 0..CONNECTIONS {
                 scope.spawn(|| {
                     let mut lines = connect();
-                    // At once: several may come to be one thread's job.
-                    let mut last = lines.ask(&"incr sum 2\r\n".repeat(ADDS as usize));
+                    // Send all at once, so that one thread may get several.
+                    let mut last = lines.send(&"incr sum 2\r\n".repeat(ADDS as usize));
                     for _ in 1..ADDS {
                         let next = lines.line();
                         assert!(next.trim().parse::<u64>().unwrap() > last.trim().parse().unwrap(), "{architecture}");
@@ -523,7 +527,7 @@ fn concurrent_changes_add_up_in_every_architecture() {
                         let (value, number) = lines.gets("swapped");
                         let next = (value + 1).to_string();
                         let request = format!("cas swapped 0 0 {} {number}\r\n{next}\r\n", next.len());
-                        match lines.ask(&request).as_str() {
+                        match lines.send(&request).as_str() {
                             "STORED\r\n" => swaps += 1,
                             other => assert_eq!(other, "EXISTS\r\n", "{architecture}"),
                         }

@@ -1,4 +1,4 @@
-//! Labs: their set-up, their effect on packets, and their removal. Needs root, except for rejected flags.
+//! Labs: their set-up, their effect on packets, and their removal. Most tests need root.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -26,12 +26,12 @@ const SMALL: &[&str] = &["--arch", "epoll", "--connections", "5", "--rate", "200
 /// A cool-down that suffices for late and lost packets.
 const SHORT: &[&str] = &["--ramp", "100ms", "--warm-up", "200ms", "--measure", "1s", "--cool-down", "60s"];
 
-/// Runs one lab at a time, for tests count and time them; `None` where the system permits none.
+/// Lets only one test use labs, because tests count and time them. Returns `None` if this host permits no lab.
 fn one_at_a_time() -> Option<MutexGuard<'static, ()>> {
-    static ONE: Mutex<()> = Mutex::new(());
-    let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    static LABS: Mutex<()> = Mutex::new(());
+    let guard = LABS.lock().unwrap_or_else(PoisonError::into_inner);
     match choose(&network("1ms"), &Found::here()) {
-        Ok(_) => Some(one),
+        Ok(_) => Some(guard),
         Err(reasons) => {
             skipped(&format!("a lab: {}", reasons.join("; ")));
             None
@@ -43,19 +43,20 @@ fn network(delay: &str) -> Network {
     Network { delay: delay.parse().unwrap(), ..Network::default() }
 }
 
-/// Runs `compare` with these flags, and returns its result.
+/// Runs `compare` with these flags and returns its result.
 fn compare(flags: &[&str]) -> Value {
     compare_and_watch(flags, |_| ())
 }
 
-/// The first of five results that satisfies `is_quiet`, or the last one: on a busy machine packets are late.
+/// Returns the first of five results whose measured network satisfies `is_quiet`, or the last result. On a busy machine packets
+/// are late.
 fn compare_when_quiet(flags: &[&str], is_quiet: impl Fn(&Value) -> bool) -> Value {
-    let is_told = |result: &Value| is_quiet(&result["trials"][0]["network"]["measured"]);
-    let found = (0..4).map(|_| compare(flags)).find(is_told);
+    let has_quiet_network = |result: &Value| is_quiet(&result["trials"][0]["network"]["measured"]);
+    let found = (0..4).map(|_| compare(flags)).find(has_quiet_network);
     found.unwrap_or_else(|| compare(flags))
 }
 
-/// Runs it once and calls `watch` with its process repeatedly.
+/// Runs `compare` once, and repeatedly calls `watch` with its process id.
 fn compare_and_watch(flags: &[&str], mut watch: impl FnMut(Pid) + Send) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let mut command = muxbench();
@@ -74,7 +75,7 @@ fn compare_and_watch(flags: &[&str], mut watch: impl FnMut(Pid) + Send) -> Value
         is_over.store(true, Relaxed);
         output.unwrap()
     });
-    // 3 is that the machine was too busy for a verdict: what the network did is known all the same.
+    // Exit code 3: the machine was too busy for a valid trial, but the network was measured.
     let printed = String::from_utf8_lossy(&output.stderr);
     assert!(matches!(output.status.code(), Some(0 | 3)), "{flags:?}: {printed}");
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{flags:?}: {error}: {printed}"))
@@ -87,7 +88,7 @@ fn trial(result: &Value) -> &Value {
     trial
 }
 
-/// Limit and value of a check of the verdict.
+/// Returns value, limit and result of each check with this name.
 fn check(trial: &Value, name: &str) -> Vec<(f64, f64, bool)> {
     let checks = trial["verdict"]["checks"].as_array().unwrap().iter().filter(|check| check["name"] == name);
     checks
@@ -99,51 +100,50 @@ fn check(trial: &Value, name: &str) -> Vec<(f64, f64, bool)> {
 fn namespaces(processes: &[Pid]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for process in processes.iter().map(|pid| Path::new("/proc").join(pid.as_raw_pid().to_string())) {
-        let of_it = fs::read_link(process.join("ns/net")).ok();
+        let current = fs::read_link(process.join("ns/net")).ok();
         let descriptors = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
         let kept = descriptors.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
-        let names = of_it.into_iter().chain(kept).map(|link| link.to_string_lossy().into_owned());
+        let names = current.into_iter().chain(kept).map(|link| link.to_string_lossy().into_owned());
         found.extend(names.filter(|name| name.starts_with("net:[")));
     }
     found.remove(&fs::read_link("/proc/self/ns/net").unwrap().to_string_lossy().into_owned());
     found
 }
 
-/// All processes.
-fn everybody() -> Vec<Pid> {
+fn all_processes() -> Vec<Pid> {
     let names = fs::read_dir("/proc").unwrap().flatten().filter_map(|it| it.file_name().to_str()?.parse().ok());
     names.filter_map(Pid::from_raw).collect()
 }
 
 /// Interfaces and namespaces that a lab would leave on this host.
-fn ours() -> BTreeSet<String> {
+fn lab_objects() -> BTreeSet<String> {
     let names = |folder: &str| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
     };
     let is_host = |name: &str| name.strip_prefix('h').is_some_and(|number| number.parse::<u32>().is_ok());
-    let is_lab_s = |name: &String| ["eth0", "br0", "muxd"].contains(&name.as_str()) || is_host(name);
+    let is_of_lab = |name: &String| ["eth0", "br0", "muxd"].contains(&name.as_str()) || is_host(name);
     let named = names("/run/netns").into_iter().filter(|name| name.contains("muxbench"));
-    names("/sys/class/net").into_iter().filter(is_lab_s).chain(named).collect()
+    names("/sys/class/net").into_iter().filter(is_of_lab).chain(named).collect()
 }
 
-/// Asserts that a lab has left nothing that was not there `before`.
+/// Asserts that this host has no interfaces or namespaces of labs besides those of `before`.
 fn assert_unseen(before: &BTreeSet<String>) {
-    let added: Vec<String> = ours().difference(before).cloned().collect();
-    assert_eq!(added, [""; 0], "a lab is nowhere to be seen from outside");
+    let added: Vec<String> = lab_objects().difference(before).cloned().collect();
+    assert_eq!(added, [""; 0], "a lab is invisible from outside");
 }
 
-/// Waits for the end of these processes and of their namespaces.
+/// Waits until these processes and namespaces have ended.
 fn until_gone(processes: &[Pid], made: &BTreeSet<String>) {
-    until("processes are left", || !processes.iter().any(|pid| is_alive(*pid)));
-    until("hosts are left", || namespaces(&everybody()).is_disjoint(made));
+    until("all processes end", || !processes.iter().any(|pid| is_alive(*pid)));
+    until("all namespaces end", || namespaces(&all_processes()).is_disjoint(made));
 }
 
 /// Waits until a condition holds.
-fn until(what: &str, is_so: impl Fn() -> bool) {
+fn until(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + TIMEOUT;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within the time limit: {what}");
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -162,7 +162,7 @@ fn family(pid: Pid) -> Vec<Pid> {
 #[test]
 fn service_time_includes_the_round_trip() {
     let Some(_one) = one_at_a_time() else { return };
-    let before = ours();
+    let before = lab_objects();
     let (mut processes, mut made) = (HashSet::new(), BTreeSet::new());
     let result = compare_and_watch(&["--network", "lab", "--delay", "1ms"], |pid| {
         let all = family(pid);
@@ -175,12 +175,12 @@ fn service_time_includes_the_round_trip() {
     let network = &trial["network"];
     assert!(network["setup_ns"].as_u64().unwrap() < 30_000_000_000, "{network}");
     assert_eq!(check(trial, "median round trip of the lab").len(), 2);
-    // Where a process takes the packets, what it did to them is part of the verdict.
-    let of_relay = usize::from(!network["relay"].is_null());
+    // A relay process adds its own checks to the verdict.
+    let checks_of_relay = usize::from(!network["relay"].is_null());
     for what in ["packets dropped by the lab's relay beyond the loss", "median by which the lab's relay was late"] {
-        assert_eq!(check(trial, what).len(), of_relay, "{what}: {}", trial["verdict"]);
+        assert_eq!(check(trial, what).len(), checks_of_relay, "{what}: {}", trial["verdict"]);
     }
-    // Nothing of it is left.
+    // The lab had processes and namespaces, and they have all ended.
     assert!(processes.len() >= 4 && made.len() >= 2, "{processes:?} {made:?}");
     let round_trip_ns = |measured: &Value| measured["round_trip_p50_ns"].as_u64().unwrap();
     let quiet = compare_when_quiet(&["--network", "lab", "--delay", "1ms"], |it| round_trip_ns(it) <= 20_000_000);
@@ -197,22 +197,22 @@ fn network_conditions_are_as_requested() {
     let result = compare_when_quiet(&[&["--network", "lab"], &flags[..]].concat(), |measured| {
         let bandwidth = measured["bandwidth_bits_per_s"].as_array().unwrap();
         let lost = measured["lost"].as_f64().unwrap() / measured["sent"].as_f64().unwrap();
-        // Who is away while it looks, or counts, takes what came meanwhile for more, or for lost.
-        let is_as_asked = |way: &Value| way.as_f64().is_some_and(|bits| (2e6..22.5e6).contains(&bits));
-        measured["round_trip_p50_ns"].as_f64() < Some(40e6) && bandwidth.iter().all(is_as_asked) && lost < 0.15
+        // A measuring process without CPU time overestimates bandwidth and loss.
+        let is_as_requested = |way: &Value| way.as_f64().is_some_and(|bits| (2e6..22.5e6).contains(&bits));
+        measured["round_trip_p50_ns"].as_f64() < Some(40e6) && bandwidth.iter().all(is_as_requested) && lost < 0.15
     });
     let trial = trial(&result);
     let measured = &trial["network"]["measured"];
     let number = |name: &str| measured[name].as_f64().unwrap();
-    // Never less than asked for; on a busy machine more.
+    // The delay is at least the requested one; a busy machine adds to it.
     assert!((9e6..400e6).contains(&number("round_trip_p50_ns")), "{measured}");
     assert!(number("round_trip_p99_ns") > number("round_trip_p50_ns"), "{measured}");
-    // 5 % of the packets each way, of a thousand each way or more.
+    // 5 % of at least a thousand packets are lost in each direction.
     let share = number("lost") / number("sent");
     assert!((0.02..0.3).contains(&share), "{measured}");
     let bandwidth = measured["bandwidth_bits_per_s"].as_array().unwrap();
     for way in bandwidth.iter().map(|bits| bits.as_f64().unwrap()) {
-        // Never more; on a busy machine less.
+        // The bandwidth is at most the requested one; a busy machine reduces it.
         assert!((0.2e6..22.5e6).contains(&way), "{measured}");
     }
     for what in ["bandwidth towards the lab's server", "share of datagrams that the lab lost"] {
@@ -246,16 +246,16 @@ fn lab_carries_ipv6_idle_connections_and_datagrams() {
     let v6 = compare(&["--network", "lab:clients=3", "--transport", "tcp6", "--idle", "10", "--delay", "500us"]);
     let v6 = trial(&v6);
     assert_eq!(v6["idle"]["alive"], 10, "{}", v6["verdict"]);
-    assert_eq!(v6["idle"]["processes"], 3, "each host has some");
-    assert_eq!(v6["trial"]["load"]["processes"], 3, "and a client that measures");
-    assert_eq!(v6["network"]["measured"]["host"], 1, "loss is of the first before the first trial");
+    assert_eq!(v6["idle"]["processes"], 3, "each client host holds idle connections");
+    assert_eq!(v6["trial"]["load"]["processes"], 3, "each client host measures");
+    assert_eq!(v6["network"]["measured"]["host"], 1, "the first trial measures the loss of the first client host");
     let veth = compare(&["--network", "lab:clients=3", "--transport", "tcp6", "--idle", "10,20"]);
     let trials = veth["trials"].as_array().unwrap();
     for it in trials {
         assert_eq!(it["idle"]["alive"], it["trial"]["workload"]["idle"], "{}", it["verdict"]);
     }
     let hosts: BTreeSet<u64> = trials.iter().filter_map(|it| it["network"]["measured"]["host"].as_u64()).collect();
-    assert_eq!(hosts, BTreeSet::from([1, 2]), "before the next trial the next host's");
+    assert_eq!(hosts, BTreeSet::from([1, 2]), "each further trial measures the loss of the next client host");
     let folder = tempfile::tempdir().unwrap();
     let mut udp = muxbench();
     udp.args(["compare", "--json", "--service", "udp", "--ports", "10", "--network", "lab", "--delay", "1ms"]);
@@ -269,16 +269,16 @@ fn lab_carries_ipv6_idle_connections_and_datagrams() {
 fn killed_runner_leaves_nothing() {
     let Some(_one) = one_at_a_time() else { return };
     for (delay, processes) in [("1ms", 3), ("0", 2)] {
-        let before = ours();
+        let before = lab_objects();
         let folder = tempfile::tempdir().unwrap();
         let mut command = muxbench();
         command.args(["compare", "--network", "lab:clients=2", "--delay", delay, "--measure", "100s"]).args(SMALL);
         command.arg("--output").arg(folder.path().join("run")).stdout(Stdio::null()).stderr(Stdio::null());
         let mut runner = command.spawn().unwrap();
         let pid = Pid::from_child(&runner);
-        // A server and a client, and where packets are held who holds them.
+        // A server, a client and, with a delay, the relay.
         let is_up = || family(pid).len() > processes && namespaces(&family(pid)).len() >= 3;
-        until("the trial does not begin", is_up);
+        until("the trial begins", is_up);
         let all = family(pid);
         let made = namespaces(&all);
         assert_unseen(&before);
@@ -333,7 +333,7 @@ fn lab_after_sighup_leaves_nothing() {
     rustix::process::kill_process(pid, Signal::HUP).unwrap();
     lab.wait().unwrap();
     until_gone(&all, &made);
-    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "no folder of sockets is left");
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "the folder of sockets is removed");
 }
 
 #[test]
@@ -361,7 +361,7 @@ fn lab_kills_a_command_that_ignores_signals() {
         rustix::process::kill_process(pid, signal).unwrap();
         assert_eq!(lab.wait().unwrap().code(), Some(128 + Signal::KILL.as_raw()), "{signal:?}");
         until_gone(&all, &made);
-        assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "no folder of sockets is left");
+        assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "the folder of sockets is removed");
     }
 }
 
@@ -375,7 +375,7 @@ fn nohup_keeps_lab_alive() {
     assert_eq!(lab.wait().unwrap().code(), Some(7));
 }
 
-/// Runs first in a PID namespace, where no other doctor interferes: kills a lab, then calls the doctor until nothing is left.
+/// A script for a PID namespace, where no other doctor interferes: kills a lab, then calls the doctor until nothing is left.
 const KILLED_LAB: &str = r#"
 "$1" lab --network lab -- sh -c "setsid sh -c 'echo up; exec sleep 1000' & wait" > "$TMPDIR/out" &
 lab=$!
@@ -383,7 +383,7 @@ until grep -q up "$TMPDIR/out"; do sleep 0.05; done
 "$1" doctor --clean
 kill -KILL $lab
 wait $lab
-until "$1" doctor --clean | tee "$TMPDIR/said" | grep '^No leftovers'; do cat "$TMPDIR/said"; done
+until "$1" doctor --clean | tee "$TMPDIR/printed" | grep '^No leftovers'; do cat "$TMPDIR/printed"; done
 "#;
 
 #[test]
@@ -396,34 +396,34 @@ fn doctor_ends_leftovers_of_a_killed_lab() {
     let printed = String::from_utf8_lossy(&output.stdout);
     let lines: Vec<&str> = printed.lines().collect();
     assert!(output.status.success() && lines.len() >= 4, "{output:?}");
-    assert!(lines[0].starts_with("No leftovers"), "a lab that is kept is nobody else's: {printed}");
-    let of_lab =
+    assert!(lines[0].starts_with("No leftovers"), "the doctor does not touch a running lab: {printed}");
+    let is_process_of_lab =
         |line: &&str| line.starts_with("removed: process ") && line.ends_with("of a lab whose supervisor died");
-    assert!(lines[1..].iter().any(of_lab), "{printed}");
+    assert!(lines[1..].iter().any(is_process_of_lab), "{printed}");
     assert!(lines[1..].iter().any(|line| line.starts_with("removed: folder ")), "{printed}");
 }
 
 #[test]
 fn invalid_network_is_rejected_before_anything_starts() {
-    let refused = |flags: &[&str]| {
+    let error_of = |flags: &[&str]| {
         let output = muxbench().arg("compare").args(flags).output().unwrap();
         assert!(!output.status.success(), "{flags:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    assert!(refused(&["--delay", "1ms"]).contains("--network"));
-    assert!(refused(&["--network", "lab", "--transport", "unix"]).contains("one host"));
-    assert!(refused(&["--network", "lab", "--delay", "1ms", "--jitter", "2ms"]).contains("network.jitter"));
-    assert!(refused(&["--network", "wan"]).contains("lab:clients=5"));
-    assert!(refused(&["--network", "lab", "--bandwidth", "1GB"]).contains("1Gbit"));
+    assert!(error_of(&["--delay", "1ms"]).contains("--network"));
+    assert!(error_of(&["--network", "lab", "--transport", "unix"]).contains("one host"));
+    assert!(error_of(&["--network", "lab", "--delay", "1ms", "--jitter", "2ms"]).contains("network.jitter"));
+    assert!(error_of(&["--network", "wan"]).contains("lab:clients=5"));
+    assert!(error_of(&["--network", "lab", "--bandwidth", "1GB"]).contains("1Gbit"));
 }
 
 #[test]
-fn plan_without_root_states_it() {
-    // A copy that anybody may run, in a folder that anybody may enter.
+fn plan_without_root_names_the_missing_privilege() {
+    // Any user may enter the folder and run the copy.
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (program, experiment) = (folder.path().join("muxbench"), folder.path().join("x.toml"));
-    // By another process: no other that we start meanwhile has it open.
+    // Another process makes the copy, so that no concurrently forked process holds it open for writing.
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_muxbench")).arg(&program).status().unwrap();
     assert!(copied.success());
     let output = muxbench().args(["compare", "--network", "lab", "--delay", "1ms", "--print-experiment"]).output();

@@ -1,4 +1,4 @@
-//! A testkit: servers run as a user or a runner would run them, external servers, and facts about processes.
+//! A testkit: servers started as a user or a runner starts them, external servers, and facts about processes.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -20,10 +20,10 @@ use server::{Accept, Architecture, Threads};
 use wire::stream::{Direction, Stream};
 use wire::{Address, Ports, ServiceSpec};
 
-/// The repository, where example commands start.
+/// The repository, the working directory of example commands.
 pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// Longer than the slowest machine needs; only a failing test waits that long.
+/// Exceeds the needs of the slowest machine; only a failing test waits that long.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The built binary.
@@ -31,15 +31,16 @@ pub fn muxbench() -> Command {
     Command::new(env!("CARGO_BIN_EXE_muxbench"))
 }
 
-/// All architectures that can run here: every model with every mechanism, runtimes with two threads, whose tasks may migrate,
-/// and stages in other numbers. Prints each name, so that a failure shows it.
+/// All architectures that can run here: every model with every mechanism, runtimes with two threads (their tasks may migrate),
+/// and stages with other numbers of threads. Prints each name, so that the output of a failed test shows it.
 pub fn each() -> impl Iterator<Item = Architecture> {
     let all = Architecture::every();
     let is_runtime = |row: &&Architecture| server::runtimes::FEATURES.contains(&row.model.name);
-    let in_two = all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
+    let with_two_threads =
+        all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
     let stages = ["amped:0+2/epoll", "amped:0+1/epoll-et", "amped:0+2/rt-signal", "seda:1+3/poll", "symped:1/io_uring"];
     let stages = stages.iter().map(|name| name.parse().unwrap());
-    let each: Vec<Architecture> = all.iter().copied().chain(in_two).chain(stages).collect();
+    let each: Vec<Architecture> = all.iter().copied().chain(with_two_threads).chain(stages).collect();
     each.into_iter().filter(|architecture| match architecture.can_run() {
         Ok(()) => {
             println!("{architecture}");
@@ -53,21 +54,23 @@ pub fn each() -> impl Iterator<Item = Architecture> {
 }
 
 /// Runs a test with every architecture that can run here and serve `service`: every model with every mechanism, runtimes with
-/// two threads, stages in other numbers and buffered mechanisms. Runs `at_once` tests in parallel, for clients mostly wait.
+/// two threads, stages with other numbers of threads, and buffered mechanisms. Runs `at_once` tests in parallel, because
+/// clients mostly wait.
 pub fn for_each_architecture(service: &ServiceSpec, at_once: usize, test: impl Fn(Architecture) + Sync) {
     let all = Architecture::every();
     let is_runtime = |row: &&Architecture| server::runtimes::FEATURES.contains(&row.model.name);
-    let in_two = all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
+    let with_two_threads =
+        all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
     let stages =
         ["symped:1/epoll", "amped:0+1/epoll", "amped:0+2/rt-signal", "seda:1+3/poll"].map(|it| it.parse().unwrap());
     let buffered = Architecture::buffered();
-    let each: Vec<Architecture> = all.iter().copied().chain(in_two).chain(stages).chain(buffered).collect();
+    let each: Vec<Architecture> = all.iter().copied().chain(with_two_threads).chain(stages).chain(buffered).collect();
     let each = each.into_iter().filter(|architecture| {
         let possible = architecture.can_run();
         if let Err(reason) = &possible {
             skipped(&format!("{architecture}: {reason}"));
         }
-        // What does not serve this does so nowhere.
+        // An architecture that cannot serve this service cannot do so on any host: no note of a skipped test.
         possible.is_ok() && architecture.can_serve(service).is_ok()
     });
     let each = Mutex::new(each.collect::<Vec<_>>().into_iter());
@@ -84,7 +87,7 @@ pub fn for_each_architecture(service: &ServiceSpec, at_once: usize, test: impl F
     });
 }
 
-/// Every pool of `size` with each of its accept strategies.
+/// Every pool with `size` workers, with each of its accept strategies.
 pub fn pools(size: u32) -> impl Iterator<Item = (Architecture, Accept)> {
     let pools = Architecture::all().into_iter().filter(|architecture| architecture.model.is_pool());
     pools.flat_map(move |pool| {
@@ -108,17 +111,17 @@ pub struct Serve {
     child: Child,
     lines: BufReader<ChildStdout>,
     pub address: Address,
-    /// All ports, of `udp`.
+    /// All ports of the service `udp`.
     pub ports: Option<Ports>,
 }
 
 impl Serve {
-    /// Starts a server of the given sizes.
+    /// Starts a server of the service `fixed` with these sizes.
     pub fn start(architecture: Architecture, request_bytes: u32, response_bytes: u32) -> Self {
         Self::start_with(architecture, request_bytes, response_bytes, &[], None)
     }
 
-    /// The same, with more flags, and a hard limit of descriptors.
+    /// Starts a server of the service `fixed` with more flags and a hard limit of descriptors.
     pub fn start_with(
         architecture: Architecture,
         request_bytes: u32,
@@ -130,7 +133,7 @@ impl Serve {
         Self::start_limited(architecture, request_bytes, response_bytes, flags, limit)
     }
 
-    /// The same, with a hard limit of any resource.
+    /// Starts a server of the service `fixed` with more flags and a hard limit of any resource.
     pub fn start_limited(
         architecture: Architecture,
         request_bytes: u32,
@@ -142,29 +145,29 @@ impl Serve {
         Self::launch(architecture, &[&sizes, flags].concat(), limit)
     }
 
-    /// A server of the service `kv`, with more flags.
+    /// Starts a server of the service `kv` with more flags.
     pub fn start_kv(architecture: Architecture, flags: &[&str]) -> Self {
         Self::launch(architecture, &[&["--service", "kv"], flags].concat(), None)
     }
 
-    /// A server of the service `http`, with more flags.
+    /// Starts a server of the service `http` with more flags.
     pub fn start_http(architecture: Architecture, flags: &[&str]) -> Self {
         Self::launch(architecture, &[&["--service", "http"], flags].concat(), None)
     }
 
-    /// A server of so many ports of the service `udp`, with more flags.
+    /// Starts a server of the service `udp` with this number of ports and more flags.
     pub fn start_udp(architecture: Architecture, ports: u32, flags: &[&str]) -> Self {
         let ports = ports.to_string();
         let sizes = ["--service", "udp", "--request", "16B", "--response", "40B", "--ports", &ports];
         Self::launch(architecture, &[&sizes, flags].concat(), None)
     }
 
-    /// A server of the service `stream`, with more flags.
+    /// Starts a server of the service `stream` with more flags.
     pub fn start_stream(architecture: Architecture, flags: &[&str]) -> Self {
         Self::launch(architecture, &[&["--service", "stream"], flags].concat(), None)
     }
 
-    /// A server of any service, with more flags.
+    /// Starts a server of any service with more flags.
     pub fn start_of(architecture: Architecture, service: &ServiceSpec, flags: &[&str]) -> Self {
         let (name, bytes) = (service.name(), |count: u32| format!("{count}B"));
         let sizes = match *service {
@@ -200,45 +203,45 @@ impl Serve {
         command.args(["serve", "--json", "--arch", &architecture.to_string()]).args(flags).stdout(Stdio::piped());
         if let Some((resource, maximum)) = limit {
             let limit = Rlimit { current: Some(maximum), maximum: Some(maximum) };
-            // SAFETY: setrlimit is a system call and no more.
+            // SAFETY: the closure only makes the system call setrlimit, which is async-signal-safe.
             unsafe { command.pre_exec(move || Ok(rustix::process::setrlimit(resource, limit)?)) };
         }
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         lines.read_line(&mut line).unwrap();
-        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{architecture} said `{line}`"));
+        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{architecture} printed `{line}`"));
         assert_eq!(ready["event"], "ready", "{architecture}: {line}");
         let address = ready["address"].as_str().unwrap().parse().unwrap();
         let ports = ready["ports"].as_str().map(|ports| ports.parse().unwrap());
         Self { architecture, child, lines, address, ports }
     }
 
-    /// Its address, of a server that listens on TCP.
+    /// The address of a server that listens on TCP.
     pub fn ip(&self) -> SocketAddr {
-        self.address.ip().expect("it listens on TCP")
+        self.address.ip().expect("the server listens on TCP")
     }
 
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    /// A client's connection with patience.
+    /// Connects a client with long timeouts.
     pub fn connect(&self) -> TcpStream {
         self.try_connect().unwrap()
     }
 
-    /// The same, where the server may refuse.
+    /// Connects a client with long timeouts; fails if the server refuses.
     pub fn try_connect(&self) -> std::io::Result<TcpStream> {
         connect(&self.address)
     }
 
-    /// A new connection, once it had a request and a response; `None` if it was turned away.
+    /// Returns a new connection after one request and response; `None` if the server refused the connection.
     pub fn try_exchange(&self, request_bytes: usize, response_bytes: usize) -> Option<TcpStream> {
         let mut stream = self.try_connect().ok()?;
         match try_exchange(&mut stream, request_bytes, response_bytes) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                panic!("neither served nor turned away: {error}")
+                panic!("the connection was neither served nor refused: {error}")
             }
             answered => answered.ok().map(|()| stream),
         }
@@ -249,18 +252,18 @@ impl Serve {
         children_of(self.pid())
     }
 
-    /// Waits until its processes and threads wait for a client, and none of them has run for a while: one that is ended between
-    /// a response and its count leaves that out. What never waits does both in the loop that hears of the end.
+    /// Waits until all processes and threads of the server have been idle for a while. A thread that is killed between a
+    /// response and its count would not count it. Spinning threads are exempt: their loop counts before it checks for a stop.
     pub fn settle(&self) {
         let mechanism = self.architecture.mechanism;
-        // What the kernel sends from our memory is counted when its acknowledgement has come, which may be delayed.
-        let is_late = mechanism.is_some_and(|row| row.name == "io_uring-zc");
-        let quiet = Duration::from_millis(if is_late { 400 } else { 20 });
+        // A zero-copy send is counted after the client's acknowledgement, which may be delayed.
+        let is_zero_copy = mechanism.is_some_and(|row| row.name == "io_uring-zc");
+        let quiet = Duration::from_millis(if is_zero_copy { 400 } else { 20 });
         let spins = mechanism.is_some_and(|row| row.spins != Spins::Nothing);
         let server = (!spins).then(|| self.pid());
         let threads = || -> Vec<Thread> { self.children().into_iter().chain(server).flat_map(threads_of).collect() };
         let deadline = Instant::now() + TIMEOUT;
-        // A runtime's threads may look about now and then.
+        // Threads of a runtime may wake periodically.
         let enough = Instant::now() + Duration::from_secs(5);
         let (mut last, mut since) = (threads(), Instant::now());
         while since.elapsed() < quiet {
@@ -274,19 +277,19 @@ impl Serve {
             if waits && Instant::now() > enough {
                 return;
             }
-            assert!(Instant::now() < deadline, "its processes do not wait: {last:?}");
+            assert!(Instant::now() < deadline, "all threads of the server become idle: {last:?}");
         }
     }
 
-    /// Does something while all its threads are stopped; its children are not.
+    /// Calls `act` while all threads of the server, but not its children, are stopped.
     pub fn while_stopped(&self, act: impl FnOnce()) {
         rustix::process::kill_process(self.pid(), Signal::STOP).unwrap();
-        eventually("it is stopped", || threads_of(self.pid()).all(|thread| thread.is_stopped()));
+        eventually("the server is stopped", || threads_of(self.pid()).all(|thread| thread.is_stopped()));
         act();
         rustix::process::kill_process(self.pid(), Signal::CONT).unwrap();
     }
 
-    /// Sends SIGTERM; the exit status, and the totals that it printed at the end.
+    /// Sends SIGTERM. Returns the exit status and the totals that the server prints at its end.
     pub fn stop(mut self) -> (ExitStatus, Value) {
         rustix::process::kill_process(self.pid(), Signal::TERM).unwrap();
         let mut rest = String::new();
@@ -304,19 +307,19 @@ impl Drop for Serve {
     }
 }
 
-/// An external server, ended when dropped.
+/// An external server, killed when dropped.
 pub struct ExternalServer {
     child: Child,
     pub address: SocketAddr,
 }
 
 impl ExternalServer {
-    /// Starts what `command` makes of a port that is free, and waits until it listens there.
+    /// Starts the command that `command` returns for a free port, and waits until it listens on that port.
     pub fn start(name: &str, command: impl Fn(u16) -> Command) -> Self {
-        let try_one = |_| {
+        let start_once = |_| {
             let address = server::socket::free_port((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
             let mut server = Self { child: command(address.port()).spawn().unwrap(), address };
-            // One that ends had a port that another took meanwhile.
+            // The server ends if another process has taken the port meanwhile.
             let mut has_ended = false;
             eventually(&format!("{name} listens"), || {
                 let listens = TcpStream::connect(address).is_ok();
@@ -325,10 +328,10 @@ impl ExternalServer {
             });
             (!has_ended).then_some(server)
         };
-        (0..3).find_map(try_one).unwrap_or_else(|| panic!("{name} ends"))
+        (0..3).find_map(start_once).unwrap_or_else(|| panic!("{name} ends at each start"))
     }
 
-    /// A client's connection with patience.
+    /// Connects a client with long timeouts.
     pub fn connect(&self) -> TcpStream {
         connect(&self.address.into()).unwrap()
     }
@@ -349,7 +352,7 @@ fn connect(address: &Address) -> std::io::Result<TcpStream> {
             stream.set_nodelay(true)?;
             stream
         }
-        // What reads, writes and shuts down one stream does so to any.
+        // Reads, writes and shutdown work on any stream socket.
         Address::Unix(path) => OwnedFd::from(UnixStream::connect(path)?).into(),
     };
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -367,13 +370,12 @@ fn try_exchange(stream: &mut TcpStream, request_bytes: usize, response_bytes: us
     stream.read_exact(&mut vec![0; response_bytes])
 }
 
-/// The path that `cargo xtask test` has prepared and put into `variable`; a test run alone prepares it with `cargo xtask
-/// TASK`.
+/// Returns the path in `variable`, which `cargo xtask test` sets. Without it, prepares the path with `cargo xtask TASK`.
 pub fn prepared(variable: &str, task: &str) -> PathBuf {
     if let Some(path) = std::env::var_os(variable) {
         return path.into();
     }
-    // Debian's packages are installed by one at a time.
+    // Only one process may install Debian packages at a time.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -382,7 +384,7 @@ pub fn prepared(variable: &str, task: &str) -> PathBuf {
     let output =
         output.unwrap_or_else(|_| panic!("{variable} is not set, and cargo cannot be run: run `cargo xtask test`"));
     let printed = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "`cargo xtask {task}` fails; run it to see it by itself: {printed}");
+    assert!(output.status.success(), "`cargo xtask {task}` failed: {printed}");
     String::from_utf8_lossy(&output.stdout).trim().into()
 }
 
@@ -414,10 +416,10 @@ pub fn descendants(pid: Pid) -> Vec<Pid> {
     children.iter().flat_map(|&child| descendants(child)).chain(children.clone()).collect()
 }
 
-/// A copy of the binary that all users may run, in a folder that all may write.
+/// Copies the binary into `folder` and lets all users run the copy and write to the folder.
 pub fn muxbench_for_all_users(folder: &Path) -> PathBuf {
     let program = folder.join("muxbench");
-    // Copied by a process of its own: no other that we start meanwhile has it open.
+    // Another process makes the copy, so that no concurrently forked process holds it open for writing.
     let mut install = Command::new("install");
     install.args(["-m", "755", env!("CARGO_BIN_EXE_muxbench")]).arg(&program);
     assert!(install.status().unwrap().success());
@@ -432,13 +434,13 @@ pub fn as_nobody(program: &Path) -> Command {
     }
     let mut command = Command::new("setpriv");
     let own = 1_000_000 + std::process::id();
-    // In a container there may be fewer users.
+    // A container may map fewer users.
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap();
-    let is_there = map.lines().any(|line| {
+    let is_mapped = map.lines().any(|line| {
         let numbers: Vec<u64> = line.split_whitespace().filter_map(|number| number.parse().ok()).collect();
         (numbers[0]..numbers[0] + numbers[2]).contains(&own.into())
     });
-    let user = format!("--reuid={}", if is_there { own } else { 65_534 });
+    let user = format!("--reuid={}", if is_mapped { own } else { 65_534 });
     command.args([&user, "--regid=65534", "--clear-groups", "--"]).arg(program);
     command
 }
@@ -447,12 +449,12 @@ pub fn as_nobody(program: &Path) -> Command {
 pub fn memory_bytes_of(pid: Pid) -> u64 {
     let kib = |line: &str| line.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
     let of = |process: Pid| {
-        // One that has just ended has none.
+        // A process that has just ended has no memory.
         let parts = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
         let lines = parts.lines().filter(|line| line.starts_with("Pss_Anon:") || line.starts_with("Pss_Shmem:"));
         lines.filter_map(kib).sum::<u64>() << 10
     };
-    // Less than all of /proc, for it is asked often; one that has just come may be missing.
+    // Tests call this often: read the children instead of all of /proc. A child that has just started may be missing.
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().filter_map(Result::ok);
     let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
     let children: Vec<Pid> = children
@@ -475,9 +477,9 @@ pub fn descriptors_of(pid: Pid) -> usize {
 /// The kernel's facts about a thread.
 #[derive(Debug, PartialEq)]
 struct Thread {
-    /// Its name, and its state behind that.
+    /// Its line in /proc, with its name and state.
     stat: String,
-    /// How often it has waited, or was made to.
+    /// Its voluntary and involuntary context switches.
     switches: Vec<String>,
 }
 
@@ -486,7 +488,7 @@ impl Thread {
         self.stat.rsplit_once(") ")?.1.chars().next()
     }
 
-    /// Whether it is stopped, or one of the kernel's, which goes on.
+    /// Whether the thread is stopped, or is a kernel thread of io_uring, which signals do not stop.
     fn is_stopped(&self) -> bool {
         self.stat.contains("(iou-") || self.state() == Some('T')
     }
@@ -503,13 +505,13 @@ fn threads_of(pid: Pid) -> impl Iterator<Item = Thread> {
 }
 
 /// A server whose children resist their end: a process in a session of its own, a daemon without its environment, and one that
-/// ignores SIGTERM. When all run, the id of its supervisor is in a file.
-pub fn persistent_command(keeper: &Path) -> Vec<String> {
+/// ignores SIGTERM. When all run, the file `supervisor` contains the process id of the supervisor.
+pub fn persistent_command(supervisor: &Path) -> Vec<String> {
     let script = format!(
         "setsid sleep 1000 & env -i setsid -f sleep 1000; (trap '' TERM; while :; do sleep 1; done) & \
          python3 {ROOT}/examples/servers/python/asyncio_server.py $1 $2 $3 & echo $PPID > $0; wait"
     );
-    let words = ["sh", "-c", &script, keeper.to_str().unwrap(), "{port}", "{request}", "{response}"];
+    let words = ["sh", "-c", &script, supervisor.to_str().unwrap(), "{port}", "{request}", "{response}"];
     words.map(str::to_owned).into()
 }
 

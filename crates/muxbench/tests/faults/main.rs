@@ -75,13 +75,13 @@ fn run(folder: &Path, header: &RunHeader, stop: &Stop, on_event: &mut dyn FnMut(
 /// Live processes of the muxbench in this folder, optionally with a word among their arguments.
 fn processes(folder: &Path, word: &str) -> Vec<Pid> {
     let program = folder.join("muxbench").to_string_lossy().into_owned();
-    let is_it = |pid: &Pid| {
+    let is_match = |pid: &Pid| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let line = text(&line);
         line.contains(&program) && (word.is_empty() || line.split('\0').any(|it| it == word))
     };
     let entries = fs::read_dir("/proc").unwrap().flatten();
-    entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).filter(is_it).collect()
+    entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).filter(is_match).collect()
 }
 
 /// Unfinished files of a run, which exist only while it runs.
@@ -93,21 +93,21 @@ fn drafts(run: &Path) -> Vec<PathBuf> {
 
 /// Socket folders of this process.
 fn socket_folders() -> usize {
-    let ours = format!("muxbench-{}-", std::process::id());
+    let prefix = format!("muxbench-{}-", std::process::id());
     let entries = fs::read_dir(std::env::temp_dir()).unwrap().flatten();
-    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&ours)).count()
+    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).count()
 }
 
-/// Kills `muxbench WORD` when a client enters this phase: in the first trial by SIGKILL, in the second by SIGSEGV. The third
-/// trial succeeds.
-fn killed_in(phase: &str, word: &str, transport: &str) {
+/// Kills `muxbench WORD` when a client enters this phase: in the first trial by SIGKILL, in the second by SIGSEGV. Checks that
+/// the third trial succeeds.
+fn kill_in_phase(phase: &str, word: &str, transport: &str) {
     let long = |phases: &str| format!("connections = 5\nrate = 200\n[phases]\n{phases}\ndrain = \"60s\"");
     let (architecture, workload) = match phase {
-        // Requests are work, one after the other: so it takes long to connect, ...
+        // Each request takes 100 ms of simulated work, one after the other. So the connect phase takes long, ...
         "connect" => {
             ("epoll", format!("work = \"sleep=100ms\"\n{QUICK}").replace("connections = 5", "connections = 50"))
         }
-        // ...and there is always something left when the window is over.
+        // ...and requests are outstanding at the end of the window.
         "drain" => ("epoll", format!("work = \"sleep=100ms\"\n{QUICK}")),
         "ramp" => ("mt", long("ramp = \"30s\"\nhold = \"0\"\nmeasure = \"100ms\"")),
         "hold" => ("mt", long("ramp = \"0\"\nhold = \"30s\"\nmeasure = \"100ms\"")),
@@ -116,9 +116,9 @@ fn killed_in(phase: &str, word: &str, transport: &str) {
     };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    linked(folder);
+    link_muxbench(folder);
     if phase == "start" {
-        dying_at_start(folder, word);
+        install_dying_program(folder, word);
     }
 
     let faulty = trials(architecture, transport, &workload, 2);
@@ -139,9 +139,9 @@ fn killed_in(phase: &str, word: &str, transport: &str) {
         if phase_now == phase && !struck.get(trial_now).is_none_or(|&is_struck| is_struck) {
             struck[trial_now] = true;
             let victims = processes(folder, word);
-            assert!(!victims.is_empty(), "{phase}: there is no {word}");
-            // The first SIGSEGV may only end the handler that looks for a stack's overflow.
-            eventually("it is dead", || {
+            assert!(!victims.is_empty(), "{phase}: `muxbench {word}` runs");
+            // The first SIGSEGV may only remove the handler that detects stack overflows.
+            eventually("the process is dead", || {
                 for &pid in &victims {
                     let _ = rustix::process::kill_process(pid, signals[trial_now]);
                 }
@@ -151,34 +151,34 @@ fn killed_in(phase: &str, word: &str, transport: &str) {
     });
     assert_eq!((ended, struck), (RunEnd::Complete, [true; 2]), "{phase}");
     assert_eq!(run.records.len(), 3, "{phase}");
-    let who = if word == "serve" { "the server" } else { "the client" };
+    let process = if word == "serve" { "the server" } else { "the client" };
     for (record, signal) in run.records.iter().zip(["signal: 9", "signal: 11"]) {
         let (kind, reason) = (record.verdict.kind, &record.verdict.reason);
         assert_eq!(kind, VerdictKind::Failed, "{phase}: {reason}");
-        assert!(reason.contains(&format!("{who} ended: {signal}")), "{phase}: {reason}");
+        assert!(reason.contains(&format!("{process} ended: {signal}")), "{phase}: {reason}");
     }
-    let good = &run.records[2];
-    assert_ne!(good.verdict.kind, VerdictKind::Failed, "{phase}: {}", good.verdict.reason);
-    assert!(good.load.as_ref().is_some_and(|load| load.completed > 0 && load.completed == load.planned), "{phase}");
+    let last = &run.records[2];
+    assert_ne!(last.verdict.kind, VerdictKind::Failed, "{phase}: {}", last.verdict.reason);
+    assert!(last.load.as_ref().is_some_and(|load| load.completed > 0 && load.completed == load.planned), "{phase}");
     assert_eq!(drafts(&folder.join("run")), Vec::<PathBuf>::new(), "{phase}");
     assert!(store::samples_path(&folder.join("run"), 2).exists(), "{phase}");
-    eventually("nothing is left", || processes(folder, "").is_empty());
+    eventually("all processes of the run end", || processes(folder, "").is_empty());
 }
 
-/// Links muxbench into a folder, whose path identifies its processes.
-fn linked(folder: &Path) {
+/// Links muxbench into a folder. The path of the folder identifies its processes.
+fn link_muxbench(folder: &Path) {
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_muxbench"), folder.join("muxbench")).unwrap();
 }
 
 /// Replaces the muxbench of a folder: the first `muxbench WORD` dies by SIGKILL at its start, the second by SIGSEGV.
-fn dying_at_start(folder: &Path, word: &str) {
+fn install_dying_program(folder: &Path, word: &str) {
     let (program, real) = (folder.join("muxbench"), folder.join("muxbench.real"));
     fs::rename(&program, &real).unwrap();
     let script = format!(
         "#!/bin/sh\nif [ \"$1\" = {word} ]; then\n  mkdir \"$0.1\" 2>/dev/null && kill -KILL $$\n  \
          mkdir \"$0.2\" 2>/dev/null && kill -SEGV $$\nfi\nexec \"$0.real\" \"$@\"\n"
     );
-    // Written by a process of its own: no other that we start meanwhile has it open.
+    // Another process writes the file, so that no concurrently forked process holds it open for writing.
     let mut writer = Command::new("sh");
     writer.args(["-c", "cat > \"$0\" && chmod +x \"$0\""]).arg(&program).stdin(Stdio::piped());
     let mut writer = writer.spawn().unwrap();
@@ -186,52 +186,57 @@ fn dying_at_start(folder: &Path, word: &str) {
     assert!(writer.wait().unwrap().success());
 }
 
-/// Tests some phases in parallel, for each mostly waits.
-fn killed_in_each_phase(word: &str, transport: &str) {
-    // No file is written of what dies.
+/// Tests phases in parallel, because the tests mostly wait.
+fn kill_in_each_phase(word: &str, transport: &str) {
+    // Write no core dumps.
     let maximum = rustix::process::getrlimit(Resource::Core).maximum;
     rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum }).unwrap();
     std::thread::scope(|scope| {
         for phases in [["start", "connect"], ["ramp", "hold"], ["measure", "drain"]] {
-            scope.spawn(move || phases.iter().for_each(|phase| killed_in(phase, word, transport)));
+            scope.spawn(move || phases.iter().for_each(|phase| kill_in_phase(phase, word, transport)));
         }
     });
 }
 
 #[test]
 fn killed_server_fails_only_its_trial() {
-    killed_in_each_phase("serve", "unix");
+    kill_in_each_phase("serve", "unix");
     assert_eq!(socket_folders(), 0);
 }
 
 #[test]
 fn killed_client_fails_only_its_trial() {
-    killed_in_each_phase("load", "tcp");
+    kill_in_each_phase("load", "tcp");
 }
 
 #[test]
 fn killed_supervisor_ends_external_server_and_fails_one_trial() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    linked(folder);
-    // A name by which its shells are known as those of this folder.
-    let printed = folder.join("muxbench.keeper");
-    let exec = format!("[exec.clinging]\ncommand = {:?}\nstart-timeout = \"600s\"", persistent_command(&printed));
-    let long = trials("exec:clinging", "tcp", &format!("{}\n{exec}", QUICK.replace("300ms", "600s")), 1);
+    link_muxbench(folder);
+    // `processes` finds the shells by this name in their command lines.
+    let supervisor_file = folder.join("muxbench.supervisor");
+    let exec =
+        format!("[exec.persistent]\ncommand = {:?}\nstart-timeout = \"600s\"", persistent_command(&supervisor_file));
+    let long = trials("exec:persistent", "tcp", &format!("{}\n{exec}", QUICK.replace("300ms", "600s")), 1);
     let header = header([long, trials("mt", "tcp", QUICK, 1)].concat());
-    let mut came_of_it = None;
+    let mut descendants_at_kill = None;
     let (ended, run) = run(folder, &header, &Stop::default(), &mut |event| match event {
-        RunEvent::Load(load::Event::Progress { .. }) if came_of_it.is_none() => {
-            let keeper = || Pid::from_raw(fs::read_to_string(&printed).ok()?.trim().parse().ok()?);
-            eventually("all that is to come of it is there", || keeper().is_some());
-            let all = descendants(keeper().unwrap());
+        RunEvent::Load(load::Event::Progress { .. }) if descendants_at_kill.is_none() => {
+            let supervisor = || Pid::from_raw(fs::read_to_string(&supervisor_file).ok()?.trim().parse().ok()?);
+            eventually("all processes of the server run", || supervisor().is_some());
+            let all = descendants(supervisor().unwrap());
             assert!(all.len() >= 5, "{all:?}");
-            rustix::process::kill_process(keeper().unwrap(), Signal::KILL).unwrap();
-            came_of_it = Some(all);
+            rustix::process::kill_process(supervisor().unwrap(), Signal::KILL).unwrap();
+            descendants_at_kill = Some(all);
         }
         RunEvent::Finished { record } if record.trial.index == 0 => {
-            let all = came_of_it.iter().flatten().copied().chain(processes(folder, "-c"));
-            assert_eq!(all.filter(|&pid| is_alive(pid)).collect::<Vec<_>>(), [], "nothing is left for the next trial");
+            let all = descendants_at_kill.iter().flatten().copied().chain(processes(folder, "-c"));
+            assert_eq!(
+                all.filter(|&pid| is_alive(pid)).collect::<Vec<_>>(),
+                [],
+                "all processes end before the next trial"
+            );
         }
         _ => {}
     });
@@ -241,39 +246,39 @@ fn killed_supervisor_ends_external_server_and_fails_one_trial() {
     assert!(killed.reason.contains("the server ended: signal: 9"), "{}", killed.reason);
     assert_ne!(next.verdict.kind, VerdictKind::Failed, "{}", next.verdict.reason);
     assert!(next.load.as_ref().is_some_and(|load| load.completed > 0 && load.completed == load.planned));
-    eventually("nothing is left", || processes(folder, "").is_empty());
+    eventually("all processes of the run end", || processes(folder, "").is_empty());
 }
 
 #[test]
 fn first_sigint_finishes_trial_second_aborts() {
-    let measured = |measure: &str, ask: fn(&Stop)| {
+    let records_after = |measure: &str, stop_run: fn(&Stop)| {
         let folder = tempfile::tempdir().unwrap();
-        linked(folder.path());
+        link_muxbench(folder.path());
         let workload = QUICK.replace("300ms", measure);
         let stop = Stop::default();
         let (ended, run) = run(folder.path(), &header(trials("epoll", "tcp", &workload, 3)), &stop, &mut |event| {
             if matches!(event, RunEvent::Load(load::Event::Progress { .. })) {
-                ask(&stop);
+                stop_run(&stop);
             }
         });
         assert_eq!(ended, RunEnd::Stopped);
         assert_eq!(drafts(&folder.path().join("run")), Vec::<PathBuf>::new());
-        eventually("nothing is left", || processes(folder.path(), "").is_empty());
+        eventually("all processes of the run end", || processes(folder.path(), "").is_empty());
         run.records
     };
-    let records = measured("1s", Stop::request);
+    let records = records_after("1s", Stop::request);
     assert_eq!(records.len(), 1);
     let load = records[0].load.as_ref().unwrap_or_else(|| panic!("{}", records[0].verdict.reason));
-    assert!(load.completed > 0 && load.completed == load.planned, "it was measured to its end");
-    assert_eq!(measured("600s", Stop::abort).len(), 0);
+    assert!(load.completed > 0 && load.completed == load.planned, "the stopped trial is complete");
+    assert_eq!(records_after("600s", Stop::abort).len(), 0);
 }
 
-/// Starts a run and waits for its client. Returns the run, its descendants and its further output.
-fn in_a_long_trial(folder: &Path) -> (Child, Vec<Pid>, impl BufRead + use<>) {
+/// Starts a long trial and waits for its client. Returns the runner, its descendants, and its standard error.
+fn start_long_trial(folder: &Path) -> (Child, Vec<Pid>, impl BufRead + use<>) {
     fs::create_dir(folder.join("t")).unwrap();
     let flags = "compare --transport unix --arch mp,mt --connections 5 --rate 100 --idle 3 --ramp 0 --measure 600s \
                  --repeats 2 --output run --quiet";
-    // The tests' own parent may ignore SIGHUP, as nohup(1) does, and children inherit that.
+    // Reset SIGHUP: a parent such as nohup(1) may ignore it, and children inherit that.
     let mut child = Command::new("env")
         .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_muxbench")])
         .args(flags.split_whitespace())
@@ -284,10 +289,10 @@ fn in_a_long_trial(folder: &Path) -> (Child, Vec<Pid>, impl BufRead + use<>) {
         .spawn()
         .unwrap();
     let pid = Pid::from_child(&child);
-    let is_a = |pid: &Pid, word: &str| {
+    let has_argument = |pid: &Pid, word: &str| {
         text(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).split('\0').any(|it| it == word)
     };
-    eventually("a client", || descendants(pid).iter().any(|pid| is_a(pid, "load")));
+    eventually("a client runs", || descendants(pid).iter().any(|pid| has_argument(pid, "load")));
     let printed = BufReader::new(child.stderr.take().unwrap());
     (child, descendants(pid), printed)
 }
@@ -296,7 +301,7 @@ fn in_a_long_trial(folder: &Path) -> (Child, Vec<Pid>, impl BufRead + use<>) {
 fn second_sigint_sigterm_and_sighup_end_a_run_at_once() {
     for signals in [&[Signal::INT, Signal::INT][..], &[Signal::TERM], &[Signal::HUP]] {
         let folder = tempfile::tempdir().unwrap();
-        let (mut child, processes, mut printed) = in_a_long_trial(folder.path());
+        let (mut child, processes, mut printed) = start_long_trial(folder.path());
         let pid = Pid::from_child(&child);
         rustix::process::kill_process(pid, signals[0]).unwrap();
         let mut line = String::new();
@@ -313,8 +318,8 @@ fn second_sigint_sigterm_and_sighup_end_a_run_at_once() {
             "{line}"
         );
         assert_eq!(child.wait().unwrap().code(), Some(130));
-        eventually("nothing outlives it", || !processes.iter().any(|&process| is_alive(process)));
-        assert_eq!(fs::read_dir(folder.path().join("t")).unwrap().count(), 0, "no folder of sockets is left");
+        eventually("all processes of the run end", || !processes.iter().any(|&process| is_alive(process)));
+        assert_eq!(fs::read_dir(folder.path().join("t")).unwrap().count(), 0, "the folder of sockets is removed");
         assert_eq!(drafts(&folder.path().join("run")), Vec::<PathBuf>::new());
         assert_eq!(store::read(&folder.path().join("run")).unwrap().records.len(), 0);
     }
@@ -323,9 +328,9 @@ fn second_sigint_sigterm_and_sighup_end_a_run_at_once() {
 #[test]
 fn aborted_run_does_not_wait_for_hung_idle_connections() {
     let folder = tempfile::tempdir().unwrap();
-    linked(folder.path());
+    link_muxbench(folder.path());
     let mut trials = trials("epoll", "tcp", &format!("idle = 3\n{QUICK}"), 2);
-    // So long it would be waited for, and longer.
+    // The run would wait at least this long for the idle connections.
     trials.iter_mut().for_each(|trial| trial.load.timeout_ns = 3_600_000_000_000);
     let stop = Stop::default();
     let mut hung = None;
@@ -336,7 +341,7 @@ fn aborted_run_does_not_wait_for_hung_idle_connections() {
             rustix::process::kill_process(idle[0], Signal::STOP).unwrap();
             let (stop, run) = (stop.clone(), folder.path().join("run"));
             hung = Some(std::thread::spawn(move || {
-                // Once there are samples nothing else is left to wait for.
+                // Once samples are written, only the idle connections are left to wait for.
                 eventually("the client has measured", || !drafts(&run).is_empty());
                 std::thread::sleep(Duration::from_secs(1));
                 stop.abort();
@@ -344,21 +349,21 @@ fn aborted_run_does_not_wait_for_hung_idle_connections() {
             }));
         }
     });
-    let stopped = hung.expect("it was measured").join().unwrap();
+    let stopped = hung.expect("the trial has reported progress").join().unwrap();
     assert!(stopped.elapsed() < TIMEOUT, "{:?}", stopped.elapsed());
     assert_eq!((ended, run.records.len()), (RunEnd::Stopped, 0));
-    eventually("nothing is left", || processes(folder.path(), "").is_empty());
+    eventually("all processes of the run end", || processes(folder.path(), "").is_empty());
 }
 
-/// A command that runs a shell script in namespaces of its own; `None` where the system permits none.
-fn unshared(what: &str) -> Option<Command> {
+/// Returns the command `unshare` for a new namespace of this kind; `None` if this host does not permit one.
+fn unshare(kind: &str) -> Option<Command> {
     let mut command = Command::new("unshare");
     if !rustix::process::geteuid().is_root() {
         command.arg("--map-root-user");
     }
-    command.arg(what);
-    let mut tried = Command::new("unshare");
-    let output = tried.args(command.get_args()).arg("true").output().unwrap();
+    command.arg(kind);
+    let mut attempt = Command::new("unshare");
+    let output = attempt.args(command.get_args()).arg("true").output().unwrap();
     if !output.status.success() {
         skipped(&format!("namespaces: {}", text(&output.stderr)));
         return None;
@@ -366,7 +371,7 @@ fn unshared(what: &str) -> Option<Command> {
     Some(command)
 }
 
-/// A file system with room for one trial, which grows later.
+/// A script that runs two trials in a file system with room for one, then enlarges the file system and resumes the run.
 const FULL_DISK: &str = r#"
 set -u
 cd "$1" && mkdir disk && mount -t tmpfs -o size=400k tmpfs disk && cd disk || exit 9
@@ -383,7 +388,7 @@ cp -r run ../resumed
 
 #[test]
 fn full_disk_ends_run_and_resume_finishes_it() {
-    let Some(mut command) = unshared("--mount") else { return };
+    let Some(mut command) = unshare("--mount") else { return };
     let folder = tempfile::tempdir().unwrap();
     let script = ["sh", "-c", FULL_DISK, "sh"];
     let output = command.args(script).arg(folder.path()).arg(env!("CARGO_BIN_EXE_muxbench")).output().unwrap();
@@ -402,18 +407,18 @@ fn full_disk_ends_run_and_resume_finishes_it() {
     assert_eq!((run.records.len(), run.damage), (1, Vec::new()), "{message}");
     let files = read("files");
     assert!(files.contains("0000.parquet") && files.contains("0000.hlog"), "{files}");
-    assert!(!files.contains("0001") && !files.contains("part"), "nothing is left of the other: {files}");
+    assert!(!files.contains("0001") && !files.contains("part"), "the unfinished trial leaves no file: {files}");
 
     let code = read("code.resumed");
     assert!(["0", "3"].contains(&code.trim()), "{code}: {}", read("out.resumed"));
     let resumed = store::read(&folder.path().join("resumed")).unwrap();
     assert_eq!(resumed.records.len(), 2);
-    assert_eq!(resumed.records[0].started_at, run.records[0].started_at, "what was finished stays");
+    assert_eq!(resumed.records[0].started_at, run.records[0].started_at, "the finished trial is kept");
     assert!(store::samples_path(&folder.path().join("resumed"), 1).exists());
 }
 
-/// Stores a finished run in a folder.
-fn stored(folder: &Path) -> Run {
+/// Stores a finished run in a folder, and returns the run.
+fn store_fixture(folder: &Path) -> Run {
     let run = testkit::run();
     let store = Store::create(folder, &run.header).unwrap();
     run.records.iter().for_each(|record| store.commit(record).unwrap());
@@ -426,7 +431,7 @@ fn read_only_folder_rejects_runs_and_shows_reports() {
     let program = muxbench_for_all_users(folder.path());
     let results = folder.path().join("results");
     fs::create_dir(&results).unwrap();
-    stored(&results.join("run"));
+    store_fixture(&results.join("run"));
     for path in [&results, &results.join("run")] {
         fs::set_permissions(path, Permissions::from_mode(0o555)).unwrap();
     }
@@ -447,7 +452,7 @@ fn read_only_folder_rejects_runs_and_shows_reports() {
     assert!(resumed.contains(why), "{resumed}");
     let shown = message(&["report", "results/run"], 0);
     assert!(shown.contains("vs best"), "{shown}");
-    // So that it can be removed.
+    // Let the test remove the folder.
     for path in [&results, &results.join("run")] {
         fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
     }
@@ -456,50 +461,50 @@ fn read_only_folder_rejects_runs_and_shows_reports() {
 #[test]
 fn delayed_runner_makes_trial_unsteady() {
     let folder = tempfile::tempdir().unwrap();
-    linked(folder.path());
+    link_muxbench(folder.path());
     let phases = QUICK.replace("hold = \"50ms\"", "hold = \"1s\"").replace("300ms", "1s");
     let header = header(trials("epoll", "tcp", &phases, 1));
-    let mut was_held = false;
+    let mut was_delayed = false;
     let (ended, run) = run(folder.path(), &header, &Stop::default(), &mut |event| {
-        // As Ctrl-Z would, until the window is over.
-        if matches!(event, RunEvent::Load(load::Event::Progress { .. })) && !was_held {
-            was_held = true;
+        // Delay the runner past the end of the window, as Ctrl-Z would.
+        if matches!(event, RunEvent::Load(load::Event::Progress { .. })) && !was_delayed {
+            was_delayed = true;
             std::thread::sleep(Duration::from_secs(4));
         }
     });
-    assert!(was_held && ended == RunEnd::Complete);
+    assert!(was_delayed && ended == RunEnd::Complete);
     let record = &run.records[0];
     let words = format!("{:?}: {}", record.verdict.kind, record.verdict.reason);
     let late = record.verdict.checks.iter().find(|check| check.name == Check::COUNTED_LATE).expect(&words);
     assert!(!late.passed && late.value >= 1_000.0 && record.verdict.kind != VerdictKind::Valid, "{late:?}: {words}");
-    assert!(record.load.is_some(), "the client was not: {words}");
+    assert!(record.load.is_some(), "the client was not delayed: {words}");
 }
 
 #[test]
 fn full_standard_error_ends_no_run() {
     let folder = tempfile::tempdir().unwrap();
     let full = || fs::File::options().write(true).open("/dev/full").unwrap();
-    let told_nobody = |arguments: &str, codes: &[i32]| {
+    let run_with_full_stderr = |arguments: &str, codes: &[i32]| {
         let mut command = muxbench();
         command.args(arguments.split_whitespace()).current_dir(folder.path()).stderr(full());
         printed(&command.output().unwrap(), codes)
     };
     let quick = "compare --arch epoll --connections 4 --rate 100 --ramp 0 --warm-up 50ms --measure 200ms --repeats 2 --output run";
-    told_nobody(quick, &[0, 3]);
+    run_with_full_stderr(quick, &[0, 3]);
     assert_eq!(store::read(&folder.path().join("run")).unwrap().records.len(), 2);
-    // What is wrong cannot be told, and is what it was.
+    // The warning is lost, but the report is printed; an error keeps its exit code.
     fs::write(folder.path().join("run/run.json"), "{").unwrap();
-    assert!(told_nobody("report run", &[0]).contains("epoll"));
-    told_nobody("report nowhere", &[1]);
+    assert!(run_with_full_stderr("report run", &[0]).contains("epoll"));
+    run_with_full_stderr("report nowhere", &[1]);
 }
 
 #[test]
 fn damaged_database_is_reported_and_the_rest_is_shown() {
     let folder = tempfile::tempdir().unwrap();
-    let run = stored(&folder.path().join("run"));
+    let run = store_fixture(&folder.path().join("run"));
     let path = folder.path().join("run/muxbench.db");
     let mut bytes = fs::read(&path).unwrap();
-    // A digit becomes another.
+    // Change a digit.
     let key = b"\"elapsed_ns\":";
     let after = |at: usize| bytes.get(at + key.len()).filter(|byte| byte.is_ascii_digit()).map(|_| at + key.len());
     let at = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(key)).find_map(after).unwrap();
@@ -514,17 +519,17 @@ fn damaged_database_is_reported_and_the_rest_is_shown() {
 
     fs::write(&path, "no database").unwrap();
     let output = muxbench().args(["report", "run"]).current_dir(folder.path()).output().unwrap();
-    let none = printed(&output, &[1]);
-    assert!(none.contains("muxbench.db: is not a database of muxbench, or damaged"), "{none}");
+    let error = printed(&output, &[1]);
+    assert!(error.contains("muxbench.db: is not a database of muxbench, or damaged"), "{error}");
 }
 
 #[test]
 fn server_outlives_the_thread_that_started_it() {
     let start = || Serve::start("epoll".parse().unwrap(), 1, 1);
     let serve = std::thread::spawn(start).join().unwrap();
-    // A signal at the thread's end comes at once.
+    // A signal at the thread's end would arrive immediately.
     std::thread::sleep(Duration::from_millis(200));
-    assert!(serve.try_exchange(1, 1).is_some(), "the server has stopped");
+    assert!(serve.try_exchange(1, 1).is_some(), "the server still serves");
 }
 
 #[test]
@@ -539,7 +544,7 @@ fn server_ends_with_the_process_that_started_it() {
     lines.read_line(&mut String::new()).unwrap();
     drop(shell.stdin.take());
     shell.wait().unwrap();
-    let (says, printed) = std::sync::mpsc::channel();
-    std::thread::spawn(move || says.send(lines.lines().count()));
-    assert!(printed.recv_timeout(Duration::from_secs(60)).is_ok(), "the server still holds its output");
+    let (sender, line_count) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(lines.lines().count()));
+    assert!(line_count.recv_timeout(Duration::from_secs(60)).is_ok(), "the server ends and closes its output");
 }

@@ -10,38 +10,38 @@ fn limited(limit: &str, arguments: &[&str]) -> Output {
 
 #[test]
 fn exhausted_resource_is_named_with_a_remedy() {
-    /// With a view to what a busy machine may take.
-    const ASKED: [&str; 7] = ["load", "--request", "1B", "--response", "1B", "--timeout", "60s"];
+    /// The timeout suits a busy machine.
+    const LOAD: [&str; 7] = ["load", "--request", "1B", "--response", "1B", "--timeout", "60s"];
     let serve = Serve::start("epoll".parse().unwrap(), 1, 1);
     let target = serve.address.to_string();
-    let load = |more: &[&'static str]| [&ASKED, &["--target", target.as_str()][..], more].concat();
-    let none = |limit: &str, arguments: &[&str], words: &[&str]| {
+    let load = |more: &[&'static str]| [&LOAD, &["--target", target.as_str()][..], more].concat();
+    let assert_fails = |limit: &str, arguments: &[&str], words: &[&str]| {
         let message = printed(&limited(limit, arguments), &[1]);
         for word in words {
             assert!(message.contains(word), "{word}: {message}");
         }
     };
-    none(
+    assert_fails(
         "--nofile=64:64",
         &load(&["--connections", "200"]),
         &["no-descriptors", "raise the hard limit of descriptors"],
     );
     let memory = ["no memory for 2", "lower the rate or the duration"];
-    none(
+    assert_fails(
         "--as=2147483648",
         &load(&["--rate", "1000000", "--measure", "200s", "--ramp", "0", "--warm-up", "0"]),
         &memory,
     );
-    // More than can be numbered, however much memory there is.
+    // The requests exceed the largest request number, whatever the memory.
     let numbers = ["more than 4 294 967 294 requests for one client; lower it"];
-    none(
+    assert_fails(
         "--as=unlimited",
         &load(&["--rate", "10000000", "--measure", "2000s", "--ramp", "0", "--warm-up", "0"]),
         &numbers,
     );
     let room = ["serve", "--arch", "mt", "--connections-max", "100000000"];
-    none("--as=1073741824", &room, &["no memory for counters", "lower the connections"]);
-    // Later clients are served.
+    assert_fails("--as=1073741824", &room, &["no memory for counters", "lower the connections"]);
+    // The server still serves later clients.
     let output =
         muxbench().args(load(&["--connections", "5", "--measure", "100ms", "--cool-down", "60s"])).output().unwrap();
     let message = printed(&output, &[0, 3]);
@@ -58,11 +58,11 @@ exec "$0" compare --arch epoll --connections 30 --rate 200 --ramp 0 --warm-up 0 
 fn exhausted_ports_reject_plan_or_use_other_addresses() {
     let few = |more: &[&str]| {
         let folder = tempfile::tempdir().unwrap();
-        let mut command = unshared("--net")?;
+        let mut command = unshare("--net")?;
         command.args(["sh", "-c", FEW_PORTS, env!("CARGO_BIN_EXE_muxbench")]).args(more).current_dir(folder.path());
         let output = command.output().unwrap();
         if output.status.code() == Some(9) {
-            skipped(&format!("ports that run out: they cannot be changed: {}", text(&output.stderr)));
+            skipped(&format!("exhausted ports: the port range cannot be changed: {}", text(&output.stderr)));
             return None;
         }
         Some(output)
@@ -72,14 +72,14 @@ fn exhausted_ports_reject_plan_or_use_other_addresses() {
     let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {message}"));
     let load = &result["trials"][0]["load"];
     assert!(load["completed"].as_u64().is_some_and(|count| count > 0), "{}", result["trials"][0]["verdict"]);
-    assert_eq!(load["errors"]["no_addresses"], 0, "127.0.0.2 and on have ports too");
-    // IPv6 has the one address.
+    assert_eq!(load["errors"]["no_addresses"], 0, "the client also uses 127.0.0.2 and following addresses");
+    // IPv6 has only one loopback address.
     let message = printed(&few(&["--transport", "tcp6"]).unwrap(), &[1]);
     assert!(message.contains("no trial can run on this host") && message.contains("ip_local_port_range"), "{message}");
 }
 
-/// A wall clock that libc shows an hour and a half ahead or behind at each call: to the standard library and jiff. muxbench
-/// reads its own clocks directly, and never the wall clock (xtask/tests/tidy.rs).
+/// A library for LD_PRELOAD whose wall clock is alternately 90 minutes fast and slow. It affects the standard library and jiff.
+/// muxbench reads its own clocks by system calls, and measures nothing by the wall clock (xtask/tests/tidy.rs).
 const JUMPING: &str = r#"
 #define _GNU_SOURCE
 #include <sys/syscall.h>
@@ -87,8 +87,8 @@ const JUMPING: &str = r#"
 #include <time.h>
 #include <unistd.h>
 static long jump(void) {
-    static int looks;
-    return __atomic_fetch_add(&looks, 1, __ATOMIC_RELAXED) % 2 ? 5400 : -5400;
+    static int calls;
+    return __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED) % 2 ? 5400 : -5400;
 }
 int clock_gettime(clockid_t clock, struct timespec *now) {
     int result = syscall(SYS_clock_gettime, clock, now);
@@ -116,7 +116,7 @@ fn wall_clock_step_changes_no_measurement() {
     let library = folder.path().join("jumping.so");
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-xc", "-", "-o"]).arg(&library).stdin(Stdio::piped());
-    let mut compiler = compiler.spawn().expect("a C compiler is there, as README.md asks for");
+    let mut compiler = compiler.spawn().expect("a C compiler is installed; README.md requires one");
     compiler.stdin.take().unwrap().write_all(JUMPING.as_bytes()).unwrap();
     assert!(compiler.wait().unwrap().success());
     for schedule in ["slot-random", "closed"] {
@@ -134,12 +134,12 @@ fn wall_clock_step_changes_no_measurement() {
         for record in &run.records {
             let started: jiff::Timestamp = record.started_at.parse().unwrap();
             let apart = jiff::Timestamp::now().duration_since(started);
-            assert!(apart.as_secs().abs() > 1_000, "the clock is wrong: {apart:?}");
+            assert!(apart.as_secs().abs() > 1_000, "the wall clock has stepped: {apart:?}");
             let reason = &record.verdict.reason;
             assert_ne!(record.verdict.kind, VerdictKind::Failed, "{reason}");
             let load = record.load.as_ref().unwrap_or_else(|| panic!("{reason}"));
             assert!(load.completed > 0 && load.completed == load.planned && load.errors.total() == 0, "{reason}");
-            // No time has an hour in it.
+            // No measured time includes the step.
             let server_ns = record.server.as_ref().map_or(0, |server| server.window_ns);
             let times_ns =
                 [load.response.distribution.max_ns, load.send_delay.distribution.max_ns, record.elapsed_ns, server_ns];
@@ -161,16 +161,16 @@ fn lost_cpu_ends_run_and_resume_finishes_it() {
             }
         }
         drop(Store::create(&folder.path().join(side), &header).unwrap());
-        // A process that a concurrent test forks holds our descriptors until its exec.
-        eventually("nobody has the run", || Store::resume(&folder.path().join(side)).is_ok());
+        // A process that a concurrent test forks holds the lock's descriptor until its exec.
+        eventually("the run is unlocked", || Store::resume(&folder.path().join(side)).is_ok());
         let output = muxbench().args(["run", "--resume", side]).current_dir(folder.path()).output().unwrap();
         let message = printed(&output, &[1]);
         assert!(message.contains("cannot run trial 0: its CPU 4000 is off-line"), "{message}");
         assert!(message.contains("make it available again"), "{message}");
-        assert_eq!(store::read(&folder.path().join(side)).unwrap().records.len(), 0, "no trial fails for it");
+        assert_eq!(store::read(&folder.path().join(side)).unwrap().records.len(), 0, "no trial is recorded as failed");
     }
 
-    // In the middle of a trial: its figures are not those of the CPUs that it was to have.
+    // A CPU is lost during a trial: discard the trial, because it did not run on the planned CPUs.
     let header = header(trials("epoll", "tcp", &QUICK.replace("300ms", "1s"), 2));
     let cpus: Vec<usize> = header.trials[0].serve.cpus().iter().chain(&header.trials[0].load.cpus).copied().collect();
     let (before, mut rest) = (rustix::thread::sched_getaffinity(None).unwrap(), rustix::thread::CpuSet::new());
@@ -178,9 +178,9 @@ fn lost_cpu_ends_run_and_resume_finishes_it() {
         .filter(|&cpu| before.is_set(cpu) && cpu != cpus[0])
         .for_each(|cpu| rest.set(cpu));
     if rest.count() == 0 {
-        skipped("a CPU that is withheld: there is one");
+        skipped("a lost CPU: this host has only one");
     } else {
-        linked(folder.path());
+        link_muxbench(folder.path());
         let store = Store::create(&folder.path().join("run"), &header).unwrap();
         let program = folder.path().join("muxbench");
         let options = Options { launch: &Muxbench { program: program.clone() }, stop: &Stop::default() };
@@ -193,9 +193,13 @@ fn lost_cpu_ends_run_and_resume_finishes_it() {
         let message = outcome.unwrap_err().to_string();
         assert!(message.contains(&format!("cannot run trial 0: its CPU {}", cpus[0])), "{message}");
         drop(store);
-        assert_eq!(store::read(&folder.path().join("run")).unwrap().records.len(), 0, "it is run again");
+        assert_eq!(
+            store::read(&folder.path().join("run")).unwrap().records.len(),
+            0,
+            "the disturbed trial is not stored"
+        );
         assert_eq!(drafts(&folder.path().join("run")), Vec::<PathBuf>::new());
-        eventually("nothing is left", || processes(folder.path(), "").is_empty());
+        eventually("all processes of the run end", || processes(folder.path(), "").is_empty());
     }
     for arguments in [&["serve", "--cpus", "4000"][..], &["load", "--target", "127.0.0.1:1", "--cpus", "4000"]] {
         let message = printed(&muxbench().args(arguments).output().unwrap(), &[1]);

@@ -1,4 +1,4 @@
-//! The whole tool, run as a user would.
+//! The command line, as a user runs it.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use server::registry::{BUFFERED, MECHANISMS};
 
-/// A comparison that takes a second or two.
+/// Flags of a comparison that takes about two seconds.
 const SMALL: &[&str] = &[
     "compare",
     "--arch",
@@ -47,7 +47,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs muxbench in `folder`; panics with all output unless it exits with `code`.
+/// Runs muxbench in `folder`. Panics with all output unless the exit code is `code`.
 fn run(folder: &Path, arguments: &[&str], code: i32) -> Output {
     let output = muxbench().args(arguments).current_dir(folder).output().unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -55,7 +55,7 @@ fn run(folder: &Path, arguments: &[&str], code: i32) -> Output {
     output
 }
 
-/// Runs a comparison in `folder`. A busy machine may delay the client: exit code 3.
+/// Runs a comparison in `folder`. Also accepts exit code 3, because a busy machine may delay the client.
 fn measure(folder: &Path, arguments: &[&str]) -> Output {
     let output = muxbench().args(arguments).current_dir(folder).output().unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -67,7 +67,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
 }
 
-/// A folder of `reproduce` without a finished trial.
+/// Stores a run of `reproduce` in `folder` in which every trial failed.
 fn failed_run(folder: &Path, experiment: &str) {
     let quick = harness::spec::presets::find(experiment).unwrap().experiment().quick();
     let host = harness::host::detect();
@@ -89,7 +89,7 @@ fn failed_run(folder: &Path, experiment: &str) {
     for trial in &header.trials {
         let verdict = harness::model::Verdict {
             kind: harness::model::VerdictKind::Failed,
-            reason: "made up".into(),
+            reason: "failed in a test".into(),
             checks: Vec::new(),
         };
         let record = harness::model::TrialRecord {
@@ -119,7 +119,7 @@ fn pools_are_measured_with_every_accept_strategy() {
     assert!(out.contains("\nmt-pool:20 (exclusive) ") && out.contains("\nmp-prefork (exclusive) "), "{out}");
     let whole = json(&run(folder.path(), &["report", "--json"], 0));
     let trials = whole["trials"].as_array().unwrap();
-    assert_eq!(trials.len(), 4, "the pool that is too small is not run");
+    assert_eq!(trials.len(), 4, "the pool that is too small does not run");
     for trial in trials {
         assert_eq!(trial["trial"]["serve"]["accept"], "exclusive", "{trial}");
         let pool = if trial["trial"]["architecture"] == "mp-prefork" { 36 } else { 20 };
@@ -130,7 +130,7 @@ fn pools_are_measured_with_every_accept_strategy() {
 /// The lock of all tests that start servers or clients.
 static CPUS: RwLock<()> = RwLock::new(());
 
-/// Locks out all other tests, for a test that occupies or needs a whole CPU.
+/// Locks out all other tests. For tests that occupy or need a whole CPU.
 fn exclusive_cpus() -> RwLockWriteGuard<'static, ()> {
     CPUS.write().unwrap_or_else(PoisonError::into_inner)
 }
@@ -140,7 +140,7 @@ fn share_cpus() -> RwLockReadGuard<'static, ()> {
     CPUS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Occupies a CPU with many threads until dropped, so that a server on it gets a small share.
+/// Occupies a CPU with many threads until dropped, so that a server on this CPU gets a small share.
 struct Hogs(Arc<AtomicBool>);
 
 impl Hogs {
@@ -178,7 +178,7 @@ fn kernel_timestamps_prove_that_requests_left() {
     for trial in whole["trials"].as_array().unwrap() {
         let kernel = &trial["load"]["kernel"];
         assert_eq!(kernel["unstamped_sent"], 0, "{trial}");
-        // A client that is late reads two responses at once, which then have no stamp of their own: on a busy machine most.
+        // A late client reads two responses together, which then lack timestamps of their own. On a busy machine most do.
         assert!(kernel["service"]["distribution"]["count"].as_u64().unwrap() > 0, "{trial}");
     }
     let samples = harness::samples::read(&harness::store::samples_path(&folder.path().join("run"), 0)).unwrap();
@@ -210,7 +210,7 @@ fn flags_set_locality_and_schedules() {
         used.dedup();
         let active = if record.trial.workload.active < 1.0 { 5 } else { 20 };
         assert!(used.len() <= active && used.len() > active / 2, "{used:?}");
-        assert_eq!(record.server.unwrap().connections, 50, "idle ones are held too");
+        assert_eq!(record.server.unwrap().connections, 50, "idle connections are open too");
     }
 }
 
@@ -222,20 +222,20 @@ fn calibrate_recovers_hold_times() {
     for more in [["--transport", "tcp"].as_slice(), &["--transport", "udp", "--timestamps", "kernel"]] {
         let calibrate = || json(&run(folder.path(), &[&arguments, more, &["--json", "--rate", "100"]].concat(), 0));
         let ns = |value: &Value| value.as_f64().unwrap();
-        // Requests that were taken for each other would be a quarter of the mean apart, and more, each time; so much is a
-        // neighbour who takes every CPU only now and then.
-        let is_told_apart = |found: &Value| {
+        // Confused requests would shift the spread by at least a quarter of the mean in each calibration. Other load on the CPUs
+        // does so only occasionally.
+        let is_undisturbed = |found: &Value| {
             let conditions = found["conditions"].as_array().unwrap()[1..].iter();
             let spreads = conditions.map(|condition| condition["client"]["spread_ns"].as_array().unwrap());
             spreads.clone().all(|spread| ns(&spread[1]).abs() < 45e6 && ns(&spread[2]).abs() < 45e6)
         };
-        let found = (0..5).map(|_| calibrate()).find(is_told_apart).expect("one of five calibrations is quiet");
+        let found = (0..5).map(|_| calibrate()).find(is_undisturbed).expect("one of five calibrations is undisturbed");
         let conditions = found["conditions"].as_array().unwrap();
         assert_eq!(conditions.len(), 3);
-        assert_eq!(conditions[0]["client"]["bias_ns"]["value"], 0.0, "against itself");
+        assert_eq!(conditions[0]["client"]["bias_ns"]["value"], 0.0, "the null server has no bias against itself");
         for condition in &conditions[1..] {
-            assert_eq!(condition["count"], 150, "75 in each round");
-            // A busy machine only adds to a hold, and to what is measured of it.
+            assert_eq!(condition["count"], 150, "two rounds of 75 requests");
+            // A busy machine only lengthens holds and measured times.
             assert!(ns(&condition["held_p50_ns"]) > 225e6, "{condition}");
             assert!(ns(&condition["service_p50_ns"]) >= ns(&condition["held_p50_ns"]), "{condition}");
             assert_eq!(condition["kernel"].is_object(), more.contains(&"kernel"));
@@ -319,7 +319,7 @@ fn user_errors_are_reported_before_anything_starts() {
         assert!(text(&output.stderr).contains(words), "{arguments:?}: {}", text(&output.stderr));
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
-    assert!(!folder.path().join("results").exists(), "nothing was started");
+    assert!(!folder.path().join("results").exists(), "no run was started");
 }
 
 #[test]
@@ -342,13 +342,13 @@ fn needed_hosts_follow_from_documented_or_measured_costs() {
     let store = Store::create(&folder.path().join("small"), &stored.header).unwrap();
     stored.records.iter().for_each(|record| store.commit(record).unwrap());
     drop(store);
-    let of_run = needs(&["--from", "small", "--measure"]);
-    let epoll = of_run["servers"].as_array().unwrap().iter().find(|it| it["architecture"] == "epoll").unwrap();
+    let from_run = needs(&["--from", "small", "--measure"]);
+    let epoll = from_run["servers"].as_array().unwrap().iter().find(|it| it["architecture"] == "epoll").unwrap();
     assert!(epoll["origin"].as_str().unwrap().starts_with("small, of "), "{epoll}");
-    let per_s = &of_run["figures"]["client_per_s"];
+    let per_s = &from_run["figures"]["client_per_s"];
     assert!(per_s["value"].as_f64().unwrap() > 0.0 && per_s["origin"].as_str().unwrap().starts_with("measured now"));
 
-    // As text, from standard input.
+    // Text output of an experiment from standard input.
     let mut plan = muxbench();
     plan.args(["plan", "-", "--hosts"]).current_dir(folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut plan = plan.spawn().unwrap();
@@ -383,7 +383,7 @@ fn idle_holds_and_verifies_connections_to_any_server() {
     assert!(error.contains("no connections to hold"), "{error}");
 }
 
-/// A comparison of closed loops that takes a second or two.
+/// Flags of a comparison of closed loops that takes about two seconds.
 const CLOSED: &[&str] = &[
     "compare",
     "--schedule",
@@ -461,24 +461,27 @@ fn closed_loops_of_kv_are_compared() {
 #[test]
 fn flags_unused_by_closed_loops_and_kv_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
-    let refused = |flags: &[&str], why: &str| {
+    let assert_rejected = |flags: &[&str], reason: &str| {
         let err = text(&run(folder.path(), &[&["compare"], flags].concat(), 1).stderr);
-        assert!(err.contains(why), "{flags:?}: {err}");
+        assert!(err.contains(reason), "{flags:?}: {err}");
     };
-    refused(&["--schedule", "closed", "--rate", "100"], "workload.rate: a closed loop has none");
-    refused(&["--schedule", "closed", "--pacing", "spin"], "client.pacing: a closed loop waits for responses");
-    refused(&["--think", "1ms"], "workload.think: only a closed loop thinks");
-    refused(&["--records", "5"], "workload.kv: the service is another");
-    refused(&["--service", "kv", "--schedule", "closed", "--request", "1B"], "workload.request: kv's sizes are");
+    assert_rejected(&["--schedule", "closed", "--rate", "100"], "workload.rate: a closed loop has none");
+    assert_rejected(&["--schedule", "closed", "--pacing", "spin"], "client.pacing: a closed loop waits for responses");
+    assert_rejected(&["--think", "1ms"], "workload.think: only a closed loop thinks");
+    assert_rejected(&["--records", "5"], "workload.kv: the service is another");
+    assert_rejected(
+        &["--service", "kv", "--schedule", "closed", "--request", "1B"],
+        "workload.request: kv's sizes are",
+    );
     let target = ["load", "--target", "127.0.0.1:1"];
-    for (flags, why) in [
+    for (flags, reason) in [
         (["--records", "5"].as_slice(), "add --service kv"),
         (&["--service", "kv", "--response", "1B"], "--value-size"),
         (&["--think", "1ms"], "think"),
         (&["--schedule", "closed", "--rate", "5"], "rate"),
     ] {
         let err = text(&run(folder.path(), &[&target, flags].concat(), 1).stderr);
-        assert!(err.contains(why), "{flags:?}: {err}");
+        assert!(err.contains(reason), "{flags:?}: {err}");
     }
 }
 
@@ -508,14 +511,14 @@ fn serve_and_load_work_alone() {
     assert!(out.contains("200 of 200 requests completed"), "{out}{}", text(&output.stderr));
     assert_eq!(harness::samples::read(&samples).unwrap().len(), 200);
     let (_, totals) = serve.stop();
-    // Each connection's first request verifies it.
+    // The first request of each connection verifies the service.
     assert!(totals["requests"].as_u64().unwrap() >= 220, "{totals}");
 }
 
 #[test]
 fn client_with_other_sizes_fails_before_the_ramp() {
     let _cpus = share_cpus();
-    // Over TCP it would say what it serves.
+    // Use a Unix socket: over TCP the server advertises its sizes.
     let folder = tempfile::tempdir().unwrap();
     let listen = format!("unix:{}", folder.path().join("socket").display());
     let serve = common::Serve::start_with("epoll".parse().unwrap(), 128, 100, &["--listen", &listen], None);
@@ -634,7 +637,7 @@ fn doctor_checks_every_cause_of_disturbance() {
 }
 
 #[test]
-fn closed_pipe_is_no_error() {
+fn closed_output_pipe_is_no_error() {
     let mut child = muxbench().arg("list").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();

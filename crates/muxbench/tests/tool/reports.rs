@@ -21,12 +21,12 @@ fn report_repeats_the_table_of_compare() {
     let whole = json(&run(folder.path(), &["report", "--json"], 0));
     assert_eq!(whole["trials"].as_array().unwrap().len(), 4);
     for trial in whole["trials"].as_array().unwrap() {
-        assert_eq!(trial["load"]["planned"], 100, "200 ms at 500 a second");
+        assert_eq!(trial["load"]["planned"], 100, "the client plans 500 requests/s for 200 ms");
         assert_eq!(trial["load"]["connections"], 20);
         assert_eq!(trial["server"]["connections"], 20);
     }
     let requests = |trial: &Value| trial["server"]["totals"]["requests"].as_u64().unwrap();
-    // A machine that is away for all of a window has it counted after it.
+    // If the machine pauses for a whole window, the requests are counted after it.
     assert!(whole["trials"].as_array().unwrap().iter().filter(|trial| requests(trial) > 0).count() >= 2, "{whole}");
     let csv = text(&run(folder.path(), &["report", "--csv"], 0).stdout);
     assert_eq!(csv.lines().count(), 5);
@@ -39,7 +39,11 @@ fn report_repeats_the_table_of_compare() {
             samples.iter().all(|sample| sample.planned_ns <= sample.sent_ns && sample.sent_ns < sample.complete_ns)
         );
     }
-    assert_eq!(std::fs::read_dir(results.join("samples")).unwrap().count(), 4, "no draft is left");
+    assert_eq!(
+        std::fs::read_dir(results.join("samples")).unwrap().count(),
+        4,
+        "each trial has one file, and no draft is left"
+    );
     for trial in 0..4 {
         let log = std::fs::read_to_string(harness::store::histograms_path(&results, trial)).unwrap();
         assert!(log.contains(" 20 connections, 500 requests/s, repeat "), "{log}");
@@ -47,7 +51,11 @@ fn report_repeats_the_table_of_compare() {
             assert!(log.contains(&format!("\nTag={time},0.000,0.200,")), "{log}");
         }
     }
-    assert_eq!(std::fs::read_dir(results.join("histograms")).unwrap().count(), 4, "no draft is left");
+    assert_eq!(
+        std::fs::read_dir(results.join("histograms")).unwrap().count(),
+        4,
+        "each trial has one file, and no draft is left"
+    );
 }
 
 #[test]
@@ -69,9 +77,9 @@ fn two_runs_are_compared_by_row() {
         assert_eq!(pair["a"], pair["b"]);
         for figure in ["service_p50", "service_p99"] {
             match valid {
-                // The machine was busy.
+                // No valid repeat: the machine was busy.
                 0 => assert_eq!(pair[figure], Value::Null),
-                // So that the tail may be the client's.
+                // The p99 is absent if the client may have caused it.
                 _ if figure == "service_p99" && pair["a"]["service_p99_ns"].is_null() => {
                     assert_eq!(pair[figure], Value::Null)
                 }
@@ -93,7 +101,7 @@ fn two_runs_are_compared_by_row() {
     let many = text(&run(folder.path(), &["report", "a", "b", "a"], 0).stdout);
     assert!(
         many.starts_with("Runs, the oldest first") && many.contains("epoll"),
-        "more than two are a history: {many}"
+        "more than two runs are shown as a history: {many}"
     );
     let error = text(&run(folder.path(), &["report", "a", "absent"], 1).stderr);
     assert!(error.contains("absent: contains no run"), "{error}");
@@ -111,11 +119,11 @@ fn send_deviation_is_computed_from_stored_samples() {
     assert_eq!(trials.len(), 4);
     for trial in trials {
         assert_eq!(trial["workload"]["schedule"], "constant");
-        assert_eq!(trial["interval_ns"], 2e6, "500 a second");
+        assert_eq!(trial["interval_ns"], 2e6, "the interval of 500 requests/s");
         let figures = &trial["figures"];
         assert_eq!((&figures["count"], &trial["unsent"]), (&100.into(), &0.into()));
         let [min, median, max] = ["min_ns", "median_ns", "max_ns"].map(|name| figures[name].as_f64().unwrap());
-        assert!(min <= median && median <= max && min <= 0.0 && 0.0 <= max, "their mean is 0: {figures}");
+        assert!(min <= median && median <= max && min <= 0.0 && 0.0 <= max, "the mean deviation is 0: {figures}");
         let cdf = trial["cdf"].as_array().unwrap();
         assert_eq!(cdf.len(), 101);
         let ends = [&cdf[0], &cdf[100]].map(|point| point["deviation_ns"].as_f64().unwrap());
@@ -127,7 +135,7 @@ fn send_deviation_is_computed_from_stored_samples() {
 
     std::fs::remove_file(harness::store::samples_path(&folder.path().join("even"), 2)).unwrap();
     let printed = text(&run(folder.path(), &report, 0).stdout);
-    assert!(printed.contains("0002.parquet"), "what is missing is named: {printed}");
+    assert!(printed.contains("0002.parquet"), "the missing file is named: {printed}");
     let csv = text(&run(folder.path(), &[&report[..], &["--csv"]].concat(), 0).stdout);
     assert_eq!(csv.lines().count(), 5);
 
@@ -168,7 +176,7 @@ fn paper_experiment_prints_the_tables_of_the_paper() {
     assert_eq!(cells.len(), 90);
     let finished: Vec<&Value> = cells.iter().filter(|cell| !cell["here"].is_null()).collect();
     assert_eq!(finished.len(), 1);
-    // On a busy machine the trial is not valid, and then has no times.
+    // An invalid trial, as on a busy machine, has no times.
     let here = &finished[0]["here"];
     assert_eq!(here["times"].is_object(), here["verdict"] == "valid", "{here}");
     let printed = text(&run(folder.path(), &report, 0).stdout);
@@ -193,12 +201,15 @@ fn public_tools_read_samples_and_histograms() {
     let trials = report["trials"].as_array().unwrap();
     assert_eq!(trials.len(), 4);
     for tool in ["duckdb", "polars", "hdrhistogram"] {
-        assert_eq!(read[tool].as_object().unwrap().len(), trials.len(), "{tool}: a file for each trial");
+        assert_eq!(read[tool].as_object().unwrap().len(), trials.len(), "{tool} reads a file for each trial");
     }
     for (index, trial) in trials.iter().enumerate() {
         let file = format!("{index:04}");
         assert_eq!(read["polars"][&file]["rows"], trial["load"]["planned"]);
-        assert_eq!(read["duckdb"][&file]["parameters"], trial["trial"], "every parameter goes with the samples");
+        assert_eq!(
+            read["duckdb"][&file]["parameters"], trial["trial"],
+            "the file contains all parameters of the trial"
+        );
         for time in ["lag", "service", "response"] {
             let reported = &trial["load"][time]["distribution"];
             for tool in ["duckdb", "polars", "hdrhistogram"] {
@@ -206,15 +217,15 @@ fn public_tools_read_samples_and_histograms() {
                 assert_eq!(read["count"], reported["count"], "{tool}, trial {index}, {time}");
                 for figure in ["p50_ns", "max_ns"] {
                     let (read, reported) = (read[figure].as_f64().unwrap(), reported[figure].as_f64().unwrap());
-                    // Samples are exact, a histogram's values are up to 0.1 % above; two histograms are the same.
-                    let apart = if tool == "hdrhistogram" { 0.0 } else { reported * 0.001 + 1.0 };
+                    // Reported values come from a histogram with an error of 0.1 %; samples are exact.
+                    let tolerance = if tool == "hdrhistogram" { 0.0 } else { reported * 0.001 + 1.0 };
                     let message = format!("{tool}, trial {index}, {time} {figure}: {read}, reported {reported}");
-                    assert!((read - reported).abs() <= apart, "{message}");
+                    assert!((read - reported).abs() <= tolerance, "{message}");
                 }
             }
             let interval = &read["hdrhistogram"][&file]["times"][time];
             assert_eq!(interval["window_ms"].as_f64().unwrap().round(), 200.0);
-            assert!(interval["start_ms"].as_f64().unwrap() > 1.7e12, "by the calendar: {interval}");
+            assert!(interval["start_ms"].as_f64().unwrap() > 1.7e12, "the start is a Unix time: {interval}");
         }
     }
 }
@@ -235,7 +246,7 @@ fn single_figure_runs_only_its_experiments() {
     let printed = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{printed}");
     assert!(printed.contains("muxbench reproduce kawai2008 --quick --output here --figure 8"), "{printed}");
-    assert!(!folder.path().join("here/kawai2008-http").exists(), "the figure needs no such run");
+    assert!(!folder.path().join("here/kawai2008-http").exists(), "an experiment without this figure does not run");
 
     let of = ["report", "here/kawai2008-minimised", "--paper", "kawai2008"];
     let report = |more: &[&str], code: i32| run(folder.path(), &[&of[..], more].concat(), code);
@@ -259,18 +270,18 @@ fn single_figure_runs_only_its_experiments() {
     let only = "<code>muxbench report here/kawai2008-minimised --paper kawai2008 --figure 8</code>";
     assert!(page.contains(only), "{only}");
 
-    let fails = |more: &[&str]| text(&report(more, 1).stderr);
-    let printed = fails(&["--figure", "6"]);
+    let error_of = |more: &[&str]| text(&report(more, 1).stderr);
+    let printed = error_of(&["--figure", "6"]);
     assert!(
         printed.contains("is of kawai2008-http") && printed.contains("reproduce kawai2008 --figure 6"),
         "{printed}"
     );
-    let printed = fails(&["--figure", "7"]);
+    let printed = error_of(&["--figure", "7"]);
     assert!(
         printed.contains("no such Figure") && printed.contains("Figures 6, 8, 10, 11, A.1; no tables"),
         "{printed}"
     );
-    assert!(fails(&["--table", "1"]).contains("no such Table"));
+    assert!(error_of(&["--table", "1"]).contains("no such Table"));
     let printed = text(&run(folder.path(), &["report", "here/kawai2008-minimised", "--figure", "8"], 2).stderr);
     assert!(printed.contains("--paper"), "{printed}");
 }
@@ -294,9 +305,9 @@ fn finished_paper_is_shown_and_not_run_again() {
     assert!(page.contains("muxbench report here/kawai2008-minimised --html"));
     assert!(page.contains("Figure 10. Lag of the client, HTTP-like traffic: there is nothing of it in these runs"));
     let pasted = reproduce(&["--markdown"], 0);
-    let (printed, beside_it) = (text(&pasted.stdout), text(&pasted.stderr));
+    let (printed, notes) = (text(&pasted.stdout), text(&pasted.stderr));
     assert!(printed.contains("### Claims\n") && !printed.contains("Page:"), "{printed}");
-    assert!(beside_it.contains("Page: here/kawai2008.html"), "{beside_it}");
+    assert!(notes.contains("Page: here/kawai2008.html"), "{notes}");
     assert!(text(&reproduce(&["--markdown", "--csv"], 2).stderr).contains("cannot be used with"));
     let printed = text(&reproduce(&["--figure", "10"], 1).stderr);
     assert!(printed.contains("no finished trial") && printed.contains("Figure 10 of kawai2008"), "{printed}");
@@ -305,7 +316,7 @@ fn finished_paper_is_shown_and_not_run_again() {
     assert!(text(&reproduce(&["--figure", "6", "--table", "1"], 2).stderr).contains("cannot be used with"));
 }
 
-/// The number of Markdown tables; checks that all rows have as many cells as the heading.
+/// Counts Markdown tables, and checks that all rows have as many cells as the heading.
 fn tables(markdown: &str) -> usize {
     let cells = |line: &str| line.replace("\\|", "").matches('|').count();
     let mut tables = 0;

@@ -28,7 +28,7 @@ fn start_long(folder: &Path) -> (std::process::Child, Vec<Pid>) {
     eventually("a trial is finished", || harness::store::read(&long).is_ok_and(|run| !run.records.is_empty()));
     let pid = Pid::from_child(&child);
     let mut processes = Vec::new();
-    eventually("processes of another trial", || {
+    eventually("processes of the second trial run", || {
         processes = descendants(pid);
         processes.len() >= 2
     });
@@ -44,7 +44,7 @@ fn stopped_or_killed_run_keeps_trials_and_resumes() {
         rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
         let status = child.wait().unwrap();
         assert_eq!(status.code(), (signal != Signal::KILL).then_some(130), "{signal:?}: {status}");
-        eventually("nothing outlives it", || !processes.iter().any(|&process| is_alive(process)));
+        eventually("all processes of the run end", || !processes.iter().any(|&process| is_alive(process)));
         let finished = harness::store::read(&folder.path().join("long")).unwrap().records.len();
         assert!((1..8).contains(&finished), "{finished}");
         measure(folder.path(), &["run", "--resume", "long", "--quiet"]);
@@ -63,7 +63,7 @@ fn interrupted_reproduction_continues_in_further_calls() {
     for call in 0..2 {
         let before = finished();
         let mut child = muxbench().args(arguments).current_dir(folder.path()).stderr(Stdio::piped()).spawn().unwrap();
-        eventually("a trial more is finished", || finished() > before);
+        eventually("another trial is finished", || finished() > before);
         rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         let printed = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130), "{call}: {printed}");
@@ -73,9 +73,9 @@ fn interrupted_reproduction_continues_in_further_calls() {
     let run = harness::store::read(&at).unwrap();
     let mut trials: Vec<u32> = run.records.iter().map(|record| record.trial.index).collect();
     trials.dedup();
-    assert_eq!(trials.len(), run.records.len(), "none was run twice");
+    assert_eq!(trials.len(), run.records.len(), "no trial ran twice");
 
-    // The newest, though it is deep in the folder.
+    // `report` finds the newest run in a nested folder.
     std::fs::create_dir(folder.path().join("results")).unwrap();
     std::fs::rename(folder.path().join("over here"), folder.path().join("results/deep")).unwrap();
     let beside = json(&self::run(folder.path(), &["report", "--paper", "voras2009", "--json"], 0));
@@ -133,14 +133,14 @@ fn killed_mid_trial(command: &str) -> Vec<harness::model::TrialRecord> {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let is_it = |pid: &Pid| {
+    let is_victim = |pid: &Pid| {
         let arguments = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
         text(&arguments).contains(command)
     };
     let mut victim = None;
-    eventually("the processes run", || {
+    eventually("server, client and idle process run", || {
         let children = children_of(Pid::from_child(&child));
-        victim = children.iter().copied().find(is_it);
+        victim = children.iter().copied().find(is_victim);
         children.len() == 3
     });
     std::thread::sleep(std::time::Duration::from_millis(300));

@@ -30,12 +30,13 @@ fn overloaded_server_is_saturated_and_not_ranked() {
     let verdict = &result["trials"][0]["verdict"];
     assert_eq!(check(verdict, "requests answered")["passed"], false, "{verdict}");
     assert_eq!(check(verdict, "taken by others")["passed"], false, "{verdict}");
-    // Unless the client was late too, and the server, which was kept from its CPU, cannot be shown to be at fault.
-    let late = |check: &Value| check["decides"] == "client-limited" && check["passed"] == false;
-    let expected = if verdict["checks"].as_array().unwrap().iter().any(late) { "client-limited" } else { "saturated" };
+    // If the client was late too, the server cannot be blamed.
+    let is_client_late = |check: &Value| check["decides"] == "client-limited" && check["passed"] == false;
+    let expected =
+        if verdict["checks"].as_array().unwrap().iter().any(is_client_late) { "client-limited" } else { "saturated" };
     assert_eq!(verdict["kind"], expected, "{verdict}");
     assert_eq!(result["summary"]["comparisons"][0]["rows"][0]["ratio"], Value::Null);
-    assert_eq!(output.status.code(), Some(3), "nothing valid");
+    assert_eq!(output.status.code(), Some(3), "no trial is valid");
 }
 
 #[test]
@@ -56,7 +57,7 @@ fn client_without_cpu_time_is_client_limited() {
     assert_eq!(output.status.code(), Some(3));
 }
 
-/// The check of a verdict with a word in its name.
+/// Returns the check of a verdict whose name contains `word`.
 fn check<'a>(verdict: &'a Value, word: &str) -> &'a Value {
     let checks = verdict["checks"].as_array().unwrap();
     checks.iter().find(|check| check["name"].as_str().unwrap().contains(word)).unwrap_or_else(|| panic!("{verdict}"))
@@ -87,7 +88,7 @@ fn violated_schedule_is_client_limited() {
     let pid = Pid::from_child(&child);
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
-    // The client is halted for 30 ms of every 60: it sends 30 requests at once when it goes on.
+    // Stop the client for 30 ms of every 60 ms. It sends 30 requests in a burst when it continues.
     let violate = std::thread::spawn(move || {
         for signal in [Signal::STOP, Signal::CONT].into_iter().cycle() {
             if stopped.load(Relaxed) {
@@ -113,7 +114,7 @@ fn violated_schedule_is_client_limited() {
 fn strict_accepts_only_valid_trials() {
     let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
-    // One of the two workloads cannot be run anywhere.
+    // No host can run one of the two workloads.
     let arguments = [SMALL, &["--connections", "20,4000000000", "--output", "run"]].concat();
     let arguments: Vec<&str> =
         arguments.iter().enumerate().filter(|(at, _)| !(3..5).contains(at)).map(|(_, it)| *it).collect();
