@@ -24,8 +24,8 @@ const AT_ONCE: usize = 6;
 /// Hostile clients per attack, and the repetitions of each.
 const OF_EACH_MANNER: usize = 3;
 const TURNS: usize = 6;
-/// Limit of connections of a server: more than all clients, and little enough for 4 MiB of kernel buffers.
-const ROOM: [&str; 2] = ["--connections-max", "64"];
+/// Limit of connections of a server: more than all clients, and small enough for 4 MiB of kernel buffers.
+const CONNECTION_LIMIT: [&str; 2] = ["--connections-max", "64"];
 /// Limit of the memory growth of a server. A dozen clients of `kv` send or request values; a connection holds at most a value
 /// (1 MiB) and responses (256 KiB and a value).
 const MEMORY_MAX_BYTES: u64 = 32 << 20;
@@ -50,7 +50,7 @@ fn specs(name: &str) -> Vec<ServiceSpec> {
         "stream" => [Direction::In, Direction::Out]
             .map(|direction| ServiceSpec::Stream(Stream { direction, ..stream }))
             .to_vec(),
-        other => panic!("{other} is a service that nobody attacks yet: say what its clients ask, and what they hear"),
+        other => panic!("no attacks on the service {other}; add its requests and expected responses"),
     };
     assert!(specs.iter().all(|spec| spec.name() == name));
     specs
@@ -71,24 +71,28 @@ fn answer<S: Service>(service: &S, request: &[u8]) -> Vec<u8> {
 
 /// The requests of an honest client, and the expected responses.
 fn conversation(service: &ServiceSpec) -> (Vec<u8>, Vec<u8>) {
-    let with = |request: Vec<u8>, answer: &dyn Fn(&[u8]) -> Vec<u8>| {
+    let with_response = |request: Vec<u8>, answer: &dyn Fn(&[u8]) -> Vec<u8>| {
         let response = answer(&request);
         assert!(!response.is_empty());
         (request, response)
     };
     match *service {
-        ServiceSpec::Fixed { request_bytes, response_bytes } => with(vec![7; request_bytes as usize], &|request| {
-            answer(&Fixed::new(request_bytes, response_bytes), request)
-        }),
-        ServiceSpec::Kv { .. } => with(b"set honest 0 0 5\r\nhello\r\nget honest\r\n".to_vec(), &|request| {
+        ServiceSpec::Fixed { request_bytes, response_bytes } => {
+            with_response(vec![7; request_bytes as usize], &|request| {
+                answer(&Fixed::new(request_bytes, response_bytes), request)
+            })
+        }
+        ServiceSpec::Kv { .. } => with_response(b"set key 0 0 5\r\nhello\r\nget key\r\n".to_vec(), &|request| {
             answer(&Kv::new(KvConfig::default(), Box::new(|| 1)), request)
         }),
-        ServiceSpec::Http { .. } => with(b"GET /bytes/2000 HTTP/1.1\r\nHost: h\r\n\r\n".to_vec(), &|request| {
-            answer(&Http::new(Content::generated(), Box::new(|| 1)), request)
-        }),
-        ServiceSpec::Stream(stream) => {
-            with(vec![GREETING; stream.sizes(true).0 as usize], &|request| answer(&Streaming::new(stream), request))
+        ServiceSpec::Http { .. } => {
+            with_response(b"GET /bytes/2000 HTTP/1.1\r\nHost: h\r\n\r\n".to_vec(), &|request| {
+                answer(&Http::new(Content::generated(), Box::new(|| 1)), request)
+            })
         }
+        ServiceSpec::Stream(stream) => with_response(vec![GREETING; stream.sizes(true).0 as usize], &|request| {
+            answer(&Streaming::new(stream), request)
+        }),
         ServiceSpec::Udp { .. } => unreachable!("datagrams have no connections"),
     }
 }
@@ -112,9 +116,9 @@ impl Honest {
     fn new(serve: &Serve, service: &ServiceSpec) -> Self {
         if let &ServiceSpec::Udp { request_bytes, response_bytes, .. } = service {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-            // A datagram may be lost for want of room, where others flood a port: then it is sent again.
+            // A flooded socket may drop a datagram: send it again.
             socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-            let ports = serve.ports.as_ref().expect("it tells its ports");
+            let ports = serve.ports.as_ref().expect("the server lists its ports");
             let ports = ports.iter().map(|port| SocketAddr::new(serve.ip().ip(), port)).collect();
             return Self::Datagrams { socket, ports, udp: Udp::new(request_bytes, response_bytes), asked: 0 };
         }
@@ -122,14 +126,14 @@ impl Honest {
         Self::Stream { stream: serve.connect(), request, expected: without_date(expected) }
     }
 
-    /// Asks, and hears what it must.
-    fn ask(&mut self, what: &str) {
+    /// Sends a request and checks the response.
+    fn exchange(&mut self, what: &str) {
         match self {
             Self::Stream { stream, request, expected } => {
                 stream.write_all(request).unwrap_or_else(|error| panic!("{what}: {error}"));
                 let mut printed = vec![0; expected.len()];
                 stream.read_exact(&mut printed).unwrap_or_else(|error| panic!("{what}: {error}"));
-                assert!(without_date(printed) == *expected, "{what}: another response");
+                assert!(without_date(printed) == *expected, "{what}: the response is correct");
             }
             Self::Datagrams { socket, ports, udp, asked } => {
                 *asked += 1;
@@ -144,7 +148,7 @@ impl Honest {
     }
 }
 
-/// Whether this request is answered in time; responses to earlier ones may arrive first.
+/// Returns whether this request is answered in time. Responses to earlier requests may arrive first.
 fn is_answered(socket: &UdpSocket, udp: &Udp, id: u64) -> bool {
     let mut inbox = [0; 100];
     loop {
@@ -167,17 +171,18 @@ fn crowd(serve: &Serve, service: &ServiceSpec, clients: usize, manners: &[&'stat
 }
 
 fn named(names: &[&str]) -> Vec<&'static Manner> {
-    names.iter().map(|name| manner(name).unwrap_or_else(|| panic!("{name} is no manner"))).collect()
+    names.iter().map(|name| manner(name).unwrap_or_else(|| panic!("unknown manner {name}"))).collect()
 }
 
-/// A server with more workers than hostile clients, for a worker may serve one connection only.
-fn withstands(architecture: Architecture, service: &ServiceSpec) {
+/// Checks that a server survives all hostile clients. It has more workers than clients, because a worker of a pool serves only
+/// one connection.
+fn assert_withstands(architecture: Architecture, service: &ServiceSpec) {
     let what = format!("{architecture} {service:?}");
-    let serve = Serve::start_of(architecture, service, room(service));
+    let serve = Serve::start_of(architecture, service, connection_limit(service));
     let pid = serve.pid();
     let mut honest = Honest::new(&serve, service);
-    honest.ask(&what);
-    // Threads that serve nobody yet may still be opening what is theirs.
+    honest.exchange(&what);
+    // Idle threads may still be opening their descriptors.
     serve.settle();
     let (memory_bytes, descriptors) = (common::memory_bytes_of(pid), common::descriptors_of_all(pid));
     let children = serve.children().len();
@@ -185,8 +190,8 @@ fn withstands(architecture: Architecture, service: &ServiceSpec) {
     let mut crowds: Vec<_> = MANNERS.iter().map(|manner| crowd(&serve, service, OF_EACH_MANNER, &[manner])).collect();
     for turn in 0..TURNS {
         crowds.iter_mut().for_each(Crowd::act_all);
-        honest.ask(&what);
-        Honest::new(&serve, service).ask(&what);
+        honest.exchange(&what);
+        Honest::new(&serve, service).exchange(&what);
         let more_bytes = common::memory_bytes_of(pid).saturating_sub(memory_bytes);
         assert!(more_bytes < MEMORY_MAX_BYTES, "{what}: {more_bytes} bytes more after {turn} turns");
     }
@@ -197,10 +202,10 @@ fn withstands(architecture: Architecture, service: &ServiceSpec) {
     }
 
     drop(crowds);
-    eventually(&format!("{what}: nothing is left of them"), || {
+    eventually(&format!("{what}: all resources of the hostile clients are released"), || {
         common::descriptors_of_all(pid) <= descriptors && serve.children().len() <= children
     });
-    honest.ask(&what);
+    honest.exchange(&what);
     let (status, totals) = serve.stop();
     assert!(status.success(), "{what}: {status}");
     assert!(matches!(totals["crashed"].as_u64(), None | Some(0)), "{what}: {totals}");
@@ -211,14 +216,14 @@ fn every_service_withstands_every_attack() {
     for row in SERVICES {
         for service in specs(row.name) {
             println!("{service:?}");
-            for_each_architecture(&service, AT_ONCE, |architecture| withstands(architecture, &service));
+            for_each_architecture(&service, AT_ONCE, |architecture| assert_withstands(architecture, &service));
         }
     }
 }
 
-/// Whether the service has connections, which can be limited.
-fn room(service: &ServiceSpec) -> &'static [&'static str] {
-    if matches!(service, ServiceSpec::Udp { .. }) { &[] } else { &ROOM }
+/// Flags that limit connections, if the service has any.
+fn connection_limit(service: &ServiceSpec) -> &'static [&'static str] {
+    if matches!(service, ServiceSpec::Udp { .. }) { &[] } else { &CONNECTION_LIMIT }
 }
 
 /// Clients that never stop sending: the server refuses or discards their input.
@@ -234,28 +239,28 @@ fn endless_input_takes_no_memory_in_any_loop() {
     for service in &services {
         for_each_architecture(service, AT_ONCE, |architecture| {
             if KINDS.contains(&&*architecture.to_string()) {
-                forgets(architecture, service);
+                assert_bounded_memory(architecture, service);
             }
         });
     }
 }
 
-fn forgets(architecture: Architecture, service: &ServiceSpec) {
+fn assert_bounded_memory(architecture: Architecture, service: &ServiceSpec) {
     let what = format!("{architecture} {service:?}");
-    let serve = Serve::start_of(architecture, service, room(service));
+    let serve = Serve::start_of(architecture, service, connection_limit(service));
     let pid = serve.pid();
     let mut honest = Honest::new(&serve, service);
-    honest.ask(&what);
+    honest.exchange(&what);
     let memory_bytes = common::memory_bytes_of(pid);
     let mut crowds = ENDLESS_MANNERS.map(|manner| crowd(&serve, service, ENDLESS_CLIENTS, &named(&[manner])));
-    let printed = |crowds: &[Crowd<'_>]| crowds.iter().map(|crowd| crowd.tally().said_bytes).collect::<Vec<_>>();
+    let sent = |crowds: &[Crowd<'_>]| crowds.iter().map(|crowd| crowd.tally().said_bytes).collect::<Vec<_>>();
     let (started, mut most_bytes) = (Instant::now(), 0);
     for turn in 0.. {
-        let before = printed(&crowds);
+        let before = sent(&crowds);
         let behind = crowds.iter_mut().filter(|crowd| crowd.tally().said_bytes < ENDLESS_BYTES);
         behind.for_each(Crowd::act_all);
-        let now = printed(&crowds);
-        let is_over = now.iter().all(|printed| *printed >= ENDLESS_BYTES);
+        let now = sent(&crowds);
+        let is_over = now.iter().all(|bytes| *bytes >= ENDLESS_BYTES);
         if turn % 64 == 0 || is_over {
             most_bytes = most_bytes.max(common::memory_bytes_of(pid).saturating_sub(memory_bytes));
         }
@@ -263,14 +268,14 @@ fn forgets(architecture: Architecture, service: &ServiceSpec) {
             break;
         }
         if now == before {
-            // It has to read first.
+            // Wait until the server has read more.
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert!(started.elapsed() < common::TIMEOUT, "{what}: it neither reads nor refuses: {now:?}");
+        assert!(started.elapsed() < common::TIMEOUT, "{what}: the server reads or refuses endless input: {now:?}");
     }
     println!("{what}: {most_bytes} bytes more");
-    assert!(most_bytes < ENDLESS_MEMORY_MAX_BYTES, "{what}: {most_bytes} bytes more: {:?}", printed(&crowds));
-    honest.ask(&what);
+    assert!(most_bytes < ENDLESS_MEMORY_MAX_BYTES, "{what}: {most_bytes} bytes more: {:?}", sent(&crowds));
+    honest.exchange(&what);
     let (status, _) = serve.stop();
     assert!(status.success(), "{what}: {status}");
 }
@@ -280,19 +285,19 @@ fn forgets(architecture: Architecture, service: &ServiceSpec) {
 fn connection_flood_leaves_accepted_connections_served() {
     let service = ServiceSpec::Fixed { request_bytes: 10, response_bytes: 1_000 };
     for_each_architecture(&service, AT_ONCE, |architecture| {
-        // What is beyond a pool waits.
+        // A full pool lets connections wait.
         if architecture.model.is_pool() {
             return;
         }
         let what = architecture.to_string();
         let serve = Serve::start_of(architecture, &service, &["--connections-max", "8"]);
         let mut inside = Honest::new(&serve, &service);
-        inside.ask(&what);
+        inside.exchange(&what);
         let mut flood = crowd(&serve, &service, 60, &named(&["half", "flood", "slow-writer"]));
-        // Who is turned away sees it the next time; of those inside the server ends none.
-        eventually(&format!("{what}: some are turned away"), || {
+        // Refused clients notice it at their next action. The server ends no accepted connection.
+        eventually(&format!("{what}: some connections are refused"), || {
             flood.act_all();
-            inside.ask(&what);
+            inside.exchange(&what);
             flood.tally().ended > 0
         });
         drop(flood);
@@ -302,7 +307,7 @@ fn connection_flood_leaves_accepted_connections_served() {
             stream.write_all(&request).ok()?;
             stream.read_exact(&mut vec![0; expected.len()]).ok()
         };
-        eventually(&format!("{what}: there is room again"), || is_served().is_some());
+        eventually(&format!("{what}: a new connection is served again"), || is_served().is_some());
         let (status, totals) = serve.stop();
         assert!(status.success(), "{what}: {status}");
         assert!(totals["refused"].as_u64().is_some_and(|refused| refused > 0), "{what}: {totals}");
@@ -322,8 +327,8 @@ fn pool_serves_again_after_slow_clients_are_cut_off() {
         let mut slow = crowd(&serve, &service, 1, &named(&["half"]));
         slow.act_all();
         let mut honest = Honest::new(&serve, &service);
-        honest.ask(&what);
-        assert!(started.elapsed() >= LIMIT, "{what}: one worker had two connections");
+        honest.exchange(&what);
+        assert!(started.elapsed() >= LIMIT, "{what}: the worker serves one connection at a time");
         let (status, totals) = serve.stop();
         assert!(status.success(), "{what}: {status}");
         assert_eq!(totals["timed_out"], 1, "{what}");

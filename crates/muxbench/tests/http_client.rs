@@ -9,14 +9,14 @@ use common::{ExternalServer, eventually, muxbench, prepared};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A running nginx with one worker, ended when dropped.
+/// A running nginx with one worker, killed when dropped.
 struct Nginx {
     server: ExternalServer,
     folder: TempDir,
 }
 
 impl Nginx {
-    /// Serves `/kib` of 1 KiB and `/two` of 2 bytes, and `/traced` to who sends `X-Trace: 1`.
+    /// Starts a server of `/kib` with 1 KiB, `/two` with 2 bytes, and `/traced` for requests with the header `X-Trace: 1`.
     fn start(keepalive_requests: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("content")).unwrap();
@@ -47,8 +47,8 @@ impl Nginx {
         format!("http://{}{path}", self.server.address)
     }
 
-    /// Requests on each connection so far, as it logs them.
-    fn calls(&self) -> Vec<u32> {
+    /// The logged number of requests of each connection.
+    fn requests(&self) -> Vec<u32> {
         let log = std::fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
         let mut calls = BTreeMap::<&str, u32>::new();
         log.lines().filter_map(|line| line.split(' ').next()).for_each(|it| *calls.entry(it).or_default() += 1);
@@ -72,14 +72,14 @@ fn report(arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// The error of a load that cannot run.
-fn complaint(arguments: &[&str]) -> String {
+/// Returns the error of a load that fails to start.
+fn error_of(arguments: &[&str]) -> String {
     let output = load(arguments);
     assert!(!output.status.success());
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Failed requests in all, and those of one class.
+/// The number of all errors, and of those of one class.
 fn errors(report: &Value, class: &str) -> (u64, u64) {
     let errors = report["report"]["errors"].as_object().unwrap();
     (errors.values().filter_map(Value::as_u64).sum(), errors[class].as_u64().unwrap())
@@ -93,9 +93,9 @@ fn connections_are_kept_alive_in_open_and_closed_loops() {
         assert_eq!(errors(&report, "closed"), (0, 0), "{}", report["report"]["errors"]);
         let completed = report["report"]["completed"].as_u64().unwrap();
         assert!(completed >= 50, "{completed}");
-        // Each connection was verified by one request. A response is here before it is logged there.
-        eventually("all requests are logged", || u64::from(nginx.calls().iter().sum::<u32>()) >= completed + 5);
-        let calls = nginx.calls();
+        // The client verifies each connection by one request. nginx logs a request after the client has the response.
+        eventually("all requests are logged", || u64::from(nginx.requests().iter().sum::<u32>()) >= completed + 5);
+        let calls = nginx.requests();
         assert_eq!(calls.len(), 5, "{calls:?}");
         let asked = &report["config"]["http"];
         assert_eq!((asked["targets"][0]["path"].as_str(), asked["status"].as_u64()), (Some("/kib"), Some(200)));
@@ -118,8 +118,8 @@ fn server_that_closes_connections_is_reported_or_redialled() {
         let url = nginx.url("/two");
         let churning = report(&[&[url.as_str(), "--requests-per-connection", "25"], schedule].concat());
         assert_eq!(errors(&churning, "closed"), (0, 0), "{}", churning["report"]["errors"]);
-        eventually("several connections are logged", || nginx.calls().len() > 10);
-        let calls = nginx.calls();
+        eventually("several connections are logged", || nginx.requests().len() > 10);
+        let calls = nginx.requests();
         assert!(calls.iter().all(|&calls| calls <= 10), "{calls:?}");
     }
 }
@@ -131,7 +131,7 @@ fn short_lived_connections_are_measured() {
     let sessions = report(&[&url, "--rate", "500", "--schedule", "constant", "--requests-per-connection", "4"]);
     assert_eq!(errors(&sessions, "reset"), (0, 0), "{}", sessions["report"]["errors"]);
     let churn = &sessions["report"]["churn"];
-    // On a busy machine some of the window's sessions begin after it.
+    // On a busy machine some sessions of the window begin after it.
     let opened = churn["opened"].as_u64().unwrap();
     assert!((1..=50).contains(&opened), "{opened}");
     assert_eq!(churn["opened_per_s"].as_f64(), Some(opened as f64 / 0.4));
@@ -139,9 +139,9 @@ fn short_lived_connections_are_measured() {
     assert!(
         churn["first_byte"]["distribution"]["p50_ns"].as_u64() > churn["connect"]["distribution"]["p50_ns"].as_u64()
     );
-    // The one that verified the server, and 200 requests in sessions of 4.
-    eventually("all requests are logged", || nginx.calls().iter().sum::<u32>() >= 201);
-    let mut calls = nginx.calls();
+    // One request to verify the server, and 200 requests in sessions of 4.
+    eventually("all requests are logged", || nginx.requests().iter().sum::<u32>() >= 201);
+    let mut calls = nginx.requests();
     calls.sort_unstable();
     assert_eq!(calls, [&[1][..], &[4; 50]].concat());
     let printed = load(&[url.as_str(), "--requests-per-connection", "1", "--rate", "500"]).stdout;
@@ -153,24 +153,24 @@ fn short_lived_connections_are_measured() {
 fn status_and_length_are_verified() {
     let nginx = Nginx::start(1_000_000);
     let missing = nginx.url("/missing");
-    let why = complaint(&[&missing]);
+    let why = error_of(&[&missing]);
     assert!(why.contains("the server's response was 404 with") && why.contains("not 200"), "{why}");
     let expected = report(&[&missing, "--expect-status", "404", "--rate", "500"]);
     assert_eq!(errors(&expected, "wrong"), (0, 0), "{}", expected["report"]["errors"]);
 
-    let why = complaint(&[&nginx.url("/kib"), "--response", "1000B"]);
+    let why = error_of(&[&nginx.url("/kib"), "--response", "1000B"]);
     assert!(why.contains("200 with 1024 bytes of content, not 200 with 1000 bytes"), "{why}");
     let known = report(&[&nginx.url("/kib"), "--response", "1KiB", "--rate", "500"]);
     assert_eq!(errors(&known, "wrong"), (0, 0));
-    // Two paths in turn, of which each has a length of its own.
+    // Two paths in turn, whose responses differ in length.
     let target = nginx.server.address.to_string();
     let of_http = ["--target", &target, "--service", "http", "--path", "/kib", "--path", "/two", "--rate", "500"];
     assert_eq!(errors(&report(&of_http), "wrong"), (0, 0));
-    let why = complaint(&[&of_http[..], &["--response", "1KiB"]].concat());
+    let why = error_of(&[&of_http[..], &["--response", "1KiB"]].concat());
     assert!(why.contains("connection 2 of 5") && why.contains("wrong"), "{why}");
 
     let traced = nginx.url("/traced");
-    assert!(complaint(&[&traced]).contains("403"));
+    assert!(error_of(&[&traced]).contains("403"));
     let header = report(&[&traced, "--header", "X-Trace: 1", "--header", "Accept: */*", "--rate", "500"]);
     assert_eq!(errors(&header, "wrong"), (0, 0));
 }
@@ -181,9 +181,9 @@ fn response_of_changing_length_is_wrong() {
     let file = nginx.folder.path().join("content/two");
     let url = nginx.url("/two");
     let output = std::thread::scope(|scope| {
-        // When its length is known; and at once, so that it is never empty.
+        // Replace the file after the client knows its length. A rename is atomic, so the file is never empty.
         scope.spawn(|| {
-            eventually("it is asked for", || nginx.calls().iter().sum::<u32>() >= 20);
+            eventually("20 requests are logged", || nginx.requests().iter().sum::<u32>() >= 20);
             let beside = file.with_extension("new");
             std::fs::write(&beside, "longer").unwrap();
             std::fs::rename(beside, &file).unwrap();
@@ -194,7 +194,7 @@ fn response_of_changing_length_is_wrong() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let (total, wrong) = errors(&report, "wrong");
     assert!(wrong > 0 && wrong == total, "{}", report["report"]["errors"]);
-    assert_eq!(report["report"]["completed"], report["report"]["planned"], "they end no connection");
+    assert_eq!(report["report"]["completed"], report["report"]["planned"], "wrong responses end no connection");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn unusable_url_is_rejected() {
         (&["--target", "127.0.0.1:1", "--path", "/"], "add --service http"),
         (&["http://127.0.0.1:1/"], "is the server running there?"),
     ] {
-        let printed = complaint(arguments);
+        let printed = error_of(arguments);
         assert!(printed.contains(why), "{arguments:?}: {printed}");
     }
 }

@@ -10,13 +10,13 @@ use common::{Serve, muxbench};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// The report of `muxbench load` for a window of two seconds with this number of stops of this length.
-fn stopped(server: &str, times: u32, stop: Duration) -> Value {
-    stopped_with(server, "--rate 1000", times, stop)
+/// Runs `muxbench load` with a window of two seconds and stops the client `times` times for `stop`. Returns the result.
+fn load_with_stops(server: &str, times: u32, stop: Duration) -> Value {
+    load_with_stops_and(server, "--rate 1000", times, stop)
 }
 
-/// As [`stopped`], with other flags for the load.
-fn stopped_with(server: &str, schedule: &str, times: u32, stop: Duration) -> Value {
+/// As [`load_with_stops`], with other flags for the schedule.
+fn load_with_stops_and(server: &str, schedule: &str, times: u32, stop: Duration) -> Value {
     let serve = Serve::start(server.parse().unwrap(), 64, 64);
     let flags = "--connections 10 --ramp 0 --warm-up 200ms --measure 2s --cool-down 20s --json";
     let mut load = muxbench();
@@ -46,8 +46,8 @@ fn stopped_with(server: &str, schedule: &str, times: u32, stop: Duration) -> Val
 
 #[test]
 fn stopped_client_is_limited_and_says_why() {
-    let found = stopped("epoll", 3, Duration::from_millis(60));
-    // A tenth of the window: whatever else a noisy machine does, the client was late.
+    let found = load_with_stops("epoll", 3, Duration::from_millis(60));
+    // The stops make up a tenth of the window, so the client is late even on a noisy machine.
     let verdict = &found["verdict"];
     assert_eq!(verdict["kind"], "client-limited", "{verdict}");
     let reason = verdict["reason"].as_str().unwrap();
@@ -58,8 +58,8 @@ fn stopped_client_is_limited_and_says_why() {
 
 #[test]
 fn briefly_stopped_client_has_no_unmarked_p99() {
-    let found = stopped("epoll", 1, Duration::from_millis(12));
-    // On a noisy machine the trial may be limited by the client besides.
+    let found = load_with_stops("epoll", 1, Duration::from_millis(12));
+    // On a noisy machine the trial may be client-limited instead.
     if found["verdict"]["kind"] == "valid" {
         let late = &found["report"]["late"];
         assert!(late["count"].as_u64().unwrap() >= 5, "of 2 000 requests: {late}");
@@ -70,9 +70,9 @@ fn briefly_stopped_client_has_no_unmarked_p99() {
 
 #[test]
 fn stopped_client_without_send_delay_is_limited() {
-    // The receiver of two threads sleeps; its sender has a send delay besides, where both are stopped.
+    // Closed loops have no send delay. With two threads the receiver is stalled, too.
     for schedule in ["--schedule closed", "--schedule closed --think 1ms", "--rate 1000 --roles two-threads"] {
-        let found = stopped_with("epoll", schedule, 3, Duration::from_millis(60));
+        let found = load_with_stops_and("epoll", schedule, 3, Duration::from_millis(60));
         let verdict = &found["verdict"];
         assert_eq!(verdict["kind"], "client-limited", "{schedule}: {verdict}");
         let stalled_ns = found["report"]["stalled_ns"].as_u64();
@@ -82,8 +82,8 @@ fn stopped_client_without_send_delay_is_limited() {
 
 #[test]
 fn briefly_stopped_closed_loop_has_no_unmarked_p99() {
-    let found = stopped_with("epoll", "--schedule closed", 3, Duration::from_millis(15));
-    // On a noisy machine the trial may be limited by the client besides.
+    let found = load_with_stops_and("epoll", "--schedule closed", 3, Duration::from_millis(15));
+    // On a noisy machine the trial may be client-limited instead.
     if found["verdict"]["kind"] == "valid" {
         let reason = found["verdict"]["reason"].as_str().unwrap();
         assert!(reason.contains("p99 may be the client's, which was stalled for"), "{reason}");

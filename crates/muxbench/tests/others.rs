@@ -49,8 +49,8 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
     muxbench().args(arguments).current_dir(folder).output().unwrap()
 }
 
-/// Processes with `word` among their arguments or environment, whatever their parent.
-fn marked(word: &str) -> Vec<Pid> {
+/// All processes with `word` in their arguments or environment.
+fn processes_with(word: &str) -> Vec<Pid> {
     let numbers = fs::read_dir("/proc").unwrap().flatten().filter_map(|it| it.file_name().to_str()?.parse().ok());
     let has = |pid: &i32| {
         let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
@@ -76,14 +76,14 @@ fn example_servers_are_measured_and_leave_nothing() {
     let mark = format!("MUXBENCH_TEST_MARK=examples-{}", std::process::id());
     let (name, value) = mark.split_once('=').unwrap();
     let more = format!("environment = {{ {name} = \"{value}\" }}\nstart-timeout = \"60s\"");
-    // So many that a virtual machine's own threads, which vary, are few beside them.
+    // Enough connections to outnumber the threads of a virtual machine, whose number varies.
     let file = experiment(&commands, 1, "1s", &more).replace("connections = 10", "connections = 40");
     let (records, output) = records(folder.path(), &file);
     assert_eq!(records.len(), commands.len());
     for record in &records {
         let name = &record.trial.architecture;
         let load = record.load.as_ref().unwrap_or_else(|| panic!("{name}: {}", record.verdict.reason));
-        // Each response was of the size asked: the client looks.
+        // The client has verified the size of each response.
         assert!(load.completed > 0 && load.errors.total() == 0, "{name}: {:?}", load.errors);
         assert_ne!(record.verdict.kind, VerdictKind::Failed, "{name}: {}", record.verdict.reason);
         let server = record.server.as_ref().unwrap();
@@ -93,10 +93,10 @@ fn example_servers_are_measured_and_leave_nothing() {
         assert!(server.memory_user_bytes_per_connection.is_some_and(f64::is_finite), "{name}");
         let stored = serde_json::to_value(&server.totals).unwrap();
         for unknown in ["requests", "bytes_in", "bytes_out", "accepted", "events"] {
-            assert!(stored.get(unknown).is_none(), "{name}: {unknown} cannot be known: {stored}");
+            assert!(stored.get(unknown).is_none(), "{name}: {unknown} is unknown for an external server: {stored}");
         }
     }
-    // A thread for each connection is one of its process's; a virtual machine has threads besides.
+    // A thread per connection counts as a worker; the virtual machine has further threads.
     let workers = |name: &str| {
         let record = records.iter().find(|record| record.trial.architecture.to_string() == name).unwrap();
         record.server.as_ref().unwrap().workers
@@ -106,10 +106,10 @@ fn example_servers_are_measured_and_leave_nothing() {
     let out = text(&output.stdout);
     let row = out.lines().find(|line| line.starts_with("exec:go")).unwrap();
     assert!(out.contains("CPU µs/req") && !row.contains(" - + "), "{out}");
-    assert_eq!(marked(&mark), [], "nothing is left");
+    assert_eq!(processes_with(&mark), [], "all processes of the servers have ended");
 }
 
-/// A running example server.
+/// Starts an example server.
 fn start(command: &[String], name: &str, request_bytes: usize, response_bytes: usize) -> ExternalServer {
     ExternalServer::start(name, |port| {
         let numbers = [("{port}", port as usize), ("{request}", request_bytes), ("{response}", response_bytes)];
@@ -122,7 +122,7 @@ fn start(command: &[String], name: &str, request_bytes: usize, response_bytes: u
     })
 }
 
-/// All example servers, with these message sizes.
+/// Starts all example servers with these message sizes.
 fn each(request_bytes: usize, response_bytes: usize) -> Vec<(String, ExternalServer)> {
     let start = |(name, command): (String, Vec<String>)| {
         let server = start(&command, &name, request_bytes, response_bytes);
@@ -131,7 +131,7 @@ fn each(request_bytes: usize, response_bytes: usize) -> Vec<(String, ExternalSer
     commands().into_iter().map(start).collect()
 }
 
-/// All bytes until the connection ends.
+/// The number of bytes until the connection ends.
 fn rest(mut stream: TcpStream, name: &str) -> usize {
     let mut all = Vec::new();
     stream.read_to_end(&mut all).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -142,14 +142,14 @@ fn rest(mut stream: TcpStream, name: &str) -> usize {
 fn example_servers_answer_requests_in_any_pieces() {
     for (name, example) in &each(100, 3000) {
         let mut stream = example.connect();
-        // In two pieces, with nothing said in between.
+        // A request in two pieces gets no response between them.
         stream.write_all(&[1; 99]).unwrap();
         stream.set_read_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
-        assert!(stream.read(&mut [0]).is_err(), "{name} answers what is not whole");
+        assert!(stream.read(&mut [0]).is_err(), "{name} does not answer an incomplete request");
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(&[1]).unwrap();
         stream.read_exact(&mut [0; 3000]).unwrap();
-        // Seven and a half at once, then the half that is missing.
+        // Seven and a half pipelined requests, then the missing half.
         stream.write_all(&[1; 750]).unwrap();
         stream.read_exact(&mut [0; 7 * 3000]).unwrap();
         stream.write_all(&[1; 50]).unwrap();
@@ -170,7 +170,7 @@ fn example_servers_answer_requests_in_any_pieces() {
 fn example_servers_answer_requests_before_a_half_close() {
     for (name, example) in &each(10, 1_000_000) {
         let mut stream = example.connect();
-        // More than any buffer holds: most of it is owed when the end comes. Half a request is none.
+        // The responses exceed all buffers, so most are unsent at the half-close. Half a request gets no response.
         stream.write_all(&[1; 125]).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         assert_eq!(rest(stream, name), 12_000_000, "{name}");
@@ -181,13 +181,13 @@ fn example_servers_answer_requests_before_a_half_close() {
 }
 
 #[test]
-fn nothing_outlives_a_run() {
+fn external_server_ends_with_its_run() {
     for (at, signal) in [None, Some(Signal::TERM), Some(Signal::KILL)].into_iter().enumerate() {
         let folder = tempfile::tempdir().unwrap();
-        let mark = format!("MUXBENCH_TEST_MARK=clinging-{}-{at}", std::process::id());
+        let mark = format!("MUXBENCH_TEST_MARK=persistent-{}-{at}", std::process::id());
         let (name, value) = mark.split_once('=').unwrap();
         let measure = if signal.is_some() { "60s" } else { "300ms" };
-        let command = ("clinging".to_owned(), persistent_command(&folder.path().join("keeper")));
+        let command = ("persistent".to_owned(), persistent_command(&folder.path().join("supervisor")));
         let file = experiment(&[command], 1, measure, &format!("environment = {{ {name} = \"{value}\" }}"));
         fs::write(folder.path().join("x.toml"), file).unwrap();
         let mut child = muxbench()
@@ -198,7 +198,7 @@ fn nothing_outlives_a_run() {
             .spawn()
             .unwrap();
         if let Some(signal) = signal {
-            eventually("the server and its children run", || marked(&mark).len() >= 5);
+            eventually("the server and its children run", || processes_with(&mark).len() >= 5);
             rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
         }
         let status = child.wait().unwrap();
@@ -207,26 +207,26 @@ fn nothing_outlives_a_run() {
             Some(Signal::TERM) => status.code() == Some(130),
             Some(_) => status.code().is_none(),
         };
-        assert!(expected, "{signal:?}: {status}");
-        let left = || marked(&mark).into_iter().filter(|&pid| is_alive(pid)).collect::<Vec<_>>();
+        assert!(expected, "{signal:?}: unexpected {status}");
+        let left = || processes_with(&mark).into_iter().filter(|&pid| is_alive(pid)).collect::<Vec<_>>();
         if signal == Some(Signal::KILL) {
-            eventually("nothing outlives it", || left().is_empty());
+            eventually("all processes of the server end", || left().is_empty());
         } else {
-            assert_eq!(left(), [], "{signal:?}: nothing is left when it ends");
+            assert_eq!(left(), [], "{signal:?}: all processes of the server end before the run");
         }
     }
 }
 
-/// Runs first in a PID namespace, where no other doctor interferes: kills the supervisor of a server and its runner, then
+/// A script for a PID namespace, where no other doctor interferes: kills the supervisor of a server and its runner, then
 /// calls the doctor until nothing is left.
-const KILLED_KEEPER: &str = r#"
+const KILLED_SUPERVISOR: &str = r#"
 "$1" run x.toml --allow-exec --quiet --output here >/dev/null 2>&1 &
 run=$!
-until [ -s keeper ]; do sleep 0.05; done
+until [ -s supervisor ]; do sleep 0.05; done
 "$1" doctor --clean
 kill -STOP $run
 until grep -q '^State:.T' /proc/$run/status; do sleep 0.05; done
-kill -KILL $(cat keeper)
+kill -KILL $(cat supervisor)
 kill -KILL $run
 wait $run
 "$1" doctor --json | grep -o 'of a server whose supervisor died' | head -n 1
@@ -237,7 +237,7 @@ until "$1" doctor --clean | tee printed | grep '^No leftovers'; do cat printed; 
 #[test]
 fn doctor_ends_server_of_killed_supervisor_and_runner() {
     let folder = tempfile::tempdir().unwrap();
-    let command = ("clinging".to_owned(), persistent_command(&folder.path().join("keeper")));
+    let command = ("persistent".to_owned(), persistent_command(&folder.path().join("supervisor")));
     let file = experiment(&[command], 1, "600s", "start-timeout = \"600s\"");
     fs::write(folder.path().join("x.toml"), file).unwrap();
     let alone = |script: &str| {
@@ -249,20 +249,20 @@ fn doctor_ends_server_of_killed_supervisor_and_runner() {
         alone.args(["sh", "-c", script, "sh", env!("CARGO_BIN_EXE_muxbench")]);
         alone.current_dir(folder.path()).env("TMPDIR", folder.path()).output().unwrap()
     };
-    let nothing = alone("exit");
-    if !nothing.status.success() {
-        return skipped(&format!("a doctor in a PID namespace of its own: {}", text(&nothing.stderr)));
+    let attempt = alone("exit");
+    if !attempt.status.success() {
+        return skipped(&format!("a doctor in a PID namespace of its own: {}", text(&attempt.stderr)));
     }
-    let output = alone(KILLED_KEEPER);
+    let output = alone(KILLED_SUPERVISOR);
     let printed = text(&output.stdout);
     let lines: Vec<&str> = printed.lines().collect();
     assert!(output.status.success() && lines.len() >= 5, "{output:?}");
-    assert!(lines[0].starts_with("No leftovers"), "a server that is kept is nobody else's: {printed}");
+    assert!(lines[0].starts_with("No leftovers"), "the doctor does not touch a server of a running run: {printed}");
     let of_server = "of a server whose supervisor died";
-    assert_eq!(lines[1], of_server, "it is listed");
-    let is_its = |line: &&&str| line.starts_with("removed: process ") && line.ends_with(of_server);
-    // The daemon, and what is in a session of its own.
-    assert!(lines[2..].iter().filter(is_its).count() >= 2, "{printed}");
+    assert_eq!(lines[1], of_server, "the doctor lists the processes");
+    let is_of_server = |line: &&&str| line.starts_with("removed: process ") && line.ends_with(of_server);
+    // The daemon and the process in a session of its own.
+    assert!(lines[2..].iter().filter(is_of_server).count() >= 2, "{printed}");
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn cause_of_death_of_a_command_is_reported() {
     let python = format!("{ROOT}/examples/servers/python/asyncio_server.py");
     let commands = [
         ("refuses", words(&["sh", "-c", "echo no licence >&2; exit 7", "sh", "{port}"])),
-        ("deaf", words(&["sh", "-c", "echo waiting for a database; sleep 1000", "sh", "{port}"])),
+        ("silent", words(&["sh", "-c", "echo waiting for a database; sleep 1000", "sh", "{port}"])),
         (
             "dies",
             words(&["sh", "-c", "python3 $0 $1 $2 $3 & sleep 0.3; kill -9 $!; echo out of luck >&2; exit 9", &python]),
@@ -288,8 +288,8 @@ fn cause_of_death_of_a_command_is_reported() {
     };
     let refuses = reason("exec:refuses");
     assert!(refuses.contains("exit status: 7") && refuses.contains("no licence"), "{refuses}");
-    let deaf = reason("exec:deaf");
-    assert!(deaf.contains("after 3 s") && deaf.contains("waiting for a database"), "{deaf}");
+    let silent = reason("exec:silent");
+    assert!(silent.contains("after 3 s") && silent.contains("waiting for a database"), "{silent}");
     let dies = reason("exec:dies");
     assert!(dies.contains("exit status: 9") && dies.contains("out of luck"), "{dies}");
     assert!(!reason("exec:wrong").is_empty());
@@ -317,7 +317,7 @@ fn commands_are_shown_and_start_only_if_allowed() {
     message(&["run", "x.toml", "--output", "here", "--allow-exec"], 3, &[shown, "exit status: 1"]);
     assert!(folder.path().join("started").exists());
 
-    // A stored plan is no more to be trusted than a file.
+    // A stored plan is as untrusted as a file.
     fs::remove_file(folder.path().join("started")).unwrap();
     message(&["run", "--resume", "here"], 1, &[shown, "--allow-exec"]);
     assert!(!folder.path().join("started").exists());

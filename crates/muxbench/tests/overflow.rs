@@ -8,7 +8,7 @@ use std::net::Shutdown;
 use common::{Serve, exchange};
 use rustix::process::Resource;
 
-/// A queue of length zero overflows at each event; a short one at some.
+/// A queue of length zero overflows at each event, a short queue at some events.
 #[test]
 fn rescans_replace_lost_signals() {
     for signals_max in [0, 3] {
@@ -16,7 +16,7 @@ fn rescans_replace_lost_signals() {
         let serve = Serve::start_limited("rt-signal".parse().unwrap(), 100, 100_000, &[], limit);
         let mut streams: Vec<_> = (0..50).map(|_| serve.connect()).collect();
         for _ in 0..3 {
-            // All at once, so that events come while others are served.
+            // Send all requests at once, so that events arrive while the server is busy.
             for stream in &mut streams {
                 stream.write_all(&[1; 100]).unwrap();
             }
@@ -24,7 +24,7 @@ fn rescans_replace_lost_signals() {
                 stream.read_exact(&mut [0; 100_000]).unwrap();
             }
         }
-        // And the end of a stream, in one with the last request.
+        // The end of a stream arrives together with the last request.
         for stream in &mut streams {
             stream.write_all(&[1; 100]).unwrap();
             stream.shutdown(Shutdown::Write).unwrap();

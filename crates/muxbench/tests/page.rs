@@ -1,4 +1,4 @@
-//! The page of a report in a real browser without a network.
+//! The HTML pages of reports in a real browser without a network.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs muxbench in `folder`. A busy machine may delay the client: exit code 3.
+/// Runs muxbench in `folder`. Also accepts exit code 3, because a busy machine may delay the client.
 fn run(folder: &Path, arguments: &[&str]) -> (String, String) {
     let output = muxbench().args(arguments).current_dir(folder).output().unwrap();
     let (out, err) = (text_of(&output.stdout), text_of(&output.stderr));
@@ -21,7 +21,7 @@ fn run(folder: &Path, arguments: &[&str]) -> (String, String) {
     (out, err)
 }
 
-/// The findings of `page.mjs` about a page; panics if anything is wrong.
+/// Checks a page with `page.mjs`, and returns the output of the script.
 fn browse(page: &Path, kind: &str) -> String {
     let packages = prepared("MUXBENCH_BROWSER", "browser");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page.mjs");
@@ -33,7 +33,7 @@ fn browse(page: &Path, kind: &str) -> String {
     out
 }
 
-/// A comparison of some seconds with two numbers of connections and two rates.
+/// A comparison of a few seconds with two numbers of connections and two rates.
 const SMALL: &str = "compare --arch epoll,mt,select --connections 8,16 --rate 200,400 --ramp 50ms --warm-up 50ms --measure 250ms \
                      --cool-down 60s --repeats 1 --output small --quiet";
 
@@ -46,12 +46,12 @@ fn page_of_a_run_works_and_is_accessible() {
     assert!(out.is_empty() && err.contains("small/report.html"), "{out}{err}");
     println!("{}", browse(&folder.path().join("small/report.html"), "run"));
 
-    // Neither of a closed loop, nor with timestamps of the kernel, nor of streams.
+    // The run has no closed loop, no kernel timestamps and no streams, so it lacks the figures for these.
     let others =
         ["throughput", "kernel", "bandwidth", "bandwidth-over-time", "bandwidth-idle", "fairness", "cpu-gigabyte"];
     for figure in report::plot::figures::FIGURES.iter().filter(|figure| !others.contains(&figure.name)) {
         let path = |extension: &str| folder.path().join("figures").join(format!("{}.{extension}", figure.name));
-        // Where no trial is valid there is nothing to rank, and where the client may have made all quantiles no distribution.
+        // Without a valid trial there is no ranking, and without a quantile free of the client's influence no distribution.
         let may_be_absent = ["ranking", "distribution"].contains(&figure.name) && !path("svg").exists();
         if !may_be_absent {
             assert!(std::fs::read_to_string(path("svg")).unwrap().contains(figure.title), "{}", figure.name);
@@ -62,7 +62,7 @@ fn page_of_a_run_works_and_is_accessible() {
     assert_eq!(page, std::fs::read_to_string(folder.path().join("small/report.html")).unwrap());
 }
 
-/// Stores an invented run.
+/// Stores a run in `folder`.
 fn store(folder: &Path, run: &Run) {
     let store = Store::create(folder, &run.header).unwrap();
     run.records.iter().for_each(|record| store.commit(record).unwrap());
@@ -120,7 +120,7 @@ fn index_links_to_its_runs() {
         assert!(folder.path().join("figures").join(name).exists(), "{name}");
     }
 
-    // The same as text, CSV, JSON and Markdown; several folders need a name for their page.
+    // The history as text, CSV, JSON and Markdown. Several folders need a file name for their page.
     let (text, _) = run(folder.path(), &["report", "results"]);
     assert!(text.contains("Runs, the oldest first") && text.contains("host B"), "{text}");
     let (csv, _) = run(folder.path(), &["report", "results", "--csv"]);
@@ -141,26 +141,26 @@ fn page_into_a_folder_is_rejected() {
     let arguments = "compare --arch epoll --connections 2 --rate 100 --ramp 10ms --warm-up 10ms --measure 50ms --repeats 1 \
                      --output one --quiet";
     run(folder.path(), &arguments.split_whitespace().collect::<Vec<_>>());
-    let fails = |arguments: &[&str]| {
+    let error_of = |arguments: &[&str]| {
         let output = muxbench().args(arguments).current_dir(folder.path()).output().unwrap();
         assert!(!output.status.success(), "{arguments:?}");
         text_of(&output.stderr)
     };
-    let printed = fails(&["report", "one", "--html", "one"]);
+    let printed = error_of(&["report", "one", "--html", "one"]);
     assert!(printed.contains("one is a folder") && printed.contains("muxbench report one --html"), "{printed}");
-    assert!(fails(&["report", "one", "one", "--send-deviation"]).contains("name one"));
-    assert!(fails(&["report", "one", "one", "--html"]).contains("needs a file"));
-    assert!(fails(&["report", "one", "--html", "--json"]).contains("cannot be used with"));
+    assert!(error_of(&["report", "one", "one", "--send-deviation"]).contains("name one"));
+    assert!(error_of(&["report", "one", "one", "--html"]).contains("needs a file"));
+    assert!(error_of(&["report", "one", "--html", "--json"]).contains("cannot be used with"));
 }
 
 #[test]
 fn vendored_plotly_is_the_published_one() {
     let packages = prepared("MUXBENCH_BROWSER", "browser");
     let published = packages.join("node_modules/plotly.js-basic-dist-min/plotly-basic.min.js");
-    let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/../report/assets/plotly-basic.min.js");
+    let vendored = concat!(env!("CARGO_MANIFEST_DIR"), "/../report/assets/plotly-basic.min.js");
     let read = |path: &Path| std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     assert!(
-        read(&published) == read(Path::new(ours)),
-        "{ours} is not that of xtask/browser/package-lock.json; copy it"
+        read(&published) == read(Path::new(vendored)),
+        "{vendored} equals the package in xtask/browser/package-lock.json; copy that package"
     );
 }

@@ -1,4 +1,4 @@
-//! Sweeps and searches, run as a user would. Simulated work per request limits the capacity on any machine.
+//! Sweeps and searches, as a user runs them. Simulated work per request limits the capacity on any machine.
 
 mod common;
 
@@ -33,7 +33,7 @@ const SMALL: &[&str] = &[
 const AUTOBENCH: &str =
     "dem_req_rate,req_rate,con_rate,min_rep_rate,avg_rep_rate,max_rep_rate,stddev_rep_rate,resp_time,net_io,errors";
 
-/// Runs one test at a time, for each occupies a CPU or two.
+/// Lets one test run at a time, because each occupies one or two CPUs.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn exclusive_cpus() -> MutexGuard<'static, ()> {
@@ -44,7 +44,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs muxbench in `folder`; panics with all output unless it exits with one of `codes`.
+/// Runs muxbench in `folder`. Panics with all output unless the exit code is one of `codes`.
 fn run(folder: &Path, arguments: &[&str], codes: &[i32]) -> Output {
     let output = muxbench().args(arguments).current_dir(folder).output().unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -63,7 +63,7 @@ fn sweep_stops_past_saturation_and_writes_autobench_columns() {
     let sweep = ["sweep", "--arch", "epoll", "--rate", "100,2k..6k+1k", "--measure", "1s", "--output", "here"];
     let files = ["--csv", "steps.csv", "--tsv", "steps.tsv"];
     let out = text(&run(folder.path(), &[&sweep[..], &files, SMALL].concat(), &[0, 3]).stdout);
-    // Every rate from the second on is past what it can do, wherever a busy machine puts the first.
+    // All rates from the second on exceed the capacity; on a busy machine the first may, too.
     let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("not run: lower rates already exceeded"), "{out}");
     assert!(out.contains("dem_req_rate"), "{out}");
@@ -84,10 +84,10 @@ fn sweep_stops_past_saturation_and_writes_autobench_columns() {
         assert_eq!((row["architecture"], row["connections"]), ("epoll", "10"));
         assert_eq!(row["avg_rep_rate"].is_empty(), at >= run_count, "{csv}");
     }
-    // A server that others keep from its CPU may answer none of a step's requests in time.
+    // A server without CPU time may answer no request of a step in time.
     let is_answered = |row: &&HashMap<&str, &str>| row["resp_time"].parse::<f64>().is_ok_and(|ms| ms > 0.0);
     let answered = rows.iter().filter(is_answered).count();
-    // Nor is a p99 drawn that may be the client's: on a busy machine that is late.
+    // The chart omits a p99 that the client may have caused, as on a busy machine.
     let is_client_tail = |row: &&HashMap<&str, &str>| !["", "p99.9"].contains(&row["clients_from"]);
     let drawn = rows.iter().filter(is_answered).filter(|row| !is_client_tail(row)).count();
     assert_eq!(out.contains("p99 of the response time"), drawn > 1, "{answered} answered: {out}");
@@ -98,15 +98,19 @@ fn sweep_stops_past_saturation_and_writes_autobench_columns() {
             number("min_rep_rate") <= number("avg_rep_rate") && number("avg_rep_rate") <= number("max_rep_rate"),
             "{csv}"
         );
-        // In ms: computing is two of them, or a little less where the CPU has become quicker since the work was measured.
+        // Simulated work takes 2 ms, or less if the CPU has become faster since the work was calibrated.
         assert!(number("resp_time") >= 1.0 || !is_answered(&row), "{csv}");
     }
 
     let tsv = std::fs::read_to_string(folder.path().join("steps.tsv")).unwrap();
-    assert_eq!(tsv.lines().next().unwrap().replace('\t', ","), AUTOBENCH, "of one architecture, its ten columns");
+    assert_eq!(
+        tsv.lines().next().unwrap().replace('\t', ","),
+        AUTOBENCH,
+        "one architecture has autobench's ten columns"
+    );
     assert_eq!(tsv.lines().count(), 7);
 
-    // The store alone gives it again, and a finished run's rows are written again.
+    // `report` prints the stored run again, and `--resume` of a finished run writes its rows again.
     let again = text(&run(folder.path(), &["report", "here"], &[0]).stdout);
     assert!(out.starts_with(&again), "{out}\n{again}");
     let whole = json(&run(folder.path(), &["report", "here", "--json"], &[0]));
@@ -173,8 +177,8 @@ fn capacity_is_below_the_computed_limit() {
     let trials = whole["trials"].as_array().unwrap();
     let probes: u64 = row["probes"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
     assert_eq!(probes, trials.len() as u64);
-    // 500 requests/s are answered, or if the CPU has become quicker since the work was measured not twice as many. What the
-    // search takes for possible above that follows from where it probed, and is bounded only when it is precise.
+    // The capacity is 500 requests/s, or at most twice as many if the CPU has become faster since the work was calibrated. The
+    // upper end of the interval depends on the probes and is bounded only for a precise result.
     if let Some(answer) = row["answer"].get("server") {
         let [low, high] = ["low", "high"].map(|end| answer["interval"][end].as_f64().unwrap());
         let rate = answer["rate_per_s"].as_f64().unwrap();
@@ -183,10 +187,10 @@ fn capacity_is_below_the_computed_limit() {
     } else if let Some(least) = row["answer"].get("at-least") {
         assert!(least["rate_per_s"].as_f64().unwrap() <= 1000.0, "{row}");
     } else {
-        assert_eq!(row["probes"]["met"], 0, "a machine too busy for anything: {row}");
+        assert_eq!(row["probes"]["met"], 0, "without an answer no probe met the limit: {row}");
     }
     let rates: Vec<f64> = trials.iter().map(|it| it["trial"]["workload"]["rate_per_s"].as_f64().unwrap()).collect();
-    assert!(rates[0] == 400.0 && rates.iter().all(|rate| *rate <= 1600.0), "nothing met 1600: {rates:?}");
+    assert!(rates[0] == 400.0 && rates.iter().all(|rate| *rate <= 1600.0), "no rate above 1600 is probed: {rates:?}");
 }
 
 #[test]
@@ -196,7 +200,7 @@ fn met_highest_rate_is_a_lower_bound_of_capacity() {
     let capacity = ["capacity", "--p50", "10s", "--arch", "epoll", "--from", "50", "--to", "50", "--measure", "400ms"];
     let whole = json(&run(folder.path(), &[&capacity[..], &["--time-max", "60s", "--json"], SMALL].concat(), &[0, 3]));
     let row = &whole["capacity"]["rows"][0];
-    // Only on a machine that is too busy for 50 requests a second does it end otherwise.
+    // The search ends otherwise only on a machine that is too busy for 50 requests/s.
     match row["ended"].as_str().unwrap() {
         "all-met" => assert_eq!(row["answer"]["at-least"]["rate_per_s"], 50.0, "{row}"),
         other => assert_ne!(other, "precise", "{row}"),
@@ -209,15 +213,15 @@ fn search_out_of_time_resumes_with_more() {
     let folder = tempfile::tempdir().unwrap();
     let capacity = ["capacity", "--p50", "1us", "--arch", "epoll", "--from", "100", "--measure", "200ms"];
     run(folder.path(), &[&capacity[..], &["--time-max", "1ms", "--output", "here"], SMALL].concat(), &[0, 3]);
-    let of = |folder: &Path| harness::store::read(&folder.join("here")).unwrap();
-    assert_eq!(of(folder.path()).records.len(), 1, "no probe is begun after the first");
+    let stored = |folder: &Path| harness::store::read(&folder.join("here")).unwrap();
+    assert_eq!(stored(folder.path()).records.len(), 1, "no probe starts after the first");
     let resume = ["capacity", "--resume", "here", "--quiet"];
     run(folder.path(), &resume, &[0, 3]);
-    assert_eq!(of(folder.path()).records.len(), 1, "its time is over");
+    assert_eq!(stored(folder.path()).records.len(), 1, "the time of the search is over");
     let out = text(&run(folder.path(), &[&resume[..], &["--time-max", "60s"]].concat(), &[0, 3]).stdout);
     assert_eq!(unmet(&out), 1, "{out}");
-    let harness::model::Strategy::Capacity(question) = of(folder.path()).header.strategy else { panic!("{out}") };
-    assert_eq!(question.time_max_ns, 60_000_000_000, "it is kept");
+    let harness::model::Strategy::Capacity(question) = stored(folder.path()).header.strategy else { panic!("{out}") };
+    assert_eq!(question.time_max_ns, 60_000_000_000, "the new time limit is stored");
 
     let refused = [&resume[..], &["--precision", "2%"]].concat();
     let error = text(&run(folder.path(), &refused, &[2]).stderr);
@@ -228,8 +232,8 @@ fn search_out_of_time_resumes_with_more() {
     assert!(error.contains("other: --time-max: the run is no search"), "{error}");
 }
 
-/// The number of searches without a rate. No server answers in a microsecond, so the search descends to the lowest rate; on a
-/// busy machine nearly every probe is disturbed until the time is over.
+/// The number of searches that found no rate. No server answers in a microsecond, so the search descends to the lowest rate. On
+/// a busy machine nearly every probe is disturbed until the time is over.
 fn unmet(out: &str) -> usize {
     let of = |words: &str| out.lines().filter(|line| !line.contains(": ") && line.contains(words)).count();
     of("no rate meets the limit") + of("time limit")
@@ -255,17 +259,17 @@ fn stopped_sweeps_and_searches_keep_trials_and_resume() {
         rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130), "{name}");
         let before = harness::store::read(&long).unwrap().records;
-        // Whichever command resumes it.
+        // `run` resumes sweeps and searches, too.
         run(folder.path(), &["run", "--resume", name, "--quiet"], &[0, 3]);
         let after = harness::store::read(&long).unwrap();
         let started = |records: &[harness::model::TrialRecord]| -> HashMap<u32, String> {
             records.iter().map(|record| (record.trial.index, record.started_at.clone())).collect()
         };
-        let (of_before, of_after) = (started(&before), started(&after.records));
-        assert!(of_before.iter().all(|(index, at)| of_after.get(index) == Some(at)), "{name}: what was finished stays");
-        assert!(of_after.len() > of_before.len(), "{name}");
+        let (earlier, all) = (started(&before), started(&after.records));
+        assert!(earlier.iter().all(|(index, at)| all.get(index) == Some(at)), "{name}: finished trials are kept");
+        assert!(all.len() > earlier.len(), "{name}");
         if name == "sweep" {
-            assert_eq!(of_after.len(), 6);
+            assert_eq!(all.len(), 6);
         } else {
             let out = text(&run(folder.path(), &["report", name], &[0]).stdout);
             assert_eq!(unmet(&out), 2, "{out}");
@@ -295,5 +299,5 @@ fn user_errors_are_reported_before_anything_starts() {
         let error = text(&run(folder.path(), arguments, &[*code]).stderr);
         assert!(error.contains(words), "{arguments:?}: {error}");
     }
-    assert!(!folder.path().join("results").exists(), "nothing was started");
+    assert!(!folder.path().join("results").exists(), "no run was started");
 }

@@ -1,4 +1,4 @@
-//! Security: who can connect to a server, write results, read files outside a folder, or send escapes to a terminal.
+//! Security: access to servers and results, files outside a served folder, and escape sequences on a terminal.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn address(hex: &str) -> IpAddr {
 }
 
 /// The addresses of all listening and datagram sockets of a process.
-fn reached_at(pid: Pid) -> Vec<IpAddr> {
+fn bound_addresses(pid: Pid) -> Vec<IpAddr> {
     let links =
         fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
     let sockets: BTreeSet<String> =
@@ -61,14 +61,17 @@ fn server_without_listen_is_reachable_from_this_host_only() {
             servers.push(Serve::start_udp(architecture, 3, &[]));
         }
         for serve in &servers {
-            let reached_at = reached_at(serve.pid());
-            assert!(!reached_at.is_empty(), "{architecture} listens");
-            assert!(reached_at.iter().all(IpAddr::is_loopback), "{architecture}: {reached_at:?}");
+            let bound_addresses = bound_addresses(serve.pid());
+            assert!(!bound_addresses.is_empty(), "{architecture} listens");
+            assert!(bound_addresses.iter().all(IpAddr::is_loopback), "{architecture}: {bound_addresses:?}");
         }
     }
-    let everybody = Serve::start_with("epoll".parse().unwrap(), 1, 1, &["--listen", "0.0.0.0:0"], None);
-    let reached_at = reached_at(everybody.pid());
-    assert!(!reached_at.is_empty() && reached_at.iter().all(IpAddr::is_unspecified), "who asks has it: {reached_at:?}");
+    let public = Serve::start_with("epoll".parse().unwrap(), 1, 1, &["--listen", "0.0.0.0:0"], None);
+    let bound_addresses = bound_addresses(public.pid());
+    assert!(
+        !bound_addresses.is_empty() && bound_addresses.iter().all(IpAddr::is_unspecified),
+        "--listen 0.0.0.0 binds all addresses: {bound_addresses:?}"
+    );
 }
 
 /// The first two lines of a server, and its addresses.
@@ -76,20 +79,20 @@ fn greeting(flags: &[&str]) -> (String, Vec<IpAddr>) {
     let mut serve = muxbench().arg("serve").args(flags).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let lines = BufReader::new(serve.stdout.take().unwrap()).lines().take(2);
     let printed = lines.map(|line| line.unwrap() + "\n").collect();
-    let reached_at = reached_at(Pid::from_child(&serve));
+    let bound_addresses = bound_addresses(Pid::from_child(&serve));
     serve.kill().and_then(|()| serve.wait()).unwrap();
-    (printed, reached_at)
+    (printed, bound_addresses)
 }
 
 #[test]
-fn server_states_who_can_connect() {
-    let (printed, reached_at) = greeting(&[]);
+fn server_prints_which_hosts_can_connect() {
+    let (printed, bound_addresses) = greeting(&[]);
     assert!(printed.contains(" listens on 127.0.0.1:"), "{printed}");
     assert!(printed.contains("Only this host can connect; --listen 0.0.0.0:"), "{printed}");
-    assert!(!reached_at.is_empty() && reached_at.iter().all(IpAddr::is_loopback), "{reached_at:?}");
-    let (printed, reached_at) = greeting(&["--listen", "0.0.0.0:0"]);
+    assert!(!bound_addresses.is_empty() && bound_addresses.iter().all(IpAddr::is_loopback), "{bound_addresses:?}");
+    let (printed, bound_addresses) = greeting(&["--listen", "0.0.0.0:0"]);
     assert!(printed.contains("All hosts that reach this one can connect"), "{printed}");
-    assert!(reached_at.iter().any(IpAddr::is_unspecified), "{reached_at:?}");
+    assert!(bound_addresses.iter().any(IpAddr::is_unspecified), "{bound_addresses:?}");
 }
 
 #[test]
@@ -111,10 +114,10 @@ fn server_advertises_its_service_on_the_next_port() {
             stream.read_to_string(&mut printed)?;
             Ok(printed)
         };
-        // Whoever takes long to say it stops.
-        let is_it =
+        // The server closes a connection whose advertisement takes too long: retry.
+        let is_advertisement =
             |printed: String| printed.starts_with("muxbench serves {") && printed.contains(&format!("\"{service}\""));
-        eventually("it says what it serves", || described().is_ok_and(is_it));
+        eventually("the server advertises its service", || described().is_ok_and(is_advertisement));
     }
 }
 
@@ -136,12 +139,12 @@ fn no_path_leads_out_of_a_served_folder() {
     fs::write(served.join("sub/a.txt"), "content").unwrap();
     fs::write(&secret, "not to be read").unwrap();
     let serve = Serve::start_http("epoll".parse().unwrap(), &["--folder", served.to_str().unwrap()]);
-    // What comes later is not there: not a link either.
+    // The server does not serve files or links that appear after its start.
     symlink(&secret, served.join("later")).unwrap();
     let get =
         |path: &str| printed(&serve, format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").as_bytes());
     assert!(get("/sub/a.txt").ends_with("content"));
-    assert!(get("/sub/../sub/%61.txt").ends_with("content"), "a path within is what it says");
+    assert!(get("/sub/../sub/%61.txt").ends_with("content"), "a path within the folder is served");
     let absolute = secret.to_str().unwrap();
     for path in [
         "/../secret",
@@ -184,7 +187,7 @@ fn results_are_not_writable_by_others_under_any_umask() {
     let output = shell.current_dir(folder.path()).output().unwrap();
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", text(&output.stderr));
     let made = everything(&folder.path().join("results"));
-    // A trial that failed has no samples.
+    // A failed trial has no samples, but the folder exists.
     for name in ["run.json", "muxbench.db", "lock", "samples"] {
         assert!(made.iter().any(|path| path.ends_with(name)), "{name}: {made:?}");
     }
@@ -201,10 +204,10 @@ fn folder_writable_by_others_is_rejected_for_results() {
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
     let run = testkit::run();
-    let refused = Store::create(&open, &run.header).unwrap_err().to_string();
-    assert!(refused.contains("is writable by others"), "{refused}");
-    assert_eq!(fs::read_dir(&open).unwrap().count(), 0, "nothing is left in it");
-    // Below it a folder is ours.
+    let error = Store::create(&open, &run.header).unwrap_err().to_string();
+    assert!(error.contains("is writable by others"), "{error}");
+    assert_eq!(fs::read_dir(&open).unwrap().count(), 0, "the folder stays empty");
+    // A new folder below it belongs to this user.
     Store::create(&open.join("run"), &run.header).unwrap();
 }
 
@@ -225,13 +228,13 @@ fn stored_escapes_do_not_reach_the_terminal() {
         assert!(!all.contains(|c: char| c.is_control() && c != '\n' && c != '\t'), "{arguments}: {all:?}");
     }
     let report = muxbench().args(["report", "it"]).current_dir(folder.path()).output().unwrap();
-    assert!(text(&report.stdout).contains("u001b[2J"), "it is shown: {}", text(&report.stdout));
+    assert!(text(&report.stdout).contains("u001b[2J"), "the escape is shown: {}", text(&report.stdout));
 }
 
-/// A server that advertises any text on the port after its own, for `muxbench load --target`.
-fn loads_what_is_described(described: &str) -> Output {
-    // The server itself is nobody's: its port is held, and refuses.
-    let held = |listener: &TcpListener| {
+/// Runs `muxbench load` against a port whose next port advertises this text.
+fn load_with_advertisement(described: &str) -> Output {
+    // Bind the target port without listening, so that connections to it are refused.
+    let bind_previous = |listener: &TcpListener| {
         let place = listener.local_addr().ok()?.port();
         let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, place - 1))).ok()?;
@@ -239,15 +242,15 @@ fn loads_what_is_described(described: &str) -> Output {
     };
     let (listener, (_held, place)) = std::iter::repeat_with(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap())
         .take(100)
-        .find_map(|listener| held(&listener).map(|held| (listener, held)))
-        .expect("two ports side by side are free");
+        .find_map(|listener| bind_previous(&listener).map(|held| (listener, held)))
+        .expect("two consecutive ports are free");
     let printed = format!("muxbench serves {described}\n");
     std::thread::scope(|scope| {
-        // Who has heard enough may close before all is said.
-        scope.spawn(|| listener.accept().map(|(mut visitor, _)| visitor.write_all(printed.as_bytes())));
+        // The client may close the connection before it has read everything.
+        scope.spawn(|| listener.accept().map(|(mut client, _)| client.write_all(printed.as_bytes())));
         let mut command = muxbench();
         command.args(["load", "--measure", "100ms", "--target", &format!("127.0.0.1:{}", place - 1)]);
-        // What it is told must not make it take more.
+        // Without the advertisement these flags need little memory.
         command.args(["--rate", "10", "--timeout", "1s"]);
         command.output().unwrap()
     })
@@ -256,7 +259,7 @@ fn loads_what_is_described(described: &str) -> Output {
 #[test]
 fn advertised_sizes_take_no_memory_of_the_client() {
     let error = |described: &str| {
-        let output = loads_what_is_described(described);
+        let output = load_with_advertisement(described);
         let printed = text(&output.stderr);
         assert!(!output.status.success() && !printed.contains("panicked"), "{printed}");
         printed
@@ -264,7 +267,7 @@ fn advertised_sizes_take_no_memory_of_the_client() {
     let printed =
         error(r#"{"muxbench":"x","service":{"service":"fixed","request_bytes":4294967295,"response_bytes":1}}"#);
     assert!(printed.contains("more than 64MiB is not sent at its word"), "{printed}");
-    // What cannot be is no description.
+    // An impossible advertisement is ignored.
     let ports = ["1-65535"; 60_000].join(",");
     let udp = r#"{"service":"udp","ports":4000000000,"request_bytes":16,"response_bytes":16}"#;
     let printed = error(&format!(r#"{{"muxbench":"x","service":{udp},"ports":"{ports}"}}"#));

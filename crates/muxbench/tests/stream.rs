@@ -24,7 +24,7 @@ fn flags(direction: &str) -> [&str; 8] {
     ["--packet", "1001B", "--packets", "777", "--ack", "33B", "--direction", direction]
 }
 
-/// Bytes of one value: that of a greeting, or another.
+/// Bytes of a greeting, or other bytes.
 fn bytes(count: u64, is_greeting: bool) -> Vec<u8> {
     vec![if is_greeting { GREETING } else { 1 }; count as usize]
 }
@@ -45,10 +45,10 @@ fn each_burst_is_acknowledged_and_every_byte_counted() {
         let serve = Serve::start_stream(architecture, &flags("in"));
         let (burst, packet) = (SIZES.burst_bytes(), u64::from(SIZES.packet_bytes));
         let mut whole = serve.connect();
-        // A greeting is one packet, a burst all of them, and what comes in one piece is told apart.
+        // A greeting is one packet and a burst has all packets. The server separates them in one write.
         whole.write_all(&[bytes(packet, true), bytes(burst, false), bytes(packet, true)].concat()).unwrap();
         take(&mut whole, 3 * 33);
-        // Nothing is said before the burst's last byte.
+        // The server acknowledges a burst only after its last byte.
         whole.write_all(&bytes(burst - 1, false)).unwrap();
         whole.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         assert!(whole.read(&mut [0]).is_err(), "{architecture}");
@@ -56,7 +56,7 @@ fn each_burst_is_acknowledged_and_every_byte_counted() {
         whole.write_all(&[1]).unwrap();
         take(&mut whole, 33);
         assert_eq!(end(whole), 0, "{architecture}");
-        // The end comes in the middle of a burst: there is nothing to acknowledge, and all of it counts.
+        // A burst that ends early is not acknowledged, but its bytes count.
         let mut broken = serve.connect();
         broken.write_all(&bytes(burst + 500_000, false)).unwrap();
         assert_eq!(end(broken), 33, "{architecture}");
@@ -77,7 +77,7 @@ fn slow_client_gets_all_bursts_of_the_server() {
         let mut stream = serve.connect();
         stream.write_all(&bytes(33, true)).unwrap();
         take(&mut stream, packet);
-        // More than sockets hold, and it is not read at once.
+        // The responses exceed the socket buffers, and the client reads them late.
         for _ in 0..12 {
             stream.write_all(&bytes(33, false)).unwrap();
         }
@@ -136,10 +136,10 @@ fn streams_compare_by_bandwidth_with_verified_bytes() {
     let comparisons = shown["summary"]["comparisons"].as_array().unwrap();
     assert_eq!(comparisons.len(), 2, "{shown}");
     for row in comparisons.iter().flat_map(|comparison| comparison["rows"].as_array().unwrap()) {
-        // A busy machine makes it unsteady, or the client late, but no byte is lost.
+        // On a busy machine the trial may be unsteady or client-limited, but no byte is lost.
         assert_ne!(row["verdict"], "failed", "{row}");
         assert!(row["stream"]["bytes_per_s"].as_f64().unwrap() > 0.0, "{row}");
-        // The server was asked in the window, more than once.
+        // The runner has sampled the server during the window.
         assert_eq!(row["stream"]["server_bytes_per_s_by_part"].as_array().unwrap().len(), 32, "{row}");
     }
     let csv = muxbench().args(["report", "--csv"]).current_dir(&folder).output().unwrap();
@@ -155,7 +155,7 @@ fn streams_compare_by_bandwidth_with_verified_bytes() {
 fn missing_threads_are_reported_as_the_limit() {
     let folder = tempfile::tempdir().unwrap();
     let program = muxbench_for_all_users(folder.path());
-    // The plan knows the limit, and not that others of this user have half of it.
+    // The plan knows the limit, but not that another server of this user has half of the threads.
     let mut others = as_nobody(&program);
     others.args(["serve", "--arch", "mt-pool:400", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped());
     let mut others = others.spawn().unwrap();

@@ -15,15 +15,15 @@ use server::{Accept, Architecture};
 use wire::Address;
 
 const REQUEST: usize = 4;
-/// A size of which ten exceed the socket buffers.
+/// Ten responses exceed the socket buffers.
 const RESPONSE: usize = 1 << 20;
 
 fn start(architecture: Architecture, listen: &str) -> Serve {
     Serve::start_with(architecture, REQUEST as u32, RESPONSE as u32, &["--listen", listen], None)
 }
 
-/// Tests a server over a stream, then stops it.
-fn serves_as_over_tcp(architecture: Architecture, listen: &str) {
+/// Checks that a server at this address serves as over TCP, then stops it.
+fn assert_serves(architecture: Architecture, listen: &str) {
     let serve = start(architecture, listen);
     let mut slow = serve.connect();
     slow.write_all(&[1; 10 * REQUEST]).unwrap();
@@ -38,7 +38,7 @@ fn serves_as_over_tcp(architecture: Architecture, listen: &str) {
     pipelined.write_all(&[1; 5 * REQUEST + 1]).unwrap();
     pipelined.read_exact(&mut vec![0; 5 * RESPONSE]).unwrap();
     pipelined.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    assert!(pipelined.read(&mut [0; 1]).is_err(), "answered a part of a request");
+    assert!(pipelined.read(&mut [0; 1]).is_err(), "a part of a request gets no response");
     pipelined.set_read_timeout(Some(common::TIMEOUT)).unwrap();
     pipelined.write_all(&[1; REQUEST - 1]).unwrap();
     pipelined.read_exact(&mut vec![0; RESPONSE]).unwrap();
@@ -48,7 +48,7 @@ fn serves_as_over_tcp(architecture: Architecture, listen: &str) {
     half_closed.shutdown(Shutdown::Write).unwrap();
     let mut all = Vec::new();
     half_closed.read_to_end(&mut all).unwrap();
-    assert_eq!(all.len(), 3 * RESPONSE, "{architecture}: three responses, then the end");
+    assert_eq!(all.len(), 3 * RESPONSE, "{architecture}: three whole responses before the end");
 
     serve.settle();
     let (status, totals) = serve.stop();
@@ -62,7 +62,7 @@ fn every_architecture_serves_over_ipv6() {
         skipped(&format!("IPv6: {error}"));
         return;
     }
-    each().for_each(|architecture| serves_as_over_tcp(architecture, "[::1]:0"));
+    each().for_each(|architecture| assert_serves(architecture, "[::1]:0"));
 }
 
 #[test]
@@ -72,18 +72,18 @@ fn every_architecture_serves_unix_socket_and_removes_it() {
     let listen = Address::unix(path.clone()).unwrap();
     for architecture in each() {
         match architecture.can_listen(&listen) {
-            Ok(()) => serves_as_over_tcp(architecture, &listen.to_string()),
-            // On no machine.
+            Ok(()) => assert_serves(architecture, &listen.to_string()),
+            // This architecture cannot use Unix sockets on any host.
             Err(reason) => println!("{architecture}: {reason}"),
         }
-        assert!(!path.exists(), "{architecture} left its socket");
+        assert!(!path.exists(), "{architecture} removes its socket");
     }
 }
 
 #[test]
-fn short_write_continues_when_there_is_room() {
-    // A Unix socket holds little, so that each response falls short several times. Its client reads at once: there may be
-    // room before the stage that is to go on knows that it is wanted.
+fn short_write_continues_when_socket_is_writable() {
+    // A Unix socket has a small buffer, so that each response needs several writes. Its client reads at once: the socket may be
+    // writable again before the stage that continues the write is notified.
     let folder = tempfile::tempdir().unwrap();
     let listen = Address::unix(folder.path().join("s")).unwrap();
     for architecture in each().filter(|it| it.model.stages.is_some() && it.can_listen(&listen).is_ok()) {
@@ -101,7 +101,7 @@ fn short_write_continues_when_there_is_room() {
 
 #[test]
 fn io_uring_sees_an_end_right_after_bytes() {
-    // Both may wake a receive before it has run once: that of an io_uring may then miss the end, and its connection stays.
+    // Bytes and end may both arrive before a receive first runs. A receive of io_uring could miss the end and leak the connection.
     let folder = tempfile::tempdir().unwrap();
     let listen = Address::unix(folder.path().join("s")).unwrap();
     let is_io_uring = |it: &Architecture| it.mechanism.is_some_and(|row| row.name.starts_with("io_uring"));
@@ -123,7 +123,7 @@ fn io_uring_sees_an_end_right_after_bytes() {
 }
 
 #[test]
-fn all_accept_strategies_but_reuseport_take_unix_sockets() {
+fn all_accept_strategies_but_reuseport_accept_unix_sockets() {
     let folder = tempfile::tempdir().unwrap();
     let listen = Address::unix(folder.path().join("s")).unwrap();
     for (model, accept) in ["mt-pool:4", "mp-prefork:4"]
@@ -158,27 +158,27 @@ fn stale_socket_is_replaced_and_another_file_is_an_error() {
     let path = folder.path().join("s");
     let listen = format!("unix:{}", path.display());
     let epoll: Architecture = "epoll".parse().unwrap();
-    // Killed, so that it has no time to remove it.
+    // A killed server cannot remove its socket.
     drop(start(epoll, &listen));
     assert!(fs::symlink_metadata(&path).unwrap().file_type().is_socket());
     let serve = start(epoll, &listen);
     exchange(&mut serve.connect(), REQUEST, RESPONSE);
 
-    let refused = |listen: &str, more: &[&str], word: &str| {
+    let assert_rejected = |listen: &str, more: &[&str], word: &str| {
         let output = run(folder.path(), &[&["serve", "--listen", listen], more].concat());
         let printed = text(&output.stderr);
         assert!(!output.status.success() && printed.contains(word), "{listen}: {printed}");
     };
-    refused(&listen, &[], "another server listens there");
+    assert_rejected(&listen, &[], "another server listens there");
     exchange(&mut serve.connect(), REQUEST, RESPONSE);
     drop(serve);
     fs::write(folder.path().join("file"), "mine").unwrap();
-    refused("unix:file", &[], "not a socket");
+    assert_rejected("unix:file", &[], "not a socket");
     assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"mine");
-    refused("unix:no/such/folder", &[], "No such file");
-    refused(&format!("unix:/{}", "x".repeat(107)), &[], "limit of 107");
-    refused("unix:s", &["--arch", "mt-pool:4", "--accept", "reuseport"], "choose shared or exclusive");
-    refused("unix:s", &["--arch", "io_uring-zc"], "choose another mechanism");
+    assert_rejected("unix:no/such/folder", &[], "No such file");
+    assert_rejected(&format!("unix:/{}", "x".repeat(107)), &[], "limit of 107");
+    assert_rejected("unix:s", &["--arch", "mt-pool:4", "--accept", "reuseport"], "choose shared or exclusive");
+    assert_rejected("unix:s", &["--arch", "io_uring-zc"], "choose another mechanism");
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn unix_socket_run_removes_its_private_folder() {
     assert!(matches!(output.status.code(), Some(0 | 3)), "{out}\n{err}");
     assert!(out.contains("10B -> 20B, over Unix sockets"), "{out}");
     assert!(out.contains("Network: none"), "{out}");
-    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "nothing is left");
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "the private folder is removed");
     let run = harness::store::read(&folder.path().join("here")).unwrap();
     assert_eq!(run.records.len(), 3);
     for record in &run.records {
@@ -248,7 +248,7 @@ fn unix_socket_run_removes_its_private_folder() {
     let long = temporary.join("x".repeat(100));
     let plan = [&["plan"], &arguments[..0], &["kawai2008-http", "--quick"]].concat();
     let output = muxbench().args(&plan).current_dir(folder.path()).env("TMPDIR", &long).output().unwrap();
-    assert!(output.status.success(), "TCP needs no such folder: {}", text(&output.stderr));
+    assert!(output.status.success(), "a run over TCP needs no socket folder: {}", text(&output.stderr));
     let output = muxbench().args(&arguments).current_dir(folder.path()).env("TMPDIR", &long).output().unwrap();
     let printed = text(&output.stdout) + &text(&output.stderr);
     assert!(!output.status.success() && printed.contains("have TMPDIR name a shorter one"), "{printed}");
@@ -258,7 +258,7 @@ fn run_report(folder: &Path) -> Output {
     run(folder, &["report", "here", "--csv"])
 }
 
-/// An external server on a Unix socket, in Python, which all test machines have.
+/// A Python program that serves on a Unix socket.
 const PYTHON: &str = "
 import socket, sys, threading
 listener = socket.socket(socket.AF_UNIX)

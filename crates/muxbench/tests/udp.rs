@@ -1,4 +1,4 @@
-//! The service `udp` in every architecture, and in the whole tool.
+//! The service `udp` in every architecture, and in the commands.
 
 mod common;
 
@@ -18,7 +18,7 @@ use wire::udp::{Udp, put_id};
 
 const SPEC: ServiceSpec = ServiceSpec::Udp { ports: 20, request_bytes: 16, response_bytes: 40 };
 
-fn serving() -> impl Iterator<Item = Architecture> {
+fn udp_architectures() -> impl Iterator<Item = Architecture> {
     each().filter(|architecture| architecture.can_serve(&SPEC).is_ok())
 }
 
@@ -30,7 +30,7 @@ fn socket() -> UdpSocket {
 }
 
 fn targets(serve: &Serve) -> Vec<SocketAddr> {
-    let ports = serve.ports.as_ref().expect("it tells its ports");
+    let ports = serve.ports.as_ref().expect("the server lists its ports");
     ports.iter().map(|port| SocketAddr::new(serve.ip().ip(), port)).collect()
 }
 
@@ -45,7 +45,7 @@ fn response(socket: &UdpSocket) -> (u64, SocketAddr) {
     let mut inbox = [0; 100];
     let (bytes, from) = loop {
         match socket.recv_from(&mut inbox) {
-            // A wait with a time limit is not taken up again after a signal, such as one that stops and continues us.
+            // The kernel does not restart a receive with a timeout after a signal, such as SIGCONT.
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             received => break received.unwrap(),
         }
@@ -56,7 +56,7 @@ fn response(socket: &UdpSocket) -> (u64, SocketAddr) {
 
 #[test]
 fn every_port_echoes_the_id_and_ignores_garbage() {
-    for architecture in serving() {
+    for architecture in udp_architectures() {
         let serve = Serve::start_udp(architecture, 20, &[]);
         let targets = targets(&serve);
         assert_eq!(targets.len(), 20);
@@ -65,7 +65,7 @@ fn every_port_echoes_the_id_and_ignores_garbage() {
         for round in 0..3u64 {
             for (at, target) in targets.iter().enumerate() {
                 let id = round << 32 | at as u64;
-                // What is too short, or too long, gets no answer, and is in nobody's way.
+                // Datagrams of a wrong size get no response and do not affect other clients.
                 for garbage in [&[][..], &[1; 7], &request(id)[..15], &[2; 17], &[3; 5_000]] {
                     one.send_to(garbage, target).unwrap();
                 }
@@ -87,18 +87,18 @@ fn every_port_echoes_the_id_and_ignores_garbage() {
         assert_eq!(totals["bytes_in"], 120 * 16 + 60 * (7 + 15 + 17 + 5_000), "{architecture}");
         assert_eq!(totals["bytes_out"], 120 * 40);
         for (syscall, operation, least) in [("read", "receive", 420), ("write", "send", 120)] {
-            let by_us = totals["syscalls"][syscall].as_u64().unwrap();
-            // By us, or by the kernel for us.
-            let done = by_us + totals["completions"][operation].as_u64().unwrap_or(0);
+            let calls = totals["syscalls"][syscall].as_u64().unwrap();
+            // A system call, or an operation of a completion mechanism.
+            let done = calls + totals["completions"][operation].as_u64().unwrap_or(0);
             assert!(done >= least, "{architecture}: {done} {syscall}");
         }
         for child in children {
-            eventually("its processes end with it", || !common::is_alive(child));
+            eventually("child processes end with the server", || !common::is_alive(child));
         }
     }
 }
 
-/// The number of requests, of 100, for which an unread socket has room.
+/// The number of requests, at most 100, that fit in the buffer of an unread socket.
 fn room() -> u64 {
     let reader = UdpSocket::bind("127.0.0.1:0").unwrap();
     (0..100).for_each(|id| assert_eq!(socket().send_to(&request(id), reader.local_addr().unwrap()).unwrap(), 16));
@@ -109,8 +109,8 @@ fn room() -> u64 {
 #[test]
 fn burst_to_one_port_leaves_others_served() {
     let room = room();
-    // More than a read budget; than two, where each event has its signal, after which what is left over has its turn at once.
-    for architecture in serving() {
+    // The burst exceeds a read budget. rt-signal, which has a signal per event, serves two budgets before the next port.
+    for architecture in udp_architectures() {
         let burst = if architecture.to_string() == "rt-signal" { 90 } else { 40 };
         if burst > room {
             skipped(&format!("{architecture}: a socket has room for {room} requests, not {burst}"));
@@ -118,7 +118,7 @@ fn burst_to_one_port_leaves_others_served() {
         }
         let serve = Serve::start_udp(architecture, 5, &[]);
         let (targets, client) = (targets(&serve), socket());
-        // All of it is there when the server looks, that for the other port behind the first one.
+        // All datagrams arrive before the server reads. That for the other port arrives behind the first.
         serve.while_stopped(|| {
             for id in 0..burst {
                 client.send_to(&request(id), targets[0]).unwrap();
@@ -130,12 +130,12 @@ fn burst_to_one_port_leaves_others_served() {
         let answers: Vec<(u64, SocketAddr)> = (0..=burst).map(|_| response(&client)).collect();
         let ids: BTreeSet<u64> = answers.iter().map(|(id, _)| *id).collect();
         assert!(ids.into_iter().eq((0..burst).chain([u64::MAX])), "{architecture}: {answers:?}");
-        // Where each port has a worker, or the kernel receives, who is first is nobody's choice.
+        // With a worker per port, or receives by the kernel, the order is arbitrary.
         if architecture.mechanism.is_some_and(|row| row.family == Family::Readiness) {
             assert_ne!(
                 answers.last(),
                 Some(&(u64::MAX, targets[4])),
-                "{architecture}: the other port waited for it all"
+                "{architecture}: the other port is served before the whole burst"
             );
         }
     }
@@ -143,14 +143,14 @@ fn burst_to_one_port_leaves_others_served() {
 
 #[test]
 fn garbage_within_a_burst_leaves_all_ports_served() {
-    for architecture in serving() {
+    for architecture in udp_architectures() {
         let serve = Serve::start_udp(architecture, 20, &[]);
         let (targets, client) = (targets(&serve), socket());
         serve.while_stopped(|| {
             for id in 0..20 {
                 client.send_to(&request(id), targets[0]).unwrap();
             }
-            // More than is sent at once, none of which has an answer; and one for each other port.
+            // More garbage than one batch of responses holds, and one datagram of garbage for each other port.
             for target in [targets[0]; 12].iter().chain(&targets[1..]) {
                 client.send_to(&[1], target).unwrap();
             }
@@ -168,7 +168,7 @@ fn garbage_within_a_burst_leaves_all_ports_served() {
 
 #[test]
 fn missing_descriptors_for_ports_are_reported() {
-    // Any, and those from one on that nobody else is likely to have.
+    // Free ports, and consecutive ports from one that other processes hardly use.
     for listen in ["127.0.0.1:0".to_owned(), format!("127.0.0.1:{}", 10_000 + std::process::id() % 20_000)] {
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -n 40 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_muxbench"), "serve"]);
@@ -192,7 +192,7 @@ fn datagrams_without_buffer_space_count_as_dropped() {
         }
         let serve = Serve::start_udp(architecture, 1, &["--simulated-work", "sleep=20ms"]);
         let (target, flood) = (targets(&serve)[0], socket());
-        // Thousands of times what 20 ms leave room for.
+        // The flood exceeds the socket buffer and a rate of one request per 20 ms by far.
         for id in 0..20_000 {
             flood.send_to(&request(id), target).unwrap();
         }
@@ -203,7 +203,7 @@ fn datagrams_without_buffer_space_count_as_dropped() {
 
 #[test]
 fn server_stops_during_a_flood() {
-    for architecture in serving() {
+    for architecture in udp_architectures() {
         let serve = Serve::start_udp(architecture, 3, &[]);
         let targets = targets(&serve);
         let flooding = std::sync::atomic::AtomicBool::new(true);
@@ -212,17 +212,17 @@ fn server_stops_during_a_flood() {
                 let socket = socket();
                 let mut id = 0;
                 while flooding.load(std::sync::atomic::Ordering::Relaxed) {
-                    // Refused once the server has gone.
+                    // Sends fail once the server has ended.
                     let _ = socket.send_to(&request(id), targets[id as usize % 3]);
                     id += 1;
                 }
             });
-            let patient = socket();
-            patient.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-            // The flood may take its place.
-            eventually("an answer amid the flood", || {
-                patient.send_to(&request(0), targets[1]).unwrap();
-                patient.recv_from(&mut [0; 100]).is_ok()
+            let client = socket();
+            client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+            // The flood may displace the request: repeat it.
+            eventually("a request is answered during the flood", || {
+                client.send_to(&request(0), targets[1]).unwrap();
+                client.recv_from(&mut [0; 100]).is_ok()
             });
             let (status, _) = serve.stop();
             flooding.store(false, std::sync::atomic::Ordering::Relaxed);
@@ -248,7 +248,7 @@ fn run(command: &mut Command) -> (bool, String, String) {
     (output.status.success(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Output and errors of a command. A busy machine may leave no trial valid, which has an exit code of its own.
+/// Runs a command. Returns its output and its errors. Also accepts exit code 3, because a busy machine may invalidate trials.
 fn run_perhaps_invalid(command: &mut Command) -> (String, String) {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -275,10 +275,10 @@ fn udp_serve_and_load_work_alone() {
     assert_eq!(report["completed"], 250);
     let (status, totals) = serve.stop();
     assert!(status.success());
-    // Each port was greeted, some perhaps more than once.
+    // The client verifies each port at least once.
     assert!(totals["requests"].as_u64().unwrap() >= 250 + 50 + 30, "{totals}");
 
-    // Nobody is there any more.
+    // The server has ended.
     let (success, _, errors) = run(&mut load);
     assert!(!success && errors.contains("unreachable") && errors.contains("is the server running there"), "{errors}");
 }

@@ -18,22 +18,22 @@ fn must(program: &str, arguments: &str) {
     assert!(output.status.success(), "{program} {arguments}: {output:?}");
 }
 
-/// Namespaces need root.
+/// Returns whether the test may create network namespaces. Otherwise reports it as skipped.
 fn may_make_hosts() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        skipped("fleets on several hosts: only root may make network namespaces");
+        skipped("distributed runs on several hosts: only root may create network namespaces");
     }
     is_root
 }
 
 impl Hosts {
-    /// `None` where that is not permitted.
+    /// Creates the hosts; `None` if that is not permitted.
     fn new(letter: char) -> Option<Self> {
         if !may_make_hosts() {
             return None;
         }
-        // An interface's name has 15 bytes at most.
+        // The name of an interface has at most 15 bytes.
         let prefix = format!("mb{letter}{}", std::process::id() % 1_000_000);
         let hosts = Self { prefix, folder: tempfile::tempdir().unwrap() };
         let bridge = format!("{}br", hosts.prefix);
@@ -59,7 +59,7 @@ impl Hosts {
         self.folder.path().join(name)
     }
 
-    /// A command on one of them, by its number from 1.
+    /// Returns a command that runs on the host with this number, from 1.
     fn on(&self, number: u32, command: &str) -> Command {
         let name = format!("{}n{number}", self.prefix);
         let mut entered = Command::new("nsenter");
@@ -72,7 +72,7 @@ impl Hosts {
 impl Drop for Hosts {
     fn drop(&mut self) {
         for name in self.names() {
-            // Processes that the tests left on the host.
+            // End the processes that the test has left on the host.
             let left = Command::new("ip").args(["netns", "pids", &name]).output();
             let left = left.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
             for pid in left.lines().filter_map(|line| Pid::from_raw(line.trim().parse().ok()?)) {
@@ -84,45 +84,45 @@ impl Drop for Hosts {
     }
 }
 
-/// Checks a run on three hosts.
-fn is_of_three_hosts(hosts: &Hosts, folder: &Path, output: &Output) {
+/// Checks that a run used all three hosts.
+fn assert_ran_on_three_hosts(hosts: &Hosts, folder: &Path, output: &Output) {
     let run = finished(folder, output);
     let names: Vec<String> = hosts.names().collect();
     let sentence = format!("server on {}, clients on {}, {}", names[0], names[1], names[2]);
     assert!(run.header.placement.contains(&sentence), "{}", run.header.placement);
     assert_eq!(run.header.host["network"], "between workers, to 10.97.0.1");
-    run.records.iter().for_each(|record| is_merged(folder, record, &[15, 16]));
+    run.records.iter().for_each(|record| assert_merged(folder, record, &[15, 16]));
 }
 
-/// A launcher that a script of `deploy` starts on each host of a lab.
-struct Engine {
+/// A launcher that a script of `deploy` sets up on the hosts of a lab.
+struct Launcher {
     script: &'static str,
-    /// Its command for so many ranks.
+    /// The command that starts this number of processes.
     command: fn(u32) -> String,
-    /// Name of the launcher.
+    /// Its name in messages.
     name: &'static str,
-    /// The variable in which it says which rank one is.
+    /// The environment variable with the rank of a process.
     rank: &'static str,
 }
 
-const SLURM: Engine = Engine {
+const SLURM: Launcher = Launcher {
     script: "slurm-in-lab.sh",
     command: |ranks| format!("srun -N{ranks}"),
     name: "Slurm",
     rank: "SLURM_PROCID",
 };
-const OPEN_MPI: Engine = Engine {
+const OPEN_MPI: Launcher = Launcher {
     script: "mpirun-in-lab.sh",
     command: |ranks| format!("mpirun -np {ranks}"),
     name: "Open MPI",
     rank: "OMPI_COMM_WORLD_RANK",
 };
 
-impl Engine {
-    /// The command that makes a lab of that, with so many clients' hosts, and has this engine start a run on all of them.
+impl Launcher {
+    /// Returns a command that creates a lab with this number of client hosts and lets the launcher start a run on all hosts.
     fn in_lab(&self, network: &str, clients: u32, flags: &str, arguments: &str, folder: &Path) -> Command {
         let program = env!("CARGO_BIN_EXE_muxbench");
-        // The tests' own parent may ignore SIGINT, as shells do for background jobs, and children inherit that.
+        // Reset SIGINT: a parent may ignore it, as shells do for background jobs, and children inherit that.
         let mut lab = Command::new("env");
         lab.args(["--default-signal=INT", program, "lab", "--network", &format!("lab:clients={clients}")]);
         lab.args(words(network)).arg("--").arg(format!("{}/../../deploy/{}", env!("CARGO_MANIFEST_DIR"), self.script));
@@ -136,23 +136,23 @@ impl Engine {
     }
 }
 
-/// Checks a run on the hosts of a lab with this network; each client has this number of connections.
-fn is_of_a_lab(engine: &Engine, network: &str, connections: &[u32], folder: &Path, output: &Output) -> Run {
+/// Checks a run on the hosts of a lab with this network. `connections` has the number of each client.
+fn assert_ran_in_lab(launcher: &Launcher, network: &str, connections: &[u32], folder: &Path, output: &Output) -> Run {
     let run = finished(folder, output);
     let printed = String::from_utf8_lossy(&output.stderr);
     let (clients, ranks) = (connections.len(), connections.len() + 1);
     let sentence = format!(
         "distributed run of {ranks} processes, started by {}: server on host0, clients on host1, host2",
-        engine.name
+        launcher.name
     );
     assert!(printed.contains(&sentence) && !printed.contains("set MUXBENCH_SECRET"), "{printed}");
     let placement = &run.header.placement;
     assert!(placement.contains("server on host0, clients on host1, host2"), "{placement}");
     assert_eq!(run.header.host["network"], "between workers, to 198.18.0.1");
     for record in &run.records {
-        is_merged(folder, record, connections);
+        assert_merged(folder, record, connections);
         let network = record.network.as_ref().unwrap();
-        // Where a process takes the packets, what it did in the trial is known.
+        // A relay process reports its work in the trial.
         assert_eq!(network.relay.is_some(), network.applied.links == Links::Tun, "{network:?}");
     }
     let shown = String::from_utf8_lossy(&output.stdout);
@@ -169,7 +169,7 @@ fn open_mpi_starts_distributed_run_in_lab() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let output = OPEN_MPI.in_lab("--delay 1ms", 2, "", COMPARE, &folder).output().unwrap();
-    is_of_a_lab(&OPEN_MPI, "1ms each way", &[15, 16], &folder, &output);
+    assert_ran_in_lab(&OPEN_MPI, "1ms each way", &[15, 16], &folder, &output);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn slurm_runs_kawai2008_on_six_hosts_with_delay_and_loss() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // One of its 45 configurations.
+    // Run only one of its 45 configurations.
     let mut text =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/kawai2008-http.toml")).unwrap();
     for (all, one) in [
@@ -197,7 +197,7 @@ fn slurm_runs_kawai2008_on_six_hosts_with_delay_and_loss() {
         let folder = folder.path().join(number.to_string());
         let arguments = format!("run {} --quick --quiet", file.display());
         let output = SLURM.in_lab(flags, 5, "", &arguments, &folder).output().unwrap();
-        let run = is_of_a_lab(&SLURM, words, &[80; 5], &folder, &output);
+        let run = assert_ran_in_lab(&SLURM, words, &[80; 5], &folder, &output);
         let [record] = run.records.as_slice() else { panic!("{output:?}") };
         let measured = &record.network.as_ref().unwrap().measured;
         let load = record.load.as_ref().unwrap();
@@ -205,7 +205,7 @@ fn slurm_runs_kawai2008_on_six_hosts_with_delay_and_loss() {
             assert!(measured.round_trip_p50_ns >= 2_000_000, "{measured:?}");
             assert!(load.service.distribution.p50_ns >= 2_000_000, "{:?}", load.service.distribution);
         } else {
-            // 1 % of thousands, each way.
+            // 1 % of thousands of packets in each direction.
             assert!((0.002..0.05).contains(&measured.loss()), "{measured:?}");
         }
         let report = muxbench().arg("report").arg(&folder).output().unwrap();
@@ -215,19 +215,19 @@ fn slurm_runs_kawai2008_on_six_hosts_with_delay_and_loss() {
     }
 }
 
-/// The process of a worker that a launcher started, not its client.
-fn process_of(engine: &Engine, rank: u32, folder: &Path) -> Option<Pid> {
-    let (rank, folder) = (format!("{}={rank}", engine.rank), folder.display().to_string());
+/// Returns the muxbench process with this rank, not its client.
+fn process_of(launcher: &Launcher, rank: u32, folder: &Path) -> Option<Pid> {
+    let (rank, folder) = (format!("{}={rank}", launcher.rank), folder.display().to_string());
     let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let mut processes = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-    processes.find(|it| has(*it, "cmdline", &folder) && has(*it, "environ", &rank))
+    processes.find(|it| proc_file_has(*it, "cmdline", &folder) && proc_file_has(*it, "environ", &rank))
 }
 
-/// Waits for the client of a worker.
-fn until_at_work(engine: &Engine, rank: u32, folder: &Path) -> Pid {
+/// Waits until the client of a worker runs. Returns the worker.
+fn wait_for_client(launcher: &Launcher, rank: u32, folder: &Path) -> Pid {
     let mut found = None;
-    eventually("a rank has a client", || {
-        found = process_of(engine, rank, folder);
+    eventually("the worker has a client", || {
+        found = process_of(launcher, rank, folder);
         found.is_some_and(|rank| !clients_of(rank).is_empty())
     });
     found.unwrap()
@@ -240,11 +240,11 @@ fn sigint_under_slurm_finishes_the_trial() {
     }
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
-    // As a terminal has it: all that it started hear of it.
+    // Send SIGINT to the whole process group, as a terminal does.
     let mut lab = SLURM.in_lab("", 2, "--disable-status", &many_repeats(), &folder);
     let lab = lab.process_group(0).spawn().unwrap();
     for rank in 1..3 {
-        until_at_work(&SLURM, rank, &folder);
+        wait_for_client(&SLURM, rank, &folder);
     }
     rustix::process::kill_process_group(Pid::from_child(&lab), Signal::INT).unwrap();
     let output = lab.wait_with_output().unwrap();
@@ -260,14 +260,14 @@ fn sigint_under_slurm_finishes_the_trial() {
 }
 
 /// Kills one of three workers, and stops the run after the others have continued.
-fn go_on_without_a_rank(engine: &Engine, job: Child, folder: &Path) {
-    let rank = until_at_work(engine, 2, folder);
+fn assert_continues_without_worker(launcher: &Launcher, job: Child, folder: &Path) {
+    let rank = wait_for_client(launcher, 2, folder);
     rustix::process::kill_process(rank, Signal::KILL).unwrap();
     two_more_trials(folder);
-    rustix::process::kill_process(process_of(engine, 0, folder).unwrap(), Signal::TERM).unwrap();
+    rustix::process::kill_process(process_of(launcher, 0, folder).unwrap(), Signal::TERM).unwrap();
     let output = job.wait_with_output().unwrap();
     println!("{}", String::from_utf8_lossy(&output.stderr));
-    goes_on_after(["worker 2 on ", "is lost"], folder, &[31]);
+    assert_continued_after(["worker 2 on ", "is lost"], folder, &[31]);
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn run_under_slurm_continues_without_lost_worker() {
     let folder = folder.path().join("run");
     let arguments = format!("{} --lost-worker continue", many_repeats());
     let job = SLURM.in_lab("", 2, "--no-kill", &arguments, &folder).spawn().unwrap();
-    go_on_without_a_rank(&SLURM, job, &folder);
+    assert_continues_without_worker(&SLURM, job, &folder);
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn workers_on_the_server_host_of_a_lab_are_rejected() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // All are where the first is, as mpirun without a hostfile has it.
+    // Start all processes on the first host, as mpirun does without a hostfile.
     let script =
         "for rank in 1 2; do MUXBENCH_RANK=$rank \"$@\" & done; MUXBENCH_RANK=0 \"$@\"; code=$?; wait; exit $code";
     let mut lab = Command::new("timeout");
@@ -296,7 +296,7 @@ fn workers_on_the_server_host_of_a_lab_are_rejected() {
     lab.args(["sh", "-c", script, "sh", env!("CARGO_BIN_EXE_muxbench")]).args(words(COMPARE)).arg("--distributed");
     lab.arg("--output").arg(folder.path().join("run"));
     lab.env("MUXBENCH_RANKS", "3").env("MUXBENCH_SECRET", "open sesame");
-    // Nobody else has ports there.
+    // The lab's network has no other processes, so the port is free.
     let output = lab.env("MUXBENCH_RENDEZVOUS", "198.18.0.1:20000").output().unwrap();
     let printed = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && printed.contains("rank 1 is on the server's host of the lab"), "{printed}");
@@ -319,7 +319,7 @@ fn processes_in_a_lab_end_with_its_command() {
     assert_eq!((output.status.code(), hosts.split(' ').count()), (Some(7), 3), "{output:?}");
     let stat = format!("/proc/{pid}/stat");
     let is_gone = || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ") || !stat.contains("(sleep)"));
-    eventually("what it left is gone", is_gone);
+    eventually("the process that the command left has ended", is_gone);
     let output = lab(&["/nonexistent"]);
     let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(1) && printed.contains("cannot start /nonexistent"), "{printed}");
@@ -353,7 +353,7 @@ fn open_mpi_starts_distributed_run_on_three_hosts() {
     let Some(hosts) = Hosts::new('m') else { return };
     let folder = hosts.path("run");
     let output = mpirun(&hosts, "", COMPARE, &folder).output().unwrap();
-    is_of_three_hosts(&hosts, &folder, &output);
+    assert_ran_on_three_hosts(&hosts, &folder, &output);
     let printed = String::from_utf8_lossy(&output.stderr);
     assert!(
         printed.contains("distributed run of 3 processes, started by Open MPI")
@@ -368,7 +368,7 @@ fn run_under_open_mpi_continues_without_lost_worker() {
     let folder = hosts.path("run");
     let mut command = mpirun(&hosts, RECOVERY, &format!("{} --lost-worker continue", many_repeats()), &folder);
     let job = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    go_on_without_a_rank(&OPEN_MPI, job, &folder);
+    assert_continues_without_worker(&OPEN_MPI, job, &folder);
 }
 
 /// Keeps Open MPI from ending all processes when one dies.

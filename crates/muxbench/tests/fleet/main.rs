@@ -25,36 +25,36 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split_whitespace()
 }
 
-/// Requires a run without failed trials; a busy machine may make them invalid.
+/// Returns a run whose trials have all been judged. A busy machine may make them invalid.
 fn finished(folder: &Path, output: &Output) -> Run {
     let printed = String::from_utf8_lossy(&output.stderr);
     let run = harness::store::read(folder).unwrap_or_else(|error| panic!("{error:#}: {printed}"));
     assert_eq!(run.records.len(), run.header.trials.len(), "{printed}");
     for record in &run.records {
-        // One that could not be judged has no checks.
+        // A trial without results has no checks.
         assert!(!record.verdict.checks.is_empty(), "{}: {printed}", record.verdict.reason);
     }
     run
 }
 
 /// Checks that a record and its samples contain the results of all processes.
-fn is_merged(folder: &Path, record: &TrialRecord, connections: &[u32]) {
+fn assert_merged(folder: &Path, record: &TrialRecord, connections: &[u32]) {
     let load = record.load.as_ref().unwrap();
     assert_eq!(load.processes.iter().map(|it| it.connections).collect::<Vec<_>>(), connections);
     assert_eq!(load.connections, connections.iter().sum::<u32>());
     assert_eq!(load.planned, load.processes.iter().map(|it| it.planned).sum::<u64>());
     assert_eq!(load.completed, load.service.distribution.count);
-    // All that was planned, give or take one for each process.
-    let asked = load.rate_asked_per_s.unwrap() * load.window_ns as f64 / 1e9;
-    assert!((load.planned as f64 - asked).abs() <= connections.len() as f64, "{} of {asked}", load.planned);
+    // Each process may round its share by one request.
+    let expected = load.rate_asked_per_s.unwrap() * load.window_ns as f64 / 1e9;
+    assert!((load.planned as f64 - expected).abs() <= connections.len() as f64, "{} of {expected}", load.planned);
     let samples = harness::samples::read(&harness::store::samples_path(folder, record.trial.index)).unwrap();
     assert_eq!(samples.len() as u64, load.planned);
     assert!(samples.windows(2).all(|pair| pair[0].planned_ns <= pair[1].planned_ns));
     let mut first = 0;
     for (client, count) in (0..).zip(connections) {
-        let of = || samples.iter().filter(|it| it.client == client);
-        assert!(of().all(|it| (first..first + count).contains(&it.connection)), "client {client}");
-        assert!(of().count() > 0, "client {client}");
+        let of_client = || samples.iter().filter(|it| it.client == client);
+        assert!(of_client().all(|it| (first..first + count).contains(&it.connection)), "client {client}");
+        assert!(of_client().count() > 0, "client {client}");
         first += count;
     }
     let left: Vec<PathBuf> = fs::read_dir(folder.join("samples")).unwrap().map(|it| it.unwrap().path()).collect();
@@ -82,7 +82,7 @@ fn client_processes_share_every_kind_of_load() {
         let run = finished(&folder, &output);
         let load = run.records[0].load.as_ref().unwrap();
         if load.closed.is_none() && load.churn.is_none() {
-            is_merged(&folder, &run.records[0], &connections);
+            assert_merged(&folder, &run.records[0], &connections);
         } else {
             assert_eq!(load.processes.iter().map(|it| it.connections).collect::<Vec<_>>(), connections, "{flags}");
             assert!(load.processes.iter().all(|it| it.planned > 0), "{flags}: {:?}", load.processes);
@@ -90,7 +90,7 @@ fn client_processes_share_every_kind_of_load() {
         let server = run.records[0].server.as_ref().unwrap();
         match &load.churn {
             None => assert_eq!(server.connections, u64::from(load.connections), "{flags}"),
-            // As many are open at once as there is something to do.
+            // The sessions decide how many connections are open at once.
             Some(churn) => {
                 assert!(churn.requests_per_connection == 2 && churn.opened > 0, "{flags}: {churn:?}");
                 assert!(server.totals.requests.is_some_and(|requests| requests > 0), "{flags}");
@@ -101,7 +101,7 @@ fn client_processes_share_every_kind_of_load() {
 
 #[test]
 fn failed_client_process_fails_trial_by_its_number() {
-    // Each client of Zipf has a favourite of its own.
+    // Each Zipf client would have its own most popular connection, so several processes are rejected.
     let output =
         muxbench().args(words(COMPARE)).args(["--client-processes", "3", "--popularity", "zipf"]).output().unwrap();
     let printed = String::from_utf8_lossy(&output.stderr);
@@ -128,61 +128,61 @@ fn two_more_trials(folder: &Path) {
     }
 }
 
-/// Whether a trial failed for a reason, and the later trials were shared among the remaining workers.
-fn goes_on_after(reasons: [&str; 2], folder: &Path, connections: &[u32]) {
+/// Checks that a trial failed for these reasons, and that the remaining workers shared the later trials.
+fn assert_continued_after(reasons: [&str; 2], folder: &Path, connections: &[u32]) {
     let records = harness::store::read(folder).unwrap().records;
-    let is_it = |record: &TrialRecord| reasons.iter().all(|reason| record.verdict.reason.contains(reason));
+    let has_reasons = |record: &TrialRecord| reasons.iter().all(|reason| record.verdict.reason.contains(reason));
     let verdicts = || records.iter().map(|record| &record.verdict.reason).collect::<Vec<_>>();
-    let at = records.iter().position(is_it).unwrap_or_else(|| panic!("{:?}", verdicts()));
+    let at = records.iter().position(has_reasons).unwrap_or_else(|| panic!("{:?}", verdicts()));
     assert_eq!(records[at].verdict.kind, VerdictKind::Failed);
     assert!(at + 1 < records.len(), "{:?}", verdicts());
-    // A machine that is busy may fail one for another reason.
+    // A busy machine may fail a trial for another reason.
     let whole: Vec<_> = records[at + 1..].iter().filter(|record| record.load.is_some()).collect();
     assert!(!whole.is_empty(), "{:?}", verdicts());
-    whole.into_iter().for_each(|record| is_merged(folder, record, connections));
+    whole.into_iter().for_each(|record| assert_merged(folder, record, connections));
 }
 
-/// Whether the command line or the environment of a process contains a word.
-fn has(process: Pid, file: &str, word: &str) -> bool {
+/// Returns whether a /proc file of a process, such as its command line or environment, contains `word`.
+fn proc_file_has(process: Pid, file: &str, word: &str) -> bool {
     let printed = fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
     printed.split(|byte| *byte == 0).any(|it| it == word.as_bytes())
 }
 
-/// The client of a worker, once it runs. Before it joins, a worker has other short-lived children.
+/// The running clients of a worker. Before it joins, a worker has other short-lived children.
 fn clients_of(rank: Pid) -> Vec<Pid> {
-    children_of(rank).into_iter().filter(|child| has(*child, "cmdline", "load")).collect()
+    children_of(rank).into_iter().filter(|child| proc_file_has(*child, "cmdline", "load")).collect()
 }
 
 /// Processes of a distributed run that only this test starts.
 struct Job {
     ranks: Vec<Child>,
-    /// Where they have temporary files.
+    /// The folder of their temporary files.
     temporary: tempfile::TempDir,
 }
 
 /// A port outside the ephemeral range, so that no other process gets it.
 fn free_port() -> u16 {
-    let of = |any: IpAddr| server::socket::free_port((any, 0).into());
-    let everywhere = of(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| of(Ipv4Addr::UNSPECIFIED.into()));
-    everywhere.expect("no port is free").port()
+    let free_at = |any: IpAddr| server::socket::free_port((any, 0).into());
+    let port = free_at(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| free_at(Ipv4Addr::UNSPECIFIED.into()));
+    port.expect("a port is free").port()
 }
 
 impl Job {
     fn start(count: u32, arguments: &str, folder: &Path) -> Self {
-        Self::meet_at("127.0.0.1", count, arguments, folder)
+        Self::start_at("127.0.0.1", count, arguments, folder)
     }
 
-    fn meet_at(host: &str, count: u32, arguments: &str, folder: &Path) -> Self {
-        Self::of_each(host, count, &|_| arguments.to_owned(), folder)
+    fn start_at(host: &str, count: u32, arguments: &str, folder: &Path) -> Self {
+        Self::start_each(host, count, &|_| arguments.to_owned(), folder)
     }
 
-    /// Each with arguments of its own.
-    fn of_each(host: &str, count: u32, arguments: &dyn Fn(u32) -> String, folder: &Path) -> Self {
-        Self::of_programs(host, count, &|_| muxbench(), arguments, folder)
+    /// Starts each process with its own arguments.
+    fn start_each(host: &str, count: u32, arguments: &dyn Fn(u32) -> String, folder: &Path) -> Self {
+        Self::start_programs(host, count, &|_| muxbench(), arguments, folder)
     }
 
-    /// Each by a command of its own, and with arguments of its own.
-    fn of_programs(
+    /// Starts each process with its own program and arguments.
+    fn start_programs(
         host: &str,
         count: u32,
         program: &dyn Fn(u32) -> Command,
@@ -201,7 +201,7 @@ impl Job {
             command.env("TMPDIR", temporary.path());
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
-        // The first comes last: the others wait for it.
+        // Start the first process last: the workers wait for it.
         let mut ranks: Vec<Child> = (1..count).map(start).collect();
         ranks.insert(0, start(0));
         Self { ranks, temporary }
@@ -211,20 +211,19 @@ impl Job {
         Pid::from_child(&self.ranks[rank])
     }
 
-    /// Waits until a rank's client is there.
-    fn until_it_has_a_client(&self, rank: usize) {
-        eventually("a rank has a client", || !clients_of(self.pid(rank)).is_empty());
+    /// Waits until the client of a worker runs.
+    fn wait_for_client(&self, rank: usize) {
+        eventually("the worker has a client", || !clients_of(self.pid(rank)).is_empty());
     }
 
-    /// Waits until there are samples of two more trials, of which at least one began after what was done to this one, and stops
-    /// the run.
+    /// Stops the run after two more trials, so that at least one of them began after the fault.
     fn end_soon(self, folder: &Path) -> Vec<Output> {
         two_more_trials(folder);
         rustix::process::kill_process(self.pid(0), Signal::TERM).unwrap();
         self.end()
     }
 
-    /// Waits for all of them, of whom nothing is left, however they end.
+    /// Waits for the end of all processes, and checks that they have left no temporary file.
     fn end(self) -> Vec<Output> {
         let outputs = self.ranks.into_iter().map(|rank| rank.wait_with_output().unwrap()).collect();
         let left: Vec<PathBuf> = fs::read_dir(&self.temporary).unwrap().map(|it| it.unwrap().path()).collect();
@@ -239,8 +238,8 @@ fn workers_share_each_trial_and_first_process_stores_it() {
     let folder = folder.path().join("run");
     let outputs = Job::start(4, COMPARE, &folder).end();
     let run = finished(&folder, &outputs[0]);
-    run.records.iter().for_each(|record| is_merged(&folder, record, &[10, 10, 11]));
-    // Where the server has CPUs of its own it is known what of theirs others took; of a trial on a busy machine perhaps not.
+    run.records.iter().for_each(|record| assert_merged(&folder, record, &[10, 10, 11]));
+    // Processes report the CPU time that others took only if the server has its own CPUs. On a busy machine a trial may not.
     let loads = || run.records.iter().flat_map(|record| &record.load.as_ref().unwrap().processes);
     let trial = &run.header.trials[0];
     let are_apart = !trial.serve.cpus().iter().any(|cpu| trial.load.cpus.contains(cpu));
@@ -257,7 +256,7 @@ fn worker_limited_to_some_cpus_is_reported_once() {
     let host = harness::host::detect();
     let cpus = host.cores.concat();
     if cpus.len() < 2 {
-        return skipped("a rank that is kept to one of several CPUs: there is one");
+        return skipped("a worker limited to one of several CPUs: this host has only one");
     }
     let first = cpus[0].to_string();
     let program = |rank: u32| match rank {
@@ -271,15 +270,15 @@ fn worker_limited_to_some_cpus_is_reported_once() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let arguments = |_: u32| COMPARE.replace("--measure 1s", "--measure 200ms");
-    let outputs = Job::of_programs("127.0.0.1", 3, &program, &arguments, &folder).end();
+    let outputs = Job::start_programs("127.0.0.1", 3, &program, &arguments, &folder).end();
     let run = finished(&folder, &outputs[0]);
     assert_eq!(run.records[0].load.as_ref().unwrap().processes.len(), 2);
     let printed = String::from_utf8_lossy(&outputs[0].stderr);
-    let of = host.cpus_online().unwrap();
-    assert_eq!(printed.matches(&format!("worker 1 may use CPU {first} of the {of} of ")).count(), 1, "{printed}");
+    let online = host.cpus_online().unwrap();
+    assert_eq!(printed.matches(&format!("worker 1 may use CPU {first} of the {online} of ")).count(), 1, "{printed}");
     assert_eq!(printed.matches("the plan places clients on CPU ").count(), 1, "{printed}");
-    // What a test may use all ranks may.
-    assert!(of > cpus.len() || !printed.contains("worker 2 ") && !printed.contains("worker 0 "), "{printed}");
+    // The other processes may use all CPUs of this test, so there is no message about them.
+    assert!(online > cpus.len() || !printed.contains("worker 2 ") && !printed.contains("worker 0 "), "{printed}");
 }
 
 #[test]
@@ -291,11 +290,11 @@ fn workers_need_neither_experiment_nor_folder() {
     let (file, run) = (file.display(), folder.display());
     let start = |first: &str, others: &str| {
         let arguments = |rank: u32| if rank == 0 { first.to_owned() } else { others.to_owned() };
-        let outputs = Job::of_each("127.0.0.1", 3, &arguments, &folder).end();
+        let outputs = Job::start_each("127.0.0.1", 3, &arguments, &folder).end();
         assert!(outputs[1..].iter().all(|other| other.status.success()), "{outputs:?}");
         finished(&folder, &outputs[0])
     };
-    // A file, and standard input, of which they have none.
+    // Workers have neither the file nor the standard input of the first process.
     assert_eq!(start(&format!("run {file} --quiet"), "run /nonexistent/x.toml").records.len(), 2);
     let resume = |folder: &str| format!("run --quiet --resume {folder}");
     assert_eq!(start(&resume(&run.to_string()), &resume("/nonexistent")).records.len(), 2);
@@ -313,8 +312,8 @@ fn sigint_to_all_processes_finishes_the_trial() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let job = Job::start(3, &many_repeats(), &folder);
-    (1..3).for_each(|rank| job.until_it_has_a_client(rank));
-    // As an engine does when it is interrupted.
+    (1..3).for_each(|rank| job.wait_for_client(rank));
+    // Interrupt all processes, as an interrupted launcher does.
     (0..3).for_each(|rank| rustix::process::kill_process(job.pid(rank), Signal::INT).unwrap());
     let outputs = job.end();
     let records = harness::store::read(&folder).unwrap().records;
@@ -330,11 +329,11 @@ fn dead_worker_fails_its_trial_by_name_and_ends_run() {
     let folder = folder.path().join("run");
     let three = COMPARE.replace("--repeats 2", "--repeats 3").replace("--measure 1s", "--measure 3s");
     let job = Job::start(3, &three, &folder);
-    job.until_it_has_a_client(2);
+    job.wait_for_client(2);
     rustix::process::kill_process(job.pid(2), Signal::KILL).unwrap();
     let outputs = job.end();
     let run = harness::store::read(&folder).unwrap();
-    assert!((1..3).contains(&run.records.len()), "the others are for a whole fleet: {outputs:?}");
+    assert!((1..3).contains(&run.records.len()), "the run ends with the failed trial: {outputs:?}");
     let verdict = &run.records.last().unwrap().verdict;
     assert_eq!(verdict.kind, VerdictKind::Failed);
     assert!(verdict.reason.contains("worker 2 on ") && verdict.reason.contains("is lost"), "{}", verdict.reason);
@@ -342,7 +341,7 @@ fn dead_worker_fails_its_trial_by_name_and_ends_run() {
     assert!(outputs[0].status.code() == Some(3) && printed.contains("--distributed --resume"), "{printed}");
     assert!(outputs[1].status.success(), "{:?}", outputs[1]);
 
-    // What is left is finished by a fleet of as many ranks, and by no other.
+    // A distributed run finishes the run only with as many workers as before.
     let resume =
         |count| Job::start(count, &format!("run --quiet --resume {}", folder.display()), Path::new("/unused")).end();
     let printed = String::from_utf8_lossy(&resume(2)[0].stderr).into_owned();
@@ -350,7 +349,7 @@ fn dead_worker_fails_its_trial_by_name_and_ends_run() {
     let outputs = resume(3);
     let run = harness::store::read(&folder).unwrap();
     assert_eq!(run.records.len(), 3, "{outputs:?}");
-    is_merged(&folder, &run.records[2], &[15, 16]);
+    assert_merged(&folder, &run.records[2], &[15, 16]);
 }
 
 #[test]
@@ -358,10 +357,10 @@ fn run_continues_without_lost_worker() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let job = Job::start(4, &format!("{} --lost-worker continue", many_repeats()), &folder);
-    job.until_it_has_a_client(1);
+    job.wait_for_client(1);
     rustix::process::kill_process(job.pid(1), Signal::KILL).unwrap();
     job.end_soon(&folder);
-    goes_on_after(["worker 1 on ", "is lost"], &folder, &[15, 16]);
+    assert_continued_after(["worker 1 on ", "is lost"], &folder, &[15, 16]);
 }
 
 #[test]
@@ -370,16 +369,16 @@ fn worker_with_killed_client_joins_the_next_trial() {
     let folder = folder.path().join("run");
     let job = Job::start(3, &many_repeats(), &folder);
     eventually("a client is killed", || {
-        // One that has just ended is none.
-        let is_there = |client: &Pid| {
+        // Ignore a client that has just ended.
+        let kill = |client: &Pid| {
             let stat = fs::read_to_string(format!("/proc/{client}/stat"));
             stat.is_ok_and(|stat| !stat.contains(") Z "))
                 && rustix::process::kill_process(*client, Signal::KILL).is_ok()
         };
-        clients_of(job.pid(2)).iter().any(is_there)
+        clients_of(job.pid(2)).iter().any(kill)
     });
     job.end_soon(&folder);
-    goes_on_after(["worker 2 on ", "the client ended"], &folder, &[15, 16]);
+    assert_continued_after(["worker 2 on ", "the client ended"], &folder, &[15, 16]);
 }
 
 #[test]
@@ -392,13 +391,13 @@ fn distributed_run_uses_requested_transport_or_fails() {
     assert!(printed.contains("workload.transport: tcp6") && printed.contains("at 127.0.0.1"), "{printed}");
     assert!(!outputs[0].status.success() && outputs[1].status.success() && !folder.exists());
     if let Err(error) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
-        skipped(&format!("a fleet over IPv6: {error}"));
+        skipped(&format!("a distributed run over IPv6: {error}"));
         return;
     }
-    let outputs = Job::meet_at("[::1]", 2, &compare, &folder).end();
+    let outputs = Job::start_at("[::1]", 2, &compare, &folder).end();
     let run = finished(&folder, &outputs[0]);
     assert_eq!(run.header.host["network"], "between workers, to ::1");
-    is_merged(&folder, &run.records[0], &[31]);
+    assert_merged(&folder, &run.records[0], &[31]);
 }
 
 #[test]
@@ -411,7 +410,7 @@ fn distributed_run_rejects_lab_and_resume_checks_it() {
                (`muxbench lab --network lab -- ENGINE...`";
     assert!(printed.contains(why) && !folder.exists(), "{printed}");
 
-    // A run that was begun where there could be one.
+    // A run in a lab, as begun on a host that permits labs.
     let once = COMPARE.replace("--repeats 2", "--repeats 1");
     let output = muxbench().args(words(&once)).arg("--output").arg(&folder).output().unwrap();
     let _ = finished(&folder, &output);
@@ -419,9 +418,9 @@ fn distributed_run_rejects_lab_and_resume_checks_it() {
     run.header.trials[0].workload.network = Some(serde_json::from_value(serde_json::json!({"clients": 1})).unwrap());
     store.replace_header(&run.header).unwrap();
     drop(store);
-    // A process that a concurrent test forks holds our descriptors until its exec.
-    eventually("nobody has the run", || Store::resume(&folder).is_ok());
-    // Even root may make no hosts without this capability.
+    // A process that a concurrent test forks holds the lock's descriptor until its exec.
+    eventually("the run is unlocked", || Store::resume(&folder).is_ok());
+    // Without this capability not even root can create namespaces.
     let mut resume = Command::new("setpriv");
     resume.args(["--bounding-set=-sys_admin", env!("CARGO_BIN_EXE_muxbench"), "run", "--quiet", "--resume"]);
     if !rustix::process::geteuid().is_root() {
@@ -437,7 +436,7 @@ fn distributed_run_rejects_lab_and_resume_checks_it() {
 fn client_requests_only_the_advertised_service() {
     let mut serve = muxbench();
     serve.args(words("serve --arch epoll --request 77B --response 3KiB --listen 127.0.0.1:0 --json"));
-    // The port after the server's may be another's now and then: then it says so, and another is tried.
+    // Another process may own the port after the server's. Then try another server.
     let (mut serve, address) = (0..10)
         .find_map(|_| {
             use std::io::{BufRead, BufReader, Read};
@@ -450,11 +449,11 @@ fn client_requests_only_the_advertised_service() {
             let next = port.parse::<u16>().unwrap() + 1;
             let mut printed = String::new();
             let stream = std::net::TcpStream::connect((host, next));
-            let said_in_time = |mut stream: std::net::TcpStream| {
+            let read_in_time = |mut stream: std::net::TcpStream| {
                 stream.set_read_timeout(Some(std::time::Duration::from_secs(5)))?;
                 stream.read_to_string(&mut printed)
             };
-            let _ = stream.and_then(said_in_time);
+            let _ = stream.and_then(read_in_time);
             if printed.starts_with("muxbench serves ") {
                 return Some((child, address));
             }
@@ -466,18 +465,18 @@ fn client_requests_only_the_advertised_service() {
         let phases = "--ramp 0 --warm-up 0 --measure 300ms --connections 2 --rate 200 --json";
         muxbench().args(["load", "--target", &address]).args(words(phases)).args(words(flags)).output().unwrap()
     };
-    // A server that takes long to say it is one that does not say, as it may on a busy machine.
-    let heard = |flags: &str, is_it: &dyn Fn(&Output) -> bool| {
+    // On a busy machine the advertisement may come too late, as if the server advertised nothing: repeat the load.
+    let load_until = |flags: &str, is_expected: &dyn Fn(&Output) -> bool| {
         let mut outputs = (0..10).map(|_| load(flags));
-        outputs.find(is_it).unwrap_or_else(|| panic!("`{flags}`: {:?}", load(flags)))
+        outputs.find(is_expected).unwrap_or_else(|| panic!("`{flags}`: {:?}", load(flags)))
     };
     let printed = |output: &Output| serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap_or_default();
-    let output = heard("", &|output| printed(output)["config"]["service"]["request_bytes"] == 77);
+    let output = load_until("", &|output| printed(output)["config"]["service"]["request_bytes"] == 77);
     assert!(printed(&output)["report"]["completed"].as_u64().is_some_and(|count| count > 0), "{output:?}");
     let output = load("--request 77B --response 3KiB");
-    assert!(!output.stdout.is_empty(), "what is said is the same");
+    assert!(!output.stdout.is_empty(), "flags that agree with the advertised service are accepted");
     for flags in ["--request 78B", "--service stream", "--service kv"] {
-        heard(flags, &|output| {
+        load_until(flags, &|output| {
             let printed = String::from_utf8_lossy(&output.stderr);
             !output.status.success() && printed.contains("serves fixed: 77B -> 3KiB, and is asked for")
         });
@@ -487,7 +486,7 @@ fn client_requests_only_the_advertised_service() {
 
 #[test]
 fn client_without_advertised_service_states_its_request() {
-    // It listens, so that nobody else says anything for it, and says nothing itself.
+    // A listener that advertises nothing, so that no other process can advertise on its port.
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let target = silent.local_addr().unwrap().to_string();
     let printed = |flags: &str| {
