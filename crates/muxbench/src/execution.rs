@@ -303,7 +303,7 @@ fn check_clients(run: &Run, clients: &Clients) -> anyhow::Result<()> {
             bail!("the run is distributed; try --distributed with {} processes", planned + 1)
         }
         Clients::Workers(workers) => {
-            trial.map(|trial| harness::plan::infeasible_for_ranks(trial, &workers.facts())).unwrap_or_default()
+            trial.map(|trial| harness::plan::infeasible_for_workers(trial, &workers.facts())).unwrap_or_default()
         }
         Clients::Here => trial
             .and_then(|trial| trial.workload.network.as_ref())

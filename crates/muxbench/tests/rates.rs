@@ -282,13 +282,13 @@ fn user_errors_are_reported_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
     let cases: &[(&[&str], i32, &str)] = &[
         (&["sweep"], 2, "--rate"),
-        (&["sweep", "--rate", "1..5"], 2, "write it like 10000..45000+5000"),
+        (&["sweep", "--rate", "1..5"], 2, "such as 10000..45000+5000"),
         (&["sweep", "--rate", "100,100"], 1, "appears twice"),
         (&["sweep", "--rate", "100", "--past", "0"], 2, "expected a number above 0, or never"),
         (&["sweep", "--rate", "100", "--csv", "absent/x.csv"], 1, "cannot write absent/x.csv"),
         (&["sweep", "--rate", "100", "--schedule", "closed"], 1, "a closed loop has none"),
         (&["capacity"], 2, "a search needs a limit: add --p99 1ms"),
-        (&["capacity", "--p99", "1"], 2, "write it like 30s"),
+        (&["capacity", "--p99", "1"], 2, "such as 30s"),
         (&["capacity", "--p99", "1ms", "--precision", "60%"], 1, "expected a share from 0.5% to 50%"),
         (&["capacity", "--p99", "1ms", "--from", "1"], 1, "too few requests for a percentile"),
         (&["capacity", "--p99.9", "1ms", "--to", "10"], 1, "exceeds the highest rate, 10"),

@@ -1,13 +1,14 @@
 //! Checks of whether a trial can run on a host.
 
+use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::net::IpAddr;
 
 use server::spec::model::PerConnection;
-use server::{Accept, Architecture, ReadBudget, ServeConfig};
+use server::{Accept, ServeConfig};
 
 use super::limits::{
-    BYTES_PER_REQUEST, DESCRIPTORS_BESIDE, PORTS_MAX, TASKS_BESIDE, WAITING_MAX, budget_bytes, bytes_per_connection,
-    mappings,
+    BYTES_PER_REQUEST, DESCRIPTORS_BESIDE, PORTS_MAX, ServerResources, WAITING_MAX, budget_bytes, bytes_per_connection,
 };
 use crate::host::Host;
 use crate::model::network::Applied;
@@ -20,221 +21,176 @@ use crate::spec::transport::Transport;
 /// Cached answers of the kernel. Each answer needs a try, which takes descriptors and memory.
 #[derive(Default)]
 pub(super) struct CapabilityCache {
-    can_run: Vec<(Architecture, Result<(), String>)>,
-    can_count: Option<Result<(), String>>,
-    transports: Vec<(Transport, Result<(), String>)>,
+    answers: BTreeMap<String, Result<(), String>>,
     pub(super) network: Option<Result<Applied, Vec<String>>>,
 }
 
 impl CapabilityCache {
-    fn can_run(&mut self, architecture: Architecture) -> Result<(), String> {
-        if let Some((_, answer)) = self.can_run.iter().find(|(asked, _)| *asked == architecture) {
-            return answer.clone();
-        }
-        let answer = architecture.can_run();
-        self.can_run.push((architecture, answer.clone()));
-        answer
-    }
-
-    fn can_have(&mut self, transport: Transport) -> Result<(), String> {
-        if let Some((_, answer)) = self.transports.iter().find(|(asked, _)| *asked == transport) {
-            return answer.clone();
-        }
-        let answer = transport.check();
-        self.transports.push((transport, answer.clone()));
-        answer
+    fn check(&mut self, what: &impl Debug, check: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+        self.answers.entry(format!("{what:?}")).or_insert_with(check).clone()
     }
 
     /// Returns the means of the plan's network, or why this host lacks them. All trials of a plan have the same
     /// network. A distributed run may already be in its lab.
-    fn can_be(&mut self, network: &Network, fleet: Option<&FleetFacts>) -> &Result<Applied, Vec<String>> {
-        let there = fleet.and_then(|fleet| fleet.lab.as_ref()).filter(|(lab, _)| lab == network);
-        self.network.get_or_insert_with(|| match there {
+    fn find_means(&mut self, network: &Network, fleet: Option<&FleetFacts>) -> &Result<Applied, Vec<String>> {
+        let lab = fleet.and_then(|fleet| fleet.lab.as_ref()).filter(|(lab, _)| lab == network);
+        self.network.get_or_insert_with(|| match lab {
             Some((_, applied)) => Ok(*applied),
-            // `infeasible_for_ranks` reports this error.
+            // `infeasible_for_workers` reports this error.
             None if fleet.is_some() => Err(Vec::new()),
             None => conditions::choose(network, &Found::here()),
         })
-    }
-
-    fn can_count(&mut self) -> Result<(), String> {
-        self.can_count.get_or_insert_with(server::metrics::tracepoints::can_count).clone()
     }
 }
 
 /// Returns every reason why a trial cannot run on `host`.
 pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) -> Vec<String> {
-    let connections = u64::from(trial.load.connections_and_idle());
-    let of_targets = if trial.workload.service.ports().is_some() { "ports" } else { "connections" };
-    // An external server needs at least a descriptor for each connection. Its other needs are unknown.
+    let (workload, load, server) = (&trial.workload, &trial.load, &trial.architecture);
+    let connections = u64::from(load.connections_and_idle());
+    let targets = workload.targets();
     let ours = trial.serve.ours();
+    let needs = ServerResources::of(trial);
     let mut reasons = Vec::new();
-    let pool = ours.and_then(|serve| serve.architecture.pool_size(serve.connections_max)).map(u64::from);
-    let named = ours.is_some_and(|serve| pool.is_some() && serve.architecture.threads.is_some());
-    let per_connection = ours.map_or(PerConnection::Nothing, |serve| serve.architecture.model.per_connection);
-    let budget = ours.map_or_else(ReadBudget::default, |serve| serve.read_budget_bytes);
-    // The number of threads or processes: one for each connection, or the size of the pool.
-    let workers = pool.unwrap_or(connections);
-    let mut need = |what: &str, needed: u64, limit: u64, limit_name: &str, remedy: &str| {
-        if needed > limit {
-            if named {
-                let server = &trial.architecture;
-                reasons.push(format!(
-                    "architectures: {server} needs {needed} {what}, {limit_name} is {limit}; lower it, or {remedy}"
-                ));
-                return;
-            }
-            reasons.push(format!(
-                "workload.{of_targets}: {connections}{} needs {needed} {what}, {limit_name} is {limit}; lower it, or {remedy}",
-                if trial.workload.idle > 0 { " (idle ones included)" } else { "" }
-            ));
-        }
+    let subject = if needs.pool.is_some() && ours.is_some_and(|serve| serve.architecture.threads.is_some()) {
+        format!("architectures: {server} needs")
+    } else {
+        let idle = if workload.idle > 0 { " (including idle ones)" } else { "" };
+        format!("workload.{targets}: {connections} {targets}{idle} need")
     };
-    let of_accept = ours.map_or(0, |serve| serve.accept.descriptors(serve.architecture.model, workers));
-    let descriptors = connections.max(of_accept) + DESCRIPTORS_BESIDE;
-    need("descriptors", descriptors, host.descriptors_max, "the hard limit", "raise the limit (ulimit -Hn)");
-    // Datagrams: the client has one port for all ports of the server. The server's ports must fit into one address.
-    let listened = u64::from(trial.workload.service.ports().unwrap_or(0));
-    need("ports to listen on", listened, PORTS_MAX, "the number of ports of an address", "see active");
-    let (tasks_max, tasks_limit) = &host.tasks_max;
-    match per_connection {
-        PerConnection::Nothing => {}
-        PerConnection::Stack => {
-            let mappings = mappings(connections, budget);
-            need("mappings", mappings, host.mappings_max, "vm.max_map_count", "raise it");
-        }
-        PerConnection::Thread => {
-            need("threads", workers + TASKS_BESIDE, *tasks_max, tasks_limit, "raise that limit");
-            let mappings = mappings(workers, budget);
-            need("mappings", mappings, host.mappings_max, "vm.max_map_count", "raise it");
-        }
-        PerConnection::Process => {
-            need("processes", workers + TASKS_BESIDE, *tasks_max, tasks_limit, "raise that limit");
+    let of_accept = ours.map_or(0, |serve| serve.accept.descriptors(serve.architecture.model, needs.workers));
+    let tasks = if needs.per_connection == PerConnection::Process { "processes" } else { "threads" };
+    for (needed, what, limit, limit_name, remedy) in [
+        (
+            // An external server needs at least a descriptor for each connection. Its other needs are unknown.
+            connections.max(of_accept) + DESCRIPTORS_BESIDE,
+            "descriptors",
+            host.descriptors_max,
+            "the hard limit",
+            "raise the limit (ulimit -Hn)",
+        ),
+        (
+            // The server's ports must fit into one address. The client needs only one port.
+            workload.service.ports().map_or(0, u64::from),
+            "ports to listen on",
+            PORTS_MAX,
+            "the number of ports of an address",
+            "lower `active` instead",
+        ),
+        (needs.tasks, tasks, host.tasks_max.0, &host.tasks_max.1, "raise that limit"),
+        (needs.mappings, "mappings", host.mappings_max, "vm.max_map_count", "raise it"),
+    ] {
+        if needed > limit {
+            reasons.push(format!("{subject} {needed} {what}, but {limit_name} is {limit}; lower it, or {remedy}"));
         }
     }
+    let mut require = |key: &str, result: Result<(), String>| {
+        reasons.extend(result.err().map(|reason| format!("{key}: {reason}")));
+    };
     if let Some(serve) = ours {
-        if let Err(reason) = kernel.can_run(serve.architecture) {
-            reasons.push(format!("architectures: {}: {reason}", trial.architecture));
+        let architecture = serve.architecture;
+        let key = format!("architectures: {server}");
+        require(&key, kernel.check(&architecture.to_string(), || architecture.can_run()));
+        require("server.accept", serve.accept.check(architecture));
+        require("server.accept", serve.accept.check_address(&serve.listen));
+        require(&key, architecture.can_listen(&serve.listen));
+        require("workload.service", architecture.can_serve(&serve.service));
+        require("server.read-budget", serve.read_budget_bytes.check(&serve.service));
+        if serve.count_syscalls {
+            let result = kernel.check(&"count-syscalls", server::metrics::tracepoints::can_count);
+            require("server.count-syscalls", result.map_err(|reason| format!("{reason}; or remove it")));
         }
-        if let Err(reason) = serve.accept.check(serve.architecture) {
-            reasons.push(format!("server.accept: {reason}"));
+        reasons.extend(needs.pool.and_then(|pool| wait_for_a_pool(serve, connections, pool)));
+    } else {
+        if cfg!(not(target_os = "linux")) {
+            reasons.push(format!("architectures: {server} needs Linux, to be measured from outside"));
         }
-        if let Err(reason) = serve.accept.check_address(&serve.listen) {
-            reasons.push(format!("server.accept: {reason}"));
+        if workload.work.is_some() {
+            reasons.push(format!("workload.work: {server} is external and cannot simulate work; remove one of them"));
         }
-        if let Err(reason) = serve.architecture.can_listen(&serve.listen) {
-            reasons.push(format!("architectures: {}: {reason}", trial.architecture));
-        }
-        if let Err(reason) = serve.architecture.can_serve(&serve.service) {
-            reasons.push(format!("workload.service: {reason}"));
-        }
-        if let Err(reason) = serve.read_budget_bytes.check(&serve.service) {
-            reasons.push(format!("server.read-budget: {reason}"));
-        }
-        if serve.count_syscalls
-            && let Err(reason) = kernel.can_count()
-        {
-            reasons.push(format!("server.count-syscalls: {reason}; or do without"));
-        }
-        reasons.extend(pool.and_then(|pool| wait_for_a_pool(serve, connections, pool)));
-    }
-    if ours.is_none() && cfg!(not(target_os = "linux")) {
-        reasons.push(format!("architectures: {} needs Linux, to be measured from outside", trial.architecture));
-    }
-    if ours.is_none() && trial.workload.work.is_some() {
-        let server = &trial.architecture;
-        reasons
-            .push(format!("workload.work: {server} is not ours and knows nothing of it; leave work or {server} out"));
     }
     if let Some(fleet) = &host.fleet {
-        reasons.extend(infeasible_for_ranks(trial, fleet));
+        reasons.extend(infeasible_for_workers(trial, fleet));
     }
-    if let Err(reason) = kernel.can_have(trial.workload.transport) {
-        reasons.push(format!("workload.transport: {reason}"));
-    }
+    let checked = kernel.check(&workload.transport, || workload.transport.check());
+    reasons.extend(checked.err().map(|reason| format!("workload.transport: {reason}")));
     let ports = u32::try_from(host.ports).unwrap_or(u32::MAX);
-    let sources = match &trial.workload.network {
+    let sources = match &workload.network {
         Some(network) => {
-            reasons.extend(kernel.can_be(network, host.fleet.as_ref()).clone().err().unwrap_or_default());
-            addresses::sources(&trial.load, ports)
+            reasons.extend(kernel.find_means(network, host.fleet.as_ref()).clone().err().unwrap_or_default());
+            addresses::sources(load, ports)
         }
-        None => load::ports::sources_with(&trial.load, ports),
+        None => load::ports::sources_with(load, ports),
     };
-    if let Err(reason) = sources {
-        reasons.push(format!("workload.{reason}"));
-    }
-    if let Err(reason) = load::check_timestamps(&trial.load) {
-        reasons.push(reason);
-    }
-    if trial.load.parts().iter().any(|part| part.active == 0.0) {
-        let processes = trial.load.processes;
+    reasons.extend(sources.err().map(|reason| format!("workload.{reason}")));
+    reasons.extend(load::check_timestamps(load).err());
+    let parts = load.parts();
+    if parts.iter().any(|part| part.active == 0.0) {
         reasons.push(format!(
-            "client.processes: {processes} processes need an active connection each, and of {connections} {} are {} active; \
+            "client.processes: {} processes need an active connection each, but {} of {connections} {targets} are active; \
              lower the processes, or raise workload.active",
-            of_targets,
-            load::schedule::active_count(trial.load.active, trial.load.connections),
+            load.processes,
+            load::schedule::active_count(load.active, load.connections),
         ));
     }
-    let requests = trial.load.parts().iter().fold(0u64, |requests, part| {
+    let requests = parts.iter().fold(0u64, |requests, part| {
         requests.saturating_add(load::schedule::count_max(part).saturating_mul(u64::from(part.clients)))
     });
+    let served = connections.max(needs.workers);
     let memory_bytes = requests
         .saturating_mul(BYTES_PER_REQUEST)
-        .saturating_add(connections.max(workers) * bytes_per_connection(per_connection))
-        .saturating_add(ours.map_or(0, |serve| budget_bytes(serve, connections.max(workers))));
+        .saturating_add(served * bytes_per_connection(needs.per_connection))
+        .saturating_add(ours.map_or(0, |serve| budget_bytes(serve, served)));
     if memory_bytes > host.memory_bytes {
         reasons.push(format!(
-            "workload: {requests} requests over {connections} {of_targets} need {} MiB of memory, {} MiB are available; \
-             lower workload.{of_targets}, {}phases.measure",
+            "workload: {requests} requests over {connections} {targets} need {} MiB of memory, but {} MiB are available; \
+             lower workload.{targets}, {}phases.measure",
             memory_bytes >> 20,
             host.memory_bytes >> 20,
-            if trial.workload.is_closed() { "or " } else { "workload.rate or " }
+            if workload.is_closed() { "or " } else { "workload.rate or " }
         ));
     }
     reasons
 }
 
 /// Returns the reasons why a trial cannot run with the workers of a distributed run.
-pub fn infeasible_for_ranks(trial: &Trial, fleet: &FleetFacts) -> Vec<String> {
+pub fn infeasible_for_workers(trial: &Trial, fleet: &FleetFacts) -> Vec<String> {
     let mut reasons = Vec::new();
     match (&trial.workload.network, &fleet.lab) {
         (Some(network), None) => reasons.push(format!(
-            "network: ranks are where their engine started them, and that is no lab; start the engine in one (`muxbench lab {} \
-             -- ENGINE...`, deploy/slurm-in-lab.sh), or leave the network out",
+            "network: the workers are not in a lab; start the launcher in one (`muxbench lab {} -- LAUNCHER...`, \
+             deploy/slurm-in-lab.sh), or remove [network]",
             network.flags()
         )),
         (Some(network), Some((lab, _))) if lab != network => reasons.push(format!(
-            "network: the fleet is {lab}, and the trial wants to be {network}; start the engine by `muxbench lab {}`",
+            "network: the workers are {lab}, but the trial must be {network}; start the launcher by `muxbench lab {}`",
             network.flags()
         )),
-        (None, Some((lab, _))) => reasons
-            .push(format!("network: the fleet is {lab}, and the trial wants none; start the engine without `muxbench lab`")),
+        (None, Some((lab, _))) => reasons.push(format!(
+            "network: the workers are {lab}, but the trial has no network; start the launcher without `muxbench lab`"
+        )),
         _ => {}
     }
-    if let (Some((lab, _)), Some(rank)) = (&fleet.lab, fleet.beside_server.first()) {
+    if let (Some((lab, _)), Some(worker)) = (&fleet.lab, fleet.beside_server.first()) {
         reasons.push(format!(
-            "network: rank {rank} is on the server's host of the lab, none of whose links its requests would pass; start one \
-             rank a host (srun -N{} --ntasks-per-node=1, or a hostfile)",
+            "network: worker {worker} is on the server's host of the lab, so its requests would pass no link; start one \
+             worker per host (srun -N{} --ntasks-per-node=1, or a hostfile)",
             lab.clients.get() + 1
         ));
     }
-    let (name, is_met_otherwise): (&str, fn(&IpAddr) -> bool) = match trial.workload.transport {
+    let (transport, is_wrong): (&str, fn(&IpAddr) -> bool) = match trial.workload.transport {
         Transport::Tcp => ("tcp is TCP over IPv4", IpAddr::is_ipv6),
         Transport::Tcp6 => ("tcp6 is TCP over IPv6", IpAddr::is_ipv4),
-        Transport::Unix if fleet.elsewhere_cpus.is_some() => {
-            reasons.push(
-                "workload.transport: a Unix socket is of one machine, and clients are on others; use tcp or tcp6"
-                    .into(),
-            );
+        Transport::Unix => {
+            let reason = "workload.transport: a Unix socket cannot connect two machines; use tcp or tcp6";
+            reasons.extend(fleet.elsewhere_cpus.map(|_| reason.to_owned()));
             return reasons;
         }
-        Transport::Unix => return reasons,
     };
-    if let Some(way) = fleet.ways.iter().find(|way| is_met_otherwise(way)) {
-        let (other, like) = if way.is_ipv4() { ("tcp", "[ADDRESS]:PORT") } else { ("tcp6", "ADDRESS:PORT") };
+    if let Some(address) = fleet.ways.iter().find(|address| is_wrong(address)) {
+        let (other, form) = if address.is_ipv4() { ("tcp", "[ADDRESS]:PORT") } else { ("tcp6", "ADDRESS:PORT") };
         reasons.push(format!(
-            "workload.transport: {name}, and ranks reach this host at {way}; set MUXBENCH_RENDEZVOUS to {like} of it in all ranks, \
-             or use {other}"
+            "workload.transport: {transport}, but workers reach this host at {address}; set MUXBENCH_RENDEZVOUS to its {form} \
+             for all workers, or use {other}"
         ));
     }
     reasons
@@ -246,24 +202,21 @@ fn wait_for_a_pool(serve: &ServeConfig, connections: u64, pool: u64) -> Option<S
     let server = serve.architecture;
     if pool < connections {
         return Some(format!(
-            "architectures: {server} serves {pool} connections at a time, and workload.connections is {connections}: the \
-             others would wait until the client gives up; name a larger pool, or none to have one that fits, or lower \
+            "architectures: {server} serves {pool} connections at a time, but workload.connections is {connections}: the \
+             others would wait until the client gives up; choose a larger pool, omit its size, or lower \
              workload.connections"
         ));
     }
-    if serve.accept == Accept::Reuseport {
-        // A connection misses a given listener with probability 1 - 1/pool. On each listener, all connections but the
-        // first wait.
-        let size = pool as f64;
-        let hit = size * (1.0 - (1.0 - 1.0 / size).powf(connections as f64));
-        let waiting = connections as f64 - hit;
-        if waiting > WAITING_MAX {
-            return Some(format!(
-                "server.accept: reuseport divides {connections} connections among the {pool} listeners of {server} by a \
-                 hash, so that about {waiting:.0} would wait behind a busy worker while others are idle; choose shared or \
-                 exclusive, or see it with `muxbench serve --accept reuseport`"
-            ));
-        }
-    }
-    None
+    // A connection misses a given listener with probability 1 - 1/pool. On each listener, all connections but the
+    // first wait.
+    let size = pool as f64;
+    let hit = size * (1.0 - (1.0 - 1.0 / size).powf(connections as f64));
+    let waiting = connections as f64 - hit;
+    (serve.accept == Accept::Reuseport && waiting > WAITING_MAX).then(|| {
+        format!(
+            "server.accept: reuseport divides {connections} connections among the {pool} listeners of {server} by a hash, \
+             so that about {waiting:.0} would wait for a busy worker while others are idle; choose shared or exclusive, or \
+             try `muxbench serve --accept reuseport`"
+        )
+    })
 }

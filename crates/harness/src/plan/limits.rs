@@ -6,19 +6,20 @@ use server::spec::model::PerConnection;
 use server::{Architecture, ReadBudget, ServeConfig};
 
 use crate::host::Host;
+use crate::model::Trial;
 
 /// Descriptors of a process besides those of its connections.
 pub(super) const DESCRIPTORS_BESIDE: u64 = 64;
 /// Additional connections that a server accepts, and additional workers of a pool.
 pub(super) const SPARE: u32 = 16;
-/// The number of ports without the privileged ones.
-pub(super) const PORTS_MAX: u64 = 65_535 - 1_023;
+/// The number of ports of an address, without the privileged ones.
+pub const PORTS_MAX: u64 = 65_535 - 1_023;
 /// Tasks of the host besides those of the server.
 pub(super) const TASKS_BESIDE: u64 = 256;
 /// Mappings of a stack: the stack itself and its guard page.
-pub(super) const MAPPINGS_PER_STACK: u64 = 2;
+const MAPPINGS_PER_STACK: u64 = 2;
 /// Mappings of a process besides those of its threads.
-pub(super) const MAPPINGS_BESIDE: u64 = 512;
+const MAPPINGS_BESIDE: u64 = 512;
 /// The highest expected number of waiting connections at which a trial still runs.
 pub(super) const WAITING_MAX: f64 = 0.01;
 /// Memory of a planned request in bytes: its record, its sample, the summary, and the kernel's timestamps.
@@ -48,9 +49,40 @@ pub(super) fn budget_bytes(serve: &ServeConfig, connections: u64) -> u64 {
     beyond * rooms
 }
 
+/// The resources of a trial's server that depend on its model.
+pub(super) struct ServerResources {
+    pub(super) per_connection: PerConnection,
+    /// The size of the pool, if the model has one.
+    pub(super) pool: Option<u64>,
+    /// The threads or processes that serve connections: those of the pool, or one for each connection.
+    pub(super) workers: u64,
+    /// The threads or processes of the host. 0 for a model without one per connection.
+    pub(super) tasks: u64,
+    /// The memory mappings of the process. 0 for a model without stacks.
+    pub(super) mappings: u64,
+}
+
+impl ServerResources {
+    pub(super) fn of(trial: &Trial) -> Self {
+        let connections = u64::from(trial.load.connections_and_idle());
+        let ours = trial.serve.ours();
+        let per_connection = ours.map_or(PerConnection::Nothing, |serve| serve.architecture.model.per_connection);
+        let budget = ours.map_or_else(ReadBudget::default, |serve| serve.read_budget_bytes);
+        let pool = ours.and_then(|serve| serve.architecture.pool_size(serve.connections_max)).map(u64::from);
+        let workers = pool.unwrap_or(connections);
+        let (tasks, mappings) = match per_connection {
+            PerConnection::Nothing => (0, 0),
+            PerConnection::Stack => (0, mappings(connections, budget)),
+            PerConnection::Thread => (workers + TASKS_BESIDE, mappings(workers, budget)),
+            PerConnection::Process => (workers + TASKS_BESIDE, 0),
+        };
+        Self { per_connection, pool, workers, tasks, mappings }
+    }
+}
+
 /// Returns the memory mappings of `count` threads or coroutines, each with a stack and a read buffer. glibc gives
 /// buffers of 128 KiB or more their own mapping (mallopt(3), M_MMAP_THRESHOLD).
-pub(super) fn mappings(count: u64, budget: ReadBudget) -> u64 {
+fn mappings(count: u64, budget: ReadBudget) -> u64 {
     count * (MAPPINGS_PER_STACK + u64::from(budget.bytes() >= 128 << 10)) + MAPPINGS_BESIDE
 }
 
@@ -69,18 +101,22 @@ pub fn limit(architecture: Architecture, host: &Host) -> Limit {
     let per_connection = architecture.model.per_connection;
     // A pool has spare workers. Spare threads also need a descriptor each.
     let spare = if architecture.model.is_pool() { u64::from(SPARE) } else { 0 };
-    let most = |limit: u64, beside: u64, each: u64, by: &str| (limit.saturating_sub(beside) / each, by.to_owned());
-    let of_threads = if per_connection == PerConnection::Thread { spare } else { 0 };
-    let descriptors = most(host.descriptors_max, DESCRIPTORS_BESIDE + of_threads, 1, "the hard limit");
-    let mappings =
-        most(host.mappings_max, MAPPINGS_BESIDE + spare * MAPPINGS_PER_STACK, MAPPINGS_PER_STACK, "vm.max_map_count");
-    let tasks = most(host.tasks_max.0, TASKS_BESIDE + spare, 1, &host.tasks_max.1);
-    let of_model = match per_connection {
-        PerConnection::Nothing => vec![],
-        PerConnection::Stack => vec![mappings],
-        PerConnection::Thread => vec![tasks, mappings],
-        PerConnection::Process => vec![tasks],
+    let (has_threads, has_stacks) = match per_connection {
+        PerConnection::Nothing | PerConnection::Process => (false, false),
+        PerConnection::Stack => (false, true),
+        PerConnection::Thread => (true, true),
     };
-    let (connections, by) = of_model.into_iter().fold(descriptors, |least, it| if it.0 < least.0 { it } else { least });
-    Limit { connections, by }
+    let has_tasks = has_threads || per_connection == PerConnection::Process;
+    let descriptors_beside = DESCRIPTORS_BESIDE + if has_threads { spare } else { 0 };
+    let mappings_max = host.mappings_max.saturating_sub(MAPPINGS_BESIDE) / MAPPINGS_PER_STACK;
+    // Of equal limits, the first one counts.
+    let limits = [
+        (true, host.descriptors_max, descriptors_beside, "the hard limit"),
+        (has_tasks, host.tasks_max.0, TASKS_BESIDE + spare, &host.tasks_max.1),
+        (has_stacks, mappings_max, spare, "vm.max_map_count"),
+    ];
+    let limits = limits.into_iter().filter(|(applies, ..)| *applies);
+    let limits =
+        limits.map(|(_, limit, beside, by)| Limit { connections: limit.saturating_sub(beside), by: by.into() });
+    limits.min_by_key(|limit| limit.connections).expect("descriptors always apply")
 }

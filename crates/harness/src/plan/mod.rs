@@ -8,25 +8,21 @@ pub mod needs;
 mod tests;
 mod warnings;
 
-pub use feasibility::infeasible_for_ranks;
+pub use feasibility::infeasible_for_workers;
 pub use limits::{Limit, limit};
 
-use std::num::NonZeroU32;
-
 use load::LoadConfig;
-use load::config::{Pacing, Phases, Schedule};
+use load::config::Pacing;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use server::{Accept, ExternalConfig, ServeConfig, ServerSpec};
-use wire::ServiceSpec;
 
 use crate::host::{Host, placement};
 use crate::model::{FleetFacts, Trial, Workload};
 use crate::netns::addresses;
-use crate::spec::units::Size;
-use crate::spec::{Candidate, Experiment, Service};
+use crate::spec::{Candidate, Experiment};
 use feasibility::CapabilityCache;
 use limits::{BYTES_PER_REQUEST, SPARE};
 
@@ -94,29 +90,18 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
         placement::place(&host.cores, &experiment.placement)?
     };
     find_commands(experiment)?;
+    let loads = experiment.loads()?;
     let mut order = Xoshiro256PlusPlus::seed_from_u64(experiment.seed);
     let mut trials = Vec::new();
     for repeat in 0..experiment.repeats.get() {
         // Each repeat runs all configurations once, in random order. Repeats of one configuration are thus never a
         // block.
-        let mut round = Vec::new();
-        for connections in experiment.workload.targets().iter().map(|targets| targets.get()) {
-            for &idle in &experiment.workload.idle.0 {
-                for active in experiment.workload.active.0.iter().map(|share| share.0) {
-                    for rate_per_s in rates(experiment) {
-                        for &schedule in &experiment.workload.schedule.0 {
-                            let workload = workload(experiment, (connections, idle), active, rate_per_s, schedule);
-                            let architectures = experiment.architectures.0.iter();
-                            round.extend(architectures.map(|architecture| (workload.clone(), architecture.clone())));
-                        }
-                    }
-                }
-            }
-        }
+        let architectures = &experiment.architectures.0;
+        let mut round: Vec<_> = loads.iter().flat_map(|load| architectures.iter().map(move |it| (load, it))).collect();
         round.shuffle(&mut order);
-        for (workload, architecture) in round {
+        for (load, architecture) in round {
             let place = (&placement, fleet);
-            trials.push(trial(experiment, place, trials.len() as u32, repeat, workload, architecture));
+            trials.push(trial(experiment, place, trials.len() as u32, repeat, load, architecture));
         }
     }
     let mut kernel = CapabilityCache::default();
@@ -127,7 +112,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     let mut network = None;
     if let (Some(asked), Some(Ok(applied))) = (&experiment.network, &kernel.network) {
         network = Some(format!("{asked}: {}", applied.words()));
-        warnings.extend(warnings::of_lab(asked, applied, &placement, processes(experiment)));
+        warnings.extend(warnings::of_lab(asked, applied, &placement, experiment.processes().get()));
     }
     Ok(Plan {
         experiment: experiment.name.clone(),
@@ -139,67 +124,23 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     })
 }
 
-/// Returns the rates to try. A closed loop has no rate, because its rate is the result.
-fn rates(experiment: &Experiment) -> Vec<Option<f64>> {
-    match &experiment.workload.rate {
-        None => vec![None],
-        Some(rates) => rates.0.iter().map(|rate| Some(rate.0)).collect(),
-    }
-}
-
-fn workload(
-    experiment: &Experiment,
-    (connections, idle): (u32, u32),
-    active: f64,
-    rate_per_s: Option<f64>,
-    schedule: Schedule,
-) -> Workload {
-    let traffic = &experiment.workload;
-    let bytes = |size: Option<Size>| size.expect("it has sizes, as was checked").0;
-    let (mut kv, mut http) = (None, None);
-    let service = match traffic.service {
-        Service::Fixed => {
-            let (request_bytes, response_bytes) = (bytes(traffic.request), bytes(traffic.response));
-            ServiceSpec::Fixed { request_bytes, response_bytes }
-        }
-        Service::Kv => {
-            kv = Some(experiment.kv().traffic());
-            experiment.kv().service()
-        }
-        Service::Http => {
-            // An external server may have other content at these paths. The client still detects responses whose length
-            // differs from the first.
-            let is_ours = experiment.exec.is_empty();
-            http = Some(experiment.http().traffic(traffic.response, is_ours).expect("as was checked"));
-            experiment.http().service()
-        }
-        Service::Udp => {
-            let (request_bytes, response_bytes) = (bytes(traffic.request), bytes(traffic.response));
-            ServiceSpec::Udp { ports: connections, request_bytes, response_bytes }
-        }
-        Service::Stream => experiment.stream().service(),
-    };
+fn workload(experiment: &Experiment, load: &LoadConfig) -> Workload {
     Workload {
-        service,
-        kv,
-        http,
-        transport: traffic.transport,
+        service: load.service.clone(),
+        kv: load.kv.clone(),
+        http: load.http.clone(),
+        transport: experiment.workload.transport,
         network: experiment.network.clone(),
-        connections,
-        rate_per_s,
-        schedule,
-        think: traffic.think.0,
-        requests_per_connection: traffic.requests_per_connection.map(NonZeroU32::get),
-        active,
-        idle,
-        popularity: traffic.popularity,
-        work: traffic.simulated_work.map(|work| work.0),
-        phases: Phases {
-            ramp_ns: experiment.phases.ramp.0,
-            warm_up_ns: experiment.phases.warm_up.0,
-            measure_ns: experiment.phases.measure.0,
-            cool_down_ns: experiment.phases.cool_down.0,
-        },
+        connections: load.connections,
+        rate_per_s: load.rate_per_s,
+        schedule: load.schedule,
+        think: load.think,
+        requests_per_connection: load.requests_per_connection,
+        active: load.active,
+        idle: load.idle,
+        popularity: load.popularity,
+        work: experiment.workload.simulated_work.map(|work| work.0),
+        phases: load.phases,
     }
 }
 
@@ -208,48 +149,42 @@ fn trial(
     (placement, fleet): (&placement::Placement, Option<&FleetFacts>),
     index: u32,
     repeat: u32,
-    workload: Workload,
-    architecture: Candidate,
+    load: &LoadConfig,
+    architecture: &Candidate,
 ) -> Trial {
-    let any_address = match &workload.network {
+    let workload = workload(experiment, load);
+    let target = match &workload.network {
         Some(_) => addresses::server_address(workload.transport),
         None => workload.transport.any_address(),
     };
-    let client = &experiment.client;
     let load = LoadConfig {
-        connections: workload.connections,
-        idle: workload.idle,
-        active: workload.active,
-        popularity: workload.popularity,
-        rate_per_s: workload.rate_per_s,
-        schedule: workload.schedule,
-        think: workload.think,
-        requests_per_connection: workload.requests_per_connection,
-        kv: workload.kv.clone(),
-        http: workload.http.clone(),
-        phases: workload.phases,
-        pacing: match client.pacing {
+        target: target.clone(),
+        pacing: match load.pacing {
             // A client that spins would take CPU time from the server. A closed loop never spins.
             Pacing::Auto if placement.is_shared() && !workload.is_closed() => Pacing::SleepSpin,
             pacing => pacing,
         },
-        roles: client.roles,
-        clients: clients(experiment, placement, fleet, &workload),
-        processes: processes(experiment),
+        clients: match experiment.client.clients {
+            None if workload.is_closed() => {
+                // One for each CPU of the process. All workers of a distributed run have the same number, set by the
+                // worker with the fewest CPUs.
+                let planned = placement.client.len() as u32;
+                let cpus = fleet.map_or(planned / load.processes, |fleet| fleet.cpus_each(planned));
+                cpus.clamp(1, load.connections / load.processes)
+            }
+            _ => load.clients,
+        },
         cpus: placement.client.clone(),
-        clock: client.clock,
-        timestamps: client.timestamps,
         // All architectures of a comparison get the same seed, and so the same requests at the same times.
         seed: trial_seed(experiment.seed, &workload, repeat),
-        timeout_ns: client.timeout.0,
-        ..LoadConfig::new(any_address.clone(), workload.service.clone())
+        ..load.clone()
     };
-    let serve = match &architecture {
+    let serve = match architecture {
         Candidate::Ours(architecture) => ServerSpec::Ours(ServeConfig {
             architecture: *architecture,
             accept: experiment.server.accept.unwrap_or_else(|| Accept::default_of(architecture.model)),
             service: workload.service.clone(),
-            listen: any_address,
+            listen: target,
             cpus: placement.server.clone(),
             stage_cpus: experiment.server.stage_cpus(),
             work: workload.work,
@@ -263,7 +198,7 @@ fn trial(
             let exec = &experiment.exec[name];
             ServerSpec::External(ExternalConfig {
                 command: exec.command.clone(),
-                listen: any_address,
+                listen: target,
                 directory: exec.directory.clone(),
                 environment: exec.environment.clone(),
                 request_bytes: workload.service.fixed().map(|(request_bytes, _)| request_bytes),
@@ -273,7 +208,7 @@ fn trial(
             })
         }
     };
-    Trial { index, repeat, architecture, workload, serve, load, infeasible: Vec::new() }
+    Trial { index, repeat, architecture: architecture.clone(), workload, serve, load, infeasible: Vec::new() }
 }
 
 /// Returns the server's limit of connections. It exceeds the client's number, so that the system sets the limit under
@@ -281,29 +216,6 @@ fn trial(
 fn connections_max(load: &LoadConfig) -> u32 {
     let besides = load.requests_per_connection.map_or(0, |_| load.connections);
     load.connections_and_idle().saturating_add(besides).saturating_add(SPARE)
-}
-
-/// Returns the number of clients in each process. In a closed loop, the default is one for each CPU of the process. All
-/// workers of a distributed run have the same number, set by the worker with the fewest CPUs.
-fn clients(
-    experiment: &Experiment,
-    placement: &placement::Placement,
-    fleet: Option<&FleetFacts>,
-    workload: &Workload,
-) -> u32 {
-    match experiment.client.clients {
-        Some(clients) => clients.get(),
-        None if workload.is_closed() => {
-            let (processes, planned) = (processes(experiment), placement.client.len() as u32);
-            let cpus = fleet.map_or(planned / processes, |fleet| fleet.cpus_each(planned));
-            cpus.clamp(1, workload.connections / processes)
-        }
-        None => 1,
-    }
-}
-
-fn processes(experiment: &Experiment) -> u32 {
-    experiment.processes().get()
 }
 
 /// Returns a copy of the trial `first` with another rate, window and schedule.
@@ -330,10 +242,7 @@ fn find_commands(experiment: &Experiment) -> Result<(), String> {
     for (name, exec) in &experiment.exec {
         let directory = exec.directory.as_deref();
         if let Some(folder) = directory.filter(|folder| !folder.is_dir()) {
-            return Err(format!(
-                "exec.{name}.directory: `{}` is no folder; make it, or name another",
-                folder.display()
-            ));
+            return Err(format!("exec.{name}.directory: no folder `{}`; create it, or name another", folder.display()));
         }
         let path = exec.environment.get("PATH").map(String::as_str);
         server::external::config::find_program(&exec.command[0], directory, path)

@@ -2,18 +2,16 @@
 //! kernel settings. They are computed from measurements per connection and per CPU, each with its source.
 
 use serde::Serialize;
-use server::ReadBudget;
 use server::spec::model::PerConnection;
 
-use super::limits::{self, BYTES_PER_REQUEST, DESCRIPTORS_BESIDE, TASKS_BESIDE};
+pub use super::limits::PORTS_MAX;
+use super::limits::{BYTES_PER_REQUEST, DESCRIPTORS_BESIDE, ServerResources};
 use crate::host::Host;
 use crate::model::{Run, Trial, VerdictKind, Workload};
 use crate::plan::Plan;
 use crate::spec::Candidate;
 use crate::spec::transport::Transport;
 
-/// The number of ports of an address, without the privileged ones.
-pub const PORTS_MAX: u64 = 64_512;
 /// The share of a client CPU that may be busy, so that requests are sent on time.
 const CPU_SHARE: f64 = 0.5;
 /// The share of a host's memory that may be in use.
@@ -340,27 +338,13 @@ fn sizes(workload: &Workload) -> Option<(f64, f64)> {
 
 fn server(trial: &Trial, figures: &Figures) -> Option<ServerNeeds> {
     let connections = u64::from(trial.load.connections_and_idle());
-    let ours = trial.serve.ours();
-    let pool = ours.and_then(|serve| serve.architecture.pool_size(serve.connections_max)).map(u64::from);
-    let workers = pool.unwrap_or(connections);
-    let per_connection = ours.map_or(PerConnection::Nothing, |serve| serve.architecture.model.per_connection);
-    let budget = ours.map_or_else(ReadBudget::default, |serve| serve.read_budget_bytes);
-    let of_accept = ours.map_or(0, |serve| serve.accept.descriptors(serve.architecture.model, workers));
+    let ServerResources { per_connection, workers, tasks, mappings, .. } = ServerResources::of(trial);
+    let of_accept = trial.serve.ours().map_or(0, |serve| serve.accept.descriptors(serve.architecture.model, workers));
     let figure = figures.of(&trial.architecture)?;
-    let (descriptors, files, tasks) = match per_connection {
-        PerConnection::Process => (DESCRIPTORS_BESIDE, workers * FILES_PER_PROCESS, workers + TASKS_BESIDE),
-        PerConnection::Thread => {
-            let descriptors = connections.max(of_accept) + DESCRIPTORS_BESIDE;
-            (descriptors, descriptors, workers + TASKS_BESIDE)
-        }
-        PerConnection::Nothing | PerConnection::Stack => {
-            (connections + DESCRIPTORS_BESIDE, connections + DESCRIPTORS_BESIDE, 0)
-        }
-    };
-    let mappings = match per_connection {
-        PerConnection::Thread => limits::mappings(workers, budget),
-        PerConnection::Stack => limits::mappings(connections, budget),
-        PerConnection::Nothing | PerConnection::Process => 0,
+    let descriptors = connections.max(of_accept) + DESCRIPTORS_BESIDE;
+    let (descriptors, files) = match per_connection {
+        PerConnection::Process => (DESCRIPTORS_BESIDE, workers * FILES_PER_PROCESS),
+        PerConnection::Nothing | PerConnection::Stack | PerConnection::Thread => (descriptors, descriptors),
     };
     let on_the_way = |bytes: f64| bytes + (bytes / PACKET.1).ceil() * PACKET.0;
     let bits = |(request, response): (f64, f64)| on_the_way(request).max(on_the_way(response)) * 8.0;

@@ -52,10 +52,11 @@ fn presets_plan_every_configuration_once_a_repeat() {
         let experiment = without_lab(preset.experiment());
         let plan = plan(&experiment, &Host::made_up()).unwrap();
         let workload = &experiment.workload;
+        let rates = workload.rate.as_ref().map_or(1, |rates| rates.0.len());
         let configurations = workload.targets().len()
             * workload.idle.0.len()
             * workload.active.0.len()
-            * rates(&experiment).len()
+            * rates
             * workload.schedule.0.len()
             * experiment.architectures.0.len();
         assert_eq!(plan.trials.len(), configurations * experiment.repeats.get() as usize, "{}", preset.name);
@@ -90,7 +91,7 @@ fn closed_loop_has_a_client_for_each_cpu() {
 }
 
 /// Facts of a distributed run with `here` workers on this machine.
-fn ranks(here: u32) -> FleetFacts {
+fn workers(here: u32) -> FleetFacts {
     FleetFacts { here, elsewhere_cpus: None, ways: Vec::new(), lab: None, beside_server: Vec::new() }
 }
 
@@ -106,7 +107,7 @@ fn workers_in_a_lab_are_planned_by_its_hosts() {
     let delayed = Network { delay: crate::spec::units::Time(1_000_000), ..lossy.clone() };
     let planned = |asked: &Network, beside_server: &[u32]| {
         let lab = Some((lossy.clone(), applied));
-        let fleet = FleetFacts { lab, beside_server: beside_server.to_vec(), ..ranks(2) };
+        let fleet = FleetFacts { lab, beside_server: beside_server.to_vec(), ..workers(2) };
         let experiment = Experiment { network: Some(asked.clone()), ..experiment.clone() };
         let plan = plan(&experiment, &Host { fleet: Some(fleet), ..Host::made_up() }).unwrap();
         (plan.network, plan.trials[0].infeasible.join("\n"))
@@ -114,9 +115,9 @@ fn workers_in_a_lab_are_planned_by_its_hosts() {
     let (words, why) = planned(&lossy, &[]);
     assert!(why.is_empty() && words.unwrap().contains("loss by TBF"), "{why}");
     let (_, why) = planned(&lossy, &[1, 2]);
-    assert!(why.contains("rank 1 is on the server's host of the lab") && why.contains("srun -N3"), "{why}");
+    assert!(why.contains("worker 1 is on the server's host of the lab") && why.contains("srun -N3"), "{why}");
     let (_, why) = planned(&delayed, &[]);
-    assert!(why.contains("the fleet is in a lab of 2 client hosts, 1 % lost each way, and"), "{why}");
+    assert!(why.contains("the workers are in a lab of 2 client hosts, 1 % lost each way, but"), "{why}");
     assert!(why.ends_with("`muxbench lab --network lab:clients=2 --delay 1ms --loss 1/100`"), "{why}");
 }
 
@@ -126,7 +127,7 @@ fn closed_loop_of_workers_uses_cpus_of_the_smallest() {
     (experiment.client.clients, experiment.client.processes) = (None, std::num::NonZeroU32::new(3));
     let clients = |experiment: &Experiment, here, elsewhere_cpus| {
         let cores = (0..8).map(|cpu| vec![cpu]).collect();
-        let fleet = FleetFacts { elsewhere_cpus, ..ranks(here) };
+        let fleet = FleetFacts { elsewhere_cpus, ..workers(here) };
         let plan = plan(experiment, &Host { cores, fleet: Some(fleet), ..Host::made_up() }).unwrap();
         plan.trials[0].load.clients
     };
@@ -138,15 +139,15 @@ fn closed_loop_of_workers_uses_cpus_of_the_smallest() {
 }
 
 #[test]
-fn what_ranks_cannot_have_is_refused_if_any_of_them_cannot() {
+fn workers_reject_a_transport_that_one_of_them_lacks() {
     let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
     experiment.client.processes = std::num::NonZeroU32::new(2);
     let (v4, v6): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "fd00::1".parse().unwrap());
     let reasons = |experiment: &Experiment, here, ways: &[IpAddr]| {
-        let fleet = FleetFacts { elsewhere_cpus: (here < 2).then_some(2), ways: ways.to_vec(), ..ranks(here) };
+        let fleet = FleetFacts { elsewhere_cpus: (here < 2).then_some(2), ways: ways.to_vec(), ..workers(here) };
         let host = Host { cores: vec![vec![0], vec![1]], ..Host::made_up() };
         let trial = &plan(experiment, &host).unwrap().trials[0];
-        infeasible_for_ranks(trial, &fleet)
+        infeasible_for_workers(trial, &fleet)
     };
     assert_eq!(reasons(&experiment, 0, &[v4]), [""; 0]);
     let why = reasons(&experiment, 1, &[v4, v6]).join("\n");
@@ -158,7 +159,7 @@ fn what_ranks_cannot_have_is_refused_if_any_of_them_cannot() {
     experiment.workload.transport = Transport::Unix;
     assert_eq!(reasons(&experiment, 2, &[v4]), [""; 0]);
     for here in [0, 1] {
-        assert!(reasons(&experiment, here, &[v4])[0].contains("a Unix socket is of one machine"));
+        assert!(reasons(&experiment, here, &[v4])[0].contains("a Unix socket cannot connect two machines"));
     }
     experiment.workload.transport = Transport::Tcp;
     experiment.network = Some(Network::default());
@@ -374,9 +375,9 @@ fn read_budget_reaches_each_server_or_says_why_not() {
     };
     // 1 000 threads with three mappings each, plus 512. Each thread has 192 KiB more than by default.
     let said = few("welsh2001-connections", Host { mappings_max: 3_000, ..Host::made_up() });
-    assert!(said.iter().any(|reason| reason.contains("1000 needs 3512 mappings")), "{said:?}");
+    assert!(said.iter().any(|reason| reason.contains("1000 connections need 3512 mappings")), "{said:?}");
     let said = few("welsh2001-connections", Host { memory_bytes: 256 << 20, ..Host::made_up() });
-    assert!(said.iter().any(|reason| reason.contains("MiB of memory, 256 MiB are available")), "{said:?}");
+    assert!(said.iter().any(|reason| reason.contains("MiB of memory, but 256 MiB are available")), "{said:?}");
 }
 
 #[test]
@@ -396,7 +397,8 @@ fn streams_are_planned_whole_and_name_the_thread_limit() {
             let connections = trial.workload.connections;
             let needed = connections + 256;
             format!(
-                "workload.connections: {connections} needs {needed} threads, ulimit -u is 700; lower it, or raise that limit"
+                "workload.connections: {connections} connections need {needed} threads, but ulimit -u is 700; lower it, or raise \
+                 that limit"
             )
         });
         assert_eq!(trial.infeasible, Vec::from_iter(expected), "{}", trial.architecture);
@@ -404,8 +406,8 @@ fn streams_are_planned_whole_and_name_the_thread_limit() {
     experiment.workload.stream = None;
     assert_eq!(
         plan(&experiment).trials[0].workload.service,
-        ServiceSpec::Stream(wire::stream::Stream::default()),
-        "the paper's is what there is without a word"
+        wire::ServiceSpec::Stream(wire::stream::Stream::default()),
+        "the default burst is that of the paper"
     );
 }
 
@@ -450,7 +452,7 @@ fn a_stack_a_connection_takes_mappings() {
         plan(&experiment, &Host { mappings_max, ..Host::made_up() }).unwrap().trials[0].infeasible.clone()
     };
     assert_eq!(plan(65_530), [""; 0]);
-    let why = "workload.connections: 19000 needs 38512 mappings, vm.max_map_count is 30000; lower it, or raise it";
+    let why = "workload.connections: 19000 connections need 38512 mappings, but vm.max_map_count is 30000; lower it, or raise it";
     assert_eq!(plan(30_000), [why]);
 }
 

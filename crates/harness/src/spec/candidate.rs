@@ -49,7 +49,7 @@ impl FromStr for Candidate {
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         match name.strip_prefix(PREFIX) {
             None if name == "exec" => {
-                Err("`exec` alone names no command; write exec:NAME and a table [exec.NAME]".into())
+                Err("`exec` does not name a command; write exec:NAME, and add a table [exec.NAME]".into())
             }
             None => name
                 .parse()
@@ -65,11 +65,15 @@ impl FromStr for Candidate {
 /// # Errors
 /// When a character is invalid. The message lists the valid ones.
 pub fn check_name(name: &str) -> Result<(), String> {
-    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || !name.chars().all(good) {
-        return Err(format!("`{PREFIX}{name}` is no name of a command; use letters, digits and `-`, as in exec:go"));
+    if is_word(name) {
+        return Ok(());
     }
-    Ok(())
+    Err(format!("invalid name `{PREFIX}{name}`: expected letters, digits and `-`, as in exec:go"))
+}
+
+/// Tests whether a name has only letters, digits, `-`, `_` and `.`.
+pub(super) fn is_word(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }
 
 impl Serialize for Candidate {
@@ -89,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_read_back_and_bad_ones_say_why() {
+    fn valid_names_read_back_and_invalid_ones_fail() {
         for name in ["epoll", "mt-pool:64", "exec:go", "exec:java-nio"] {
             assert_eq!(name.parse::<Candidate>().unwrap().to_string(), name);
         }

@@ -18,7 +18,7 @@ pub struct ExperimentError {
 const EXPECTED: &[(&str, &str)] = &[
     ("expected a nonzero u32", "write a whole number above 0"),
     ("expected u64", "write a whole number, 0 or above"),
-    ("expected f64", "write a number, like 2000"),
+    ("expected u32", "write a whole number, 0 or above"),
 ];
 
 /// The first names of keys, which files may still use, and their names today.
@@ -53,7 +53,7 @@ impl ExperimentError {
         }
         // Show the table of a missing key.
         let table = |name: &str| text.find(&format!("\n[{name}]")).map(|at| at + 1);
-        let place = table(named).or_else(|| table(named.rsplit_once('.')?.0));
+        let place = table(named).or_else(|| table(named.rsplit_once('.')?.0)).or_else(|| table(named.split_once('.')?.0));
         Self::at(file, text, place.unwrap_or(0), message, "")
     }
 

@@ -9,13 +9,11 @@ use serde::{Deserialize, Serialize};
 use super::candidate::Candidate;
 use super::client::Client;
 use super::error::ExperimentError;
-use super::http::Http;
 use super::network::Network;
 use super::one_or_many::OneOrMany;
 use super::server::{Exec, Server};
-use super::stream::Stream;
 use super::units::{Cpus, Time};
-use super::workload::{Kv, Workload};
+use super::workload::Workload;
 
 /// An experiment: architectures × connections × rates × repeats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -133,21 +131,6 @@ impl Experiment {
     pub fn processes(&self) -> NonZeroU32 {
         let hosts = self.network.as_ref().map(|network| network.clients);
         self.client.processes.or(hosts).unwrap_or(NonZeroU32::MIN)
-    }
-
-    /// Returns the requests of `http`.
-    pub fn http(&self) -> Http {
-        self.workload.http.clone().unwrap_or_default()
-    }
-
-    /// Returns the bursts of `stream`.
-    pub fn stream(&self) -> Stream {
-        self.workload.stream.clone().unwrap_or_default()
-    }
-
-    /// Returns the records and requests of `kv`.
-    pub fn kv(&self) -> Kv {
-        self.workload.kv.clone().unwrap_or_default()
     }
 
     /// Returns the experiment with the changes of `[quick]`.

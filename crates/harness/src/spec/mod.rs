@@ -5,6 +5,7 @@ mod client;
 mod error;
 mod experiment;
 pub mod http;
+mod loads;
 pub mod network;
 mod one_or_many;
 pub mod presets;

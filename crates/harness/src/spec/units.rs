@@ -1,22 +1,20 @@
 //! Values with units as in experiment files: `128B`, `10KiB`, `30s`, `50us`, `0-1,3`.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use server::service::work::Kind;
 
-/// An invalid value, with the expected kind and an example.
+/// An invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no {what}; write it like {example}")]
+#[error("invalid {kind} `{text}`: expected {expected}")]
 pub struct UnitError {
+    kind: &'static str,
     text: String,
-    what: &'static str,
-    example: &'static str,
+    expected: &'static str,
 }
 
 /// A size in bytes, at least 1.
@@ -36,7 +34,8 @@ pub struct Time(pub u64);
 pub struct Limit(pub Option<u64>);
 
 /// A rate in requests per second, finite and above 0.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(extend("exclusiveMinimum" = 0))]
 pub struct Rate(pub f64);
 
 /// Rates in ascending steps, as in `10000..45000+5000` or `1k..8k*2`, or a single rate.
@@ -77,120 +76,156 @@ pub struct Sizes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bandwidth(pub u64);
 
-const SIZES: &[(&str, u64)] = &[
+/// Units with their scales. [`write_scaled`] uses the last one that divides a number.
+type Units = [(&'static str, u64)];
+
+const SIZES: &Units = &[
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
     ("B", 1),
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
     ("GiB", 1 << 30),
-    ("kB", 1_000),
-    ("MB", 1_000_000),
-    ("GB", 1_000_000_000),
 ];
-
-const TIMES: &[(&str, u64)] = &[
+const TIMES: &Units = &[
     ("ns", 1),
-    ("us", 1_000),
     ("µs", 1_000),
+    ("us", 1_000),
     ("ms", 1_000_000),
     ("s", 1_000_000_000),
     ("min", 60_000_000_000),
     ("h", 3_600_000_000_000),
 ];
-
-const BANDWIDTHS: &[(&str, u64)] =
+const BANDWIDTHS: &Units =
     &[("bit", 1), ("kbit", 1_000), ("Mbit", 1_000_000), ("Gbit", 1_000_000_000), ("Tbit", 1_000_000_000_000)];
 
+/// The maximum number of steps in a range of rates. More are probably a mistake, as in `1..1e6+1`.
+const STEPS_MAX: usize = 1_000;
+/// The maximum number of CPUs of a host.
+const CPUS_MAX: usize = 4096;
+
 /// Parses a number with one of `units` and scales it. The number may have a fraction.
-fn scaled(text: &str, units: &[(&str, u64)]) -> Option<f64> {
+fn scaled(text: &str, units: &Units) -> Option<f64> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = (text[..split].parse::<f64>().ok()?, text[split..].trim());
     let scale = units.iter().find(|(name, _)| *name == unit)?.1;
     Some(number * scale as f64)
 }
 
-impl FromStr for Size {
-    type Err = UnitError;
+/// Parses a number whose scaled value must be whole, from 1 to `max`.
+fn whole(text: &str, units: &Units, max: f64) -> Option<u64> {
+    let value = scaled(text, units).filter(|value| (1.0..=max).contains(value) && value.fract() == 0.0)?;
+    Some(value as u64)
+}
 
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        match scaled(text.trim(), SIZES) {
-            Some(bytes) if bytes >= 1.0 && bytes <= f64::from(u32::MAX) && bytes.fract() == 0.0 => {
-                Ok(Self(bytes as u32))
+/// Writes a number in the largest unit without a fraction.
+fn write_scaled(f: &mut fmt::Formatter<'_>, number: u64, units: &Units) -> fmt::Result {
+    let exact = |&&(_, scale): &&(&str, u64)| number.is_multiple_of(scale);
+    let (unit, scale) = units.iter().rev().find(exact).expect("1 divides everything");
+    write!(f, "{}{unit}", number / scale)
+}
+
+/// Returns the text before `,exponential`, and whether that suffix is present.
+fn law(text: &str) -> Option<(&str, bool)> {
+    match text.split_once(',') {
+        None => Some((text, false)),
+        Some((rest, law)) => (law.trim() == "exponential").then_some((rest, true)),
+    }
+}
+
+/// Parses values from text, also in files. A number without its required unit thus gets the same error as a text.
+/// A type with a pattern is stored as text.
+macro_rules! units {
+    ($($type:ident, $kind:literal, $expected:literal $(, $pattern:literal)?;)+) => {$(
+        impl FromStr for $type {
+            type Err = UnitError;
+
+            fn from_str(text: &str) -> Result<Self, UnitError> {
+                let error = || UnitError { kind: $kind, text: text.to_owned(), expected: $expected };
+                Self::read(text.trim()).ok_or_else(error)
             }
-            _ => Err(UnitError {
-                text: text.to_owned(),
-                what: "size from 1B to 4GiB",
-                example: "128B, 10KiB or 1MiB (kB and MB are powers of ten)",
-            }),
         }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = match toml::Value::deserialize(deserializer)? {
+                    toml::Value::String(text) => text,
+                    number => number.to_string(),
+                };
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        $(
+            impl Serialize for $type {
+                fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                    serializer.collect_str(self)
+                }
+            }
+
+            impl JsonSchema for $type {
+                fn schema_name() -> std::borrow::Cow<'static, str> {
+                    stringify!($type).into()
+                }
+
+                fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                    json_schema!({"type": "string", "pattern": $pattern})
+                }
+            }
+        )?
+    )+};
+}
+
+units! {
+    Size, "size", "1B to 4GiB, such as 128B, 10KiB or 1MiB (kB and MB are powers of ten)",
+        r"^[0-9]+(\.[0-9]+)? *(B|KiB|MiB|GiB|kB|MB|GB)$";
+    Budget, "read budget", "1B to 1MiB, such as 64KiB", r"^[0-9]+(\.[0-9]+)? *(B|KiB|MiB|kB|MB)$";
+    Time, "time", "a number with a unit, such as 30s, 500ms, 50us or 10min",
+        r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h))$";
+    Limit, "time limit", "a time above 0 such as 60s, or off";
+    Rate, "rate", "requests per second above 0, such as 2000 or 10k";
+    Rates, "range of rates", "at most 1000 steps such as 10000..45000+5000 or 1k..8k*2, or one rate such as 2000";
+    Share, "share", "a number above 0 and at most 1, such as 1/16, 6.25% or 0.0625", r"^([0-9.]+ */ *[0-9.]+|[0-9.]+ *%?)$";
+    Loss, "loss", "a share above 0 with its unit, such as 0.1% or 1/1000", r"^([0-9.]+ */ *[0-9.]+|[0-9.]+ *%)$";
+    Bandwidth, "bandwidth", "bits per second, such as 1Gbit, 100Mbit or 500kbit",
+        r"^[0-9]+(\.[0-9]+)? *(bit|kbit|Mbit|Gbit|Tbit)(/s)?$";
+    Work, "simulated work", "cpu=TIME or sleep=TIME, such as cpu=50us or sleep=1ms,exponential",
+        r"^(cpu|sleep)=[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h)(, *exponential)?$";
+    Think, "think time", "0 or a time, such as 1ms or 1ms,exponential",
+        r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h)(, *exponential)?)$";
+    Sizes, "range of sizes", "sizes from 1B to 4GiB, the lowest first, such as 10B..1000B or 100B",
+        r"^[0-9.]+ *(B|KiB|MiB|GiB|kB|MB|GB)(\.\.[0-9.]+ *(B|KiB|MiB|GiB|kB|MB|GB))?$";
+    Cpus, "list of CPUs", "numbers and ranges, such as 0 or 0-1,3", r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$";
+}
+
+impl Size {
+    fn read(text: &str) -> Option<Self> {
+        whole(text, SIZES, u32::MAX.into()).map(|bytes| Self(bytes as u32))
     }
 }
 
-impl FromStr for Budget {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let budget = text.parse().ok().and_then(|Size(bytes)| server::ReadBudget::new(bytes).ok());
-        budget.map(Self).ok_or_else(|| UnitError {
-            text: text.to_owned(),
-            what: "read budget from 1B to 1MiB",
-            example: "64KiB or 256KiB",
-        })
+impl Budget {
+    fn read(text: &str) -> Option<Self> {
+        server::ReadBudget::new(Size::read(text)?.0).ok().map(Self)
     }
 }
 
-impl FromStr for Time {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
+impl Time {
+    fn read(text: &str) -> Option<Self> {
         // A bare 0 needs no unit.
-        let ns = if text.trim() == "0" { Some(0.0) } else { scaled(text.trim(), TIMES) };
-        match ns {
-            Some(ns) if ns <= 1e18 => Ok(Self(ns.round() as u64)),
-            _ => Err(UnitError { text: text.to_owned(), what: "time", example: "30s, 500ms, 50us or 10min" }),
-        }
+        let ns = if text == "0" { 0.0 } else { scaled(text, TIMES)? };
+        (ns <= 1e18).then(|| Self(ns.round() as u64))
+    }
+
+    fn read_above_0(text: &str) -> Option<u64> {
+        Self::read(text.trim()).map(|time| time.0).filter(|&ns| ns > 0)
     }
 }
 
-impl FromStr for Rate {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let error = || UnitError { text: text.to_owned(), what: "rate above 0", example: "2000 (requests a second)" };
-        let (number, scale) = match text.trim() {
-            text if text.ends_with('k') => (&text[..text.len() - 1], 1e3),
-            text if text.ends_with('M') => (&text[..text.len() - 1], 1e6),
-            text => (text, 1.0),
-        };
-        let number: f64 = number.parse().map_err(|_| error())?;
-        Self::new(number * scale).ok_or_else(error)
-    }
-}
-
-/// The maximum number of steps in a range of rates. More are probably a mistake, as in `1..1e6+1`.
-const STEPS_MAX: usize = 1_000;
-
-impl FromStr for Rates {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let error = || UnitError {
-            text: text.to_owned(),
-            what: "range of rates of at most 1000 steps",
-            example: "10000..45000+5000 (each 5000 more), 1k..8k*2 (each twice the last), or 2000 alone",
-        };
-        let Some((first, rest)) = text.split_once("..") else { return Ok(Self(vec![text.parse()?])) };
-        let at = rest.find(['+', '*']).ok_or_else(error)?;
-        let read = |text: &str| text.parse::<Rate>().map(|rate| rate.0).map_err(|_| error());
-        let (first, last, step) = (read(first)?, read(&rest[..at])?, read(&rest[at + 1..])?);
-        let is_factor = rest[at..].starts_with('*');
-        if first > last || is_factor && step <= 1.0 {
-            return Err(error());
-        }
-        let nth = |n: usize| if is_factor { first * step.powi(n as i32) } else { first + step * n as f64 };
-        // Tolerate rounding errors in the last step.
-        let rates: Vec<Rate> =
-            (0..=STEPS_MAX).map(nth).take_while(|rate| *rate <= last * (1.0 + 1e-9)).map(Rate).collect();
-        if rates.len() > STEPS_MAX { Err(error()) } else { Ok(Self(rates)) }
+impl Limit {
+    fn read(text: &str) -> Option<Self> {
+        if text == "off" { Some(Self(None)) } else { Time::read_above_0(text).map(|ns| Self(Some(ns))) }
     }
 }
 
@@ -199,344 +234,157 @@ impl Rate {
     pub fn new(per_s: f64) -> Option<Self> {
         (per_s.is_finite() && per_s > 0.0).then_some(Self(per_s))
     }
+
+    fn read(text: &str) -> Option<Self> {
+        let scales = [('k', 1e3), ('M', 1e6)];
+        let scaled = scales.iter().find_map(|&(suffix, scale)| Some((text.strip_suffix(suffix)?, scale)));
+        let (number, scale) = scaled.unwrap_or((text, 1.0));
+        Self::new(number.parse::<f64>().ok()? * scale)
+    }
 }
 
-impl FromStr for Share {
-    type Err = UnitError;
+impl Rates {
+    fn read(text: &str) -> Option<Self> {
+        let Some((first, rest)) = text.split_once("..") else { return Some(Self(vec![Rate::read(text)?])) };
+        let at = rest.find(['+', '*'])?;
+        let read = |text: &str| Rate::read(text.trim()).map(|rate| rate.0);
+        let (first, last, step) = (read(first)?, read(&rest[..at])?, read(&rest[at + 1..])?);
+        let is_factor = rest[at..].starts_with('*');
+        if first > last || is_factor && step <= 1.0 {
+            return None;
+        }
+        let nth = |n: usize| if is_factor { first * step.powi(n as i32) } else { first + step * n as f64 };
+        // Tolerate rounding errors in the last step.
+        let is_in_range = |rate: &f64| *rate <= last * (1.0 + 1e-9);
+        let rates: Vec<Rate> = (0..=STEPS_MAX).map(nth).take_while(is_in_range).map(Rate).collect();
+        (rates.len() <= STEPS_MAX).then_some(Self(rates))
+    }
+}
 
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let number = |part: &str| part.trim().parse::<f64>().ok().filter(|number| number.is_finite());
-        let share = match text.split_once('/') {
-            Some((part, whole)) => number(part).zip(number(whole)).map(|(part, whole)| part / whole),
-            None => match text.trim().strip_suffix('%') {
-                Some(percent) => number(percent).map(|percent| percent / 100.0),
-                None => number(text),
-            },
+impl Share {
+    fn read(text: &str) -> Option<Self> {
+        let number = |part: &str| part.trim().parse::<f64>().ok();
+        let share = match (text.split_once('/'), text.strip_suffix('%')) {
+            (Some((part, whole)), _) => number(part)? / number(whole)?,
+            (None, Some(percent)) => number(percent)? / 100.0,
+            (None, None) => number(text)?,
         };
-        share.filter(|&share| share > 0.0 && share <= 1.0).map(Self).ok_or_else(|| UnitError {
-            text: text.to_owned(),
-            what: "share above 0 and at most 1",
-            example: "1/16, 6.25% or 0.0625",
-        })
+        (share > 0.0 && share <= 1.0).then_some(Self(share))
     }
 }
 
-impl FromStr for Loss {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let share = text.parse::<Share>().ok().filter(|_| text.contains(['%', '/']));
-        share.map(|share| Self(share.0)).ok_or_else(|| UnitError {
-            text: text.to_owned(),
-            what: "loss above 0 and at most 100%, with its unit",
-            example: "0.1% or 1/1000",
-        })
+impl Loss {
+    fn read(text: &str) -> Option<Self> {
+        Share::read(text).filter(|_| text.contains(['%', '/'])).map(|share| Self(share.0))
     }
 }
 
-/// The maximum number of CPUs of a host.
-const CPUS_MAX: usize = 4096;
-
-impl FromStr for Cpus {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
+impl Cpus {
+    fn read(text: &str) -> Option<Self> {
         let range = |part: &str| -> Option<RangeInclusive<usize>> {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
             (first <= last && last < CPUS_MAX).then_some(first..=last)
         };
-        // List each CPU once, even if the ranges overlap.
-        let mut is_there = [false; CPUS_MAX];
+        // Ranges may overlap.
+        let mut is_listed = [false; CPUS_MAX];
         for part in text.split(',') {
-            let error = || UnitError { text: text.to_owned(), what: "list of CPUs", example: "0 or 0-1,3" };
-            is_there[range(part).ok_or_else(error)?].fill(true);
+            is_listed[range(part)?].fill(true);
         }
-        let cpus = (0..CPUS_MAX).filter(|cpu| is_there[*cpu]).collect();
-        Ok(Self(cpus))
+        Some(Self((0..CPUS_MAX).filter(|cpu| is_listed[*cpu]).collect()))
     }
 }
 
-impl FromStr for Limit {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let error = || UnitError { text: text.to_owned(), what: "limit of time", example: "60s, or off for none" };
-        match text.trim() {
-            "off" => Ok(Self(None)),
-            time => match time.parse().map_err(|_| error())? {
-                Time(0) => Err(error()),
-                Time(ns) => Ok(Self(Some(ns))),
-            },
-        }
-    }
-}
-
-impl FromStr for Work {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let error = || UnitError {
-            text: text.to_owned(),
-            what: "work",
-            example: "cpu=50us (time of a CPU) or sleep=1ms (a wait), and with random times cpu=50us,exponential",
-        };
-        let (work, exponential) = law(text).ok_or_else(error)?;
-        let (kind, time) = work.split_once('=').ok_or_else(error)?;
+impl Work {
+    fn read(text: &str) -> Option<Self> {
+        let (work, exponential) = law(text)?;
+        let (kind, time) = work.split_once('=')?;
         let kind = match kind.trim() {
             "cpu" => Kind::Cpu,
             "sleep" => Kind::Sleep,
-            _ => return Err(error()),
+            _ => return None,
         };
-        let Time(time_ns) = time.parse().map_err(|_| error())?;
-        if time_ns == 0 {
-            return Err(error());
-        }
-        Ok(Self(server::Work { kind, time_ns, exponential }))
+        Some(Self(server::Work { kind, time_ns: Time::read_above_0(time)?, exponential }))
     }
 }
 
-/// Returns the text before `,exponential`, and whether that suffix is present.
-fn law(text: &str) -> Option<(&str, bool)> {
-    match text.trim().split_once(',') {
-        None => Some((text.trim(), false)),
-        Some((rest, law)) => (law.trim() == "exponential").then_some((rest, true)),
+impl Bandwidth {
+    fn read(text: &str) -> Option<Self> {
+        whole(text.strip_suffix("/s").unwrap_or(text), BANDWIDTHS, 1e15).map(Self)
     }
 }
 
-impl FromStr for Bandwidth {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let trimmed = text.trim();
-        match scaled(trimmed.strip_suffix("/s").unwrap_or(trimmed), BANDWIDTHS) {
-            Some(bits) if (1.0..=1e15).contains(&bits) && bits.fract() == 0.0 => Ok(Self(bits as u64)),
-            _ => Err(UnitError {
-                text: text.to_owned(),
-                what: "bandwidth",
-                example: "1Gbit, 100Mbit or 500kbit (a second)",
-            }),
-        }
+impl Think {
+    fn read(text: &str) -> Option<Self> {
+        let (time, exponential) = law(text)?;
+        let Time(mean_ns) = Time::read(time.trim())?;
+        Some(Self(load::config::Think { mean_ns, exponential: exponential && mean_ns > 0 }))
     }
 }
 
-impl fmt::Display for Bandwidth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let exact = |&&(_, scale): &&(&str, u64)| self.0.is_multiple_of(scale);
-        let (unit, scale) = BANDWIDTHS.iter().rev().find(exact).expect("1 divides everything");
-        write!(f, "{}{unit}", self.0 / scale)
-    }
-}
-
-impl FromStr for Think {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let error = || UnitError {
-            text: text.to_owned(),
-            what: "time to think",
-            example: "1ms, with random times 1ms,exponential, or 0 for none",
-        };
-        let (time, exponential) = law(text).ok_or_else(error)?;
-        let Time(mean_ns) = time.parse().map_err(|_| error())?;
-        Ok(Self(load::config::Think { mean_ns, exponential: exponential && mean_ns > 0 }))
-    }
-}
-
-impl fmt::Display for Think {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.mean_ns {
-            0 => f.write_str("0"),
-            mean_ns => write!(f, "{}{}", Time(mean_ns), if self.0.exponential { ",exponential" } else { "" }),
-        }
-    }
-}
-
-impl FromStr for Sizes {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let error = || UnitError {
-            text: text.to_owned(),
-            what: "range of sizes from 1B to 4GiB",
-            example: "10B..1000B, the least first, or 100B",
-        };
+impl Sizes {
+    fn read(text: &str) -> Option<Self> {
         let (least, most) = text.split_once("..").unwrap_or((text, text));
-        let (least, most): (Size, Size) = least.parse().ok().zip(most.parse().ok()).ok_or_else(error)?;
-        if least.0 <= most.0 { Ok(Self { least, most }) } else { Err(error()) }
+        let (least, most) = (Size::read(least.trim())?, Size::read(most.trim())?);
+        (least.0 <= most.0).then_some(Self { least, most })
     }
 }
 
-impl fmt::Display for Sizes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self { least, most } if least == most => write!(f, "{least}"),
-            Self { least, most } => write!(f, "{least}..{most}"),
+/// Implements `Display` from an expression.
+macro_rules! display {
+    ($($type:ident, |$self:ident, $f:ident| $write:expr;)+) => {$(
+        impl fmt::Display for $type {
+            fn fmt(&$self, $f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                $write
+            }
         }
-    }
+    )+};
 }
 
-impl fmt::Display for Work {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.0.kind {
-            Kind::Cpu => "cpu",
-            Kind::Sleep => "sleep",
-        };
-        write!(f, "{kind}={}{}", Time(self.0.time_ns), if self.0.exponential { ",exponential" } else { "" })
-    }
+/// Returns the suffix of random times.
+fn suffix(exponential: bool) -> &'static str {
+    if exponential { ",exponential" } else { "" }
 }
 
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = u64::from(self.0);
-        let exact = |&&(_, scale): &&(&str, u64)| bytes.is_multiple_of(scale);
-        let (unit, scale) = SIZES[..4].iter().rev().find(exact).expect("1 divides everything");
-        write!(f, "{}{unit}", bytes / scale)
-    }
-}
-
-impl fmt::Display for Budget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Size(self.0.into()).fmt(f)
-    }
-}
-
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let exact = |&&(name, scale): &&(&str, u64)| name != "µs" && self.0 > 0 && self.0.is_multiple_of(scale);
-        let (unit, scale) = TIMES.iter().rev().find(exact).copied().unwrap_or(("s", 1_000_000_000));
-        write!(f, "{}{unit}", self.0 / scale)
-    }
-}
-
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
-    }
-}
-
-impl fmt::Display for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = 1.0 / self.0;
-        match whole.round() {
-            1.0 if self.0 == 1.0 => f.write_str("1"),
-            // Use this form only if it reads back exactly.
-            part if part < 1e6 && 1.0 / part == self.0 => write!(f, "1/{part}"),
-            _ => write!(f, "{}", self.0),
-        }
-    }
-}
-
-impl fmt::Display for Loss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+display! {
+    Size, |self, f| write_scaled(f, self.0.into(), SIZES);
+    Budget, |self, f| Size(self.0.into()).fmt(f);
+    Bandwidth, |self, f| write_scaled(f, self.0, BANDWIDTHS);
+    Time, |self, f| if self.0 == 0 { f.write_str("0s") } else { write_scaled(f, self.0, TIMES) };
+    Think, |self, f| match self.0.mean_ns {
+        0 => f.write_str("0"),
+        mean_ns => write!(f, "{}{}", Time(mean_ns), suffix(self.0.exponential)),
+    };
+    Work, |self, f| {
+        let kind = if self.0.kind == Kind::Cpu { "cpu" } else { "sleep" };
+        write!(f, "{kind}={}{}", Time(self.0.time_ns), suffix(self.0.exponential))
+    };
+    Sizes, |self, f| if self.least == self.most {
+        self.least.fmt(f)
+    } else {
+        write!(f, "{}..{}", self.least, self.most)
+    };
+    Rate, |self, f| self.0.fmt(f);
+    Share, |self, f| match (1.0 / self.0).round() {
+        1.0 if self.0 == 1.0 => f.write_str("1"),
+        // Use this form only if it reads back exactly.
+        part if part < 1e6 && 1.0 / part == self.0 => write!(f, "1/{part}"),
+        _ => self.0.fmt(f),
+    };
+    Loss, |self, f| {
         let exact = [Share(self.0).to_string(), format!("{}%", self.0 * 100.0)];
         match exact.iter().find(|text| text.parse() == Ok(*self)) {
             Some(text) => f.write_str(text),
             None => write!(f, "{}/1", self.0),
         }
-    }
-}
-
-impl fmt::Display for Cpus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts = Vec::new();
-        for run in self.0.chunk_by(|a, b| a + 1 == *b) {
-            parts.push(match run {
-                [one] => one.to_string(),
-                _ => format!("{}-{}", run[0], run[run.len() - 1]),
-            });
-        }
-        f.write_str(&parts.join(","))
-    }
-}
-
-/// Reads a text or a bare number. A number without its required unit fails with the same message as a text.
-struct TextVisitor<T>(PhantomData<T>);
-
-impl<T: FromStr<Err = UnitError>> Visitor<'_> for TextVisitor<T> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text with a unit")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
-        text.parse().map_err(E::custom)
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<T, E> {
-        self.visit_str(&number.to_string())
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<T, E> {
-        self.visit_str(&number.to_string())
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<T, E> {
-        self.visit_str(&number.to_string())
-    }
-}
-
-/// Serialises a type as text. Invalid values in files and flags get the same error.
-macro_rules! as_text {
-    ($type:ident, $title:literal, $pattern:literal) => {
-        impl Serialize for $type {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_any(TextVisitor(PhantomData))
-            }
-        }
-
-        impl JsonSchema for $type {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                $title.into()
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({"type": "string", "pattern": $pattern})
-            }
-        }
     };
-}
-
-as_text!(Size, "Size", r"^[0-9]+(\.[0-9]+)? *(B|KiB|MiB|GiB|kB|MB|GB)$");
-as_text!(Budget, "Budget", r"^[0-9]+(\.[0-9]+)? *(B|KiB|MiB|kB|MB)$");
-as_text!(Time, "Time", r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h))$");
-as_text!(Share, "Share", r"^([0-9.]+ */ *[0-9.]+|[0-9.]+ *%?)$");
-as_text!(Loss, "Loss", r"^([0-9.]+ */ *[0-9.]+|[0-9.]+ *%)$");
-as_text!(Bandwidth, "Bandwidth", r"^[0-9]+(\.[0-9]+)? *(bit|kbit|Mbit|Gbit|Tbit)(/s)?$");
-as_text!(Work, "Work", r"^(cpu|sleep)=[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h)(, *exponential)?$");
-as_text!(Think, "Think", r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h)(, *exponential)?)$");
-as_text!(Sizes, "Sizes", r"^[0-9.]+ *(B|KiB|MiB|GiB|kB|MB|GB)(\.\.[0-9.]+ *(B|KiB|MiB|GiB|kB|MB|GB))?$");
-as_text!(Cpus, "Cpus", r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$");
-
-impl Serialize for Rate {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_f64(self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Rate {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let per_s = f64::deserialize(deserializer)?;
-        Self::new(per_s)
-            .ok_or_else(|| serde::de::Error::custom(format!("{per_s} is no rate; write requests a second, above 0")))
-    }
-}
-
-impl JsonSchema for Rate {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Rate".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "number", "exclusiveMinimum": 0})
-    }
+    Cpus, |self, f| {
+        let runs = self.0.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
+            [one] => one.to_string(),
+            _ => format!("{}-{}", run[0], run[run.len() - 1]),
+        });
+        f.write_str(&runs.collect::<Vec<_>>().join(","))
+    };
 }
 
 #[cfg(test)]
@@ -572,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn units() {
+    fn units_are_parsed_and_displayed() {
         assert_eq!("10KiB".parse(), Ok(Size(10_240)));
         assert_eq!("10kB".parse(), Ok(Size(10_000)));
         assert_eq!("1.5KiB".parse(), Ok(Size(1_536)));
@@ -623,7 +471,7 @@ mod tests {
             assert_eq!(budget.parse::<Budget>().unwrap().to_string(), budget);
         }
         for wrong in ["", "64", "0B", "2MiB", "64KiB/s"] {
-            assert!(wrong.parse::<Budget>().unwrap_err().to_string().contains("from 1B to 1MiB"), "{wrong}");
+            assert!(wrong.parse::<Budget>().unwrap_err().to_string().contains("expected 1B to 1MiB"), "{wrong}");
         }
         for wrong in ["", "30", "30 seconds", "-1s", "s"] {
             assert!(wrong.parse::<Time>().is_err(), "{wrong}");

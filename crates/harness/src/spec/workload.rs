@@ -182,8 +182,8 @@ impl Kv {
             let (records, memory) = (self.records, self.memory);
             let mib = (2.0 * needed / f64::from(1 << 20)).ceil();
             return Err(format!(
-                "memory: {records} records may not all stay in {memory}, and one that is evicted is an error; give {mib}MiB, \
-                 twice what they take, or lower the records"
+                "memory: {records} records may exceed {memory}, and an evicted record is an error; raise it to {mib}MiB, twice \
+                 the size of the records, or lower the records"
             ));
         }
         Ok(())
@@ -203,7 +203,7 @@ fn all() -> OneOrMany<Share> {
     OneOrMany(vec![Share(1.0)])
 }
 
-pub(super) fn is_all(active: &OneOrMany<Share>) -> bool {
+fn is_all(active: &OneOrMany<Share>) -> bool {
     *active == all()
 }
 
@@ -215,11 +215,11 @@ fn none() -> OneOrMany<u32> {
     OneOrMany(vec![0])
 }
 
-pub(super) fn is_none(idle: &OneOrMany<u32>) -> bool {
+fn is_none(idle: &OneOrMany<u32>) -> bool {
     idle.0 == [0]
 }
 
-pub(super) fn is_uniform(popularity: &Popularity) -> bool {
+fn is_uniform(popularity: &Popularity) -> bool {
     *popularity == Popularity::Uniform
 }
 

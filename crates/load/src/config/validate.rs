@@ -74,8 +74,10 @@ pub const RULES: &[Rule] = rules! {
         "must be a share of the requests, from 0 to 1";
 
     // Datagrams to several ports.
-    "workload.service", |it| is_udp(it) && it.service.fixed().is_some_and(|(a, b)| !is_size(a) || !is_size(b)),
-        "a datagram has from 8 to 65507 bytes; choose other sizes";
+    "workload.request", |it| is_udp(it) && it.service.fixed().is_some_and(|(request, _)| !is_size(request)),
+        "a datagram has from 8 to 65507 bytes; choose another size";
+    "workload.response", |it| is_udp(it) && it.service.fixed().is_some_and(|(_, response)| !is_size(response)),
+        "a datagram has from 8 to 65507 bytes; choose another size";
     "workload.connections", |it| is_udp(it) && it.service.ports() != Some(it.connections),
         "must be the number of ports; make them equal";
     "workload.schedule", |it| is_udp(it) && is_closed(it),

@@ -105,9 +105,9 @@ fn failed_client_process_fails_trial_by_its_number() {
     let output =
         muxbench().args(words(COMPARE)).args(["--client-processes", "3", "--popularity", "zipf"]).output().unwrap();
     let printed = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && printed.contains("client.processes: several processes"), "{printed}");
+    assert!(!output.status.success() && printed.contains("several clients would each"), "{printed}");
     let output = muxbench().args(words(COMPARE)).args(["--client-processes", "32"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot share 31 connections"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot divide 31 connections"));
 }
 
 /// A comparison of many repeats, so that it is still running when a test interferes.
@@ -406,8 +406,8 @@ fn distributed_run_rejects_lab_and_resume_checks_it() {
     let folder = folder.path().join("run");
     let outputs = Job::start(2, &format!("{COMPARE} --network lab"), &folder).end();
     let printed = String::from_utf8_lossy(&outputs[0].stderr);
-    let why = "network: ranks are where their engine started them, and that is no lab; start the engine in one \
-               (`muxbench lab --network lab -- ENGINE...`";
+    let why =
+        "network: the workers are not in a lab; start the launcher in one (`muxbench lab --network lab -- LAUNCHER...`";
     assert!(printed.contains(why) && !folder.exists(), "{printed}");
 
     // A run in a lab, as begun on a host that permits labs.

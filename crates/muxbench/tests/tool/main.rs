@@ -299,14 +299,14 @@ fn user_errors_are_reported_before_anything_starts() {
         (&["report"], 1, "contains no run"),
         (&["compare", "--arch", "nonsense"], 1, "unknown architecture `nonsense`"),
         (&["compare", "--arch", "mt,mt"], 1, "\"mt\" appears twice"),
-        (&["compare", "--request", "128"], 2, "write it like 128B"),
-        (&["compare", "--measure", "10"], 2, "write it like 30s"),
-        (&["compare", "--measure", "0"], 1, "measures nothing"),
-        (&["compare", "--rate", "0"], 2, "rate above 0"),
+        (&["compare", "--request", "128"], 2, "such as 128B"),
+        (&["compare", "--measure", "10"], 2, "such as 30s"),
+        (&["compare", "--measure", "0"], 1, "must be longer than 0"),
+        (&["compare", "--rate", "0"], 2, "above 0, such as 2000"),
         (&["compare", "--connections", "0"], 2, "0"),
         (&["compare", "--server-cpus", "4000"], 1, "CPU 4000 is not among those"),
         (&["compare", "--connections", "4000000000"], 1, "no trial can run on this host"),
-        (&["compare", "--active", "2"], 2, "write it like 1/16"),
+        (&["compare", "--active", "2"], 2, "such as 1/16"),
         (&["compare", "--popularity", "pareto"], 2, "write uniform, zipf"),
         (&["compare", "--schedule", "random"], 2, "expected one of `slot-random`"),
         (&["compare", "--pacing", "fast"], 2, "expected one of `auto`"),
@@ -468,10 +468,10 @@ fn flags_unused_by_closed_loops_and_kv_are_rejected() {
     assert_rejected(&["--schedule", "closed", "--rate", "100"], "workload.rate: a closed loop has none");
     assert_rejected(&["--schedule", "closed", "--pacing", "spin"], "client.pacing: a closed loop waits for responses");
     assert_rejected(&["--think", "1ms"], "workload.think: only a closed loop thinks");
-    assert_rejected(&["--records", "5"], "workload.kv: the service is another");
+    assert_rejected(&["--records", "5"], "workload.kv: only the service `kv` has records");
     assert_rejected(
         &["--service", "kv", "--schedule", "closed", "--request", "1B"],
-        "workload.request: kv's sizes are",
+        "workload.request: not used; set value-size",
     );
     let target = ["load", "--target", "127.0.0.1:1"];
     for (flags, reason) in [

@@ -3,6 +3,7 @@ use server::Architecture;
 use load::config::Popularity;
 
 use super::*;
+use crate::spec::Kv;
 use crate::spec::units::Rate;
 
 const GOOD: &str = r#"
@@ -27,7 +28,7 @@ fn a_closed_loop_of_kv_and_its_defaults() {
     let text =
         GOOD.replace(CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\nthink = \"1ms,exponential\"\n[phases]");
     let experiment = Experiment::parse(&text, "x.toml").unwrap();
-    assert_eq!(experiment.kv(), Kv::default());
+    assert_eq!(experiment.loads().unwrap()[0].kv, Some(Kv::default().traffic()));
     assert!(experiment.workload.think.0.exponential);
     let mut experiment = experiment;
     experiment.workload.kv = Some(Kv { keys: Popularity::Zipf { exponent: 0.99 }, ..Kv::default() });
@@ -40,12 +41,12 @@ fn read_budget_of_external_servers_alone_is_refused() {
     let text = GOOD.replace("architectures = \"epoll\"", "architectures = \"exec:it\"");
     let text = format!("{text}[exec.it]\ncommand = [\"sh\", \"{{port}}\"]\n[server]\nread-budget = \"256KiB\"\n");
     let error = Experiment::parse(&text, "x.toml").unwrap_err().to_string();
-    assert!(error.contains("server.read-budget: external servers do not know it"), "{error}");
+    assert!(error.contains("server.read-budget: external servers do not support it"), "{error}");
     let mixed = text.replace("\"exec:it\"", "[\"epoll\", \"exec:it\"]");
     let experiment = Experiment::parse(&mixed, "x.toml").unwrap();
     assert_eq!(experiment.server.read_budget.unwrap().to_string(), "256KiB");
     let large = Experiment::parse(&mixed.replace("256KiB", "2MiB"), "x.toml").unwrap_err().to_string();
-    assert!(large.contains("`2MiB` is no read budget from 1B to 1MiB"), "{large}");
+    assert!(large.contains("invalid read budget `2MiB`: expected 1B to 1MiB"), "{large}");
 }
 
 #[test]

@@ -1,0 +1,90 @@
+//! The loads of an experiment: one for each combination of its lists.
+
+use std::num::NonZeroU32;
+
+use load::LoadConfig;
+use load::config::Phases;
+use wire::ServiceSpec;
+
+use super::experiment::Experiment;
+use super::units::Size;
+use super::workload::{Service, Workload};
+
+impl Experiment {
+    /// Returns a load for each combination of connections, idle connections, active share, rate and schedule. The plan
+    /// adds the placement and the seed.
+    ///
+    /// # Errors
+    /// Names a missing size, or a key of `kv` or `http` with a wrong value.
+    pub fn loads(&self) -> Result<Vec<LoadConfig>, String> {
+        let (workload, client, phases) = (&self.workload, &self.client, &self.phases);
+        // A closed loop has no rate, because its rate is the result.
+        let rates =
+            workload.rate.as_ref().map_or(vec![None], |rates| rates.0.iter().map(|rate| Some(rate.0)).collect());
+        let kv = workload.kv.clone().unwrap_or_default();
+        kv.check().map_err(|reason| format!("workload.kv.{reason}"))?;
+        // An external server may have other content at these paths. The client still detects responses whose length
+        // differs from the first.
+        let http = (workload.service == Service::Http || workload.http.is_some()).then(|| {
+            let http = workload.http.clone().unwrap_or_default();
+            http.traffic(workload.response, self.exec.is_empty()).map_err(|reason| format!("workload.http.{reason}"))
+        });
+        let common = LoadConfig {
+            think: workload.think.0,
+            requests_per_connection: workload.requests_per_connection.map(NonZeroU32::get),
+            popularity: workload.popularity,
+            kv: (workload.service == Service::Kv || workload.kv.is_some()).then(|| kv.traffic()),
+            http: http.transpose()?,
+            phases: Phases {
+                ramp_ns: phases.ramp.0,
+                warm_up_ns: phases.warm_up.0,
+                measure_ns: phases.measure.0,
+                cool_down_ns: phases.cool_down.0,
+            },
+            pacing: client.pacing,
+            roles: client.roles,
+            clients: client.clients.map_or(1, NonZeroU32::get),
+            processes: self.processes().get(),
+            clock: client.clock,
+            timestamps: client.timestamps,
+            timeout_ns: client.timeout.0,
+            ..LoadConfig::new(workload.transport.any_address(), ServiceSpec::Http { folder: None })
+        };
+        let mut loads = Vec::new();
+        for connections in workload.targets().iter().map(|targets| targets.get()) {
+            let load = LoadConfig { connections, service: workload.service(connections)?, ..common.clone() };
+            for &idle in &workload.idle.0 {
+                for active in workload.active.0.iter().map(|share| share.0) {
+                    for &rate_per_s in &rates {
+                        let load = |&schedule| LoadConfig { idle, active, rate_per_s, schedule, ..load.clone() };
+                        loads.extend(workload.schedule.0.iter().map(load));
+                    }
+                }
+            }
+        }
+        Ok(loads)
+    }
+}
+
+impl Workload {
+    /// Returns the server's service with `ports` ports, if it is `udp`.
+    fn service(&self, ports: u32) -> Result<ServiceSpec, String> {
+        let bytes = |key: &str, size: Option<Size>| {
+            size.map(|size| size.0).ok_or_else(|| format!("workload.{key}: missing; add a size such as \"128B\""))
+        };
+        let sizes = || Ok::<_, String>((bytes("request", self.request)?, bytes("response", self.response)?));
+        Ok(match self.service {
+            Service::Fixed => {
+                let (request_bytes, response_bytes) = sizes()?;
+                ServiceSpec::Fixed { request_bytes, response_bytes }
+            }
+            Service::Udp => {
+                let (request_bytes, response_bytes) = sizes()?;
+                ServiceSpec::Udp { ports, request_bytes, response_bytes }
+            }
+            Service::Kv => self.kv.clone().unwrap_or_default().service(),
+            Service::Http => self.http.clone().unwrap_or_default().service(),
+            Service::Stream => self.stream.clone().unwrap_or_default().service(),
+        })
+    }
+}
