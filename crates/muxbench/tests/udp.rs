@@ -309,7 +309,7 @@ fn compare_shows_ports_in_place_of_connections() {
     assert_eq!(count, 6);
 
     for (flags, why) in [
-        (&["--connections", "10"][..], "udp has none; write ports"),
+        (&["--connections", "10"][..], "the service `udp` has `ports` instead"),
         (&["--schedule", "closed"], "lost would end a closed loop"),
         (&["--request", "4B"], "from 8 to 65507 bytes"),
         (&["--idle", "5"], "no connections"),
