@@ -53,7 +53,8 @@ impl ExperimentError {
         }
         // Show the table of a missing key.
         let table = |name: &str| text.find(&format!("\n[{name}]")).map(|at| at + 1);
-        let place = table(named).or_else(|| table(named.rsplit_once('.')?.0)).or_else(|| table(named.split_once('.')?.0));
+        let place =
+            table(named).or_else(|| table(named.rsplit_once('.')?.0)).or_else(|| table(named.split_once('.')?.0));
         Self::at(file, text, place.unwrap_or(0), message, "")
     }
 
