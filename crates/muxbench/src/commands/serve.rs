@@ -323,7 +323,7 @@ fn for_runner(sender: &mpsc::Sender<Message>, messages: &mpsc::Receiver<Message>
 /// Runs an external server until it is stopped, and ends all its processes.
 #[cfg(target_os = "linux")]
 fn serve_external(mut exec: ExternalServer, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
-    send(&Event::Ready { address: exec.address().clone(), ports: None, snapshot: exec.ready().clone() });
+    send(&Event::Ready { address: exec.address.clone(), ports: None, snapshot: exec.ready.clone() });
     loop {
         match messages.recv()? {
             Message::Line(line) if line == "mark" => send(&Event::Mark { snapshot: exec.snapshot() }),

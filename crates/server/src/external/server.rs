@@ -46,8 +46,10 @@ const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 /// A running command.
 #[derive(Debug)]
 pub struct ExternalServer {
-    address: Address,
-    ready: Snapshot,
+    /// The address that it listens on.
+    pub address: Address,
+    /// The figures when it was ready.
+    pub ready: Snapshot,
     stats: ProcfsStats,
     record: Arc<Mutex<Record>>,
     /// The command's process, which leads its own process group.
@@ -197,16 +199,6 @@ impl ExternalServer {
             }
             thread::sleep(POLL_INTERVAL);
         }
-    }
-
-    /// The figures when it was ready.
-    pub fn ready(&self) -> &Snapshot {
-        &self.ready
-    }
-
-    /// The address that it listens on.
-    pub fn address(&self) -> &Address {
-        &self.address
     }
 
     /// Whether the command has ended.

@@ -11,9 +11,8 @@ use wire::Service;
 use super::connection::{Connection, Next, ReadBuffer};
 use super::{OnDrop, STACK_BYTES, ServerContext, children, datagrams};
 use crate::metrics::workers::{Counters, Slot, Syscall};
-use crate::platform;
 use crate::service::with_service;
-use crate::socket::{self, Accepted, Acceptor};
+use crate::socket::{self, Acceptor};
 use crate::spec::read_budget::ReadBudget;
 
 /// The longest wait for connections to end once the server stops.
@@ -54,36 +53,20 @@ fn accept_loop<S: Service + Sync + 'static>(
     service: S,
     spawn: impl Fn(&'static S, &'static Slot, OwnedFd, &mut ReadBuffer) -> Result<(), OwnedFd>,
 ) -> io::Result<()> {
-    // Threads may outlive this function by a moment, so what they share lives for ever.
+    // Threads may outlive this function by a moment.
     let service: &'static S = Box::leak(Box::new(service));
     let counters = context.workers.accept();
-    let mut acceptor = Acceptor::new(context.listener, false, counters)?;
+    let acceptor = Acceptor::new(context.listener, false, counters)?;
     let mut buffer = ReadBuffer::new(context.read_budget);
     let mut cursor = 0;
     context.notify_started();
-    while platform::may_accept(context.listener, context.stop, counters)? {
-        match acceptor.accept()? {
-            Accepted::Connection(connection) => {
-                let Some(slot) = context.workers.claim(&mut cursor) else {
-                    acceptor.refuse(connection);
-                    continue;
-                };
-                counters.syscall(Syscall::Spawn);
-                match spawn(service, slot, connection, &mut buffer) {
-                    Ok(()) => counters.accepted.add(1),
-                    Err(connection) => {
-                        slot.release();
-                        acceptor.refuse(connection);
-                    }
-                }
-            }
-            Accepted::None | Accepted::Later => {}
-            // With blocking accepts this needs a timeout, and none is set; with non-blocking ones the connection has gone.
-            Accepted::WouldBlock => {}
-            Accepted::Shutdown => break,
-        }
-    }
-    Ok(())
+    context.accept_each(acceptor, |connection| {
+        let Some(slot) = context.workers.claim(&mut cursor) else { return Err(connection) };
+        counters.syscall(Syscall::Spawn);
+        spawn(service, slot, connection, &mut buffer).inspect_err(|_| slot.release())?;
+        counters.accepted.add(1);
+        Ok(())
+    })
 }
 
 /// Serves one connection to its end.

@@ -64,12 +64,11 @@ struct CompletionLoop<'a, M, S: Service> {
     mechanism: M,
     connections: ConnectionTable<Serving<S::Conn>>,
     acceptor: Option<Acceptor<'a>>,
-    /// Connections in the order of admission: `true` for those that the accept thread has handed over and counted, `false` for
-    /// those that the kernel accepted here.
+    /// Connections in the order of admission; `true` if the accept thread has handed the connection over and counted it.
     arrivals: VecDeque<(OwnedFd, bool)>,
     /// Messages taken from the mailbox and not yet handled.
     messages: Vec<Message>,
-    /// Present if receives may miss ends. Its clock is watched as long as there are connections.
+    /// Present if receives may miss the end of a stream. Its clock is watched while there are connections.
     idle_sweep: Option<IdleSweep>,
     network: NetworkContext<'a, S>,
 }
@@ -92,18 +91,11 @@ struct Serving<C> {
 
 impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
     fn new(network: NetworkContext<'a, S>) -> io::Result<Self> {
-        let acceptor = match network.listener {
-            Some(listener) => {
-                // The kernel waits only on a blocking listener.
-                rustix::io::ioctl_fionbio(listener, false)?;
-                Some(Acceptor::new(listener, false, network.counters)?)
-            }
-            None => None,
-        };
+        let ServerContext { connections_max, read_budget, .. } = *network.context;
         Ok(Self {
-            mechanism: M::new(network.connections_max, network.read_budget.bytes(), network.counters)?,
-            connections: ConnectionTable::with_capacity(network.connections_max),
-            acceptor,
+            mechanism: M::new(connections_max, read_budget.bytes(), network.counters)?,
+            connections: ConnectionTable::with_capacity(connections_max),
+            acceptor: network.acceptor(false)?,
             arrivals: VecDeque::new(),
             messages: Vec::new(),
             idle_sweep: if M::MISSES_ENDS { Some(IdleSweep::new()?) } else { None },
@@ -167,7 +159,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
     fn on_accepted(&mut self, result: Result<OwnedFd, Errno>, more: bool, alone: bool) -> io::Result<()> {
         let (Some(acceptor), Some(listener)) = (&mut self.acceptor, self.network.listener) else { return Ok(()) };
         let accepted = acceptor.on_completion(result)?;
-        // A repeated accept would fail at once; others have their turns in between.
+        // A repeated accept would fail at once.
         if alone && matches!(accepted, Accepted::Later) {
             thread::sleep(PAUSE);
         }
@@ -191,7 +183,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             match message {
                 Message::Connection(io) => self.arrivals.push_back((io, true)),
                 Message::Stop => return Ok(true),
-                Message::Look => self.end_overdue()?,
+                Message::CheckLimits => self.end_overdue()?,
                 // Only payload threads send these, and there are none.
                 Message::Blocked(_) | Message::Resume(_) | Message::End(_) => {}
             }
@@ -213,14 +205,13 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
                     // A zero-copy send ends only when the client has taken all of it or the kernel has given up.
                     let _ = rustix::net::connect_unspec(&serving.io);
                 }
-                self.go_on(token, false)?;
+                self.advance(token, false)?;
             }
         }
         Ok(())
     }
 
-    /// Checks some of the connections that were silent since the last sweep. If one has something to receive, its receive missed
-    /// an event, and is restarted.
+    /// Checks some of the connections that were silent since the last sweep. A receive that missed an event is restarted.
     fn sweep_idle(&mut self) -> io::Result<()> {
         let Some(idle_sweep) = &mut self.idle_sweep else { return Ok(()) };
         let slots = idle_sweep.next_slots(self.connections.slots())?;
@@ -235,12 +226,8 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             // If it fails it reports nothing, and the next sweep checks again.
             let _ = rustix::event::poll(&mut polled, Some(&Timespec::default()));
         }
-        let missed: Vec<Token> = tokens
-            .into_iter()
-            .zip(&polled)
-            .filter(|(_, fd)| !fd.revents().is_empty())
-            .map(|(token, _)| token)
-            .collect();
+        let missed = tokens.into_iter().zip(&polled).filter(|(_, fd)| !fd.revents().is_empty());
+        let missed: Vec<Token> = missed.map(|(token, _)| token).collect();
         for slot in slots {
             if let Some((_, serving)) = self.connections.tenant_of(slot) {
                 serving.was_active = false;
@@ -275,7 +262,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         let (receiving, cancelled, sending, failed, was_active) = (false, false, false, false, true);
         let serving = Serving { io, connection, receiving, cancelled, sending, failed, was_active };
         self.connections.fill(token, serving);
-        self.go_on(token, false)?;
+        self.advance(token, false)?;
         self.watch_clock()?;
         Ok(true)
     }
@@ -298,13 +285,13 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
                     self.network.counters,
                 );
             }
-            // Buffers ran out and will be free by the next request, or we cancelled it. `go_on` requests it again.
+            // The buffers ran out, or the receive was cancelled. `advance` requests it again.
             Err(Errno::NOBUFS | Errno::CANCELED | Errno::AGAIN | Errno::INTR) => {}
             Err(_) => serving.failed = true,
         }
         let behind = serving.sending;
         self.mechanism.give_back(received);
-        self.go_on(token, behind)
+        self.advance(token, behind)
     }
 
     #[inline]
@@ -316,14 +303,13 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(_) => serving.failed = true,
         }
-        self.go_on(token, true)
+        self.advance(token, true)
     }
 
     /// Requests the operation that the connection waits for, unless it is pending. `behind`: its responses did not go out at
-    /// once, and a repeated receive is cancelled until they have. What that still brings is accepted: at most the mechanism's
-    /// buffers, which are free again at once.
+    /// once, so a repeated receive is cancelled until they have. It may still deliver what the mechanism's buffers hold.
     #[inline]
-    fn go_on(&mut self, token: Token, behind: bool) -> io::Result<()> {
+    fn advance(&mut self, token: Token, behind: bool) -> io::Result<()> {
         let NetworkContext { service, counters, .. } = self.network;
         let Some(serving) = self.connections.get(token) else { return Ok(()) };
         let io = serving.io.as_raw_fd();
@@ -387,25 +373,25 @@ mod tests {
         const { assert!(ConnectionTable::<Serving<<Fixed as Service>::Conn>>::SLOT_BYTES <= 48) };
     }
 
-    /// A one-time request to the kernel.
+    /// A one-time operation.
     #[derive(Clone, Copy)]
-    enum Ask {
+    enum Operation {
         Watch,
         Accept,
         Receive,
     }
 
-    /// A mechanism whose first receive misses everything, as one of io_uring's may, until it is cancelled.
+    /// A mechanism whose first receive misses every event until it is cancelled, as may happen with io_uring.
     struct Deaf {
-        asked: Vec<(BorrowedFd<'static>, Token, Ask)>,
+        requested: Vec<(BorrowedFd<'static>, Token, Operation)>,
         was_deaf: bool,
         cancelled: Option<Token>,
     }
 
     impl Deaf {
-        fn ask(&mut self, descriptor: RawFd, token: Token, ask: Ask) {
+        fn request(&mut self, descriptor: RawFd, token: Token, operation: Operation) {
             // SAFETY: the caller keeps it open until its completion, or drops us first.
-            self.asked.push((unsafe { BorrowedFd::borrow_raw(descriptor) }, token, ask));
+            self.requested.push((unsafe { BorrowedFd::borrow_raw(descriptor) }, token, operation));
         }
     }
 
@@ -414,22 +400,22 @@ mod tests {
         const MISSES_ENDS: bool = true;
 
         fn new(_: usize, _: usize, _: &'static Counters) -> io::Result<Self> {
-            Ok(Self { asked: Vec::new(), was_deaf: false, cancelled: None })
+            Ok(Self { requested: Vec::new(), was_deaf: false, cancelled: None })
         }
 
         fn watch(&mut self, descriptor: RawFd, token: Token) -> io::Result<()> {
-            self.ask(descriptor, token, Ask::Watch);
+            self.request(descriptor, token, Operation::Watch);
             Ok(())
         }
 
         fn accept(&mut self, listener: RawFd) -> io::Result<()> {
-            self.ask(listener, Token::LISTENER, Ask::Accept);
+            self.request(listener, Token::LISTENER, Operation::Accept);
             Ok(())
         }
 
         fn receive(&mut self, io: RawFd, token: Token) -> io::Result<()> {
             if mem::replace(&mut self.was_deaf, true) {
-                self.ask(io, token, Ask::Receive);
+                self.request(io, token, Operation::Receive);
             }
             Ok(())
         }
@@ -440,7 +426,7 @@ mod tests {
         }
 
         unsafe fn send(&mut self, _: RawFd, _: Token, _: &[u8]) -> io::Result<()> {
-            unreachable!("nobody asked anything")
+            unreachable!("no request arrives")
         }
 
         fn bytes(&self, _: &Received) -> &[u8] {
@@ -455,14 +441,14 @@ mod tests {
                 done.push(Done { token, event: received(Err(Errno::CANCELED)) });
                 return Ok(());
             }
-            let mut polled: Vec<_> = self.asked.iter().map(|(io, ..)| PollFd::new(io, PollFlags::IN)).collect();
+            let mut polled: Vec<_> = self.requested.iter().map(|(io, ..)| PollFd::new(io, PollFlags::IN)).collect();
             rustix::event::poll(&mut polled, None)?;
             let at = polled.iter().position(|fd| !fd.revents().is_empty()).expect("poll reported one");
-            let (io, token, ask) = self.asked.swap_remove(at);
-            let event = match ask {
-                Ask::Watch => CompletionEvent::Readable,
-                Ask::Accept => CompletionEvent::Accepted { result: rustix::net::accept(io), more: false },
-                Ask::Receive => received(rustix::io::read(io, &mut [0; 1])),
+            let (io, token, operation) = self.requested.swap_remove(at);
+            let event = match operation {
+                Operation::Watch => CompletionEvent::Readable,
+                Operation::Accept => CompletionEvent::Accepted { result: rustix::net::accept(io), more: false },
+                Operation::Receive => received(rustix::io::read(io, &mut [0; 1])),
             };
             done.push(Done { token, event });
             Ok(())
@@ -501,7 +487,7 @@ mod tests {
             let end = client.read(&mut [0]);
             rustix::io::write(&stopper, &[1]).unwrap();
             server.join().unwrap().unwrap();
-            assert_eq!(end.expect("nobody looks at who is silent"), 0);
+            assert_eq!(end.expect("the sweep restarts the receive"), 0);
         });
         assert_eq!((workers.totals().accepted, workers.connections_open()), (Some(1), 0));
     }

@@ -1,17 +1,5 @@
-//! The loops of the server, one for each family of architectures.
-//!
-//! # Layout
-//! - [`connection`]: the work on one connection, the hot path that all architectures share
-//! - `staged`: the threads of event-driven servers, and which of them accept
-//! - [`ready_loop`]: the loop of a network thread that serves many connections
-//! - [`completion_loop`]: the same where the kernel does the I/O
-//! - `idle_sweep`: a periodic check of silent connections
-//! - [`payload`]: responses made in the network thread or in others; `queue`: the queues between threads
-//! - `table`: the connections of a thread, by token
-//! - [`blocking`]: a thread or process for each connection
-//! - [`pool`]: threads or processes that exist beforehand and serve one connection after the other
-//! - `datagrams`: services of datagrams, which have ports instead of connections
-//! - `children`: processes forked, reaped, killed
+//! The loops of the server, one for each family of architectures, over the hot path that all share: [`connection`]. Datagrams
+//! have ports in place of connections, and loops of their own.
 
 pub mod blocking;
 mod children;
@@ -37,21 +25,20 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::io::Errno;
 use wire::ServiceSpec;
 use wire::http::Content;
 
 use crate::metrics::workers::Workers;
+use crate::platform;
 use crate::service::limits::Limits;
 use crate::service::work::Work;
+use crate::socket::{self, Accepted, Acceptor, is_readable};
 use crate::spec::accept::Accept;
 use crate::spec::model::{ModelRow, StageCpus, Threads};
 use crate::spec::read_budget::ReadBudget;
 
-/// The accept budget: the most connections that a thread which also serves accepts in a turn. An accept takes a few microseconds:
-/// a flood of connections delays others by a tenth of a millisecond, and one wait for so many accepts is a small part of their
-/// cost.
+/// The accept budget: the most connections that a serving thread accepts in a turn. They delay its other connections by about a
+/// tenth of a millisecond.
 pub(crate) const ACCEPTS: usize = 32;
 
 /// The stack of a thread that serves one connection or port: kawai2008 section 5.1.
@@ -64,9 +51,9 @@ pub struct ServerContext<'a> {
     pub listener: &'a OwnedFd,
     /// The sockets of all ports, for datagrams; otherwise the listener alone.
     pub sockets: &'a [OwnedFd],
-    /// The way in which connections reach their workers.
+    /// The way from the listener to the workers.
     pub accept: Accept,
-    /// The model that runs.
+    /// The running model.
     pub model: &'static ModelRow,
     /// Readable when the server must stop.
     pub stop: BorrowedFd<'a>,
@@ -111,9 +98,29 @@ impl ServerContext<'_> {
 
     /// Waits until the server must stop.
     fn wait_for_stop(&self) -> io::Result<()> {
-        while let Err(error) = rustix::event::poll(&mut [PollFd::from_borrowed_fd(self.stop, PollFlags::IN)], None) {
-            if error != Errno::INTR {
-                return Err(error.into());
+        while !is_readable(self.stop, None)? {}
+        Ok(())
+    }
+
+    /// Whether the server has no room for more connections.
+    fn is_full(&self) -> bool {
+        self.workers.connections_open() >= self.connections_max as u64
+    }
+
+    /// Passes each connection to `serve` until the listener is shut down. Refuses those that `serve` returns.
+    fn accept_each(
+        &self,
+        mut acceptor: Acceptor<'_>,
+        mut serve: impl FnMut(OwnedFd) -> Result<(), OwnedFd>,
+    ) -> io::Result<()> {
+        while platform::may_accept(self.listener, self.stop, self.workers.accept())? {
+            match acceptor.accept()? {
+                Accepted::Connection(connection) => {
+                    let _ = serve(connection).map_err(|connection| acceptor.refuse(connection));
+                }
+                // `WouldBlock`: of a blocking accept only with a timeout, and none is set; otherwise the connection has gone.
+                Accepted::None | Accepted::WouldBlock | Accepted::Later => {}
+                Accepted::Shutdown => break,
             }
         }
         Ok(())
@@ -123,7 +130,7 @@ impl ServerContext<'_> {
     pub(crate) fn end_early(&self) {
         self.stopping.store(true, Relaxed);
         let _ = rustix::io::write(self.stopper, &[1]);
-        crate::socket::shut_down(self.listener);
+        socket::shut_down(self.listener);
     }
 }
 
@@ -143,15 +150,6 @@ impl<'a> StartSignal<'a> {
         if self.missing.fetch_sub(1, Relaxed) == 1 {
             self.context.notify_started();
         }
-    }
-}
-
-/// Returns whether a descriptor is readable now.
-fn is_readable(descriptor: BorrowedFd<'_>) -> io::Result<bool> {
-    match rustix::event::poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&Timespec::default())) {
-        Ok(ready) => Ok(ready > 0),
-        Err(Errno::INTR) => Ok(false),
-        Err(error) => Err(error.into()),
     }
 }
 

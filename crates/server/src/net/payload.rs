@@ -119,29 +119,25 @@ pub(super) enum Message {
     /// The connection is over.
     End(Token),
     /// Check the limits of all connections.
-    Look,
+    CheckLimits,
     /// The server stops.
     Stop,
 }
 
-/// Responses made by payload threads. Bytes are handed over as they come; a connection belongs to one thread at a time, so that
-/// its responses keep their order. The thread writes the response itself, and hands back what does not fit.
+/// Responses made by payload threads. A connection belongs to one thread at a time, so that its responses keep their order. The
+/// thread writes the response itself; the network thread sends the part that does not fit into the socket.
 pub(super) struct HandOff<'q, 'a, C> {
     /// The queues of the payload threads, used in turn.
-    queues: &'q [Jobs<Job<'a, C>>],
-    turn: usize,
-    home: &'a Mailbox<Message>,
-    budget: ReadBudget,
+    pub(super) queues: &'q [Jobs<Job<'a, C>>],
+    pub(super) turn: usize,
+    /// The network thread's mailbox, for the answers.
+    pub(super) home: &'a Mailbox<Message>,
+    pub(super) budget: ReadBudget,
 }
 
-impl<'q, 'a, C> HandOff<'q, 'a, C> {
-    /// Hands over to the threads that read `queues`; they answer to `home`.
-    pub(super) fn new(queues: &'q [Jobs<Job<'a, C>>], home: &'a Mailbox<Message>, budget: ReadBudget) -> Self {
-        Self { queues, turn: 0, home, budget }
-    }
-
-    /// Queues the connection as a job if it has bytes and is none yet; returns the network thread's next step.
-    fn go_on(&mut self, tenant: &Job<'a, C>, mut unserved: MutexGuard<'_, Unserved>, counters: &Counters) -> Action {
+impl<'a, C> HandOff<'_, 'a, C> {
+    /// Queues the connection as a job if it has bytes and is no job yet; returns the network thread's next step.
+    fn advance(&mut self, tenant: &Job<'a, C>, mut unserved: MutexGuard<'_, Unserved>, counters: &Counters) -> Action {
         let action = unserved.action();
         let is_new = !unserved.is_job && !unserved.bytes.is_empty();
         unserved.is_job |= is_new;
@@ -162,11 +158,11 @@ pub(super) struct SharedConnection<'a, C> {
     token: Token,
     home: &'a Mailbox<Message>,
     unserved: Mutex<Unserved>,
-    /// Locked by the thread that has the job; by the network thread while it is blocked. So nobody waits for the lock.
+    /// Locked by the thread that has the job, or by the network thread while the job is blocked, so that no thread waits.
     connection: Mutex<Connection<C>>,
 }
 
-/// Bytes that the network thread has read and no payload thread has taken yet.
+/// Bytes that the network thread has read and no payload thread has taken.
 #[derive(Debug, Default)]
 struct Unserved {
     bytes: Vec<u8>,
@@ -237,7 +233,7 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
         let mut unserved = lock(&tenant.unserved);
         unserved.finished |= bytes.is_empty();
         unserved.bytes.extend_from_slice(bytes);
-        self.go_on(tenant, unserved, counters)
+        self.advance(tenant, unserved, counters)
     }
 
     fn on_writable(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> Action {
@@ -248,7 +244,7 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
         let mut unserved = lock(&tenant.unserved);
         // The connection was a job until now: blocked.
         unserved.is_job = false;
-        self.go_on(tenant, unserved, counters)
+        self.advance(tenant, unserved, counters)
     }
 
     fn is_overdue(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> bool {
@@ -268,53 +264,45 @@ pub(super) fn work<S: Service>(jobs: &Jobs<Job<'_, S::Conn>>, service: &S, count
             if jobs.is_closed() {
                 return;
             }
-            match serve(&job, service, &mut bytes, counters) {
-                Outcome::Idle => {}
-                // Behind the others: a turn serves about one read budget.
-                Outcome::More => jobs.send(job, counters),
-                Outcome::Tell(message) => job.home.send(message, counters),
-            }
+            serve(jobs, job, service, &mut bytes, counters);
         }
     }
 }
 
-/// The result of a turn.
-enum Outcome {
-    /// Nothing is left: the connection is no longer a job.
-    Idle,
-    /// More bytes came meanwhile.
-    More,
-    /// The network thread goes on.
-    Tell(Message),
-}
-
 /// Serves the bytes of one connection.
-fn serve<S: Service>(
-    job: &SharedConnection<'_, S::Conn>,
+fn serve<'a, S: Service>(
+    jobs: &Jobs<Job<'a, S::Conn>>,
+    job: Job<'a, S::Conn>,
     service: &S,
     bytes: &mut Vec<u8>,
     counters: &Counters,
-) -> Outcome {
+) {
     if lock(&job.unserved).take(bytes) {
         job.home.send(Message::Resume(job.token), counters);
     }
     let mut connection = lock(&job.connection);
     connection.receive(bytes, service, counters);
     let next = connection.on_writable(job.io.as_fd(), service, counters);
-    // Unlock before telling anybody, so that the next user need not wait.
+    // Unlock before the next user is notified.
     drop(connection);
-    match next {
-        Next::Write => return Outcome::Tell(Message::Blocked(job.token)),
-        Next::End => return Outcome::Tell(Message::End(job.token)),
-        Next::Read => {}
-    }
-    let mut unserved = lock(&job.unserved);
-    match (unserved.bytes.is_empty(), unserved.finished) {
-        (false, _) => Outcome::More,
-        (true, true) => Outcome::Tell(Message::End(job.token)),
-        (true, false) => {
-            unserved.is_job = false;
-            Outcome::Idle
+    let message = match next {
+        Next::Write => Message::Blocked(job.token),
+        Next::End => Message::End(job.token),
+        Next::Read => {
+            let mut unserved = lock(&job.unserved);
+            match (unserved.bytes.is_empty(), unserved.finished) {
+                (true, true) => Message::End(job.token),
+                (true, false) => {
+                    unserved.is_job = false;
+                    return;
+                }
+                // More bytes came meanwhile. Queue the job behind the others: a turn serves about one read budget.
+                (false, _) => {
+                    drop(unserved);
+                    return jobs.send(job, counters);
+                }
+            }
         }
-    }
+    };
+    job.home.send(message, counters);
 }

@@ -153,29 +153,21 @@ fn each_slot(context: &ServerContext<'_>, mut start: impl FnMut(&'static Slot) -
 fn hand_over(context: &ServerContext<'_>, given_to: &OwnedFd) -> io::Result<()> {
     rustix::io::ioctl_fionbio(given_to, true)?;
     let counters = context.workers.accept();
-    let mut acceptor = Acceptor::new(context.listener, false, counters)?;
+    let acceptor = Acceptor::new(context.listener, false, counters)?;
     context.notify_started();
-    loop {
-        match acceptor.accept()? {
-            Accepted::Connection(connection) => {
-                if context.workers.connections_open() >= context.connections_max as u64 {
-                    acceptor.refuse(connection);
-                    continue;
-                }
-                counters.syscall(Syscall::Control);
-                match rustix::io::write(given_to, &connection.as_raw_fd().to_ne_bytes()) {
-                    Ok(_) => {
-                        counters.accepted.add(1);
-                        // It belongs to the worker that reads its number.
-                        std::mem::forget(connection);
-                    }
-                    Err(_) => acceptor.refuse(connection),
-                }
-            }
-            Accepted::None | Accepted::WouldBlock | Accepted::Later => {}
-            Accepted::Shutdown => return Ok(()),
+    context.accept_each(acceptor, |connection| {
+        if context.is_full() {
+            return Err(connection);
         }
-    }
+        counters.syscall(Syscall::Control);
+        if rustix::io::write(given_to, &connection.as_raw_fd().to_ne_bytes()).is_err() {
+            return Err(connection);
+        }
+        counters.accepted.add(1);
+        // The connection belongs to the worker that reads its number.
+        std::mem::forget(connection);
+        Ok(())
+    })
 }
 
 /// The source of a worker's connections.
@@ -226,10 +218,9 @@ fn work<S: Service>(
     let counters = &slot.counters;
     let mut acceptor = match source {
         ConnectionSource::Handed(_) => None,
-        ConnectionSource::Shared(listener) | ConnectionSource::Watched { listener, .. } => {
-            Some(Acceptor::for_pool_worker(listener, counters))
-        }
-        ConnectionSource::Own(listener) => Some(Acceptor::for_pool_worker(listener, counters)),
+        ConnectionSource::Own(listener)
+        | &ConnectionSource::Shared(listener)
+        | &ConnectionSource::Watched { listener, .. } => Some(Acceptor::for_pool_worker(listener, counters)),
     };
     loop {
         if let ConnectionSource::Watched { epoll, .. } = source {

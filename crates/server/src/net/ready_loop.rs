@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use super::datagrams;
 use super::payload::{Action, HandOff, Inline, Message, Payload};
 use super::staged::{self, NetworkContext, NetworkLoop};
 use super::table::ConnectionTable;
-use super::{ACCEPTS, ServerContext, is_readable};
+use super::{ACCEPTS, ServerContext};
 use crate::metrics::workers::Syscall;
 use crate::readiness::{Interest, Readiness, Ready, Trigger};
 use crate::service::buffered::Buffered;
 use crate::service::erased::Erased;
 use crate::service::with_service;
-use crate::socket::{Accepted, Acceptor, PAUSE};
+use crate::socket::{Accepted, Acceptor, PAUSE, is_readable};
 use crate::token::Token;
 
 /// Runs an event-driven server over `M` until it stops.
@@ -70,11 +70,12 @@ struct ReadyLoop<'a, M, S: Service, P: Payload<S>> {
     connections: ConnectionTable<Entry<P::Tenant>>,
     acceptor: Option<Acceptor<'a>>,
     buffer: ReadBuffer,
-    /// For edge-triggered mechanisms: connections that may have something to read without a further event. Each is listed at most
-    /// once (`Entry::unread`) and gets one read budget a turn, as those with events do.
+    /// For edge-triggered mechanisms: connections that may have something to read without a further event, each at most once
+    /// (`Entry::unread`). Each gets one read budget a turn.
     unread: VecDeque<Token>,
-    /// For edge-triggered mechanisms: whether a connection may wait to be accepted without a further event.
-    accepts: Accepts,
+    /// For edge-triggered mechanisms: the time after which to accept without a further event. Zero if the budget was used up; a
+    /// pause if descriptors or memory had run out.
+    accept_after: Option<Duration>,
     /// Connections from the accept thread, in the order of admission.
     arrivals: VecDeque<OwnedFd>,
     /// Messages taken from the mailbox and not yet handled.
@@ -91,43 +92,17 @@ struct Entry<T> {
     unread: bool,
 }
 
-/// When the loop accepts without an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Accepts {
-    /// Never.
-    No,
-    /// In the next turn: the budget was used up.
-    Now,
-    /// After a pause: descriptors or memory had run out.
-    Later,
-}
-
-/// Whether the loop goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    GoOn,
-    Stop,
-}
-
 impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
     fn new(network: NetworkContext<'a, S>, payload: P) -> io::Result<Self> {
-        let connections_max = network.connections_max;
-        let acceptor = match network.listener {
-            Some(listener) => {
-                rustix::io::ioctl_fionbio(listener, true)?;
-                Some(Acceptor::new(listener, true, network.counters)?)
-            }
-            None => None,
-        };
+        let connections_max = network.context.connections_max;
         Ok(Self {
-            // The kernel hands out the lowest free descriptor, so that none is beyond this.
             mechanism: M::new(network.descriptors_max)?,
             payload,
             connections: ConnectionTable::with_capacity(connections_max),
-            acceptor,
-            buffer: ReadBuffer::new(network.read_budget),
+            acceptor: network.acceptor(true)?,
+            buffer: ReadBuffer::new(network.context.read_budget),
             unread: VecDeque::with_capacity(if M::TRIGGER == Trigger::Edge { connections_max } else { 0 }),
-            accepts: Accepts::No,
+            accept_after: None,
             arrivals: VecDeque::new(),
             messages: Vec::new(),
             network,
@@ -156,10 +131,9 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         loop {
             // Do not wait while something is left to do.
             let timeout = match M::TRIGGER {
-                _ if !self.arrivals.is_empty() => Some(Duration::ZERO),
-                Trigger::Edge if !self.unread.is_empty() || self.accepts == Accepts::Now => Some(Duration::ZERO),
-                Trigger::Edge if self.accepts == Accepts::Later => Some(PAUSE),
-                Trigger::Edge | Trigger::Level => None,
+                _ if !self.arrivals.is_empty() || !self.unread.is_empty() => Some(Duration::ZERO),
+                Trigger::Edge => self.accept_after,
+                Trigger::Level => None,
             };
             // `spin` makes no wait call; this counts its check of the stop descriptor.
             counters.syscall(Syscall::Wait);
@@ -170,14 +144,14 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                 match (event.token, M::TRIGGER) {
                     (Token::LISTENER, Trigger::Level) => self.accept(ready.len() == 1)?,
                     // Accept below, once a turn.
-                    (Token::LISTENER, Trigger::Edge) => self.accepts = Accepts::Now,
+                    (Token::LISTENER, Trigger::Edge) => self.accept_after = Some(Duration::ZERO),
                     // Readiness may be spurious: confirm before stopping.
                     (Token::STOP, _) => match stop {
-                        Some(stop) if is_readable(stop)? => return Ok(()),
+                        Some(stop) if is_readable(stop, Some(Duration::ZERO))? => return Ok(()),
                         _ => {}
                     },
                     (Token::MAILBOX, _) => {
-                        if self.handle_messages()? == Order::Stop {
+                        if self.handle_messages()? {
                             return Ok(());
                         }
                     }
@@ -187,7 +161,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
             }
             self.admit_arrivals();
             if M::TRIGGER == Trigger::Edge {
-                if self.accepts != Accepts::No {
+                if self.accept_after.is_some() {
                     self.accept(false)?;
                 }
                 self.read_on()?;
@@ -200,10 +174,9 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         self.mechanism.add(io.as_raw_fd(), token, Interest::Read)
     }
 
-    /// Accepts until no connection waits, the budget is used up, or resources run out: then others are served first. `alone`:
-    /// there are no others.
+    /// Accepts until no connection waits, the budget is used up, or resources run out. `alone`: no other descriptor is ready.
     fn accept(&mut self, alone: bool) -> io::Result<()> {
-        self.accepts = Accepts::No;
+        self.accept_after = None;
         for _ in 0..ACCEPTS {
             let Some(acceptor) = &mut self.acceptor else { return Ok(()) };
             match acceptor.accept()? {
@@ -223,7 +196,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                     return Ok(());
                 }
                 Accepted::Later => {
-                    self.accepts = Accepts::Later;
+                    self.accept_after = Some(PAUSE);
                     return Ok(());
                 }
                 Accepted::WouldBlock | Accepted::Shutdown => return Ok(()),
@@ -231,7 +204,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         }
         // More connections may wait. A level-triggered mechanism reports them again.
         if M::TRIGGER == Trigger::Edge {
-            self.accepts = Accepts::Now;
+            self.accept_after = Some(Duration::ZERO);
         }
         Ok(())
     }
@@ -261,11 +234,11 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         true
     }
 
-    /// Handles the messages of other threads.
-    fn handle_messages(&mut self) -> io::Result<Order> {
-        let Some(mailbox) = self.network.mailbox else { return Ok(Order::GoOn) };
+    /// Handles messages of other threads; returns whether to stop.
+    fn handle_messages(&mut self) -> io::Result<bool> {
+        let Some(mailbox) = self.network.mailbox else { return Ok(false) };
         if M::REPORTS_ALL && mailbox.is_empty() {
-            return Ok(Order::GoOn);
+            return Ok(false);
         }
         let mut messages = mem::take(&mut self.messages);
         mailbox.take(&mut messages, self.network.counters);
@@ -275,12 +248,12 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                 Message::Blocked(token) => self.settle(token, Action::Watch(Some(Interest::Write)))?,
                 Message::Resume(token) => self.settle(token, Action::Watch(Some(Interest::Read)))?,
                 Message::End(token) => self.end(token)?,
-                Message::Look => self.end_overdue()?,
-                Message::Stop => return Ok(Order::Stop),
+                Message::CheckLimits => self.end_overdue()?,
+                Message::Stop => return Ok(true),
             }
         }
         self.messages = messages;
-        Ok(Order::GoOn)
+        Ok(false)
     }
 
     /// Ends the connections whose clients have taken too long.
@@ -299,11 +272,12 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
 
     #[inline]
     fn serve(&mut self, token: Token, interest: Interest) -> io::Result<()> {
-        // The connection may have ended earlier in this batch, or belong to another stage by now.
+        // The connection may have ended earlier in this batch, or belong to another stage.
         let Some(entry) = self.connections.get(token).filter(|entry| entry.watched == Some(interest)) else {
             return Ok(());
         };
-        let (tenant, NetworkContext { service, counters, .. }) = (&mut entry.tenant, self.network);
+        let NetworkContext { service, counters, .. } = self.network;
+        let tenant = &mut entry.tenant;
         let action = match interest {
             Interest::Read => self.payload.on_readable(tenant, service, &mut self.buffer, counters),
             Interest::Write => self.payload.on_writable(tenant, service, counters),
@@ -348,12 +322,10 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         Ok(())
     }
 
-    /// Reads once, and lists the connection if it must be read on without an event.
+    /// Reads once, and lists the connection if it must be read again without an event.
     ///
-    /// A short read has emptied the socket, and what comes later has an event of its own. So has an end of the stream that comes
-    /// after the current event; an earlier end is in the current event, which then has `drain` set. A drained connection leaves
-    /// the list with a read that finds nothing, with the end, or with a response that does not fit, after which it is listed
-    /// again.
+    /// A short read has emptied the socket, and later bytes have an event of their own. So has the end of the stream, unless the
+    /// current event has `drain` set: then the connection is read until a read finds nothing.
     #[inline]
     fn read(&mut self, token: Token, drain: bool) -> io::Result<()> {
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
@@ -383,44 +355,32 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
         let descriptor = P::io(&entry.tenant).as_raw_fd();
         let before = mem::replace(&mut entry.watched, interest);
-        let settled = match M::TRIGGER {
-            Trigger::Level => self.settle_level(token, descriptor, before, interest),
-            Trigger::Edge => interest.map_or(Ok(()), |interest| self.mechanism.modify(descriptor, token, interest)),
+        let settled = match (before, interest) {
+            (None, Some(interest)) if M::TRIGGER == Trigger::Level => {
+                self.count_control(M::ADD_SYSCALLS);
+                self.mechanism.add(descriptor, token, interest)
+            }
+            (_, Some(interest)) => {
+                self.count_control(M::MODIFY_SYSCALLS);
+                self.mechanism.modify(descriptor, token, interest)
+            }
+            (Some(_), None) if M::TRIGGER == Trigger::Level => {
+                self.count_control(M::UNWATCH_SYSCALLS);
+                self.mechanism.unwatch(descriptor)
+            }
+            // An edge-triggered mechanism watches a connection to its end.
+            (_, None) => Ok(()),
         };
         match (settled, interest, M::TRIGGER) {
             (Err(_), ..) => self.end(token),
-            // Bytes that came meanwhile were reported while nobody read.
+            // Bytes may have arrived and been reported while the connection was not read.
             (_, Some(Interest::Read), Trigger::Edge) => {
                 self.read_later(token);
                 Ok(())
             }
-            // Another stage found the socket full: room may have been reported before its message came.
+            // Another stage found the socket full: room may have been reported before the message arrived.
             (_, Some(Interest::Write), Trigger::Edge) if P::IS_SHARED => self.write(token),
             _ => Ok(()),
-        }
-    }
-
-    fn settle_level(
-        &mut self,
-        token: Token,
-        descriptor: RawFd,
-        before: Option<Interest>,
-        interest: Option<Interest>,
-    ) -> io::Result<()> {
-        match (before, interest) {
-            (Some(_), Some(interest)) => {
-                self.count_control(M::MODIFY_SYSCALLS);
-                self.mechanism.modify(descriptor, token, interest)
-            }
-            (None, Some(interest)) => {
-                self.count_control(M::ADD_SYSCALLS);
-                self.mechanism.add(descriptor, token, interest)
-            }
-            (Some(_), None) => {
-                self.count_control(M::UNWATCH_SYSCALLS);
-                self.mechanism.unwatch(descriptor)
-            }
-            (None, None) => Ok(()),
         }
     }
 

@@ -12,63 +12,58 @@ use wire::Service;
 use super::payload::{self, HandOff, Message};
 use super::queue::{Jobs, Mailbox, lock};
 use super::{OnDrop, ServerContext, StartSignal};
-use crate::metrics::workers::{Counters, Syscall, Workers};
-use crate::platform::{self, pin};
+use crate::metrics::workers::{Counters, Syscall};
+use crate::platform::pin;
 use crate::service::limits;
-use crate::socket::{self, Accepted, Acceptor};
+use crate::socket::{self, Acceptor};
 use crate::spec::accept::Accept;
 use crate::spec::model::{NetworkStage, PayloadStage, Stages};
-use crate::spec::read_budget::ReadBudget;
 use crate::sync::Mutex;
 
-/// The parameters of a network thread. Without a mailbox it gets no messages; without a listener it does not accept.
+/// The parameters of a network thread. A thread without a mailbox gets no messages; one without a listener does not accept.
 pub(super) struct NetworkContext<'a, S> {
     pub(super) service: &'a S,
     pub(super) listener: Option<&'a OwnedFd>,
-    /// Whether other network threads wait on the listener, too.
+    /// Whether other network threads wait on the listener too.
     pub(super) shares_listener: bool,
     /// Readable when the server must stop; threads with a mailbox get a message instead.
     pub(super) stop: Option<BorrowedFd<'a>>,
     pub(super) mailbox: Option<&'a Mailbox<Message>>,
-    pub(super) connections_max: usize,
-    pub(super) read_budget: ReadBudget,
+    pub(super) context: &'a ServerContext<'a>,
     /// No descriptor is beyond this: the kernel hands out the lowest free one.
     pub(super) descriptors_max: usize,
-    pub(super) workers: &'a Workers,
     pub(super) counters: &'static Counters,
     pub(super) started: &'a StartSignal<'a>,
 }
 
-impl<S> NetworkContext<'_, S> {
-    /// Whether the server has no room for more connections. A single accepting thread knows from its own table.
-    pub(super) fn is_full(&self) -> bool {
-        self.mailbox.is_some() && self.workers.connections_open() >= self.connections_max as u64
+impl<'a, S> NetworkContext<'a, S> {
+    /// Opens the acceptor of a thread with a listener. The kernel's own accepts wait only on a blocking listener.
+    pub(super) fn acceptor(&self, nonblocking: bool) -> io::Result<Option<Acceptor<'a>>> {
+        let Some(listener) = self.listener else { return Ok(None) };
+        rustix::io::ioctl_fionbio(listener, nonblocking)?;
+        Acceptor::new(listener, nonblocking, self.counters).map(Some)
     }
 
-    /// Refuses a connection.
+    /// Whether the server has no room for more connections. A single accepting thread knows from its own table.
+    pub(super) fn is_full(&self) -> bool {
+        self.mailbox.is_some() && self.context.is_full()
+    }
+
     pub(super) fn refuse(&self, io: impl AsFd) {
         self.counters.refused.add(1);
         socket::reset(io);
     }
 }
 
-impl<S> Clone for NetworkContext<'_, S> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<S> Copy for NetworkContext<'_, S> {}
-
 /// A family of mechanisms: its network threads, which run until the server stops.
 pub(super) trait NetworkLoop {
     /// Whether connections must be non-blocking.
     const NONBLOCKING: bool;
 
-    /// Runs with payload in the network thread.
+    /// Runs with the payload stage in the network thread.
     fn inline<S: Service>(network: NetworkContext<'_, S>) -> io::Result<()>;
 
-    /// Runs with payload in other threads.
+    /// Runs with the payload stage in other threads.
     fn hand_off<'a, S: Service>(network: NetworkContext<'a, S>, payload: HandOff<'_, 'a, S::Conn>) -> io::Result<()>;
 }
 
@@ -95,10 +90,8 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
         shares_listener: false,
         stop: Some(context.stop),
         mailbox: None,
-        connections_max: context.connections_max,
-        read_budget: context.read_budget,
+        context,
         descriptors_max: context.connections_max + OTHER_DESCRIPTORS + networks * DESCRIPTORS_PER_NETWORK,
-        workers: context.workers,
         counters: context.workers.accept(),
         started: &started,
     };
@@ -122,7 +115,8 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
         // Dropped at the end of this scope, which stops the ticks.
         let (_running, running) = mpsc::channel();
         if let Some(tick) = tick {
-            let notify = || mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Look, &Counters::default()));
+            let notify =
+                || mailboxes.iter().for_each(|mailbox| mailbox.send(Message::CheckLimits, &Counters::default()));
             let count = move || limits::count_ticks(tick, context.workers.ticks(), &running, notify);
             thread::Builder::new().name("limits".into()).spawn_scoped(scope, count)?;
         }
@@ -172,7 +166,10 @@ fn run_network<'a, F: NetworkLoop, S: Service>(
     queues: &[Jobs<payload::Job<'a, S::Conn>>],
 ) -> io::Result<()> {
     match network.mailbox {
-        Some(home) if !queues.is_empty() => F::hand_off(network, HandOff::new(queues, home, network.read_budget)),
+        Some(home) if !queues.is_empty() => {
+            let budget = network.context.read_budget;
+            F::hand_off(network, HandOff { queues, turn: 0, home, budget })
+        }
         _ => F::inline(network),
     }
 }
@@ -197,7 +194,7 @@ impl ThreadGroup<'_, '_> {
         let slot = self.context.workers.claim(cursor).ok_or_else(|| io::Error::other("more threads than counters"))?;
         self.context.workers.accept().syscall(Syscall::Spawn);
         let thread = thread::Builder::new().name(name).spawn_scoped(scope, move || {
-            // After a panic, too: otherwise the server would seem to live.
+            // After a panic too: otherwise the server would seem to live.
             let _end = OnDrop(|| {
                 self.context.end_early();
                 slot.release();
@@ -218,24 +215,16 @@ fn hand_over(
     started: &StartSignal<'_>,
 ) -> io::Result<()> {
     let counters = context.workers.accept();
-    let mut acceptor = Acceptor::for_hand_over(context.listener, nonblocking, counters)?;
+    let acceptor = Acceptor::for_hand_over(context.listener, nonblocking, counters)?;
     let mut turns = mailboxes.iter().cycle();
     started.thread_ready();
-    while platform::may_accept(context.listener, context.stop, counters)? {
-        match acceptor.accept()? {
-            Accepted::Connection(connection)
-                if context.workers.connections_open() >= context.connections_max as u64 =>
-            {
-                acceptor.refuse(connection);
-            }
-            Accepted::Connection(connection) => {
-                counters.accepted.add(1);
-                let mailbox = turns.next().expect("a model with network threads has one");
-                mailbox.send(Message::Connection(connection), counters);
-            }
-            Accepted::None | Accepted::WouldBlock | Accepted::Later => {}
-            Accepted::Shutdown => break,
+    context.accept_each(acceptor, |connection| {
+        if context.is_full() {
+            return Err(connection);
         }
-    }
-    Ok(())
+        counters.accepted.add(1);
+        let mailbox = turns.next().expect("a model with network threads has one");
+        mailbox.send(Message::Connection(connection), counters);
+        Ok(())
+    })
 }

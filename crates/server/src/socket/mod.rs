@@ -92,9 +92,7 @@ fn bind(address: SocketAddr, nonblocking: bool, reuseport: bool) -> io::Result<O
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = platform::socket(family, nonblocking)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
-    if reuseport {
-        sockopt::set_socket_reuseport(&socket, true)?;
-    }
+    sockopt::set_socket_reuseport(&socket, reuseport)?;
     rustix::net::bind(&socket, &address)?;
     Ok(socket)
 }
@@ -172,8 +170,7 @@ impl<'a> Acceptor<'a> {
 
     /// Accepts blocking connections for one worker of a pool. Without descriptors it leaves connections to other workers.
     pub fn for_pool_worker(listener: &'a OwnedFd, counters: &'a Counters) -> Self {
-        let tcp = is_tcp(listener);
-        Self { listener, waits: true, nonblocking: false, tcp, counters, spare: None }
+        Self { listener, waits: true, nonblocking: false, tcp: is_tcp(listener), counters, spare: None }
     }
 
     /// Accepts once. A blocking accept pauses when resources have run out.
@@ -241,14 +238,14 @@ impl<'a> Acceptor<'a> {
         // The kernel takes a descriptor before it looks for a connection: perhaps none waits, and a descriptor is free when one
         // comes.
         if self.waits && platform::SHUTDOWN_WAKES_ACCEPT {
-            if !self.has_pending(-1)? {
+            if !is_readable(self.listener, None)? {
                 return Ok(Accepted::None);
             }
             if let Ok(connection) = platform::accept(self.listener, self.nonblocking) {
                 return Ok(self.admit(connection));
             }
         }
-        if !self.has_pending(0)? {
+        if !is_readable(self.listener, Some(Duration::ZERO))? {
             return Ok(Accepted::WouldBlock);
         }
         let Some(mut spare) = self.spare.take_if(SpareFd::reopen) else { return Ok(Accepted::Later) };
@@ -266,15 +263,15 @@ impl<'a> Acceptor<'a> {
         self.spare = Some(spare);
         accepted
     }
+}
 
-    /// Whether a connection waits, or the listener is shut down, within a timeout; −1 is none.
-    fn has_pending(&self, timeout_ms: i32) -> io::Result<bool> {
-        let timeout = (timeout_ms >= 0).then(|| Timespec { tv_sec: 0, tv_nsec: i64::from(timeout_ms) * 1_000_000 });
-        match rustix::event::poll(&mut [PollFd::new(self.listener, PollFlags::IN)], timeout.as_ref()) {
-            Ok(ready) => Ok(ready > 0),
-            Err(Errno::INTR) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+/// Whether a descriptor becomes readable within a timeout of less than a second, and before a signal.
+pub(crate) fn is_readable(descriptor: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
+    let timeout = timeout.map(|timeout| Timespec { tv_sec: 0, tv_nsec: timeout.subsec_nanos().into() });
+    match rustix::event::poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], timeout.as_ref()) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -28,19 +28,16 @@ pub struct BoundPorts {
 /// # Errors
 /// When a port is taken or not ours, descriptors run out, or the address has no ports.
 pub fn bind(listen: &Address, count: u32, nonblocking: bool) -> io::Result<BoundPorts> {
-    let listen = listen.ip().ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, "a Unix socket has no ports for datagrams; use an IP address")
-    })?;
+    let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why);
+    let listen = listen.ip().ok_or_else(|| invalid("a Unix socket has no ports for datagrams; use an IP address"))?;
     if count == 0 {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the number of ports is 0"));
+        return Err(invalid("the number of ports is 0"));
     }
     let bound = match listen.port() {
         0 => any(listen.ip(), count)?,
         first => {
-            let ports = Ports::consecutive(first, count).ok_or_else(|| {
-                let what = format!("{count} ports from {first} on exceed the last port, 65535");
-                io::Error::new(io::ErrorKind::InvalidInput, what)
-            })?;
+            let ports = Ports::consecutive(first, count)
+                .ok_or_else(|| invalid(&format!("{count} ports from {first} on exceed the last port, 65535")))?;
             let bind = |port| {
                 let address = SocketAddr::new(listen.ip(), port);
                 // A lack of descriptors concerns no port; callers know it by its number.
@@ -66,19 +63,9 @@ pub fn bind(listen: &Address, count: u32, nonblocking: bool) -> io::Result<Bound
 
 fn any(host: IpAddr, count: u32) -> io::Result<Vec<UdpSocket>> {
     for _ in 0..TRIES {
-        let first = UdpSocket::bind((host, 0))?;
-        let after = first.local_addr()?.port().checked_add(1);
-        let mut run = vec![first];
-        let others = match (after, count - 1) {
-            (_, 0) => None,
-            // The kernel chose the last port.
-            (None, _) => continue,
-            (Some(after), others) => match Ports::consecutive(after, others) {
-                Some(others) => Some(others),
-                None => continue,
-            },
-        };
-        for port in others.iter().flat_map(Ports::iter) {
+        let mut run = vec![UdpSocket::bind((host, 0))?];
+        let Some(ports) = Ports::consecutive(run[0].local_addr()?.port(), count) else { continue };
+        for port in ports.iter().skip(1) {
             match UdpSocket::bind((host, port)) {
                 Ok(socket) => run.push(socket),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => break,

@@ -1,9 +1,5 @@
-//! Services of datagrams: many ports, watched by one thread or served by a thread or process each.
-//!
-//! # Layout
-//! - here: the handling of one datagram, shared by every architecture, and the loop of a thread over a readiness mechanism
-//! - `completion`: the loop where the kernel does the I/O
-//! - `blocking`: a thread or process for each port
+//! Services of datagrams: the handling of one datagram, shared by every architecture, and the loop of a thread that watches many
+//! ports over a readiness mechanism.
 
 pub(super) mod blocking;
 #[cfg(target_os = "linux")]
@@ -26,6 +22,7 @@ use crate::platform::pin;
 use crate::readiness::{Interest, Readiness, Trigger};
 use crate::service::work::WithWork;
 use crate::socket::destination::{self, Endpoints};
+use crate::socket::is_readable;
 use crate::token::Token;
 
 /// Room for the largest datagram.
@@ -51,11 +48,8 @@ fn service(context: &ServerContext<'_>) -> io::Result<WithWork<Udp>> {
 fn take(service: &WithWork<Udp>, datagram: &[u8], bytes: usize, counters: &Counters) -> Option<[u8; ID_BYTES]> {
     counters.bytes_in.add(bytes as u64);
     let id = service.request_id(datagram, bytes);
-    if id.is_some() {
-        counters.requests.add(1)
-    } else {
-        counters.ignored.add(1)
-    }
+    let counter = if id.is_some() { &counters.requests } else { &counters.ignored };
+    counter.add(1);
     id
 }
 
@@ -72,7 +66,7 @@ fn sent(result: Result<usize, Errno>, counters: &Counters) {
 struct DatagramIo {
     buffer: Vec<u8>,
     response: Vec<u8>,
-    /// For sockets that must answer from the address that was asked.
+    /// For sockets that must answer from the address to which the request was sent.
     ends: Option<Endpoints>,
 }
 
@@ -124,8 +118,6 @@ pub(super) fn run<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
 
 struct DatagramReadyLoop<'a, M> {
     mechanism: M,
-    sockets: &'a [OwnedFd],
-    stop: BorrowedFd<'a>,
     service: &'a WithWork<Udp>,
     datagram_io: DatagramIo,
     /// For edge-triggered mechanisms: ports that used up their budget and may have more without a further event. Each is listed
@@ -145,8 +137,6 @@ impl<'a, M: Readiness> DatagramReadyLoop<'a, M> {
         let listed = if M::TRIGGER == Trigger::Edge { ports } else { 0 };
         Ok(Self {
             mechanism: M::new(descriptors_max)?,
-            sockets: context.sockets,
-            stop: context.stop,
             service,
             datagram_io: DatagramIo::new(service, context.sockets),
             unread: VecDeque::with_capacity(listed),
@@ -158,12 +148,13 @@ impl<'a, M: Readiness> DatagramReadyLoop<'a, M> {
 
     fn run(mut self) -> io::Result<()> {
         let counters = self.counters;
-        self.watch(self.stop, Token::STOP)?;
-        for (at, socket) in self.sockets.iter().enumerate() {
+        let (sockets, stop) = (self.context.sockets, self.context.stop);
+        self.watch(stop, Token::STOP)?;
+        for (at, socket) in sockets.iter().enumerate() {
             self.watch(socket.as_fd(), Token::new(at as u32, 0))?;
             counters.accepted.add(1);
         }
-        let mut ready = Vec::with_capacity(self.sockets.len() + 1);
+        let mut ready = Vec::with_capacity(sockets.len() + 1);
         self.context.notify_started();
         loop {
             // Do not wait while something is left to read.
@@ -174,7 +165,7 @@ impl<'a, M: Readiness> DatagramReadyLoop<'a, M> {
             counters.events.add(ready.len() as u64);
             for event in &ready {
                 match event.token {
-                    Token::STOP if super::is_readable(self.stop)? => return Ok(()),
+                    Token::STOP if is_readable(stop, Some(Duration::ZERO))? => return Ok(()),
                     // Readiness may be spurious.
                     Token::STOP => {}
                     token => self.read(token.slot()),
@@ -201,7 +192,7 @@ impl<'a, M: Readiness> DatagramReadyLoop<'a, M> {
         if M::TRIGGER == Trigger::Edge && self.is_unread[port as usize] {
             return;
         }
-        let io = self.sockets[port as usize].as_fd();
+        let io = self.context.sockets[port as usize].as_fd();
         for _ in 0..READ_DATAGRAMS {
             if !self.datagram_io.exchange(io, self.service, self.counters) {
                 return;

@@ -26,7 +26,8 @@ fn every_order(pieces: &'static [&'static [u8]], response_bytes: u32, payloads: 
         let service: &'static Fixed = Box::leak(Box::new(Fixed::new(REQUEST_BYTES, response_bytes)));
         let threads: Vec<_> =
             queues.iter().map(|queue| thread::spawn(|| work(queue, service, &Counters::default()))).collect();
-        let sent_bytes = serve_one(pieces, service, HandOff::new(queues, home, ReadBudget::default()), home);
+        let hand_off = HandOff { queues, turn: 0, home, budget: ReadBudget::default() };
+        let sent_bytes = serve_one(pieces, service, hand_off, home);
         queues.iter().for_each(Jobs::close);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert!(home.is_empty(), "a message for an ended connection");
@@ -79,7 +80,7 @@ fn serve_one(
             action = match message {
                 Message::Blocked(_) => Action::Watch(Some(Interest::Write)),
                 Message::End(_) => Action::End,
-                other => unreachable!("{other:?} is for those that read or are asked more"),
+                other => unreachable!("{other:?} does not occur without a full buffer or limits"),
             };
         }
     }
