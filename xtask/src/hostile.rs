@@ -10,8 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use load::hostile::{Crowd, Tally, manner};
-use load::{LoadConfig, ports};
+use load::LoadConfig;
+use load::io::source_ports;
+use load::tools::hostile::{Crowd, Tally, manner};
 use serde::{Deserialize, Serialize};
 
 /// Interval between two batches of acts.
@@ -24,7 +25,7 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 pub struct Order {
     /// Target, number of clients (as connections) and CPUs.
     pub config: LoadConfig,
-    /// Names from [`load::hostile::MANNERS`], used in turn.
+    /// Names from [`load::tools::hostile::MANNERS`], used in turn.
     pub manners: Vec<String>,
     /// Acts of each client per second.
     pub acts_per_s: f64,
@@ -53,7 +54,7 @@ pub fn act() -> anyhow::Result<()> {
     }
     let named = |name: &String| manner(name).with_context(|| format!("unknown manner `{name}` of hostile clients"));
     let manners = order.manners.iter().map(named).collect::<anyhow::Result<Vec<_>>>()?;
-    let sources = ports::sources(&order.config).map_err(|why| anyhow::anyhow!(why))?;
+    let sources = source_ports::sources(&order.config).map_err(|why| anyhow::anyhow!(why))?;
     let mut crowd = Crowd::new(&order.config, &sources, &manners)?;
     let (started, clients) = (Instant::now(), f64::from(order.config.connections));
     let (mut done, mut reported) = (0, Instant::now());

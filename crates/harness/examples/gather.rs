@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use load::config::{LoadConfig, Phases};
-use load::merge::{self, Account};
+use load::report::merge::{self, Account};
 use load::report::samples::{measured, response_ns, send_delay_ns, service_ns};
 use load::report::{LoadReport, Outstanding};
 use load::{Event, Sample};

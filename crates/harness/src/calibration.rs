@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use load::config::Transport;
-use load::reflector::{Held, Reflector};
 use load::report::Sample;
+use load::tools::reflector::{Held, Reflector};
 use load::{LoadConfig, Outcome};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use load::LoadConfig;
 use load::config::{Phases, Roles, Transport};
-use load::reflector::Reflector;
+use load::tools::reflector::Reflector;
 use muxbench_harness::judge::judge;
 use muxbench_harness::model::VerdictKind;
 use wire::ServiceSpec;

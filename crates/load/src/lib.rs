@@ -29,13 +29,7 @@ pub mod time;
 pub mod tools;
 
 pub use config::LoadConfig;
-pub use config::validate::check_timestamps;
 pub use driver::{Event, Listener, Outcome};
 pub use error::LoadError;
-#[cfg(target_os = "linux")]
-pub use io::stamps::{Stamped, on_loopback as stamps_on_loopback};
-pub use io::{interface, source_ports as ports};
-pub use report::{LoadReport, Sample, late, merge};
+pub use report::{LoadReport, Sample};
 pub use run::{run, run_with};
-pub use time::{clock, schedule};
-pub use tools::{cost, hostile, idle, reflector};

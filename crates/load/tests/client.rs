@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use muxbench_load::config::{Pacing, Phases, Popularity, Roles, Schedule, Timestamps, Transport};
-use muxbench_load::interface::Hardware;
-use muxbench_load::reflector::Reflector;
+use muxbench_load::report::Hardware;
+use muxbench_load::tools::reflector::Reflector;
 use muxbench_load::{Event, Listener, LoadConfig, LoadError, Outcome, Sample};
 use rustix::net::{AddressFamily, SocketType};
 use wire::{Address, ServiceSpec};
@@ -238,7 +238,7 @@ impl Listener for Begins {
     fn on(&mut self, _event: Event) {}
 
     fn begin(&mut self) -> Result<Option<u64>, String> {
-        Ok(self.ago_ns.map(|ago_ns| muxbench_load::clock::monotonic_ns() - ago_ns))
+        Ok(self.ago_ns.map(|ago_ns| muxbench_load::time::clock::monotonic_ns() - ago_ns))
     }
 }
 

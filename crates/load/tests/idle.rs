@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use muxbench_load::LoadConfig;
-use muxbench_load::idle::{self, Event, IdleReport};
+use muxbench_load::tools::idle::{self, Event, IdleReport};
 use wire::ServiceSpec;
 
 const REQUEST: usize = 16;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::{Serve, eventually, for_each_architecture, pools};
 use load::LoadConfig;
-use load::hostile::{Crowd, MANNERS, Manner, manner};
+use load::tools::hostile::{Crowd, MANNERS, Manner, manner};
 use server::Architecture;
 use wire::fixed::Fixed;
 use wire::http::{Content, Http};

@@ -9,9 +9,8 @@ use harness::model::{
 };
 use harness::strategy;
 use load::config::{KvTraffic, LoadConfig, Phases, Popularity, Schedule, Think, Transport};
-use load::interface::Hardware;
 use load::report::{
-    ClosedReport, DatagramReport, KernelReport, LoadReport, Measured, Outstanding, PARTS, StreamReport,
+    ClosedReport, DatagramReport, Hardware, KernelReport, LoadReport, Measured, Outstanding, PARTS, StreamReport,
 };
 use server::metrics::counters::Totals;
 use server::{Moved, ServeConfig, ServerCounters, ServerSpec};

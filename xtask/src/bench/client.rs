@@ -4,9 +4,10 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
+use load::Sample;
 use load::config::Timestamps;
 use load::report::samples;
-use load::{Sample, cost};
+use load::tools::cost;
 use wire::ServiceSpec;
 
 use super::process::{CLIENT_CPU, CONNECTIONS, Server, config, muxbench};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use load::config::{HttpTarget, HttpTraffic, LoadConfig, Pacing, Phases, Timestamps};
-use load::hostile::{MANNERS, Tally, manner};
+use load::tools::hostile::{MANNERS, Tally, manner};
 use load::{Event, LoadReport};
 use wire::ServiceSpec;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use load::config::{HttpTarget, HttpTraffic, KvTraffic, LoadConfig, Pacing, Phases, Popularity, Schedule};
-use load::hostile::{MANNERS, Tally};
+use load::tools::hostile::{MANNERS, Tally};
 use wire::ServiceSpec;
 use wire::stream::Stream;
 

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
 use load::LoadConfig;
-use load::clock::monotonic_ns;
 use load::config::Phases;
-use load::idle::{Event as IdleEvent, IdleReport};
-use load::merge::Account;
+use load::report::merge::Account;
+use load::time::clock::monotonic_ns;
+use load::tools::idle::{Event as IdleEvent, IdleReport};
 use server::control::Event as ServerEvent;
 use server::{ServerSpec, Snapshot};
 

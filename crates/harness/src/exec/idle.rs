@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use load::LoadConfig;
 use load::config::{Popularity, Timestamps};
-use load::idle::{Event, IdleReport};
+use load::tools::idle::{Event, IdleReport};
 use rustix::process::{Resource, getrlimit};
 
 use super::launch::Launch;
@@ -40,7 +40,7 @@ impl IdleHolders {
     ) -> anyhow::Result<Self> {
         // Chosen for all connections of the trial: each process alone would use up the ports of the first address.
         let sources = match hosts {
-            [] => load::ports::sources(config).map_err(anyhow::Error::msg)?,
+            [] => load::io::source_ports::sources(config).map_err(anyhow::Error::msg)?,
             _ => config.sources.clone(),
         };
         let host_share = config.idle.div_ceil(hosts.len().max(1) as u32).max(1);
@@ -137,10 +137,10 @@ mod tests {
             rate_per_s: Some(100_000.0),
             ..LoadConfig::new(target, service)
         };
-        let sources = load::ports::sources(&config).unwrap();
+        let sources = load::io::source_ports::sources(&config).unwrap();
         assert!(sources.len() > 1, "{sources:?}");
         let process = process_config(&config, 20_000, sources.clone());
-        assert_eq!((process.idle, load::ports::sources(&process)), (400, Ok(sources)));
+        assert_eq!((process.idle, load::io::source_ports::sources(&process)), (400, Ok(sources)));
     }
 
     #[test]

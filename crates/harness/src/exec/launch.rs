@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use load::LoadConfig;
-use load::idle::Event as IdleEvent;
+use load::tools::idle::Event as IdleEvent;
 use server::ServerSpec;
 use server::control::Event as ServerEvent;
 

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use load::LoadReport;
-use load::idle::IdleReport;
 use load::report::PARTS;
+use load::tools::idle::IdleReport;
 use server::{Moved, ServerCounters, Snapshot};
 
 use crate::host::interrupts::{self, Accounting};

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
-use load::clock::monotonic_ns;
+use load::time::clock::monotonic_ns;
 use rustix::net::sockopt;
 
 use super::message::{self, LENGTH_BYTES, MESSAGE_BYTES_MAX, Message};

@@ -5,9 +5,9 @@ use std::process::Command;
 use std::time::Instant;
 
 use load::Event;
-use load::clock::monotonic_ns;
 use load::config::LoadConfig;
-use load::merge::Account;
+use load::report::merge::Account;
+use load::time::clock::monotonic_ns;
 
 use super::client::{
     ClientLink, ClientMessage, Timeouts, WaitHook, await_ready, await_report, ready_timeout, report_deadline,
@@ -67,7 +67,7 @@ impl Fleet for Local {
         let count = parts.len();
         let sources = match self.hosts.as_slice() {
             // Chosen for all clients together: each alone would begin with the first address.
-            [] if count > 1 => load::ports::sources(&order.config).map_err(anyhow::Error::msg)?,
+            [] if count > 1 => load::io::source_ports::sources(&order.config).map_err(anyhow::Error::msg)?,
             // In a testbed, those of the first host; a single client chooses its own.
             _ => order.config.sources.clone(),
         };

@@ -36,9 +36,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use load::LoadReport;
-use load::clock::monotonic_ns;
 use load::config::{LoadConfig, Pacing};
-use load::merge::{self, Account};
+use load::report::merge::{self, Account};
+use load::time::clock::monotonic_ns;
 
 use crate::model::LoadOrder;
 use crate::netns::TestbedHost;

@@ -1,6 +1,6 @@
 //! Rejects impossible reports: counts from another host are added to others and used as indices.
 
-use load::merge::Account;
+use load::report::merge::Account;
 use load::{LoadReport, Sample};
 use serde_json::Value;
 

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use load::clock::monotonic_ns;
+use load::time::clock::monotonic_ns;
 use load::{Event, LoadConfig, LoadReport};
 use rustix::io::FdFlags;
 

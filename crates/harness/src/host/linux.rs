@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use load::interface::{self, Hardware};
+use load::io::interface;
+use load::report::Hardware;
 use rustix::process::{Resource, getrlimit};
 
 use super::facts::Host;
@@ -235,10 +236,10 @@ fn idle_states(allowed: &[usize]) -> Option<String> {
 
 /// Tests whether the kernel timestamps packets on loopback. Waits at most `patience` for timestamps.
 pub(crate) fn kernel_timestamps(patience: Duration) -> String {
-    match load::stamps_on_loopback(patience) {
-        Ok(load::Stamped { sent: true, received: true }) => "sent and received".into(),
-        Ok(load::Stamped { sent: true, .. }) => "sent only".into(),
-        Ok(load::Stamped { received: true, .. }) => "received only".into(),
+    match load::io::stamps::on_loopback(patience) {
+        Ok(load::io::stamps::Stamped { sent: true, received: true }) => "sent and received".into(),
+        Ok(load::io::stamps::Stamped { sent: true, .. }) => "sent only".into(),
+        Ok(load::io::stamps::Stamped { received: true, .. }) => "received only".into(),
         Ok(_) => format!("none within {} ms", patience.as_millis()),
         Err(error) => format!("refused: {error}"),
     }

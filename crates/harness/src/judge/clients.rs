@@ -2,8 +2,7 @@
 
 use load::LoadReport;
 use load::config::Phases;
-use load::late::LATE_SHARE_MAX as LATE_SENDS_SHARE_MAX;
-use load::report::ProcessReport;
+use load::report::{LATE_SHARE_MAX as LATE_SENDS_SHARE_MAX, ProcessReport};
 
 use super::check::at_most;
 use super::limits::{BEYOND_P99_MIN, BEYOND_P999_MIN, DELAY_P99_NS, DELAY_P999_NS, LATE_SHARE_MAX, TAKEN_SHARE_MAX};

@@ -23,8 +23,8 @@ pub(crate) mod tests;
 
 use load::LoadReport;
 use load::config::Phases;
-use load::idle::IdleReport;
 use load::report::StreamReport;
+use load::tools::idle::IdleReport;
 use server::metrics::counters::Totals;
 use wire::stream::Stream;
 

@@ -1,8 +1,9 @@
 mod parts;
 
 use load::config::{Roles, Transport};
-use load::late::LateSends;
-use load::report::{ChurnReport, ClosedReport, DatagramReport, Errors, Measured, Outstanding, PARTS, ProcessReport};
+use load::report::{
+    ChurnReport, ClosedReport, DatagramReport, Errors, LateSends, Measured, Outstanding, PARTS, ProcessReport,
+};
 use server::ServerCounters;
 use stats::TestResult;
 use testkit::{load_report, measured};

@@ -1,7 +1,7 @@
 //! The stored data of a run, serialised as JSON.
 
 use load::LoadReport;
-use load::idle::IdleReport;
+use load::tools::idle::IdleReport;
 use serde::{Deserialize, Serialize};
 use server::ServerCounters;
 use server::metrics::counters::Totals;

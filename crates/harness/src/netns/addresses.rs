@@ -25,7 +25,7 @@ pub(crate) fn server_address(transport: Transport) -> Address {
 pub(crate) fn sources(config: &LoadConfig, ports: u32) -> Result<Vec<IpAddr>, String> {
     let is_v6 = config.target.ip().is_some_and(|target| target.is_ipv6());
     let addresses = || (1..=ADDRESSES).map(|last| address(1, is_v6, last)).collect();
-    load::ports::sources_among(config, ports, TIME_WAIT_S, addresses)
+    load::io::source_ports::sources_among(config, ports, TIME_WAIT_S, addresses)
 }
 
 /// Address `last` of host `number`; the server is host 0. The addresses are reserved for benchmarks (RFC 2544, RFC 5180), so

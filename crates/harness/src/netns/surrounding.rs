@@ -83,7 +83,7 @@ impl Surrounding {
         let Some(host) = (1..=self.network.clients.get()).find(|host| first(host) == address) else {
             return Ok(Vec::new());
         };
-        let of_first = load::ports::sources_in(config, |ports| addresses::sources(config, ports))?;
+        let of_first = load::io::source_ports::sources_in(config, |ports| addresses::sources(config, ports))?;
         Ok(addresses::sources_of(host, &of_first))
     }
 

@@ -110,7 +110,7 @@ impl Testbed {
     /// # Errors
     /// When all addresses of a host have too few ports together.
     pub fn sources(&self, config: &LoadConfig) -> Result<Vec<IpAddr>, String> {
-        load::ports::sources_in(config, |ports| addresses::sources(config, ports))
+        load::io::source_ports::sources_in(config, |ports| addresses::sources(config, ports))
     }
 
     /// Paths of the hosts' namespaces, the server's first, by which other processes can enter them while this one lives.

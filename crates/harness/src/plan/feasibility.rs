@@ -119,21 +119,21 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
             reasons.extend(kernel.find_means(network, host.fleet.as_ref()).clone().err().unwrap_or_default());
             addresses::sources(load, ports)
         }
-        None => load::ports::sources_with(load, ports),
+        None => load::io::source_ports::sources_with(load, ports),
     };
     reasons.extend(sources.err().map(|reason| format!("workload.{reason}")));
-    reasons.extend(load::check_timestamps(load).err());
+    reasons.extend(load::config::validate::check_timestamps(load).err());
     let parts = load.parts();
     if parts.iter().any(|part| part.active == 0.0) {
         reasons.push(format!(
             "client.processes: {} processes need an active connection each, but {} of {connections} {targets} are active; \
              lower the processes, or raise workload.active",
             load.processes,
-            load::schedule::active_count(load.active, load.connections),
+            load::config::active_count(load.active, load.connections),
         ));
     }
     let requests = parts.iter().fold(0u64, |requests, part| {
-        requests.saturating_add(load::schedule::count_max(part).saturating_mul(u64::from(part.clients)))
+        requests.saturating_add(load::time::schedule::count_max(part).saturating_mul(u64::from(part.clients)))
     });
     let served = connections.max(needs.workers);
     let memory_bytes = requests

@@ -367,7 +367,7 @@ fn server(trial: &Trial, figures: &Figures) -> Option<ServerNeeds> {
 
 fn clients(trial: &Trial, figures: &Figures, host: ClientHost, reuses: bool) -> ClientNeeds {
     let time_wait_s = TIME_WAIT_S[usize::from(reuses)];
-    let ports = load::ports::needed(&trial.load, time_wait_s).ceil() as u64;
+    let ports = load::io::source_ports::needed(&trial.load, time_wait_s).ceil() as u64;
     let connections = u64::from(trial.load.connections_and_idle());
     let rate_per_s = trial.workload.rate_per_s;
     let addresses = ports.div_ceil(host.ports.max(1)).max(1);

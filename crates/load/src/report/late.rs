@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use stats::Histogram;
 
 /// The smallest delay of a late send, in nanoseconds: five times the paper's p99 (kawai2008 section 5.3).
-pub const DELAY_NS_MIN: u64 = 100_000;
+const DELAY_NS_MIN: u64 = 100_000;
 
 /// A tail is the server's own only if it has at least this many times as many requests as were sent late.
 ///
@@ -23,7 +23,7 @@ pub const LATE_SHARE_MAX: f64 = 0.5 / TAIL_TO_LATE_MIN;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateSends {
     /// The longest send delay of a request that is not late, in nanoseconds: the interquartile range of the service time, but
-    /// at least [`DELAY_NS_MIN`]. A burst after a delay keeps the server busy for at most that delay, so a shorter delay adds
+    /// at least 0.1 ms. A burst after a delay keeps the server busy for at most that delay, so a shorter delay adds
     /// less than service times vary. The median is no bound: most of it may be network delay or sleep.
     pub bound_ns: u64,
     /// Requests with a longer send delay.

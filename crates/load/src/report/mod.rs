@@ -1,7 +1,7 @@
 //! The client's results of a trial, as plain data.
 
 mod errors;
-pub mod late;
+mod late;
 pub mod merge;
 pub mod samples;
 
@@ -11,7 +11,7 @@ use stats::{Distribution, Histogram, TestResult};
 use crate::config::{Pacing, Roles, Transport};
 
 pub use errors::{Class, Errors};
-pub use late::LateSends;
+pub use late::{LATE_SHARE_MAX, LateSends};
 pub use samples::Sample;
 
 /// The client's report of one trial.

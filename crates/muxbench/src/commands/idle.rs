@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ::load::LoadConfig;
-use ::load::idle::{self, Event, IdleReport};
+use ::load::tools::idle::{self, Event, IdleReport};
 use anyhow::{Context, bail};
 use harness::spec::units::Time;
 use signal_hook::consts::{SIGINT, SIGTERM};

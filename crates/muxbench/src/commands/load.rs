@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ::load::config::{LoadConfig, Phases, Popularity, Schedule, Transport};
-use ::load::late::LateSends;
-use ::load::report::Measured;
+use ::load::report::{LateSends, Measured};
 use ::load::{Event, Listener, LoadReport, Outcome};
 use anyhow::{Context, bail};
 use harness::exec::idle::IdleHolders;

@@ -74,7 +74,7 @@ impl HostsArgs {
         }
         if self.measure {
             let cpu = host.cores.last().and_then(|core| core.last()).copied();
-            let ns = load::cost::per_request_ns(Timestamps::Client, REQUESTS, cpu)
+            let ns = load::tools::cost::per_request_ns(Timestamps::Client, REQUESTS, cpu)
                 .context("cannot measure the cost of a request")?;
             let origin = "measured now: 128 B each way over loopback, without a server".to_owned();
             figures.client_per_s = Figure { value: 1e9 / ns, origin };

@@ -5,7 +5,7 @@ use harness::model::{Run, Workload};
 use harness::model::{Strategy, TrialOutcome};
 use harness::strategy::search::{CapacityBound, RateSearch, SearchEnd, searches};
 use load::LoadReport;
-use load::late::LateSends;
+use load::report::LateSends;
 use serde::Serialize;
 use stats::{Histogram, Interval};
 

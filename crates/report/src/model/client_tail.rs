@@ -2,7 +2,7 @@
 //! own bursts. Reports mark such quantiles and conclude nothing from them.
 
 use load::LoadReport;
-use load::late::LateSends;
+use load::report::LateSends;
 use stats::Distribution;
 
 /// A quantile, and its field of a distribution.

@@ -6,8 +6,7 @@ use harness::model::TrialOutcome;
 use harness::model::{Run, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use harness::strategy;
 use load::LoadReport;
-use load::late::LateSends;
-use load::report::{ChurnReport, KernelReport, Measured};
+use load::report::{ChurnReport, KernelReport, LateSends, Measured};
 use serde::Serialize;
 use server::{Accept, Options, ReadBudget, ServerCounters};
 use stats::{Distribution, Estimate, Histogram, Ratio, interval};
@@ -169,7 +168,7 @@ pub struct Kernel {
     /// The interface that requests were sent on.
     pub interface: String,
     /// The interface's support for hardware timestamps.
-    pub hardware: load::interface::Hardware,
+    pub hardware: load::report::Hardware,
     /// From t2 to the packet scheduler.
     pub to_scheduler: Distribution,
     /// t2k − t2.

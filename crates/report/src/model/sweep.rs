@@ -2,8 +2,7 @@
 
 use harness::model::Strategy;
 use harness::model::{Run, TrialRecord, VerdictKind, Workload};
-use load::late::LateSends;
-use load::report::{Errors, PARTS};
+use load::report::{Errors, LateSends, PARTS};
 use serde::Serialize;
 
 use super::client_tail;

@@ -335,7 +335,7 @@ mod tests {
             (breakdown.run_delay_ns_per_request, breakdown.run_delay_share_of_tail)
         };
         for load in late.records.iter_mut().filter_map(|record| record.load.as_mut()) {
-            load.late = Some(load::late::LateSends { count: 9, sent: 200, ..load::late::LateSends::default() });
+            load.late = Some(load::report::LateSends { count: 9, sent: 200, ..load::report::LateSends::default() });
         }
         assert_eq!(share(&late), (Some(3_500.0), None), "the client's tail is not the server's");
         let text = render(&summary, 160);

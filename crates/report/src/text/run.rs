@@ -1,7 +1,7 @@
 //! A run's ranking as text.
 
 use harness::model::{Run, Workload};
-use load::interface::Hardware;
+use load::report::Hardware;
 use stats::Distribution;
 
 use super::host::host;

@@ -1,7 +1,7 @@
 //! The mark of quantiles that the client may have caused, and its meaning in words.
 
 use load::LoadReport;
-use load::late::LateSends;
+use load::report::LateSends;
 use stats::Distribution;
 
 use crate::format;

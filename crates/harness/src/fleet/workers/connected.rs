@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use load::Event;
-use load::clock::monotonic_ns;
 use load::config::LoadConfig;
+use load::time::clock::monotonic_ns;
 
 use super::super::Draft;
 use super::super::channel::Channel;
@@ -103,7 +103,7 @@ impl ConnectedWorker {
         hook: &mut WaitHook<'_>,
     ) -> anyhow::Result<()> {
         let unwritten = |error| samples::unwritten(&draft.path, &error);
-        let requests = load::schedule::count_max(config).saturating_mul(config.clients.into());
+        let requests = load::time::schedule::count_max(config).saturating_mul(config.clients.into());
         let bytes_max = requests.saturating_mul(BYTES_PER_SAMPLE).saturating_add(BYTES_BESIDE_SAMPLES);
         let mut file = files::create(&draft.path).map_err(unwritten)?;
         let mut total_bytes = 0;

@@ -18,9 +18,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use load::clock::monotonic_ns;
 use load::config::LoadConfig;
-use load::merge::Account;
+use load::report::merge::Account;
+use load::time::clock::monotonic_ns;
 use wire::Address;
 
 use super::client::{

@@ -1,6 +1,5 @@
 use load::LoadReport;
-use load::late::LateSends;
-use load::report::DatagramReport;
+use load::report::{DatagramReport, LateSends};
 
 use super::*;
 use crate::judge;

@@ -5,5 +5,3 @@ mod linux;
 
 #[cfg(target_os = "linux")]
 pub use linux::{addresses_towards, hardware, towards};
-
-pub use crate::report::Hardware;

@@ -6,10 +6,8 @@ use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::config::partition::partition;
-use crate::config::{LoadConfig, Phases, Popularity, Schedule};
+use crate::config::{LoadConfig, Phases, Popularity, Schedule, active_count};
 use crate::time::zipf::Zipf;
-
-pub use crate::config::active_count;
 
 /// The ramp begins at this fraction of the target rate, but at no less than one request per second. kawai2008 section 5.1 gives
 /// no start of its exponential growth; a thousandth makes three decades.
