@@ -186,6 +186,7 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/server/src/platform/freebsd.rs",
         "crates/server/src/platform/linux.rs",
         "crates/server/src/platform/macos.rs",
+        "crates/server/src/platform/mod.rs",
         "crates/server/src/external/spawn.rs",
         "crates/server/src/metrics/tracepoints.rs",
         "crates/server/src/runtimes/may.rs",

@@ -8,7 +8,7 @@ use std::process::Output;
 use common::{Serve, exchange, muxbench, skipped};
 use serde_json::Value;
 use server::metrics::tracepoints::can_count;
-use server::metrics::workers::{OTHER, comparable_kinds};
+use server::metrics::{OTHER, comparable_kinds};
 use server::{Architecture, Threads};
 
 /// Allowed difference of the two counts, in addition to 2 %: they are read one after the other, and the reader may be delayed in

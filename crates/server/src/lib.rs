@@ -18,15 +18,15 @@
 
 pub mod architecture;
 #[cfg(target_os = "linux")]
-pub mod completion;
+mod completion;
 pub mod config;
 pub mod control;
 pub mod external;
 pub mod host;
 pub mod metrics;
-pub mod net;
+mod net;
 pub mod platform;
-pub mod readiness;
+mod readiness;
 pub mod registry;
 pub mod regular;
 pub mod runtimes;
@@ -36,7 +36,7 @@ pub mod skipped;
 pub mod socket;
 pub mod spec;
 mod sync;
-pub mod token;
+mod token;
 
 pub use architecture::Architecture;
 pub use config::{Options, ServeConfig, ServerSpec};

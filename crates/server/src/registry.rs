@@ -1,7 +1,6 @@
 //! The registry: every model and every mechanism, with the functions that run them.
 //!
-//! This file alone names both mechanisms and loops: a mechanism's file uses no loop, and a loop's file no table. To add a model,
-//! add a row; to add a mechanism, add a file and a row.
+//! Only this file names both mechanisms and loops. To add a model, add a row; to add a mechanism, add a file and a row.
 
 use std::io;
 use std::ops::Deref;
@@ -28,7 +27,7 @@ pub struct Model {
     /// The model's description.
     pub row: ModelRow,
     /// Runs the server in the calling thread until it is stopped. Sends through [`ServerContext::started`] once all its threads
-    /// have what they need.
+    /// are ready.
     pub run: fn(&ServerContext<'_>, Option<&'static MechanismRow>) -> io::Result<()>,
 }
 
@@ -40,108 +39,76 @@ impl Deref for Model {
     }
 }
 
-/// A model that serves each connection by a thread or process with blocking I/O.
-const fn blocking(
-    name: &'static str,
-    about: &'static str,
-    threads: ThreadSpec,
-    per_connection: PerConnection,
-    run: fn(&ServerContext<'_>, Option<&'static MechanismRow>) -> io::Result<()>,
-) -> Model {
-    Model { row: ModelRow { name, about, threads, per_connection, ..ModelRow::DEFAULT }, run }
+/// Makes the table of models.
+macro_rules! models {
+    (
+        blocking { $($(#[$pool:meta])* $worker:literal $per_connection:ident $count:ident $run:path: $serving:literal;)* }
+        staged { $($staged:literal $network:ident $payload:ident $threads:ident $({ $($key:ident: $value:expr),* })?: $about:literal;)* }
+        runtimes { $($(#[$feature:meta])* $runtime:ident;)* }
+    ) => {
+        /// Every model that is compiled in.
+        pub const MODELS: &[Model] = &[
+            $($(#[$pool])* Model {
+                row: ModelRow {
+                    name: $worker,
+                    about: $serving,
+                    threads: ThreadSpec::$count,
+                    per_connection: PerConnection::$per_connection,
+                    ..ModelRow::DEFAULT
+                },
+                run: |context, _| $run(context),
+            },)*
+            $(Model {
+                row: ModelRow {
+                    name: $staged,
+                    about: $about,
+                    stages: Some(Stages { network: NetworkStage::$network, payload: PayloadStage::$payload }),
+                    threads: ThreadSpec::$threads $({ $($key: $value),* })?,
+                    ..ModelRow::DEFAULT
+                },
+                run: |context, mechanism| (mechanism.expect("an event-driven model has a mechanism").run)(context),
+            },)*
+            $($(#[$feature])* Model {
+                row: runtimes::$runtime::ROW,
+                run: |context, _| runtimes::$runtime::run_server(context),
+            },)*
+        ];
+    };
 }
 
-/// An event-driven model in stages.
-const fn staged(
-    name: &'static str,
-    about: &'static str,
-    network: NetworkStage,
-    payload: PayloadStage,
-    threads: ThreadSpec,
-) -> Model {
-    let stages = Some(Stages { network, payload });
-    Model {
-        row: ModelRow { name, about, stages, threads, ..ModelRow::DEFAULT },
-        run: |context, mechanism| (mechanism.expect("an event-driven model has a mechanism").run)(context),
+models! {
+    blocking {
+        "mp" Process Nothing blocking::run_processes: "a process per connection, forked on accept, with blocking I/O";
+        "mt" Thread Nothing blocking::run_threads:
+            "a thread per connection, created on accept, with blocking I/O and a stack of 256 KiB";
+        #[cfg(target_os = "linux")]
+        "mp-prefork" Process NumberOrNothing pool::run_processes:
+            "a pool of preforked processes, each serving one connection at a time with blocking I/O";
+        #[cfg(target_os = "linux")]
+        "mt-pool" Thread NumberOrNothing pool::run_threads:
+            "a pool of threads, each serving one connection at a time with blocking I/O and a stack of 256 KiB";
+    }
+    staged {
+        "sped" InAccept InNetwork Nothing: "one thread that accepts and serves all connections";
+        "symped" Threads InNetwork Number { default: 2 }: "N threads that each serve many connections; one more thread accepts";
+        "amped" Threads Threads NetworkAndPayload { network: 0..=1, default: (1, 2) }:
+            "one network thread (0: the accept thread) that reads, and M payload threads that make and write responses in turn";
+        "seda" Threads Threads NetworkAndPayload { network: 1..=THREADS_MAX, default: (2, 4) }:
+            "N network threads that read, and M payload threads that make and write responses in turn";
+        "seda-s" Threads Paired Number { default: 2 }:
+            "N pairs of a network thread, which reads, and a payload thread, which makes and writes responses";
+    }
+    runtimes {
+        #[cfg(all(target_os = "linux", feature = "tokio"))]
+        tokio;
+        #[cfg(all(target_os = "linux", feature = "smol"))]
+        smol;
+        #[cfg(all(target_os = "linux", feature = "may"))]
+        may;
+        #[cfg(all(target_os = "linux", feature = "compio"))]
+        compio;
     }
 }
-
-/// Every model that is compiled in.
-pub const MODELS: &[Model] = &[
-    blocking(
-        "mp",
-        "a process per connection, forked on demand, blocking I/O",
-        ThreadSpec::Nothing,
-        PerConnection::Process,
-        |context, _| blocking::run_processes(context),
-    ),
-    blocking(
-        "mt",
-        "a thread per connection, created on demand, blocking I/O, 256 KiB stacks",
-        ThreadSpec::Nothing,
-        PerConnection::Thread,
-        |context, _| blocking::run_threads(context),
-    ),
-    #[cfg(target_os = "linux")]
-    blocking(
-        "mp-prefork",
-        "processes forked beforehand, each serving one connection after the other, blocking I/O",
-        ThreadSpec::NumberOrNothing,
-        PerConnection::Process,
-        |context, _| pool::run_processes(context),
-    ),
-    #[cfg(target_os = "linux")]
-    blocking(
-        "mt-pool",
-        "threads created beforehand, each serving one connection after the other, blocking I/O, 256 KiB stacks",
-        ThreadSpec::NumberOrNothing,
-        PerConnection::Thread,
-        |context, _| pool::run_threads(context),
-    ),
-    staged(
-        "sped",
-        "one thread for everything, over a mechanism",
-        NetworkStage::InAccept,
-        PayloadStage::InNetwork,
-        ThreadSpec::Nothing,
-    ),
-    staged(
-        "symped",
-        "N threads that each do what one does, over a mechanism each; one thread accepts for them",
-        NetworkStage::Threads,
-        PayloadStage::InNetwork,
-        ThreadSpec::Number { default: 2 },
-    ),
-    staged(
-        "amped",
-        "one thread for the network (0: the accept thread, or 1) and M for payload, which get work in turn",
-        NetworkStage::Threads,
-        PayloadStage::Threads,
-        ThreadSpec::NetworkAndPayload { network: 0..=1, default: (1, 2) },
-    ),
-    staged(
-        "seda",
-        "N threads for the network and M for payload, which get work in turn",
-        NetworkStage::Threads,
-        PayloadStage::Threads,
-        ThreadSpec::NetworkAndPayload { network: 1..=THREADS_MAX, default: (2, 4) },
-    ),
-    staged(
-        "seda-s",
-        "N threads for the network and as many for payload, in pairs",
-        NetworkStage::Threads,
-        PayloadStage::Paired,
-        ThreadSpec::Number { default: 2 },
-    ),
-    #[cfg(all(target_os = "linux", feature = "tokio"))]
-    Model { row: runtimes::tokio::ROW, run: |context, _| runtimes::tokio::run_server(context) },
-    #[cfg(all(target_os = "linux", feature = "smol"))]
-    Model { row: runtimes::smol::ROW, run: |context, _| runtimes::smol::run_server(context) },
-    #[cfg(all(target_os = "linux", feature = "may"))]
-    Model { row: runtimes::may::ROW, run: |context, _| runtimes::may::run_server(context) },
-    #[cfg(all(target_os = "linux", feature = "compio"))]
-    Model { row: runtimes::compio::ROW, run: |context, _| runtimes::compio::run_server(context) },
-];
 
 /// Returns the model of that name.
 pub fn find_model(name: &str) -> Option<&'static Model> {
@@ -155,22 +122,21 @@ pub struct MechanismRow {
     pub name: &'static str,
     /// One line for `muxbench list`.
     pub about: &'static str,
-    /// Kernel features beyond those of every Linux; empty for most.
+    /// Required kernel features, beyond those of every supported Linux; empty for most.
     pub needs: &'static str,
-    /// The thread that keeps a CPU busy even when the server is idle.
+    /// The thread that keeps a CPU busy while the server is idle.
     pub spins: Spins,
-    /// Returns why it cannot run here, and the remedy.
+    /// Returns the reason if the mechanism cannot run on this host, and the remedy.
     pub can_run: fn() -> Result<(), String>,
-    /// Whether a connection wakes only some of the threads that wait for one listener (EPOLLEXCLUSIVE).
+    /// Whether a new connection wakes only some of the threads that wait on a shared listener (EPOLLEXCLUSIVE).
     pub wakes_exclusively: bool,
-    /// The part that does the I/O.
+    /// Whether the server or the kernel does the I/O.
     pub family: Family,
-    /// Runs all stages of an event-driven server, the accept stage in the calling thread. Called once for each server;
-    /// below it nothing is dynamic.
+    /// Runs all stages of an event-driven server, the accept stage in the calling thread. This is the only dynamic call: the
+    /// loops are compiled for each mechanism.
     pub run: fn(&ServerContext<'_>) -> io::Result<()>,
 }
 
-/// A mechanism that reports which sockets are ready.
 const fn readiness<M: Readiness>(name: &'static str, about: &'static str) -> MechanismRow {
     MechanismRow {
         name,
@@ -184,12 +150,10 @@ const fn readiness<M: Readiness>(name: &'static str, about: &'static str) -> Mec
     }
 }
 
-/// The same mechanism below a layer that hands packets up through a queue.
 const fn buffered<M: Readiness>(name: &'static str, about: &'static str) -> MechanismRow {
     MechanismRow { run: ready_loop::run_buffered::<M>, ..readiness::<M>(name, about) }
 }
 
-/// A mechanism of the kernel that does the I/O itself.
 #[cfg(target_os = "linux")]
 const fn completion<M: Datagrams>(
     name: &'static str,
@@ -209,7 +173,7 @@ const fn completion<M: Datagrams>(
     }
 }
 
-/// Makes both tables: a line of readiness mechanisms is a row of each.
+/// Makes the tables of mechanisms. Each readiness mechanism is a row of both.
 macro_rules! mechanisms {
     (
         readiness { $($(#[$cfg:meta])* $name:literal $mechanism:ty: $about:literal $({ $($field:ident: $value:expr),* })?;)* }
@@ -221,14 +185,14 @@ macro_rules! mechanisms {
             $($rows)*
         ];
 
-        /// The readiness mechanisms, each below a layer as in welsh2001's aSocket, to measure the layer's cost. A table of
-        /// their own, so that only an experiment that names them runs them.
+        /// The readiness mechanisms below a layer as in welsh2001's aSocket, to measure the layer's cost. An experiment must
+        /// name them to run them.
         pub const BUFFERED: &[MechanismRow] = &[
             $($(#[$cfg])* MechanismRow {
                 $($($field: $value,)*)?
                 ..buffered::<$mechanism>(
                     concat!($name, "-buffered"),
-                    concat!($name, ", and what is read goes up in a buffer for each packet, through a queue (welsh2001's aSocket)"),
+                    concat!($name, " below a layer that passes each packet up through a queue, in a buffer of its own (welsh2001's aSocket)"),
                 )
             },)*
         ];
@@ -237,26 +201,26 @@ macro_rules! mechanisms {
 
 mechanisms! {
     readiness {
-        "select" select::Select: "select(2): bitmaps scanned on both sides at every wait";
-        "poll" poll::Poll: "poll(2): an array scanned on both sides at every wait";
+        "select" select::Select: "select(2): the kernel and the server scan bitmaps at every wait";
+        "poll" poll::Poll: "poll(2): the kernel and the server scan an array at every wait";
         #[cfg(target_os = "linux")]
         "epoll" epoll::Epoll: "epoll(7), level-triggered: the kernel keeps the interest list";
         #[cfg(target_os = "linux")]
         "epoll-et" epoll_et::EpollEt:
-            "epoll(7), edge-triggered: each change is reported once, registered once for both ways";
+            "epoll(7), edge-triggered: the kernel reports each change once";
         #[cfg(any(target_os = "freebsd", target_os = "macos"))]
         "kqueue" kqueue::Kqueue: "kqueue(2), level-triggered: the kernel keeps the interest list";
-        "spin" spin::Spin: "no wait: tries every socket in turn, and takes a whole CPU" { spins: Spins::Loop };
+        "spin" spin::Spin: "no wait: the loop tries every socket in turn and keeps a CPU busy" { spins: Spins::Loop };
         #[cfg(target_os = "linux")]
         "rt-signal" rt_signal::RtSignal:
-            "a queued real-time signal for each event (F_SETSIG), poll(2) when the queue overflows"
+            "a queued real-time signal for each event (F_SETSIG); poll(2) when the queue overflows"
             {
-                needs: "room in the queue of signals (RLIMIT_SIGPENDING), or it is poll",
+                needs: "room in the signal queue (RLIMIT_SIGPENDING): each overflow costs a poll(2) of all sockets",
                 can_run: rt_signal::can_run
             };
         #[cfg(target_os = "linux")]
         "io_uring-poll" io_uring_poll::IoUringPoll:
-            "io_uring's multishot poll: completions tell of readiness, read and write do the I/O"
+            "multishot poll requests of io_uring(7): completions report readiness, and the server reads and writes"
             {
                 needs: "Linux 6.1 with io_uring allowed (kernel.io_uring_disabled)",
                 can_run: io_uring_poll::can_run
@@ -266,7 +230,7 @@ mechanisms! {
         #[cfg(target_os = "linux")]
         completion::<io_uring::IoUring<false, true, false>>(
             "io_uring",
-            "io_uring(7): the kernel accepts, receives (multishot, into a ring of buffers) and sends",
+            "io_uring(7): the kernel accepts, receives (multishot, into a buffer ring) and sends",
             "Linux 6.0",
             io_uring::can_run::<false, true, false>,
         ),
@@ -275,7 +239,7 @@ mechanisms! {
             spins: Spins::KernelThread,
             ..completion::<io_uring::IoUring<true, true, false>>(
                 "io_uring-sqpoll",
-                "io_uring, and a thread of the kernel takes the operations: no system call submits (SQPOLL)",
+                "io_uring with SQPOLL: a kernel thread takes the requests, so that submitting needs no system call",
                 "Linux 6.0",
                 io_uring::can_run::<true, true, false>,
             )
@@ -283,14 +247,14 @@ mechanisms! {
         #[cfg(target_os = "linux")]
         completion::<io_uring::IoUring<false, false, false>>(
             "io_uring-oneshot",
-            "io_uring, each accept and receive asked for by itself",
+            "io_uring without multishot: one request for each accept and each receive",
             "Linux 6.0",
             io_uring::can_run::<false, false, false>,
         ),
         #[cfg(target_os = "linux")]
         completion::<io_uring::IoUring<false, true, true>>(
             "io_uring-zc",
-            "io_uring, sending from our memory without a copy (SEND_ZC, SENDMSG_ZC)",
+            "io_uring with zero-copy sends (SEND_ZC, SENDMSG_ZC)",
             "Linux 6.1",
             io_uring::can_run::<false, true, true>,
         ),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use server::ServerCounters;
-use server::metrics::workers::comparable_kinds;
+use server::metrics::comparable_kinds;
 use stats::Distribution;
 
 /// The cost of a request by the server's own counters, over the repeats of a row.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{Table, presets};
-use server::metrics::workers::{OTHER, Syscall, comparable_kinds};
+use server::metrics::{OTHER, Syscall, comparable_kinds};
 
 use super::medium::Medium;
 use super::table::align;

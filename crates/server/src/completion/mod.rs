@@ -1,4 +1,4 @@
-//! The completion mechanisms: the server requests operations, and the kernel does the I/O and reports the results.
+//! The completion mechanisms: the server requests operations, the kernel does the I/O and reports the results.
 
 pub(crate) mod io_uring;
 
@@ -13,129 +13,119 @@ use crate::token::Token;
 
 /// A completion mechanism.
 ///
-/// Operations are queued and reach the kernel with the next `wait` at the latest. Implementations allocate in `new` only, never
-/// log, and read no clocks. They count their own system calls and operations, because only they know which calls a queue needs.
-/// When dropped, they first end every operation that still uses memory.
+/// A mechanism queues operations and submits them with the next `wait` at the latest. Implementations allocate in `new` only,
+/// never log, and read no clocks. They count their system calls and operations. When dropped, they first end every operation
+/// that still uses memory.
 pub trait Completion: Sized {
     /// The most completions that one `wait` reports.
     const DONE_MAX: usize;
-    /// Whether a multishot receive may miss the end of its stream and then report nothing more.
+    /// Whether a multishot receive may miss the end of its stream and then stay silent.
     const MISSES_ENDS: bool;
 
     /// Makes a mechanism for `connections_max` connections, fewer than 2^29. A receive returns at most `receive_bytes`.
     fn new(connections_max: usize, receive_bytes: usize, counters: &'static Counters) -> io::Result<Self>;
 
-    /// Requests one [`CompletionEvent::Readable`] with `token`, which is no connection's, once `descriptor` is readable.
-    ///
-    /// # Errors
-    /// Errors of the kernel's queue; those of the operation are reported with its completion.
+    /// Requests one [`CompletionEvent::Readable`] when `descriptor` is readable. `token` is no connection's.
     fn watch(&mut self, descriptor: RawFd, token: Token) -> io::Result<()>;
 
-    /// Requests connections from a blocking listener. They block too, so that the kernel waits for them.
+    /// Requests connections from a blocking listener. The connections block, too: the kernel waits for their I/O.
     fn accept(&mut self, listener: RawFd) -> io::Result<()>;
 
-    /// Requests bytes, up to the read budget, into memory of the mechanism: once, or repeatedly.
+    /// Requests bytes, up to the read budget, into a buffer of the mechanism: once or repeatedly.
     fn receive(&mut self, io: RawFd, token: Token) -> io::Result<()>;
 
-    /// Ends a repeated receive. Its last completion may still have bytes.
+    /// Ends a repeated receive. The last completion may still have bytes.
     fn cancel_receive(&mut self, token: Token) -> io::Result<()>;
 
     /// Sends some of `bytes`. Each connection has at most one send at a time.
     ///
     /// # Safety
-    /// `bytes` neither move nor change until [`CompletionEvent::Sent`] is reported or the mechanism is dropped.
+    /// `bytes` must neither move nor change until [`CompletionEvent::Sent`] is reported or the mechanism is dropped.
     unsafe fn send(&mut self, io: RawFd, token: Token, bytes: &[u8]) -> io::Result<()>;
 
-    /// The received bytes, until their buffer is given back.
+    /// The received bytes.
     fn bytes(&self, received: &Received) -> &[u8];
 
-    /// Gives the buffer of a receive back, if it has one.
+    /// Returns the buffer of a receive, if any, to the mechanism.
     fn give_back(&mut self, received: Received);
 
-    /// Submits the queue, waits until something completes, and adds it to `done`, within its capacity. A signal ends the wait
-    /// with nothing done. Does not wait unless `may_wait`.
+    /// Submits the queue and adds completed operations to `done`, within its capacity. If none has completed and `may_wait`,
+    /// waits for one; a signal ends the wait.
     fn wait(&mut self, done: &mut Vec<Done>, may_wait: bool) -> io::Result<()>;
 }
 
 /// The operations on datagrams, each with an address.
 pub trait Datagrams: Completion {
-    /// Requests datagrams with their senders into memory of the mechanism: once, or repeatedly.
+    /// Requests datagrams with their senders into a buffer of the mechanism: once or repeatedly.
     ///
     /// # Safety
-    /// `envelope` does not move, and nothing else accesses it, until the receive has ended or the mechanism is dropped.
+    /// `envelope` must not move, and nothing else may access it, until the receive has ended or the mechanism is dropped.
     unsafe fn receive_datagrams(&mut self, io: RawFd, token: Token, envelope: &mut Envelope) -> io::Result<()>;
 
-    /// Sends one datagram; fails at once if the socket has no room.
+    /// Sends one datagram; fails at once if the socket's buffer is full.
     ///
-    /// # Safety
-    /// `message` and all that it points to neither move nor change until [`CompletionEvent::Sent`] is reported or the mechanism
-    /// is dropped.
+    /// # Safety `message` and everything that it points to must neither move nor change until [`CompletionEvent::Sent`] is
+    /// reported or the mechanism is dropped.
     unsafe fn send_datagram(&mut self, io: RawFd, token: Token, message: *const libc::msghdr) -> io::Result<()>;
 
     /// The received datagram; `None` after a failed receive.
     fn datagram<'a>(&'a self, received: &Received, envelope: &'a Envelope) -> Option<Datagram<'a>>;
 }
 
-/// A socket's memory for what the kernel reports with a datagram. It points to itself: it must not move.
+/// A socket's memory for the header of a received datagram. It points to itself, so it must not move.
 #[derive(Debug)]
 pub struct Envelope {
     /// The sender of the last datagram, for one-shot receives.
-    pub(crate) name: [u8; NAME_BYTES],
+    pub name: [u8; NAME_BYTES],
     /// The destination of the last datagram, for one-shot receives.
-    pub(crate) control: Control,
+    pub control: Control,
     /// Whether the kernel reports destinations for this socket.
-    pub(crate) has_control: bool,
-    pub(crate) room: libc::iovec,
-    pub(crate) message: libc::msghdr,
+    pub has_control: bool,
+    pub room: libc::iovec,
+    pub message: libc::msghdr,
 }
 
 /// A received datagram.
 #[derive(Debug)]
 pub struct Datagram<'a> {
-    /// The sender's address, as the kernel writes it.
+    /// The sender's address as a `sockaddr`.
     pub from: &'a [u8],
     /// The kernel's control message with the destination; empty if not requested.
     pub control: &'a [u8],
-    /// The contents, or their beginning.
+    /// The contents, cut off at the end of the buffer.
     pub bytes: &'a [u8],
-    /// The datagram's length, even if its end found no room.
+    /// The datagram's full length.
     pub length: usize,
 }
 
 /// A completed operation.
 #[derive(Debug)]
 pub struct Done {
-    /// The connection or watched descriptor; meaningless for the listener.
+    /// The connection or watched descriptor; without meaning for an accept.
     pub token: Token,
-    /// The operation and its result.
     pub event: CompletionEvent,
 }
 
 /// An operation and its result.
 #[derive(Debug)]
 pub enum CompletionEvent {
-    /// A watched descriptor is readable.
     Readable,
-    /// A connection was accepted, or an accept failed.
     Accepted {
-        /// The connection.
         result: Result<OwnedFd, Errno>,
         /// Whether more will follow without another request.
         more: bool,
     },
-    /// Bytes were received, or a receive failed.
     Received(Received),
-    /// Bytes were sent, or a send failed; the kernel no longer uses their memory.
+    /// Bytes were sent, or a send failed; the kernel no longer reads their memory.
     Sent(Result<usize, Errno>),
 }
 
-/// The result of a receive. Its buffer must be given back.
+/// The result of a receive. The loop must pass it to [`Completion::give_back`].
 #[derive(Debug)]
 pub struct Received {
     /// The number of bytes; 0 at the end of the stream.
     pub result: Result<usize, Errno>,
     /// Whether more will follow without another request.
     pub more: bool,
-    /// The buffer with the bytes.
-    pub(crate) buffer: Option<u16>,
+    pub buffer: Option<u16>,
 }

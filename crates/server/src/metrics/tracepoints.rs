@@ -1,7 +1,7 @@
 //! System calls as the kernel counts them, including those of runtimes and libraries.
 //!
-//! Each kind has a counter on the tracepoint `raw_syscalls:sys_enter` with a filter of system call numbers. It covers the thread
-//! that opens it and all threads and processes created later; the kernel adds their counts.
+//! Each kind has a counter on the tracepoint `raw_syscalls:sys_enter` with a filter of system call numbers. It covers the
+//! thread that opens it and all threads and processes created later; the kernel adds their counts.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -20,9 +20,9 @@ const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// The file with the tracepoint's number.
 const TRACEPOINT: &CStr = c"events/raw_syscalls/sys_enter/id";
 
-/// The system call numbers of each kind. A number does not tell a call's purpose: io_uring_enter always counts as a wait, and so
-/// does a rescan; workers of a pool receive connections by reading a pipe. The most frequent kinds come first, because the kernel
-/// tries a filter's numbers in order.
+/// The system call numbers of each kind. A number does not tell a call's purpose: io_uring_enter always counts as a wait, and
+/// so does a rescan; workers of a pool receive connections by reading a pipe. The most frequent kinds come first, because the
+/// kernel tries a filter's numbers in order.
 const NUMBERS: &[(Syscall, &[libc::c_long])] = &[
     (Syscall::Read, &[libc::SYS_read, libc::SYS_recvfrom, libc::SYS_readv, libc::SYS_recvmsg, libc::SYS_recvmmsg]),
     (Syscall::Write, &[libc::SYS_write, libc::SYS_sendto, libc::SYS_writev, libc::SYS_sendmsg, libc::SYS_sendmmsg]),
@@ -100,7 +100,7 @@ fn filters() -> Vec<(&'static str, String)> {
         numbers.iter().map(|number| format!("id {test} {number}")).collect::<Vec<_>>().join(and_or)
     };
     let mut filters: Vec<_> =
-        NUMBERS.iter().map(|(kind, numbers)| (kind.name(), filter(numbers, "==", " || "))).collect();
+        NUMBERS.iter().map(|(kind, numbers)| (Syscall::ALL[*kind as usize].1, filter(numbers, "==", " || "))).collect();
     let all: Vec<libc::c_long> = NUMBERS.iter().flat_map(|(_, numbers)| numbers.iter().copied()).collect();
     filters.push((OTHER, filter(&all, "!=", " && ")));
     filters

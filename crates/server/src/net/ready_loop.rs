@@ -47,7 +47,7 @@ pub(crate) fn run_service<M: Readiness, S: Service<Conn: Send> + Sync>(
 /// The same with a layer between the sockets and the service. As in the paper, the layer does not know the service and calls it
 /// through a vtable.
 pub fn run_buffered<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
-    with_service!(context, |service| staged::run::<ReadyLoops<M>, _>(context, &Buffered::new(Erased::new(&service))))
+    with_service!(context, |service| staged::run::<ReadyLoops<M>, _>(context, &Buffered(Erased::new(&service))))
 }
 
 struct ReadyLoops<M>(PhantomData<M>);

@@ -12,12 +12,14 @@ use crate::metrics::workers::{Counters, Syscall, Workers};
 /// The limits that a server raises.
 pub const RAISED: &[Resource] = &[Resource::Nofile, Resource::Nproc];
 
-/// Whether shutdown(2) of a listener wakes every accept, for good. FreeBSD wakes one, once; macOS wakes none. So blocking loops
-/// also wait for the stop descriptor ([`may_accept`]), and their listener must not block: the connection may have gone when they
-/// accept.
+/// Has no effect: sleeps are precise by default.
+pub(crate) fn set_precise_sleep() {}
+
+/// Whether shutdown(2) of a listener ends every accept. FreeBSD wakes one accept, macOS none. So blocking loops also wait for
+/// the stop descriptor ([`may_accept`]), and their listener is non-blocking: a client may have left before the accept.
 pub const SHUTDOWN_WAKES_ACCEPT: bool = false;
 
-/// Waits until a connection comes or the server stops; returns `false` if it stops. Counts the wait.
+/// Waits for a connection or the end of the server; returns whether the server continues.
 pub(crate) fn may_accept(listener: &OwnedFd, stop: BorrowedFd<'_>, counters: &Counters) -> io::Result<bool> {
     let mut watched = [PollFd::new(listener, PollFlags::IN), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
     loop {
@@ -30,57 +32,49 @@ pub(crate) fn may_accept(listener: &OwnedFd, stop: BorrowedFd<'_>, counters: &Co
     }
 }
 
-/// The CPUs that the calling thread may run on; unknown here.
+/// The CPUs that the calling thread may run on: unknown.
 pub(crate) fn cpus() -> Vec<usize> {
     Vec::new()
 }
 
-/// Fails unless `cpus` is empty: FreeBSD would need other calls, and macOS has none.
+/// Fails unless `cpus` is empty: pinning is implemented for Linux only.
 pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     if cpus.is_empty() {
         return Ok(());
     }
-    Err(io::Error::new(io::ErrorKind::Unsupported, "pinning needs Linux; name no CPUs"))
+    Err(io::Error::new(io::ErrorKind::Unsupported, "pinning needs Linux; omit the CPUs"))
 }
 
-/// A thread's scheduling policy, which is never changed here.
+/// A thread's scheduling policy, which these systems never change.
 #[derive(Debug)]
 pub(crate) enum SchedulingPolicy {}
 
-/// Has no effect.
 pub(crate) fn raise_priority() -> Option<SchedulingPolicy> {
     None
 }
 
-/// Never called.
-pub(crate) fn set_scheduling(turn: &SchedulingPolicy) -> bool {
-    match *turn {}
+pub(crate) fn set_scheduling(scheduling: &SchedulingPolicy) -> bool {
+    match *scheduling {}
 }
 
-/// Unknown: only Linux reports which part of a process's memory is its own.
+// The following figures are known on Linux only.
+
 pub(crate) fn memory_user_bytes(_workers: &Workers) -> Option<u64> {
     None
 }
 
-/// Unknown: only Linux reports kernel memory.
 pub(crate) fn memory_kernel_bytes() -> Option<u64> {
     None
 }
 
-/// Sleeps are precise here.
-pub(crate) fn set_precise_sleep() {}
-
-/// Unknown: only Linux reports it.
 pub(crate) fn dropped(_socket: &OwnedFd) -> Option<u64> {
     None
 }
 
-/// None: only Linux reports delays.
 pub(crate) fn serving_threads(_workers: &Workers) -> Vec<(i32, i32)> {
     Vec::new()
 }
 
-/// Unknown: only Linux reports it.
 pub(crate) fn run_delay(_thread: (i32, i32)) -> Option<(u64, u64)> {
     None
 }

@@ -1,14 +1,14 @@
-//! Reasons why io_uring cannot be used here.
+//! The reasons why the kernel refuses an io_uring, with remedies.
 
 use std::io;
 
-/// Returns the reason why a ring that needs the kernel version `needs` cannot be set up, and the remedy.
+/// Explains the error of setting up a ring that needs the kernel version `needs`.
 pub(crate) fn refusal(error: &io::Error, needs: &str) -> String {
     let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
     reason(error, disabled.trim(), needs)
 }
 
-/// The same for a value of kernel.io_uring_disabled.
+/// Explains the error for a value of kernel.io_uring_disabled.
 fn reason(error: &io::Error, disabled: &str, needs: &str) -> String {
     let help = match (error.raw_os_error(), disabled) {
         (Some(libc::EPERM), "1") => {
@@ -17,7 +17,7 @@ fn reason(error: &io::Error, disabled: &str, needs: &str) -> String {
         (Some(libc::EPERM), "2") => "kernel.io_uring_disabled is 2: sysctl -w kernel.io_uring_disabled=0",
         (Some(libc::EPERM), _) => "a container's seccomp profile may forbid it",
         (Some(libc::ENOSYS), _) => "the kernel is built without it, or a container's seccomp profile hides it",
-        (Some(libc::EINVAL), _) => &*format!("it needs {needs}"),
+        (Some(libc::EINVAL), _) => &*format!("it needs {needs} or later"),
         (Some(libc::ENOMEM), _) => "raise the limit of locked memory (ulimit -l)",
         _ => "see io_uring_setup(2)",
     };

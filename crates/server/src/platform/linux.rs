@@ -4,9 +4,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustix::pipe::PipeFlags;
-use rustix::process::{Resource, Signal};
+use rustix::process::Resource;
 use rustix::thread::CpuSet;
 
 use crate::metrics::counters::Totals;
@@ -15,24 +13,11 @@ use crate::metrics::workers::{Counters, Workers};
 /// The limits that a server raises.
 pub const RAISED: &[Resource] = &[Resource::Nofile, Resource::Nproc, Resource::Sigpending];
 
-/// The highest soft limit of descriptors that the system takes, if lower than the hard one.
-pub const DESCRIPTORS_MAX: Option<u64> = None;
-
-/// Whether shutdown(2) of a listener wakes every accept, for good. Then the listener of a blocking loop blocks.
+/// Whether shutdown(2) of a listener ends every accept, so that the listener of a blocking loop may block.
 pub const SHUTDOWN_WAKES_ACCEPT: bool = true;
 
-/// The most processes whose memory is read; of more, a sample of this size is extrapolated.
+/// The most processes whose memory is read. For more processes, a sample of this size is extrapolated.
 const PROCESSES_READ_MAX: usize = 64;
-
-/// Makes the kernel send `signal` to this process when its parent ends.
-pub fn die_with_parent(signal: Signal) -> io::Result<()> {
-    Ok(rustix::process::set_parent_process_death_signal(Some(signal))?)
-}
-
-/// A stream socket.
-pub(crate) fn socket(family: AddressFamily, nonblocking: bool) -> io::Result<OwnedFd> {
-    Ok(rustix::net::socket_with(family, SocketType::STREAM, flags(nonblocking), None)?)
-}
 
 /// The socket option for a datagram's destination (ip(7)).
 pub(crate) const RECEIVE_DESTINATION_V4: libc::c_int = libc::IP_PKTINFO;
@@ -41,32 +26,14 @@ pub(crate) const DESTINATION_V4: libc::c_int = libc::IP_PKTINFO;
 /// The position of the interface in that message.
 pub(crate) const DESTINATION_V4_INTERFACE: std::ops::Range<usize> = 0..4;
 
-/// The system calls of one [`accept`].
-pub(crate) const ACCEPT_SYSCALLS: u64 = 1;
-
-/// Makes one accept4 call.
+/// Returns true at once: accept itself waits, and ends when the server stops.
 #[inline]
-pub(crate) fn accept(listener: &OwnedFd, nonblocking: bool) -> rustix::io::Result<OwnedFd> {
-    rustix::net::accept_with(listener, flags(nonblocking))
-}
-
-fn flags(nonblocking: bool) -> SocketFlags {
-    SocketFlags::CLOEXEC | if nonblocking { SocketFlags::NONBLOCK } else { SocketFlags::empty() }
-}
-
-/// Always true: accept itself waits, and is woken when the server stops.
-#[inline]
-#[allow(clippy::unnecessary_wraps, reason = "elsewhere it waits, and may fail")]
+#[allow(clippy::unnecessary_wraps, reason = "on other systems this function waits, and may fail")]
 pub(crate) fn may_accept(_listener: &OwnedFd, _stop: BorrowedFd<'_>, _counters: &Counters) -> io::Result<bool> {
     Ok(true)
 }
 
-/// A pipe with non-blocking ends.
-pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?)
-}
-
-/// Pins the calling thread, and those that it creates, to `cpus`, unless that is empty.
+/// Pins the calling thread and those that it creates to `cpus`; has no effect if `cpus` is empty.
 pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     if cpus.is_empty() {
         return Ok(());
@@ -87,8 +54,7 @@ pub(crate) fn cpus() -> Vec<usize> {
     set.map_or_else(|_| Vec::new(), |set| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// Makes sleeps precise, for the calling thread and those that it creates: by default a timer may be 50 µs late, so that wake-ups
-/// can be grouped.
+/// Makes sleeps precise for the calling thread and those that it creates. By default the kernel delays timers by up to 50 µs.
 pub(crate) fn set_precise_sleep() {
     let _ = rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN));
 }
@@ -96,65 +62,60 @@ pub(crate) fn set_precise_sleep() {
 /// A thread's scheduling policy.
 #[derive(Debug)]
 pub(crate) struct SchedulingPolicy {
-    /// Includes the flag SCHED_RESET_ON_FORK.
+    /// The policy, with the flag SCHED_RESET_ON_FORK.
     policy: libc::c_int,
     priority: libc::c_int,
 }
 
-/// Runs the calling thread before all serving threads; returns its policy before. `None` if it already has such a policy, or
-/// without the permission.
+/// Gives the calling thread priority over all serving threads; returns its previous policy. `None` without the permission, or
+/// if the thread already has such a policy.
 pub(crate) fn raise_priority() -> Option<SchedulingPolicy> {
     let mut parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: for the calling thread; `parameters` lives across the calls.
+    // SAFETY: `parameters` lives across the calls.
     let (policy, result) = unsafe { (libc::sched_getscheduler(0), libc::sched_getparam(0, &raw mut parameters)) };
     if policy < 0 || result != 0 {
         return None;
     }
     let flag = policy & libc::SCHED_RESET_ON_FORK;
-    let is_first = matches!(policy ^ flag, libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE);
+    let has_priority = matches!(policy ^ flag, libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE);
     let before = SchedulingPolicy { policy, priority: parameters.sched_priority };
-    let first = SchedulingPolicy { policy: libc::SCHED_FIFO | flag, priority: 1 };
-    (!is_first && set_scheduling(&first)).then_some(before)
+    let boosted = SchedulingPolicy { policy: libc::SCHED_FIFO | flag, priority: 1 };
+    (!has_priority && set_scheduling(&boosted)).then_some(before)
 }
 
-/// Sets the calling thread's policy; returns whether that is permitted.
-pub(crate) fn set_scheduling(turn: &SchedulingPolicy) -> bool {
-    let parameters = libc::sched_param { sched_priority: turn.priority };
-    // SAFETY: for the calling thread; `parameters` lives across the call.
-    unsafe { libc::sched_setscheduler(0, turn.policy, &raw const parameters) == 0 }
+/// Sets the calling thread's policy; returns whether the kernel permits it.
+pub(crate) fn set_scheduling(scheduling: &SchedulingPolicy) -> bool {
+    let parameters = libc::sched_param { sched_priority: scheduling.priority };
+    // SAFETY: `parameters` lives across the call.
+    unsafe { libc::sched_setscheduler(0, scheduling.policy, &raw const parameters) == 0 }
 }
 
-/// CPU time and switches of the calling thread.
-pub(crate) fn thread_totals() -> Totals {
-    super::used_by(libc::RUSAGE_THREAD)
-}
-
-/// CPU time and switches of a living child; zeros if it has gone.
+/// CPU time and switches of a living child; zeros if it has ended.
 pub(crate) fn child_totals(pid: i32) -> Totals {
     let cpu_children_ns = cpu_ns(pid).unwrap_or(0);
     let (voluntary_switches, involuntary_switches) = switches(&format!("/proc/{pid}/status")).unwrap_or_default();
     Totals { cpu_children_ns, voluntary_switches, involuntary_switches, ..Totals::default() }
 }
 
-/// Voluntary and involuntary switches of the thread with the `status` file at `path`; `None` if it has gone.
+/// Voluntary and involuntary switches of the thread with the `status` file at `path`; `None` if the thread has ended.
 pub(crate) fn switches(path: &str) -> Option<(u64, u64)> {
     let status = fs::read_to_string(path).ok()?;
     Some((field(&status, "voluntary_ctxt_switches:")?, field(&status, "nonvoluntary_ctxt_switches:")?))
 }
 
-/// The threads of a process; empty if it has gone.
+/// The threads of a process; none if it has ended.
 pub(crate) fn threads_of(pid: i32) -> Vec<i32> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// A thread's number of runs, and the time that it was runnable and waited, in nanoseconds; `None` if it has gone, or the kernel
-/// does not account it.
+/// A thread's number of runs, and the time in which it was runnable and waited, in nanoseconds; `None` if the thread has ended,
+/// or if the kernel does not account for it.
 pub(crate) fn run_delay((pid, thread): (i32, i32)) -> Option<(u64, u64)> {
     run_delay_of(&fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?)
 }
 
-/// The file has the run time, the wait, and the number of runs.
+/// Parses a `schedstat` file: the run time, the wait, and the number of runs.
 fn run_delay_of(schedstat: &str) -> Option<(u64, u64)> {
     let mut fields = schedstat.split_whitespace().skip(1).map(|field| field.parse().ok());
     let (waited_ns, runs) = (fields.next()??, fields.next()??);
@@ -163,13 +124,13 @@ fn run_delay_of(schedstat: &str) -> Option<(u64, u64)> {
 
 /// The threads of this process, except the calling one, and of its children in `workers`.
 pub(crate) fn serving_threads(workers: &Workers) -> Vec<(i32, i32)> {
-    let (own, asking) = (std::process::id() as i32, rustix::thread::gettid().as_raw_pid());
-    let threads = threads_of(own).into_iter().filter(|thread| *thread != asking).map(|thread| (own, thread));
+    let (own, caller) = (std::process::id() as i32, rustix::thread::gettid().as_raw_pid());
+    let threads = threads_of(own).into_iter().filter(|thread| *thread != caller).map(|thread| (own, thread));
     // A child has one thread, whose id is its process id.
     threads.chain(workers.taken().filter_map(|slot| slot.process()).map(|pid| (pid, pid))).collect()
 }
 
-/// CPU time of a process, to the nanosecond; `None` if it has gone.
+/// CPU time of a process in nanoseconds; `None` if it has ended.
 pub(crate) fn cpu_ns(pid: i32) -> Option<u64> {
     let mut clock = 0;
     // SAFETY: the C library fills in `clock`.
@@ -184,13 +145,13 @@ pub(crate) fn cpu_ns(pid: i32) -> Option<u64> {
     Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// User memory of this process and its children, in bytes; shared pages are divided among their users.
+/// User memory of this process and its children, in bytes. Each process counts its share of a shared page.
 pub(crate) fn memory_user_bytes(workers: &Workers) -> Option<u64> {
     let children: Vec<i32> = workers.taken().filter_map(|slot| slot.process()).collect();
     Some(proportional_bytes("self") + memory_of_processes(&children))
 }
 
-/// User memory of these processes, in bytes, likewise.
+/// User memory of `processes`, in bytes. Each process counts its share of a shared page.
 pub(crate) fn memory_of_processes(processes: &[i32]) -> u64 {
     if processes.is_empty() {
         return 0;
@@ -223,7 +184,7 @@ pub(crate) fn dropped(socket: &OwnedFd) -> Option<u64> {
     const DROPS: usize = 8;
     let mut figures = [0u32; DROPS + 1];
     let mut bytes = size_of_val(&figures) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `bytes` into `figures`, and how many it wrote into `bytes`.
+    // SAFETY: the kernel writes at most `bytes` bytes into `figures`, and their number into `bytes`.
     let result = unsafe {
         let (level, name) = (libc::SOL_SOCKET, libc::SO_MEMINFO);
         libc::getsockopt(socket.as_raw_fd(), level, name, figures.as_mut_ptr().cast(), &raw mut bytes)
@@ -252,7 +213,7 @@ mod tests {
     #[test]
     fn schedstat_without_numbers_is_absent() {
         assert_eq!(run_delay_of("94369 3848806 2\n"), Some((2, 3_848_806)));
-        assert_eq!(run_delay_of("0 0 0\n"), Some((0, 0)), "who sums them up sees that nothing ran");
+        assert_eq!(run_delay_of("0 0 0\n"), Some((0, 0)), "a thread that never ran");
         assert_eq!(run_delay_of(""), None);
         assert_eq!(run_delay_of("1 2\n"), None);
     }
@@ -269,9 +230,9 @@ mod tests {
     }
 
     /// The calling thread's policy with its flags, and its priority.
-    fn scheduled() -> (i32, i32) {
+    fn scheduling() -> (i32, i32) {
         let mut parameters = libc::sched_param { sched_priority: 0 };
-        // SAFETY: for the calling thread; `parameters` lives across the call.
+        // SAFETY: `parameters` lives across the call.
         unsafe {
             assert_eq!(libc::sched_getparam(0, &raw mut parameters), 0);
             (libc::sched_getscheduler(0), parameters.sched_priority)
@@ -281,19 +242,19 @@ mod tests {
     #[test]
     fn priority_boost_restores_the_scheduling_policy() {
         let reset = libc::SCHED_RESET_ON_FORK;
-        let of_anybody = [(libc::SCHED_BATCH, 0), (libc::SCHED_IDLE, 0), (libc::SCHED_BATCH | reset, 0)];
-        let of_root = [(libc::SCHED_FIFO, 50), (libc::SCHED_RR | reset, 7), (libc::SCHED_OTHER | reset, 0)];
-        for (policy, sched_priority) in of_anybody.into_iter().chain(of_root) {
+        let unprivileged = [(libc::SCHED_BATCH, 0), (libc::SCHED_IDLE, 0), (libc::SCHED_BATCH | reset, 0)];
+        let privileged = [(libc::SCHED_FIFO, 50), (libc::SCHED_RR | reset, 7), (libc::SCHED_OTHER | reset, 0)];
+        for (policy, sched_priority) in unprivileged.into_iter().chain(privileged) {
             let thread = std::thread::spawn(move || {
                 let parameters = libc::sched_param { sched_priority };
-                // SAFETY: for the calling thread; `parameters` lives across the call.
+                // SAFETY: `parameters` lives across the call.
                 if unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } != 0 {
-                    return crate::skipped::skipped("a policy that only root may have");
+                    return crate::skipped::skipped("scheduling policies that need root");
                 }
-                let precedence = usage::PriorityBoost::start();
-                assert!(sched_priority <= scheduled().1, "a thread that goes before others already stays so");
-                drop(precedence);
-                assert_eq!(scheduled(), (policy, sched_priority));
+                let boost = usage::PriorityBoost::start();
+                assert!(sched_priority <= scheduling().1, "a boost never lowers the priority");
+                drop(boost);
+                assert_eq!(scheduling(), (policy, sched_priority));
             });
             thread.join().unwrap();
         }

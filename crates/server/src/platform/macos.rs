@@ -9,11 +9,11 @@ use rustix::process::Signal;
 
 use crate::metrics::counters::Totals;
 
-/// The highest soft limit of descriptors that the system takes, if lower than the hard one: OPEN_MAX of sys/syslimits.h.
+/// The highest soft limit of descriptors that the system accepts: OPEN_MAX of sys/syslimits.h.
 pub const DESCRIPTORS_MAX: Option<u64> = Some(10_240);
 
-/// Has no effect: macOS cannot signal the end of a parent. A server or client ends when its standard input does, or when nobody
-/// reads its output; a process of `mp` ends with its connection.
+/// Has no effect: macOS cannot signal the end of a parent. A server or client also ends at the end of its standard input, and a
+/// process of `mp` ends with its connection.
 pub fn die_with_parent(_signal: Signal) -> io::Result<()> {
     Ok(())
 }
@@ -30,10 +30,10 @@ pub(crate) const DESTINATION_V4: libc::c_int = libc::IP_PKTINFO;
 /// The position of the interface in that message.
 pub(crate) const DESTINATION_V4_INTERFACE: std::ops::Range<usize> = 0..4;
 
-/// The system calls of one [`accept`].
+/// The number of system calls of [`accept`].
 pub(crate) const ACCEPT_SYSCALLS: u64 = 3;
 
-/// Makes one accept call, and those that accept4 would save: the connection would inherit the listener's mode.
+/// Accepts a connection and sets its flags, which accept(2) would copy from the listener.
 #[inline]
 pub(crate) fn accept(listener: &OwnedFd, nonblocking: bool) -> rustix::io::Result<OwnedFd> {
     prepare(rustix::net::accept(listener)?, nonblocking)
@@ -52,13 +52,13 @@ pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((prepare(reader, true)?, prepare(writer, true)?))
 }
 
-/// Unknown: getrusage(2) has no figures of a thread here. The cost of reading is in the server's figures.
+/// Unknown: getrusage(2) has no figures of a thread. The server's figures include the cost of reading them.
 pub(crate) fn thread_totals() -> Totals {
     Totals::default()
 }
 
-/// CPU time and switches of a living child (proc_pidinfo); zeros if it has gone. All switches count as voluntary: the system does
-/// not tell them apart.
+/// CPU time and switches of a living child (proc_pidinfo); zeros if it has ended. All switches count as voluntary, because the
+/// system reports only their sum.
 pub(crate) fn child_totals(pid: i32) -> Totals {
     let mut task = MaybeUninit::<libc::proc_taskinfo>::zeroed();
     let size = size_of::<libc::proc_taskinfo>() as libc::c_int;
@@ -67,7 +67,7 @@ pub(crate) fn child_totals(pid: i32) -> Totals {
     if written != size {
         return Totals::default();
     }
-    // SAFETY: the kernel has just filled it in.
+    // SAFETY: the kernel has filled in the structure.
     let task = unsafe { task.assume_init() };
     Totals {
         cpu_children_ns: nanoseconds(task.pti_total_user + task.pti_total_system),
@@ -77,7 +77,7 @@ pub(crate) fn child_totals(pid: i32) -> Totals {
 }
 
 /// Converts the units of the processor's timer.
-#[allow(deprecated, reason = "libc would have it called through a crate of its own, for these two numbers")]
+#[allow(deprecated, reason = "libc recommends another crate, which these two numbers do not justify")]
 fn nanoseconds(units: u64) -> u64 {
     let mut base = libc::mach_timebase_info { numer: 1, denom: 1 };
     // SAFETY: the kernel fills in `base`.

@@ -1,5 +1,8 @@
-//! The differences between the operating systems: a file each with the same names, and `bsd` for the common parts of FreeBSD and
-//! macOS. Mechanisms, pools and runtimes that a system lacks are left out of the registry instead.
+//! The differences between the operating systems. Each system has a file with the same names; files for several systems have
+//! their common parts. The registry omits mechanisms, pools and runtimes that a system lacks.
+
+#[cfg(any(target_os = "freebsd", target_os = "linux"))]
+mod accept4;
 
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
 mod bsd;
@@ -14,6 +17,10 @@ mod macos;
 mod rlimit;
 mod rusage;
 
+use std::{io, ptr};
+
+#[cfg(any(target_os = "freebsd", target_os = "linux"))]
+pub use accept4::*;
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
 pub use bsd::*;
 #[cfg(target_os = "freebsd")]
@@ -25,8 +32,17 @@ pub use macos::*;
 pub(crate) use rlimit::raise_limit;
 pub(crate) use rusage::{rusage_totals, used_by};
 
-/// The option of mmap(2) that reserves no memory for unused pages. FreeBSD lacks it and reserves none.
-#[cfg(target_os = "freebsd")]
-pub(crate) const MAP_NORESERVE: libc::c_int = 0;
-#[cfg(not(target_os = "freebsd"))]
-pub(crate) const MAP_NORESERVE: libc::c_int = libc::MAP_NORESERVE;
+/// Maps zeroed memory with MAP_SHARED or MAP_PRIVATE. Unused pages cost nothing.
+pub(crate) fn map(bytes: usize, sharing: libc::c_int) -> io::Result<*mut u8> {
+    // FreeBSD lacks the flag and never reserves memory.
+    #[cfg(target_os = "freebsd")]
+    const NORESERVE: libc::c_int = 0;
+    #[cfg(not(target_os = "freebsd"))]
+    const NORESERVE: libc::c_int = libc::MAP_NORESERVE;
+    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, sharing | libc::MAP_ANONYMOUS | NORESERVE);
+    // SAFETY: the kernel chooses an unused address for the mapping.
+    match unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) } {
+        libc::MAP_FAILED => Err(io::Error::last_os_error()),
+        at => Ok(at.cast()),
+    }
+}

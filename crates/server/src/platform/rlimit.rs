@@ -4,7 +4,7 @@ use rustix::process::{Resource, Rlimit};
 
 use super::DESCRIPTORS_MAX;
 
-/// Raises a soft limit to the hard one, as far as the system takes it.
+/// Raises a soft limit to the hard one, or to the highest value that the system accepts.
 pub(crate) fn raise_limit(resource: Resource) {
     let maximum = rustix::process::getrlimit(resource).maximum;
     let current = match DESCRIPTORS_MAX {

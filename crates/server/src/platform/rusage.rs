@@ -4,10 +4,10 @@ use std::mem::MaybeUninit;
 
 use crate::metrics::counters::Totals;
 
-/// CPU time and switches of `who`, a constant of getrusage(2).
+/// CPU time and switches of `who`, a RUSAGE constant of getrusage(2).
 pub(crate) fn used_by(who: libc::c_int) -> Totals {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: the kernel fills in `usage`; with these arguments it cannot fail.
+    // SAFETY: the kernel fills in `usage`; the call cannot fail with these arguments.
     rusage_totals(&unsafe {
         libc::getrusage(who, usage.as_mut_ptr());
         usage.assume_init()

@@ -1,4 +1,4 @@
-//! epoll(7), level-triggered: the kernel keeps the interest list and hands over what is ready.
+//! epoll(7), level-triggered: the kernel keeps the interest list, and epoll_wait(2) returns the ready descriptors.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -7,17 +7,15 @@ use std::time::Duration;
 use super::{Interest, Readiness, Ready, Trigger, count_ready, timeout_ms};
 use crate::token::Token;
 
-/// The most events that one wait takes: a common size in today's servers.
+/// The most events that one wait returns, as in common servers.
 const EVENTS_MAX: usize = 1024;
 
-/// An epoll instance and the buffer of its events.
 pub(crate) struct Epoll {
     epoll: OwnedFd,
     events: Vec<libc::epoll_event>,
 }
 
 impl Epoll {
-    /// Makes one epoll_ctl call.
     pub(super) fn control(&self, operation: i32, descriptor: RawFd, token: Token, events: u32) -> io::Result<()> {
         let mut event = libc::epoll_event { events, u64: token.to_u64() };
         // SAFETY: `event` lives across the call.
@@ -27,22 +25,20 @@ impl Epoll {
         }
     }
 
-    /// Makes one epoll_wait call and returns the reported events.
     #[inline]
     pub(super) fn take(&mut self, timeout: Option<Duration>) -> io::Result<&[libc::epoll_event]> {
-        // SAFETY: the buffer has room for EVENTS_MAX events, and the kernel writes `count` of them.
+        // SAFETY: the buffer has room for EVENTS_MAX events.
         let count = count_ready(unsafe {
             let room = self.events.as_mut_ptr();
             libc::epoll_wait(self.epoll.as_raw_fd(), room, EVENTS_MAX as i32, timeout_ms(timeout))
         })?;
-        // SAFETY: the kernel has just written that many.
+        // SAFETY: the kernel has written `count` events.
         unsafe { self.events.set_len(count) };
         Ok(&self.events)
     }
 }
 
-/// The epoll events of an interest.
-fn events_of(interest: Interest) -> u32 {
+fn events(interest: Interest) -> u32 {
     match interest {
         Interest::Read => libc::EPOLLIN as u32,
         Interest::Write => libc::EPOLLOUT as u32,
@@ -53,7 +49,6 @@ impl Readiness for Epoll {
     const TRIGGER: Trigger = Trigger::Level;
     const ADD_SYSCALLS: u64 = 1;
     const MODIFY_SYSCALLS: u64 = 1;
-    const REMOVE_SYSCALLS: u64 = 0;
     const UNWATCH_SYSCALLS: u64 = 1;
     const WAKES_EXCLUSIVELY: bool = true;
 
@@ -63,7 +58,7 @@ impl Readiness for Epoll {
     }
 
     fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, descriptor, token, events_of(interest))
+        self.control(libc::EPOLL_CTL_ADD, descriptor, token, events(interest))
     }
 
     fn add_exclusively(&mut self, listener: RawFd, token: Token) -> io::Result<()> {
@@ -71,11 +66,11 @@ impl Readiness for Epoll {
     }
 
     fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, descriptor, token, events_of(interest))
+        self.control(libc::EPOLL_CTL_MOD, descriptor, token, events(interest))
     }
 
     fn remove(&mut self, _descriptor: RawFd) -> io::Result<()> {
-        // Closing the last descriptor of a socket removes it from the list, and ours is the last.
+        // The kernel removes a socket from the list when its last descriptor is closed.
         Ok(())
     }
 

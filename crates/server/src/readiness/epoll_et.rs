@@ -1,4 +1,5 @@
-//! epoll(7), edge-triggered: the kernel reports each change once, and each descriptor is registered once for both directions.
+//! epoll(7), edge-triggered (EPOLLET): the kernel reports each change once. Each descriptor is registered once, for both
+//! directions.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -8,23 +9,20 @@ use super::epoll::Epoll;
 use super::{Interest, Readiness, Ready, Trigger};
 use crate::token::Token;
 
-/// Both directions, and the end of the peer's sending.
+/// Readable, writable, and shut down by the peer.
 const WATCHED: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
 
-/// The events after which a read finds something, be it an error.
+/// The events after which a read does not block; it may return an error.
 const READABLE: u32 = libc::EPOLLIN as u32 | ENDED;
 
-/// The events after which the kernel may report nothing more.
+/// The events that may be the last of a connection.
 const ENDED: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
-/// An epoll instance with edge-triggered registrations.
 pub(crate) struct EpollEt(Epoll);
 
 impl Readiness for EpollEt {
     const TRIGGER: Trigger = Trigger::Edge;
     const ADD_SYSCALLS: u64 = 1;
-    const MODIFY_SYSCALLS: u64 = 0;
-    const REMOVE_SYSCALLS: u64 = 0;
     const UNWATCH_SYSCALLS: u64 = 1;
     const WAKES_EXCLUSIVELY: bool = true;
 
@@ -37,16 +35,12 @@ impl Readiness for EpollEt {
     }
 
     fn add_exclusively(&mut self, listener: RawFd, token: Token) -> io::Result<()> {
-        self.0.control(
-            libc::EPOLL_CTL_ADD,
-            listener,
-            token,
-            (libc::EPOLLIN | libc::EPOLLET | libc::EPOLLEXCLUSIVE) as u32,
-        )
+        let events = (libc::EPOLLIN | libc::EPOLLET | libc::EPOLLEXCLUSIVE) as u32;
+        self.0.control(libc::EPOLL_CTL_ADD, listener, token, events)
     }
 
     fn modify(&mut self, _descriptor: RawFd, _token: Token, _interest: Interest) -> io::Result<()> {
-        // It is watched in both directions already.
+        // `add` registered both directions.
         Ok(())
     }
 

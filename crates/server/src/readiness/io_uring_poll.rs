@@ -1,6 +1,7 @@
-//! io_uring's multishot poll: one request for each descriptor, and a completion for each change; the server does the I/O.
+//! Multishot poll requests of io_uring(7): one request for each descriptor, one completion for each change. The server does the
+//! I/O.
 //!
-//! Requests gather in the ring and go to the kernel with the next wait, so that watching costs no system call of its own.
+//! Requests gather in the submission ring until the next wait submits them, so that watching needs no extra system call.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -15,49 +16,48 @@ use crate::metrics::workers::{Counters, Syscall};
 use crate::platform::io_uring::refusal;
 use crate::token::Token;
 
-/// The most events that one wait takes, as for `epoll`; also the size of the request ring.
+/// The most events that one wait returns, as for `epoll`; also the size of the submission ring.
 const EVENTS_MAX: usize = 1024;
 
-/// Both directions, and the end of the peer's sending.
+/// Readable, writable, and shut down by the peer.
 const WATCHED: u32 = (libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP) as u32;
 
-/// The events after which the kernel may report nothing more.
+/// The events that may be the last of a connection.
 const ENDED: i32 = (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) as i32;
 
-/// The user data of a failed removal; no descriptor is that high.
+/// The user data of a cancel request; no descriptor is that high.
 const REMOVAL: u64 = u64::MAX;
 
-/// A ring and the watched descriptors.
 pub(crate) struct IoUringPoll {
     ring: IoUring,
     /// Tokens by descriptor.
     tokens: Vec<u64>,
-    /// How often each descriptor was added and removed. Requests carry it, so that a late completion of an earlier connection is
-    /// recognised.
+    /// The number of adds and removals of each descriptor. Requests carry it, so that `wait` recognises a late completion of an
+    /// earlier connection.
     generations: Vec<u32>,
-    /// Calls that a full request ring made necessary and that are not counted yet.
+    /// Submissions of a full ring that are not counted yet.
     submits: u64,
 }
 
 fn ring(entries: u32) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
-    // The kernel completes requests only during waits: one thread does both and need not be interrupted.
+    // Run completions only during waits (IORING_SETUP_DEFER_TASKRUN), so that the kernel never interrupts this thread.
     builder.setup_single_issuer().setup_defer_taskrun().setup_submit_all().setup_cqsize(4 * entries).build(entries)
 }
 
-/// Returns why it cannot run here.
+/// Returns the reason if the kernel does not support such a ring.
 pub(crate) fn can_run() -> Result<(), String> {
     ring(8).map(drop).map_err(|error| refusal(&error, "Linux 6.1"))
 }
 
-/// The user data of a request of the descriptor's present connection.
-fn name(descriptor: usize, generation: u32) -> u64 {
+/// The user data of a poll request.
+fn user_data(descriptor: usize, generation: u32) -> u64 {
     u64::from(generation) << 32 | descriptor as u64
 }
 
 impl IoUringPoll {
-    /// Puts a request into the ring. The next wait submits it; a full ring is submitted at once.
-    fn request(&mut self, entry: &Entry) -> io::Result<()> {
+    /// Queues a request for the next wait; submits a full ring at once.
+    fn queue(&mut self, entry: &Entry) -> io::Result<()> {
         // SAFETY: neither a poll nor a cancellation refers to memory.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
             self.submits += 1;
@@ -66,7 +66,7 @@ impl IoUringPoll {
         Ok(())
     }
 
-    /// Lets the kernel complete what it can, and takes none of the completions.
+    /// Makes the kernel complete requests and takes no completion; returns whether the completion ring overflowed.
     #[cfg(test)]
     pub(super) fn leave_completions(&mut self) -> bool {
         let timeout = Timespec::new();
@@ -76,15 +76,12 @@ impl IoUringPoll {
 
     fn watch(&mut self, descriptor: usize) -> io::Result<()> {
         let poll = opcode::PollAdd::new(Fd(descriptor as RawFd), WATCHED).multi(true).build();
-        self.request(&poll.user_data(name(descriptor, self.generations[descriptor])))
+        self.queue(&poll.user_data(user_data(descriptor, self.generations[descriptor])))
     }
 }
 
 impl Readiness for IoUringPoll {
     const TRIGGER: Trigger = Trigger::Edge;
-    const ADD_SYSCALLS: u64 = 0;
-    const MODIFY_SYSCALLS: u64 = 0;
-    const REMOVE_SYSCALLS: u64 = 0;
 
     fn new(descriptors_max: usize) -> io::Result<Self> {
         Ok(Self {
@@ -103,17 +100,17 @@ impl Readiness for IoUringPoll {
     }
 
     fn modify(&mut self, _descriptor: RawFd, _token: Token, _interest: Interest) -> io::Result<()> {
-        // It is watched in both directions already.
+        // `add` requested both directions.
         Ok(())
     }
 
     fn remove(&mut self, descriptor: RawFd) -> io::Result<()> {
         let at = index(descriptor, self.tokens.len())?;
-        // The request holds the socket: without this the peer would not see it closed. POLL_REMOVE fails with EALREADY while an
-        // event is on its way.
-        let removal = opcode::AsyncCancel::new(name(at, self.generations[at])).build();
+        // The request holds a reference to the socket: without the cancel, close(2) would not end the connection. POLL_REMOVE
+        // is no alternative: it fails with EALREADY while an event is pending.
+        let removal = opcode::AsyncCancel::new(user_data(at, self.generations[at])).build();
         self.generations[at] = self.generations[at].wrapping_add(1);
-        self.request(&removal.user_data(REMOVAL).flags(Flags::SKIP_SUCCESS))
+        self.queue(&removal.user_data(REMOVAL).flags(Flags::SKIP_SUCCESS))
     }
 
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
@@ -123,26 +120,25 @@ impl Readiness for IoUringPoll {
             Some(timeout) => self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout)),
         };
         match waited.map_err(|error| (error.raw_os_error(), error)) {
-            // EBUSY: completions must be taken before requests can be submitted.
+            // EBUSY: the kernel takes requests again once completions have been read.
             Ok(_) | Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY), _)) => {}
             Err((_, error)) => return Err(error),
         }
-        // Completions beyond the ring's size stay in the kernel until the next waits.
+        // The kernel keeps completions that find no room in the ring for later waits.
         for _ in 0..EVENTS_MAX {
             let Some(completion) = self.ring.completion().next() else { break };
             let (at, generation) = (completion.user_data() as u32 as usize, (completion.user_data() >> 32) as u32);
             if self.generations.get(at) != Some(&generation) {
-                // The completion of an earlier connection, or of a removal whose request had already ended.
+                // A completion of an earlier connection, or of a cancel request that found no poll request.
                 continue;
             }
             if !cqueue::more(completion.flags()) {
-                // A multishot request ends when its completion finds no room; the new one reports what is ready then.
+                // A multishot request ends if its completion finds no room. The new request reports the present state.
                 self.watch(at)?;
             }
             let events = completion.result();
-            let only_room = events == i32::from(libc::POLLOUT);
-            let interest = if only_room { Interest::Write } else { Interest::Read };
-            // A negative result is an error: the following I/O call reports it.
+            let interest = if events == i32::from(libc::POLLOUT) { Interest::Write } else { Interest::Read };
+            // A negative result is an error, which the next I/O call returns.
             let drain = events < 0 || events & ENDED != 0;
             ready.push(Ready { token: Token::from_u64(self.tokens[at]), interest, drain });
         }

@@ -1,6 +1,6 @@
-//! kqueue(2), level-triggered: the kernel keeps the interest list and reports what is ready.
+//! kqueue(2), level-triggered: the kernel keeps the interest list, and kevent(2) changes it and returns the ready descriptors.
 //!
-//! Reading and writing are separate filters: to switch between them takes two changes in one call.
+//! Reading and writing are separate filters (EVFILT_READ, EVFILT_WRITE), so that `modify` adds one and deletes the other.
 
 use std::ffi::c_void;
 use std::io;
@@ -14,19 +14,18 @@ use rustix::io::Errno;
 use super::{Interest, Readiness, Ready, Trigger};
 use crate::token::Token;
 
-/// The most events that one wait takes, as for epoll.
+/// The most events that one wait returns, as for epoll.
 const EVENTS_MAX: usize = 1024;
 
-/// A kqueue and the buffer of its events.
 pub(crate) struct Kqueue {
     kqueue: OwnedFd,
     events: Vec<Event>,
 }
 
 impl Kqueue {
-    /// Makes one kevent call that changes the interest list and takes no events.
+    /// Changes the interest list.
     fn change(&self, changes: &[Event]) -> rustix::io::Result<()> {
-        // SAFETY: the loop keeps a descriptor open until it has removed it, and its close ends the watching.
+        // SAFETY: the watched descriptors are open, because closing one deletes its filters.
         unsafe { kevent_timespec(&self.kqueue, changes, &mut [] as &mut [Event], None) }.map(drop)
     }
 }
@@ -38,15 +37,23 @@ fn filter(descriptor: RawFd, interest: Interest) -> EventFilter {
     }
 }
 
-fn watch(descriptor: RawFd, token: Token, interest: Interest) -> Event {
+fn addition(descriptor: RawFd, token: Token, interest: Interest) -> Event {
     Event::new(filter(descriptor, interest), EventFlags::ADD, token.to_u64() as *mut c_void)
+}
+
+fn deletion(descriptor: RawFd, interest: Interest) -> Event {
+    Event::new(filter(descriptor, interest), EventFlags::DELETE, std::ptr::null_mut())
+}
+
+/// Accepts the error of a deletion whose filter was not in the list.
+fn ignore_absent(changed: rustix::io::Result<()>) -> io::Result<()> {
+    changed.or_else(|error| if error == Errno::NOENT { Ok(()) } else { Err(error.into()) })
 }
 
 impl Readiness for Kqueue {
     const TRIGGER: Trigger = Trigger::Level;
     const ADD_SYSCALLS: u64 = 1;
     const MODIFY_SYSCALLS: u64 = 1;
-    const REMOVE_SYSCALLS: u64 = 0;
     const UNWATCH_SYSCALLS: u64 = 2;
 
     fn new(_descriptors_max: usize) -> io::Result<Self> {
@@ -56,7 +63,7 @@ impl Readiness for Kqueue {
     }
 
     fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
-        Ok(self.change(&[watch(descriptor, token, interest)])?)
+        Ok(self.change(&[addition(descriptor, token, interest)])?)
     }
 
     fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
@@ -64,46 +71,32 @@ impl Readiness for Kqueue {
             Interest::Read => Interest::Write,
             Interest::Write => Interest::Read,
         };
-        let forget = Event::new(filter(descriptor, other), EventFlags::DELETE, std::ptr::null_mut());
-        match self.change(&[watch(descriptor, token, interest), forget]) {
-            // It was not watched for the other direction; the first change took effect.
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        // A failed deletion does not undo the addition before it.
+        ignore_absent(self.change(&[addition(descriptor, token, interest), deletion(descriptor, other)]))
     }
 
     fn remove(&mut self, _descriptor: RawFd) -> io::Result<()> {
-        // Closing a descriptor removes its filters.
+        // The kernel deletes the filters of a descriptor when it is closed.
         Ok(())
     }
 
     fn unwatch(&mut self, descriptor: RawFd) -> io::Result<()> {
-        for interest in [Interest::Read, Interest::Write] {
-            let forget = Event::new(filter(descriptor, interest), EventFlags::DELETE, std::ptr::null_mut());
-            match self.change(&[forget]) {
-                // It was watched for the other direction.
-                Ok(()) | Err(Errno::NOENT) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+        ignore_absent(self.change(&[deletion(descriptor, Interest::Read)]))?;
+        ignore_absent(self.change(&[deletion(descriptor, Interest::Write)]))
     }
 
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         ready.clear();
         self.events.clear();
-        // Nanoseconds: the kernel rounds up to its resolution. A longer timeout than it can count is none.
-        let timeout = timeout.and_then(|timeout| {
-            Some(Timespec { tv_sec: timeout.as_secs().try_into().ok()?, tv_nsec: timeout.subsec_nanos().into() })
-        });
+        // A timeout too long for the kernel's type means no timeout.
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let room = rustix::buffer::spare_capacity(&mut self.events);
-        // SAFETY: no change is made, and the watched descriptors are open, as in `change`.
+        // SAFETY: the call changes no filter, and the watched descriptors are open, as in `change`.
         match unsafe { kevent_timespec(&self.kqueue, &[], room, timeout.as_ref()) } {
-            Ok(_) => {}
-            // A signal ends a wait with nothing ready.
+            // A signal ends the wait with nothing ready.
             Err(Errno::INTR) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
+            waited => waited?,
+        };
         for event in &self.events {
             let interest = match event.filter() {
                 EventFilter::Write(_) => Interest::Write,

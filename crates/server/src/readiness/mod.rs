@@ -1,5 +1,5 @@
-//! The readiness mechanisms: the kernel reports which sockets are ready, and the server does the I/O. To add one, add a file here
-//! and a row in [`crate::registry`].
+//! The readiness mechanisms: the kernel reports which sockets are ready, and the server does the I/O. To add one, add a file
+//! here and a row in [`crate::registry`].
 
 use std::io;
 use std::os::fd::RawFd;
@@ -22,32 +22,25 @@ pub(crate) mod rt_signal;
 pub(crate) mod select;
 pub(crate) mod spin;
 
-/// The time at which a mechanism reports a descriptor.
+/// When a mechanism reports a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// As long as it is ready for its interest.
+    /// At every wait while the descriptor is ready for its interest.
     Level,
-    /// When it becomes ready, or was ready when it was added; in both directions, whatever its interest. The loop must go on
-    /// until the socket has no more.
+    /// Once when the descriptor becomes ready, in both directions whatever its interest; also if it is ready when it is added.
+    /// The loop must read or write until the socket would block.
     Edge,
 }
 
-/// A readiness mechanism.
-///
-/// Implementations allocate in `new` only, never log, and read no clocks. The loop is compiled for each mechanism with its
-/// constants, so that none pays for the properties of another.
+/// A readiness mechanism. Implementations allocate in `new` only, never log, and read no clocks.
 pub trait Readiness: Sized {
-    /// The time at which a descriptor is reported.
     const TRIGGER: Trigger;
-    /// Whether `wait` reports every watched descriptor, ready or not, without asking the kernel. It never waits then.
+    /// Whether `wait` reports every watched descriptor, ready or not, without a system call. It then never blocks.
     const REPORTS_ALL: bool = false;
-    /// System calls of each `add`.
-    const ADD_SYSCALLS: u64;
-    /// System calls of each `modify`.
-    const MODIFY_SYSCALLS: u64;
-    /// System calls of each `remove`.
-    const REMOVE_SYSCALLS: u64;
-    /// System calls of each `unwatch`.
+    // The number of system calls of each function. The loop counts them.
+    const ADD_SYSCALLS: u64 = 0;
+    const MODIFY_SYSCALLS: u64 = 0;
+    const REMOVE_SYSCALLS: u64 = 0;
     const UNWATCH_SYSCALLS: u64 = Self::REMOVE_SYSCALLS;
     /// Whether `add_exclusively` is supported.
     const WAKES_EXCLUSIVELY: bool = false;
@@ -55,16 +48,10 @@ pub trait Readiness: Sized {
     /// Makes a mechanism for descriptors below `descriptors_max`.
     fn new(descriptors_max: usize) -> io::Result<Self>;
 
-    /// Starts to watch a descriptor.
-    ///
-    /// # Errors
-    /// Errors of the kernel, and a descriptor beyond `descriptors_max`.
+    /// Starts to watch a descriptor. Fails with EMFILE if the descriptor is not below `descriptors_max`.
     fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()>;
 
     /// Starts to watch a listener that other threads watch too, so that a connection does not wake all of them.
-    ///
-    /// # Errors
-    /// Errors of the kernel; `Unsupported` for most mechanisms.
     fn add_exclusively(&mut self, _listener: RawFd, _token: Token) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -75,38 +62,35 @@ pub trait Readiness: Sized {
     /// Stops watching a descriptor that is about to be closed.
     fn remove(&mut self, descriptor: RawFd) -> io::Result<()>;
 
-    /// Stops watching a descriptor that stays open, for now or because another thread still uses it.
+    /// Stops watching a descriptor that stays open.
     fn unwatch(&mut self, descriptor: RawFd) -> io::Result<()> {
         self.remove(descriptor)
     }
 
-    /// Waits until something is ready, and replaces the contents of `ready`, within its capacity. A signal ends the wait with
-    /// nothing ready; so does `timeout`, rounded up to the kernel's resolution.
+    /// Waits until a descriptor is ready, and replaces the contents of `ready`, within its capacity. A signal or the timeout,
+    /// rounded up to the kernel's resolution, ends the wait with nothing ready.
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
 
-    /// Counts the system calls since the last time that the constants do not cover.
+    /// Counts the system calls since the last call of this function that the constants do not cover.
     fn count_irregular(&mut self, _counters: &Counters) {}
 }
 
-/// The event that a descriptor is watched for. Errors and hang-ups are reported as this event; the I/O call then tells them
-/// apart.
+/// The event that a descriptor is watched for. Errors and hang-ups are reported as this event; the I/O call then returns the
+/// error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// There is something to read.
     Read,
-    /// There is room to write.
     Write,
 }
 
 /// A descriptor that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// The token of the descriptor.
     pub token: Token,
-    /// The watched event; with [`Trigger::Edge`], `Read` unless there is only room to write.
+    /// The watched event; with [`Trigger::Edge`], `Read` unless the socket is only writable.
     pub interest: Interest,
-    /// Whether to read until the socket is empty, even after a short read: the end of the stream may follow the bytes, or events
-    /// were lost. Always false with [`Trigger::Level`], which reports again.
+    /// Whether to read until the socket is empty, even after a short read: the end of the stream may follow the bytes, or the
+    /// kernel dropped events. Always false with [`Trigger::Level`], which reports again.
     pub drain: bool,
 }
 

@@ -1,4 +1,4 @@
-//! poll(2): the whole interest list goes to the kernel at every wait and is scanned on both sides.
+//! poll(2): every wait passes the whole interest list to the kernel. The kernel and the server each scan it.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -7,34 +7,31 @@ use std::time::Duration;
 use super::{Interest, Readiness, Ready, Trigger, count_ready, index, timeout_ms};
 use crate::token::Token;
 
-/// The index of a descriptor that is not watched.
-const NOWHERE: u32 = u32::MAX;
-
-/// The interest list without gaps, and each descriptor's place in it.
 pub(crate) struct Poll {
+    /// The interest list, without gaps.
     list: Vec<libc::pollfd>,
     /// The tokens of `list`, in its order.
     tokens: Vec<Token>,
-    /// Place in `list` plus one, by descriptor; 0 if not watched, so that fresh pages need no initialisation.
+    /// Index in `list` plus one, by descriptor. 0 means unwatched, so zeroed memory is a valid start.
     places: Vec<u32>,
 }
 
 impl Poll {
     fn place(&self, descriptor: RawFd) -> io::Result<usize> {
-        match self.places.get(descriptor as usize).copied().unwrap_or(0).wrapping_sub(1) {
-            NOWHERE => Err(io::Error::from_raw_os_error(libc::ENOENT)),
-            place => Ok(place as usize),
+        match self.places.get(descriptor as usize) {
+            None | Some(0) => Err(io::Error::from_raw_os_error(libc::ENOENT)),
+            Some(place) => Ok(*place as usize - 1),
         }
     }
 
-    #[cfg(target_os = "linux")]
     /// The token of a watched descriptor.
+    #[cfg(target_os = "linux")]
     pub(super) fn token(&self, descriptor: RawFd) -> Option<Token> {
         self.place(descriptor).ok().map(|place| self.tokens[place])
     }
 
-    #[cfg(target_os = "linux")]
     /// Polls one watched descriptor without waiting.
+    #[cfg(target_os = "linux")]
     pub(super) fn is_ready(&mut self, descriptor: RawFd) -> io::Result<bool> {
         let place = self.place(descriptor)?;
         // SAFETY: one element of `list`, which lives across the call.
@@ -51,9 +48,6 @@ fn events(interest: Interest) -> i16 {
 
 impl Readiness for Poll {
     const TRIGGER: Trigger = Trigger::Level;
-    const ADD_SYSCALLS: u64 = 0;
-    const MODIFY_SYSCALLS: u64 = 0;
-    const REMOVE_SYSCALLS: u64 = 0;
 
     fn new(descriptors_max: usize) -> io::Result<Self> {
         Ok(Self {

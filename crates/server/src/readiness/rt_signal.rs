@@ -1,7 +1,7 @@
-//! Queued real-time signals (F_SETSIG of fcntl(2)): the kernel sends this thread one signal for each event, and a wait takes one.
+//! Real-time signals (F_SETSIG of fcntl(2)): the kernel queues one signal for each event, and sigtimedwait(2) takes one.
 //!
-//! RLIMIT_SIGPENDING limits the queue. When it overflows, the kernel sends SIGIO: events of unknown descriptors were lost, and
-//! poll(2) checks everything that is watched.
+//! RLIMIT_SIGPENDING limits the queue. When the queue overflows, the kernel drops events and sends SIGIO. Then poll(2) checks
+//! all watched descriptors.
 
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::{Interest, Readiness, Ready, Trigger, count_ready};
 use crate::metrics::workers::{Counters, Syscall};
 use crate::token::Token;
 
-// From the kernel's asm-generic/fcntl.h; the libc crate has them for few targets.
+// From asm-generic/fcntl.h; the libc crate has these constants for few targets.
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
 const F_OWNER_TID: i32 = 0;
@@ -24,13 +24,13 @@ struct Owner {
     id: libc::pid_t,
 }
 
-/// The kernel's `siginfo_t` for signals of descriptors.
+/// The kernel's `siginfo_t` of a descriptor's signal.
 #[repr(C)]
 struct Signal {
     number: i32,
     error: i32,
     code: i32,
-    /// The event, as poll(2) would report it.
+    /// The flags that poll(2) would report.
     events: libc::c_long,
     descriptor: RawFd,
     rest: [u8; 128 - 4 * size_of::<libc::c_long>()],
@@ -38,27 +38,26 @@ struct Signal {
 
 const _: () = assert!(size_of::<Signal>() >= size_of::<libc::siginfo_t>());
 
-/// The watched descriptors and their signals.
 pub(crate) struct RtSignal {
     watched: Poll,
-    /// Our real-time signal and SIGIO. They stay blocked in this thread, which waits for them only here.
+    /// SIGRTMIN and SIGIO. This thread blocks both, and takes them in `wait`.
     signals: libc::sigset_t,
-    /// Descriptors that were ready when they were added, before there were signals.
+    /// Descriptors that were ready when they were added, which cause no signal.
     early: Vec<Ready>,
-    /// Calls of poll(2) that are not counted yet.
+    /// Calls of poll(2) after an overflow that are not counted yet.
     rescans: u64,
 }
 
-/// Takes one signal; `None` after the timeout, or when an unrelated signal comes.
+/// Takes one signal; returns `None` after the timeout or an unrelated signal.
 fn take(signals: &libc::sigset_t, timeout: Option<Duration>) -> io::Result<Option<Signal>> {
     let timeout = timeout.map(|timeout| libc::timespec {
         tv_sec: timeout.as_secs() as libc::time_t,
         tv_nsec: timeout.subsec_nanos().into(),
     });
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: plain numbers, of which zeros are valid.
+    // SAFETY: all fields are numbers, for which zeros are valid.
     let mut signal: Signal = unsafe { mem::zeroed() };
-    // SAFETY: all live across the call, and `signal` is no shorter than what the kernel writes.
+    // SAFETY: all arguments live across the call, and `signal` is as long as a `siginfo_t`.
     match unsafe { libc::sigtimedwait(signals, (&raw mut signal).cast(), timeout) } {
         -1 if io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock => Ok(None),
         returned => Ok((count_ready(returned)? > 0).then_some(signal)),
@@ -69,7 +68,7 @@ fn done(returned: i32) -> io::Result<()> {
     if returned == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Returns why it cannot run here.
+/// Returns the reason if this process may queue no signal.
 pub(crate) fn can_run() -> Result<(), String> {
     match rustix::process::getrlimit(rustix::process::Resource::Sigpending).maximum {
         Some(0) => Err("no signal may be queued: RLIMIT_SIGPENDING is 0; raise it (ulimit -Hi)".into()),
@@ -80,11 +79,9 @@ pub(crate) fn can_run() -> Result<(), String> {
 impl Readiness for RtSignal {
     const TRIGGER: Trigger = Trigger::Edge;
     const ADD_SYSCALLS: u64 = 4;
-    const MODIFY_SYSCALLS: u64 = 0;
-    const REMOVE_SYSCALLS: u64 = 0;
 
     fn new(descriptors_max: usize) -> io::Result<Self> {
-        // SAFETY: a set of signals is valid once emptied; the mask is that of this thread alone.
+        // SAFETY: `sigemptyset` makes the set valid; only the calling thread's mask changes.
         let signals = unsafe {
             let mut signals = mem::zeroed();
             libc::sigemptyset(&raw mut signals);
@@ -95,7 +92,7 @@ impl Readiness for RtSignal {
                 error => return Err(io::Error::from_raw_os_error(error)),
             }
         };
-        // Discard the signals of an earlier loop of this thread.
+        // Discard signals of an earlier server in this thread.
         while take(&signals, Some(Duration::ZERO))?.is_some() {}
         Ok(Self {
             watched: Poll::new(descriptors_max)?,
@@ -106,9 +103,9 @@ impl Readiness for RtSignal {
     }
 
     fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
-        // SAFETY: asks for this thread's number.
+        // SAFETY: `gettid` has no arguments.
         let owner = Owner { kind: F_OWNER_TID, id: unsafe { libc::gettid() } };
-        // All watched descriptors are non-blocking, which F_SETFL must repeat.
+        // F_SETFL replaces all flags, and every watched descriptor is non-blocking.
         let flags = libc::O_ASYNC | libc::O_NONBLOCK;
         // SAFETY: `owner` lives across the call; the other arguments are numbers.
         unsafe {
@@ -124,13 +121,13 @@ impl Readiness for RtSignal {
     }
 
     fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
-        // Signals come for both directions; the interest matters only to poll(2).
+        // The kernel signals both directions; only poll(2) uses the interest.
         self.watched.modify(descriptor, token, interest)
     }
 
     fn remove(&mut self, descriptor: RawFd) -> io::Result<()> {
-        // Closing the socket ends its signals. A queued one names a descriptor that is not watched, which `wait` ignores, or by
-        // then a new connection's, whose read finds nothing.
+        // Closing the socket ends its signals. `wait` ignores a queued signal of an unwatched descriptor. If a new connection
+        // has the descriptor by then, its read would block.
         self.watched.remove(descriptor)
     }
 
@@ -140,14 +137,14 @@ impl Readiness for RtSignal {
         let timeout = if ready.is_empty() { timeout } else { Some(Duration::ZERO) };
         let Some(signal) = take(&self.signals, timeout)? else { return Ok(()) };
         if signal.number == libc::SIGIO {
-            // Descriptors in `early` are still ready and found again.
+            // poll(2) also reports the descriptors of `early`.
             self.rescans += 1;
             self.watched.wait(ready, Some(Duration::ZERO))?;
             ready.iter_mut().for_each(|event| event.drain = true);
         } else if let Some(token) = self.watched.token(signal.descriptor) {
-            let only_room = signal.events & libc::c_long::from(libc::POLLIN | libc::POLLERR | libc::POLLHUP) == 0;
-            let interest = if only_room { Interest::Write } else { Interest::Read };
-            // Each event has its own signal: the end of the stream comes after that of the bytes.
+            let readable = libc::c_long::from(libc::POLLIN | libc::POLLERR | libc::POLLHUP);
+            let interest = if signal.events & readable == 0 { Interest::Write } else { Interest::Read };
+            // The end of the stream has a signal of its own, after that of the bytes.
             ready.push(Ready { token, interest, drain: false });
         }
         Ok(())

@@ -1,6 +1,7 @@
-//! select(2): one bit for each descriptor up to the highest goes to the kernel at every wait and comes back overwritten.
+//! select(2): every wait passes sets of one bit for each descriptor up to the highest, and the kernel overwrites them with the
+//! ready descriptors.
 //!
-//! FD_SETSIZE limits only the C library's type, not the kernel: these sets cover every descriptor that the process may have.
+//! FD_SETSIZE limits the C library's `fd_set`, not the kernel: these sets cover every descriptor that the process may have.
 
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -11,19 +12,19 @@ use crate::token::Token;
 
 const BITS: usize = u64::BITS as usize;
 
-/// The watched sets and the copies that the kernel overwrites.
 pub(crate) struct Select {
     read: Sets,
     write: Sets,
     /// Tokens by descriptor.
     tokens: Vec<Token>,
-    /// One above the highest descriptor watched.
+    /// One above the highest descriptor that was ever watched.
     top: usize,
 }
 
-/// One kind of interest: the watched set and the ready set.
+/// The sets of one interest.
 struct Sets {
     watched: Vec<u64>,
+    /// The copy of `watched` that the kernel overwrites.
     ready: Vec<u64>,
     /// Bits set in `watched`; an empty set is not passed.
     count: usize,
@@ -44,7 +45,7 @@ impl Sets {
         self.watched[at / BITS] &= !(1 << (at % BITS));
     }
 
-    /// Copies the first `words` words for the kernel; null if nothing is watched.
+    /// Copies the first `words` words of the watched set for the kernel; returns null if that set is empty.
     fn pass(&mut self, words: usize) -> *mut libc::fd_set {
         if self.count == 0 {
             return ptr::null_mut();
@@ -53,7 +54,7 @@ impl Sets {
         self.ready.as_mut_ptr().cast()
     }
 
-    /// Scans the kernel's result until `left` descriptors are found.
+    /// Calls `report` for each ready descriptor, until `left` is 0.
     fn report(&self, words: usize, left: &mut usize, mut report: impl FnMut(usize)) {
         if self.count == 0 {
             return;
@@ -74,9 +75,6 @@ impl Sets {
 
 impl Readiness for Select {
     const TRIGGER: Trigger = Trigger::Level;
-    const ADD_SYSCALLS: u64 = 0;
-    const MODIFY_SYSCALLS: u64 = 0;
-    const REMOVE_SYSCALLS: u64 = 0;
 
     fn new(descriptors_max: usize) -> io::Result<Self> {
         let words = descriptors_max.div_ceil(BITS);
@@ -122,10 +120,10 @@ impl Readiness for Select {
         });
         let timeout = timeval.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
         let (read, write) = (self.read.pass(words), self.write.pass(words));
-        // SAFETY: each set is null or covers `top` bits, and all live across the call.
+        // SAFETY: each set is null or covers `top` bits; sets and timeout live across the call.
         let mut left = count_ready(unsafe { libc::select(self.top as i32, read, write, ptr::null_mut(), timeout) })?;
         if left == 0 {
-            // An interrupted call leaves the sets unchanged: they mean nothing.
+            // After a signal the sets are still those that were passed.
             return Ok(());
         }
         let tokens = &self.tokens;

@@ -1,6 +1,6 @@
-//! A mechanism to copy: the least that works, which is ppoll(2) with a list that is searched. Only tests run it.
+//! A mechanism to copy: ppoll(2) with a list that is searched. Only tests run it.
 //!
-//! Describe here, in a line or two, the parts of the kernel and of the server; add a paragraph for what is not obvious.
+//! Begin with the system call, and what the kernel and the server each do. Add a paragraph for what is not obvious.
 
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -9,80 +9,71 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-// The trait, its arguments and results, and shared functions: `timeout_ms`, `count_ready`, `index`.
 use super::{Interest, Readiness, Ready, Trigger};
 use crate::token::Token;
 
-/// Everything the mechanism needs. It belongs to one thread: no locks, no sharing.
+/// The state of the mechanism. It belongs to one thread and needs no lock.
 pub(super) struct Skeleton {
-    /// The watched descriptors. Keep a token for each: the loop knows nothing else.
-    watched: Vec<(PollFd<'static>, RawFd, Token, Interest)>,
-    /// Memory for the kernel's arguments and results, allocated in `new`.
+    /// The watched descriptors. The loop recognises a descriptor by its token alone.
+    watched: Vec<(RawFd, Token, Interest)>,
+    /// Memory for the kernel's arguments and results.
     list: Vec<PollFd<'static>>,
 }
 
 impl Skeleton {
     fn place(&self, descriptor: RawFd) -> io::Result<usize> {
-        let place = self.watched.iter().position(|&(_, other, ..)| other == descriptor);
+        let place = self.watched.iter().position(|&(watched, ..)| watched == descriptor);
         place.ok_or_else(|| Errno::NOENT.into())
     }
 }
 
 impl Readiness for Skeleton {
-    // `Edge` if the kernel reports a change once: the loop then reads on by itself, and `Ready::drain` must be true whenever a
-    // short read might not be the last.
+    // `Edge` if the kernel reports a change once. Then set `Ready::drain` whenever more may follow a short read.
     const TRIGGER: Trigger = Trigger::Level;
-    // The system calls of the functions below, which the loop counts. Count those that vary from call to call in
-    // `count_irregular`.
-    const ADD_SYSCALLS: u64 = 0;
-    const MODIFY_SYSCALLS: u64 = 0;
-    const REMOVE_SYSCALLS: u64 = 0;
+    // If `add`, `modify` or `remove` makes system calls, set `ADD_SYSCALLS`, `MODIFY_SYSCALLS` or `REMOVE_SYSCALLS`. Count
+    // calls whose number varies in `count_irregular`.
 
     fn new(descriptors_max: usize) -> io::Result<Self> {
-        // Allocate only here, and leave memory uninitialised: pages that no connection reaches should cost nothing.
+        // Allocate only here, and leave memory uninitialised: a page that no connection uses then costs nothing.
         Ok(Self { watched: Vec::with_capacity(descriptors_max), list: Vec::with_capacity(descriptors_max) })
     }
 
     fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
-        // An error rejects this one connection. Here there is no room, and no allocation makes any.
+        // An error rejects this connection only. A full list is an error, because growing it would allocate.
         if self.watched.len() == self.watched.capacity() {
             return Err(Errno::MFILE.into());
         }
-        self.watched.push((entry(descriptor, interest), descriptor, token, interest));
+        self.watched.push((descriptor, token, interest));
         Ok(())
     }
 
     fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
         let place = self.place(descriptor)?;
-        self.watched[place] = (entry(descriptor, interest), descriptor, token, interest);
+        self.watched[place] = (descriptor, token, interest);
         Ok(())
     }
 
     fn remove(&mut self, descriptor: RawFd) -> io::Result<()> {
-        // The descriptor is still open, and closed right after. A late event must not reach the next connection with this
-        // descriptor: the loop ignores old tokens, but a mechanism that keeps only descriptors must take care.
+        // The loop closes the descriptor after this call. A late event must not reach the next connection with the same
+        // descriptor: the loop ignores old tokens, but a mechanism that finds tokens by descriptor must check.
         let place = self.place(descriptor)?;
         self.watched.swap_remove(place);
         Ok(())
     }
 
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
-        // `ready` is reused and has room for every descriptor.
         ready.clear();
         self.list.clear();
-        self.list.extend(self.watched.iter().map(|(entry, ..)| entry.clone()));
-        // `None` has no timeout. Timeouts round up: a wait that ends early would look like a busy loop.
-        let timeout = timeout
-            .map(|timeout| Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) });
+        self.list.extend(self.watched.iter().map(|&(descriptor, _, interest)| entry(descriptor, interest)));
+        // Round timeouts up: a wait that ends early would become a busy loop.
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         match poll(&mut self.list, timeout.as_ref()) {
-            Ok(_) => {}
-            // A signal ends a wait with nothing ready.
+            // A signal ends the wait with nothing ready; any other error ends the server.
             Err(Errno::INTR) => return Ok(()),
-            // Any other error ends the server.
-            Err(error) => return Err(error.into()),
-        }
-        for (entry, &(_, _, token, interest)) in self.list.iter().zip(&self.watched) {
-            // Errors and hang-ups count as the watched event: the I/O call tells them apart.
+            polled => polled?,
+        };
+        for (entry, &(_, token, interest)) in self.list.iter().zip(&self.watched) {
+            // Errors and hang-ups are reported as the watched event: the I/O call returns the error.
             if !entry.revents().is_empty() {
                 ready.push(Ready { token, interest, drain: false });
             }
@@ -96,6 +87,6 @@ fn entry(descriptor: RawFd, interest: Interest) -> PollFd<'static> {
         Interest::Read => PollFlags::IN,
         Interest::Write => PollFlags::OUT,
     };
-    // SAFETY: the loop keeps a descriptor open until it has removed it.
+    // SAFETY: the loop removes a descriptor before it closes it.
     PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(descriptor) }, events)
 }

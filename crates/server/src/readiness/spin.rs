@@ -1,6 +1,5 @@
-//! A mechanism that never waits. It reports every socket as ready, and the loop tries each one.
-//!
-//! It uses a whole CPU, and serves a request when the loop reaches its socket.
+//! A mechanism without a system call: it never waits, and reports every socket as ready. The loop tries each one, and so keeps
+//! a CPU busy.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -9,8 +8,8 @@ use std::time::Duration;
 use super::{Interest, Readiness, Ready, Trigger, index};
 use crate::token::Token;
 
-/// A dense interest list, which `wait` copies out, and an index from descriptor to entry.
 pub(crate) struct Spin {
+    /// The interest list, without gaps; `wait` copies it.
     list: Vec<Ready>,
     /// The descriptors of `list`, in its order.
     descriptors: Vec<RawFd>,
@@ -30,9 +29,6 @@ impl Spin {
 impl Readiness for Spin {
     const TRIGGER: Trigger = Trigger::Level;
     const REPORTS_ALL: bool = true;
-    const ADD_SYSCALLS: u64 = 0;
-    const MODIFY_SYSCALLS: u64 = 0;
-    const REMOVE_SYSCALLS: u64 = 0;
 
     fn new(descriptors_max: usize) -> io::Result<Self> {
         Ok(Self {

@@ -1,4 +1,4 @@
-//! Behaviour that every mechanism must have.
+//! The behaviour that every readiness mechanism must have.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -29,7 +29,7 @@ use crate::spec::mechanism::Family;
 
 const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
 
-/// Runs one check for every mechanism that can run here. Compares the names with the table, so that none is forgotten.
+/// Runs one check for every mechanism that this host supports. The list must have all names of the table.
 macro_rules! for_every_mechanism {
     ($check:ident) => {{
         let checked: &[(&str, fn())] = &[
@@ -65,8 +65,8 @@ macro_rules! for_every_mechanism {
     }};
 }
 
-/// The reported slots. An edge-triggered mechanism reports both directions, perhaps in several waits: only reads count, until a
-/// wait reports nothing.
+/// The reported slots. An edge-triggered mechanism reports both directions, perhaps in several waits: this waits until nothing
+/// is reported, and returns only reads.
 fn wait<M: Readiness>(mechanism: &mut M) -> Vec<(u32, Interest)> {
     let mut ready = Vec::with_capacity(64);
     let mut all = Vec::new();
@@ -94,7 +94,7 @@ fn reports_only_what_is_ready() {
             mechanism.add(ours.as_raw_fd(), Token::new(at as u32, 0), Interest::Read).unwrap();
         }
         if M::REPORTS_ALL {
-            // It reports each of them once, without waiting.
+            // Such a mechanism reports all sockets at once.
             assert_eq!(wait(&mut mechanism), (0..10).map(|slot| (slot, Interest::Read)).collect::<Vec<_>>());
             return;
         }
@@ -138,7 +138,7 @@ fn interest_changes_and_ends() {
         mechanism.add(other.as_raw_fd(), Token::new(2, 0), Interest::Read).unwrap();
         mechanism.modify(ours.as_raw_fd(), Token::new(1, 5), Interest::Write).unwrap();
         if M::TRIGGER == Trigger::Level {
-            assert!(wait(&mut mechanism).contains(&(1, Interest::Write)), "there is room to write");
+            assert!(wait(&mut mechanism).contains(&(1, Interest::Write)), "an empty socket is writable");
         }
         (&theirs).write_all(b"x").unwrap();
         mechanism.modify(ours.as_raw_fd(), Token::new(1, 5), Interest::Read).unwrap();
@@ -147,7 +147,7 @@ fn interest_changes_and_ends() {
         drop(ours);
         assert!(wait(&mut mechanism).iter().all(|&(slot, _)| slot != 1));
         (&other_theirs).write_all(b"x").unwrap();
-        assert_eq!(wait(&mut mechanism), [(2, Interest::Read)], "the other one is still watched");
+        assert_eq!(wait(&mut mechanism), [(2, Interest::Read)], "the other socket is still watched");
     }
     for_every_mechanism!(check);
 }
@@ -163,7 +163,7 @@ fn unwatched_socket_is_reported_only_after_it_is_added_again() {
         mechanism.unwatch(ours.as_raw_fd()).unwrap();
         (&theirs).write_all(b"x").unwrap();
         drop(theirs);
-        // A ring's request ends with the next wait.
+        // A poll request of io_uring ends with the next wait.
         assert!(wait(&mut mechanism).iter().all(|_| M::TRIGGER == Trigger::Edge));
         assert_eq!(wait(&mut mechanism), []);
         mechanism.add(ours.as_raw_fd(), Token::new(1, 1), Interest::Read).unwrap();
@@ -175,8 +175,7 @@ fn unwatched_socket_is_reported_only_after_it_is_added_again() {
     for_every_mechanism!(check);
 }
 
-/// One report covers a peer's last bytes and its end: the read of the bytes falls short and must not be the last, unless a second
-/// event comes.
+/// If one event reports the peer's last bytes and the end of its stream, the short read of the bytes must not be the last read.
 #[test]
 fn end_of_stream_behind_bytes_is_reported() {
     fn check<M: Readiness>() {
@@ -188,16 +187,16 @@ fn end_of_stream_behind_bytes_is_reported() {
         theirs.shutdown(std::net::Shutdown::Write).unwrap();
         let mut ready = Vec::with_capacity(64);
         mechanism.wait(&mut ready, AT_ONCE).unwrap();
-        let first = ready.first().copied().expect("bytes are there");
+        let first = ready.first().copied().expect("the bytes are reported");
         assert_eq!(first.interest, Interest::Read);
         (&ours).read_exact(&mut [0]).unwrap();
         let drains = ready.iter().any(|event| event.drain);
-        assert!(drains || wait(&mut mechanism) == [(1, Interest::Read)], "nobody would read the end");
+        assert!(drains || wait(&mut mechanism) == [(1, Interest::Read)], "the end of the stream is reported");
     }
     for_every_mechanism!(check);
 }
 
-/// Waits until `condition` holds for a reported event, which a sound mechanism reports at once.
+/// Waits for an event for which `condition` is true; fails after a second.
 fn until<M: Readiness>(mechanism: &mut M, condition: impl Fn(&Ready) -> bool) {
     let mut ready = Vec::with_capacity(64);
     for _ in 0..100 {
@@ -206,11 +205,11 @@ fn until<M: Readiness>(mechanism: &mut M, condition: impl Fn(&Ready) -> bool) {
             return;
         }
     }
-    panic!("never reported");
+    panic!("the event was not reported");
 }
 
 #[test]
-fn room_to_write_is_reported_when_it_comes() {
+fn writable_socket_is_reported() {
     fn check<M: Readiness>() {
         let mut mechanism = M::new(4096).unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -221,10 +220,10 @@ fn room_to_write_is_reported_when_it_comes() {
         mechanism.modify(ours.as_raw_fd(), Token::new(1, 0), Interest::Write).unwrap();
         if !M::REPORTS_ALL {
             let mut ready = Vec::with_capacity(64);
-            // Discard the edge of the time before.
+            // Discard the events from before the socket was full.
             mechanism.wait(&mut ready, AT_ONCE).unwrap();
             mechanism.wait(&mut ready, AT_ONCE).unwrap();
-            assert_eq!(ready, [], "there is no room");
+            assert_eq!(ready, [], "a full socket is not writable");
         }
         while (&theirs).read(&mut [0; 4096]).is_ok() {}
         until(&mut mechanism, |ready| ready.token.slot() == 1 && ready.interest == Interest::Write);
@@ -248,7 +247,7 @@ fn hang_up_is_reported() {
 fn timeouts_round_up() {
     fn check<M: Readiness>() {
         if M::REPORTS_ALL {
-            // It does not wait.
+            // Such a mechanism never waits.
             return;
         }
         let mut mechanism = M::new(4096).unwrap();
@@ -256,7 +255,7 @@ fn timeouts_round_up() {
         for timeout in [Duration::from_nanos(1), Duration::from_micros(1_001), Duration::from_micros(2_500)] {
             let started = Instant::now();
             mechanism.wait(&mut ready, Some(timeout)).unwrap();
-            assert!(started.elapsed() >= timeout, "{:?} is short of {timeout:?}", started.elapsed());
+            assert!(started.elapsed() >= timeout, "{:?} is below the timeout of {timeout:?}", started.elapsed());
         }
     }
     for_every_mechanism!(check);
@@ -282,7 +281,7 @@ fn descriptor_beyond_the_capacity_is_refused() {
     }
 }
 
-/// Signals go to one thread, and leave the masks and the lives of others alone.
+/// A signal reaches the thread that added the descriptor, even if another thread causes the event.
 #[cfg(target_os = "linux")]
 #[test]
 fn signals_reach_this_thread_only() {
@@ -315,7 +314,7 @@ fn late_completions_never_reach_the_next_connection() {
     }
     let mut mechanism = IoUringPoll::new(4096).unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
-    // A descriptor that no other test gets.
+    // Choose a descriptor that no other test uses.
     let first = rustix::io::fcntl_dupfd_cloexec(&ours, 900).unwrap();
     let number = first.as_raw_fd();
     drop(ours);
@@ -328,19 +327,19 @@ fn late_completions_never_reach_the_next_connection() {
     let second = rustix::io::fcntl_dupfd_cloexec(&next, 900).unwrap();
     assert_eq!(second.as_raw_fd(), number);
     mechanism.add(number, Token::new(2, 0), Interest::Read).unwrap();
-    assert_eq!(wait(&mut mechanism), [], "the bytes were the former tenant's");
+    assert_eq!(wait(&mut mechanism), [], "the bytes belong to the earlier connection");
     theirs.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    // Unread bytes turn the close into a reset.
+    // Closing a socket with unread bytes resets it.
     let end = (&theirs).read(&mut [0]).map_err(|error| error.kind());
-    assert_eq!(end, Err(std::io::ErrorKind::ConnectionReset), "the former tenant's socket is closed");
+    assert_eq!(end, Err(std::io::ErrorKind::ConnectionReset), "the earlier connection is closed");
     (&next_theirs).write_all(b"x").unwrap();
     assert_eq!(wait(&mut mechanism), [(2, Interest::Read)]);
 }
 
-/// More events than the ring of completions can hold: none is lost, and ended requests are renewed.
+/// If the completion ring overflows, no event is lost, and requests that end are renewed.
 #[cfg(target_os = "linux")]
 #[test]
-fn completions_beyond_their_ring_are_not_lost() {
+fn overflow_of_completion_ring_loses_no_event() {
     if let Err(reason) = io_uring_poll::can_run() {
         skipped(&format!("io_uring-poll: {reason}"));
         return;
@@ -352,7 +351,7 @@ fn completions_beyond_their_ring_are_not_lost() {
         mechanism.add(ours.as_raw_fd(), Token::new(at as u32, 0), Interest::Read).unwrap();
     }
     wait(&mut mechanism);
-    let everyone: Vec<_> = (0..10).map(|slot| (slot, Interest::Read)).collect();
+    let all_slots: Vec<_> = (0..10).map(|slot| (slot, Interest::Read)).collect();
     let mut overflowed = false;
     for _ in 0..ROUNDS {
         for (ours, theirs) in &pairs {
@@ -361,22 +360,22 @@ fn completions_beyond_their_ring_are_not_lost() {
         }
         overflowed |= mechanism.leave_completions();
     }
-    assert!(overflowed, "there was room for all");
+    assert!(overflowed, "the completion ring overflows");
     for (_, theirs) in &pairs {
         (&*theirs).write_all(b"x").unwrap();
     }
-    assert_eq!(wait(&mut mechanism), everyone);
+    assert_eq!(wait(&mut mechanism), all_slots);
     for (ours, theirs) in &pairs {
         (&*ours).read_exact(&mut [0]).unwrap();
         (&*theirs).write_all(b"x").unwrap();
     }
-    assert_eq!(wait(&mut mechanism), everyone, "they are still watched");
+    assert_eq!(wait(&mut mechanism), all_slots, "all sockets are still watched");
 }
 
 #[test]
 fn flood_of_connects_leaves_others_served() {
     fn check<M: Readiness>() {
-        // A level-triggered loop reports the first connection one wait after its accept, and accepts more meanwhile.
+        // A level-triggered mechanism reports the first connection one wait after its accept. The loop accepts more meanwhile.
         let accepts_max = 2 * ACCEPTS as u64;
         check_flood_leaves_others_served("sped", None, accepts_max, |context, record| {
             run_service::<M, _>(context, &Echo(record))

@@ -1,4 +1,4 @@
-//! Shared parts of the runtimes: counters of threads, admission of connections, handling of failed accepts.
+//! The parts that the runtimes share: counters of threads, admission of connections, the loops of acceptors and tasks.
 
 use std::cell::Cell;
 #[cfg(any(feature = "tokio", feature = "smol"))]
@@ -7,35 +7,41 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
+#[cfg(any(feature = "tokio", feature = "smol"))]
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
+#[cfg(any(feature = "tokio", feature = "smol"))]
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustix::io::Errno;
+#[cfg(any(feature = "tokio", feature = "smol"))]
+use wire::Service;
 
 use crate::metrics::workers::Counters;
 use crate::net::ServerContext;
-use crate::net::connection::Next;
+#[cfg(any(feature = "tokio", feature = "smol"))]
+use crate::net::connection::{Connection, Next};
 use crate::socket::{self, Accepted, Acceptor};
 use crate::spec::read_budget::ReadBudget;
 
-/// The pause of an accept loop without descriptors and without connections to refuse: the next accept would fail at once.
+/// The pause of an accept loop that has neither a descriptor nor a connection to refuse, so that an accept would fail at once.
 pub const REST: Duration = Duration::from_millis(10);
 
 thread_local! {
     /// The counters of this thread, and the server that they belong to.
     static COUNTERS: Cell<Option<(usize, &'static Counters)>> = const { Cell::new(None) };
-    /// See [`with_room`].
+    /// See [`with_buffer`].
     #[cfg(any(feature = "tokio", feature = "smol"))]
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `read` with one read budget of memory. The tasks of a thread share it, because a read ends within one poll.
+/// Calls `read` with a buffer of one read budget. The tasks of a thread share the buffer, because a read ends within one poll.
 #[cfg(any(feature = "tokio", feature = "smol"))]
-pub fn with_room<T>(budget: ReadBudget, read: impl FnOnce(&mut [u8]) -> T) -> T {
+fn with_buffer<T>(budget: ReadBudget, read: impl FnOnce(&mut [u8]) -> T) -> T {
     BUFFER.with_borrow_mut(|buffer| {
-        // In tests a thread outlives a server, and the next one may have a larger budget.
+        // In tests a thread outlives a server, and the next server may have a larger budget.
         if buffer.len() < budget.bytes() {
             *buffer = vec![0; budget.bytes()];
         }
@@ -43,27 +49,22 @@ pub fn with_room<T>(budget: ReadBudget, read: impl FnOnce(&mut [u8]) -> T) -> T 
     })
 }
 
-/// State that all tasks of a server share. It lives for ever, because tasks may outlive the accept loop by a moment.
+/// The state that all tasks of a server share. Never freed, because tasks may outlive the accept loop by a moment.
 #[derive(Debug)]
 pub struct TaskContext<S> {
-    /// The service.
     pub service: S,
     /// Counters that threads take at their first use, and the number taken.
     counters: Vec<&'static Counters>,
+    taken: AtomicUsize,
     /// Counters of [`Admission`].
     refusals: &'static Counters,
-    taken: AtomicUsize,
     connections_max: usize,
-    /// The most bytes that one read takes from a connection.
     pub read_budget: ReadBudget,
     open: AtomicUsize,
 }
 
 impl<S> TaskContext<S> {
-    /// Makes the state, with counters for the calling accept thread and for `threads` others.
-    ///
-    /// # Errors
-    /// When there are too few counters.
+    /// Makes the state, with counters for the calling accept thread and for `threads` other threads.
     pub fn new(context: &ServerContext<'_>, service: S, threads: usize) -> io::Result<&'static Self> {
         let mut cursor = 0;
         let mut claim = || match context.workers.claim(&mut cursor) {
@@ -75,8 +76,8 @@ impl<S> TaskContext<S> {
         let shared = Box::leak(Box::new(Self {
             service,
             counters,
-            refusals,
             taken: AtomicUsize::new(0),
+            refusals,
             connections_max: context.connections_max,
             read_budget: context.read_budget,
             open: AtomicUsize::new(0),
@@ -95,7 +96,7 @@ impl<S> TaskContext<S> {
         self.open.load(Relaxed) > 0
     }
 
-    /// The counters of the calling thread. They have one writer: never hold them across a point where a task may change threads.
+    /// The counters of the calling thread. They have one writer: never hold them where a task may move to another thread.
     // Not inlined: a coroutine may wake in another thread, where the compiler would use the old thread's address.
     #[inline(never)]
     pub fn counters(&self) -> &'static Counters {
@@ -132,19 +133,17 @@ pub enum AfterFailure {
     Stop,
 }
 
-/// Admits or refuses connections. Shared by all accept loops of a server, which have one spare descriptor.
+/// Admits or refuses connections. All accept loops of a server share one, with its spare descriptor.
 #[derive(Debug)]
 pub struct Admission<'a, S: 'static> {
     shared: &'static TaskContext<S>,
-    /// Accepts only connections that must be refused for lack of descriptors; the runtime accepts all others. The lock makes its
-    /// counters have one writer at a time.
+    /// Accepts the connections that must be refused for lack of descriptors; the runtime accepts all others. The lock gives its
+    /// counters one writer at a time.
     acceptor: Mutex<Acceptor<'a>>,
-    /// Whether connections are of TCP.
     tcp: bool,
 }
 
 impl<'a, S> Admission<'a, S> {
-    /// For all loops of a server.
     pub fn new(context: &ServerContext<'a>, shared: &'static TaskContext<S>) -> io::Result<Self> {
         let acceptor = Acceptor::new(context.listener, true, shared.refusals)?;
         Ok(Self { shared, acceptor: Mutex::new(acceptor), tcp: socket::is_tcp(context.listener) })
@@ -154,7 +153,7 @@ impl<'a, S> Admission<'a, S> {
         self.acceptor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets a connection's options and counts it. `None` if there is no room: dropping the connection then resets it.
+    /// Sets a connection's options and counts it. Without room for it, returns `None`, and dropping the connection resets it.
     pub fn admit(&self, connection: impl AsFd) -> Option<Open<S>> {
         let shared = self.shared;
         let has_room = self.acceptor().has_room();
@@ -171,10 +170,10 @@ impl<'a, S> Admission<'a, S> {
         socket::set_options(connection, self.tcp).ok().map(|()| open)
     }
 
-    /// Decides what to do after a failed accept.
+    /// Decides how to continue after a failed accept.
     pub fn after(&self, error: io::Error) -> io::Result<AfterFailure> {
         let accepted = match Errno::from_io_error(&error) {
-            // The runtime itself waits for the next connection.
+            // The runtime waits for the next connection.
             Some(Errno::AGAIN) => Accepted::None,
             Some(Errno::MFILE | Errno::NFILE) => self.acceptor().reject_waiting()?,
             Some(error) => socket::classify_accept_error(error)?,
@@ -193,12 +192,71 @@ impl<'a, S> Admission<'a, S> {
     }
 }
 
-/// A listener of the standard library, to be converted to the runtime's type.
+/// Accepts connections with `next` and passes them to `spawn`, until the server stops. `rest` pauses for [`REST`].
+#[cfg(any(feature = "tokio", feature = "smol", feature = "compio"))]
+pub async fn accept<S, T: AsFd>(
+    admission: &Admission<'_, S>,
+    next: impl AsyncFn() -> io::Result<T>,
+    spawn: impl Fn(Open<S>, T),
+    rest: impl AsyncFn(),
+) -> io::Result<()> {
+    loop {
+        match next().await {
+            Ok(stream) => {
+                if let Some(open) = admission.admit(&stream) {
+                    spawn(open, stream);
+                }
+            }
+            Err(error) => match admission.after(error)? {
+                AfterFailure::Accept => {}
+                AfterFailure::Rest => rest().await,
+                AfterFailure::Stop => return Ok(()),
+            },
+        }
+    }
+}
+
+/// Serves one connection to its end, through the runtime's calls to read and to write. `is_time` polls a timer that fires each
+/// tick of the limits.
+#[cfg(any(feature = "tokio", feature = "smol"))]
+pub async fn serve<S: Service, T: AsFd + Unpin>(
+    open: Open<S>,
+    mut stream: T,
+    read: impl Fn(Pin<&mut T>, &mut Context<'_>, &mut [u8]) -> Poll<io::Result<usize>>,
+    write: impl Fn(Pin<&mut T>, &mut Context<'_>, &[u8]) -> Poll<io::Result<usize>>,
+    mut is_time: impl FnMut(&mut Context<'_>) -> bool,
+) {
+    let Open(tasks) = open;
+    let service = &tasks.service;
+    let mut connection = Connection::default();
+    let mut next = Next::Read;
+    while next != Next::End {
+        next = std::future::poll_fn(|context| {
+            let polled = match next {
+                Next::Write => write(Pin::new(&mut stream), context, connection.unsent(service)).map_ok(|count| {
+                    connection.sent(count, service, tasks.counters());
+                    connection.next(stream.as_fd(), service)
+                }),
+                _ => with_buffer(tasks.read_budget, |buffer| {
+                    read(Pin::new(&mut stream), context, buffer)
+                        .map_ok(|count| connection.on_read(&buffer[..count], stream.as_fd(), service, tasks.counters()))
+                }),
+            };
+            while polled.is_pending() && is_time(context) {
+                if connection.is_overdue(stream.as_fd(), service, tasks.counters()) {
+                    return Poll::Ready(Next::End);
+                }
+            }
+            polled.map(|next| next.unwrap_or(Next::End))
+        })
+        .await;
+    }
+}
+
+/// A listener of the standard library, which a runtime converts to its own type.
 #[derive(Debug)]
 pub enum Listener {
-    /// TCP.
     Tcp(TcpListener),
-    /// Unix sockets.
     Unix(UnixListener),
 }
 
@@ -207,22 +265,30 @@ pub fn listener(context: &ServerContext<'_>, nonblocking: bool) -> io::Result<Li
     let listener = context.listener.try_clone()?;
     rustix::io::ioctl_fionbio(&listener, nonblocking)?;
     if !nonblocking {
-        // Another loop may take the connection that this one was about to refuse.
+        // An accept of the connection to refuse must not block if another loop has taken that connection.
         socket::set_accept_timeout(&listener, REST)?;
     }
     Ok(if socket::is_tcp(&listener) { Listener::Tcp(listener.into()) } else { Listener::Unix(listener.into()) })
 }
 
-/// Ends a connection that waits and is overdue. `is_time` polls a timer that fires each tick.
-pub fn unless_overdue(
-    polled: Poll<Next>,
-    mut is_time: impl FnMut() -> bool,
-    mut is_overdue: impl FnMut() -> bool,
-) -> Poll<Next> {
-    while polled.is_pending() && is_time() {
-        if is_overdue() {
-            return Poll::Ready(Next::End);
+/// Evaluates `$body` with a function that accepts the next connection, through the runtime's listener of either kind.
+#[cfg(any(feature = "tokio", feature = "smol", feature = "compio"))]
+macro_rules! with_listener {
+    ($context:expr, $nonblocking:expr, $tcp:path, $unix:path, |$next:ident| $body:expr) => {
+        match $crate::runtimes::listener($context, $nonblocking)? {
+            $crate::runtimes::Listener::Tcp(listener) => {
+                let listener = $tcp(listener)?;
+                let $next = async || listener.accept().await.map(|(stream, _)| stream);
+                $body
+            }
+            $crate::runtimes::Listener::Unix(listener) => {
+                let listener = $unix(listener)?;
+                let $next = async || listener.accept().await.map(|(stream, _)| stream);
+                $body
+            }
         }
-    }
-    polled
+    };
 }
+
+#[cfg(any(feature = "tokio", feature = "smol", feature = "compio"))]
+pub(super) use with_listener;

@@ -15,7 +15,7 @@ use compio::net::{TcpListener, UnixListener};
 use compio::runtime::Runtime;
 use wire::Service;
 
-use super::{Admission, AfterFailure, Listener, Open, REST, TaskContext};
+use super::{Admission, Open, REST, TaskContext, accept, with_listener};
 use crate::net::connection::{Connection, Next};
 use crate::net::{OnDrop, ServerContext, StartSignal};
 use crate::service::with_service;
@@ -25,8 +25,8 @@ use crate::spec::model::{ModelRow, ThreadSpec};
 /// The row of [`crate::registry::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "compio",
-    about: "a task per connection on compio, in one thread or, with :N, in N, each with a ring and connections of its \
-            own; system calls not counted",
+    about: "a task per connection on compio, in one thread or with :N in N threads, each with its own ring and \
+            connections; system calls not counted",
     threads: ThreadSpec::NumberOrNothing,
     counts_syscalls: false,
     needs: "io_uring",
@@ -43,7 +43,7 @@ fn run<S: Service + Sync + Send + 'static>(context: &ServerContext<'_>, service:
     let tasks = TaskContext::new(context, service, others as usize)?;
     let admission = Admission::new(context, tasks)?;
     let started = StartSignal::new(context, others as usize + 1);
-    // When one thread ends, even by a panic, the others must stop accepting.
+    // When one thread ends, even by a panic, the other threads must stop accepting.
     let end_all = || socket::shut_down(context.listener);
     let run_one = || {
         let _end = OnDrop(end_all);
@@ -57,8 +57,9 @@ fn run<S: Service + Sync + Send + 'static>(context: &ServerContext<'_>, service:
             Ok(())
         });
         let own = spawned.inspect_err(|_| end_all()).and_then(|()| run_one());
-        let join =
-            |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+        let join = |thread: ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+        };
         threads.into_iter().map(join).fold(own, Result::and)
     })
 }
@@ -68,54 +69,22 @@ pub(crate) fn run_server(context: &ServerContext<'_>) -> io::Result<()> {
     with_service!(context, |service| run(context, service))
 }
 
-/// Runs one thread. Dropping its runtime ends its tasks.
+/// Runs one thread. All threads accept from one listener: the kernel wakes them in turn. Dropping the runtime ends its tasks.
 fn run_one<S: Service>(
     context: &ServerContext<'_>,
     admission: &Admission<'_, S>,
     started: &StartSignal<'_>,
 ) -> io::Result<()> {
     Runtime::new()?.block_on(async {
-        match super::listener(context, false)? {
-            Listener::Tcp(listener) => {
-                let listener = TcpListener::from_std(listener)?;
-                accept(admission, started, async || listener.accept().await.map(|(stream, _)| stream)).await
-            }
-            Listener::Unix(listener) => {
-                let listener = UnixListener::from_std(listener)?;
-                accept(admission, started, async || listener.accept().await.map(|(stream, _)| stream)).await
-            }
-        }
+        with_listener!(context, false, TcpListener::from_std, UnixListener::from_std, |next| {
+            started.thread_ready();
+            let spawn = |open, stream| compio::runtime::spawn(serve(open, stream)).detach();
+            accept(admission, next, spawn, async || compio::time::sleep(REST).await).await
+        })
     })
 }
 
-/// A connection of either kind.
-trait Stream: AsyncRead + AsyncWrite + AsFd + Clone + 'static {}
-impl<T: AsyncRead + AsyncWrite + AsFd + Clone + 'static> Stream for T {}
-
-/// Accepts by `next`. All threads accept from one listener: the kernel wakes them in turn.
-async fn accept<S: Service, T: Stream>(
-    admission: &Admission<'_, S>,
-    started: &StartSignal<'_>,
-    next: impl AsyncFn() -> io::Result<T>,
-) -> io::Result<()> {
-    started.thread_ready();
-    loop {
-        match next().await {
-            Ok(stream) => {
-                if let Some(open) = admission.admit(&stream) {
-                    compio::runtime::spawn(serve(open, stream)).detach();
-                }
-            }
-            Err(error) => match admission.after(error)? {
-                AfterFailure::Accept => {}
-                AfterFailure::Rest => compio::time::sleep(REST).await,
-                AfterFailure::Stop => return Ok(()),
-            },
-        }
-    }
-}
-
-/// The connection as the buffer of a write: the kernel holds it until the write ends.
+/// A connection as the buffer of a write. The kernel reads from it until the write ends.
 struct Unsent<S: Service + 'static>(&'static S, Connection<S::Conn>);
 
 impl<S: Service + 'static> IoBuf for Unsent<S> {
@@ -125,14 +94,14 @@ impl<S: Service + 'static> IoBuf for Unsent<S> {
 }
 
 /// Serves one connection to its end.
-async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
+async fn serve<S: Service>(open: Open<S>, mut stream: impl AsyncRead + AsyncWrite + AsFd + Clone) {
     let Open(tasks) = open;
     let service = &tasks.service;
-    // Each connection has a buffer: the kernel holds it while the connection waits. Memory that no read reaches costs nothing.
+    // Each connection has a buffer, because the kernel uses it while the connection waits. Unused pages cost nothing.
     let mut buffer = Vec::with_capacity(tasks.read_budget.bytes());
     let mut connection = Connection::default();
     let mut timer = service.check_interval().map(OverdueTimer::new);
-    // The same socket, for calls that are no I/O.
+    // The same socket, for calls other than reads and writes.
     let socket = stream.clone();
     let io = socket.as_fd();
     let mut next = Next::Read;
@@ -170,7 +139,7 @@ async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
     }
 }
 
-/// Awaits `done`, unless a check finds the client overdue: then the operation is dropped and ended.
+/// Awaits the operation `done`; returns `None` and drops the operation if the client is overdue at a tick.
 async fn unless_overdue<F: Future>(
     mut done: Pin<&mut F>,
     timer: &mut Option<OverdueTimer>,

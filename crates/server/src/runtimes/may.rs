@@ -1,4 +1,4 @@
-//! may: coroutines with stacks of their own, which read and write as if they blocked.
+//! may: coroutines with their own stacks, which make blocking calls.
 
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
@@ -21,35 +21,35 @@ use crate::spec::model::{ModelRow, PerConnection, ThreadSpec};
 /// The row of [`crate::registry::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "may",
-    about: "a coroutine per connection, a thread of user level with a stack of 32 KiB, on one kernel thread or, with \
-            :N, on N; system calls not counted",
+    about: "a coroutine per connection on may, with a stack of 32 KiB, in one thread or with :N in N threads; system \
+            calls not counted",
     threads: ThreadSpec::NumberOrNothing,
     counts_syscalls: false,
     per_connection: PerConnection::Stack,
-    needs: "two mappings per connection of vm.max_map_count",
+    needs: "two memory mappings per connection (vm.max_map_count)",
     ..ModelRow::DEFAULT
 };
 
-/// The longest wait for coroutines to end once the server stops.
+/// The longest wait for coroutines to end after the server stops.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-/// The descriptors that coroutines serve, so that stopping can shut them down. Locked once a connection, not once a request.
+/// The descriptors of open connections, which the end of the server shuts down. Each connection locks them twice.
 type Descriptors = Mutex<HashSet<RawFd>>;
 
-/// Accepts in this thread. may's own threads, which serve, belong to the process and outlive the server.
+/// Accepts in this thread. The coroutines run in may's threads, which belong to the process and outlive the server.
 fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
     let threads = context.threads.map_or(1, |threads| threads.network) as usize;
     let tasks = TaskContext::new(context, service, threads)?;
-    // Only the first server of a process sets these. The threads may run wherever the server may.
+    // Only the first server of a process sets the number of threads. Do not pin each thread to one CPU.
     may::config().set_workers(threads).set_worker_pin(false);
     match super::listener(context, true)? {
         Listener::Tcp(listener) => {
-            // SAFETY: the descriptor is a listening socket that nothing else owns.
+            // SAFETY: the new listener owns the descriptor.
             let listener = unsafe { TcpListener::from_raw_fd(listener.into_raw_fd()) };
             accept(context, tasks, || listener.accept().map(|(stream, _)| stream))
         }
         Listener::Unix(listener) => {
-            // SAFETY: the same.
+            // SAFETY: the new listener owns the descriptor.
             let listener = unsafe { UnixListener::from_raw_fd(listener.into_raw_fd()) };
             accept(context, tasks, || listener.accept().map(|(stream, _)| stream))
         }
@@ -63,23 +63,21 @@ pub(crate) fn run_server(context: &ServerContext<'_>) -> io::Result<()> {
 
 /// A connection of either kind.
 trait Stream: Read + Write + AsRawFd + Send + 'static {
-    /// Sets a timeout for reads and writes.
-    fn set_io_timeout(&self, timeout: Duration) -> io::Result<()>;
+    fn set_timeouts(&self, timeout: Option<Duration>) -> io::Result<()>;
 }
 
-impl Stream for TcpStream {
-    fn set_io_timeout(&self, timeout: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(timeout))?;
-        self.set_write_timeout(Some(timeout))
-    }
+macro_rules! streams {
+    ($($stream:ty)*) => {
+        $(impl Stream for $stream {
+            fn set_timeouts(&self, timeout: Option<Duration>) -> io::Result<()> {
+                self.set_read_timeout(timeout)?;
+                self.set_write_timeout(timeout)
+            }
+        })*
+    };
 }
 
-impl Stream for UnixStream {
-    fn set_io_timeout(&self, timeout: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(timeout))?;
-        self.set_write_timeout(Some(timeout))
-    }
-}
+streams!(TcpStream UnixStream);
 
 /// Accepts by `next`, until the server stops.
 fn accept<S, T: Stream>(
@@ -97,7 +95,7 @@ where
         match next() {
             Ok(stream) => {
                 let descriptor = stream.as_raw_fd();
-                // SAFETY: the stream keeps it open for longer.
+                // SAFETY: the stream keeps the descriptor open.
                 if let Some(open) = admission.admit(unsafe { BorrowedFd::borrow_raw(descriptor) }) {
                     lock(served).insert(descriptor);
                     // SAFETY: no reference into thread-local storage lives across a wait, and no frame is large.
@@ -113,7 +111,7 @@ where
         }
     };
     for &descriptor in lock(served).iter() {
-        // SAFETY: shuts a socket down whose coroutine cannot close it before the lock is released.
+        // SAFETY: the descriptor is open, because its coroutine must take the lock before it closes the socket.
         unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) };
     }
     let started = Instant::now();
@@ -131,20 +129,18 @@ fn lock(served: &Descriptors) -> std::sync::MutexGuard<'_, HashSet<RawFd>> {
 fn serve<S: Service>(open: Open<S>, mut stream: impl Stream, served: &Descriptors) {
     let Open(tasks) = open;
     let service = &tasks.service;
-    // Each connection has a buffer: others run in this thread while it waits. Fresh zeroed memory costs nothing.
+    // Each connection has a buffer, because coroutines share threads. Zeroed memory costs nothing until it is used.
     let mut buffer = vec![0; tasks.read_budget.bytes()];
     let mut connection = Connection::default();
-    // Remove the descriptor before the stream is closed, even after a panic: the number may be reused.
+    // Remove the descriptor before the stream is closed, even after a panic, because the kernel may reuse the number.
     let descriptor = stream.as_raw_fd();
     let _forget = OnDrop(|| {
         lock(served).remove(&descriptor);
     });
-    // SAFETY: the stream keeps it open for longer.
-    let io = unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) };
-    if let Some(tick) = service.check_interval() {
-        // Neither fails for a timeout above 0.
-        let _ = stream.set_io_timeout(tick);
-    }
+    // SAFETY: the stream outlives `io`.
+    let io = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    // A timeout above 0 is always valid.
+    let _ = stream.set_timeouts(service.check_interval());
     let mut next = Next::Read;
     while next != Next::End && !connection.is_overdue(io, service, tasks.counters()) {
         let done = match next {
@@ -158,7 +154,7 @@ fn serve<S: Service>(open: Open<S>, mut stream: impl Stream, served: &Descriptor
         };
         next = match done {
             Ok(next) => next,
-            // The wait was long enough to check the limits.
+            // A tick has passed: check the limits.
             Err(error) if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => next,
             Err(_) => Next::End,
         };

@@ -1,31 +1,22 @@
-//! A layer above the sockets, as in welsh2001's asynchronous sockets: a buffer for each packet, which goes up to the service
-//! through a queue. Only rows named `-buffered` have it, to measure its cost.
+//! A layer between sockets and service, as in welsh2001's asynchronous sockets: it copies each packet into a buffer and passes
+//! it to the service through a queue. Only the mechanisms named `-buffered` have it, to measure its cost.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use wire::Service;
 
-/// The most bytes of one packet: welsh2001 has packets of 8 192 B.
+/// The size of a packet in welsh2001.
 const PACKET_BYTES: usize = 8_192;
 
 /// A service above the layer.
 #[derive(Debug)]
-pub struct Buffered<S>(S);
+pub struct Buffered<S>(pub S);
 
-/// A connection's state and its queue.
 #[derive(Debug, Default)]
 pub struct BufferedConn<C> {
     service: C,
-    /// Packets that the service has not taken yet, each in its own memory.
+    /// Packets that the service has not received yet.
     events: VecDeque<Box<[u8]>>,
-}
-
-impl<S> Buffered<S> {
-    /// Puts `service` above the layer.
-    pub fn new(service: S) -> Self {
-        Self(service)
-    }
 }
 
 impl<S: Service> Service for Buffered<S> {
@@ -42,43 +33,11 @@ impl<S: Service> Service for Buffered<S> {
     }
 
     #[inline]
-    fn unsent<'a>(&'a self, conn: &'a Self::Conn) -> &'a [u8] {
-        self.0.unsent(&conn.service)
-    }
-
-    #[inline]
     fn sent(&self, conn: &mut Self::Conn, count: usize) -> u64 {
         self.0.sent(&mut conn.service, count)
     }
 
-    #[inline]
-    fn is_over(&self, conn: &Self::Conn) -> bool {
-        self.0.is_over(&conn.service)
-    }
-
-    #[inline]
-    fn is_cut_short(&self, conn: &Self::Conn) -> bool {
-        self.0.is_cut_short(&conn.service)
-    }
-
-    #[inline]
-    fn is_idle(&self, conn: &Self::Conn) -> bool {
-        self.0.is_idle(&conn.service)
-    }
-
-    #[inline]
-    fn check_interval(&self) -> Option<Duration> {
-        self.0.check_interval()
-    }
-
-    fn checks_max(&self) -> u32 {
-        self.0.checks_max()
-    }
-
-    #[inline]
-    fn is_overdue(&self, conn: &mut Self::Conn) -> bool {
-        self.0.is_overdue(&mut conn.service)
-    }
+    forward!(0, |conn| conn.service; unsent is_over is_cut_short is_idle check_interval checks_max is_overdue);
 }
 
 #[cfg(test)]
@@ -88,9 +47,9 @@ mod tests {
     use super::*;
 
     /// Records each input and its address.
-    struct Heard(RefCell<Vec<(usize, Vec<u8>)>>);
+    struct Recorder(RefCell<Vec<(usize, Vec<u8>)>>);
 
-    impl Service for Heard {
+    impl Service for Recorder {
         type Conn = ();
 
         fn receive(&self, (): &mut (), input: &[u8]) -> u64 {
@@ -108,18 +67,18 @@ mod tests {
     }
 
     #[test]
-    fn input_goes_up_in_packets_in_order_and_whole() {
-        let service = Buffered::new(Heard(RefCell::default()));
+    fn input_reaches_service_in_ordered_packets() {
+        let service = Buffered(Recorder(RefCell::default()));
         let input: Vec<u8> = (0..20_000u32).map(|at| at as u8).collect();
         let mut conn = BufferedConn::default();
         assert_eq!(service.receive(&mut conn, &input), 3);
         assert_eq!(service.receive(&mut conn, &[7]), 1);
-        let heard = service.0.0.into_inner();
-        assert_eq!(heard.iter().map(|(_, bytes)| bytes.len()).collect::<Vec<_>>(), [8_192, 8_192, 3_616, 1]);
-        assert_eq!(heard.iter().flat_map(|(_, bytes)| bytes).copied().take(20_000).collect::<Vec<_>>(), input);
-        // The packets have their own memory.
+        let packets = service.0.0.into_inner();
+        assert_eq!(packets.iter().map(|(_, bytes)| bytes.len()).collect::<Vec<_>>(), [8_192, 8_192, 3_616, 1]);
+        assert_eq!(packets.iter().flat_map(|(_, bytes)| bytes).copied().take(20_000).collect::<Vec<_>>(), input);
+        // Packets are copies.
         let read = input.as_ptr_range();
         let read = read.start as usize..read.end as usize;
-        assert!(heard.iter().all(|(at, _)| !read.contains(at)));
+        assert!(packets.iter().all(|(at, _)| !read.contains(at)));
     }
 }

@@ -1,22 +1,21 @@
-//! A service behind a vtable, so that the loops of `-buffered` rows are compiled once and not for each service. There the cost of
-//! the calls is small.
+//! A service behind a vtable, so that the loops of `-buffered` mechanisms are compiled once for all services. Beside the cost
+//! of their layer, that of the calls is small.
 
 use std::time::Duration;
 
 use wire::Service;
 
-/// Any service.
 pub struct Erased<'a> {
     connect: Box<dyn Fn() -> Box<dyn DynService + 'a> + Sync + 'a>,
     check_interval: Option<Duration>,
     checks_max: u32,
 }
 
-/// A connection's state, created by the service at the first use.
+/// A connection's state, which the service creates at the first use.
 #[derive(Default)]
 pub struct ErasedConn<'a>(Option<Box<dyn DynService + 'a>>);
 
-/// A service with its state of one connection; the methods of [`Service`].
+/// A service with its state of one connection. The methods are those of [`Service`].
 trait DynService: Send {
     fn receive(&mut self, input: &[u8]) -> u64;
     fn unsent(&self) -> &[u8];
@@ -63,7 +62,6 @@ impl<S: Service<Conn: Send> + Sync> DynService for ServiceConnection<'_, S> {
 }
 
 impl<'a> Erased<'a> {
-    /// Hides the type of `service`.
     pub fn new<S: Service<Conn: Send> + Sync>(service: &'a S) -> Self {
         Self {
             connect: Box::new(move || Box::new(ServiceConnection { service, conn: S::Conn::default() })),
@@ -113,7 +111,7 @@ impl<'a> Service for Erased<'a> {
     }
 
     fn is_overdue(&self, conn: &mut Self::Conn) -> bool {
-        // A client that has sent nothing can be overdue, too.
+        // Creates the state: a client that has sent nothing can be overdue, too.
         self.connection(conn).is_overdue()
     }
 }
@@ -122,13 +120,13 @@ impl<'a> Service for Erased<'a> {
 mod tests {
     use super::*;
 
-    /// Answers each input with its length, and is overdue at the third check.
+    /// Responds to each input with its length; a connection is overdue at the third check.
     struct Counting;
 
     #[derive(Default)]
     struct Count {
         output: Vec<u8>,
-        looks: u32,
+        checks: u32,
     }
 
     impl Service for Counting {
@@ -169,8 +167,8 @@ mod tests {
         }
 
         fn is_overdue(&self, conn: &mut Count) -> bool {
-            conn.looks += 1;
-            conn.looks == 3
+            conn.checks += 1;
+            conn.checks == 3
         }
     }
 
@@ -179,7 +177,7 @@ mod tests {
         let service = Erased::new(&Counting);
         assert_eq!((service.check_interval(), service.checks_max()), (Some(Duration::from_secs(1)), 7));
         let mut conn = ErasedConn::default();
-        assert_eq!(service.unsent(&conn), b"", "nothing has come that could be answered");
+        assert_eq!(service.unsent(&conn), b"", "no response before the first input");
         assert!(service.is_idle(&conn) && !service.is_over(&conn) && !service.is_cut_short(&conn));
         assert_eq!((service.receive(&mut conn, b"abc"), service.receive(&mut conn, &[0; 9])), (1, 1));
         assert_eq!(service.unsent(&conn), [3, 9]);

@@ -14,10 +14,8 @@ use crate::regular;
 /// The largest total size of a folder's files.
 pub const FOLDER_BYTES_MAX: u64 = 1 << 30;
 
-/// Reads all files below `folder`, through links that stay within it.
-///
-/// # Errors
-/// Unreadable files, links that lead out, other kinds of files, and too large folders; each names its path.
+/// Reads all files below `folder`, through links that stay within it. Fails for other links, for unreadable and irregular
+/// files, and for folders above [`FOLDER_BYTES_MAX`]; the error names the path.
 pub(crate) fn read(folder: &Path) -> io::Result<Content> {
     read_at_most(folder, FOLDER_BYTES_MAX)
 }
@@ -25,19 +23,18 @@ pub(crate) fn read(folder: &Path) -> io::Result<Content> {
 fn read_at_most(folder: &Path, most_bytes: u64) -> io::Result<Content> {
     let root = fs::canonicalize(folder).map_err(|error| error_at(folder, &error))?;
     if !root.is_dir() {
-        return Err(error_at(folder, "not a folder; name one, or leave it out for /bytes/N"));
+        return Err(error_at(folder, "not a folder; name a folder, or omit it to serve /bytes/N"));
     }
     let (mut files, mut left_bytes) = (Vec::new(), most_bytes);
-    // The walk reports circles of links.
+    // The walk fails at a cycle of links.
     for entry in WalkDir::new(&root).follow_links(true).sort_by_file_name() {
         let entry = entry?;
         let (path, kind) = (entry.path(), entry.file_type());
         if entry.path_is_symlink() {
             let target = fs::canonicalize(path).map_err(|error| error_at(path, &error))?;
             if !target.starts_with(&root) {
-                let target = target.display();
-                let why = format!("the link leads out of the folder, to {target}; copy what it names, or remove it");
-                return Err(error_at(path, why));
+                let why = "the link leads out of the folder, to";
+                return Err(error_at(path, format!("{why} {}; copy its target, or remove it", target.display())));
             }
         }
         if kind.is_dir() {
@@ -53,7 +50,7 @@ fn read_at_most(folder: &Path, most_bytes: u64) -> io::Result<Content> {
             let mib = most_bytes >> 20;
             error_at(path, format!("the folder exceeds the limit of {mib} MiB in memory; remove files"))
         })?;
-        let name = path.strip_prefix(&root).expect("it is below the root");
+        let name = path.strip_prefix(&root).expect("the walk is below the root");
         files.push((OsStr::as_bytes(name.as_os_str()).to_vec(), bytes));
     }
     if files.is_empty() {
@@ -73,7 +70,7 @@ mod tests {
     use super::*;
 
     fn refusal(folder: &Path) -> String {
-        read_at_most(folder, 1 << 20).expect_err("it is refused").to_string()
+        read_at_most(folder, 1 << 20).expect_err("the folder is rejected").to_string()
     }
 
     #[test]

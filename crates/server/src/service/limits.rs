@@ -1,8 +1,7 @@
-//! Time limits for clients: for a request, for taking its response, for the next request.
+//! Time limits for clients: to send a request, to receive its response, to send the next request.
 //!
-//! A connection keeps the time of its last progress, in ticks that one thread counts for all, so that a request reads no clock.
-//! Each kind of loop checks connections in its own way: event-driven loops get a message, blocking ones wait at most a tick, and
-//! tasks have timers.
+//! One thread counts ticks, and a connection stores the tick of its last progress, so that a request reads no clock.
+//! Event-driven loops check connections on a message, blocking loops after a wait of at most a tick, and tasks on a timer.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -16,27 +15,26 @@ use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// From the first byte of a request, or the start of the connection, to its last byte; also between two pieces of a response.
+    /// From the start of a request or of the connection to the request's last byte; also between two pieces of a response.
     pub request_ns: Option<u64>,
     /// From a response to the next request.
     pub keepalive_ns: Option<u64>,
 }
 
-/// Ticks in the shortest limit: a client is cut off at most two ticks after its limit.
+/// Ticks in the shortest limit. A connection ends at most two ticks after its limit.
 const TICKS: u64 = 8;
-/// How long input is discarded after the last response: nginx's `lingering_time`.
+/// How long the server discards input after the last response, as nginx's `lingering_time`.
 const LINGER_NS: u64 = 30_000_000_000;
 
 impl Limits {
-    /// Whether there is no limit.
-    pub fn is_none(&self) -> bool {
+    pub(crate) fn is_none(&self) -> bool {
         *self == Self::default()
     }
 
     /// The length of a tick; `None` without limits.
-    pub fn tick(&self) -> Option<Duration> {
-        let least_ns = self.request_ns.into_iter().chain(self.keepalive_ns).min()?;
-        Some(Duration::from_nanos((least_ns.min(LINGER_NS) / TICKS).max(1_000_000)))
+    pub(crate) fn tick(&self) -> Option<Duration> {
+        let lowest_ns = self.request_ns.into_iter().chain(self.keepalive_ns).min()?;
+        Some(Duration::from_nanos((lowest_ns.min(LINGER_NS) / TICKS).max(1_000_000)))
     }
 }
 
@@ -45,25 +43,23 @@ impl Limits {
 pub struct WithLimits<S> {
     service: S,
     tick: Option<Duration>,
-    /// The number of ticks so far.
+    /// Counted by [`count_ticks`].
     now: &'static AtomicU32,
     request_ticks: u32,
     keepalive_ticks: u32,
     linger_ticks: u32,
 }
 
-/// A connection with the time of its progress.
 #[derive(Debug, Default)]
 pub struct LimitedConnection<C> {
     conn: C,
-    /// The tick of its last progress; 0 if not known yet.
+    /// The tick of the last progress; 0 before the first check or request.
     since: u32,
     /// Whether a request was completed.
     is_served: bool,
 }
 
 impl<S> WithLimits<S> {
-    /// `now` is counted by [`count_ticks`].
     pub fn new(service: S, limits: Limits, now: &'static AtomicU32) -> Self {
         let tick = limits.tick();
         let ticks = |limit_ns: Option<u64>| match (limit_ns, tick) {
@@ -90,18 +86,13 @@ impl<S: Service> Service for WithLimits<S> {
     fn receive(&self, conn: &mut Self::Conn, input: &[u8]) -> u64 {
         let was_idle = self.service.is_idle(&conn.conn);
         let requests = self.service.receive(&mut conn.conn, input);
-        // Input that leaves nothing behind, such as empty lines or discarded bytes, begins no request.
+        // Empty lines and discarded bytes leave the service idle: they begin no request.
         let begins = was_idle && conn.is_served && !self.service.is_idle(&conn.conn);
         if requests > 0 || begins {
             conn.is_served |= requests > 0;
             self.progress(conn);
         }
         requests
-    }
-
-    #[inline]
-    fn unsent<'a>(&'a self, conn: &'a Self::Conn) -> &'a [u8] {
-        self.service.unsent(&conn.conn)
     }
 
     #[inline]
@@ -112,21 +103,13 @@ impl<S: Service> Service for WithLimits<S> {
         self.service.sent(&mut conn.conn, count)
     }
 
-    #[inline]
-    fn is_over(&self, conn: &Self::Conn) -> bool {
-        self.service.is_over(&conn.conn)
-    }
-
-    /// Without limits nobody checks, and the connection would stay open for ever.
+    // Without limits nothing would end a connection that discards input.
     #[inline]
     fn is_cut_short(&self, conn: &Self::Conn) -> bool {
         self.tick.is_some() && self.service.is_cut_short(&conn.conn)
     }
 
-    #[inline]
-    fn is_idle(&self, conn: &Self::Conn) -> bool {
-        self.service.is_idle(&conn.conn)
-    }
+    forward!(service, |conn| conn.conn; unsent is_over is_idle);
 
     #[inline]
     fn check_interval(&self) -> Option<Duration> {
@@ -143,13 +126,12 @@ impl<S: Service> Service for WithLimits<S> {
         if conn.since == 0 {
             conn.since = now;
         }
-        // The tick of its progress had begun earlier.
+        // The progress may have been at the end of its tick.
         let ticks = now.wrapping_sub(conn.since).saturating_sub(1);
-        let limit = if !self.service.unsent(&conn.conn).is_empty() {
-            self.request_ticks
-        } else if self.service.is_over(&conn.conn) {
+        let has_sent_all = self.service.unsent(&conn.conn).is_empty();
+        let limit = if has_sent_all && self.service.is_over(&conn.conn) {
             self.linger_ticks
-        } else if conn.is_served && self.service.is_idle(&conn.conn) {
+        } else if has_sent_all && conn.is_served && self.service.is_idle(&conn.conn) {
             self.keepalive_ticks
         } else {
             self.request_ticks
@@ -176,7 +158,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
-    /// Ticks of a second: 8 for a request, 16 until the next.
+    /// A service with ticks of a second: 8 for a request, 16 until the next request.
     fn limited() -> (WithLimits<Http>, &'static AtomicU32) {
         let now: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(1)));
         let http = Http::new(Content::generated(), Box::new(|| 0));
@@ -186,18 +168,18 @@ mod tests {
         (limited, now)
     }
 
-    /// Checks after each tick; returns the number of ticks until it was overdue.
+    /// Checks the connection after each tick; returns the number of ticks until it was overdue.
     fn ticks_until_overdue(limited: &WithLimits<Http>, conn: &mut LimitedConnection<wire::http::HttpConn>) -> u32 {
         (0..100)
             .find(|_| {
                 limited.now.fetch_add(1, Relaxed);
                 limited.is_overdue(conn)
             })
-            .expect("no limit is as long")
+            .expect("every limit is below 100 ticks")
             + 1
     }
 
-    fn take_all(limited: &WithLimits<Http>, conn: &mut LimitedConnection<wire::http::HttpConn>) {
+    fn send_all(limited: &WithLimits<Http>, conn: &mut LimitedConnection<wire::http::HttpConn>) {
         while !limited.unsent(conn).is_empty() {
             limited.sent(conn, limited.unsent(conn).len());
         }
@@ -208,7 +190,7 @@ mod tests {
         let (limited, now) = limited();
         let mut conn = LimitedConnection::default();
         now.fetch_add(1000, Relaxed);
-        // One more tick, because time starts at the first check, and one that had begun.
+        // The limit, one tick until the first check, and one that had begun.
         assert_eq!(ticks_until_overdue(&limited, &mut conn), 10);
 
         // Bytes alone are no progress.
@@ -223,11 +205,11 @@ mod tests {
     }
 
     #[test]
-    fn answered_client_has_time_to_ask_again() {
+    fn client_has_keepalive_time_after_a_response() {
         let (limited, now) = limited();
         let mut conn = LimitedConnection::default();
         limited.receive(&mut conn, GET);
-        take_all(&limited, &mut conn);
+        send_all(&limited, &mut conn);
         now.fetch_add(16, Relaxed);
         assert!(!limited.is_overdue(&mut conn));
         limited.receive(&mut conn, &GET[..5]);
@@ -235,7 +217,7 @@ mod tests {
 
         let mut conn = LimitedConnection::default();
         limited.receive(&mut conn, GET);
-        take_all(&limited, &mut conn);
+        send_all(&limited, &mut conn);
         assert_eq!(ticks_until_overdue(&limited, &mut conn), 17);
     }
 
@@ -261,10 +243,10 @@ mod tests {
                 let (limited, now) = limited();
                 let mut conn = LimitedConnection::default();
                 limited.receive(&mut conn, first);
-                take_all(&limited, &mut conn);
+                send_all(&limited, &mut conn);
                 let mut pieces = drips.chunks(step).cycle();
                 let overdue = (1..100).find(|_| {
-                    limited.receive(&mut conn, pieces.next().expect("it cycles"));
+                    limited.receive(&mut conn, pieces.next().expect("the pieces repeat"));
                     now.fetch_add(1, Relaxed);
                     limited.is_overdue(&mut conn)
                 });

@@ -1,43 +1,76 @@
-//! The services as a server runs them, made from their parameters.
+//! The services as a server runs them.
+
+/// Forwards the named methods of [`wire::Service`] to `self.$service`, with `$state` as the connection's state.
+macro_rules! forward {
+    ($service:tt, |$conn:ident| $state:expr; $($method:ident)*) => {
+        $(forward!(@$method $service, $conn, $state);)*
+    };
+    (@unsent $service:tt, $conn:ident, $state:expr) => {
+        #[inline]
+        fn unsent<'a>(&'a self, $conn: &'a Self::Conn) -> &'a [u8] {
+            self.$service.unsent(&$state)
+        }
+    };
+    (@check_interval $service:tt, $conn:ident, $state:expr) => {
+        #[inline]
+        fn check_interval(&self) -> Option<std::time::Duration> {
+            self.$service.check_interval()
+        }
+    };
+    (@checks_max $service:tt, $conn:ident, $state:expr) => {
+        fn checks_max(&self) -> u32 {
+            self.$service.checks_max()
+        }
+    };
+    (@is_overdue $service:tt, $conn:ident, $state:expr) => {
+        #[inline]
+        fn is_overdue(&self, $conn: &mut Self::Conn) -> bool {
+            self.$service.is_overdue(&mut $state)
+        }
+    };
+    (@$predicate:ident $service:tt, $conn:ident, $state:expr) => {
+        #[inline]
+        fn $predicate(&self, $conn: &Self::Conn) -> bool {
+            self.$service.$predicate(&$state)
+        }
+    };
+}
 
 pub(crate) mod buffered;
 pub(crate) mod erased;
 pub(crate) mod folder;
-pub mod limits;
+pub(crate) mod limits;
 pub mod work;
 
-/// Makes the service of `$stage` and evaluates `$body` with it, compiled for each service.
+/// Makes the service of a [`crate::net::ServerContext`] and evaluates `$body` with it. `$body` is compiled for each service.
 macro_rules! with_service {
-    ($context:expr, |$service:ident| $body:expr) => {
-        match *$context.service {
-            wire::ServiceSpec::Fixed { request_bytes, response_bytes } => {
-                let fixed = wire::fixed::Fixed::new(request_bytes, response_bytes);
-                let $service = $crate::service::work::WithWork::new(fixed, $context.work, $context.stopping.clone());
+    ($context:expr, |$service:ident| $body:expr) => {{
+        use wire::ServiceSpec;
+        use $crate::service::{limits::WithLimits, unix_time_s, work::WithWork};
+        macro_rules! with {
+            ($plain:expr) => {{
+                let $service = WithWork::new($plain, $context.work, $context.stopping.clone());
                 $body
-            }
-            wire::ServiceSpec::Kv { memory_max_bytes, item_max_bytes } => {
-                let config = wire::kv::KvConfig { memory_max_bytes, item_max_bytes, pid: std::process::id() };
-                let kv = wire::kv::Kv::new(config, std::boxed::Box::new($crate::service::unix_time_s));
-                let $service = $crate::service::work::WithWork::new(kv, $context.work, $context.stopping.clone());
-                $body
-            }
-            wire::ServiceSpec::Http { .. } => {
-                let content = $context.content.clone().expect("it was read before anything started");
-                let http = wire::http::Http::new(content, std::boxed::Box::new($crate::service::unix_time_s));
-                let limited = $crate::service::limits::WithLimits::new(http, $context.limits, $context.workers.ticks());
-                let $service = $crate::service::work::WithWork::new(limited, $context.work, $context.stopping.clone());
-                $body
-            }
-            wire::ServiceSpec::Stream(stream) => {
-                let streaming = wire::stream::Streaming::new(stream);
-                let $service =
-                    $crate::service::work::WithWork::new(streaming, $context.work, $context.stopping.clone());
-                $body
-            }
-            // Datagrams have loops of their own; `Architecture` checks that the model has one.
-            wire::ServiceSpec::Udp { .. } => return Err(std::io::ErrorKind::Unsupported.into()),
+            }};
         }
-    };
+        match *$context.service {
+            ServiceSpec::Fixed { request_bytes, response_bytes } => {
+                with!(wire::fixed::Fixed::new(request_bytes, response_bytes))
+            }
+            ServiceSpec::Kv { memory_max_bytes, item_max_bytes } => {
+                let config = wire::kv::KvConfig { memory_max_bytes, item_max_bytes, pid: std::process::id() };
+                with!(wire::kv::Kv::new(config, Box::new(unix_time_s)))
+            }
+            ServiceSpec::Http { .. } => {
+                let content = $context.content.clone().expect("`Server::start` has read the content");
+                let http = wire::http::Http::new(content, Box::new(unix_time_s));
+                with!(WithLimits::new(http, $context.limits, $context.workers.ticks()))
+            }
+            ServiceSpec::Stream(stream) => with!(wire::stream::Streaming::new(stream)),
+            // Datagrams have loops of their own; `Architecture` checks that the model has one.
+            ServiceSpec::Udp { .. } => return Err(std::io::ErrorKind::Unsupported.into()),
+        }
+    }};
 }
 
 use std::io;
@@ -48,19 +81,16 @@ use wire::http::Content;
 
 pub(crate) use with_service;
 
-/// The content of `http`, in memory.
-///
-/// # Errors
-/// The file that cannot be served, and the reason.
+/// Reads the content of `http` into memory; `None` for other services. An error names the file that cannot be served.
 pub(crate) fn content(service: &ServiceSpec) -> io::Result<Option<Arc<Content>>> {
     Ok(match service {
-        ServiceSpec::Http { folder: Some(folder) } => Some(Arc::new(crate::service::folder::read(folder)?)),
+        ServiceSpec::Http { folder: Some(path) } => Some(Arc::new(folder::read(path)?)),
         ServiceSpec::Http { folder: None } => Some(Arc::new(Content::generated())),
         ServiceSpec::Fixed { .. } | ServiceSpec::Kv { .. } | ServiceSpec::Udp { .. } | ServiceSpec::Stream(_) => None,
     })
 }
 
-/// Seconds since 1970, by a clock that never needs a system call, whatever the kernel's clock source.
+/// Seconds since 1970. The clock never needs a system call, whatever the kernel's clock source is.
 pub(crate) fn unix_time_s() -> u32 {
     #[cfg(target_os = "linux")]
     let clock = rustix::time::ClockId::RealtimeCoarse;

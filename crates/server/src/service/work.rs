@@ -1,4 +1,4 @@
-//! Simulated work: CPU time or a wait, such as a disk would cause, added to each request.
+//! Simulated work: CPU time, or a wait such as a disk causes, added to each request.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -12,12 +12,12 @@ use wire::udp::{ID_BYTES, Udp};
 
 use crate::platform;
 
-/// Simulated work of each request, in the thread that makes its response.
+/// The simulated work of each request, done by the thread that makes its response.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// The kind of work.
     pub kind: Kind,
-    /// The time in nanoseconds; the mean if it is random.
+    /// The time in nanoseconds; the mean if `exponential`.
     pub time_ns: u64,
     /// Whether times are drawn from an exponential distribution instead of being constant.
     #[serde(default)]
@@ -50,23 +50,22 @@ impl Work {
     }
 }
 
-/// A service whose requests need work. Without work this is one predictable branch.
+/// A service with work for each request. Without work it costs one predictable branch.
 #[derive(Debug)]
 pub struct WithWork<S> {
     service: S,
     work: Option<Work>,
-    /// Whether the server stops: the rest of the work is left undone.
+    /// Whether the server is stopping, which ends the work.
     stopping: Arc<AtomicBool>,
 }
 
 impl<S> WithWork<S> {
-    /// Adds `work` to each request of `service` until `stopping` is set. Called by the accept thread before it starts others.
+    /// Adds `work` to each request of `service` until `stopping` is set. The accept thread must call it before it starts
+    /// threads.
     pub fn new(service: S, work: Option<Work>, stopping: Arc<AtomicBool>) -> Self {
         match work.map(|work| work.kind) {
             // Measure the speed now, so that the first request does not wait for it.
-            Some(Kind::Cpu) => {
-                rounds_per_ns();
-            }
+            Some(Kind::Cpu) => _ = rounds_per_ns(),
             Some(Kind::Sleep) => platform::set_precise_sleep(),
             None => {}
         }
@@ -87,9 +86,7 @@ impl WithWork<Udp> {
     /// Returns [`Udp::request_id`] after the request's work.
     #[inline]
     pub fn request_id(&self, datagram: &[u8], bytes: usize) -> Option<[u8; ID_BYTES]> {
-        self.service.request_id(datagram, bytes).inspect(|_| {
-            self.do_work(1);
-        })
+        self.service.request_id(datagram, bytes).inspect(|_| _ = self.do_work(1))
     }
 
     /// A response without its id.
@@ -107,46 +104,14 @@ impl<S: Service> Service for WithWork<S> {
     }
 
     #[inline]
-    fn unsent<'a>(&'a self, conn: &'a S::Conn) -> &'a [u8] {
-        self.service.unsent(conn)
-    }
-
-    #[inline]
     fn sent(&self, conn: &mut S::Conn, count: usize) -> u64 {
         self.do_work(self.service.sent(conn, count))
     }
 
-    #[inline]
-    fn is_over(&self, conn: &S::Conn) -> bool {
-        self.service.is_over(conn)
-    }
-
-    #[inline]
-    fn is_cut_short(&self, conn: &S::Conn) -> bool {
-        self.service.is_cut_short(conn)
-    }
-
-    #[inline]
-    fn is_idle(&self, conn: &S::Conn) -> bool {
-        self.service.is_idle(conn)
-    }
-
-    #[inline]
-    fn check_interval(&self) -> Option<Duration> {
-        self.service.check_interval()
-    }
-
-    fn checks_max(&self) -> u32 {
-        self.service.checks_max()
-    }
-
-    #[inline]
-    fn is_overdue(&self, conn: &mut S::Conn) -> bool {
-        self.service.is_overdue(conn)
-    }
+    forward!(service, |conn| *conn; unsent is_over is_cut_short is_idle check_interval checks_max is_overdue);
 }
 
-/// Keeps a CPU busy. Never inlined, so that it is as fast here as where its speed is measured.
+/// Keeps a CPU busy. Never inlined, so that it has the speed that [`rounds_per_ns`] measures.
 #[inline(never)]
 fn spin(rounds: f64) {
     let mut at = 1u64;
@@ -156,7 +121,7 @@ fn spin(rounds: f64) {
     black_box(at);
 }
 
-/// The speed of [`spin`], measured at the first call: the fastest of many short runs, which nothing interrupted.
+/// The speed of [`spin`], measured at the first call: the fastest of many short runs, so that no interrupt is in it.
 fn rounds_per_ns() -> f64 {
     static SPEED: OnceLock<f64> = OnceLock::new();
     *SPEED.get_or_init(|| {
@@ -170,20 +135,20 @@ fn rounds_per_ns() -> f64 {
     })
 }
 
-/// Generators started by threads of this process and, before the fork, of its parent.
+/// The number of random generators that threads of this process have started, and those of its parent before the fork.
 static STREAMS: AtomicU64 = AtomicU64::new(0);
 
-/// Makes a process that is about to be forked draw other numbers than its parent and siblings.
+/// Makes the next child draw other numbers than its parent and siblings. Call it before the fork.
 pub(crate) fn next_stream() {
     STREAMS.fetch_add(1, Relaxed);
 }
 
-/// Draws a number with mean 1 from the thread's own generator.
+/// Draws a number with mean 1 from the thread's generator.
 fn exponential() -> f64 {
     thread_local! {
         static STATE: Cell<Option<u64>> = const { Cell::new(None) };
     }
-    // splitmix64 (Steele, Lea, Flood 2014): its state needs one addition. Threads start at mixed numbers, far apart.
+    // splitmix64 (Steele, Lea, Flood 2014). Threads start at mixed numbers, far apart.
     let state =
         STATE.get().unwrap_or_else(|| mix(STREAMS.fetch_add(1, Relaxed) + 1)).wrapping_add(0x9E37_79B9_7F4A_7C15);
     STATE.set(Some(state));

@@ -1,4 +1,4 @@
-//! Accept strategies: the ways in which connections reach the threads or processes that serve them.
+//! Accept strategies. A worker is a thread or process that serves connections.
 
 use std::fmt;
 
@@ -7,30 +7,30 @@ use wire::Address;
 
 use crate::spec::model::{ModelRow, PerConnection};
 
-/// An accept strategy. If one thread accepts for all, only [`Accept::Single`] is possible.
+/// A way in which connections reach the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Accept {
-    /// One thread accepts and hands connections over.
+    /// One thread accepts for all workers.
     #[default]
     Single,
-    /// All block in accept4 on one listener; the kernel wakes the one that has waited longest.
+    /// All workers block in accept4 on one listener; the kernel wakes the one that has waited longest.
     Shared,
-    /// A listener for each (SO_REUSEPORT); the kernel chooses by a hash of the client's address and port, whether the owner is
-    /// busy or not. A connection to a busy worker of a pool waits even if others are idle: the strategy is known for that.
+    /// Each worker has a listener (SO_REUSEPORT); the kernel chooses one by a hash of the client's address and port. A
+    /// connection to a busy worker of a pool waits even if other workers are idle.
     Reuseport,
-    /// Each waits with epoll and EPOLLEXCLUSIVE on one listener, then accepts, sometimes in vain. The network thread that began
-    /// to wait last is woken first and takes all waiting connections: a busy one gets few.
+    /// All workers wait with EPOLLEXCLUSIVE on one listener, then accept. The kernel first wakes the worker that began to wait
+    /// last, and that worker takes all waiting connections.
     Exclusive,
 }
 
 impl Accept {
-    /// Every strategy with its name and its line for `muxbench list`.
+    /// Every strategy with its name and its description in `muxbench list`.
     pub const ALL: [(Self, &'static str, &'static str); 4] = [
-        (Self::Single, "single", "one thread accepts and hands connections over"),
-        (Self::Shared, "shared", "all block in accept4 on one listener"),
-        (Self::Reuseport, "reuseport", "a listener for each, SO_REUSEPORT; the kernel's hash decides between them"),
-        (Self::Exclusive, "exclusive", "each waits with EPOLLEXCLUSIVE on one listener, then accepts"),
+        (Self::Single, "single", "one thread accepts for all workers"),
+        (Self::Shared, "shared", "all workers block in accept4 on one listener"),
+        (Self::Reuseport, "reuseport", "a listener for each worker (SO_REUSEPORT), chosen by the kernel's hash"),
+        (Self::Exclusive, "exclusive", "all workers wait with EPOLLEXCLUSIVE on one listener, then accept"),
     ];
 
     /// The default strategy of `model`.
@@ -42,8 +42,8 @@ impl Accept {
     pub fn check_address(self, listen: &Address) -> Result<(), String> {
         match (self, listen) {
             (Self::Reuseport, Address::Unix(_)) => Err(format!(
-                "cannot use the accept strategy `{self}` on a Unix socket: the kernel distributes connections of TCP \
-                 only; choose shared or exclusive, or tcp"
+                "cannot use the accept strategy `{self}` on a Unix socket: the kernel distributes TCP connections only; \
+                 choose shared or exclusive, or listen on TCP"
             )),
             _ => Ok(()),
         }
@@ -54,10 +54,10 @@ impl Accept {
         matches!(self, Self::Reuseport | Self::Exclusive)
     }
 
-    /// Descriptors of a pool of `size` in one process, including its connections.
+    /// The number of descriptors that a pool of `size` threads uses, including its connections.
     pub fn descriptors(self, model: &ModelRow, size: u64) -> u64 {
         match model.per_connection {
-            // accept4 takes its descriptor before it waits, so that a worker has one from the start.
+            // accept4 reserves a descriptor before it waits, so that each thread uses one from the start.
             PerConnection::Thread => size * (1 + u64::from(self.takes_a_descriptor())),
             PerConnection::Process | PerConnection::Nothing | PerConnection::Stack => 0,
         }

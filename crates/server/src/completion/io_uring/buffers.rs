@@ -1,67 +1,55 @@
-//! The kernel's receive buffers: a ring of the free ones, and their memory.
+//! The receive buffers of a ring (IORING_REGISTER_PBUF_RING): a ring of the free buffers, and their memory.
 
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::{io, ptr, slice};
+use std::{io, slice};
 
 use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
 
-/// The gap between buffers: a cache line, so that not all of them begin in the same cache set.
+use crate::platform;
+
+/// The gap between buffers: a cache line, so that they begin in different cache sets.
 const GAP_BYTES: usize = 64;
 
-/// Buffers of one size. Pages that no receive reaches cost nothing.
+/// Buffers of one size.
 pub(super) struct Buffers {
     /// The ring's entries, followed by the buffers.
     mapping: *mut u8,
     count: u16,
     bytes_each: usize,
-    /// The place of the next free buffer; the kernel's copy lags only while one is being added.
+    /// The place of the next free buffer. `give_back` stores it for the kernel.
     tail: u16,
 }
 
 impl Buffers {
-    /// The number of their group: a ring has one.
+    /// The number of the buffer group: each ring has one.
     pub(super) const GROUP: u16 = 0;
 
     /// Maps `count` free buffers of `bytes_each`; `count` is a power of two.
     pub(super) fn new(count: u16, bytes_each: usize) -> io::Result<Self> {
-        // SAFETY: a fresh mapping at an address of the kernel's choice; no other object is touched.
-        let mapping = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                length(count, bytes_each),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if mapping == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let mut buffers = Self { mapping: mapping.cast(), count, bytes_each, tail: 0 };
+        let mapping = platform::map(length(count, bytes_each), libc::MAP_PRIVATE)?;
+        let mut buffers = Self { mapping, count, bytes_each, tail: 0 };
         (0..count).for_each(|buffer| buffers.give_back(buffer));
         Ok(buffers)
     }
 
-    /// Registers the buffers with a ring, which must be dropped first.
+    /// Registers the buffers with a ring, which must be dropped before them.
     pub(super) fn register(&self, ring: &Submitter<'_>) -> io::Result<()> {
-        // SAFETY: the entries are page-aligned, `count` long, and unmapped after the ring is gone.
+        // SAFETY: the mapping begins with `count` page-aligned entries and outlives the ring.
         unsafe { ring.register_buf_ring_with_flags(self.mapping as u64, self.count, Self::GROUP, 0) }
     }
 
-    /// Frees a buffer.
     #[inline]
     pub(super) fn give_back(&mut self, buffer: u16) {
         let entries = self.mapping.cast::<BufRingEntry>();
         let at = usize::from(self.tail & (self.count - 1));
-        // SAFETY: `at` is below `count`, zeros are a valid entry, and the kernel reads entries below the tail only.
+        // SAFETY: `at` is below `count`, zeros are a valid entry, and the kernel reads only entries below the tail.
         let entry = unsafe { &mut *entries.add(at) };
         entry.set_addr(self.address(buffer) as u64);
         entry.set_len(self.bytes_each as u32);
         entry.set_bid(buffer);
         self.tail = self.tail.wrapping_add(1);
-        // SAFETY: `entries` is the ring's first entry, in which the tail is, aligned, and shared with the kernel.
+        // SAFETY: `entries` is the ring's first entry, which contains the aligned tail; the kernel only reads the tail.
         let tail = unsafe { &*BufRingEntry::tail(entries).cast::<AtomicU16>() };
         tail.store(self.tail, Ordering::Release);
     }
@@ -69,24 +57,23 @@ impl Buffers {
     /// The first bytes of a buffer that is not free.
     #[inline]
     pub(super) fn bytes(&self, buffer: u16, count: usize) -> &[u8] {
-        // SAFETY: mapped, and no longer the kernel's, which has filled in so many, until it is given back.
+        // SAFETY: the mapped buffer belongs to the server until it is given back, and the kernel has filled in `count` bytes.
         unsafe { slice::from_raw_parts(self.address(buffer), count.min(self.bytes_each)) }
     }
 
-    /// Size of each in bytes.
     pub(super) fn bytes_each(&self) -> usize {
         self.bytes_each
     }
 
     fn address(&self, buffer: u16) -> *mut u8 {
-        assert!(buffer < self.count, "a buffer of another ring");
+        assert!(buffer < self.count, "the buffer belongs to another ring");
         self.mapping.wrapping_add(entries_bytes(self.count) + usize::from(buffer) * (self.bytes_each + GAP_BYTES))
     }
 }
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `new`, which nobody uses any more.
+        // SAFETY: the mapping is that of `new`, and the ring that used it is gone.
         unsafe { libc::munmap(self.mapping.cast(), length(self.count, self.bytes_each)) };
     }
 }

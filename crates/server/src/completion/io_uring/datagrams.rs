@@ -1,4 +1,4 @@
-//! Datagrams over io_uring, each with its address.
+//! Datagrams over io_uring: RECVMSG and SENDMSG.
 
 use std::os::fd::{OwnedFd, RawFd};
 use std::{io, mem, ptr, slice};
@@ -13,15 +13,14 @@ use crate::metrics::workers::Operation;
 use crate::socket::destination::{self, CONTROL_BYTES, NAME_BYTES};
 use crate::token::Token;
 
-/// Reports a datagram's full length, even if its end found no room.
+/// Makes the kernel report a datagram's full length.
 const FLAGS: u32 = libc::MSG_TRUNC as u32;
-/// A send that finds no room fails instead of waiting, as in the other architectures.
+/// A send fails if the socket's buffer is full, as in the other architectures.
 const SEND_FLAGS: u32 = libc::MSG_DONTWAIT as u32;
 
 impl Envelope {
-    /// One envelope for each socket.
     pub fn for_sockets(sockets: &[OwnedFd]) -> Box<[Self]> {
-        // SAFETY: numbers, null pointers and `false`, of which zeros are valid.
+        // SAFETY: all fields are numbers, pointers or `bool`, for which zeros are valid.
         let empty = || -> Self { unsafe { mem::zeroed() } };
         sockets.iter().map(|socket| Self { has_control: destination::is_needed(socket), ..empty() }).collect()
     }
@@ -32,7 +31,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
 {
     #[inline]
     unsafe fn receive_datagrams(&mut self, io: RawFd, token: Token, envelope: &mut Envelope) -> io::Result<()> {
-        // The kernel chooses the buffer.
+        // The kernel selects the buffer.
         envelope.room = libc::iovec { iov_base: ptr::null_mut(), iov_len: self.buffers.bytes_each() };
         envelope.message.msg_iov = &raw mut envelope.room;
         envelope.message.msg_iovlen = 1;
@@ -42,13 +41,13 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
         envelope.control.attach(&mut envelope.message);
         let message = &raw mut envelope.message;
         let receive = if MULTISHOT {
-            // The address is in the buffer, too.
+            // The kernel writes the address into the buffer, too.
             opcode::RecvMsgMulti::new(Fd(io), message, Buffers::GROUP).flags(FLAGS).build()
         } else {
-            let into_a_buffer = opcode::RecvMsg::new(Fd(io), message).flags(FLAGS).buf_group(Buffers::GROUP);
-            into_a_buffer.build().flags(squeue::Flags::BUFFER_SELECT)
+            let receive = opcode::RecvMsg::new(Fd(io), message).flags(FLAGS).buf_group(Buffers::GROUP);
+            receive.build().flags(squeue::Flags::BUFFER_SELECT)
         };
-        // SAFETY: the caller's promise, and the buffers outlive the ring.
+        // SAFETY: the caller keeps the envelope valid, and the buffers outlive the ring.
         unsafe { self.push(Operation::Receive, token, receive) }
     }
 
@@ -59,7 +58,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
         } else {
             opcode::SendMsg::new(Fd(io), message).flags(SEND_FLAGS).build()
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the message valid.
         unsafe { self.push(Operation::Send, token, send) }
     }
 
@@ -68,14 +67,14 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
         let length = received.result.ok()?;
         let bytes = self.bytes(received);
         if !MULTISHOT {
-            // An empty datagram takes no buffer.
+            // The address is in the envelope. An empty datagram has no buffer.
             let from = &envelope.name[..(envelope.message.msg_namelen as usize).min(NAME_BYTES)];
             let control = &envelope.control.bytes[..envelope.message.msg_controllen.min(CONTROL_BYTES)];
             return Some(Datagram { from, control, bytes, length });
         }
         let parts = RecvMsgOut::parse(bytes, &envelope.message).ok()?;
         let length = parts.incoming_payload_len() as usize;
-        // SAFETY: each is a part of the buffer, and `parts` only borrows it.
+        // SAFETY: each part is within the buffer, which lives for `'a`.
         let in_buffer = |part: &[u8]| -> &'a [u8] { unsafe { slice::from_raw_parts(part.as_ptr(), part.len()) } };
         let (from, control) = (in_buffer(parts.name_data()), in_buffer(parts.control_data()));
         Some(Datagram { from, control, bytes: in_buffer(parts.payload_data()), length })

@@ -1,4 +1,4 @@
-//! io_uring(7): operations go to the kernel through one queue, and results come back through another.
+//! io_uring(7): the server queues requests in a submission ring, and the kernel queues results in a completion ring.
 
 mod buffers;
 mod datagrams;
@@ -12,31 +12,32 @@ use rustix::io::Errno;
 
 use super::{Completion, CompletionEvent, Done, Received};
 use crate::metrics::workers::{Counters, Operation, Syscall};
-use crate::platform::io_uring::refusal;
+use crate::platform::{self, io_uring::refusal};
 use crate::token::Token;
 use buffers::Buffers;
 
-/// The most operations submitted in one call. The completions of a wait hardly ever cause more.
+/// The size of the submission ring. The completions of one wait rarely cause more requests.
 const SUBMISSIONS_MAX: u32 = 1024;
-/// Room for completions. Those beyond it wait in the kernel and end multishot receives.
+/// The size of the completion ring. Completions beyond it wait in the kernel and end multishot receives.
 const COMPLETIONS_MAX: u32 = 4 * SUBMISSIONS_MAX;
-/// Receive buffers: one for each connection, within these limits; no more than a wait can report.
+/// The number of receive buffers: one for each connection, within these limits.
 const BUFFERS: std::ops::RangeInclusive<usize> = 16..=1024;
-/// How long the kernel's thread polls before it sleeps: longer than any gap under load.
+/// How long the kernel's SQPOLL thread polls before it sleeps: longer than any gap under load.
 const SQPOLL_IDLE_MS: u32 = 10;
 
-/// An io_uring. `SQPOLL`: a kernel thread takes the operations, without a system call. `MULTISHOT`: accepts and receives repeat
-/// until they are ended. `ZERO_COPY`: the network sends from our memory, and a send completes when that is free again.
+/// An io_uring. `SQPOLL`: a kernel thread takes requests without a system call. `MULTISHOT`: accepts and receives repeat until
+/// they are cancelled. `ZERO_COPY`: the kernel sends from the server's memory, and a send completes when that memory is free
+/// again.
 pub(crate) struct IoUring<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> {
-    // Dropped before its buffers.
+    // Dropped before `buffers`, which the kernel uses.
     ring: Ring,
     buffers: Buffers,
-    /// Each slot's send result while its memory is still in use.
+    /// The result of each slot's send until its memory is free.
     unreleased: Vec<i32>,
     counters: &'static Counters,
 }
 
-/// Returns why such a ring cannot be set up here.
+/// Returns the reason if the kernel does not support such a ring.
 pub(crate) fn can_run<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool>() -> Result<(), String> {
     let (ring, _buffers) = set_up(SQPOLL, *BUFFERS.start(), 1).map_err(|error| refusal(&error, "Linux 6.0"))?;
     let mut known = Probe::new();
@@ -44,27 +45,25 @@ pub(crate) fn can_run<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY
     if ZERO_COPY { has_zero_copy(|code| known.is_supported(code)) } else { Ok(()) }
 }
 
-/// Checks for zero-copy sends of connections and of datagrams.
+/// Checks for zero-copy sends of streams and datagrams.
 fn has_zero_copy(is_supported: impl Fn(u8) -> bool) -> Result<(), String> {
     if [opcode::SendZc::CODE, opcode::SendMsgZc::CODE].into_iter().all(is_supported) {
         Ok(())
     } else {
-        Err("the kernel has no zero-copy send, or none of datagrams; it needs Linux 6.1".into())
+        Err("the kernel lacks zero-copy sends of streams or datagrams; it needs Linux 6.1 or later".into())
     }
 }
 
-/// Makes a ring with its buffers.
 fn set_up(sqpoll: bool, buffers: usize, buffer_bytes: usize) -> io::Result<(Ring, Buffers)> {
     let mut builder = Ring::builder();
     builder.setup_cqsize(COMPLETIONS_MAX).setup_submit_all().setup_single_issuer();
     let ring = if sqpoll {
-        // Run the kernel's thread on a CPU of the server's; by default it could run on the client's.
-        let allowed = rustix::thread::sched_getaffinity(None)?;
-        let last = (0..rustix::thread::CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu)).unwrap_or(0);
+        // Keep the kernel's thread off the client's CPUs.
+        let last = platform::cpus().last().copied().unwrap_or(0);
         builder.setup_sqpoll(SQPOLL_IDLE_MS).setup_sqpoll_cpu(last as u32).build(SUBMISSIONS_MAX)?
     } else {
         builder.setup_coop_taskrun();
-        // Linux 6.0 lacks only this flag, by which operations complete during waits alone.
+        // With this flag operations complete only during waits. Linux 6.0 lacks it.
         let deferring = builder.clone().setup_defer_taskrun().build(SUBMISSIONS_MAX);
         deferring.or_else(|_| builder.build(SUBMISSIONS_MAX))?
     };
@@ -74,15 +73,15 @@ fn set_up(sqpoll: bool, buffers: usize, buffer_bytes: usize) -> io::Result<(Ring
 }
 
 impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> IoUring<SQPOLL, MULTISHOT, ZERO_COPY> {
-    /// Queues an operation; submits the queue if it is full.
+    /// Queues a request; submits the queue first if it is full.
     ///
     /// # Safety
-    /// The memory that the operation points to stays valid until it completes.
+    /// The memory that `operation` points to must stay valid until the operation completes.
     #[inline]
     unsafe fn push(&mut self, kind: Operation, token: Token, operation: squeue::Entry) -> io::Result<()> {
         self.counters.submitted(kind);
         let operation = operation.user_data(tag(kind, token));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the memory valid.
         while unsafe { self.ring.submission().push(&operation) }.is_err() {
             self.counters.syscall(Syscall::Control);
             ignore_temporary(self.ring.submit())?;
@@ -99,8 +98,8 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
     for IoUring<SQPOLL, MULTISHOT, ZERO_COPY>
 {
     const DONE_MAX: usize = 1024;
-    /// Bytes and an end of stream that both wake a receive before it runs are mistaken for one event (github.com/axboe/liburing,
-    /// issue 1549; seen with TCP resets on Linux 6.18).
+    /// The kernel takes bytes and the end of the stream for one event if both arrive before the receive runs
+    /// (github.com/axboe/liburing, issue 1549; also for TCP resets on Linux 6.18).
     const MISSES_ENDS: bool = MULTISHOT;
 
     fn new(connections_max: usize, receive_bytes: usize, counters: &'static Counters) -> io::Result<Self> {
@@ -115,7 +114,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
 
     fn watch(&mut self, descriptor: RawFd, token: Token) -> io::Result<()> {
         let watch = opcode::PollAdd::new(Fd(descriptor), libc::POLLIN as u32).build();
-        // SAFETY: it points to nothing.
+        // SAFETY: the request has no pointers.
         unsafe { self.push(Operation::Watch, token, watch) }
     }
 
@@ -123,10 +122,10 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
         let accept = if MULTISHOT {
             opcode::AcceptMulti::new(Fd(listener)).flags(libc::SOCK_CLOEXEC).build()
         } else {
-            let no_address = (std::ptr::null_mut(), std::ptr::null_mut());
-            opcode::Accept::new(Fd(listener), no_address.0, no_address.1).flags(libc::SOCK_CLOEXEC).build()
+            let accept = opcode::Accept::new(Fd(listener), std::ptr::null_mut(), std::ptr::null_mut());
+            accept.flags(libc::SOCK_CLOEXEC).build()
         };
-        // SAFETY: it points to nothing.
+        // SAFETY: the request has no pointers.
         unsafe { self.push(Operation::Accept, Token::LISTENER, accept) }
     }
 
@@ -135,8 +134,8 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
         let receive = if MULTISHOT {
             opcode::RecvMulti::new(Fd(io), Buffers::GROUP).build()
         } else {
-            let into_a_buffer = opcode::Recv::new(Fd(io), std::ptr::null_mut(), self.buffers.bytes_each() as u32);
-            into_a_buffer.buf_group(Buffers::GROUP).build().flags(squeue::Flags::BUFFER_SELECT)
+            let receive = opcode::Recv::new(Fd(io), std::ptr::null_mut(), self.buffers.bytes_each() as u32);
+            receive.buf_group(Buffers::GROUP).build().flags(squeue::Flags::BUFFER_SELECT)
         };
         // SAFETY: the buffers outlive the ring.
         unsafe { self.push(Operation::Receive, token, receive) }
@@ -144,7 +143,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
 
     fn cancel_receive(&mut self, token: Token) -> io::Result<()> {
         let cancel = opcode::AsyncCancel::new(tag(Operation::Receive, token)).build();
-        // SAFETY: it points to nothing.
+        // SAFETY: the request has no pointers.
         unsafe { self.push(Operation::Cancel, token, cancel) }
     }
 
@@ -156,7 +155,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
         } else {
             opcode::Send::new(Fd(io), start, length).build()
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the memory valid.
         unsafe { self.push(Operation::Send, token, send) }
     }
 
@@ -176,7 +175,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
     }
 
     fn wait(&mut self, done: &mut Vec<Done>, may_wait: bool) -> io::Result<()> {
-        // With SQPOLL a call is needed only to wait, to wake the kernel's thread, or to fetch completions that overflowed.
+        // With SQPOLL a call is needed only to wait, to wake the kernel's thread, or to fetch overflowed completions.
         let must_wait = !SQPOLL || (may_wait && self.ring.completion().is_empty());
         let must_call = must_wait || {
             let submission = self.ring.submission();
@@ -185,7 +184,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
         if must_call {
             self.counters.syscall(if must_wait { Syscall::Wait } else { Syscall::Control });
             ignore_temporary(if must_wait && !may_wait {
-                // Operations complete only during waits, even one that returns at once.
+                // Operations complete only during waits, so make one that returns at once.
                 self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::new()))
             } else {
                 self.ring.submit_and_wait(usize::from(must_wait))
@@ -198,7 +197,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
             let event = match kind {
                 Operation::Watch => CompletionEvent::Readable,
                 Operation::Accept => {
-                    // SAFETY: a descriptor that the kernel has just given us.
+                    // SAFETY: the kernel has just created the descriptor.
                     let own = |accepted| unsafe { OwnedFd::from_raw_fd(accepted as RawFd) };
                     CompletionEvent::Accepted { result: outcome(entry.result()).map(own), more }
                 }
@@ -207,7 +206,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
                     more,
                     buffer: cqueue::buffer_select(entry.flags()),
                 }),
-                // The second completion of a zero-copy send: its memory is free.
+                // The second completion of a zero-copy send: the memory is free.
                 Operation::Send if cqueue::notif(entry.flags()) => {
                     CompletionEvent::Sent(outcome(self.unreleased[token.slot() as usize]))
                 }
@@ -216,7 +215,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
                     continue;
                 }
                 Operation::Send => CompletionEvent::Sent(outcome(entry.result())),
-                // The cancelled operation completes itself.
+                // The cancelled operation has a completion of its own.
                 Operation::Cancel => continue,
             };
             done.push(Done { token, event });
@@ -227,17 +226,17 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
 
 impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Drop for IoUring<SQPOLL, MULTISHOT, ZERO_COPY> {
     fn drop(&mut self) {
-        // Closing a ring ends its operations only later, when their memory may have another owner.
+        // Closing a ring ends its operations asynchronously, when their memory may already have another owner.
         let submitter = self.ring.submitter();
         if let Err(error) = cancel_all(|| submitter.register_sync_cancel(None, CancelBuilder::any())) {
-            // The memory must not be reused while the kernel writes to it.
-            eprintln!("cannot end io_uring's operations: {error}; the process aborts, start the server again");
+            // The kernel may still write to the memory, so that it must not be reused.
+            eprintln!("cannot cancel io_uring's operations: {error}; the process aborts; restart the server");
             std::process::abort();
         }
     }
 }
 
-/// Ends all operations, retrying interrupted calls.
+/// Calls `cancel` until no operation is left.
 fn cancel_all(mut cancel: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     loop {
         match cancel().map_err(|error| (error.raw_os_error(), error)) {
@@ -249,12 +248,11 @@ fn cancel_all(mut cancel: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// The position of the kind in the user data: above the slot, below the generation.
+/// The position of the kind in the user data, between slot and generation.
 const KIND_SHIFT: u32 = 29;
 const KIND_ONE: u64 = 1 << KIND_SHIFT;
 const KIND_MASK: u64 = 7 << KIND_SHIFT;
 
-/// The user data of an operation.
 #[inline]
 fn tag(kind: Operation, token: Token) -> u64 {
     token.to_u64() & !KIND_MASK | (kind as u64) << KIND_SHIFT
@@ -264,13 +262,12 @@ fn tag(kind: Operation, token: Token) -> u64 {
 fn untag(data: u64) -> (Operation, Token) {
     let kind = (data & KIND_MASK) >> KIND_SHIFT;
     match Operation::ALL[kind as usize].0 {
-        // The bits of the kind are all ones in tokens that are no connection's.
+        // In tokens of the loop's own descriptors these bits are ones.
         Operation::Watch => (Operation::Watch, Token::from_u64(data | KIND_MASK)),
         kind => (kind, Token::from_u64(data & !KIND_MASK)),
     }
 }
 
-/// A count or an error, as the kernel encodes them.
 #[inline]
 fn outcome(result: i32) -> Result<usize, Errno> {
     usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))
@@ -278,12 +275,9 @@ fn outcome(result: i32) -> Result<usize, Errno> {
 
 /// Ignores interruptions, temporary lack of memory and empty polls: the next call retries.
 fn ignore_temporary(result: io::Result<usize>) -> io::Result<()> {
-    match result {
-        Ok(_) => Ok(()),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME)) => {
-            Ok(())
-        }
-        Err(error) => Err(error),
+    match result.map_err(|error| (error.raw_os_error(), error)) {
+        Ok(_) | Err((Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME), _)) => Ok(()),
+        Err((_, error)) => Err(error),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Behaviour that every variant must have.
+//! The behaviour that every variant of io_uring must have.
 
 use std::io::{Read, Write};
 use std::mem;
@@ -16,7 +16,7 @@ use crate::net::completion_loop::run_service;
 use crate::net::testkit::{Echo, check_flood_leaves_others_served};
 use crate::skipped::skipped;
 
-/// Runs one check for every variant, unless this host has no io_uring.
+/// Runs one check for every variant; reports a skipped test if the host has no io_uring.
 macro_rules! for_every_variant {
     ($check:ident) => {
         if let Err(reason) = can_run::<true, true, true>() {
@@ -40,7 +40,7 @@ fn pair() -> (TcpStream, TcpStream) {
     (listener.accept().unwrap().0, theirs)
 }
 
-/// Waits until `enough` accepts the completions so far.
+/// Waits until `enough` is true of the completions so far.
 fn wait_for<M: Completion>(mechanism: &mut M, enough: impl Fn(&[Done]) -> bool) -> Vec<Done> {
     let (mut all, mut done) = (Vec::new(), Vec::with_capacity(M::DONE_MAX));
     while !enough(&all) {
@@ -103,7 +103,7 @@ fn receive_without_a_buffer_fails_and_loses_nothing() {
                 }
                 other => {
                     assert_eq!(other, Err(Errno::NOBUFS));
-                    assert!(!received.more, "asked for again");
+                    assert!(!received.more, "a failed receive must be requested again");
                     without.push(token);
                 }
             }
@@ -133,12 +133,12 @@ fn cancelled_receive_reports_its_end_and_leaves_later_bytes() {
         mechanism.cancel_receive(Token::new(0, 6)).unwrap();
         (&theirs).write_all(b"x").unwrap();
         let mut done = wait_for(&mut mechanism, |all| !all.is_empty());
-        assert_eq!(done[0].token, token, "another generation's is another");
+        assert_eq!(done[0].token, token, "the cancel of another generation has no effect");
         let first = received(done.pop().unwrap());
         assert_eq!(mechanism.bytes(&first), b"x");
-        let goes_on = first.more;
+        let repeats = first.more;
         mechanism.give_back(first);
-        if !goes_on {
+        if !repeats {
             mechanism.receive(ours.as_raw_fd(), token).unwrap();
         }
         mechanism.cancel_receive(token).unwrap();
@@ -159,7 +159,7 @@ fn completions_beyond_the_queue_capacity_are_not_lost() {
         let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
         let (ours, theirs) = pair();
         for _ in 0..SENDS {
-            // SAFETY: a constant.
+            // SAFETY: the bytes are a constant.
             unsafe { mechanism.send(ours.as_raw_fd(), Token::new(0, 0), b"x").unwrap() };
         }
         let all = wait_for(&mut mechanism, |all| all.len() >= SENDS);
@@ -203,7 +203,7 @@ fn send_is_reported_once() {
         // A failing send is also reported once.
         let mut result = Ok(1);
         while result.is_ok() {
-            // SAFETY: a constant.
+            // SAFETY: the bytes are a constant.
             unsafe { mechanism.send(ours.as_raw_fd(), Token::new(0, 0), b"x").unwrap() };
             let done = wait_for(&mut mechanism, |all| !all.is_empty());
             let CompletionEvent::Sent(sent) = done[0].event else { panic!("{done:?}") };
@@ -214,7 +214,7 @@ fn send_is_reported_once() {
 }
 
 #[test]
-fn nothing_is_received_after_it_is_dropped() {
+fn dropped_ring_receives_nothing_more() {
     fn check<M: Completion>() {
         let (ours, theirs) = pair();
         let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
@@ -237,7 +237,7 @@ fn datagram_without_room_is_not_sent() {
         let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
         let mut bytes = [7; 40];
         let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-        // SAFETY: numbers and null pointers, of which zeros are valid.
+        // SAFETY: all fields are numbers or pointers, for which zeros are valid.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
         (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
         let mut sends = 0;
@@ -247,13 +247,13 @@ fn datagram_without_room_is_not_sent() {
             sends += 1;
             let done = wait_for(&mut mechanism, |all| !all.is_empty());
             match done[0].event {
-                CompletionEvent::Sent(Ok(40)) => assert!(sends < 1_000_000, "there is room for ever"),
+                CompletionEvent::Sent(Ok(40)) => assert!(sends < 1_000_000, "the socket's buffer fills up"),
                 CompletionEvent::Sent(Err(Errno::AGAIN)) => break,
                 ref other => panic!("{other:?}"),
             }
         }
     }
-    // Unix sockets have room for few datagrams; zero-copy sends do not support them.
+    // A Unix socket buffers few datagrams. Zero-copy sends do not support Unix sockets.
     let (sender, receiver) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         if let Err(reason) = can_run::<true, true, false>() {
@@ -266,7 +266,7 @@ fn datagram_without_room_is_not_sent() {
         sender.send(()).unwrap();
     });
     receiver.recv_timeout(Duration::from_secs(30)).unwrap_or_else(|error| {
-        assert!(error == RecvTimeoutError::Disconnected, "it waits for room");
+        assert!(error == RecvTimeoutError::Disconnected, "a send to a full socket fails at once");
         thread.join().unwrap();
     });
 }
@@ -286,7 +286,7 @@ fn flood_of_connects_leaves_others_served() {
     check::<IoUring<false, true, false>>(accepts_max);
     check::<IoUring<false, false, false>>(accepts_max);
     check::<IoUring<false, true, true>>(accepts_max);
-    // With SQPOLL, turns do not wait for the kernel's thread, which may start to receive after any number of them.
+    // With SQPOLL the loop does not wait for the kernel's thread, which may begin to receive after any number of accepts.
     check::<IoUring<true, true, false>>(u64::MAX);
 }
 
@@ -294,7 +294,7 @@ fn flood_of_connects_leaves_others_served() {
 fn interrupted_cancel_is_repeated_and_failed_one_reported() {
     let attempt = |results: &[i32]| {
         let mut results = results.iter();
-        let cancel = || match *results.next().expect("it has ended") {
+        let cancel = || match *results.next().expect("no call after the end") {
             0 => Ok(()),
             error => Err(io::Error::from_raw_os_error(error)),
         };
