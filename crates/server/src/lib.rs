@@ -8,7 +8,7 @@
 //! - [`socket`]: listening, accepting and datagram sockets, with the same options in every architecture
 //! - [`readiness`] and [`completion`]: the mechanisms, a file each; `token`: the names that they report descriptors by
 //! - [`service`]: the services as a server runs them, with simulated work and limits
-//! - [`net`]: the loops, one for each kind of architecture, and the connection path that all of them share
+//! - `net`: the loops, one for each kind of architecture, and the connection path that all of them share
 //! - [`runtimes`]: models over the runtimes of others, a file each; [`external`]: servers of others, as commands
 //! - [`registry`]: the tables of models and mechanisms, with the functions that run them
 //! - [`architecture`]: architecture names; [`config`] and [`control`]: the server's input and output

@@ -1,21 +1,19 @@
-//! Deviation of sends from a perfectly even sequence (kawai2006, Table 5). The sequence starts where it fits the sends
-//! best, so a constant delay has no effect.
+//! Deviation of sends from a perfectly even sequence (kawai2006, Table 5). The sequence starts where it fits the sends best, so
+//! a constant delay has no effect.
 
 use serde::{Deserialize, Serialize};
 
 use crate::interval::median;
 
-/// Returns the deviation of each send from an even sequence in nanoseconds, in the order of sending; positive is late.
-///
-/// For sends t_1 to t_n in ascending order, and an interval d, the sequence is
-/// t*_i = mean(t) - (n - 1) d / 2 + (i - 1) d. Its mean equals that of the sends, so the mean deviation is 0.
-/// `sent_ns` may be in any order.
+/// Returns the deviation of each send from an even sequence in nanoseconds, in the order of sending; positive is late. For
+/// sends t_1 to t_n, in any order, and an interval d, the sequence is t*_i = mean(t) - (n - 1) d / 2 + (i - 1) d. Its mean
+/// equals that of the sends, so the mean deviation is 0.
 pub fn deviations_ns(sent_ns: &[i64], interval_ns: f64) -> Vec<f64> {
     let mut sorted = sent_ns.to_vec();
     sorted.sort_unstable();
     let Some(&first) = sorted.first() else { return Vec::new() };
-    // Compare with the sequence that starts at the first send. It differs from t* by a constant, so subtracting the
-    // mean gives the same result. The numbers stay small; a sum of absolute times would lose the microseconds.
+    // Compare with the sequence that starts at the first send, which differs from t* by a constant. The numbers stay small; a
+    // sum of absolute times would lose the microseconds.
     let mut deviations: Vec<f64> =
         sorted.iter().enumerate().map(|(i, &sent)| (sent - first) as f64 - i as f64 * interval_ns).collect();
     let mean = mean(&deviations);
@@ -59,10 +57,8 @@ impl Deviation {
     }
 }
 
-/// Returns points of the cumulative distribution: (deviation in nanoseconds, share of the sends up to it).
-///
-/// The shares are equally spaced from 0 at the smallest deviation to 1 at the largest, and each deviation is one that occurred. Empty
-/// without deviations or with fewer than two points.
+/// Returns points of the cumulative distribution: (deviation in nanoseconds, share of the sends up to it). The shares are
+/// equally spaced from 0 to 1, and each deviation occurred. Empty without deviations or with fewer than two points.
 pub fn cdf(deviations_ns: &[f64], points: usize) -> Vec<(f64, f64)> {
     let mut sorted = deviations_ns.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

@@ -2,8 +2,7 @@
 
 use crate::significance::{TestResult, kolmogorov_tail};
 
-/// The minimum mean length of a span. A tenth of it is 20 µs, the 99th percentile of the send delay that kawai2008
-/// claims.
+/// The minimum mean length of a span. A tenth of it is 20 µs, the 99th percentile of the send delay that kawai2008 claims.
 const SPAN_NS_MIN: f64 = 200_000.0;
 
 /// The minimum width of a cell: the send delay that kawai2008 claims.
@@ -12,30 +11,23 @@ const CELL_NS_MIN: f64 = 20_000.0;
 /// The minimum number of spans on either side for an accurate asymptotic p.
 const SPANS_MIN: usize = 20;
 
-/// Goodness of fit of the sends to their plan: a two-sample Kolmogorov-Smirnov test (Smirnov 1939) of spans. A span is
-/// the duration of k consecutive requests, either in the plan or in the sends. Requests are planned `interval_ns` apart
-/// on average. Both lists may be in any order.
+/// Goodness of fit of the sends to their plan: a two-sample Kolmogorov-Smirnov test (Smirnov 1939) of spans. A span is the
+/// duration of k consecutive requests, in the plan or in the sends. Requests are planned `interval_ns` apart on average. Both
+/// lists may be in any order.
 ///
-/// - k is the smallest number of requests that take at least 200 µs on average. Only every k-th request ends a span and
-///   begins the next, so spans do not overlap.
-/// - If k exceeds 1, spans of k + 1 requests are tested too. Bunches whose size divides k do not change spans of k, but
-///   no size divides both. The larger difference counts, and its p is doubled.
-/// - Spans are rounded to cells of a tenth of the mean span, at least 20 µs. Send delays well below the resolution of
-///   kawai2008 therefore have no effect.
-/// - A constant schedule is the strictest, because any span that is off by more than half a cell counts. Send delays
-///   spread evenly up to 20 µs then give D = 0.12, and up to 10 µs D = 0. In random schedules, most such changes cancel
-///   out (slot-random at 50 000/s: 0.07 and 0.02; Poisson: 0.01). Judge by D.
+/// - k is the smallest number of requests that take at least 200 µs on average. Spans do not overlap.
+/// - If k exceeds 1, spans of k + 1 requests are tested too, because bunches whose size divides k do not change spans of k. The
+///   larger difference counts, and its p is doubled.
+/// - Spans are rounded to cells of a tenth of the mean span, at least 20 µs, so that send delays well below the resolution of
+///   kawai2008 have no effect. In a constant schedule, send delays spread evenly up to 20 µs give D = 0.12. In random schedules
+///   most such changes cancel out (Poisson: 0.01). Judge by D.
 ///
-/// `statistic` and `effect` are both D, the largest difference between the cumulative shares of spans. D is 0 if the
-/// sends equal the plan, and 1 if no span is as planned. `count` is the number of sent spans.
+/// `statistic` and `effect` are both D, the largest difference between the cumulative shares of spans: 0 if the sends equal the
+/// plan, 1 if no span is as planned. `count` is the number of sent spans. p comes from the asymptotic distribution for
+/// independent samples. The samples here depend on each other and have ties, and both make a small p more certain.
 ///
-/// p comes from the asymptotic Kolmogorov distribution for independent samples. The samples here are dependent, because
-/// each sent span follows a planned one. D is thus smaller than between two independent plans. The cells also cause
-/// ties. Both make a small p more certain.
-///
-/// Returns `None` with fewer than 20 spans on either side, or if the interval is not positive.
-///
-/// The test does not show a constant delay or missing requests at the end. Send delay and counts show these.
+/// Returns `None` with fewer than 20 spans on either side, or if the interval is not positive. The test does not show a
+/// constant delay or missing requests at the end; send delay and counts do.
 pub fn sends_against_plan(planned_ns: &[i64], sent_ns: &[i64], interval_ns: f64) -> Option<TestResult> {
     if !(interval_ns > 0.0 && interval_ns.is_finite()) {
         return None;

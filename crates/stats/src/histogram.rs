@@ -16,8 +16,7 @@ const DIGITS: u8 = 3;
 /// The maximum number of values in a histogram from a file. It prevents an overflow when histograms are merged.
 const COUNT_MAX: u64 = 1 << 53;
 
-/// A histogram of nanoseconds. Its serialised form is base64 of the HdrHistogram V2 (deflate) format, which other
-/// HdrHistogram tools can read.
+/// A histogram of nanoseconds, serialised as base64 of the HdrHistogram V2 (deflate) format, which other tools can read.
 #[derive(Clone, PartialEq)]
 pub struct Histogram(pub(crate) hdrhistogram::Histogram<u64>);
 
@@ -128,7 +127,7 @@ impl<'de> Deserialize<'de> for Histogram {
         if read.len() > COUNT_MAX {
             return Err(error(&format_args!("it counts more than {COUNT_MAX} values")));
         }
-        // Convert to our bounds, so that all histograms can be merged.
+        // Convert to the common bounds, so that all histograms can be merged.
         let mut histogram = Self::new();
         histogram.0.add(&read).map_err(|e| error(&e))?;
         Ok(histogram)

@@ -14,8 +14,7 @@ use crate::interval::Interval;
 const FALSE_MET: f64 = 0.01;
 /// The possible shares of disturbed probes, equally probable at first.
 const DISTURBED: [f64; 3] = [0.01, 0.07, 0.2];
-/// The possible widths of the edge, in natural logarithms of the rate. The smallest is a sharp edge; over the largest,
-/// the rate grows by half.
+/// The possible widths of the edge, in natural logarithms of the rate: from a sharp edge to a growth of the rate by half.
 const WIDTHS: [f64; 5] = [0.005, 0.012, 0.03, 0.07, 0.16];
 /// The number of possible octaves on each side of the bracket.
 const OCTAVES_BESIDE: f64 = 3.0;
@@ -25,8 +24,7 @@ const OCTAVE_WEIGHT: f64 = 0.25;
 const STEPS_IN_PRECISION: f64 = 4.0;
 /// The probability that an interval covers the capacity.
 const LEVEL: f64 = 0.95;
-/// The quantiles of the capacity for the next probes, in turn. The median locates the edge best; the others show its
-/// width.
+/// The quantiles of the capacity for the next probes, in turn. The median locates the edge best; the others show its width.
 const QUANTILES: [f64; 3] = [0.5, 0.25, 0.75];
 /// The number of probes after the bracket before an interval may count as precise.
 const PROBES_MIN: usize = 6;

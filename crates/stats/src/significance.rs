@@ -4,8 +4,7 @@ use std::f64::consts::{PI, SQRT_2};
 
 use serde::{Deserialize, Serialize};
 
-/// The result of a statistical test. With many values, even negligible differences are significant. Judge by `effect`
-/// too, never by `p_value` alone.
+/// The result of a statistical test. With many values, even negligible differences are significant: judge by `effect` too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TestResult {
     /// The name of the test in reports. The test's function cites the source.
@@ -30,8 +29,8 @@ pub(crate) fn kolmogorov_tail(x: f64) -> f64 {
     if x <= 0.0 {
         return 1.0;
     }
-    // Use two series of the same distribution. The omitted terms are below 2 exp(-2 * 6²) in the first for x >= 1, and
-    // below exp(-9² π² / 8) in the second for x < 1.
+    // Two series of the same distribution. The omitted terms are below 2 exp(-2 * 6²) for x >= 1, and below exp(-9² π² / 8) for
+    // x < 1.
     if x >= 1.0 {
         let term = |j: f64| (-2.0 * j * j * x * x).exp();
         2.0 * (term(1.0) - term(2.0) + term(3.0) - term(4.0) + term(5.0))

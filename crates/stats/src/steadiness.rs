@@ -1,8 +1,8 @@
-//! Steadiness of a figure during its measurement. The values are medians of equal consecutive parts of the window, in
-//! order. A window has some tens of parts.
+//! Steadiness of a figure during its measurement. The values are medians of some tens of equal consecutive parts of the window.
 //!
-//! [`trend`] finds a continuing rise or fall, and [`change_point`] a single shift of level. Both compare values only
-//! pairwise, so one or two extreme values do not decide. Neither finds a temporary change, but [`excursion`] does.
+//! [`trend`] finds a continuing rise or fall, [`change_point`] a single shift of level, [`excursion`] a temporary change. One
+//! or two extreme values do not decide. The tests return `None` with fewer than 8 values, with a value that is not finite, or
+//! with a median that is not positive.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,13 +21,9 @@ pub struct ChangePoint {
     pub at: usize,
 }
 
-/// Mann-Kendall test for a monotone trend (Mann 1945, Kendall 1975), two-sided by the normal approximation, corrected
-/// for ties and for continuity.
-///
-/// `statistic` is S, the number of rising pairs minus the number of falling pairs. `effect` is the change over the
-/// window relative to the median: 0.1 is a rise by 10 %. It follows from the median slope of all pairs (Theil 1950, Sen
-/// 1968). Returns `None` with fewer than 8 values, with a value that is not finite, or with a median that is not
-/// positive.
+/// Mann-Kendall test for a monotone trend (Mann 1945, Kendall 1975), two-sided by the normal approximation, corrected for ties
+/// and for continuity. `statistic` is S, the number of rising pairs minus the number of falling pairs. `effect` is the change
+/// over the window relative to the median, from the median slope of all pairs (Theil 1950, Sen 1968): 0.1 is a rise by 10 %.
 pub fn trend(values: &[f64]) -> Option<TestResult> {
     let level = level(values)?;
     let n = values.len() as f64;
@@ -48,12 +44,9 @@ pub fn trend(values: &[f64]) -> Option<TestResult> {
     Some(TestResult { name, statistic: s as f64, p_value, effect, count: values.len() as u64 })
 }
 
-/// Pettitt's test for a single shift of level (Pettitt 1979, "A non-parametric approach to the change-point problem").
-/// Its approximation of p, 2 exp(-6 K² / (n³ + n²)), is accurate up to 0.5 and limited to 1.
-///
-/// `statistic` is K. `effect` is the median after the shift relative to the median before it, minus 1: 0.1 is a rise by
-/// 10 %. Returns `None` with fewer than 8 values, with a value that is not finite, or with a median before the shift
-/// that is not positive.
+/// Pettitt's test for a single shift of level (Pettitt 1979). Its approximation of p, 2 exp(-6 K² / (n³ + n²)), is accurate up
+/// to 0.5 and limited to 1. `statistic` is K. `effect` is the median after the shift relative to the median before it, minus 1:
+/// 0.1 is a rise by 10 %.
 pub fn change_point(values: &[f64]) -> Option<ChangePoint> {
     level(values)?;
     let n = values.len() as f64;
@@ -74,13 +67,10 @@ pub fn change_point(values: &[f64]) -> Option<ChangePoint> {
     Some(ChangePoint { result: TestResult { name, statistic, p_value, effect, count: values.len() as u64 }, at })
 }
 
-/// Longest-run test for a temporary change. A run is a series of consecutive values that are all above the median by
-/// more than the share `beyond`, or all below it.
-///
-/// `statistic` is the length of the longest run; 0 without a run. `p_value` is the probability of such a long run if
-/// the same values were in random order (Feller 1968, XIII.7, for rare runs: each value within the bounds may begin
-/// one). `effect` is the median of the run relative to the median of all values, minus 1. Returns `None` with fewer
-/// than 8 values, with a value that is not finite, or with a median that is not positive.
+/// Longest-run test for a temporary change. A run is a series of consecutive values that are all above the median by more than
+/// the share `beyond`, or all below it. `statistic` is the length of the longest run. `p_value` is the probability of such a
+/// long run if the same values were in random order (Feller 1968, XIII.7, for rare runs). `effect` is the median of the run
+/// relative to the median of all values, minus 1.
 pub fn excursion(values: &[f64], beyond: f64) -> Option<TestResult> {
     let level = level(values)?;
     let n = values.len() as f64;

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Prefix of a Unix socket's address.
 const UNIX: &str = "unix:";
 
 /// Longest path of a Unix socket: `sun_path` without its terminating zero (unix(7); sys/un.h).
@@ -21,10 +20,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// Creates the address of a Unix socket.
-    ///
-    /// # Errors
-    /// The reason why no socket can have this path, and a remedy.
+    /// Creates the address of a Unix socket. The error has the reason why no socket can have this path, and a remedy.
     pub fn unix(path: impl Into<PathBuf>) -> Result<Self, String> {
         let path: PathBuf = path.into();
         let reason = match path.to_str() {

@@ -1,8 +1,5 @@
-//! Content without meaning, for requests and responses of a given size.
-
-/// Returns the same bytes each time.
-///
-/// They are not zeros, because the kernel may treat a constant page specially. A multiplicative hash suffices.
+/// Returns content without meaning, the same bytes each time. They are not zeros, because the kernel may treat a constant page
+/// specially. A multiplicative hash suffices.
 pub(crate) fn fill(length_bytes: usize) -> Vec<u8> {
     (0..length_bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }

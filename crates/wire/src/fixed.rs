@@ -17,11 +17,9 @@ pub struct Fixed {
 pub struct FixedConn {
     /// Bytes of a request that is not complete yet.
     received_bytes: u64,
-    /// Bytes of responses not yet sent.
     unsent_bytes: u64,
 }
 
-/// Largest write.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 /// Minimum content, so that one write sends many small pipelined responses.
 const WRITE_BYTES_MIN: usize = 4 << 10;

@@ -1,12 +1,4 @@
 //! Protocols of the services, without system calls: bytes in, bytes out.
-//!
-//! # Layout
-//! - [`address`], [`ports`]: where a server listens
-//! - [`service`]: the trait [`Service`]; [`ServiceSpec`]: a service as plain data
-//! - [`fixed`]: requests and responses of fixed sizes (kawai2008); [`stream`]: bursts of packets (welsh2001)
-//! - [`udp`]: datagrams with ids (maharjan2012)
-//! - [`http`]: HTTP/1.1 for content in memory; [`kv`]: a key-value store with the memcached text protocol; both with clients
-//! - `read_buffer`, `write_buffer`: pending input and output of a connection; `fill`: content without meaning
 
 #![forbid(unsafe_code)]
 

@@ -6,13 +6,11 @@ use std::str::FromStr;
 
 use crate::address::serde_as_text;
 
-/// An ordered list of ports, written `7000-7099` or `7000-7004,7010`.
-///
-/// The parser limits their number to 65 535, because the text may come from another host.
+/// An ordered list of ports, written `7000-7099` or `7000-7004,7010`. The parser limits their number to 65 535, because the
+/// text may come from another host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ports(Vec<RangeInclusive<u16>>);
 
-/// Number of ports of an address.
 const PORTS_MAX: u64 = 65_535;
 
 fn size(range: &RangeInclusive<u16>) -> u64 {

@@ -2,14 +2,11 @@
 
 use crate::write_buffer::clear;
 
-/// Result of processing some input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Processed {
     /// Length of the processed beginning of the input.
     pub bytes: usize,
-    /// Number of requests that it completed.
     pub requests: u64,
-    /// Whether the connection takes no more input.
     pub is_last: bool,
 }
 

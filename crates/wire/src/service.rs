@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-/// A service's protocol, without I/O: the caller moves bytes, and the service interprets them.
-///
-/// All connections of a thread share one value. [`Service::Conn`] has the state of one connection, and is small because ten
-/// thousand of them exist at once.
+/// A service's protocol: the caller moves bytes, and the service interprets them. All connections of a thread share one value.
+/// [`Service::Conn`] is small, because ten thousand of them exist at once.
 pub trait Service {
     /// State of a connection; a new one has the default.
     type Conn: Default;
@@ -13,14 +11,11 @@ pub trait Service {
     /// Processes input, which may be part of a request or several requests. Returns the number of completed requests.
     fn receive(&self, conn: &mut Self::Conn, input: &[u8]) -> u64;
 
-    /// Returns the next bytes to send, or none if everything is sent.
-    ///
-    /// These bytes neither move nor change until [`Service::sent`] or the end of the connection, because the kernel may be
-    /// reading them.
+    /// Returns the next bytes to send, if any. They neither move nor change until [`Service::sent`] or the end of the
+    /// connection, because the kernel may be reading them.
     fn unsent<'a>(&'a self, conn: &'a Self::Conn) -> &'a [u8];
 
-    /// Marks the first `count` bytes of [`Service::unsent`] as sent. Returns the number of waiting requests that this
-    /// completed.
+    /// Marks `count` bytes of [`Service::unsent`] as sent. Returns the number of waiting requests that this completed.
     fn sent(&self, conn: &mut Self::Conn, count: usize) -> u64;
 
     /// Whether the connection takes no more input and ends once everything is sent.

@@ -1,7 +1,5 @@
-//! Bursts of packets, each acknowledged: the bandwidth benchmark of welsh2001.
-//!
-//! A burst that begins with [`GREETING`] has a single packet, so that a client can check each connection without sending eight
-//! megabytes.
+//! Bursts of packets, each acknowledged: the bandwidth benchmark of welsh2001. A burst that begins with [`GREETING`] has a
+//! single packet, so that a client can check each connection with few bytes.
 
 use serde::{Deserialize, Serialize};
 
@@ -65,7 +63,6 @@ impl Stream {
 #[derive(Debug)]
 pub struct Streaming {
     stream: Stream,
-    /// Content of responses.
     fill: Vec<u8>,
 }
 
@@ -76,7 +73,6 @@ pub struct StreamConn {
     left_bytes: u64,
     /// Size of its response.
     response_bytes: u64,
-    /// Bytes of responses not yet sent.
     unsent_bytes: u64,
 }
 

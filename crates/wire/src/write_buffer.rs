@@ -1,5 +1,3 @@
-//! Output of a connection in two buffers, because the kernel may be reading one of them.
-
 use std::mem;
 
 /// Largest capacity that an empty buffer keeps.
@@ -15,7 +13,6 @@ pub(crate) struct WriteBuffer {
 }
 
 impl WriteBuffer {
-    /// Returns the buffer for new output.
     #[inline]
     pub fn space(&mut self) -> &mut Vec<u8> {
         // The kernel reads no empty buffer.
@@ -39,7 +36,6 @@ impl WriteBuffer {
         }
     }
 
-    /// Whether everything is sent.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.sending.is_empty()

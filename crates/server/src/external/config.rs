@@ -13,16 +13,16 @@ pub struct ExternalConfig {
     /// The program and its arguments, with placeholders: the numbers `{port}`, `{request}` and `{response}`, the socket's path
     /// `{socket}`, and the `{address}` of the port.
     pub command: Vec<String>,
-    /// The address to listen on; port 0 is a free one. Runs stored before there was a choice used 127.0.0.1.
+    /// The address to listen on; port 0 is a free one. Older stored runs used 127.0.0.1.
     #[serde(default = "any_port")]
     pub listen: Address,
-    /// The working directory; ours by default.
+    /// The working directory; `None` for that of this process.
     pub directory: Option<PathBuf>,
     /// Additional environment variables, with the same placeholders.
     pub environment: BTreeMap<String, String>,
     /// The size of a request, in bytes; `None` if the service has no fixed sizes.
     pub request_bytes: Option<u32>,
-    /// The size of a response, in bytes; likewise.
+    /// The size of a response, in bytes; `None` if the service has no fixed sizes.
     pub response_bytes: Option<u32>,
     /// The CPUs that it may run on; empty leaves placement to the kernel.
     pub cpus: Vec<usize>,

@@ -1,8 +1,7 @@
 //! A mark on all processes of an external server, by which they are found after their supervisor has died: a soft limit of file
-//! locks (RLIMIT_LOCKS) with the supervisor's process id. Linux has ignored this limit since 2.4.25 (getrlimit(2)).
-//!
-//! Every process inherits it, even in another session, and anybody may read it. Unlike an environment variable it survives
-//! servers such as nginx and PostgreSQL, which overwrite their environment to show their state.
+//! locks (RLIMIT_LOCKS) with the supervisor's process id. Every process inherits it, even in another session. Linux has ignored
+//! this limit since 2.4.25. An environment variable would not survive in servers that overwrite their environment, such as
+//! nginx.
 
 use std::{fs, io};
 
@@ -11,10 +10,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// The upper 16 bits of a mark, which no other limit has.
 const SIGN: u64 = 0x6d78;
-/// The bits of the supervisor's process id (PID_MAX_LIMIT is 2^22), and of a number that distinguishes supervisors with the same
-/// id.
+/// The bits of the supervisor's process id (at most 2^22), and of a number that distinguishes supervisors with the same id.
 const BITS: u32 = 24;
-/// The line of /proc/PID/limits.
 const LINE: &str = "Max file locks";
 
 /// The mark of a supervisor.
@@ -22,10 +19,7 @@ const LINE: &str = "Max file locks";
 pub struct ProcessTag(u64);
 
 impl ProcessTag {
-    /// Marks this process as supervisor, and all processes that it starts from now on.
-    ///
-    /// # Errors
-    /// When the hard limit is too low.
+    /// Marks this process as supervisor, and all processes that it starts from now on. Fails if the hard limit is too low.
     pub fn mark_this_process() -> io::Result<()> {
         let now = clock_gettime(ClockId::Monotonic);
         let Self(limit) = Self::new(getpid().as_raw_pid(), now.tv_nsec as u64);

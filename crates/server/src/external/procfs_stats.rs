@@ -18,13 +18,11 @@ const CONNECTED: &str = "03";
 /// The figures of a server so far. They never fall, even when its threads and processes end.
 #[derive(Debug)]
 pub struct ProcfsStats {
-    /// The process whose descendants are the server.
     supervisor: i32,
-    /// The address that the server listens on.
     address: Address,
-    /// The switches of each living thread, when last read...
+    /// The switches of each living thread, when last read.
     switches: BTreeMap<(i32, i32), (u64, u64)>,
-    /// ...and the sum of all threads that have ended since.
+    /// The sum of the switches of all threads that have ended.
     ended: (u64, u64),
     delays: RunDelays,
     cpu_user_ns: u64,
@@ -60,7 +58,6 @@ impl Process {
     }
 }
 
-/// All descendants of `ancestor`.
 fn descendants(ancestor: i32) -> Vec<Process> {
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -84,16 +81,14 @@ pub fn descendants_of(ancestor: i32) -> Vec<i32> {
 }
 
 impl ProcfsStats {
-    /// For the server at `address` that descends from `supervisor`.
+    /// Creates the figures of the server at `address` that descends from `supervisor`.
     pub fn new(supervisor: i32, address: Address) -> Self {
         let (switches, delays) = (BTreeMap::new(), RunDelays::default());
         Self { supervisor, address, switches, ended: (0, 0), delays, cpu_user_ns: 0, cpu_system_ns: 0 }
     }
 
-    /// All figures so far; `reaped` is the usage of children that the supervisor has reaped.
-    ///
-    /// Missing are the switches of threads that begin and end between two snapshots, and the CPU time of children that nobody
-    /// waits for.
+    /// Returns all figures so far; `reaped` is the usage of children that the supervisor has reaped. Switches of threads that
+    /// begin and end between two snapshots are missing, as is the CPU time of children that are never reaped.
     pub fn snapshot(&mut self, reaped: &Totals) -> Snapshot {
         let processes = descendants(self.supervisor);
         self.add_cpu(&processes, reaped);
@@ -156,7 +151,6 @@ impl ProcfsStats {
     }
 }
 
-/// Established connections to `address` on this host.
 fn connections(address: &Address) -> u64 {
     let read = |table| fs::read_to_string(table).unwrap_or_default();
     match address {

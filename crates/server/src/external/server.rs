@@ -1,9 +1,6 @@
-//! An external server: a command, started without a shell, waited for, measured through `/proc`, and ended with all its
-//! processes.
-//!
-//! The process that calls [`ExternalServer::start`] is its supervisor: it adopts orphans (`PR_SET_CHILD_SUBREAPER`) and reaps all
-//! its children, so that it should have no others. The command dies with the supervisor; remaining processes are found by their
-//! [`ProcessTag`].
+//! A running external server. The process that starts it is its supervisor: it adopts orphans (`PR_SET_CHILD_SUBREAPER`) and
+//! reaps all its children, so that it should have no others. The command dies with the supervisor; remaining processes are
+//! found by their [`ProcessTag`].
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -56,17 +53,13 @@ pub struct ExternalServer {
     leader: Pid,
 }
 
-/// The state that the supervisor's threads share.
 #[derive(Debug, Default)]
 struct Record {
-    /// The command's exit status.
     status: Option<ExitStatus>,
     /// Whether no process is left.
     has_no_children: bool,
-    /// The usage of reaped children.
     reaped: Totals,
     output_tail: VecDeque<u8>,
-    /// Whether the output has ended.
     is_output_closed: bool,
 }
 
@@ -81,10 +74,7 @@ pub struct ExternalServerError(String);
 
 impl ExternalServer {
     /// Starts the command on a free port or a Unix socket, and waits until it accepts a connection. Calls `on_end` in another
-    /// thread when the command ends, and asks `is_stopped` while it starts. Raises soft limits as for servers of muxbench.
-    ///
-    /// # Errors
-    /// When it cannot be started, ends, or accepts nothing in time; with its status and output.
+    /// thread when the command ends, and `is_stopped` while it starts. The error has the command's status and output.
     pub fn start(
         config: &ExternalConfig,
         on_end: impl Fn() + Clone + Send + 'static,
@@ -122,7 +112,6 @@ impl ExternalServer {
         }
     }
 
-    /// `free` is an address with a free port.
     fn spawn(
         config: &ExternalConfig,
         free: SocketAddr,
@@ -161,7 +150,7 @@ impl ExternalServer {
             move || keep_output_tail(output, &record)
         });
         let reaper = move || reap(leader, &record, on_end);
-        // Without a reaper the command must end, too; `drop` does that.
+        // Without a reaper the command must end too; `drop` ends it.
         spawned
             .and_then(|_| thread::Builder::new().name("reap".into()).spawn(reaper))
             .map_err(|error| cannot("no thread to keep", error))?;
@@ -227,7 +216,6 @@ impl ExternalServer {
         }
     }
 
-    /// Waits until `is_known`, at most `timeout`.
     fn wait(&self, timeout: Duration, is_known: fn(&Record) -> bool) {
         let deadline = Instant::now() + timeout;
         while !is_known(&locked(&self.record)) && Instant::now() < deadline {
@@ -258,7 +246,7 @@ impl Drop for ExternalServer {
     }
 }
 
-/// Whether another process has the port. Unix sockets are in a folder of ours.
+/// Whether another process has the port.
 fn is_taken(address: &Address) -> bool {
     let bound = address.ip().map(TcpListener::bind);
     bound.is_some_and(|bound| bound.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse))
@@ -290,7 +278,6 @@ fn keep_output_tail(output: OwnedFd, record: &Mutex<Record>) {
     locked(record).is_output_closed = true;
 }
 
-/// Reaps all children of this process.
 fn reap(leader: Pid, record: &Mutex<Record>, on_end: impl Fn()) {
     loop {
         let (mut status, mut used) = (0, MaybeUninit::<libc::rusage>::zeroed());

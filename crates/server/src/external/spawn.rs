@@ -1,7 +1,5 @@
-//! Processes that end with this one, whichever thread starts them.
-//!
-//! With PR_SET_PDEATHSIG (prctl(2)) Linux kills a child when the forking thread ends, not the process. So one thread, which lives
-//! as long as the process, forks for all.
+//! Processes that end with this one, whichever thread starts them. Linux (PR_SET_PDEATHSIG) kills a child when the thread that
+//! forked it ends. So one thread, which lives as long as the process, forks for all.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
@@ -21,8 +19,7 @@ static TASKS: LazyLock<Option<mpsc::Sender<Task>>> = LazyLock::new(|| {
     forker.spawn(move || received.into_iter().for_each(|task| task())).ok().map(|_| tasks)
 });
 
-/// Starts a command on the CPUs of the calling thread. It is killed when this process ends, if the system supports that
-/// ([`platform::die_with_parent`]).
+/// Starts a command on the CPUs of the calling thread. It is killed when this process ends, if the system supports that.
 pub fn spawn(mut command: Command) -> io::Result<Child> {
     let parent = rustix::process::getpid();
     let end_with_parent = move || {
@@ -37,7 +34,7 @@ pub fn spawn(mut command: Command) -> io::Result<Child> {
     let (says, started) = mpsc::channel();
     let task = move || {
         let child = platform::pin(&cpus).and_then(|()| command.spawn());
-        // Close its ends of pipes, whose end the caller waits for.
+        // Close this process's copies of the child's pipes, so that the caller sees their end.
         drop(command);
         let _ = says.send(child);
     };
@@ -62,7 +59,7 @@ mod tests {
             spawn(command).unwrap()
         };
         let mut child = thread::spawn(start).join().unwrap();
-        // Enough time for a signal to come.
+        // Enough time for a signal to arrive.
         thread::sleep(std::time::Duration::from_millis(100));
         let written = child.stdin.take().unwrap().write_all(b"I live\n");
         let mut line = String::new();

@@ -18,7 +18,6 @@ use crate::spec::read_budget::ReadBudget;
 /// The longest wait for connections to end once the server stops.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-/// `mt`: a thread for each connection, until the server stops.
 pub fn run_threads(context: &ServerContext<'_>) -> io::Result<()> {
     if context.service.ports().is_some() {
         return datagrams::blocking::run_threads(context);
@@ -30,7 +29,6 @@ pub fn run_threads(context: &ServerContext<'_>) -> io::Result<()> {
     outcome
 }
 
-/// `mp`: a process for each connection, until the server stops.
 pub fn run_processes(context: &ServerContext<'_>) -> io::Result<()> {
     if context.service.ports().is_some() {
         return datagrams::blocking::run_processes(context);
@@ -46,8 +44,7 @@ pub fn run_processes(context: &ServerContext<'_>) -> io::Result<()> {
     })
 }
 
-/// Accepts until the listener is shut down. `spawn` creates the thread or process of a connection; if it fails, it returns the
-/// connection, which is then refused.
+/// Accepts until the listener is shut down. `spawn` creates the thread or process of a connection, or returns the connection.
 fn accept_loop<S: Service + Sync + 'static>(
     context: &ServerContext<'_>,
     service: S,
@@ -69,7 +66,6 @@ fn accept_loop<S: Service + Sync + 'static>(
     })
 }
 
-/// Serves one connection to its end.
 pub(super) fn serve<S: Service>(service: &S, io: &OwnedFd, buffer: &mut ReadBuffer, counters: &Counters) {
     let mut connection = Connection::default();
     if let Some(tick) = service.check_interval() {
@@ -126,7 +122,7 @@ fn spawn_thread<S: Service + Sync>(
     connection: OwnedFd,
 ) -> Result<(), OwnedFd> {
     slot.set_connection(connection.as_raw_fd());
-    // Pass the descriptor by number: if there is no thread, the connection is still ours to refuse.
+    // Pass the descriptor by number: if there is no thread, the connection can still be refused.
     let descriptor = connection.as_raw_fd();
     let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
         // SAFETY: the spawner gave the descriptor up when this thread started, and nothing else closes it.
@@ -175,7 +171,7 @@ fn spawn_process<S: Service>(
 /// Shuts down the sockets that threads serve or wait on, until no thread is left or `patience` is over.
 pub(super) fn stop_threads(context: &ServerContext<'_>, patience: Duration) {
     let started = std::time::Instant::now();
-    // Repeat it: a thread of a pool may just have moved from one descriptor to another.
+    // Repeat it: a thread of a pool may have moved from one descriptor to another.
     while context.workers.taken().next().is_some() && started.elapsed() < patience {
         for descriptor in context.workers.taken().filter_map(Slot::connection) {
             // SAFETY: shuts a socket down; a descriptor that has just been closed gives EBADF.

@@ -1,9 +1,7 @@
 //! The processes of `mp` and `mp-prefork`: forked, reaped, killed.
 //!
-//! A child that ends normally releases its slot; the reaper releases the slot of one that crashed or was killed. A process id in
-//! a slot always belongs to a child that is not yet reaped, so that no other process is ever signalled.
-//!
-//! The reaper accounts for a child: exit(2) frees the child's memory in the child's own time, after its last own instruction.
+//! A child that ends normally releases its slot; the reaper releases the slot of one that crashed or was killed. A process id
+//! in a slot always belongs to a child that is not yet reaped, so that no other process is ever signalled.
 
 use std::mem::{self, MaybeUninit};
 use std::panic::{self, AssertUnwindSafe};
@@ -19,20 +17,14 @@ use crate::metrics::workers::{Slot, Workers};
 use crate::platform;
 use crate::service::work;
 
-/// The longest wait for killed children.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-/// The exit status of a child that panicked.
 const PANICKED: i32 = 101;
 
-/// Forks a process that runs `body` and exits with its status. It dies with the forking thread, where the system supports that
-/// ([`platform::die_with_parent`]).
+/// Forks a process that runs `body` and exits with its status. It dies with the forking thread if the system supports that.
 ///
-/// `body` must not take a lock: another thread may have held it during the fork. It may allocate where the service does: the
-/// allocators of glibc, FreeBSD and macOS stay usable in a child.
-///
-/// # Errors
-/// When processes or memory run out.
+/// `body` must not take a lock: another thread may have held it during the fork. It may allocate, because the allocators of
+/// glibc, FreeBSD and macOS stay usable in a child.
 pub(super) fn fork(slot: &'static Slot, body: impl FnOnce() -> i32) -> io::Result<()> {
     let parent = rustix::process::getpid();
     work::next_stream();
@@ -43,7 +35,7 @@ pub(super) fn fork(slot: &'static Slot, body: impl FnOnce() -> i32) -> io::Resul
             let _ = platform::die_with_parent(rustix::process::Signal::KILL);
             // The parent may have died before the line above.
             let status = if rustix::process::getppid() == Some(parent) {
-                // Set it in the child, too: its slot must be found even if it crashes before the parent goes on.
+                // Set it in the child too: its slot must be found even if it crashes before the parent continues.
                 slot.set_process_if_taken(rustix::process::getpid().as_raw_pid());
                 // Unwinding would continue in the parent's frames, which kill the child's siblings and stop the server.
                 panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
@@ -70,13 +62,8 @@ pub(super) fn leave(workers: &Workers, slot: &Slot) {
     slot.release();
 }
 
-/// Runs `body` beside a thread that reaps the children, then kills those that are left. `body` unparks that thread after each
-/// fork.
-///
-/// `lost` gets the slot of each child that did not end normally, still taken, and whether the server stops.
-///
-/// # Errors
-/// Errors of `body`, and when no thread can be created.
+/// Runs `body` beside a thread that reaps the children, then kills the remaining children. `body` unparks that thread after
+/// each fork. `lost` gets the slot of each child that did not end normally, and whether the server stops.
 pub(super) fn with_reaper<R>(
     workers: &Workers,
     lost: impl FnMut(&'static Slot, &AtomicBool) + Send,
@@ -143,8 +130,7 @@ fn reap(workers: &Workers, stopping: &AtomicBool, mut lost: impl FnMut(&'static 
     }
 }
 
-/// Waits until a child has ended, and leaves it unreaped. Returns its process id and whether it exited with 0; `None` without
-/// children.
+/// Waits until a child has ended, and leaves it unreaped. Returns its process id and whether it exited with 0.
 fn wait_for_one() -> Option<(i32, bool)> {
     loop {
         let mut ended = MaybeUninit::<libc::siginfo_t>::zeroed();
@@ -163,7 +149,7 @@ fn wait_for_one() -> Option<(i32, bool)> {
     }
 }
 
-/// Reaps an ended child and returns its usage.
+/// Reaps an ended child and returns its usage. Its CPU time includes exit(2), which frees its memory.
 fn reap_one(pid: i32) -> Totals {
     let mut used = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel fills in `used`, or leaves it zeroed, which is a valid value.
@@ -206,7 +192,7 @@ mod tests {
             })
         }));
         if rustix::process::getpid() != parent {
-            // SAFETY: ends a child that returned here; only the parent goes on.
+            // SAFETY: ends a child that returned here; only the parent continues.
             unsafe { libc::_exit(PANICKED) }
         }
         let (crashed, process) = outcome.expect("the parent does not panic").unwrap();

@@ -1,5 +1,4 @@
-//! The loop of a network thread that serves many connections by completions: the kernel does the I/O. Written once, compiled for
-//! each mechanism.
+//! The loop of a network thread that serves many connections by completions: the kernel does the I/O.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,10 +24,7 @@ use crate::service::with_service;
 use crate::socket::{Accepted, Acceptor, PAUSE};
 use crate::token::Token;
 
-/// Runs an event-driven server over `M` until it stops.
-///
-/// # Errors
-/// Errors of the listener and of the mechanism; those of a connection end only that connection.
+/// Runs an event-driven server over `M` until it stops. An error of a connection ends only that connection.
 pub fn run<M: Datagrams>(context: &ServerContext<'_>) -> io::Result<()> {
     if context.service.ports().is_some() {
         return datagrams::completion::run::<M>(context);
@@ -36,7 +32,6 @@ pub fn run<M: Datagrams>(context: &ServerContext<'_>) -> io::Result<()> {
     with_service!(context, |service| run_service::<M, _>(context, &service))
 }
 
-/// The same with a given service.
 pub(crate) fn run_service<M: Completion, S: Service<Conn: Send> + Sync>(
     context: &ServerContext<'_>,
     service: &S,
@@ -66,7 +61,6 @@ struct CompletionLoop<'a, M, S: Service> {
     acceptor: Option<Acceptor<'a>>,
     /// Connections in the order of admission; `true` if the accept thread has handed the connection over and counted it.
     arrivals: VecDeque<(OwnedFd, bool)>,
-    /// Messages taken from the mailbox and not yet handled.
     messages: Vec<Message>,
     /// Present if receives may miss the end of a stream. Its clock is watched while there are connections.
     idle_sweep: Option<IdleSweep>,
@@ -77,13 +71,9 @@ struct CompletionLoop<'a, M, S: Service> {
 struct Serving<C> {
     io: OwnedFd,
     connection: Connection<C>,
-    /// A receive is pending.
     receiving: bool,
-    /// The receive is being cancelled.
     cancelled: bool,
-    /// A send is pending; there is at most one.
     sending: bool,
-    /// An error ended the connection.
     failed: bool,
     /// It is new or received something since the last sweep.
     was_active: bool,
@@ -137,7 +127,6 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         }
     }
 
-    /// Admits new connections, within the budget.
     fn admit_arrivals(&mut self) -> io::Result<()> {
         for _ in 0..ACCEPTS {
             let Some((io, is_counted)) = self.arrivals.pop_front() else { break };
@@ -172,7 +161,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         Ok(())
     }
 
-    /// Handles messages of other threads; returns whether to stop.
+    /// Returns whether to stop.
     fn handle_messages(&mut self) -> io::Result<bool> {
         let Some(mailbox) = self.network.mailbox else { return Ok(false) };
         let mut messages = mem::take(&mut self.messages);
@@ -211,7 +200,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         Ok(())
     }
 
-    /// Checks some of the connections that were silent since the last sweep. A receive that missed an event is restarted.
+    /// Checks some of the silent connections. A receive that missed an event is restarted.
     fn sweep_idle(&mut self) -> io::Result<()> {
         let Some(idle_sweep) = &mut self.idle_sweep else { return Ok(()) };
         let slots = idle_sweep.next_slots(self.connections.slots())?;
@@ -252,7 +241,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         }
     }
 
-    /// Gives a connection a slot and starts to receive; refuses it if there is no room.
+    /// Gives a connection a slot and starts to receive, or refuses the connection.
     fn admit(&mut self, io: OwnedFd) -> io::Result<bool> {
         let Some(token) = self.connections.reserve() else {
             self.network.refuse(io);
@@ -390,7 +379,7 @@ mod tests {
 
     impl Deaf {
         fn request(&mut self, descriptor: RawFd, token: Token, operation: Operation) {
-            // SAFETY: the caller keeps it open until its completion, or drops us first.
+            // SAFETY: the caller keeps the descriptor open until its completion, or drops the mechanism first.
             self.requested.push((unsafe { BorrowedFd::borrow_raw(descriptor) }, token, operation));
         }
     }

@@ -11,20 +11,17 @@ use crate::metrics::workers::{Counters, Syscall};
 use crate::socket;
 use crate::spec::read_budget::ReadBudget;
 
-/// The service's state of a connection, and whether the peer has finished sending.
 #[derive(Debug, Default)]
 pub struct Connection<C> {
     service: C,
     /// The peer has finished sending; pending requests are still answered.
     finished: bool,
-    /// Our side is shut down, and what the peer still sends is discarded.
+    /// This side is shut down, and later input is discarded.
     lingers: bool,
 }
 
-/// The event that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// More requests.
     Read,
     /// Room for the rest of a response. Until then nothing is read, which bounds the memory of one client.
     Write,
@@ -36,27 +33,22 @@ pub enum Next {
 #[derive(Debug)]
 pub struct ReadBuffer {
     room: Box<[MaybeUninit<u8>]>,
-    /// The number of bytes of the last read.
     length: usize,
 }
 
 impl ReadBuffer {
-    /// Room for exactly one read budget.
     pub fn new(budget: ReadBudget) -> Self {
         Self { room: Box::new_uninit_slice(budget.bytes()), length: 0 }
     }
 
-    /// Whether the last read found nothing.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Whether the last read filled the buffer, so that more may be left.
     pub fn is_full(&self) -> bool {
         self.length == self.room.len()
     }
 
-    /// Reads once, at most one read budget.
     #[inline]
     pub fn read(&mut self, io: BorrowedFd<'_>, counters: &Counters) -> Result<&[u8], Errno> {
         self.length = 0;
@@ -68,9 +60,7 @@ impl ReadBuffer {
 }
 
 impl<C> Connection<C> {
-    /// Reads once and answers the completed requests.
-    ///
-    /// On a blocking socket it waits for bytes and writes the whole response.
+    /// Reads once and answers the completed requests. On a blocking socket it waits for bytes and writes the whole response.
     #[inline]
     pub fn on_readable<S>(
         &mut self,
@@ -135,27 +125,23 @@ impl<C> Connection<C> {
         completed(service.receive(&mut self.service, bytes), counters)
     }
 
-    /// Notes that the peer has finished sending.
     #[inline]
     pub fn finish(&mut self) {
         self.finished = true;
     }
 
-    /// The next bytes to send; see [`Service::unsent`].
     #[inline]
     pub fn unsent<'a, S: Service<Conn = C>>(&'a self, service: &'a S) -> &'a [u8] {
         service.unsent(&self.service)
     }
 
-    /// Notes that `count` bytes of [`Connection::unsent`] were sent.
     #[inline]
     pub fn sent<S: Service<Conn = C>>(&mut self, count: usize, service: &S, counters: &Counters) {
         counters.bytes_out.add(count as u64);
         completed(service.sent(&mut self.service, count), counters);
     }
 
-    /// Returns the event to wait for. If the service ends a connection whose peer may still be sending, shuts our side down and
-    /// reads on.
+    /// Returns the event to wait for. If the service ends a connection whose peer may still be sending, shuts this side down.
     #[inline]
     pub fn next<S: Service<Conn = C>>(&mut self, io: BorrowedFd<'_>, service: &S) -> Next {
         let is_over = service.is_over(&self.service);
@@ -190,7 +176,6 @@ impl<C> Connection<C> {
     }
 }
 
-/// Counts completed requests; mostly there are none or one.
 #[inline]
 fn completed(requests: u64, counters: &Counters) -> u64 {
     if requests > 0 {

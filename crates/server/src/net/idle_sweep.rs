@@ -6,21 +6,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
-/// Time between two ticks, in seconds.
 const TICK_S: i64 = 1;
-/// Slots that are checked at each tick: a tenth of a millisecond's work.
+/// Slots that are checked at each tick, in about a tenth of a millisecond.
 const SLOTS: usize = 1024;
 
-/// The position of the sweep, and its clock.
 pub(super) struct IdleSweep {
     clock: OwnedFd,
     at: usize,
-    /// Whether the clock is watched.
     pub(super) is_watched: bool,
 }
 
 impl IdleSweep {
-    /// Starts at the first slot.
     pub(super) fn new() -> io::Result<Self> {
         let clock = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
         let tick = Timespec { tv_sec: TICK_S, tv_nsec: 0 };
@@ -29,7 +25,6 @@ impl IdleSweep {
         Ok(Self { clock, at: 0, is_watched: false })
     }
 
-    /// The clock, readable after a tick.
     pub(super) fn clock(&self) -> BorrowedFd<'_> {
         self.clock.as_fd()
     }

@@ -44,47 +44,35 @@ pub(crate) const ACCEPTS: usize = 32;
 /// The stack of a thread that serves one connection or port: kawai2008 section 5.1.
 const STACK_BYTES: usize = 256 << 10;
 
-/// A running server: what its accept thread and workers share.
+/// The parts of a running server that its threads share.
 #[derive(Debug)]
 pub struct ServerContext<'a> {
     /// The listening socket; for datagrams, the socket of the first port.
     pub listener: &'a OwnedFd,
     /// The sockets of all ports, for datagrams; otherwise the listener alone.
     pub sockets: &'a [OwnedFd],
-    /// The way from the listener to the workers.
     pub accept: Accept,
-    /// The running model.
     pub model: &'static ModelRow,
     /// Readable when the server must stop.
     pub stop: BorrowedFd<'a>,
     /// A byte written here stops the server.
     pub stopper: BorrowedFd<'a>,
-    /// Whether the server is stopping.
     pub stopping: &'a Arc<AtomicBool>,
-    /// The counters.
     pub workers: &'a Workers,
-    /// The service.
     pub service: &'a ServiceSpec,
-    /// The content of `http`.
     pub content: Option<Arc<Content>>,
-    /// The time limits for clients of `http`.
     pub limits: Limits,
-    /// The simulated work of each request.
     pub work: Option<Work>,
-    /// The number of threads or processes in the architecture's name; `None` for the model's default.
+    /// The numbers in the architecture's name; `None` for the model's default.
     pub threads: Option<Threads>,
-    /// CPUs of each stage's threads.
     pub cpus: &'a StageCpus,
-    /// Room for connections.
     pub connections_max: usize,
-    /// The most bytes that one read takes from a connection.
     pub read_budget: ReadBudget,
-    /// Receives a message once all initial threads and processes have what they need.
+    /// Receives a message once all initial workers have what they need.
     pub started: std::sync::mpsc::Sender<()>,
 }
 
 impl ServerContext<'_> {
-    /// The number of threads or processes of a pool.
     #[cfg(target_os = "linux")]
     fn pool_size(&self) -> usize {
         self.threads.map_or(self.connections_max, |threads| threads.network as usize)
@@ -96,13 +84,11 @@ impl ServerContext<'_> {
         let _ = self.started.send(());
     }
 
-    /// Waits until the server must stop.
     fn wait_for_stop(&self) -> io::Result<()> {
         while !is_readable(self.stop, None)? {}
         Ok(())
     }
 
-    /// Whether the server has no room for more connections.
     fn is_full(&self) -> bool {
         self.workers.connections_open() >= self.connections_max as u64
     }
@@ -134,7 +120,6 @@ impl ServerContext<'_> {
     }
 }
 
-/// Reports the start once all threads are ready.
 pub(crate) struct StartSignal<'a> {
     missing: AtomicUsize,
     context: &'a ServerContext<'a>,

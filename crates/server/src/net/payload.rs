@@ -1,4 +1,4 @@
-//! The payload stage: the responses are made in the network thread or in other threads.
+//! The payload stage, which makes the responses: in the network thread or in other threads.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -17,12 +17,10 @@ use crate::token::Token;
 #[cfg(all(test, loom))]
 mod models;
 
-/// The next step of a network thread with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Watches it for this event; for none, until another stage decides.
+    /// Watches the connection for this event; `None`: another stage decides.
     Watch(Option<Interest>),
-    /// Ends it.
     End,
 }
 
@@ -37,7 +35,7 @@ impl From<Next> for Action {
     }
 }
 
-/// The place where responses are made. Each network thread has one value.
+/// The place of the payload stage. Each network thread has one value.
 pub trait Payload<S: Service> {
     /// The network thread's record of a connection.
     type Tenant;
@@ -48,10 +46,8 @@ pub trait Payload<S: Service> {
     /// Admits a connection that the network thread knows by `token`.
     fn admit(&mut self, io: OwnedFd, token: Token) -> Self::Tenant;
 
-    /// A connection's socket.
     fn io(tenant: &Self::Tenant) -> BorrowedFd<'_>;
 
-    /// Reads once and handles the bytes.
     fn on_readable(
         &mut self,
         tenant: &mut Self::Tenant,
@@ -60,10 +56,8 @@ pub trait Payload<S: Service> {
         counters: &Counters,
     ) -> Action;
 
-    /// Writes until everything is sent or the socket is full.
     fn on_writable(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> Action;
 
-    /// Whether the client exceeded a limit.
     fn is_overdue(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> bool;
 }
 
@@ -116,18 +110,14 @@ pub(super) enum Message {
     Blocked(Token),
     /// The connection's buffer has room again.
     Resume(Token),
-    /// The connection is over.
     End(Token),
-    /// Check the limits of all connections.
     CheckLimits,
-    /// The server stops.
     Stop,
 }
 
 /// Responses made by payload threads. A connection belongs to one thread at a time, so that its responses keep their order. The
 /// thread writes the response itself; the network thread sends the part that does not fit into the socket.
 pub(super) struct HandOff<'q, 'a, C> {
-    /// The queues of the payload threads, used in turn.
     pub(super) queues: &'q [Jobs<Job<'a, C>>],
     pub(super) turn: usize,
     /// The network thread's mailbox, for the answers.
@@ -136,7 +126,7 @@ pub(super) struct HandOff<'q, 'a, C> {
 }
 
 impl<'a, C> HandOff<'_, 'a, C> {
-    /// Queues the connection as a job if it has bytes and is no job yet; returns the network thread's next step.
+    /// Queues the connection as a job if it has bytes and is no job yet.
     fn advance(&mut self, tenant: &Job<'a, C>, mut unserved: MutexGuard<'_, Unserved>, counters: &Counters) -> Action {
         let action = unserved.action();
         let is_new = !unserved.is_job && !unserved.bytes.is_empty();
@@ -169,7 +159,6 @@ struct Unserved {
     budget: ReadBudget,
     /// Whether the connection is queued, being served, or blocked. It is never queued twice.
     is_job: bool,
-    /// The peer has finished sending.
     finished: bool,
 }
 
@@ -255,7 +244,6 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
     }
 }
 
-/// Runs a thread of the payload stage until its queue is closed.
 pub(super) fn work<S: Service>(jobs: &Jobs<Job<'_, S::Conn>>, service: &S, counters: &Counters) {
     let (mut taken, mut bytes) = (Vec::new(), Vec::new());
     while jobs.take(&mut taken, counters) {
@@ -269,7 +257,6 @@ pub(super) fn work<S: Service>(jobs: &Jobs<Job<'_, S::Conn>>, service: &S, count
     }
 }
 
-/// Serves the bytes of one connection.
 fn serve<'a, S: Service>(
     jobs: &Jobs<Job<'a, S::Conn>>,
     job: Job<'a, S::Conn>,

@@ -1,8 +1,8 @@
-//! The loop of architectures whose threads (`mt-pool`) or processes (`mp-prefork`) exist before the first connection. Each serves
-//! one connection to its end, as those of `mt` and `mp` do, then the next one.
+//! The loop of architectures whose threads (`mt-pool`) or processes (`mp-prefork`) exist before the first connection. Each
+//! serves one connection after the other, to its end.
 //!
-//! Connections beyond the pool wait in the listener's backlog until a worker is free. With [`Accept::Single`] they wait in the
-//! pipe between the accept thread and the pool, and those beyond the server's room are refused.
+//! Connections beyond the pool wait in the listener's backlog. With [`Accept::Single`] they wait in the pipe between the accept
+//! thread and the pool, and those beyond the server's room are refused.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -25,28 +25,18 @@ use crate::service::with_service;
 use crate::socket::{self, Accepted, Acceptor};
 use crate::spec::accept::Accept;
 
-/// The process's other descriptors: standard streams, listener, spare, stop, pipe, the tool's own, and the counters of system
-/// calls.
+/// The process's other descriptors: standard streams, listener, spare, stop, pipe, the tool's own, and system call counters.
 const OTHER_DESCRIPTORS: u64 = 24;
 
 /// The pause before a crashed child is replaced: a child that crashes at once must not cause a storm of forks.
 const CRASH_PAUSE: Duration = Duration::from_millis(10);
 
-/// The size of a descriptor's number in the pipe.
 const NUMBER_BYTES: usize = size_of::<i32>();
 
-/// `mt-pool`: threads that exist from the start, until the server stops.
-///
-/// # Errors
-/// When the pool cannot be created, and errors of the listener.
 pub fn run_threads(context: &ServerContext<'_>) -> io::Result<()> {
     with_service!(context, |service| threads(context, &service))
 }
 
-/// `mp-prefork`: processes that exist from the start, until the server stops. One that crashes is replaced.
-///
-/// # Errors
-/// When the pool cannot be created.
 pub fn run_processes(context: &ServerContext<'_>) -> io::Result<()> {
     with_service!(context, |service| processes(context, &service))
 }
@@ -64,7 +54,7 @@ fn threads<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::R
     let failure = Mutex::new(None);
     let work = |source: &ConnectionSource<'_>, slot: &'static Slot| {
         let _end = OnDrop(|| {
-            // Otherwise the server would seem to live, with a worker less.
+            // Otherwise the server would continue with a worker less.
             if thread::panicking() {
                 context.end_early();
             }
@@ -116,7 +106,7 @@ fn processes<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io:
         })
     };
     let replace = |slot: &'static Slot, stopping: &AtomicBool| {
-        // The connection that it served ended with it.
+        // The connection of the crashed worker ended too.
         let counters = &slot.counters;
         counters.ended.add(counters.accepted.get().saturating_sub(counters.ended.get()));
         while !stopping.load(SeqCst) {
@@ -170,7 +160,6 @@ fn hand_over(context: &ServerContext<'_>, given_to: &OwnedFd) -> io::Result<()> 
     })
 }
 
-/// The source of a worker's connections.
 enum ConnectionSource<'a> {
     /// accept4 on the shared listener.
     Shared(&'a OwnedFd),
@@ -208,7 +197,6 @@ impl<'a> ConnectionSource<'a> {
     }
 }
 
-/// Serves one connection after the other.
 fn work<S: Service>(
     service: &S,
     source: &ConnectionSource<'_>,

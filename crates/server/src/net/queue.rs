@@ -1,5 +1,4 @@
-//! The queues between stages: their one reader takes the whole queue under one lock (voras2009's lock coalescing). Nothing is
-//! allocated once they have reached their size.
+//! The queues between stages. The reader takes the whole queue under one lock (voras2009's lock coalescing).
 
 use std::io;
 use std::mem;
@@ -30,8 +29,6 @@ pub(super) struct Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// # Errors
-    /// When there is no descriptor left.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self { queue: Mutex::new(Vec::new()), waker: Waker::new()? })
     }
@@ -84,7 +81,6 @@ pub(super) struct Jobs<T> {
 #[derive(Debug)]
 struct State<T> {
     queue: Vec<T>,
-    /// Whether the reader waits and has not been woken yet.
     waits: bool,
 }
 
@@ -94,7 +90,6 @@ impl<T> Jobs<T> {
         Self { state: Mutex::new(state), arrived: Condvar::new(), closed: AtomicBool::new(false) }
     }
 
-    /// Adds an item; wakes the reader if it waits.
     pub(super) fn send(&self, item: T, counters: &Counters) {
         let mut state = lock(&self.state);
         state.queue.push(item);
@@ -106,8 +101,7 @@ impl<T> Jobs<T> {
         }
     }
 
-    /// Waits for items and takes all of them, in exchange for an empty `taken`. Returns `false` once the queue is closed;
-    /// remaining items are dropped.
+    /// Waits for items and takes all of them, in exchange for an empty `taken`. Returns `false` once the queue is closed.
     pub(super) fn take(&self, taken: &mut Vec<T>, counters: &Counters) -> bool {
         debug_assert!(taken.is_empty(), "the last ones are done");
         let mut state = lock(&self.state);
@@ -120,7 +114,6 @@ impl<T> Jobs<T> {
         !self.is_closed()
     }
 
-    /// Tells the reader to end.
     pub(super) fn close(&self) {
         let state = lock(&self.state);
         self.closed.store(true, Relaxed);

@@ -1,5 +1,5 @@
 //! The loop of a network thread that serves many connections: the kernel reports which are ready, and the loop does the I/O.
-//! Written once, compiled for each mechanism and each place of the payload stage.
+//! Each mechanism and each place of the payload stage has its own compiled copy.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,10 +25,7 @@ use crate::service::with_service;
 use crate::socket::{Accepted, Acceptor, PAUSE, is_readable};
 use crate::token::Token;
 
-/// Runs an event-driven server over `M` until it stops.
-///
-/// # Errors
-/// Errors of the listener and of the mechanism; those of a connection end only that connection.
+/// Runs an event-driven server over `M` until it stops. An error of a connection ends only that connection.
 pub fn run<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
     if context.service.ports().is_some() {
         return datagrams::run::<M>(context);
@@ -36,7 +33,6 @@ pub fn run<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
     with_service!(context, |service| run_service::<M, _>(context, &service))
 }
 
-/// The same with a given service.
 pub(crate) fn run_service<M: Readiness, S: Service<Conn: Send> + Sync>(
     context: &ServerContext<'_>,
     service: &S,
@@ -44,8 +40,8 @@ pub(crate) fn run_service<M: Readiness, S: Service<Conn: Send> + Sync>(
     staged::run::<ReadyLoops<M>, _>(context, service)
 }
 
-/// The same with a layer between the sockets and the service. As in the paper, the layer does not know the service and calls it
-/// through a vtable.
+/// Does the same with a layer between the sockets and the service. As in the paper, the layer calls the service through a
+/// vtable.
 pub fn run_buffered<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
     with_service!(context, |service| staged::run::<ReadyLoops<M>, _>(context, &Buffered(Erased::new(&service))))
 }
@@ -78,17 +74,14 @@ struct ReadyLoop<'a, M, S: Service, P: Payload<S>> {
     accept_after: Option<Duration>,
     /// Connections from the accept thread, in the order of admission.
     arrivals: VecDeque<OwnedFd>,
-    /// Messages taken from the mailbox and not yet handled.
     messages: Vec<Message>,
     network: NetworkContext<'a, S>,
 }
 
-/// A connection in its slot.
 struct Entry<T> {
     tenant: T,
     /// The watched event; for edge-triggered mechanisms, the reaction to an event. `None` while another stage has the connection.
     watched: Option<Interest>,
-    /// Whether it is listed in [`ReadyLoop::unread`].
     unread: bool,
 }
 
@@ -209,7 +202,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         Ok(())
     }
 
-    /// Admits connections from the accept thread, which has counted them, within the budget.
+    /// Admits connections from the accept thread, which has counted them.
     fn admit_arrivals(&mut self) {
         for _ in 0..ACCEPTS {
             let Some(io) = self.arrivals.pop_front() else { return };
@@ -234,7 +227,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         true
     }
 
-    /// Handles messages of other threads; returns whether to stop.
+    /// Returns whether to stop.
     fn handle_messages(&mut self) -> io::Result<bool> {
         let Some(mailbox) = self.network.mailbox else { return Ok(false) };
         if M::REPORTS_ALL && mailbox.is_empty() {
@@ -256,7 +249,6 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         Ok(false)
     }
 
-    /// Ends the connections whose clients have taken too long.
     fn end_overdue(&mut self) -> io::Result<()> {
         let NetworkContext { service, counters, .. } = self.network;
         // The sender of the message has no counters.
@@ -285,7 +277,6 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         if action == Action::Watch(Some(interest)) { Ok(()) } else { self.settle(token, action) }
     }
 
-    /// Reacts to a change by what the connection waits for.
     #[inline]
     fn serve_edge(&mut self, event: Ready) -> io::Result<()> {
         let token = event.token;
@@ -293,7 +284,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         match (entry.watched, event.interest) {
             // A listed connection is read from the list; room to write means nothing to a connection that waits for requests.
             (Some(Interest::Read), Interest::Read) if !entry.unread => self.read(token, event.drain),
-            // Perhaps only more requests came: the write then finds the socket still full.
+            // Perhaps only more requests arrived: the write then finds the socket still full.
             (Some(Interest::Write), _) => self.write(token),
             (Some(Interest::Read) | None, _) => Ok(()),
         }
@@ -308,7 +299,6 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         }
     }
 
-    /// Reads one read budget from each listed connection.
     fn read_on(&mut self) -> io::Result<()> {
         for _ in 0..self.unread.len() {
             let Some(token) = self.unread.pop_front() else { break };

@@ -24,7 +24,6 @@ use crate::sync::Mutex;
 pub(super) struct NetworkContext<'a, S> {
     pub(super) service: &'a S,
     pub(super) listener: Option<&'a OwnedFd>,
-    /// Whether other network threads wait on the listener too.
     pub(super) shares_listener: bool,
     /// Readable when the server must stop; threads with a mailbox get a message instead.
     pub(super) stop: Option<BorrowedFd<'a>>,
@@ -55,9 +54,8 @@ impl<'a, S> NetworkContext<'a, S> {
     }
 }
 
-/// A family of mechanisms: its network threads, which run until the server stops.
+/// A family of mechanisms, by its network threads.
 pub(super) trait NetworkLoop {
-    /// Whether connections must be non-blocking.
     const NONBLOCKING: bool;
 
     /// Runs with the payload stage in the network thread.
@@ -67,7 +65,6 @@ pub(super) trait NetworkLoop {
     fn hand_off<'a, S: Service>(network: NetworkContext<'a, S>, payload: HandOff<'_, 'a, S::Conn>) -> io::Result<()>;
 }
 
-/// Runs all stages, until the server stops.
 pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
     context: &ServerContext<'_>,
     service: &S,
@@ -149,10 +146,8 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
 
 /// Descriptors that are not connections: standard streams, listener, spare, stop, a mechanism's own, and inherited ones.
 const OTHER_DESCRIPTORS: usize = 1024;
-/// Descriptors of each network thread: mailbox, listener, spare, the mechanism's own.
 const DESCRIPTORS_PER_NETWORK: usize = 8;
 
-/// The payload threads that serve a network thread.
 fn payload_threads(stages: Stages, network: usize, payloads: usize) -> Range<usize> {
     match stages.payload {
         PayloadStage::InNetwork => 0..0,
@@ -174,15 +169,13 @@ fn run_network<'a, F: NetworkLoop, S: Service>(
     }
 }
 
-/// The threads beside the accept thread.
 struct ThreadGroup<'a, 'context> {
     context: &'a ServerContext<'context>,
-    /// The error of the first thread that failed.
     failure: Mutex<Option<io::Error>>,
 }
 
 impl ThreadGroup<'_, '_> {
-    /// Starts a thread on the CPUs of its stage. The server ends if it fails.
+    /// Starts a thread on the CPUs of its stage. Its failure ends the server.
     fn start<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -194,7 +187,7 @@ impl ThreadGroup<'_, '_> {
         let slot = self.context.workers.claim(cursor).ok_or_else(|| io::Error::other("more threads than counters"))?;
         self.context.workers.accept().syscall(Syscall::Spawn);
         let thread = thread::Builder::new().name(name).spawn_scoped(scope, move || {
-            // After a panic too: otherwise the server would seem to live.
+            // After a panic too: otherwise the server would continue without this thread.
             let _end = OnDrop(|| {
                 self.context.end_early();
                 slot.release();

@@ -1,11 +1,8 @@
-//! The connections of one thread, by token.
-
 use crate::token::Token;
 
 /// A table of slots, allocated once. A slot's generation grows with each occupant, so that old tokens find nothing.
 pub(super) struct ConnectionTable<T> {
     slots: Vec<TableSlot<T>>,
-    /// Free slots that were occupied before.
     free: Vec<u32>,
 }
 
@@ -15,7 +12,6 @@ struct TableSlot<T> {
 }
 
 impl<T> ConnectionTable<T> {
-    /// The memory of a connection in the table.
     #[cfg(test)]
     pub(super) const SLOT_BYTES: usize = size_of::<TableSlot<T>>();
 
@@ -39,7 +35,6 @@ impl<T> ConnectionTable<T> {
         Some(Token::new(at, self.slots[at as usize].generation))
     }
 
-    /// Fills the slot that was reserved last.
     pub(super) fn fill(&mut self, token: Token, tenant: T) {
         debug_assert_eq!(self.free.last(), Some(&token.slot()), "reserved");
         self.free.pop();
@@ -52,18 +47,15 @@ impl<T> ConnectionTable<T> {
         if slot.generation == token.generation() { slot.tenant.as_mut() } else { None }
     }
 
-    /// The number of slots that were ever occupied.
     pub(super) fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether all slots are free.
     #[cfg(target_os = "linux")]
     pub(super) fn is_empty(&self) -> bool {
         self.free.len() == self.slots.len()
     }
 
-    /// The occupants of some slots.
     #[cfg(target_os = "linux")]
     pub(super) fn tenants(&self, slots: std::ops::Range<usize>) -> impl Iterator<Item = (Token, &T)> {
         let tenant = |slot: usize| {
@@ -73,7 +65,6 @@ impl<T> ConnectionTable<T> {
         slots.filter_map(tenant)
     }
 
-    /// The occupant of a slot.
     pub(super) fn tenant_of(&mut self, slot: usize) -> Option<(Token, &mut T)> {
         let TableSlot { generation, tenant } = &mut self.slots[slot];
         Some((Token::new(slot as u32, *generation), tenant.as_mut()?))

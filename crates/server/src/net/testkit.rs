@@ -20,7 +20,7 @@ use crate::spec::accept::Accept;
 use crate::spec::model::{StageCpus, Threads};
 use crate::spec::read_budget::ReadBudget;
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any test takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until a condition holds.
@@ -111,7 +111,7 @@ pub(crate) fn check_flood_leaves_others_served(
     server.stop().unwrap();
 }
 
-/// The parts of a server. They live for ever: a server that does not end is a test failure.
+/// The parts of a server. They are leaked: a server that does not end is a test failure.
 pub(crate) struct Fixture {
     pub(crate) workers: Workers,
     bound: Bound,

@@ -1,8 +1,6 @@
-//! A datagram's destination, which is the source of its response.
-//!
-//! A socket bound to one address answers from it. For a socket bound to all addresses, the system would choose the source, and a
-//! connected client or a firewall drops a response from another address. For such sockets the kernel reports the destination in a
-//! control message, and takes the same message as the source of the response.
+//! A datagram's destination, which is the source of its response. For a socket bound to all addresses the system would choose
+//! the source, and a connected client or a firewall drops a response from another address. For such sockets the kernel reports
+//! the destination in a control message, and takes the same message as the source of the response.
 
 use std::io;
 use std::mem::{self, offset_of};
@@ -13,7 +11,6 @@ use rustix::io::Errno;
 
 use crate::platform;
 
-/// The longest address.
 pub(crate) const NAME_BYTES: usize = size_of::<libc::sockaddr_in6>();
 /// Room for one control message of either family.
 pub(crate) const CONTROL_BYTES: usize = 64;
@@ -29,7 +26,6 @@ pub(crate) fn is_needed(socket: impl AsFd) -> bool {
     own.is_some_and(|own| own.ip().is_unspecified())
 }
 
-/// Requests destinations if the socket needs them.
 pub(crate) fn enable(socket: BorrowedFd<'_>) -> io::Result<()> {
     if !is_needed(socket) {
         return Ok(());
@@ -57,7 +53,6 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// No control message.
     pub(crate) const NONE: Self = Self { bytes: [0; CONTROL_BYTES], length: 0 };
 
     /// Makes the control message of the response to a datagram with the message `received`.
@@ -86,7 +81,6 @@ impl Control {
         }
     }
 
-    /// Attaches it to a message.
     pub(crate) fn attach(&mut self, message: &mut libc::msghdr) {
         (message.msg_control, message.msg_controllen) = if self.length == 0 {
             (std::ptr::null_mut(), 0)
@@ -141,7 +135,6 @@ impl Endpoints {
     }
 }
 
-/// The count, or the C library's error.
 fn counted(returned: isize) -> Result<usize, Errno> {
     let error = || Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO);
     usize::try_from(returned).map_err(|_| error())

@@ -30,11 +30,9 @@ const BACKLOG: i32 = 4096;
 /// The lowest free port to choose, above those of common services.
 const FREE_PORT_MIN: u16 = 10_000;
 
-/// The distance between chosen ports: a prime, so that all are reached, and more than the consecutive ports of a datagram
-/// service.
+/// The distance between chosen ports: a prime, and more than the consecutive ports of a datagram service.
 const FREE_PORT_STRIDE: u64 = 7919;
 
-/// Attempts before the system chooses the port.
 const FREE_PORT_TRIES: u32 = 32;
 
 /// The pause before the next accept when memory or descriptors have run out.
@@ -51,10 +49,7 @@ pub struct Bound {
     pub socket: OwnedFd,
 }
 
-/// Makes a listening socket.
-///
-/// # Errors
-/// Errors of socket(2), bind(2) and listen(2), and a path that another server uses.
+/// Makes a listening socket. Fails if another server uses the path.
 pub fn listen(address: &Address, nonblocking: bool) -> io::Result<Bound> {
     let bound = match address {
         Address::Ip(address) => {
@@ -71,10 +66,7 @@ pub fn listen(address: &Address, nonblocking: bool) -> io::Result<Bound> {
     Ok(bound)
 }
 
-/// Makes a socket that reserves an address for [`listen_reuseport`]. It does not listen, or the kernel would give it connections.
-///
-/// # Errors
-/// Errors of socket(2) and bind(2); a Unix socket's address cannot be reserved.
+/// Makes a socket that reserves an address for [`listen_reuseport`]. If it listened, the kernel would give it connections.
 pub fn reserve_address(address: &Address) -> io::Result<Bound> {
     let address = address.ip().ok_or(io::ErrorKind::Unsupported)?;
     let socket = bind(address, false, true)?;
@@ -97,8 +89,7 @@ fn bind(address: SocketAddr, nonblocking: bool, reuseport: bool) -> io::Result<O
     Ok(socket)
 }
 
-/// Returns `any` with a free port, for a server that will bind it later. If possible it is outside the range from which the
-/// system chooses, which could take it meanwhile.
+/// Returns `any` with a free port for a server, if possible outside the range from which the system chooses.
 pub fn free_port(any: SocketAddr) -> io::Result<SocketAddr> {
     let chosen = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let first = chosen.split_whitespace().next().and_then(|first| first.parse().ok());
@@ -130,14 +121,11 @@ pub fn is_tcp(socket: impl AsFd) -> bool {
 #[derive(Debug)]
 pub struct Acceptor<'a> {
     listener: &'a OwnedFd,
-    /// Whether accept4 waits.
     waits: bool,
-    /// Whether connections are non-blocking.
     nonblocking: bool,
-    /// Whether connections are of TCP.
     tcp: bool,
     counters: &'a Counters,
-    /// The descriptor for refusing connections; `None` if they are left to others.
+    /// The descriptor for refusing connections; `None` if other threads refuse them.
     spare: Option<SpareFd>,
 }
 
@@ -146,7 +134,7 @@ pub struct Acceptor<'a> {
 pub enum Accepted {
     /// A connection to be served.
     Connection(OwnedFd),
-    /// A connection was refused, or had gone.
+    /// A connection was refused, or its client had gone.
     None,
     /// No connection waits.
     WouldBlock,
@@ -185,17 +173,15 @@ impl<'a> Acceptor<'a> {
         Ok(if is_over { Accepted::Shutdown } else { failed })
     }
 
-    /// Whether the listener is shut down, waiting up to `within`, less than a second: a forbidden accept does not report it.
+    /// Whether the listener is shut down, waiting less than a second: an accept that a firewall forbids does not report this.
     pub fn is_shut_down(&self, within: Duration) -> bool {
         let mut listener = [PollFd::new(self.listener, PollFlags::empty())];
         let timeout = Timespec { tv_sec: 0, tv_nsec: within.subsec_nanos().into() };
         rustix::event::poll(&mut listener, Some(&timeout)).is_ok() && listener[0].revents().contains(PollFlags::HUP)
     }
 
-    /// Handles an accept that the kernel completed.
-    ///
-    /// Without descriptors the spare one is released, and the next connection gets it. If there is still no other, that
-    /// connection is refused, and the descriptor becomes the spare one again.
+    /// Handles an accept that the kernel completed. Without descriptors the spare one is released for the next connection. If
+    /// no other becomes free, that connection is refused, and the descriptor becomes the spare one again.
     pub fn on_completion(&mut self, result: Result<OwnedFd, Errno>) -> io::Result<Accepted> {
         match result {
             Ok(connection) => Ok(self.admit(connection)),
@@ -229,14 +215,12 @@ impl<'a> Acceptor<'a> {
         self.spare.as_mut().is_none_or(SpareFd::leaves_room)
     }
 
-    /// Closes a waiting connection when descriptors have run out; otherwise it would be reported for ever. A worker of a pool
-    /// leaves it to others.
+    /// Closes a waiting connection when descriptors have run out; otherwise it would be reported for ever.
     pub fn reject_waiting(&mut self) -> io::Result<Accepted> {
         if self.spare.is_none() {
             return Ok(Accepted::Later);
         }
-        // The kernel takes a descriptor before it looks for a connection: perhaps none waits, and a descriptor is free when one
-        // comes.
+        // The kernel takes a descriptor before a connection: perhaps none waits, and a descriptor is free when one arrives.
         if self.waits && platform::SHUTDOWN_WAKES_ACCEPT {
             if !is_readable(self.listener, None)? {
                 return Ok(Accepted::None);
@@ -307,8 +291,7 @@ fn concerns_one_connection(error: Errno) -> bool {
     )
 }
 
-/// Whether the connection still waits and the error may pass: memory is freed, or a firewall or security module changes its
-/// rules.
+/// Whether the connection still waits and the error may pass: memory is freed, or a firewall changes its rules.
 fn is_temporary(error: Errno) -> bool {
     matches!(error, Errno::NOBUFS | Errno::NOMEM | Errno::PERM)
 }
@@ -325,7 +308,6 @@ pub fn set_accept_timeout(listener: impl AsFd, timeout: Duration) -> rustix::io:
 
 /// Sets a timeout for blocking reads and writes of a connection.
 pub fn set_io_timeout(connection: impl AsFd, timeout: Duration) {
-    // Neither fails for a connection.
     let _ = sockopt::set_socket_timeout(&connection, sockopt::Timeout::Recv, Some(timeout));
     let _ = sockopt::set_socket_timeout(&connection, sockopt::Timeout::Send, Some(timeout));
 }
@@ -340,10 +322,9 @@ pub fn shut_down(listener: impl AsFd) {
     let _ = rustix::net::shutdown(&listener, rustix::net::Shutdown::Both);
 }
 
-/// Makes the coming close a reset, which the client sees at once and which leaves nothing in TIME_WAIT. The client of a Unix
-/// socket sees an end of stream.
+/// Makes the coming close a reset, which the client sees at once and which leaves nothing in TIME_WAIT.
 pub fn reset(connection: impl AsFd) {
-    // If it fails, the client sees an end of stream.
+    // If this fails, or on a Unix socket, the client sees an end of stream.
     let _ = sockopt::set_socket_linger(&connection, Some(Duration::ZERO));
 }
 

@@ -24,9 +24,6 @@ pub struct BoundPorts {
 }
 
 /// Binds `count` ports from that of `listen` on. For port 0: consecutive free ports or, if none are found, any.
-///
-/// # Errors
-/// When a port is taken or not ours, descriptors run out, or the address has no ports.
 pub fn bind(listen: &Address, count: u32, nonblocking: bool) -> io::Result<BoundPorts> {
     let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why);
     let listen = listen.ip().ok_or_else(|| invalid("a Unix socket has no ports for datagrams; use an IP address"))?;

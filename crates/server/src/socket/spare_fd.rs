@@ -9,20 +9,17 @@ use rustix::fs::{Mode, OFlags};
 /// Released spare descriptors of this process, including those that other threads took meanwhile.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 
-/// The spare descriptor of an accepting thread.
-///
-/// When it is released, another thread may take its number, or the C library for a file. If that descriptor stayed with a
-/// connection, its owner could refuse nobody until a connection ends, and waiting clients would wait as long.
+/// The spare descriptor of an accepting thread. When it is released, another thread may take its number. If that stayed with a
+/// connection, its owner could refuse no client until a connection ends.
 #[derive(Debug)]
 pub struct SpareFd(Option<OwnedFd>);
 
 impl SpareFd {
-    /// Opens the spare descriptor.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Some(open()?)))
     }
 
-    /// Releases it; returns whether it was open.
+    /// Returns whether it was open.
     pub fn release(&mut self) -> bool {
         let descriptor = self.0.take();
         // Count it before closing it: a thread that gets it then knows that it is wanted.

@@ -1,5 +1,4 @@
-//! The file of a Unix socket: made when a server starts to listen, removed when it ends. A file left by a killed server is
-//! replaced.
+//! The file of a Unix socket, removed when its server ends. A file left by a killed server is replaced.
 
 use std::fs;
 use std::io;
@@ -12,7 +11,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix};
 
 use crate::platform;
 
-/// The file of our listener. Removed when dropped, unless another file has replaced it. Drop it before the socket: while that is
+/// The file of a listener, removed when dropped, unless another file has replaced it. Drop it before the socket: while that is
 /// open, no other file gets its inode number.
 #[derive(Debug)]
 pub struct SocketFile {
@@ -22,11 +21,8 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Binds `socket` to a path. Replaces a file that a server left; of two servers at the same moment, the later one gets the
-    /// path.
-    ///
-    /// # Errors
-    /// When a server listens there, the file is no socket, and errors of bind(2).
+    /// Binds `socket` to a path, and replaces a file that a killed server left. Fails if a server listens there, or the file is
+    /// not a socket. If two servers start at once, the later one gets the path.
     pub fn bind(socket: &OwnedFd, path: &Path) -> io::Result<Self> {
         let address = SocketAddrUnix::new(path)?;
         match rustix::net::bind(socket, &address) {
@@ -69,7 +65,7 @@ fn remove_if_left_behind(path: &Path) -> io::Result<()> {
 pub fn is_listening(path: &Path) -> io::Result<bool> {
     let socket = platform::socket(AddressFamily::UNIX, true)?;
     match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
-        // EAGAIN: the backlog is full. FreeBSD and macOS then refuse as if nobody listened.
+        // EAGAIN: the backlog is full. FreeBSD and macOS then refuse as if no server listened.
         Ok(()) | Err(Errno::AGAIN) => Ok(true),
         Err(Errno::CONNREFUSED) => Ok(false),
         Err(error) => Err(error.into()),

@@ -19,7 +19,6 @@ pub(super) struct BatchState {
     ending: Ending,
 }
 
-/// End of a connection.
 #[derive(Debug, Default)]
 enum Ending {
     #[default]
@@ -47,7 +46,6 @@ enum Left {
 type Step = Result<Option<(usize, Option<Response>)>, Status>;
 
 impl BatchState {
-    /// Whether the connection takes no more requests.
     #[inline]
     pub fn is_over(&self) -> bool {
         !matches!(self.ending, Ending::NotYet)
@@ -59,14 +57,12 @@ impl BatchState {
         matches!(self.ending, Ending::CutShort { dropped_bytes } if dropped_bytes < DROPPED_BYTES_MAX)
     }
 
-    /// Discards input that arrived after the end.
     pub fn drop_input(&mut self, bytes: usize) {
         if let Ending::CutShort { dropped_bytes } = &mut self.ending {
             *dropped_bytes += bytes as u64;
         }
     }
 
-    /// Whether no part of a request has arrived.
     #[inline]
     pub fn is_between_requests(&self) -> bool {
         self.scan.is_new() && self.body.is_none()
@@ -74,7 +70,6 @@ impl BatchState {
 }
 
 impl Http {
-    /// Answers the complete requests of `input`.
     #[inline]
     pub(super) fn process(&self, state: &mut BatchState, input: &[u8], out: &mut Vec<u8>) -> Processed {
         let (mut at, mut requests) = (0, 0);
@@ -148,7 +143,6 @@ impl Http {
 }
 
 impl Discarded {
-    /// Takes some of the body, and returns the response at its end.
     fn take(&mut self, rest: &[u8]) -> Step {
         match &mut self.left {
             Left::Bytes(left) => {

@@ -5,7 +5,6 @@ pub(super) const LINE_BYTES_MAX: usize = 1 << 10;
 /// Largest trailer, the fields behind the last chunk.
 const TRAILER_BYTES_MAX: u32 = 8 << 10;
 
-/// Position of the next byte in the body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Chunked {
     #[default]
@@ -18,7 +17,6 @@ pub(super) enum Chunked {
     Trailer(u32),
 }
 
-/// A part of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// The size of the next chunk.
@@ -26,17 +24,14 @@ pub(super) enum Part {
     Content,
     /// A line end or a field.
     Other,
-    /// The end of the body.
     Last,
 }
 
-/// The input is not a chunked body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
 impl Chunked {
-    /// Takes the part at the beginning of the input. Returns its size, or `None` if it is incomplete. The caller then passes it
-    /// again with more input.
+    /// Takes the part at the beginning of the input; returns its size, or `None` if the part is incomplete.
     pub fn take(&mut self, bytes: &[u8]) -> Result<Option<(usize, Part)>, Malformed> {
         if let Self::Content(left) = self {
             let taken_bytes = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));

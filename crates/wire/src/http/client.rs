@@ -64,8 +64,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Creates a request with a method that needs no body. `headers` has names and values. `closes` asks the server to end the
-    /// connection after its response.
+    /// Creates a request with a method that needs no body. `closes` asks the server to end the connection after its response.
     pub fn new(method: &str, url: &Url, headers: &[(&str, &str)], closes: bool) -> Result<Self, RequestError> {
         let mut text = format!("{method} {} HTTP/1.1\r\n", url.target);
         let is = |name: &str, other: &str| name.eq_ignore_ascii_case(other);
@@ -126,12 +125,10 @@ pub struct Reader {
     response: Option<Response>,
 }
 
-/// Position of the next byte in a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Position {
     #[default]
     Head,
-    /// In a body with this many remaining bytes.
     Length(u64),
     Chunks(Chunked),
     /// In a body that extends to the end of the connection.
@@ -197,8 +194,7 @@ impl Reader {
         Ok((at, None))
     }
 
-    /// Takes a head, a line or content. Returns its size, or 0 if it is incomplete. The response is complete once the position
-    /// is [`Position::Head`] again.
+    /// Takes a head, a line or content; returns its size, 0 if incomplete. A complete response sets the position to `Head`.
     #[inline]
     fn take(&mut self, bytes: &[u8], is_head: bool) -> Result<usize, Garbage> {
         let mut count = |content_bytes: usize| {

@@ -1,5 +1,3 @@
-//! One connection of the service.
-
 use super::batch::BatchState;
 use super::service::Http;
 use crate::read_buffer::ReadBuffer;
@@ -9,7 +7,6 @@ use crate::write_buffer::WriteBuffer;
 /// State of a connection. An idle connection has at most a small buffer on the heap.
 #[derive(Debug, Default)]
 pub struct HttpConn {
-    /// Heads, and small content behind them.
     pub(super) output: WriteBuffer,
     pub(super) input: ReadBuffer,
     batch: BatchState,

@@ -1,5 +1,3 @@
-//! Content in memory.
-
 use std::collections::HashMap;
 use std::fmt;
 
@@ -29,14 +27,12 @@ pub struct Content {
     fill: Vec<u8>,
 }
 
-/// A file with its header fields.
 pub(super) struct Page {
     pub bytes: Vec<u8>,
     /// `Content-Type` and `Content-Length`.
     pub fields: String,
 }
 
-/// The content of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Page(u32),
@@ -68,9 +64,7 @@ impl Content {
     }
 
     /// Creates content from files with paths below the root, such as `css/main.css`. A request for a folder returns its
-    /// `index.html`.
-    ///
-    /// The caller decides which files to read and which links to follow; no request leads to another file.
+    /// `index.html`. No request leads to another file.
     pub fn files<P: AsRef<[u8]>>(files: impl IntoIterator<Item = (P, Vec<u8>)>) -> Result<Self, ContentError> {
         let mut content = Self { by_path: HashMap::new(), pages: Vec::new(), fill: Vec::new() };
         for (name, bytes) in files {
@@ -119,7 +113,6 @@ impl Content {
         &self.pages[number as usize]
     }
 
-    /// Returns the size of the content.
     #[inline]
     pub(super) fn total_bytes(&self, found: Found) -> u64 {
         match found {

@@ -9,9 +9,7 @@ use super::status::Status;
 
 /// Longest request line: RFC 9112 section 3 recommends at least 8000.
 pub(super) const LINE_BYTES_MAX: usize = 8 << 10;
-/// Longest head.
 pub(super) const HEAD_BYTES_MAX: usize = 32 << 10;
-/// Limit on the fields of a head.
 pub(super) const FIELDS_MAX: usize = 100;
 
 /// The state of the search for the end of a head. Each call passes all input since the beginning of the head.
@@ -22,9 +20,7 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Returns the end of the head, behind its empty line; `None` if it has not arrived.
-    ///
-    /// A line ends only with CR LF, so that all parties agree on the lines.
+    /// Returns the end of the head, behind its empty line; `None` if it has not arrived. A line ends only with CR LF.
     #[inline]
     pub fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, Status> {
         loop {
@@ -54,14 +50,12 @@ impl Scan {
         }
     }
 
-    /// Whether no byte of the head has arrived.
     #[inline]
     pub fn is_new(&self) -> bool {
         self.searched_bytes == 0
     }
 }
 
-/// A parsed head.
 #[derive(Debug)]
 pub(super) struct Head<'a> {
     pub method: Method,
@@ -83,7 +77,6 @@ pub(super) enum Method {
     Unknown,
 }
 
-/// State of the connection after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Connection {
     /// Persistent, the default of HTTP/1.1.
@@ -93,7 +86,6 @@ pub(super) enum Connection {
     Closes,
 }
 
-/// Length of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     Length(u64),
@@ -149,7 +141,6 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Head<'_>, Status> {
     })
 }
 
-/// The fields that the service uses.
 #[derive(Default)]
 struct Fields<'a> {
     hosts: u32,
@@ -159,7 +150,6 @@ struct Fields<'a> {
     options: Options,
 }
 
-/// Options of `Connection`.
 #[derive(Default)]
 pub(super) struct Options {
     pub close: bool,
@@ -167,7 +157,6 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Adds the options of a field.
     pub fn add(&mut self, value: &[u8]) {
         for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
             self.close |= option.eq_ignore_ascii_case(b"close");

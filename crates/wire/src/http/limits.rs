@@ -1,5 +1,3 @@
-//! Limits that several files of the service share.
-
 /// Largest content that is copied behind its head, so that one write sends both. At about this size, the copy takes as much CPU
 /// time as a second write.
 pub(super) const COPIED_BYTES_MAX: u64 = 32 << 10;

@@ -14,7 +14,6 @@ const SERVER: &[u8] = b"Server: muxbench\r\nDate: ";
 /// Space for a head without its content.
 const HEAD_BYTES: usize = 256;
 
-/// A response before it is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Response {
     pub result: Result<Found, Status>,
@@ -27,7 +26,6 @@ pub(super) struct Response {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Body {
     pub found: Found,
-    /// Bytes already sent.
     pub at_bytes: u64,
 }
 
@@ -49,7 +47,6 @@ impl<'a> Now<'a> {
 }
 
 impl Response {
-    /// The last response of a connection.
     pub fn last(status: Status) -> Self {
         Self { result: Err(status), connection: Connection::Closes, is_bare: false }
     }

@@ -1,5 +1,3 @@
-//! The service that all threads share.
-
 use std::sync::Arc;
 
 use super::content::Content;

@@ -1,5 +1,3 @@
-//! Targets of requests.
-
 use std::borrow::Cow;
 
 /// Returns the encoded path of a target in origin or absolute form, without its query; `None` for another form.

@@ -3,7 +3,6 @@
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Writes `bytes` in base64, padded.
 pub(super) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     for block in bytes.chunks(3) {
         let bits = block.iter().fold(0, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - block.len()));

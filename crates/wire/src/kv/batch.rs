@@ -8,7 +8,6 @@ use super::reply::{BAD_DATA, TOO_LARGE, write_line};
 use super::service::Kv;
 use crate::read_buffer::Processed;
 
-/// End of each value.
 const END: &[u8] = b"\r\n";
 
 /// State of a connection between two batches.
@@ -26,7 +25,6 @@ pub(super) struct BatchState {
 }
 
 impl BatchState {
-    /// Whether the connection takes no more commands.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.over
@@ -34,7 +32,6 @@ impl BatchState {
 }
 
 impl Kv {
-    /// Executes the complete commands of `input`.
     #[inline]
     pub(super) fn process(&self, state: &mut BatchState, input: &[u8], out: &mut Vec<u8>) -> Processed {
         let (mut at, mut requests) = (0, 0);
@@ -150,8 +147,7 @@ impl Kv {
     }
 }
 
-/// Passes the value behind a line to `store`, unless its end is wrong. Returns the size of line and value, or `None` if the
-/// value is incomplete.
+/// Passes the value behind a line to `store`. Returns the size of both, or `None` if the value is incomplete.
 #[inline]
 fn take_value(
     state: &mut BatchState,

@@ -43,12 +43,10 @@ pub struct Reader {
     /// The beginning of an incomplete line; usually empty.
     line: Vec<u8>,
     position: Position,
-    /// Whether the value differs from the expected one.
     wrong: bool,
     was_value: bool,
 }
 
-/// Position of the next byte in a response.
 #[derive(Clone, Copy, Debug, Default)]
 enum Position {
     #[default]
@@ -61,10 +59,8 @@ enum Position {
 const LINE_BYTES_MAX: usize = 512;
 
 impl Reader {
-    /// Reads input. Returns the number of bytes that belong to this response, and the response if it is complete. The reader is
-    /// then ready for the next response.
-    ///
-    /// `key` is the requested key and `value` the expected value; both stay the same until the response is complete.
+    /// Reads input for the requested `key` and the expected `value`. Returns the number of bytes taken, and the response if
+    /// complete; the next call then reads the next response.
     pub fn read(&mut self, bytes: &[u8], key: &[u8], value: &[u8]) -> (usize, Option<Reply>) {
         let mut at = 0;
         while at < bytes.len() {
@@ -105,7 +101,6 @@ impl Reader {
         (at, None)
     }
 
-    /// Compares a part of a value and its line end with the expected value.
     fn read_value(&mut self, bytes: &[u8], value: &[u8], received_bytes: usize, total_bytes: usize) -> usize {
         let taken = &bytes[..bytes.len().min(total_bytes - received_bytes)];
         let value_part_bytes = taken.len().min((total_bytes - 2).saturating_sub(received_bytes));
@@ -152,7 +147,6 @@ impl Reader {
     }
 }
 
-/// Returns the size of the value from a `VALUE` line for this key.
 fn value_bytes(line: &[u8], key: &[u8]) -> Option<usize> {
     let numbers = line.strip_prefix(b"VALUE ")?.strip_prefix(key)?.strip_prefix(b" ")?;
     let (flags, bytes) = std::str::from_utf8(numbers).ok()?.split_once(' ')?;

@@ -1,7 +1,4 @@
-//! Parsing of command lines without copying.
-//!
-//! Numbers, the limit on words and `noreply` follow memcached 1.6, whose parser (C's `strtol`) is more lenient than the
-//! protocol's text.
+//! Parsing of command lines without copying, as lenient as memcached 1.6, which parses numbers like C's `strtol`.
 
 use super::limits::KEY_BYTES_MAX;
 
@@ -30,7 +27,6 @@ pub(super) enum Command<'a> {
     Touch { key: &'a [u8], exptime: i32 },
     FlushAll { exptime: i32 },
     Stats { section: &'a [u8], arguments: [&'a [u8]; 2] },
-    // `cache_memlimit`.
     MemoryLimit { mebibytes: u32 },
     // `ms`: the rest of the line, which a value follows.
     MetaSet(&'a [u8]),
@@ -51,10 +47,8 @@ pub(super) enum MetaVerb {
     Debug,
 }
 
-/// Parameters of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Get {
-    /// Whether the reply has the CAS value of each item.
     pub cas: bool,
     /// New time to live of the items, for `gat`.
     pub touch: Option<i32>,
@@ -72,7 +66,6 @@ pub(super) struct StoreRequest<'a> {
     pub value_bytes: usize,
 }
 
-/// Condition and manner of storing a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum StoreMode {
     Set,
@@ -83,7 +76,6 @@ pub(super) enum StoreMode {
     Cas,
 }
 
-/// Words separated by spaces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a>(pub &'a [u8]);
 
@@ -284,12 +276,10 @@ fn lru_crawler(words: &[&[u8]]) -> Result<&'static str, &'static str> {
     }
 }
 
-/// Parses the size of a value.
 pub(super) fn value_bytes(word: &[u8]) -> Option<usize> {
     signed(word).filter(|bytes| (0..=i32::MAX - 2).contains(bytes)).map(|bytes| bytes as usize)
 }
 
-/// Parses decimal numbers like `strtod`.
 fn float(word: &[u8]) -> Option<f64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }

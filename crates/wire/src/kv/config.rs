@@ -1,5 +1,3 @@
-//! Parameters of the store.
-
 /// Sizes of the store and of its items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KvConfig {

@@ -1,5 +1,3 @@
-//! One connection of the service.
-
 use super::batch::BatchState;
 use super::service::Kv;
 use crate::read_buffer::ReadBuffer;

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// A counter.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Count {
     GetHit,

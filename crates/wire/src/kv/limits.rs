@@ -1,6 +1,3 @@
-//! Limits that several files of the service share.
-
-/// Longest key, in bytes.
 pub(super) const KEY_BYTES_MAX: usize = 250;
 /// Size of the output at which a batch stops taking commands: a short request can ask for a lot.
 pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;

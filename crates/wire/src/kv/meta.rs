@@ -14,7 +14,6 @@ use super::storage::{StoreOptions, Stored};
 use super::store::{After, FETCHED, Item, STALE, WON, weight};
 
 impl Kv {
-    /// Stores the value of `ms`.
     pub(super) fn meta_set(&self, set: &MetaSet<'_>, value: &[u8], out: &mut Vec<u8>) {
         self.store.notice_fetches();
         let options = &set.meta.options;
@@ -35,7 +34,6 @@ impl Kv {
             .expect("the length of the opaque token was checked");
     }
 
-    /// Executes a meta command without a value.
     pub(super) fn meta(&self, verb: MetaVerb, words: &[u8], out: &mut Vec<u8>) {
         self.store.notice_fetches();
         let start = out.len();
@@ -156,7 +154,6 @@ impl Kv {
                 return After::Keep(false);
             }
             if options.remove_value {
-                // Replace it by an empty item.
                 let (cas, expires) = (options.new_cas.unwrap_or(item.cas), options.exptime.unwrap_or(0));
                 *item = self.store.item(Arc::default(), options.client_flags, expires, Some(cas), item.is_binary());
             }

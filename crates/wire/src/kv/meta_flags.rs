@@ -1,7 +1,5 @@
-//! Parsing of meta commands: a key, and flags of one letter each with an optional token.
-//!
-//! Lines are parsed in the order of memcached 1.6.18, because its error replies depend on it. Flags of later 1.6 versions are
-//! accepted too: `E` of all, `C` of `mg`, `s` and `N` of `ms`, `x` of `md`.
+//! Parsing of meta commands: a key, and flags of one letter each with an optional token. The order of the checks is that of
+//! memcached 1.6.18, because its error replies depend on it.
 
 use std::borrow::Cow;
 
@@ -17,10 +15,8 @@ const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
 pub(super) const LONG_OPAQUE: &str = "CLIENT_ERROR opaque token too long";
 const MANY_FLAGS: &str = "CLIENT_ERROR options flags too long";
 
-/// An error reply.
 pub(super) type Error = &'static str;
 
-/// Key and flags of a meta command.
 pub(super) struct Meta<'a> {
     pub key: Cow<'a, [u8]>,
     /// The flags as written.
@@ -51,7 +47,6 @@ pub(super) struct Options {
 }
 
 impl<'a> Meta<'a> {
-    /// Parses the words behind `mg`.
     pub fn parse_get(words: Words<'a>) -> Result<Self, Error> {
         Self::parse(words, 0, "CLIENT_ERROR options flags are too long")
     }
@@ -142,14 +137,12 @@ fn set<T>(option: &mut Option<T>, token: Option<T>, error: Error) -> Result<(), 
     Ok(())
 }
 
-/// The `ms` command, which a value follows.
 pub(super) struct MetaSet<'a> {
     pub meta: Meta<'a>,
     mode: StoreMode,
     pub value_bytes: usize,
 }
 
-/// An invalid `ms` line.
 pub(super) struct Refusal {
     pub reason: Error,
     /// Size of the value to discard, if one follows.
@@ -157,7 +150,6 @@ pub(super) struct Refusal {
 }
 
 impl<'a> MetaSet<'a> {
-    /// Parses the words behind `ms`.
     pub fn parse(words: &'a [u8]) -> Result<Self, Refusal> {
         let words = Words(words);
         let refuse = |reason| Refusal { reason, value_bytes: None };

@@ -14,15 +14,6 @@
 //! - A key that is too long does not undo the replies to earlier commands.
 //! - A zero byte does not end a line.
 //! - `flush_all 1` waits a second. A delayed flush does not restore items that an earlier flush removed.
-//!
-//! # Layout
-//! - `limits`, `config`, `base64`, `reply` (the words of memcached), `counters`: leaves
-//! - `command`: parses lines without copying; `store`: items, their eviction and expiry
-//! - `service`: [`Kv`]; `storage`: the storage commands; `meta_flags`, `meta`: the meta commands; `stats`; `response`: all
-//!   other commands
-//! - `batch`: consumes input up to an incomplete command; `connection`: [`KvConn`], which implements
-//!   [`Service`](crate::Service)
-//! - [`client`]: requests and incremental reading of responses; [`records`]: records that are computed, not stored
 
 mod base64;
 mod batch;

@@ -9,7 +9,6 @@ use super::limits::KEY_BYTES_MAX;
 pub struct Records {
     value_bytes: Range<f64>,
     seed: u64,
-    /// Content of values.
     fill: Vec<u8>,
 }
 

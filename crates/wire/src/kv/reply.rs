@@ -13,7 +13,6 @@ macro_rules! version {
 }
 pub(super) use version;
 
-/// Writes a reply and its line end.
 pub(super) fn write_line(out: &mut Vec<u8>, line: &str) {
     out.extend_from_slice(line.as_bytes());
     out.extend_from_slice(b"\r\n");

@@ -29,7 +29,6 @@ impl Kv {
         Some(words.0)
     }
 
-    /// Executes a command without a value and writes its reply.
     pub(super) fn execute(&self, command: Command<'_>, out: &mut Vec<u8>) {
         match command {
             Command::Delete { key } => {
@@ -56,7 +55,6 @@ impl Kv {
         }
     }
 
-    /// Stores a value and writes the reply.
     pub(super) fn write_stored(&self, request: &StoreRequest<'_>, value: &[u8], out: &mut Vec<u8>) {
         let line = match self.store_value(request, StoreOptions::default(), value) {
             Stored::Yes { .. } => "STORED",
@@ -83,7 +81,6 @@ impl Kv {
         }
     }
 
-    /// Changes the memory for items; returns the reply.
     fn limit_memory(&self, mebibytes: u32) -> &'static str {
         match mebibytes {
             0..8 => "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m",

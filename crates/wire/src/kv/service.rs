@@ -1,5 +1,3 @@
-//! The service that all threads share.
-
 use super::config::KvConfig;
 use super::counters::Counters;
 use super::store::Store;

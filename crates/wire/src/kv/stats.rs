@@ -8,7 +8,6 @@ use super::service::Kv;
 
 /// Slab class of all items.
 const CLASS: u64 = 1;
-/// Upper end of memcached's class numbers.
 const CLASSES_MAX: u64 = 64;
 
 fn stat(out: &mut Vec<u8>, name: &str, value: impl std::fmt::Display) {
@@ -90,7 +89,6 @@ impl Kv {
         stat(out, "evictions", self.store.evictions());
     }
 
-    /// Writes memcached's settings as far as they apply.
     fn settings(&self, out: &mut Vec<u8>) {
         stat(out, "maxbytes", self.store.memory_max_bytes());
         stat(out, "item_size_max", self.config.item_max_bytes);

@@ -12,7 +12,6 @@ use super::store::{After, BINARY, Item, STALE, WON};
 pub(super) struct StoreOptions {
     /// CAS value of the new item, instead of the next one.
     pub cas: Option<u64>,
-    /// Whether the key was written in base64.
     pub is_binary: bool,
     /// Whether `append` and `prepend` create a missing item.
     pub creates: bool,
@@ -20,7 +19,6 @@ pub(super) struct StoreOptions {
     pub accepts_stale: bool,
 }
 
-/// Result of a storage command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
     // Stored in an item with this CAS value and size.
@@ -78,7 +76,6 @@ impl Kv {
         self.store.item(value.into(), request.flags, request.exptime, options.cas, options.is_binary)
     }
 
-    /// Stores a value if the present item allows it.
     fn store_if(&self, request: &StoreRequest<'_>, options: StoreOptions, value: &[u8]) -> Stored {
         let StoreRequest { mode, cas, key, .. } = *request;
         let make = || self.new_item(request, options, value);
@@ -143,9 +140,8 @@ impl Kv {
         fits
     }
 
-    /// Adds to or subtracts from an item; returns the result, or `None` if the item is not a number.
-    ///
-    /// Addition wraps at 64 bits, subtraction stops at 0. Spaces follow a number that became shorter.
+    /// Adds to or subtracts from an item; `None` if the item is not a number. Addition wraps at 64 bits, subtraction stops at
+    /// 0. Spaces follow a number that became shorter.
     pub(super) fn add_to(&self, item: &mut Item, delta: u64, up: bool, cas: Option<u64>) -> Option<u64> {
         let value = unsigned(&item.data)?;
         let sum = if up { value.wrapping_add(delta) } else { value.saturating_sub(delta) };

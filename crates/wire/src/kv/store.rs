@@ -1,8 +1,7 @@
 //! The items: a concurrent map with a memory limit and atomic changes of items.
 //!
-//! The map is `quick_cache`. It has shards. A look-up takes a read lock and hashes the key once (foldhash with a random seed),
-//! without allocation. Eviction is CLOCK over a hot and a cold part, an approximation of LRU like memcached's segments. Plain
-//! concurrent maps are some tens of nanoseconds faster but evict nothing. A request takes microseconds of system calls anyway.
+//! `quick_cache` has shards. A look-up takes a read lock and hashes the key once, without allocation. Eviction is CLOCK over a
+//! hot and a cold part, an approximation of LRU like memcached's segments.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -27,7 +26,6 @@ pub(super) struct Item {
     pub accessed: u32,
     /// Number of flushes before it was stored; the next one removes it.
     flushes: u16,
-    /// A bit for each mark.
     pub marks: u8,
 }
 
@@ -41,7 +39,6 @@ pub(super) const WON: u8 = 4;
 pub(super) const BINARY: u8 = 8;
 
 impl Item {
-    /// Whether the key is in base64.
     pub fn is_binary(&self) -> bool {
         self.marks & BINARY != 0
     }
@@ -57,14 +54,11 @@ pub(super) enum After<T> {
 pub(super) const ITEM_OVERHEAD_BYTES: usize = 152;
 /// Larger times to live are times since 1970 (memcached's protocol.txt).
 const RELATIVE_MAX_S: u32 = 60 * 60 * 24 * 30;
-/// Expiry of an item that is already expired.
 const LONG_AGO: u32 = 1;
 
-/// All items of the service.
 pub(super) struct Store {
     cache: Cache<Vec<u8>, Item, Weight, DefaultHashBuilder, Evicted>,
-    /// The clock, read for storing, for items with a time to live, during a pending flush, and to record fetches. A plain get
-    /// reads no clock.
+    /// Read for storing, for items with a time to live, during a pending flush, and to record fetches, but not for a plain get.
     pub clock: Clock,
     item_max_bytes: usize,
     memory_max_bytes: AtomicU64,
@@ -72,9 +66,7 @@ pub(super) struct Store {
     flushes: AtomicU16,
     /// The time of a pending flush; 0 if none is pending.
     flush_at: AtomicU32,
-    /// Whether fetches record their time.
     records_fetches: AtomicBool,
-    /// See [`Store::notice_fetches`].
     notices_fetches: AtomicBool,
     /// The growth of items in place since the cache last evicted. The cache itself evicts only on insertion.
     grown_bytes: AtomicU64,
@@ -96,7 +88,6 @@ impl Weighter<Vec<u8>, Item> for Weight {
     }
 }
 
-/// Returns the memory of an item.
 pub(super) fn weight(key_bytes: usize, data_bytes: usize) -> usize {
     key_bytes + data_bytes + ITEM_OVERHEAD_BYTES
 }
@@ -149,12 +140,10 @@ impl Store {
         }
     }
 
-    /// Whether an item of these sizes may be stored.
     pub fn fits(&self, key_bytes: usize, data_bytes: usize) -> bool {
         weight(key_bytes, data_bytes) <= self.item_max_bytes
     }
 
-    /// Returns the expiry for a time to live.
     pub fn expires(&self, exptime: i32) -> u32 {
         if exptime == 0 { 0 } else { expires_after(exptime, (self.clock)()) }
     }
@@ -208,7 +197,6 @@ impl Store {
         });
     }
 
-    /// Marks an item as fetched now.
     pub fn mark_fetched(&self, item: &mut Item) {
         item.marks |= FETCHED;
         if self.records_fetches.load(Relaxed) {
@@ -231,8 +219,7 @@ impl Store {
         }
     }
 
-    /// Stores an item unconditionally. Returns its CAS value. The key is copied first, because hashing a fresh copy would
-    /// stall.
+    /// Stores an item; returns its CAS value. The key is copied before `make`, because hashing a fresh copy would stall.
     #[inline]
     pub fn set(&self, key: &[u8], make: impl FnOnce() -> Item) -> u64 {
         let key = key.to_vec();
@@ -298,7 +285,6 @@ impl Store {
         }
     }
 
-    /// Deletes an item; returns whether there was one.
     pub fn delete(&self, key: &[u8]) -> bool {
         self.flush_if_due();
         self.cache.remove(key).is_some_and(|(_, item)| self.is_live(&item))
@@ -315,7 +301,6 @@ impl Store {
         }
     }
 
-    /// Returns the CAS value of a new change.
     pub fn next_cas(&self) -> u64 {
         self.cas.0.fetch_add(1, Relaxed) + 1
     }
@@ -326,7 +311,6 @@ impl Store {
         self.cache.iter().take(MAX).filter(|(_, item)| self.is_live(item))
     }
 
-    /// Returns the memory for items.
     pub fn memory_max_bytes(&self) -> u64 {
         self.memory_max_bytes.load(Relaxed)
     }

@@ -14,10 +14,8 @@ use crate::metrics::workers::{Slot, Syscall};
 use crate::net::{OnDrop, STACK_BYTES, ServerContext, children};
 use crate::platform::pin;
 
-/// The interval between checks whether all threads have ended.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// `mt`: a thread for each port, until the server stops.
 pub(in crate::net) fn run_threads(context: &ServerContext<'_>) -> io::Result<()> {
     let service = super::service(context)?;
     pin(&context.cpus.accept)?;
@@ -46,7 +44,6 @@ pub(in crate::net) fn run_threads(context: &ServerContext<'_>) -> io::Result<()>
     })
 }
 
-/// `mp`: a process for each port, until the server stops.
 pub(in crate::net) fn run_processes(context: &ServerContext<'_>) -> io::Result<()> {
     let service = super::service(context)?;
     pin(&context.cpus.accept)?;
@@ -69,7 +66,7 @@ pub(in crate::net) fn run_processes(context: &ServerContext<'_>) -> io::Result<(
     })
 }
 
-/// Starts the worker of each port with `spawn`, reports the start, and waits until the server must stop.
+/// Starts the worker of each port with `spawn`, and waits until the server must stop.
 fn for_each_port<'a>(
     context: &ServerContext<'a>,
     mut spawn: impl FnMut(&'static Slot, &'a OwnedFd) -> io::Result<()>,
@@ -86,8 +83,8 @@ fn for_each_port<'a>(
     context.wait_for_stop()
 }
 
-/// Sends empty datagrams to each port until all threads have ended. On every system this wakes a blocking recvfrom; shutdown(2)
-/// of an unconnected socket does so only on Linux.
+/// Sends empty datagrams to each port until all threads have ended, because shutdown(2) of an unconnected socket wakes recvfrom
+/// only on Linux.
 fn wake(context: &ServerContext<'_>) {
     while context.workers.taken().next().is_some() {
         for socket in context.sockets {

@@ -17,11 +17,9 @@ use crate::service::work::WithWork;
 use crate::socket::destination::{Control, NAME_BYTES};
 use crate::token::Token;
 
-/// Pending responses: one for each port, within these limits. Further requests wait in their buffers and, when those run out, in
-/// their sockets.
+/// Pending responses: one for each port, within these limits. Further requests wait in their buffers or sockets.
 const SENDS: std::ops::RangeInclusive<usize> = 16..=1024;
 
-/// Runs one thread that serves all ports over `M`, until the server stops.
 pub(in crate::net) fn run<M: Datagrams>(context: &ServerContext<'_>) -> io::Result<()> {
     let service = super::service(context)?;
     pin(&context.cpus.accept)?;
@@ -34,9 +32,8 @@ struct DatagramCompletionLoop<'a, M> {
     /// The memory of each port's receive.
     envelopes: Box<[Envelope]>,
     replies: Box<[Reply]>,
-    /// The free replies.
     free: Vec<u32>,
-    /// Requests by port that came when no reply was free.
+    /// Requests by port that arrived when no reply was free.
     waiting: VecDeque<(u32, Received)>,
     /// A response without its id.
     response: Vec<u8>,

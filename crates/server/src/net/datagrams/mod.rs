@@ -25,12 +25,10 @@ use crate::socket::destination::{self, Endpoints};
 use crate::socket::is_readable;
 use crate::token::Token;
 
-/// Room for the largest datagram.
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 /// The read budget: the most datagrams of a port in a row before the other ports have their turn.
 const READ_DATAGRAMS: u32 = 32;
 
-/// The datagram service of the server, with its simulated work.
 fn service(context: &ServerContext<'_>) -> io::Result<WithWork<Udp>> {
     match *context.service {
         ServiceSpec::Udp { request_bytes, response_bytes, .. } => {
@@ -53,7 +51,7 @@ fn take(service: &WithWork<Udp>, datagram: &[u8], bytes: usize, counters: &Count
     id
 }
 
-/// Counts a response: sent whole, or not at all.
+/// Counts a response: it was sent whole, or not at all.
 #[inline]
 fn sent(result: Result<usize, Errno>, counters: &Counters) {
     match result {
@@ -62,7 +60,6 @@ fn sent(result: Result<usize, Errno>, counters: &Counters) {
     }
 }
 
-/// One thread's memory for a received and a sent datagram.
 struct DatagramIo {
     buffer: Vec<u8>,
     response: Vec<u8>,
@@ -109,7 +106,6 @@ impl DatagramIo {
     }
 }
 
-/// Runs one thread that serves all ports over `M`, until the server stops.
 pub(super) fn run<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
     let service = service(context)?;
     pin(&context.cpus.accept)?;
@@ -120,8 +116,7 @@ struct DatagramReadyLoop<'a, M> {
     mechanism: M,
     service: &'a WithWork<Udp>,
     datagram_io: DatagramIo,
-    /// For edge-triggered mechanisms: ports that used up their budget and may have more without a further event. Each is listed
-    /// at most once, as `is_unread` notes.
+    /// For edge-triggered mechanisms: ports that used up their budget, listed at most once, as `is_unread` notes.
     unread: VecDeque<u32>,
     is_unread: Vec<bool>,
     context: &'a ServerContext<'a>,

@@ -1,4 +1,4 @@
-//! A pipe as loom knows it: the number of bytes, and whether one came since the reader was last woken.
+//! A model of a pipe: the number of bytes, and whether one arrived since the reader was last woken.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -41,7 +41,6 @@ impl Waker {
         pipe.bytes -= pipe.bytes.min(16);
     }
 
-    /// Waits as a mechanism does that watches nothing else.
     #[cfg(test)]
     pub(super) fn wait(&self, trigger: Trigger) {
         let mut pipe = self.pipe.lock().unwrap();

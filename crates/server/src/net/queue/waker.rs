@@ -1,5 +1,3 @@
-//! Wakes a thread that waits in a mechanism.
-
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -18,7 +16,6 @@ impl Waker {
         Ok(Self { reader, writer })
     }
 
-    /// Readable after `wake`, until `clear`.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.reader.as_fd()
     }
