@@ -203,7 +203,7 @@ fn stream_flags_need_a_stream() {
         (vec!["load", "--target", "127.0.0.1:1", "--packets", "3"], "add --service stream"),
         (vec!["load", "--target", "127.0.0.1:1", "--service", "stream", "--request", "3B"], "--packet"),
         (vec!["load", "--target", "127.0.0.1:1", "--service", "stream", "--schedule", "poisson"], "closed"),
-        (vec!["compare", "--packets", "3"], "take the service \"stream\""),
+        (vec!["compare", "--packets", "3"], "only the service `stream` has bursts"),
         (vec!["compare", "--service", "stream", "--rate", "100"], "workload.rate"),
         (vec!["compare", "--service", "stream", "--think", "1ms"], "workload.think"),
         (vec!["compare", "--service", "stream", "--cool-down", "0"], "phases.cool-down"),

@@ -310,7 +310,7 @@ fn compare_shows_ports_in_place_of_connections() {
 
     for (flags, why) in [
         (&["--connections", "10"][..], "the service `udp` has `ports` instead"),
-        (&["--schedule", "closed"], "lost would end a closed loop"),
+        (&["--schedule", "closed"], "a lost datagram would end a closed loop"),
         (&["--request", "4B"], "from 8 to 65507 bytes"),
         (&["--idle", "5"], "no connections"),
     ] {
@@ -318,5 +318,5 @@ fn compare_shows_ports_in_place_of_connections() {
         assert!(!success && errors.contains(why), "{flags:?}: {errors}");
     }
     let (success, _, errors) = run(muxbench().args(["compare", "--ports", "10"]));
-    assert!(!success && errors.contains("only udp has ports"), "{errors}");
+    assert!(!success && errors.contains("only the service `udp` has ports"), "{errors}");
 }

@@ -68,20 +68,16 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
             "the hard limit",
             "raise the limit (ulimit -Hn)",
         ),
-        (
-            // The server's ports must fit into one address. The client needs only one port.
-            workload.service.ports().map_or(0, u64::from),
-            "ports to listen on",
-            PORTS_MAX,
-            "the number of ports of an address",
-            "lower `active` instead",
-        ),
         (needs.tasks, tasks, host.tasks_max.0, &host.tasks_max.1, "raise that limit"),
         (needs.mappings, "mappings", host.mappings_max, "vm.max_map_count", "raise it"),
     ] {
         if needed > limit {
             reasons.push(format!("{subject} {needed} {what}, but {limit_name} is {limit}; lower it, or {remedy}"));
         }
+    }
+    // The client of `udp` needs only one port.
+    if let Some(ports) = workload.service.ports().filter(|&ports| u64::from(ports) > PORTS_MAX) {
+        reasons.push(format!("workload.ports: {ports} exceeds the {PORTS_MAX} ports of an address; lower it"));
     }
     let mut require = |key: &str, result: Result<(), String>| {
         reasons.extend(result.err().map(|reason| format!("{key}: {reason}")));

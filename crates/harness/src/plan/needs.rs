@@ -1,6 +1,8 @@
 //! Requirements of an experiment's largest trial for its hosts: descriptors, memory, tasks, ports, client hosts and
 //! kernel settings. They are computed from measurements per connection and per CPU, each with its source.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use server::spec::model::PerConnection;
 
@@ -26,8 +28,10 @@ const BACKLOG: u64 = 4_096;
 const TIME_WAIT_S: [f64; 2] = [60.0, 1.0];
 /// The bytes of a packet's headers, including Ethernet's, and of its payload.
 const PACKET: (f64, f64) = (66.0, 1_448.0);
-/// The setting that allows the reuse of ports in TIME_WAIT. Its default, 2, allows it over loopback alone.
-const TW_REUSE: (&str, &str) = ("net.ipv4.tcp_tw_reuse", "net/ipv4/tcp_tw_reuse");
+/// The setting that allows the reuse of ports in TIME_WAIT. Its default, 2, allows it only over loopback.
+const TW_REUSE: &str = "net.ipv4.tcp_tw_reuse";
+/// The setting whose number of ports counts.
+const PORT_RANGE: &str = "net.ipv4.ip_local_port_range (count)";
 /// The size of a memory page, the unit of `tcp_mem`.
 const PAGE_BYTES: f64 = 4_096.0;
 
@@ -98,35 +102,37 @@ impl Figures {
     ///
     /// # Errors
     /// When the run is distributed: its workers ran on other hosts, about which nothing is known.
-    pub fn or_of(mut self, run: &Run, name: &str) -> Result<Self, String> {
+    pub fn with_run(mut self, run: &Run, name: &str) -> Result<Self, String> {
         if run.header.is_fleet_s {
-            return Err(format!("--from {name}: that run's clients were elsewhere; name one of this host"));
+            return Err(format!("--from {name}: its clients ran on other hosts; name a run of this host"));
         }
-        let known = run.records.iter().filter_map(|record| {
-            let server = record.server.as_ref()?;
-            let bytes = (server.memory_user_bytes_per_connection?, server.memory_kernel_bytes_per_connection?);
+        let mut largest: BTreeMap<String, (u64, f64, f64)> = BTreeMap::new();
+        let mut client_bytes = 0.0f64;
+        for record in &run.records {
+            let Some(server) = &record.server else { continue };
+            let user_bytes = server.memory_user_bytes_per_connection;
+            let Some((user_bytes, both_ends)) = user_bytes.zip(server.memory_kernel_bytes_per_connection) else {
+                continue;
+            };
             // Other activity of the host can hide the kernel memory of the connections.
-            (bytes.1 > 0.0).then_some((record, server.connections, bytes.0.max(0.0), bytes.1))
-        });
-        let mut known: Vec<_> = known.collect();
-        known.sort_by_key(|(_, connections, ..)| std::cmp::Reverse(*connections));
-        let mut largest: Vec<(String, u64, f64, f64)> = Vec::new();
-        for (record, connections, user_bytes, both_ends) in &known {
-            let name = record.trial.architecture.to_string();
-            if largest.iter().all(|(other, ..)| *other != name) {
-                largest.push((name, *connections, *user_bytes, *both_ends));
+            if both_ends <= 0.0 {
+                continue;
+            }
+            client_bytes = client_bytes.max(record.load.as_ref().map_or(0.0, |load| load.memory_bytes_per_connection));
+            let found = (server.connections, user_bytes.max(0.0), both_ends);
+            let known = largest.entry(record.trial.architecture.to_string()).or_insert(found);
+            if found.0 > known.0 {
+                *known = found;
             }
         }
         if !largest.is_empty() {
-            let end = end_bytes(largest.iter().map(|it| it.3));
-            let user_bytes = known.iter().filter_map(|(record, ..)| record.load.as_ref());
-            let user_bytes = user_bytes.map(|load| load.memory_bytes_per_connection).fold(0.0, f64::max);
-            self.client_bytes = Figure { value: user_bytes + end, origin: name.to_owned() };
-            for (architecture, connections, user_bytes, both_ends) in largest {
-                let origin = format!("{name}, of {connections} connections");
-                let figures = PerConnectionBytes { architecture, user_bytes, kernel_bytes: both_ends - end, origin };
-                self.connections.retain(|it| it.architecture != figures.architecture);
-                self.connections.push(figures);
+            let end = end_bytes(largest.values().map(|it| it.2));
+            self.client_bytes = Figure { value: client_bytes + end, origin: name.to_owned() };
+            for (architecture, (connections, user_bytes, both_ends)) in largest {
+                let origin = format!("{name}, with {connections} connections");
+                self.connections.retain(|it| it.architecture != architecture);
+                let kernel_bytes = both_ends - end;
+                self.connections.push(PerConnectionBytes { architecture, user_bytes, kernel_bytes, origin });
             }
         }
         let per_s = |is_closed: bool| {
@@ -136,9 +142,9 @@ impl Figures {
         let (closed, open) = (per_s(true), per_s(false));
         // An open loop that sends on time shows only a lower bound of the possible rate. Use it only if it exceeds the
         // known rate.
-        let least = if closed > 0.0 { closed } else { self.client_per_s.value };
-        if closed > 0.0 || open > least {
-            self.client_per_s = Figure { value: open.max(least), origin: name.to_owned() };
+        let known = if closed > 0.0 { closed } else { self.client_per_s.value };
+        if closed > 0.0 || open > known {
+            self.client_per_s = Figure { value: open.max(known), origin: name.to_owned() };
         }
         Ok(self)
     }
@@ -277,10 +283,7 @@ pub struct Setting {
 impl Setting {
     /// Tests whether this host's value is sufficient.
     pub fn suffices(&self) -> bool {
-        self.here.is_none_or(|here| match self.name == TW_REUSE.0 {
-            true => here == self.needed,
-            false => here >= self.needed,
-        })
+        self.here.is_none_or(|here| if self.name == TW_REUSE { here == self.needed } else { here >= self.needed })
     }
 }
 
@@ -298,14 +301,10 @@ pub fn of(
     let mut largest: Vec<&Trial> = Vec::new();
     for trial in &plan.trials {
         if trial.workload.transport == Transport::Unix {
-            return Err("workload.transport: a Unix socket is of one host; take tcp".into());
+            return Err("workload.transport: a Unix socket cannot connect two hosts; choose tcp".into());
         }
         if trial.workload.service.ports().is_some() {
-            return Err(
-                "workload.service: datagrams have no connections, and a client of them one socket; what ports need is \
-                        in the plan itself"
-                    .into(),
-            );
+            return Err("workload.service: `udp` has no connections; `plan` without --hosts checks its ports".into());
         }
         match largest.iter_mut().find(|it| it.architecture == trial.architecture) {
             Some(it) if size(trial) > size(it) => *it = trial,
@@ -317,8 +316,8 @@ pub fn of(
     let bytes = |it: &ServerNeeds| it.user_bytes + it.kernel_bytes;
     servers.sort_by(|a, b| bytes(a).total_cmp(&bytes(b)).then_with(|| a.architecture.cmp(&b.architecture)));
     let most = largest.iter().max_by(|a, b| size(a).partial_cmp(&size(b)).unwrap_or(std::cmp::Ordering::Equal));
-    let Some(most) = most else { return Err("there is no trial".into()) };
-    let reuses = setting(TW_REUSE.1) == Some(1);
+    let Some(most) = most else { return Err("the plan has no trials".into()) };
+    let reuses = setting(&TW_REUSE.replace('.', "/")) == Some(1);
     let clients = clients(most, &figures, client, reuses);
     let settings = settings(&servers, &clients, most, host, setting);
     Ok(Needs { experiment: plan.experiment.clone(), servers, clients, settings, figures })
@@ -381,12 +380,7 @@ fn clients(trial: &Trial, figures: &Figures, host: ClientHost, reuses: bool) -> 
         ("memory".to_owned(), by_memory),
         ("rate".to_owned(), cpus.div_ceil(host.cpus.max(1))),
     ];
-    let (mut limit, mut hosts) = hosts_by[0].clone();
-    for (name, count) in &hosts_by[1..] {
-        if *count > hosts {
-            (limit, hosts) = (name.clone(), *count);
-        }
-    }
+    let (limit, hosts) = hosts_by.iter().rev().max_by_key(|(_, hosts)| *hosts).cloned().unwrap_or_default();
     ClientNeeds {
         host,
         hosts,
@@ -409,98 +403,46 @@ fn settings(
     setting: impl Fn(&str) -> Option<u64>,
 ) -> Vec<Setting> {
     let most = |of: fn(&ServerNeeds) -> u64| servers.iter().map(of).max().unwrap_or(0);
-    let connections = most(|it| it.connections);
+    let (connections, descriptors, tasks) = (most(|it| it.connections), most(|it| it.descriptors), most(|it| it.tasks));
     let (request, response) = sizes(&trial.workload).unwrap_or((0.0, 0.0));
-    let in_a_second = trial.workload.rate_per_s.unwrap_or(0.0) * (request + response);
-    let pages = (f64::from(trial.load.connections) * trial.load.active + in_a_second / PAGE_BYTES).ceil() as u64;
+    let bytes_per_s = trial.workload.rate_per_s.unwrap_or(0.0) * (request + response);
+    let pages = (f64::from(trial.load.connections) * trial.load.active + bytes_per_s / PAGE_BYTES).ceil() as u64;
     let backlog = (CONNECTING * clients.hosts).min(BACKLOG).min(connections);
-    let descriptors = most(|it| it.descriptors);
-    let of_client = clients.connections + DESCRIPTORS_BESIDE;
-    let mut settings = Vec::new();
-    let mut need = |name, whose, needed, here, about| settings.push(Setting { name, whose, needed, here, about });
-    let mut kernel = |name: &'static str, path: &str, whose, needed: u64, about| {
-        if needed > 0 {
-            need(name, whose, needed, setting(path), about);
-        }
-    };
-    kernel("fs.nr_open", "fs/nr_open", "server", descriptors, "descriptors of one process");
-    kernel("fs.file-max", "fs/file-max", "server", most(|it| it.files), "open files of all processes");
-    kernel(
-        "kernel.pid_max",
-        "kernel/pid_max",
-        "server",
-        most(|it| it.tasks),
-        "a thread or process for each connection",
-    );
-    kernel("kernel.threads-max", "kernel/threads-max", "server", most(|it| it.tasks), "likewise");
-    let about = "stacks of threads or coroutines, and the guards below them";
-    kernel("vm.max_map_count", "vm/max_map_count", "server", most(|it| it.mappings), about);
-    kernel("net.core.somaxconn", "net/core/somaxconn", "server", backlog, "connections that come at once");
-    kernel("net.ipv4.tcp_max_syn_backlog", "net/ipv4/tcp_max_syn_backlog", "server", backlog, "likewise");
-    kernel(
-        "net.ipv4.tcp_mem (the last, pages)",
-        "net/ipv4/tcp_mem",
-        "server",
-        pages,
-        "a page for each active connection, and a second's traffic",
-    );
-    kernel(
-        "net.ipv4.tcp_wmem (the middle)",
-        "net/ipv4/tcp_wmem",
-        "server",
-        2 * response as u64,
-        "a response that is written at once",
-    );
-    kernel(
-        "net.netfilter.nf_conntrack_max",
-        "net/netfilter/nf_conntrack_max",
-        "server",
-        connections,
-        "only where connections are tracked",
-    );
-    kernel("fs.nr_open", "fs/nr_open", "client", of_client, "descriptors of one process");
+    let client_descriptors = clients.connections + DESCRIPTORS_BESIDE;
     let ports = clients.ports.div_ceil(clients.addresses);
-    need("net.ipv4.ip_local_port_range (how many)", "client", ports, Some(host.ports), "connections from one address");
-    let mut kernel = |name: &'static str, path: &str, whose, needed: u64, about| {
-        if needed > 0 {
-            need(name, whose, needed, setting(path), about);
-        }
+    let reuse = u64::from(trial.workload.requests_per_connection.is_some());
+    let response = 2 * response as u64;
+    let rows = [
+        ("ulimit -Hn", "server", descriptors, "descriptors of a process"),
+        ("ulimit -Hu", "server", tasks, "threads or processes of the user"),
+        ("pids.max (of the cgroup)", "server", tasks, "threads or processes of the cgroup"),
+        ("fs.nr_open", "server", descriptors, "descriptors of a process"),
+        ("fs.file-max", "server", most(|it| it.files), "open files of all processes"),
+        ("kernel.pid_max", "server", tasks, "a thread or process per connection"),
+        ("kernel.threads-max", "server", tasks, "a thread or process per connection"),
+        ("vm.max_map_count", "server", most(|it| it.mappings), "stacks of threads or coroutines, with guard pages"),
+        ("net.core.somaxconn", "server", backlog, "connections established at once"),
+        ("net.ipv4.tcp_max_syn_backlog", "server", backlog, "connections established at once"),
+        ("net.ipv4.tcp_mem (third value, pages)", "server", pages, "a page per active connection, and 1 s of traffic"),
+        ("net.ipv4.tcp_wmem (second value)", "server", response, "a response in one write"),
+        ("net.netfilter.nf_conntrack_max", "server", connections, "only if a firewall tracks connections"),
+        ("ulimit -Hn", "client", client_descriptors, "descriptors of a process"),
+        ("fs.nr_open", "client", client_descriptors, "descriptors of a process"),
+        (PORT_RANGE, "client", ports, "connections from one address"),
+        ("net.ipv4.tcp_rmem (second value)", "client", response, "an unread response"),
+        ("net.netfilter.nf_conntrack_max", "client", clients.connections, "only if a firewall tracks connections"),
+        (TW_REUSE, "client", reuse, "reuse of a port after 1 s instead of 60 s"),
+    ];
+    let fact = |name: &str| host.facts.get(name).map(|limit| limit.parse().unwrap_or(u64::MAX));
+    let here = |name: &str| match name.split(' ').next().unwrap_or_default() {
+        "ulimit" if name.ends_with('n') => Some(host.descriptors_max),
+        "ulimit" => fact("processes max"),
+        "pids.max" => fact("cgroup tasks max"),
+        _ if name == PORT_RANGE => Some(host.ports),
+        name => setting(&name.replace('.', "/")),
     };
-    kernel(
-        "net.ipv4.tcp_rmem (the middle)",
-        "net/ipv4/tcp_rmem",
-        "client",
-        2 * response as u64,
-        "a response that waits to be read",
-    );
-    kernel(
-        "net.netfilter.nf_conntrack_max",
-        "net/netfilter/nf_conntrack_max",
-        "client",
-        clients.connections,
-        "only where connections are tracked",
-    );
-    if trial.workload.requests_per_connection.is_some() {
-        kernel(TW_REUSE.0, TW_REUSE.1, "client", 1, "a port is free again after a second, not a minute");
-    }
-    let limit = |whose, needed| Setting {
-        name: "ulimit -Hn",
-        whose,
-        needed,
-        here: Some(host.descriptors_max),
-        about: "descriptors of one process",
-    };
-    let of_tasks = |name, here, about| Setting { name, whose: "server", needed: most(|it| it.tasks), here, about };
-    let known = |fact: &str| host.facts.get(fact).map(|limit| limit.parse().unwrap_or(u64::MAX));
-    if most(|it| it.tasks) > 0 {
-        let about = "threads or processes of the user";
-        settings.insert(0, of_tasks("ulimit -Hu", known("processes max"), about));
-        settings.insert(1, of_tasks("pids.max (the cgroup's)", known("cgroup tasks max"), "likewise, of all in it"));
-    }
-    settings.insert(0, limit("server", descriptors));
-    let first = settings.iter().position(|it| it.whose == "client").unwrap_or(settings.len());
-    settings.insert(first, limit("client", of_client));
-    settings
+    let rows = rows.into_iter().filter(|(_, _, needed, _)| *needed > 0);
+    rows.map(|(name, whose, needed, about)| Setting { name, whose, needed, here: here(name), about }).collect()
 }
 
 /// Reads a kernel setting from its path below /proc/sys. From several numbers, returns the last one; for buffer sizes,
@@ -537,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_connections_take_many_addresses() {
+    fn million_connections_need_many_addresses() {
         let needs = needs(1_000_000, 100_000.0, 1);
         assert_eq!((needs.clients.hosts, needs.clients.limit.as_str()), (16, "ports"), "{:?}", needs.clients);
         assert_eq!((needs.clients.addresses, needs.clients.connections), (16, 62_500));
@@ -550,13 +492,13 @@ mod tests {
         assert!(files.needed == 1_000_064 && files.suffices(), "{files:?}");
         assert!(!setting("ulimit -Hn", "server").unwrap().suffices());
         assert_eq!(setting("vm.max_map_count", "server").unwrap().needed, 2_000_512);
-        assert!(setting("net.ipv4.tcp_tw_reuse", "client").is_none(), "connections stay");
+        assert!(setting("net.ipv4.tcp_tw_reuse", "client").is_none(), "connections stay open, so no port is reused");
         let tasks = setting("ulimit -Hu", "server").unwrap();
-        assert_eq!((tasks.needed, tasks.here), (1_000_256, None), "it is not known of a host that never was");
+        assert_eq!((tasks.needed, tasks.here), (1_000_256, None), "a made-up host has no such fact");
     }
 
     #[test]
-    fn what_limits_threads_and_processes_is_held_against_them() {
+    fn limits_of_tasks_are_compared_with_their_needs() {
         let facts = [("processes max", "unlimited"), ("cgroup tasks max", "1000")];
         let facts = facts.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let host = Host { facts, ..Host::made_up() };
@@ -575,14 +517,14 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_are_used_again_over_loopback_alone_do_not_suffice() {
+    fn port_reuse_over_loopback_alone_does_not_suffice() {
         let mut experiment = presets::find("compare").unwrap().experiment();
         experiment.workload.requests_per_connection = std::num::NonZeroU32::new(1);
         let plan = crate::plan::plan(&experiment, &Host::made_up()).unwrap();
         let with = |reuse: u64| {
-            let setting = |path: &str| (path == TW_REUSE.1).then_some(reuse);
+            let setting = |path: &str| (path == "net/ipv4/tcp_tw_reuse").then_some(reuse);
             let needs = of(&plan, Figures::documented(), client(1), &Host::made_up(), setting).unwrap();
-            let setting = needs.settings.iter().find(|it| it.name == TW_REUSE.0).unwrap();
+            let setting = needs.settings.iter().find(|it| it.name == TW_REUSE).unwrap();
             (setting.suffices(), needs.clients.ports)
         };
         let [never, always, loopback] = [0, 1, 2].map(with);
@@ -592,19 +534,19 @@ mod tests {
     }
 
     #[test]
-    fn a_fleet_s_run_has_no_figures_of_this_host() {
+    fn distributed_run_has_no_figures_of_this_host() {
         let of = |is_fleet_s| {
             let plan = crate::plan::plan(&presets::find("compare").unwrap().experiment(), &Host::made_up()).unwrap();
             let header = RunHeader { is_fleet_s, ..RunHeader::made_up(plan) };
             let run = Run { header, records: Vec::new(), damage: Vec::new() };
-            Figures::documented().or_of(&run, "results/x")
+            Figures::documented().with_run(&run, "results/x")
         };
-        assert_eq!(of(false), Ok(Figures::documented()), "it has no trial");
-        assert_eq!(of(true).unwrap_err(), "--from results/x: that run's clients were elsewhere; name one of this host");
+        assert_eq!(of(false), Ok(Figures::documented()), "a run without trials replaces no figure");
+        assert_eq!(of(true).unwrap_err(), "--from results/x: its clients ran on other hosts; name a run of this host");
     }
 
     #[test]
-    fn with_more_addresses_it_is_the_rate_or_the_memory() {
+    fn with_more_addresses_rate_or_memory_is_the_limit() {
         let of_rate = needs(1_000_000, 4_000_000.0, 64).clients;
         assert_eq!((of_rate.limit.as_str(), of_rate.hosts), ("rate", of_rate.cpus.div_ceil(16)), "{of_rate:?}");
         let of_memory = needs(100_000_000, 1_000.0, 1_000).clients;
@@ -613,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_connections_is_refused() {
+    fn udp_is_rejected() {
         let plan =
             crate::plan::plan(&presets::find("maharjan2012-udp").unwrap().experiment(), &Host::made_up()).unwrap();
         let error = of(&plan, Figures::documented(), client(1), &Host::made_up(), |_| None).unwrap_err();

@@ -26,7 +26,7 @@ fn without_lab(experiment: Experiment) -> Experiment {
 }
 
 #[test]
-fn what_presets_plan() {
+fn presets_are_planned() {
     for preset in PRESETS {
         let experiment = without_lab(preset.experiment());
         let plan = plan(&experiment, &Host::made_up()).unwrap();
@@ -81,7 +81,7 @@ fn closed_loop_has_a_client_for_each_cpu() {
         clients.dedup();
         clients
     };
-    assert_eq!(clients(&experiment, 2), [4], "as it says");
+    assert_eq!(clients(&experiment, 2), [4], "the experiment sets it");
     experiment.client.clients = None;
     assert_eq!((clients(&experiment, 2), clients(&experiment, 8)), (vec![1], vec![4]));
     experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(3).unwrap()];
@@ -131,11 +131,11 @@ fn closed_loop_of_workers_uses_cpus_of_the_smallest() {
         let plan = plan(experiment, &Host { cores, fleet: Some(fleet), ..Host::made_up() }).unwrap();
         plan.trials[0].load.clients
     };
-    assert_eq!(clients(&experiment, 0, Some(6)), 6, "of the server's host they have none");
-    assert_eq!(clients(&experiment, 3, None), 1, "three divide four of this host's");
+    assert_eq!(clients(&experiment, 0, Some(6)), 6, "workers on other hosts use all their CPUs");
+    assert_eq!(clients(&experiment, 3, None), 1, "three workers divide four CPUs of this host");
     assert_eq!((clients(&experiment, 1, Some(6)), clients(&experiment, 1, Some(2))), (4, 2));
     experiment.client.clients = std::num::NonZeroU32::new(5);
-    assert_eq!(clients(&experiment, 0, Some(6)), 5, "as it says");
+    assert_eq!(clients(&experiment, 0, Some(6)), 5, "the experiment sets it");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn workers_reject_a_transport_that_one_of_them_lacks() {
 }
 
 #[test]
-fn a_closed_loop_of_kv_is_planned_whole() {
+fn closed_loop_of_kv_is_planned_whole() {
     let experiment = crate::spec::presets::find("voras2009").unwrap().experiment();
     let plan = plan(&experiment, &Host::made_up()).unwrap();
     assert_eq!(plan.trials.len(), 19 * 6 * 5);
@@ -186,7 +186,7 @@ fn a_closed_loop_of_kv_is_planned_whole() {
 }
 
 #[test]
-fn what_an_earlier_version_stored_is_read() {
+fn plan_of_an_earlier_version_is_read() {
     let plan = plan(&crate::spec::presets::find("compare").unwrap().experiment(), &Host::made_up()).unwrap();
     let text = serde_json::to_string(&plan.trials[0]).unwrap();
     // Runs from before closed loops: each has a rate, and none has `kv` or `think`.
@@ -195,7 +195,7 @@ fn what_an_earlier_version_stored_is_read() {
 }
 
 #[test]
-fn the_order_is_seeded() {
+fn order_is_seeded() {
     let experiment = crate::spec::presets::find("compare").unwrap().experiment();
     let plan = |seed| super::plan(&Experiment { seed, ..experiment.clone() }, &Host::made_up()).unwrap();
     assert_eq!(plan(1), plan(1));
@@ -218,7 +218,7 @@ fn architectures_of_one_comparison_see_the_same_schedule() {
 }
 
 #[test]
-fn impossible_trials_say_why() {
+fn infeasible_trials_state_reasons() {
     let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
     experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(40_000).unwrap()];
     experiment.repeats = std::num::NonZeroU32::MIN;
@@ -254,7 +254,7 @@ fn limit_of_architecture_is_where_plans_become_infeasible() {
 }
 
 #[test]
-fn pools_and_accept_strategies_that_cannot_work_say_why() {
+fn infeasible_pools_and_accept_strategies_state_reasons() {
     let preset = crate::spec::presets::find("compare").unwrap().experiment();
     let tried = [
         ("mt-pool", None, 400),
@@ -341,7 +341,7 @@ fn datagrams_need_a_datagram_server_and_no_client_ports() {
 }
 
 #[test]
-fn read_budget_reaches_each_server_or_says_why_not() {
+fn read_budget_reaches_each_server_or_is_rejected() {
     let budget = crate::spec::units::Budget(ReadBudget::new(256 << 10).unwrap());
     let planned = |preset: &str, architectures: &[&str]| {
         let mut experiment = crate::spec::presets::find(preset).unwrap().experiment();
@@ -361,11 +361,12 @@ fn read_budget_reaches_each_server_or_says_why_not() {
         let old = text.replace(",\"read_budget_bytes\":262144", "");
         let old = serde_json::from_str::<Trial>(&old).unwrap();
         assert_eq!(old.serve.ours().unwrap().read_budget_bytes, ReadBudget::default());
-        assert!(!old.is_alike_but_for_the_rate(&trial), "another budget is another row");
+        assert!(!old.is_alike_but_for_the_rate(&trial), "another budget is another configuration");
     }
     for trial in planned("maharjan2012-udp", &["epoll"]) {
-        let is_told = |reason: &String| reason.starts_with("server.read-budget: cannot set the read budget of `udp`");
-        assert!(trial.infeasible.iter().any(is_told), "{:?}", trial.infeasible);
+        let is_rejected =
+            |reason: &String| reason.starts_with("server.read-budget: cannot set the read budget of `udp`");
+        assert!(trial.infeasible.iter().any(is_rejected), "{:?}", trial.infeasible);
     }
     let few = |preset: &str, host: Host| {
         let mut experiment = crate::spec::presets::find(preset).unwrap().experiment();
@@ -412,7 +413,7 @@ fn streams_are_planned_whole_and_name_the_thread_limit() {
 }
 
 #[test]
-fn who_keeps_a_cpu_busy_is_warned_of_where_that_hurts() {
+fn spinning_architectures_are_warned_of_on_few_cpus() {
     let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
     experiment.architectures.0 =
         ["epoll", "spin", "io_uring-sqpoll", "amped:1+2", "symped:4/io_uring"].map(|name| name.parse().unwrap()).into();
@@ -425,7 +426,7 @@ fn who_keeps_a_cpu_busy_is_warned_of_where_that_hurts() {
 }
 
 #[test]
-fn shared_cpu_or_core_is_warned_of_before_the_run() {
+fn shared_cpu_or_core_causes_a_warning() {
     let warnings = |cores: &[&[usize]], server: &str, client: &str| {
         let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
         experiment.placement.server = Some(server.parse().unwrap());
@@ -433,14 +434,14 @@ fn shared_cpu_or_core_is_warned_of_before_the_run() {
         let cores = cores.iter().map(|core| core.to_vec()).collect();
         plan(&experiment, &Host { cores, ..Host::made_up() }).unwrap().warnings.join("\n")
     };
-    assert!(warnings(&[&[0], &[1]], "0", "0").contains("share CPU 0: "));
-    assert!(warnings(&[&[0], &[1], &[2]], "0-1", "1-2").contains("share CPU 1: "));
-    assert!(warnings(&[&[0, 2], &[1, 3]], "0", "2").contains("share a core, whose threads are CPUs 0,2: "));
+    assert!(warnings(&[&[0], &[1]], "0", "0").contains("share CPU 0, "));
+    assert!(warnings(&[&[0], &[1], &[2]], "0-1", "1-2").contains("share CPU 1, "));
+    assert!(warnings(&[&[0, 2], &[1, 3]], "0", "2").contains("share a core (CPUs 0,2), "));
     assert!(!warnings(&[&[0, 2], &[1, 3]], "0,2", "1,3").contains("share"));
 }
 
 #[test]
-fn a_stack_a_connection_takes_mappings() {
+fn stacks_need_mappings() {
     let Some(model) = server::registry::MODELS.iter().find(|row| row.per_connection == PerConnection::Stack) else {
         println!("no model with a stack per connection is compiled in");
         return;
@@ -457,7 +458,7 @@ fn a_stack_a_connection_takes_mappings() {
 }
 
 #[test]
-fn the_default_comparison_takes_less_than_a_minute() {
+fn default_comparison_takes_less_than_a_minute() {
     let plan = plan(&crate::spec::presets::find("compare").unwrap().experiment(), &Host::made_up()).unwrap();
     assert!(plan.duration_ns() < 60_000_000_000, "{}", plan.duration_ns());
 }

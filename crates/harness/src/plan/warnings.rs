@@ -9,6 +9,8 @@ use crate::spec::Experiment;
 use crate::spec::network::Network;
 use crate::spec::units::Cpus;
 
+const REMEDY: &str = "give each its own CPUs (placement.server and placement.client, --server-cpus and --client-cpus)";
+
 /// Returns warnings about a placement. `cores` lists the allowed CPUs, grouped by core.
 pub(super) fn of_placement(
     experiment: &Experiment,
@@ -17,35 +19,30 @@ pub(super) fn of_placement(
 ) -> Vec<String> {
     let cpus = Cpus(placement.server.clone());
     let mut warnings: Vec<String> = shared(placement, cores).into_iter().collect();
-    let staged = experiment.architectures.0.iter().filter_map(|it| it.ours()).filter(|it| it.model.multiplexes());
-    let crowded = staged.filter_map(|it| Some((it, it.threads_at_once()? as usize)));
-    let crowded: Vec<String> = crowded
-        .filter(|(_, threads)| *threads > placement.server.len().max(1))
-        .map(|(architecture, threads)| format!("{architecture} ({threads})"))
-        .collect();
-    if !crowded.is_empty() && !placement.server.is_empty() {
+    let ours = || experiment.architectures.0.iter().filter_map(|it| it.ours());
+    let threads =
+        ours().filter(|it| it.model.multiplexes()).filter_map(|it| Some((it, it.threads_at_once()? as usize)));
+    let crowded = threads.filter(|(_, threads)| *threads > cpus.0.len());
+    let crowded: Vec<String> = crowded.map(|(architecture, threads)| format!("{architecture} ({threads})")).collect();
+    if !crowded.is_empty() && !cpus.0.is_empty() {
         warnings.push(format!(
-            "more threads that serve than CPUs of the server ({cpus}), so that they take turns: {}; give it more \
-             (placement.server, --server-cpus), or lower the threads",
+            "some architectures have more threads than the server has CPUs ({cpus}), so threads wait for each other: {}; \
+             add CPUs (placement.server, --server-cpus), or lower the threads",
             crowded.join(", ")
         ));
     }
-    for architecture in &experiment.architectures.0 {
-        let mechanism = architecture.ours().and_then(|architecture| architecture.mechanism);
-        let spins = mechanism.map_or(Spins::Nothing, |mechanism| mechanism.spins);
-        if spins == Spins::Nothing {
-            continue;
-        }
-        if placement.is_shared() {
+    for architecture in ours() {
+        let spins = architecture.mechanism.map_or(Spins::Nothing, |mechanism| mechanism.spins);
+        if spins != Spins::Nothing && placement.is_shared() {
             warnings.push(format!(
-                "{architecture} keeps a whole CPU busy, and server and client share CPUs: the client will be late; give each \
-                 CPUs of its own (placement.server and placement.client, --server-cpus and --client-cpus)"
+                "{architecture} keeps a CPU fully busy, but server and client share CPUs, so the client will send late; \
+                 {REMEDY}"
             ));
         }
-        if spins == Spins::KernelThread && placement.server.len() == 1 {
+        if spins == Spins::KernelThread && cpus.0.len() == 1 {
             warnings.push(format!(
-                "{architecture} has a thread of the kernel that keeps a whole CPU busy, and the server has one CPU, {cpus}: \
-                 each waits for the other's turn; give it two (placement.server, --server-cpus)"
+                "{architecture} has a kernel thread that keeps a CPU fully busy, but the server has only CPU {cpus}, so the \
+                 two wait for each other; add a CPU (placement.server, --server-cpus)"
             ));
         }
     }
@@ -54,28 +51,18 @@ pub(super) fn of_placement(
 
 /// Returns a warning if the server and the client share a CPU or a core.
 fn shared(placement: &placement::Placement, cores: &[Vec<usize>]) -> Option<String> {
-    const REMEDY: &str =
-        "give each CPUs of its own (placement.server and placement.client, --server-cpus and --client-cpus)";
     let placement::Placement { server, client, .. } = placement;
-    let both: Vec<usize> = server.iter().copied().filter(|cpu| client.contains(cpu)).collect();
+    let both = Cpus(server.iter().copied().filter(|cpu| client.contains(cpu)).collect());
+    if !both.0.is_empty() {
+        return Some(format!("server and client share CPU {both}, so times include waits for each other; {REMEDY}"));
+    }
+    if placement.is_shared() {
+        return Some("server and client may share CPUs, because only Linux can keep processes on CPUs".into());
+    }
     let uses = |cpus: &[usize], core: &[usize]| core.iter().any(|cpu| cpus.contains(cpu));
-    let siblings = || cores.iter().find(|core| uses(server, core) && uses(client, core));
-    if placement.is_shared() && both.is_empty() {
-        return Some(
-            "server and client run on CPUs that the system chooses, which they may share; to place them needs Linux"
-                .into(),
-        );
-    }
-    if !both.is_empty() {
-        let cpus = Cpus(both);
-        return Some(format!(
-            "server and client share CPU {cpus}: each waits for the other, and times include that; {REMEDY}"
-        ));
-    }
-    siblings().map(|core| {
-        let cpus = Cpus(core.clone());
-        format!("server and client share a core, whose threads are CPUs {cpus}: each slows the other; {REMEDY}")
-    })
+    let core = cores.iter().find(|core| uses(server, core) && uses(client, core))?;
+    let cpus = Cpus(core.clone());
+    Some(format!("server and client share a core (CPUs {cpus}), so each slows down the other; {REMEDY}"))
 }
 
 /// Returns warnings about the limits of a lab.
@@ -89,14 +76,13 @@ pub(super) fn of_lab(
     let cpus = Cpus(conditions::relay_cpus(&placement.server, &placement.client));
     if applied.links == Links::Tun && !placement.client.is_empty() && cpus.0 == placement.client {
         warnings.push(format!(
-            "a process takes packets from host to host (this kernel has no netem), and no CPU is left for it: it runs on the \
-             client's ({cpus}), whose lag it is part of, and the rates that can be reached are lower; leave it one \
-             (placement.client, --client-cpus)"
+            "this kernel has no netem, so a relay process shares the client's CPUs ({cpus}): send delays rise, and the highest \
+             rate falls; leave a CPU for it (placement.client, --client-cpus)"
         ));
     }
     if network.clients.get() > processes {
         warnings.push(format!(
-            "{} hosts are more than the {processes} processes that measure, so that some have idle connections at most; raise \
+            "{} client hosts exceed the {processes} client processes, so some hosts have no active connection; raise \
              client.processes, or lower network.clients",
             network.clients
         ));

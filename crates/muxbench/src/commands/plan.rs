@@ -70,7 +70,7 @@ impl HostsArgs {
         let mut figures = Figures::documented();
         if let Some(folder) = &self.from {
             let name = folder.display().to_string();
-            figures = figures.or_of(&store::read(folder)?, &name).map_err(anyhow::Error::msg)?;
+            figures = figures.with_run(&store::read(folder)?, &name).map_err(anyhow::Error::msg)?;
         }
         if self.measure {
             let cpu = host.cores.last().and_then(|core| core.last()).copied();

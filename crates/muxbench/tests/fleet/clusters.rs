@@ -299,7 +299,7 @@ fn workers_on_the_server_host_of_a_lab_are_rejected() {
     // The lab's network has no other processes, so the port is free.
     let output = lab.env("MUXBENCH_RENDEZVOUS", "198.18.0.1:20000").output().unwrap();
     let printed = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && printed.contains("rank 1 is on the server's host of the lab"), "{printed}");
+    assert!(!output.status.success() && printed.contains("worker 1 is on the server's host of the lab"), "{printed}");
     assert!(!folder.path().join("run").exists());
 }
 

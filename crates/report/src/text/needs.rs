@@ -131,7 +131,7 @@ mod tests {
         let host = Host::made_up();
         let plan = harness::plan::plan(&experiment, &host).unwrap();
         let client = ClientHost { cpus: 8, memory_bytes: 16 << 30, addresses: 1, ports: PORTS_MAX };
-        let figures = Figures::documented().or_of(&testkit::run(), "results/x").unwrap();
+        let figures = Figures::documented().with_run(&testkit::run(), "results/x").unwrap();
         let here = |path: &str| match path {
             "fs/nr_open" => Some(1 << 20),
             "net/core/somaxconn" => Some(4_096),
