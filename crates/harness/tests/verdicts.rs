@@ -17,7 +17,7 @@ const CONNECTIONS: u32 = 20;
 const RATE_PER_S: u32 = 200;
 const INTERVAL_NS: u64 = 1_000_000_000 / RATE_PER_S as u64;
 /// Requests in the warm-up and in the window.
-const HOLD_REQUESTS: u32 = 40;
+const WARM_UP_REQUESTS: u32 = 40;
 const MEASURED_REQUESTS: u32 = 400;
 
 /// A reflector never sleeps. Two at once would take each other's CPU time.
@@ -39,7 +39,7 @@ fn verdict(transport: Transport, hold: impl Fn(u32) -> Duration + Send + 'static
         rate_per_s: Some(RATE_PER_S.into()),
         phases: Phases {
             ramp_ns: 0,
-            warm_up_ns: u64::from(HOLD_REQUESTS) * INTERVAL_NS,
+            warm_up_ns: u64::from(WARM_UP_REQUESTS) * INTERVAL_NS,
             measure_ns: u64::from(MEASURED_REQUESTS) * INTERVAL_NS,
             cool_down_ns: 1_000_000_000,
         },
@@ -50,7 +50,7 @@ fn verdict(transport: Transport, hold: impl Fn(u32) -> Duration + Send + 'static
 }
 
 /// The index of the first request in the second half of the window.
-const HALF_WAY: u32 = CONNECTIONS + HOLD_REQUESTS + MEASURED_REQUESTS / 2;
+const HALF_WAY: u32 = CONNECTIONS + WARM_UP_REQUESTS + MEASURED_REQUESTS / 2;
 
 /// Asserts that `check` fails, and that the first failed check decides the verdict.
 fn assert_unsteady(found: &muxbench_harness::model::Verdict, check: &str) {
@@ -115,7 +115,7 @@ fn a_server_that_sessions_have_to_wait_for_is_saturated() {
     let found = judge(&load::run(&config, &mut |_| ()).unwrap().report, None);
     let saturated = found.checks.iter().filter(|check| !check.passed && check.decides == VerdictKind::Saturated);
     let names: Vec<&str> = saturated.map(|check| check.name.as_str()).collect();
-    assert!(names.contains(&"requests added to the outstanding over the window"), "{}", words(&found));
+    assert!(names.contains(&"increase of outstanding requests over the window"), "{}", words(&found));
     assert!(names.contains(&"requests unanswered after the cool-down"), "{}", words(&found));
     // On a busy machine, the client may be late too.
     assert!(matches!(found.kind, VerdictKind::Saturated | VerdictKind::ClientLimited), "{}", words(&found));

@@ -177,7 +177,10 @@ fn service_time_includes_the_round_trip() {
     assert_eq!(check(trial, "median round trip of the lab").len(), 2);
     // A relay process adds its own checks to the verdict.
     let checks_of_relay = usize::from(!network["relay"].is_null());
-    for what in ["packets dropped by the lab's relay beyond the loss", "median by which the lab's relay was late"] {
+    for what in [
+        "packets dropped by the lab's relay besides the configured loss",
+        "median of the delay added by the lab's relay",
+    ] {
         assert_eq!(check(trial, what).len(), checks_of_relay, "{what}: {}", trial["verdict"]);
     }
     // The lab had processes and namespaces, and they have all ended.
@@ -215,7 +218,7 @@ fn network_conditions_are_as_requested() {
         // The bandwidth is at most the requested one; a busy machine reduces it.
         assert!((0.2e6..22.5e6).contains(&way), "{measured}");
     }
-    for what in ["bandwidth towards the lab's server", "share of datagrams that the lab lost"] {
+    for what in ["bandwidth to the lab's server", "share of datagrams lost in the lab"] {
         let checks = check(trial, what);
         assert!(checks.len() == 2 && checks[0].0 >= 0.0, "{what}: {checks:?}");
     }

@@ -4,22 +4,22 @@ use stats::TestResult;
 
 use crate::model::{Bound, Check, VerdictKind};
 
-/// A value must be at most `limit`.
+/// Requires a value of at most `limit`.
 pub(super) fn at_most(name: impl Into<String>, value: f64, limit: f64, unit: &str, decides: VerdictKind) -> Check {
     check(name.into(), value, Bound::AtMost, limit, unit, decides)
 }
 
-/// A value must be at least `limit`.
+/// Requires a value of at least `limit`.
 pub(super) fn at_least(name: impl Into<String>, value: f64, limit: f64, unit: &str, decides: VerdictKind) -> Check {
     check(name.into(), value, Bound::AtLeast, limit, unit, decides)
 }
 
-/// A count must be 0, or the trial has failed.
+/// Requires a count of 0. Otherwise the trial has failed.
 pub(super) fn none(name: impl Into<String>, count: u64) -> Check {
     at_most(name, count as f64, 0.0, "", VerdictKind::Failed)
 }
 
-/// The effect of a statistical test must be at most `limit`. A larger effect fails only if its p-value is below `p_value_min`.
+/// Requires an effect of a statistical test of at most `limit`. A larger effect fails only if its p-value is below `p_value_min`.
 pub(super) fn effect(what: &str, result: &TestResult, limit: f64, p_value_min: f64, decides: VerdictKind) -> Check {
     let check = at_most(format!("{what} ({})", result.name), result.effect.abs(), limit, "", decides);
     let passed = check.passed || result.p_value >= p_value_min;
@@ -34,7 +34,7 @@ fn check(name: String, value: f64, bound: Bound, limit: f64, unit: &str, decides
     Check { name, value, limit, bound, unit: unit.to_owned(), p_value: None, p_value_min: None, passed, decides }
 }
 
-/// A failed check in words: its value and its limit.
+/// Formats a failed check with its value and its limit.
 pub(super) fn in_words(check: &Check) -> String {
     let number = |value: f64| match value.abs() {
         size if size >= 100.0 || value.fract() == 0.0 => format!("{value:.0}"),

@@ -9,15 +9,15 @@ use super::limits::{BEYOND_P99_MIN, BEYOND_P999_MIN, DELAY_P99_NS, DELAY_P999_NS
 use crate::model::Check;
 use crate::model::VerdictKind::ClientLimited;
 
-/// The median send delay and its tails, of all clients and of the latest one. The median has the limit `p50_max_ns`; limits of
+/// Checks the median send delay and its tails, of all clients and of the worst one. `p50_max_ns` limits the median; limits of
 /// the tails are at least `tail_ns_min`.
 pub(super) fn send_delay(report: &LoadReport, p50_max_ns: f64, tail_ns_min: f64) -> Vec<Check> {
     let mut checks = vec![median("median send delay".into(), report.send_delay.distribution.p50_ns, p50_max_ns)];
     // The median over all processes hides a late one.
-    if let Some((at, latest)) = report.processes.iter().enumerate().max_by_key(|(_, process)| process.send_delay.p50_ns)
+    if let Some((at, worst)) = report.processes.iter().enumerate().max_by_key(|(_, process)| process.send_delay.p50_ns)
     {
-        let name = format!("median send delay of the latest client, {}", place(at, latest));
-        checks.push(median(name, latest.send_delay.p50_ns, p50_max_ns));
+        let name = format!("highest median send delay of a client, {}", place(at, worst));
+        checks.push(median(name, worst.send_delay.p50_ns, p50_max_ns));
     }
     checks.extend(tail_delays(report, tail_ns_min));
     checks
@@ -27,11 +27,11 @@ fn median(name: String, p50_ns: u64, max_ns: f64) -> Check {
     at_most(name, p50_ns as f64 / 1e3, max_ns / 1e3, "us", ClientLimited)
 }
 
-/// Whether the tails of the send delay stay below those of the service time.
+/// Checks that the tails of the send delay stay below those of the service time.
 fn tail_delays(report: &LoadReport, ns_min: f64) -> Vec<Check> {
     let late = report.late_sends();
     let service = &report.service.distribution;
-    // Behind a burst, requests on time wait as well: the usual p90 of a part leaves such bursts out.
+    // Requests on time wait behind a burst as well. The median p90 of the parts excludes such bursts.
     let mut p90s_ns: Vec<u64> = report.service.p90_by_part_ns.iter().copied().filter(|&ns| ns > 0).collect();
     p90s_ns.sort_unstable();
     let usual_ns = p90s_ns.get(p90s_ns.len() / 2).copied().unwrap_or(u64::MAX);
@@ -49,9 +49,9 @@ fn tail_delays(report: &LoadReport, ns_min: f64) -> Vec<Check> {
         checks.push(below("send delay p99", delay.p99_ns, p99_max_ns));
     }
     let known = report.processes.iter().enumerate().filter(|(_, it)| has_p99(it.send_delay.count));
-    if let Some((at, latest)) = known.max_by_key(|(_, process)| process.send_delay.p99_ns) {
-        let name = format!("send delay p99 of the latest client, {}", place(at, latest));
-        checks.push(below(&name, latest.send_delay.p99_ns, p99_max_ns));
+    if let Some((at, worst)) = known.max_by_key(|(_, process)| process.send_delay.p99_ns) {
+        let name = format!("highest send delay p99 of a client, {}", place(at, worst));
+        checks.push(below(&name, worst.send_delay.p99_ns, p99_max_ns));
     }
     if delay.count as f64 * 0.001 >= BEYOND_P999_MIN {
         checks.push(below("send delay p99.9", delay.p999_ns, p999_max_ns));
@@ -59,20 +59,20 @@ fn tail_delays(report: &LoadReport, ns_min: f64) -> Vec<Check> {
     checks
 }
 
-/// Where a client ran, or its number.
+/// Returns the place of a client, or its number.
 fn place(at: usize, process: &ProcessReport) -> String {
     if process.place.is_empty() { format!("client {}", at + 1) } else { process.place.clone() }
 }
 
-/// The share of late sends. A larger share can raise even the median response time.
+/// Checks the share of late sends. A larger share can raise even the median response time.
 pub(super) fn late_sends(report: &LoadReport) -> Check {
     let late = report.late_sends();
     let share = late.count as f64 / late.sent.max(1) as f64;
     at_most("share of requests sent late", share, LATE_SENDS_SHARE_MAX, "", ClientLimited)
 }
 
-/// The share of stalls, for a client whose threads sleep. The meter of stalls also waits for the client's own work: a stall counts
-/// only where the window has room for both.
+/// Checks the share of stalls of a client whose threads sleep. The meter of stalls also waits for the client's own work, so the
+/// share counts only if both fit into the window.
 pub(super) fn stalled(report: &LoadReport) -> Option<Check> {
     let own = report.closed.as_ref().map(|closed| closed.busy_share).or(report.receiver_busy_share).unwrap_or(0.0);
     let share = report.stalled_share().filter(|share| share + own <= 1.0)?;
@@ -80,7 +80,7 @@ pub(super) fn stalled(report: &LoadReport) -> Option<Check> {
     Some(at_most(name, share, LATE_SENDS_SHARE_MAX, "", ClientLimited))
 }
 
-/// A remark on a valid trial whose p99 may be the client's.
+/// Returns a remark on a valid trial if the client may have caused its p99.
 pub(super) fn tails(report: &LoadReport) -> String {
     if !report.is_client_tail(0.99) {
         return String::new();
@@ -88,13 +88,15 @@ pub(super) fn tails(report: &LoadReport) -> String {
     let late = report.late_sends();
     if late.stalled > 0 {
         let share = 100.0 * report.stalled_share().unwrap_or(0.0);
-        return format!("; its p99 may be the client's, which was stalled for {share:.2} % of the window");
+        return format!("; the client may have caused the p99: it was stalled for {share:.2} % of the window");
     }
     let (share, bound_ms) = (100.0 * late.share(), late.bound_ns as f64 / 1e6);
-    format!("; its p99 may be the client's, which sent {share:.2} % of the requests more than {bound_ms:.1} ms late")
+    format!(
+        "; the client may have caused the p99: it sent {share:.2} % of the requests more than {bound_ms:.1} ms late"
+    )
 }
 
-/// Whether each client had its CPUs to itself, where that is known, and the delay of the latest start order.
+/// Whether each client had its CPUs to itself, where that is known, and the delay of the worst start order.
 pub(super) fn checks(report: &LoadReport, phases: Phases) -> Vec<Check> {
     let taken = |process: &ProcessReport| {
         let name = format!("share of the client's CPUs taken by others, {}", process.place);
@@ -105,8 +107,8 @@ pub(super) fn checks(report: &LoadReport, phases: Phases) -> Vec<Check> {
 
 fn begun_late(report: &LoadReport, phases: Phases) -> Option<Check> {
     let late_ns = Some(report.begun_late_ns).filter(|late_ns| *late_ns > 0)?;
-    let latest = report.processes.iter().find(|process| process.begun_late_ns == late_ns);
-    let client = latest.filter(|it| !it.place.is_empty()).map(|it| format!(", {}", it.place)).unwrap_or_default();
+    let worst = report.processes.iter().find(|process| process.begun_late_ns == late_ns);
+    let client = worst.filter(|it| !it.place.is_empty()).map(|it| format!(", {}", it.place)).unwrap_or_default();
     let limit_ms = LATE_SHARE_MAX * (phases.ramp_ns + phases.warm_up_ns) as f64 / 1e6;
     Some(at_most(
         format!("delay of the client's start order{client}"),

@@ -1,9 +1,9 @@
-//! Verdicts: whether a trial's figures are the server's.
+//! Verdicts: whether a trial's figures describe its server.
 //!
 //! A verdict is a list of checks, each with its value and its limit. The first failed check decides.
 //!
 //! # Layout
-//! - [`Judgement`]: collects the checks of a trial and decides once; [`ServerSide`]: facts about its server
+//! - [`Judgement`]: the checks of a trial, and its verdict; [`ServerSide`]: facts about its server
 //! - `open`, `closed`, `stream`: checks of each kind of load; `clients`, `netns`: of clients and network
 //! - `sufficient`: enough requests, plausible figures; `steady`: one steady state
 //! - `limits`: all limits, with their reasons; `check`: constructors of checks
@@ -34,7 +34,7 @@ use crate::spec::network::Network;
 pub(crate) use limits::LOST_SHARE_MAX;
 pub use server_side::ServerSide;
 
-/// Judges a trial by its load alone, with the facts about its server, if any.
+/// Judges a trial by its load and the facts about its server.
 pub fn judge(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Verdict {
     Judgement::new(report, server).decide()
 }
@@ -43,7 +43,7 @@ pub fn judge(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Verdict {
 #[derive(Debug)]
 pub struct Judgement {
     checks: Vec<Check>,
-    /// The sentence on a valid trial; as an error, why the trial cannot be judged.
+    /// The reason shown for a valid trial. An error states why the trial cannot be judged.
     reason: Result<String, String>,
 }
 
@@ -61,12 +61,12 @@ impl Judgement {
         };
         let mut checks = sufficient::plausible(report, server);
         checks.extend(load);
-        // Last, as other causes hold whenever the server was counted.
+        // This check is last: the other causes do not depend on the time of counting.
         checks.extend(server.map(|server| sufficient::counted_late(report, server)));
         Self { checks, reason: Ok(reason) }
     }
 
-    /// Adds whether each side of streams received every byte of the other.
+    /// Adds checks that each side of streams received every byte that the other sent.
     pub fn add_byte_counts(&mut self, sizes: Stream, idle: u32, stream: &StreamReport, server: &Totals) {
         let checks = stream::byte_counts(sizes, idle, stream, server);
         // An earlier failure explains missing bytes.
@@ -75,23 +75,23 @@ impl Judgement {
         self.checks.splice(at..at, checks);
     }
 
-    /// Adds whether all idle connections lived: with fewer it was another trial.
+    /// Adds the check that all idle connections stayed open. Fewer connections would be a different trial.
     pub fn add_idle(&mut self, idle: &IdleReport) {
         let (alive, held) = (f64::from(idle.alive), f64::from(idle.held));
         self.prepend(vec![check::at_least("idle connections alive at the end", alive, held, "", VerdictKind::Failed)]);
     }
 
-    /// Adds whether each client had its CPUs to itself, and received its start order in time.
+    /// Adds checks of each client's CPUs and start order.
     pub fn add_clients(&mut self, report: &LoadReport, phases: Phases) {
         self.checks.extend(clients::checks(report, phases));
     }
 
-    /// Adds whether the lab's network did what was requested: with another network it was another trial.
+    /// Adds checks of the lab's network. Different conditions would be a different trial.
     pub fn add_network(&mut self, asked: &Network, report: &NetworkReport) {
         self.prepend(netns::checks(asked, report));
     }
 
-    /// The verdict. It names all failed checks of the deciding kind.
+    /// Returns the verdict, with all failed checks of the deciding kind.
     pub fn decide(self) -> Verdict {
         let kind = self.first_failed().map_or(VerdictKind::Valid, |check| check.decides);
         let failed = self.checks.iter().filter(|check| !check.passed && check.decides == kind);

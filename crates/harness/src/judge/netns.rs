@@ -11,7 +11,7 @@ use crate::model::VerdictKind::Failed;
 use crate::model::network::{Links, NetworkReport, RelayCounts};
 use crate::spec::network::Network;
 
-/// Whether the network did what was requested, and nothing else.
+/// Checks that the network applied the configured conditions and no others.
 pub(super) fn checks(asked: &Network, report: &NetworkReport) -> Vec<Check> {
     let measured = &report.measured;
     let mut checks = Vec::new();
@@ -26,8 +26,8 @@ pub(super) fn checks(asked: &Network, report: &NetworkReport) -> Vec<Check> {
     let loss = asked.loss.map_or(0.0, |loss| loss.0);
     let deviations = LOSS_DEVIATIONS_MAX * (loss * (1.0 - loss) / f64::from(measured.sent.max(1))).sqrt();
     let bounds = ((loss - deviations).max(0.0), loss + deviations + LOSS_BESIDE);
-    let host = measured.host.map(|host| format!(" (client's host {host})")).unwrap_or_default();
-    within(&format!("share of datagrams that the lab lost{host}"), measured.loss(), bounds, "");
+    let host = measured.host.map(|host| format!(" (client host {host})")).unwrap_or_default();
+    within(&format!("share of datagrams lost in the lab{host}"), measured.loss(), bounds, "");
     if let (Some(bandwidth), Some(found)) = (asked.bandwidth, measured.bandwidth_bits_per_s) {
         let mbit_per_s = bandwidth.0 as f64 / 1e6;
         // A full bucket loses the tokens that arrive until the kernel's timer fires.
@@ -37,12 +37,12 @@ pub(super) fn checks(asked: &Network, report: &NetworkReport) -> Vec<Check> {
         });
         let low = mbit_per_s * (1.0 - BANDWIDTH_SHARE_MAX) * kept;
         let bounds = (low, mbit_per_s * (1.0 + BANDWIDTH_SHARE_MAX));
-        within(&format!("bandwidth towards the lab's server{host}"), found[0] / 1e6, bounds, "Mbit/s");
+        within(&format!("bandwidth to the lab's server{host}"), found[0] / 1e6, bounds, "Mbit/s");
         within(&format!("bandwidth from the lab's server{host}"), found[1] / 1e6, bounds, "Mbit/s");
     }
     if report.applied.links == Links::Tun {
         let reports = f64::from(u8::from(report.relay.is_some()));
-        checks.push(at_least("reports of the lab's relay", reports, 1.0, "", Failed));
+        checks.push(at_least("reports from the lab's relay", reports, 1.0, "", Failed));
     }
     checks.extend(report.relay.iter().flat_map(|relay| relay_checks(asked, relay)));
     checks
@@ -52,11 +52,17 @@ fn relay_checks(asked: &Network, relay: &RelayCounts) -> [Check; 3] {
     let dropped_max = RELAY_DROPPED_SHARE_MAX * relay.packets as f64;
     let late_ms = RELAY_LATE_MS_MAX + RELAY_LATE_SHARE_MAX * asked.delay.0 as f64 / 1e6;
     let late = |quantile: &str, ns: u64, limit_ms: f64| {
-        at_most(format!("{quantile} by which the lab's relay was late"), ns as f64 / 1e6, limit_ms, "ms", Failed)
+        at_most(format!("{quantile} of the delay added by the lab's relay"), ns as f64 / 1e6, limit_ms, "ms", Failed)
     };
     [
-        at_most("packets dropped by the lab's relay beyond the loss", relay.dropped as f64, dropped_max, "", Failed),
+        at_most(
+            "packets dropped by the lab's relay besides the configured loss",
+            relay.dropped as f64,
+            dropped_max,
+            "",
+            Failed,
+        ),
         late("median", relay.late_p50_ns, late_ms),
-        late("99th percentile", relay.late_p99_ns, RELAY_LATE_P99_TIMES * late_ms),
+        late("p99", relay.late_p99_ns, RELAY_LATE_P99_TIMES * late_ms),
     ]
 }

@@ -1,4 +1,4 @@
-//! Checks of an open loop: who could not keep up with the requested rate, the server or the client.
+//! Checks of an open loop: whether the server or the client could not keep up with the requested rate.
 
 use load::LoadReport;
 
@@ -14,10 +14,10 @@ use crate::model::VerdictKind::{ClientLimited, Saturated};
 use crate::model::{Check, requests_answered};
 use load::report::PARTS;
 
-/// The checks, and the sentence on a valid trial.
+/// Returns the checks, and the reason shown for a valid trial.
 pub(super) fn checks(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'_>>) -> (Vec<Check>, String) {
-    // A late client sends bursts and does not read in time, which looks like a pile at the server. Therefore a server is
-    // saturated first only if it has no CPU to spare; next to a client that receives all the time it must have even less.
+    // A late client sends bursts and reads late, as if requests piled up at the server. Therefore the server's checks come
+    // first only if it has no spare CPU time. Next to a client with a busy receiver, it must have even less.
     let is_receiver_busy = report.receiver_busy_share.is_some_and(|share| share > RECEIVER_BUSY_SHARE_MAX);
     let share_min = if is_receiver_busy { SERVER_BUSY_SHARE_MIN } else { BUSY_SHARE_MIN };
     let mut limits = [client_limits(report, rate_per_s), saturation(report, rate_per_s, server)];
@@ -25,7 +25,7 @@ pub(super) fn checks(report: &LoadReport, rate_per_s: f64, server: Option<&Serve
         limits.reverse();
     }
     let reason = format!(
-        "{} requests, {:.1} % of the rate asked, send delay p99 {:.1} us{}",
+        "{} requests, {:.1} % of the requested rate, send delay p99 {:.1} us{}",
         report.completed,
         100.0 * report.rate_achieved_per_s / rate_per_s,
         report.send_delay.distribution.p99_ns as f64 / 1e3,
@@ -45,7 +45,7 @@ fn saturation(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'
     let (last_ns, grown_ns) = growth(&report.service.p50_by_part_ns, report.completed);
     let mut checks = vec![
         at_least("requests answered", report.rate_achieved_per_s, answered_min, "a second", Saturated),
-        at_most("requests added to the outstanding over the window", piled_up, pile_max, "", Saturated),
+        at_most("increase of outstanding requests over the window", piled_up, pile_max, "", Saturated),
     ];
     if report.datagrams.is_none() {
         let unanswered = report.outstanding.after_drain as f64;
@@ -53,7 +53,7 @@ fn saturation(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'
     }
     checks.push(at_most("median service time at the end", last_ns / 1e6, grown_ns / 1e6, "ms", Saturated));
     if let Some(datagrams) = &report.datagrams {
-        // On one network a datagram is lost where a buffer has no room: the server's, unless the client's overflowed.
+        // On one network, full buffers lose datagrams: the server's, unless the client's overflowed.
         let share = datagrams.lost as f64 / report.planned.max(1) as f64;
         checks.push(at_most("share of requests lost", share, LOST_SHARE_MAX, "", Saturated));
     }
@@ -61,7 +61,7 @@ fn saturation(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'
     checks
 }
 
-/// The lowest median of the last parts, and its limit, in nanoseconds, of so many requests. A part without requests has no median.
+/// Returns the lowest median of the last parts, and its limit, in nanoseconds. Parts without requests have no median.
 fn growth(medians_ns: &[u64; PARTS], requests: u64) -> (f64, f64) {
     let known = |parts: &[u64]| parts.iter().filter(|&&ns| ns > 0).map(|&ns| ns as f64).collect::<Vec<_>>();
     let has_few = requests < SERVICE_GROWTH_REQUESTS * PARTS as u64;
@@ -71,16 +71,16 @@ fn growth(medians_ns: &[u64; PARTS], requests: u64) -> (f64, f64) {
     (last_ns, (SERVICE_GROWTH_MAX * first_ns).max(SERVICE_GROWTH_FLOOR_NS))
 }
 
-/// CPUs for the requested rate at the measured cost of a request, if the server had no CPU to spare. A late client sends bursts,
-/// which cost the server less than requests on time; so the check holds all the more for a client on time.
+/// Checks the CPUs for the requested rate at the measured cost of a request, if the server had no spare CPU time. A late client
+/// sends bursts, which cost the server less, so requests on time would need even more.
 fn beyond_capacity(report: &LoadReport, server: &ServerSide<'_>) -> Option<Check> {
     let requests = requests_answered(server.counters, report);
-    // A Poisson process may plan fewer requests than the rate asks for.
+    // A Poisson process may plan fewer requests than configured.
     let planned_per_s = report.planned as f64 / (report.window_ns as f64 / 1e9);
     let falls_short = report.rate_achieved_per_s < RATE_SHARE_MIN * planned_per_s && requests > 0.0;
-    (falls_short && server.is_busy()).then(|| {
+    (falls_short && server.has_worked(BUSY_SHARE_MIN)).then(|| {
         let needed = server.counters.cpu_ns() as f64 / requests * planned_per_s / 1e9;
-        at_most("CPUs that the server needs for the rate", needed, server.cpus as f64, "", Saturated)
+        at_most("CPUs that the server would need for the rate", needed, server.cpus as f64, "", Saturated)
     })
 }
 
@@ -92,7 +92,7 @@ fn client_limits(report: &LoadReport, rate_per_s: f64) -> Vec<Check> {
     checks.extend(
         report.receiver_busy_share.map(|share| at_most(busy, share, RECEIVER_BUSY_SHARE_MAX, "", ClientLimited)),
     );
-    // A short-lived connection sends after its last response, a session after it gets a connection: the server may delay both.
+    // The server may delay short-lived connections: they send after a response, or once a connection is free.
     if report.churn.is_none() {
         let sent_min = (RATE_SHARE_MIN * report.planned as f64 - EDGE_REQUESTS) / (report.window_ns as f64 / 1e9);
         checks.push(at_least("requests sent in time", report.rate_sent_per_s, sent_min, "a second", ClientLimited));

@@ -11,8 +11,8 @@ use super::limits::{
 };
 use crate::model::{Check, VerdictKind};
 
-/// Tests of the service time of the window's parts. Medians may drift, step, or leave their level for a while; 90th percentiles
-/// may step while medians don't. A server may also be slow throughout because others took its CPUs.
+/// Checks the service time of the window's parts. Medians may drift, step, or leave their level for a while. The p90 may step
+/// alone. A server may also be slow throughout because other processes took its CPUs.
 pub(super) fn service(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
     let known = |parts: &[u64]| -> Vec<f64> { parts.iter().filter(|&&ns| ns > 0).map(|&ns| ns as f64).collect() };
     let (medians, p90s) = (known(&report.service.p50_by_part_ns), known(&report.service.p90_by_part_ns));
@@ -20,7 +20,7 @@ pub(super) fn service(report: &LoadReport, server: Option<&ServerSide<'_>>) -> V
         ("trend of the median service time over the window", steadiness::trend(&medians), SERVICE_CHANGE_MAX),
         ("shift of the median service time in the window", shift(&medians), SERVICE_CHANGE_MAX),
         (
-            "passing change of the median service time",
+            "temporary change of the median service time",
             steadiness::excursion(&medians, SERVICE_CHANGE_MAX),
             SERVICE_CHANGE_MAX,
         ),
@@ -29,18 +29,18 @@ pub(super) fn service(report: &LoadReport, server: Option<&ServerSide<'_>>) -> V
     checks.chain(taken_cpus(server)).collect()
 }
 
-/// Tests of a throughput in each of the window's parts.
+/// Checks the throughput of the window's parts.
 pub(super) fn throughput(what: &str, parts: &[f64; PARTS]) -> Vec<Check> {
     let limit = THROUGHPUT_CHANGE_MAX;
     tests([
         (&format!("trend of the {what} over the window"), steadiness::trend(parts), limit),
         (&format!("shift of the {what} in the window"), shift(parts), limit),
-        (&format!("passing change of the {what}"), steadiness::excursion(parts, limit), limit),
+        (&format!("temporary change of the {what}"), steadiness::excursion(parts, limit), limit),
     ])
     .collect()
 }
 
-/// Whether the server had its CPUs to itself, where that is known.
+/// Checks the share of the server's CPUs that other processes took, if known.
 pub(super) fn taken_cpus(server: Option<&ServerSide<'_>>) -> Option<Check> {
     let taken = server?.taken?;
     Some(at_most(Check::TAKEN_BY_OTHERS, taken, TAKEN_SHARE_MAX, "", VerdictKind::Unsteady))

@@ -1,4 +1,4 @@
-//! Checks of streams. They count bytes, as a window may have few whole bursts.
+//! Checks of streams. They count bytes, because a window may have few complete bursts.
 
 use load::LoadReport;
 use load::report::{ClosedReport, PARTS, StreamReport};
@@ -10,7 +10,7 @@ use super::{ServerSide, clients, closed, steady, sufficient};
 use crate::model::Check;
 use crate::model::VerdictKind::Failed;
 
-/// The checks, and the sentence on a valid trial.
+/// Returns the checks, and the reason shown for a valid trial.
 pub(super) fn checks(
     report: &LoadReport,
     closed: &ClosedReport,
@@ -18,7 +18,7 @@ pub(super) fn checks(
     server: Option<&ServerSide<'_>>,
 ) -> (Vec<Check>, String) {
     let unended = u64::from(report.connections.saturating_sub(stream.ended));
-    // The receiver's bytes count, as the sender's may still be in sockets.
+    // Use the receiver's bytes: those of the sender may still be in socket buffers.
     let part_s = report.window_ns as f64 / 1e9 / PARTS as f64;
     let by_client = || stream.bytes_by_part.map(|bytes| bytes as f64 / part_s);
     let by_part = server.and_then(|server| server.took_in).unwrap_or_else(by_client);
@@ -38,7 +38,7 @@ pub(super) fn checks(
     (checks, reason)
 }
 
-/// Whether each side received every byte of the other. Both count everything, the first requests of `idle` connections included.
+/// Checks that each side received every byte that the other sent. Both also count the first requests of `idle` connections.
 pub(super) fn byte_counts(sizes: Stream, idle: u32, stream: &StreamReport, server: &Totals) -> Vec<Check> {
     let (request_bytes, answer_bytes) = sizes.sizes(true);
     let difference = |name: &str, client: u64, server: Option<u64>| {

@@ -1,4 +1,4 @@
-//! Checks of whether a trial has enough requests, without errors, and whether its figures are plausible.
+//! Checks for enough requests, for errors, and for implausible figures.
 
 use load::LoadReport;
 use load::config::Transport;
@@ -9,7 +9,7 @@ use super::limits::{COUNTED_LATE_NS, COUNTED_LATE_SHARE_MAX, DRIFT_PPM_MAX, SAMP
 use crate::model::Check;
 use crate::model::VerdictKind::{Failed, Unsteady};
 
-/// Whether the figures that all others derive from are plausible.
+/// Checks the clock, the histogram and the counters, on which all other figures depend.
 pub(super) fn plausible(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
     let drift_ppm = report.clock.drift_ppm.abs();
     let mut checks = vec![
@@ -25,13 +25,13 @@ pub(super) fn plausible(report: &LoadReport, server: Option<&ServerSide<'_>>) ->
     checks
 }
 
-/// Whether the server's counters were read at the window's edges.
+/// Checks that the server's counters were read at the window's edges.
 pub(super) fn counted_late(report: &LoadReport, server: &ServerSide<'_>) -> Check {
     let limit_ms = COUNTED_LATE_NS.max(COUNTED_LATE_SHARE_MAX * report.window_ns as f64) / 1e6;
     at_most(Check::COUNTED_LATE, server.late_ns as f64 / 1e6, limit_ms, "ms", Unsteady)
 }
 
-/// A check for each class of errors; [`unanswered`] is the one of timeouts.
+/// Checks each class of errors, except timeouts, which [`unanswered`] checks.
 pub(super) fn errors(report: &LoadReport) -> Vec<Check> {
     let classes = report.errors.by_class().into_iter().filter(|(class, _)| *class != "timeout");
     classes.map(|(class, count)| none(format!("errors of class {class}"), count)).collect()

@@ -51,7 +51,7 @@ fn streaming() -> LoadReport {
         received_bytes: 96,
         ended: 2,
     };
-    // No burst was whole: that is no failure.
+    // A window without a complete burst is valid.
     let report = LoadReport { rate_asked_per_s: None, connections: 2, planned: 0, completed: 0, ..healthy() };
     LoadReport { closed: Some(closed), stream: Some(stream), ..report }
 }
@@ -60,7 +60,11 @@ fn streaming() -> LoadReport {
 fn healthy_trial_with_hiccup_is_valid() {
     assert_eq!(kind(|_| ()), VerdictKind::Valid);
     assert_eq!(kind(|r| r.send_delay = with_tail(200, 900, 9_000_000)), VerdictKind::Valid);
-    assert_eq!(kind(|r| r.service.p50_by_part_ns[PARTS - 1] = 8_000_000), VerdictKind::Valid, "one part is no trend");
+    assert_eq!(
+        kind(|r| r.service.p50_by_part_ns[PARTS - 1] = 8_000_000),
+        VerdictKind::Valid,
+        "one slow part is not a trend"
+    );
     assert_eq!(kind(|r| r.outstanding.at_end = 9), VerdictKind::Valid);
 }
 
@@ -83,8 +87,12 @@ fn piled_up_requests_saturate_server() {
         ..Default::default()
     };
     assert_eq!(judge(&both, Some(&side(&busy(0.9), 1))).kind, VerdictKind::Saturated);
-    assert_eq!(judge(&both, Some(&side(&busy(0.2), 1))).kind, VerdictKind::ClientLimited, "it had time to spare");
-    assert_eq!(judge(&both, None).kind, VerdictKind::ClientLimited, "nobody is blamed without a proof");
+    assert_eq!(
+        judge(&both, Some(&side(&busy(0.2), 1))).kind,
+        VerdictKind::ClientLimited,
+        "the server had spare CPU time"
+    );
+    assert_eq!(judge(&both, None).kind, VerdictKind::ClientLimited, "without counters the server is not blamed");
     let growing = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(|ms| ms * 1_000_000);
     assert_eq!(kind(|r| r.service = measured(growing)), VerdictKind::Saturated);
     assert_eq!(kind(|r| r.outstanding.after_drain = 100), VerdictKind::Saturated);
@@ -109,10 +117,18 @@ fn sessions_waiting_for_connection_saturate_server() {
             r.outstanding = Outstanding { at_start: 10, at_end: 700, after_drain: 600 };
         }
     };
-    assert_eq!(kind(saturated(Some(churn.clone()))), VerdictKind::Saturated, "what is sent late is not the client's");
-    assert_eq!(kind(saturated(None)), VerdictKind::ClientLimited, "where connections stay it is");
+    assert_eq!(
+        kind(saturated(Some(churn.clone()))),
+        VerdictKind::Saturated,
+        "sessions wait for a connection, so the server is the cause"
+    );
+    assert_eq!(
+        kind(saturated(None)),
+        VerdictKind::ClientLimited,
+        "open connections never wait, so the client is the cause"
+    );
     let late = |r: &mut LoadReport| (r.churn, r.send_delay) = (Some(churn), tests::measured([2_000_000; 10]));
-    assert_eq!(kind(late), VerdictKind::ClientLimited, "but that it is late is");
+    assert_eq!(kind(late), VerdictKind::ClientLimited, "the client itself is late");
 }
 
 #[test]
@@ -158,11 +174,18 @@ fn late_tail_of_sends_is_client_limited() {
     }
     let reason = verdict(1_100, 44_000_000).reason;
     assert!(reason.starts_with("send delay p99 44") && reason.contains(" ms exceeds the limit of 1 ms"), "{reason}");
-    assert_eq!(verdict(90, 44_000_000).kind, VerdictKind::Valid, "a hiccup is no late client");
-    assert_eq!(verdict(990, 44_000_000).kind, VerdictKind::Valid, "its p99.9 is as slow as the server's");
+    assert_eq!(verdict(90, 44_000_000).kind, VerdictKind::Valid, "a hiccup is tolerated");
+    assert_eq!(
+        verdict(990, 44_000_000).kind,
+        VerdictKind::Valid,
+        "the send delay p99.9 is below the service time p99.9"
+    );
     let rare = LoadReport { send_delay: with_tail(1_000, 990, 44_000_000), ..healthy() };
-    assert!(judge(&rare, None).reason.starts_with("send delay p99.9 44"), "it is not");
-    assert_eq!(verdict(5_001, 200_000).kind, VerdictKind::ClientLimited, "many are a little late");
+    assert!(
+        judge(&rare, None).reason.starts_with("send delay p99.9 44"),
+        "the send delay p99.9 is above the service time p99.9"
+    );
+    assert_eq!(verdict(5_001, 200_000).kind, VerdictKind::ClientLimited, "more than 5 % of the sends are late");
     assert_eq!(verdict(5_000, 200_000).kind, VerdictKind::Valid);
 }
 
@@ -177,10 +200,18 @@ fn receiver_that_is_always_busy_limits_the_client() {
     };
     assert_eq!(piled_up(0.5, 0.5, false), VerdictKind::Saturated);
     assert_eq!(piled_up(0.99, 0.5, false), VerdictKind::ClientLimited);
-    assert_eq!(piled_up(0.99, 0.85, false), VerdictKind::ClientLimited, "the server has more to spare");
-    assert_eq!(piled_up(0.99, 0.99, false), VerdictKind::Saturated, "neither has any");
+    assert_eq!(
+        piled_up(0.99, 0.85, false),
+        VerdictKind::ClientLimited,
+        "the server has more spare CPU time than the client"
+    );
+    assert_eq!(piled_up(0.99, 0.99, false), VerdictKind::Saturated, "client and server have no spare CPU time");
     assert_eq!(piled_up(0.99, 0.99, true), VerdictKind::ClientLimited);
-    assert_eq!(kind(|r| r.receiver_busy_share = Some(0.99)), VerdictKind::ClientLimited, "times wait there too");
+    assert_eq!(
+        kind(|r| r.receiver_busy_share = Some(0.99)),
+        VerdictKind::ClientLimited,
+        "responses wait for the receiver"
+    );
 }
 
 #[test]
@@ -201,19 +232,19 @@ fn late_process_is_not_hidden_in_the_p99_of_all() {
     report.processes = vec![process(with_tail(200, 0, 0)), process(with_tail(200, 2_000, 44_000_000))];
     let verdict = judge(&report, None);
     assert_eq!(verdict.kind, VerdictKind::ClientLimited);
-    assert!(verdict.reason.starts_with("send delay p99 of the latest client, client 2 44"), "{}", verdict.reason);
+    assert!(verdict.reason.starts_with("highest send delay p99 of a client, client 2 44"), "{}", verdict.reason);
 }
 
 #[test]
-fn tail_of_a_late_client_is_told_in_a_valid_trial() {
+fn valid_trial_states_that_the_client_caused_its_tail() {
     let verdict = judge(&LoadReport { send_delay: with_tail(200, 900, 900_000), ..healthy() }, None);
     assert_eq!(verdict.kind, VerdictKind::Valid);
     assert!(
         verdict
             .reason
-            .ends_with("its p99 may be the client's, which sent 0.90 % of the requests more than 0.1 ms late")
+            .ends_with("the client may have caused the p99: it sent 0.90 % of the requests more than 0.1 ms late")
     );
-    assert!(!judge(&healthy(), None).reason.contains("may be"));
+    assert!(!judge(&healthy(), None).reason.contains("may have"));
 }
 
 #[test]
@@ -230,9 +261,12 @@ fn stalled_client_is_limited_or_its_tails_are_marked() {
         let (marked, clean) = (stalled(0.01), stalled(0.0));
         assert_eq!(judge(&marked, None).kind, VerdictKind::Valid);
         let reason = judge(&marked, None).reason;
-        assert!(reason.ends_with("p99 may be the client's, which was stalled for 1.00 % of the window"), "{reason}");
+        assert!(
+            reason.ends_with("the client may have caused the p99: it was stalled for 1.00 % of the window"),
+            "{reason}"
+        );
         assert!(marked.is_client_tail(0.99) && !marked.is_client_tail(0.5));
-        assert!(!clean.is_client_tail(0.99) && !judge(&clean, None).reason.contains("may be"));
+        assert!(!clean.is_client_tail(0.99) && !judge(&clean, None).reason.contains("may have"));
     }
     let mut working = LoadReport {
         rate_asked_per_s: None,
@@ -240,7 +274,7 @@ fn stalled_client_is_limited_or_its_tails_are_marked() {
         stalled_ns: Some(300_000_000),
         ..healthy()
     };
-    assert_eq!(judge(&working, None).kind, VerdictKind::Valid, "the meter waited for the client's own work");
+    assert_eq!(judge(&working, None).kind, VerdictKind::Valid, "stalls include the client's own work");
     working.stalled_ns = Some(60_000_000);
     assert_eq!(judge(&working, None).kind, VerdictKind::ClientLimited);
     let streams = |share: f64| LoadReport { stalled_ns: Some((share * 1e9) as u64), ..streaming() };
@@ -273,7 +307,7 @@ fn spinning_server_is_not_blamed_for_a_late_client() {
     let counters = used(0.99);
     let of = |report: &LoadReport, spins: bool| judge(report, Some(&ServerSide { spins, ..side(&counters, 1) })).kind;
     assert_eq!(of(&report, false), VerdictKind::Saturated);
-    assert_eq!(of(&report, true), VerdictKind::ClientLimited, "spinning is no proof of work");
+    assert_eq!(of(&report, true), VerdictKind::ClientLimited, "spinning is not work");
     report.send_delay = measured([200; 10]);
     assert_eq!(of(&report, true), VerdictKind::Saturated, "the client was on time");
 }
@@ -290,7 +324,7 @@ fn parts_without_requests_are_not_a_fast_beginning() {
     assert_eq!(sparse.kind, VerdictKind::Valid, "{}", sparse.reason);
     assert_eq!(judged(&|part| if part < 2 { 0 } else { 20_000_000 * part as u64 }).kind, VerdictKind::Saturated);
     assert_ne!(judged(&|part| if part < 23 { 20_000_000 } else { 0 }).kind, VerdictKind::Saturated);
-    assert_eq!(judged(&|_| 0).kind, VerdictKind::Valid, "nothing is known of any");
+    assert_eq!(judged(&|_| 0).kind, VerdictKind::Valid, "no part has requests");
     // Few requests: that two in a row are fast is chance.
     let few = judged(&|part| [0, 900_000, 800_000, 9_000_000, 0][part % 5] + 100_000 * u64::from(part > 25));
     assert_ne!(few.kind, VerdictKind::Saturated, "{}", few.reason);
@@ -309,12 +343,24 @@ fn server_beyond_capacity_is_saturated_despite_late_client() {
         counters
     };
     assert_eq!(judge(&report, Some(&side(&counters(0.9), 1))).kind, VerdictKind::Saturated);
-    assert_eq!(judge(&report, Some(&side(&counters(0.3), 1))).kind, VerdictKind::ClientLimited, "it had time to spare");
-    assert_eq!(judge(&report, Some(&side(&counters(0.9), 2))).kind, VerdictKind::ClientLimited, "on one of two CPUs");
+    assert_eq!(
+        judge(&report, Some(&side(&counters(0.3), 1))).kind,
+        VerdictKind::ClientLimited,
+        "the server had spare CPU time"
+    );
+    assert_eq!(
+        judge(&report, Some(&side(&counters(0.9), 2))).kind,
+        VerdictKind::ClientLimited,
+        "the server used one of two CPUs"
+    );
     report.rate_asked_per_s = Some(1_000.0);
     report.planned = 1_000;
     report.send_delay = measured([200; 10]);
-    assert_eq!(judge(&report, Some(&side(&counters(0.99), 1))).kind, VerdictKind::Valid, "busy, and keeps up");
+    assert_eq!(
+        judge(&report, Some(&side(&counters(0.99), 1))).kind,
+        VerdictKind::Valid,
+        "a busy server that keeps up is valid"
+    );
 }
 
 #[test]
@@ -330,15 +376,15 @@ fn reason_states_value_and_limit() {
     let mut report = healthy();
     report.outstanding = Outstanding { at_start: 50, at_end: 400, after_drain: 7 };
     let reason = judge(&report, None).reason;
-    assert_eq!(reason, "requests added to the outstanding over the window: 350 exceeds the limit of 20");
+    assert_eq!(reason, "increase of outstanding requests over the window: 350 exceeds the limit of 20");
 }
 
 #[test]
 fn sends_off_their_plan_limit_client() {
     assert_eq!(kind(|r| r.fit = Some(fit(0.4, 1e-9))), VerdictKind::ClientLimited);
-    assert_eq!(kind(|r| r.fit = Some(fit(0.4, 0.2))), VerdictKind::Valid, "it may be chance");
-    assert_eq!(kind(|r| r.fit = Some(fit(0.1, 1e-9))), VerdictKind::Valid, "too little to matter");
-    assert_eq!(kind(|r| r.fit = None), VerdictKind::Valid, "too few to say");
+    assert_eq!(kind(|r| r.fit = Some(fit(0.4, 0.2))), VerdictKind::Valid, "the p-value is too high");
+    assert_eq!(kind(|r| r.fit = Some(fit(0.1, 1e-9))), VerdictKind::Valid, "the effect is too small");
+    assert_eq!(kind(|r| r.fit = None), VerdictKind::Valid, "without a test the trial is valid");
 }
 
 #[test]
@@ -349,7 +395,7 @@ fn server_that_slows_down_is_unsteady() {
             r.service = measured(tenths);
         }
     };
-    assert_eq!(kind(slower(1)), VerdictKind::Valid, "a trend of 2 % is none that matters");
+    assert_eq!(kind(slower(1)), VerdictKind::Valid, "a trend of 2 % is tolerated");
     assert_eq!(kind(slower(100)), VerdictKind::Unsteady);
     let step = [50, 51, 50, 49, 50, 90, 91, 90, 89, 90].map(|us| us * 1_000);
     let mut report = healthy();
@@ -387,8 +433,8 @@ fn effects_of_the_machine_do_not_count_against_server() {
     let counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
     assert!(judge(&healthy(), Some(&ServerSide { taken: Some(0.6), ..side(&counters, 1) })).is_the_machine_s());
     late.outstanding.at_end = 500;
-    assert!(!judge(&late, None).is_the_machine_s(), "it may have been the server as well");
-    assert!(!judge(&healthy(), None).is_the_machine_s(), "nothing was wrong");
+    assert!(!judge(&late, None).is_the_machine_s(), "the server may be a cause too");
+    assert!(!judge(&healthy(), None).is_the_machine_s(), "a valid trial has no failed check");
 }
 
 #[test]
@@ -424,7 +470,11 @@ fn one_lost_datagram_in_a_hundred_is_valid() {
     let kind = |lost, dropped| judge(&report(lost, dropped), None).kind;
     assert_eq!(kind(planned / 100, Some(0)), VerdictKind::Valid);
     assert_eq!(kind(planned / 100 + 1, None), VerdictKind::Saturated);
-    assert_eq!(kind(planned / 100 + 1, Some(planned)), VerdictKind::ClientLimited, "they came, and found no room");
+    assert_eq!(
+        kind(planned / 100 + 1, Some(planned)),
+        VerdictKind::ClientLimited,
+        "the client's full sockets dropped the responses"
+    );
     let mut unreachable = report(0, None);
     unreachable.errors.unreachable = 1;
     assert_eq!(judge(&unreachable, None).kind, VerdictKind::Failed);
@@ -469,21 +519,21 @@ fn relay_that_falls_behind_fails_trial() {
     let of_relay: Vec<Check> = kept_up.checks.into_iter().filter(|it| it.name.contains("relay")).collect();
     insta::assert_snapshot!(listed(&of_relay));
     let by_kernel = with_links(Links::Veth, None);
-    assert_eq!(by_kernel.kind, VerdictKind::Valid, "where the kernel does it all there is nothing to ask");
+    assert_eq!(by_kernel.kind, VerdictKind::Valid, "a lab without a relay needs no relay report");
     let silent = with(None);
     assert_eq!(silent.kind, VerdictKind::Failed, "{}", silent.reason);
     for (worse, why) in [
         (
             RelayCounts { dropped: 57, ..account },
-            "packets dropped by the lab's relay beyond the loss: 57 exceeds the limit of 2",
+            "packets dropped by the lab's relay besides the configured loss: 57 exceeds the limit of 2",
         ),
         (
             RelayCounts { late_p50_ns: 2_500_000, ..account },
-            "median by which the lab's relay was late 2.5 ms exceeds the limit of 1.5 ms",
+            "median of the delay added by the lab's relay 2.5 ms exceeds the limit of 1.5 ms",
         ),
         (
             RelayCounts { late_p99_ns: 90_000_000, ..account },
-            "99th percentile by which the lab's relay was late 90 ms exceeds the limit of 15 ms",
+            "p99 of the delay added by the lab's relay 90 ms exceeds the limit of 15 ms",
         ),
     ] {
         let verdict = with(Some(worse));
@@ -512,19 +562,22 @@ fn disturbed_client_host_is_named_by_number() {
         };
         with(&healthy(), |it| it.add_network(&asked, &report)).reason
     };
-    assert!(!reason(Some(3), 0, 99e6).contains("lab"), "it does what was asked");
-    let told = reason(Some(3), 200, 99e6);
+    assert!(!reason(Some(3), 0, 99e6).contains("lab"), "the lab meets its conditions");
+    let reason_found = reason(Some(3), 200, 99e6);
     assert!(
-        told.starts_with("share of datagrams that the lab lost (client's host 3): 0.100 exceeds the limit of "),
-        "{told}"
+        reason_found.starts_with("share of datagrams lost in the lab (client host 3): 0.100 exceeds the limit of "),
+        "{reason_found}"
     );
-    let told = reason(Some(4), 0, 50e6);
+    let reason_found = reason(Some(4), 0, 50e6);
     assert!(
-        told.starts_with("bandwidth from the lab's server (client's host 4) 50 Mbit/s is below the limit of"),
-        "{told}"
+        reason_found.starts_with("bandwidth from the lab's server (client host 4) 50 Mbit/s is below the limit of"),
+        "{reason_found}"
     );
-    let told = reason(None, 0, 50e6);
-    assert!(told.starts_with("bandwidth from the lab's server 50 Mbit/s is below the limit of"), "{told}");
+    let reason_found = reason(None, 0, 50e6);
+    assert!(
+        reason_found.starts_with("bandwidth from the lab's server 50 Mbit/s is below the limit of"),
+        "{reason_found}"
+    );
 }
 
 /// A healthy trial of a closed loop.
@@ -556,11 +609,11 @@ fn closed_loop_is_client_limited_when_only_client_is_busy() {
         judge(&report, counters.as_ref().map(|counters| side(counters, 1)).as_ref()).kind
     };
     assert_eq!(of(0.5, None), VerdictKind::Valid);
-    assert_eq!(of(0.5, Some(0.99)), VerdictKind::Valid, "the server is what is measured");
-    assert_eq!(of(0.5, Some(0.5)), VerdictKind::Valid, "it waits for something else than a CPU");
+    assert_eq!(of(0.5, Some(0.99)), VerdictKind::Valid, "the server is the limit");
+    assert_eq!(of(0.5, Some(0.5)), VerdictKind::Valid, "neither side is short of CPU time");
     assert_eq!(of(0.99, Some(0.5)), VerdictKind::ClientLimited);
-    assert_eq!(of(0.99, Some(0.99)), VerdictKind::Valid, "the server had none either");
-    assert_eq!(of(0.99, None), VerdictKind::ClientLimited, "nothing says that it was the server");
+    assert_eq!(of(0.99, Some(0.99)), VerdictKind::Valid, "both sides are busy");
+    assert_eq!(of(0.99, None), VerdictKind::ClientLimited, "without counters the client is the limit");
 }
 
 #[test]
@@ -576,7 +629,7 @@ fn closed_loop_is_never_saturated() {
         r.send_delay = measured([200_000; 10]);
         r.closed.as_mut().unwrap().think_ns = 1_000_000;
     };
-    assert_eq!(kind(thinking), VerdictKind::Valid, "little against the time to think");
+    assert_eq!(kind(thinking), VerdictKind::Valid, "the delay is short compared with the think time");
     assert_eq!(kind(|r| r.errors.miss = 1), VerdictKind::Failed);
     assert_eq!(kind(|r| r.errors.rejected = 1), VerdictKind::Failed);
     assert_eq!(kind(|r| r.planned = 5), VerdictKind::Failed);
@@ -590,11 +643,11 @@ fn closed_loop_with_changing_rate_is_unsteady() {
         judge(&report, None).kind
     };
     assert_eq!(kind(|part| 1_000 + part as u64), VerdictKind::Valid);
-    assert_eq!(kind(|part| 1_000 + 40 * part as u64), VerdictKind::Unsteady, "it doubles");
-    assert_eq!(kind(|part| if part < 16 { 1_000 } else { 600 }), VerdictKind::Unsteady, "it falls by 40 %");
+    assert_eq!(kind(|part| 1_000 + 40 * part as u64), VerdictKind::Unsteady, "the rate doubles");
+    assert_eq!(kind(|part| if part < 16 { 1_000 } else { 600 }), VerdictKind::Unsteady, "the rate falls by 40 %");
     assert_eq!(kind(|part| if part < 16 { 1_000 } else { 800 }), VerdictKind::Valid);
     assert_eq!(kind(|part| if (11..21).contains(&part) { 300 } else { 1_000 }), VerdictKind::Unsteady);
-    assert_eq!(kind(|part| if part == 7 { 100 } else { 1_000 }), VerdictKind::Valid, "a hiccup");
+    assert_eq!(kind(|part| if part == 7 { 100 } else { 1_000 }), VerdictKind::Valid, "one slow part is tolerated");
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn streams_are_judged_by_their_bytes() {
         (VerdictKind::Failed, true)
     );
     assert_eq!(kind(&|stream| stream.bytes_by_part[16..].fill(5_000_000)).kind, VerdictKind::Unsteady);
-    // Where the server says what it took in, that counts, and not what its clients wrote.
+    // If the server counts the bytes that it received, they replace those that the clients wrote.
     let counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
     let took_in = |last: f64| {
         let parts = std::array::from_fn(|part| if part < 16 { 16e6 } else { last });
@@ -44,29 +44,29 @@ fn one_byte_of_difference_fails_trial() {
     for wrong in [kind(0, Some(16_999_999), 96), kind(0, Some(17_000_000), 97), kind(0, None, 96)] {
         assert_eq!(wrong, VerdictKind::Failed);
     }
-    assert_eq!(kind(1, Some(17_000_000), 96), VerdictKind::Failed, "idle ones have sent something too");
+    assert_eq!(kind(1, Some(17_000_000), 96), VerdictKind::Failed, "idle connections sent a first request each");
 }
 
 #[test]
 fn implausible_figure_fails_trial_by_name() {
-    let told = |change: &dyn Fn(&mut LoadReport), fell: &[&str]| {
+    let verdict = |change: &dyn Fn(&mut LoadReport), fell: &[&str]| {
         let fell = fell.iter().map(|&name| name.to_owned()).collect();
         let counters = ServerCounters { window_ns: 1_000_000_000, fell, ..ServerCounters::default() };
         let mut report = healthy();
         change(&mut report);
-        let verdict = judge(&report, Some(&side(&counters, 1)));
-        (verdict.kind, verdict.reason)
+        let judged = judge(&report, Some(&side(&counters, 1)));
+        (judged.kind, judged.reason)
     };
-    assert_eq!(told(&|_| (), &[]).0, VerdictKind::Valid);
-    assert_eq!(told(&|it| it.clock.drift_ppm = -900.0, &[]).0, VerdictKind::Valid);
-    let lies = [
-        (told(&|it| it.clock.went_back = 1, &[]), "the client's clock went backwards: 1 exceeds the limit of 0"),
-        (told(&|it| it.clock.drift_ppm = -20_000.0, &[]), "drift of the client's clock"),
-        (told(&|it| it.response.histogram.record(stats::histogram::VALUE_NS_MAX), &[]), "an hour or more"),
-        (told(&|it| it.errors.wrong = 1, &[]), "errors of class wrong: 1"),
-        (told(&|_| (), &["requests", "bytes in"]), "decreased in the window (requests, bytes in): 2"),
+    assert_eq!(verdict(&|_| (), &[]).0, VerdictKind::Valid);
+    assert_eq!(verdict(&|it| it.clock.drift_ppm = -900.0, &[]).0, VerdictKind::Valid);
+    let cases = [
+        (verdict(&|it| it.clock.went_back = 1, &[]), "the client's clock went backwards: 1 exceeds the limit of 0"),
+        (verdict(&|it| it.clock.drift_ppm = -20_000.0, &[]), "drift of the client's clock"),
+        (verdict(&|it| it.response.histogram.record(stats::histogram::VALUE_NS_MAX), &[]), "an hour or more"),
+        (verdict(&|it| it.errors.wrong = 1, &[]), "errors of class wrong: 1"),
+        (verdict(&|_| (), &["requests", "bytes in"]), "decreased in the window (requests, bytes in): 2"),
     ];
-    for ((kind, reason), words) in lies {
+    for ((kind, reason), words) in cases {
         assert!(kind == VerdictKind::Failed && reason.contains(words), "{words}: {reason}");
     }
 }
@@ -81,7 +81,7 @@ fn server_counted_late_makes_trial_unsteady() {
     let late = judged(&healthy(), 110_000_000);
     assert!(late.kind == VerdictKind::Unsteady && late.is_the_machine_s(), "{}", late.reason);
     assert_eq!(late.reason, format!("{} 110 ms exceeds the limit of 100 ms", Check::COUNTED_LATE));
-    // A longer window bears more.
+    // A longer window has a higher limit.
     let long = LoadReport { window_ns: 10_000_000_000, ..healthy() };
     assert!(judged(&long, 900_000_000).checks.iter().all(|it| it.passed || it.name != Check::COUNTED_LATE));
     // Errors, and a late client, precede the late count in the verdict.
@@ -107,17 +107,17 @@ fn window_mostly_without_samples_is_unsteady() {
 
 #[test]
 fn one_late_process_of_five_limits_client() {
-    let of = |lags_ns: [u64; 5]| {
+    let of = |delays_ns: [u64; 5]| {
         let mut report = healthy();
-        report.processes = lags_ns
+        report.processes = delays_ns
             .into_iter()
-            .map(|lag_ns| ProcessReport {
-                place: format!("rank {}", lag_ns % 10),
+            .map(|delay_ns| ProcessReport {
+                place: format!("worker {}", delay_ns % 10),
                 connections: 2,
                 planned: 200,
                 completed: 200,
                 rate_sent_per_s: 200.0,
-                send_delay: measured([lag_ns; 10]).distribution,
+                send_delay: measured([delay_ns; 10]).distribution,
                 service: report.service.distribution,
                 cpu_ns: 0,
                 begun_late_ns: 0,
@@ -129,7 +129,7 @@ fn one_late_process_of_five_limits_client() {
     assert_eq!(of([1_001, 1_002, 1_003, 1_004, 1_005]).kind, VerdictKind::Valid);
     let late = of([1_001, 1_002, 9_000_003, 1_004, 1_005]);
     assert_eq!(late.kind, VerdictKind::ClientLimited);
-    assert!(late.reason.contains("latest client, rank 3"), "{}", late.reason);
+    assert!(late.reason.contains("of a client, worker 3"), "{}", late.reason);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn worker_whose_cpus_others_took_is_named() {
     let judged = |taken: [Option<f64>; 2]| {
         let mut report = healthy();
         let process = |(number, cpu_taken_by_others): (usize, Option<f64>)| ProcessReport {
-            place: format!("rank {number} on node{number}"),
+            place: format!("worker {number} on node{number}"),
             connections: 5,
             planned: 500,
             completed: 500,
@@ -153,10 +153,10 @@ fn worker_whose_cpus_others_took_is_named() {
     };
     assert_eq!(judged([None, None]).kind, VerdictKind::Valid);
     let quiet = judged([None, Some(0.2)]);
-    assert_eq!((quiet.kind, &*quiet.checks.last().unwrap().name), (VerdictKind::Valid, TAKEN_FROM_RANK_1));
+    assert_eq!((quiet.kind, &*quiet.checks.last().unwrap().name), (VerdictKind::Valid, TAKEN_FROM_WORKER_1));
     let crowded = judged([Some(0.0), Some(0.4)]);
     assert!(crowded.kind == VerdictKind::ClientLimited && crowded.is_the_machine_s());
-    assert_eq!(crowded.reason, format!("{TAKEN_FROM_RANK_1}: 0.400 exceeds the limit of 0.250"));
+    assert_eq!(crowded.reason, format!("{TAKEN_FROM_WORKER_1}: 0.400 exceeds the limit of 0.250"));
     let without_schedule = LoadReport { rate_asked_per_s: None, ..healthy() };
     let failed = with(&without_schedule, |it| it.add_clients(&healthy(), PHASES));
     assert_eq!((failed.kind, failed.checks), (VerdictKind::Failed, Vec::new()));
@@ -182,4 +182,4 @@ fn late_start_order_is_listed_and_limits_client() {
     assert_eq!(judged(1, Phases { ramp_ns: 0, warm_up_ns: 0, ..PHASES }).kind, VerdictKind::ClientLimited);
 }
 
-const TAKEN_FROM_RANK_1: &str = "share of the client's CPUs taken by others, rank 1 on node1";
+const TAKEN_FROM_WORKER_1: &str = "share of the client's CPUs taken by others, worker 1 on node1";
