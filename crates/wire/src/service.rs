@@ -19,39 +19,33 @@ pub trait Service {
     fn sent(&self, conn: &mut Self::Conn, count: usize) -> u64;
 
     /// Whether the connection takes no more input and ends once everything is sent.
-    #[inline]
     fn is_over(&self, _conn: &Self::Conn) -> bool {
         false
     }
 
     /// Whether the client may still be sending on a connection that is over. The server then discards input for a while.
     /// Closing with unread input resets the connection, and the client may lose the last response.
-    #[inline]
     fn is_cut_short(&self, _conn: &Self::Conn) -> bool {
         false
     }
 
     /// Whether the connection has neither an unanswered request nor a part of one.
-    #[inline]
     fn is_idle(&self, _conn: &Self::Conn) -> bool {
         true
     }
 
     /// The interval between two calls of [`Service::is_overdue`]; `None` if connections are never overdue.
-    #[inline]
     fn check_interval(&self) -> Option<Duration> {
         None
     }
 
     /// The number of checks without progress of a response after which the connection must end. Servers use it if they cannot
     /// call [`Service::is_overdue`] during a write.
-    #[inline]
     fn checks_max(&self) -> u32 {
         u32::MAX
     }
 
     /// Whether the client took too long, so that the connection must end.
-    #[inline]
     fn is_overdue(&self, _conn: &mut Self::Conn) -> bool {
         false
     }

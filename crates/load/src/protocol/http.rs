@@ -106,13 +106,13 @@ impl ClientProtocol for Http {
 
     #[inline]
     fn encode<'a>(&'a self, request: u32, _scratch: &'a mut Vec<u8>) -> &'a [u8] {
-        self.paths[request as usize].request.bytes()
+        &self.paths[request as usize].request.bytes
     }
 
     #[inline]
     fn read(&self, request: u32, reader: &mut Reader, bytes: &[u8]) -> (usize, Option<Reply>) {
         let path = &self.paths[request as usize];
-        let (taken_bytes, response) = reader.read(bytes, path.request.is_head());
+        let (taken_bytes, response) = reader.read(bytes, path.request.is_head);
         let reply = response.map(|response| match response {
             Ok(response) => self.judge(path, &response),
             Err(_) => Reply::Garbage,

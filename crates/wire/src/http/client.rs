@@ -59,8 +59,10 @@ impl FromStr for Url {
 /// A request without a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    bytes: Vec<u8>,
-    is_head: bool,
+    /// The bytes to send.
+    pub bytes: Vec<u8>,
+    /// Whether the method is HEAD, whose response has no body.
+    pub is_head: bool,
 }
 
 impl Request {
@@ -87,16 +89,6 @@ impl Request {
             return Err(RequestError::Request(text.escape_debug().to_string()));
         }
         Ok(Self { bytes: text.into_bytes(), is_head: method == "HEAD" })
-    }
-
-    /// Returns the bytes to send.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Whether the method is HEAD, whose response has no body.
-    pub fn is_head(&self) -> bool {
-        self.is_head
     }
 }
 

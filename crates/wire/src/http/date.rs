@@ -1,8 +1,8 @@
-pub(super) const DATE_BYTES: usize = 29;
+pub(super) type Date = [u8; 29];
 
 /// Formats a time in seconds since 1970, as in `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 section 5.6.7). This takes about ten
 /// nanoseconds, without a string that threads share and must lock.
-pub(super) fn date(now: u32) -> [u8; DATE_BYTES] {
+pub(super) fn date(now: u32) -> Date {
     const WEEKDAYS: &[u8; 21] = b"ThuFriSatSunMonTueWed";
     const MONTHS: &[u8; 36] = b"MarAprMayJunJulAugSepOctNovDecJanFeb";
 

@@ -107,23 +107,36 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Head<'_>, Status> {
     let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version) else {
         return Err(Status::BadRequest);
     };
-    let fields = Fields::read(request.headers)?;
-    if fields.hosts > 1 || (fields.hosts == 0 && minor > 0) {
+    let (mut hosts, mut length, mut coding, mut expectation) = (0, None, None, None);
+    let mut options = Options::default();
+    for &Header { name, value } in request.headers.iter() {
+        let is = |other: &str| name.eq_ignore_ascii_case(other);
+        match name.len() {
+            4 if is("host") && value.iter().copied().all(is_host_byte) => hosts += 1,
+            4 if is("host") => return Err(Status::BadRequest),
+            10 if is("connection") => options.add(value),
+            14 if is("content-length") => once(&mut length, digits(value).ok_or(Status::BadRequest)?)?,
+            17 if is("transfer-encoding") => once(&mut coding, value)?,
+            6 if is("expect") => expectation = Some(value),
+            _ => {}
+        }
+    }
+    if hosts > 1 || (hosts == 0 && minor > 0) {
         return Err(Status::BadRequest);
     }
-    let body = match (fields.length, fields.coding) {
+    let body = match (length, coding) {
         (length, None) => Framing::Length(length.unwrap_or(0)),
         // Two lengths, or a coding that HTTP/1.0 lacks, may be request smuggling.
         (Some(_), Some(_)) => return Err(Status::BadRequest),
         (None, Some(_)) if minor == 0 => return Err(Status::BadRequest),
         (None, Some(coding)) => framing(coding)?,
     };
-    let connection = match (minor, fields.options.close, fields.options.keep_alive) {
+    let connection = match (minor, options.close, options.keep_alive) {
         (_, true, _) | (0, false, false) => Connection::Closes,
         (0, false, true) => Connection::AnnouncesPersistence,
         (_, false, _) => Connection::Persists,
     };
-    let expectation = fields.expectation.filter(|_| minor > 0);
+    let expectation = expectation.filter(|_| minor > 0);
     let awaits_continue = expectation.is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
     let method = match method {
         "GET" => Method::Get,
@@ -142,15 +155,6 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Head<'_>, Status> {
 }
 
 #[derive(Default)]
-struct Fields<'a> {
-    hosts: u32,
-    length: Option<u64>,
-    coding: Option<&'a [u8]>,
-    expectation: Option<&'a [u8]>,
-    options: Options,
-}
-
-#[derive(Default)]
 pub(super) struct Options {
     pub close: bool,
     pub keep_alive: bool,
@@ -162,26 +166,6 @@ impl Options {
             self.close |= option.eq_ignore_ascii_case(b"close");
             self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
         }
-    }
-}
-
-impl<'a> Fields<'a> {
-    #[inline]
-    fn read(headers: &[Header<'a>]) -> Result<Self, Status> {
-        let mut fields = Self::default();
-        for &Header { name, value } in headers {
-            let is = |other: &str| name.eq_ignore_ascii_case(other);
-            match name.len() {
-                4 if is("host") && value.iter().copied().all(is_host_byte) => fields.hosts += 1,
-                4 if is("host") => return Err(Status::BadRequest),
-                10 if is("connection") => fields.options.add(value),
-                14 if is("content-length") => once(&mut fields.length, digits(value).ok_or(Status::BadRequest)?)?,
-                17 if is("transfer-encoding") => once(&mut fields.coding, value)?,
-                6 if is("expect") => fields.expectation = Some(value),
-                _ => {}
-            }
-        }
-        Ok(fields)
     }
 }
 

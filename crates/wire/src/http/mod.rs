@@ -12,7 +12,6 @@
 //! Besides the current input, a connection keeps at most one head: 32 KiB, beyond it 431 or 414. The service discards request
 //! bodies on arrival, up to 1 MiB (413). The server's limits end slow connections.
 
-mod batch;
 mod chunked;
 pub mod client;
 mod connection;
@@ -21,7 +20,6 @@ mod date;
 mod head;
 mod limits;
 mod response;
-mod service;
 mod status;
 mod target;
 #[cfg(test)]
@@ -29,4 +27,4 @@ mod tests;
 
 pub use connection::HttpConn;
 pub use content::{Content, ContentError, GENERATED_BYTES_MAX};
-pub use service::Http;
+pub use response::Http;

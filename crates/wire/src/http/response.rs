@@ -1,10 +1,11 @@
 //! Responses: the decision about each request, and their bytes.
 
-use super::content::Found;
-use super::date::{DATE_BYTES, date};
+use std::sync::Arc;
+
+use super::content::{Content, Found};
+use super::date::{Date, date};
 use super::head::{Connection, Framing, Head, Method};
 use super::limits::{BODY_BYTES_MAX, COPIED_BYTES_MAX};
-use super::service::Http;
 use super::status::Status;
 use super::target;
 use crate::service::Clock;
@@ -29,21 +30,11 @@ pub(super) struct Body {
     pub at_bytes: u64,
 }
 
-/// The time, read at most once per batch.
-pub(super) struct Now<'a> {
-    clock: &'a Clock,
-    date: Option<[u8; DATE_BYTES]>,
-}
-
-impl<'a> Now<'a> {
-    pub fn new(clock: &'a Clock) -> Self {
-        Self { clock, date: None }
-    }
-
-    #[inline]
-    fn date(&mut self) -> &[u8; DATE_BYTES] {
-        self.date.get_or_insert_with(|| date((self.clock)()))
-    }
+/// HTTP for content in memory.
+pub struct Http {
+    pub(super) content: Arc<Content>,
+    /// The clock for the `Date` of responses, read once per batch.
+    pub(super) clock: Clock,
 }
 
 impl Response {
@@ -53,6 +44,11 @@ impl Response {
 }
 
 impl Http {
+    /// Creates a service for this content. It reads no clock except `clock`.
+    pub fn new(content: impl Into<Arc<Content>>, clock: Clock) -> Self {
+        Self { content: content.into(), clock }
+    }
+
     /// Returns the response to write after the request's body. An error ends the connection without waiting for the body.
     #[inline]
     pub(super) fn respond(&self, head: &Head<'_>) -> Result<Response, Response> {
@@ -75,9 +71,10 @@ impl Http {
         Ok(Response { result, connection: head.connection, is_bare })
     }
 
-    /// Writes a response. Returns its content if that is sent without copying.
+    /// Writes a response with the time of its batch, `now`. Returns its content if that is sent without copying.
     #[inline]
-    pub(super) fn write(&self, response: Response, now: &mut Now<'_>, out: &mut Vec<u8>) -> Option<Body> {
+    pub(super) fn write(&self, response: Response, now: &mut Option<Date>, out: &mut Vec<u8>) -> Option<Body> {
+        let now = now.get_or_insert_with(|| date((self.clock)()));
         let last_field = match response.connection {
             Connection::Persists => &b"\r\n"[..],
             Connection::AnnouncesPersistence => b"Connection: keep-alive\r\n\r\n",
@@ -120,9 +117,9 @@ impl Http {
 }
 
 #[inline]
-fn begin(out: &mut Vec<u8>, line: &str, now: &mut Now<'_>, body_bytes: usize) {
+fn begin(out: &mut Vec<u8>, line: &str, now: &Date, body_bytes: usize) {
     out.reserve(HEAD_BYTES + body_bytes);
-    append(out, [line.as_bytes(), SERVER, now.date(), b"\r\n"]);
+    append(out, [line.as_bytes(), SERVER, now, b"\r\n"]);
 }
 
 #[inline]

@@ -75,16 +75,15 @@ impl Reader {
                     }
                     Some(end) => {
                         let line = &bytes[at..at + end];
-                        let reply = if self.line.is_empty() {
+                        let mut whole = std::mem::take(&mut self.line);
+                        let reply = if whole.is_empty() {
                             self.end_line(line, key, value)
                         } else {
-                            let mut whole = std::mem::take(&mut self.line);
                             whole.extend_from_slice(line);
-                            let reply = self.end_line(&whole, key, value);
-                            whole.clear();
-                            self.line = whole;
-                            reply
+                            self.end_line(&whole, key, value)
                         };
+                        whole.clear();
+                        self.line = whole;
                         if let Some(reply) = reply {
                             (self.position, self.wrong, self.was_value) = (Position::Line, false, false);
                             return (at + end + 1, Some(reply));

@@ -1,6 +1,6 @@
 //! Parsing of command lines without copying, as lenient as memcached 1.6, which parses numbers like C's `strtol`.
 
-use super::limits::KEY_BYTES_MAX;
+use super::protocol::KEY_BYTES_MAX;
 
 /// The reply to an unsupported command or a wrong number of words.
 pub(super) const ERROR: &str = "ERROR";

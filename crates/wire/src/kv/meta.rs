@@ -6,24 +6,16 @@ use std::sync::Arc;
 use super::base64;
 use super::command::{BAD_FORMAT, MetaVerb, Words};
 use super::counters::Count;
-use super::limits::KEY_BYTES_MAX;
 use super::meta_flags::{Error, LONG_OPAQUE, Meta, MetaSet, OPAQUE_BYTES_MAX};
-use super::reply::{NOT_A_NUMBER, write_line};
-use super::service::Kv;
-use super::storage::{StoreOptions, Stored};
+use super::protocol::{KEY_BYTES_MAX, NOT_A_NUMBER, write_line};
+use super::storage::{Kv, Stored};
 use super::store::{After, FETCHED, Item, STALE, WON, weight};
 
 impl Kv {
     pub(super) fn meta_set(&self, set: &MetaSet<'_>, value: &[u8], out: &mut Vec<u8>) {
         self.store.notice_fetches();
         let options = &set.meta.options;
-        let storing = StoreOptions {
-            cas: options.new_cas,
-            is_binary: options.is_binary,
-            creates: options.vivify.is_some(),
-            accepts_stale: options.stale,
-        };
-        let (code, cas, bytes) = match self.store_value(&set.request(), storing, value) {
+        let (code, cas, bytes) = match self.store_value(&set.request(), Some(options), value) {
             Stored::Yes { .. } if options.is_quiet => return,
             Stored::Yes { cas, bytes } => (b"HD", cas, bytes),
             Stored::No => (b"NS", 0, value.len()),

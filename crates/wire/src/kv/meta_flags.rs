@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::base64;
 use super::command::{BAD_FORMAT, ERROR, StoreMode, StoreRequest, Words, signed, unsigned, value_bytes};
-use super::limits::KEY_BYTES_MAX;
+use super::protocol::KEY_BYTES_MAX;
 
 /// Limit on the words of a line, with the command.
 const WORDS_MAX: usize = 19;

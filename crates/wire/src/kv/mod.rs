@@ -16,25 +16,21 @@
 //! - `flush_all 1` waits a second. A delayed flush does not restore items that an earlier flush removed.
 
 mod base64;
-mod batch;
 pub mod client;
 mod command;
-mod config;
 mod connection;
 mod counters;
-mod limits;
 mod meta;
 mod meta_flags;
+mod protocol;
 pub mod records;
-mod reply;
 mod response;
-mod service;
 mod stats;
 mod storage;
 mod store;
 #[cfg(test)]
 mod tests;
 
-pub use config::KvConfig;
 pub use connection::KvConn;
-pub use service::Kv;
+pub use storage::Kv;
+pub use store::KvConfig;

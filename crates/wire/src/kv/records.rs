@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::limits::KEY_BYTES_MAX;
+use super::protocol::KEY_BYTES_MAX;
 
 /// Records whose value sizes are log-uniform.
 #[derive(Debug)]

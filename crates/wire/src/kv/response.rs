@@ -2,10 +2,8 @@
 
 use super::command::{Command, Get, StoreRequest, Words};
 use super::counters::Count;
-use super::limits::OUTPUT_BYTES_MAX;
-use super::reply::{NOT_A_NUMBER, NOT_FOUND, version, write_line};
-use super::service::Kv;
-use super::storage::{StoreOptions, Stored};
+use super::protocol::{NOT_A_NUMBER, NOT_FOUND, OUTPUT_BYTES_MAX, version, write_line};
+use super::storage::{Kv, Stored};
 use super::store::Item;
 
 impl Kv {
@@ -56,7 +54,7 @@ impl Kv {
     }
 
     pub(super) fn write_stored(&self, request: &StoreRequest<'_>, value: &[u8], out: &mut Vec<u8>) {
-        let line = match self.store_value(request, StoreOptions::default(), value) {
+        let line = match self.store_value(request, None, value) {
             Stored::Yes { .. } => "STORED",
             Stored::No => "NOT_STORED",
             Stored::Changed => "EXISTS",

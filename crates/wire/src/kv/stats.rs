@@ -2,9 +2,8 @@
 
 use super::command::{BAD_FORMAT, ERROR, unsigned};
 use super::counters::Count;
-use super::limits::OUTPUT_BYTES_MAX;
-use super::reply::{version, write_line};
-use super::service::Kv;
+use super::protocol::{OUTPUT_BYTES_MAX, version, write_line};
+use super::storage::Kv;
 
 /// Slab class of all items.
 const CLASS: u64 = 1;

@@ -1,22 +1,20 @@
-//! Storage commands: their effect on the store, for classic and meta commands alike.
+//! The service that all threads share, and the effect of storage commands on its store.
 
 use std::sync::Arc;
 
 use super::command::{StoreMode, StoreRequest, unsigned};
-use super::counters::Count;
-use super::service::Kv;
-use super::store::{After, BINARY, Item, STALE, WON};
+use super::counters::{Count, Counters};
+use super::meta_flags::Options;
+use super::store::{After, BINARY, Item, KvConfig, STALE, Store, WON};
+use crate::service::Clock;
 
-/// Parameters that only meta commands set.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct StoreOptions {
-    /// CAS value of the new item, instead of the next one.
-    pub cas: Option<u64>,
-    pub is_binary: bool,
-    /// Whether `append` and `prepend` create a missing item.
-    pub creates: bool,
-    /// Whether an older value is stored too, marked as stale.
-    pub accepts_stale: bool,
+/// A key-value store with its counters.
+pub struct Kv {
+    pub(super) store: Store,
+    pub(super) counters: Counters,
+    pub(super) config: KvConfig,
+    /// Start of the service for `stats`, in seconds since 1970.
+    pub(super) started: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +35,16 @@ impl Stored {
 }
 
 impl Kv {
+    /// Creates an empty store. It reads no clock except `clock`.
+    pub fn new(config: KvConfig, clock: Clock) -> Self {
+        assert!(
+            config.item_max_bytes > 0 && u64::from(config.item_max_bytes) <= config.memory_max_bytes / 4,
+            "an item may take at most a quarter of the memory: {config:?}"
+        );
+        let started = clock();
+        Self { store: Store::new(&config, clock), counters: Counters::default(), config, started }
+    }
+
     #[inline]
     pub(super) fn get(&self, key: &[u8]) -> Option<Item> {
         let found = self.store.get(key);
@@ -56,14 +64,15 @@ impl Kv {
         touched
     }
 
+    /// Stores a value, with the flags of a meta command.
     #[inline]
-    pub(super) fn store_value(&self, request: &StoreRequest<'_>, options: StoreOptions, value: &[u8]) -> Stored {
+    pub(super) fn store_value(&self, request: &StoreRequest<'_>, meta: Option<&Options>, value: &[u8]) -> Stored {
         self.counters.add(Count::Set);
         let stored = if request.mode == StoreMode::Set {
-            let cas = self.store.set(request.key, || self.new_item(request, options, value));
+            let cas = self.store.set(request.key, || self.new_item(request, meta, value));
             Stored::Yes { cas, bytes: value.len() }
         } else {
-            self.store_if(request, options, value)
+            self.store_if(request, meta, value)
         };
         if matches!(stored, Stored::Yes { .. }) {
             self.counters.add(Count::Stored);
@@ -72,13 +81,19 @@ impl Kv {
     }
 
     #[inline]
-    fn new_item(&self, request: &StoreRequest<'_>, options: StoreOptions, value: &[u8]) -> Item {
-        self.store.item(value.into(), request.flags, request.exptime, options.cas, options.is_binary)
+    fn new_item(&self, request: &StoreRequest<'_>, meta: Option<&Options>, value: &[u8]) -> Item {
+        self.store.item(
+            value.into(),
+            request.flags,
+            request.exptime,
+            meta.and_then(|meta| meta.new_cas),
+            meta.is_some_and(|meta| meta.is_binary),
+        )
     }
 
-    fn store_if(&self, request: &StoreRequest<'_>, options: StoreOptions, value: &[u8]) -> Stored {
+    fn store_if(&self, request: &StoreRequest<'_>, meta: Option<&Options>, value: &[u8]) -> Stored {
         let StoreRequest { mode, cas, key, .. } = *request;
-        let make = || self.new_item(request, options, value);
+        let make = || self.new_item(request, meta, value);
         let replace = |item: &mut Item| {
             *item = make();
             Stored::from_item(item)
@@ -90,12 +105,13 @@ impl Kv {
             }),
             StoreMode::Replace => self.store.update(key, replace),
             StoreMode::Append | StoreMode::Prepend => {
-                self.store.enter(key, options.creates.then_some(make), |item, is_new| {
+                self.store.enter(key, meta.is_some_and(|meta| meta.vivify.is_some()).then_some(make), |item, is_new| {
                     After::Keep(if is_new {
                         Stored::from_item(item)
                     } else if cas != 0 && cas != item.cas {
                         Stored::Changed
-                    } else if self.join(key, item, value, mode == StoreMode::Append, options.cas) {
+                    } else if self.join(key, item, value, mode == StoreMode::Append, meta.and_then(|meta| meta.new_cas))
+                    {
                         Stored::from_item(item)
                     } else {
                         Stored::No
@@ -106,7 +122,7 @@ impl Kv {
                 let stored = self.store.update(key, |item| {
                     if cas != 0 && cas == item.cas {
                         replace(item)
-                    } else if options.accepts_stale && cas != 0 && cas < item.cas {
+                    } else if meta.is_some_and(|meta| meta.stale) && cas != 0 && cas < item.cas {
                         let old = item.clone();
                         let stored = replace(item);
                         item.expires = old.expires;

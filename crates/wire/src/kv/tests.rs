@@ -8,7 +8,7 @@ use std::thread;
 
 use proptest::prelude::*;
 
-use super::limits::{KEYS_BYTES_MAX, LINE_BYTES_MAX, OUTPUT_BYTES_MAX};
+use super::protocol::{KEYS_BYTES_MAX, LINE_BYTES_MAX, OUTPUT_BYTES_MAX};
 use super::store::ITEM_OVERHEAD_BYTES;
 use super::*;
 use crate::Service;

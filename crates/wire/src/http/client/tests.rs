@@ -218,10 +218,10 @@ fn urls_are_parsed() {
 fn invalid_requests_are_refused() {
     let url: Url = "http://h:81/a?b".parse().unwrap();
     let get = Request::new("GET", &url, &[("User-Agent", "m"), ("Accept", "*/*")], false).unwrap();
-    assert_eq!(get.bytes(), b"GET /a?b HTTP/1.1\r\nHost: h:81\r\nUser-Agent: m\r\nAccept: */*\r\n\r\n");
+    assert_eq!(get.bytes, b"GET /a?b HTTP/1.1\r\nHost: h:81\r\nUser-Agent: m\r\nAccept: */*\r\n\r\n");
     let head = Request::new("HEAD", &url, &[("host", "other")], true).unwrap();
-    assert_eq!(head.bytes(), b"HEAD /a?b HTTP/1.1\r\nConnection: close\r\nhost: other\r\n\r\n");
-    assert!(head.is_head() && !get.is_head());
+    assert_eq!(head.bytes, b"HEAD /a?b HTTP/1.1\r\nConnection: close\r\nhost: other\r\n\r\n");
+    assert!(head.is_head && !get.is_head);
 
     let with = |target: &str| Url { target: target.to_owned(), ..url.clone() };
     for (method, url, headers) in [
@@ -259,11 +259,11 @@ fn service_answers_the_requests() {
         let url: Url = format!("http://h{path}").parse().unwrap();
         let request = Request::new(method, &url, &[], false).unwrap();
         for _ in 0..3 {
-            assert_eq!(http.receive(&mut conn, request.bytes()), 1);
+            assert_eq!(http.receive(&mut conn, &request.bytes), 1);
             let response = loop {
                 let unsent = http.unsent(&conn);
                 let count = unsent.len().min(33_333);
-                let (taken_bytes, response) = reader.read(&unsent[..count], request.is_head());
+                let (taken_bytes, response) = reader.read(&unsent[..count], request.is_head);
                 assert_eq!(taken_bytes, count);
                 http.sent(&mut conn, count);
                 if let Some(response) = response {
