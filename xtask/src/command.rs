@@ -1,13 +1,12 @@
 //! Execution of other programs.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
-/// Runs a command silently.
-///
-/// # Errors
-/// The command's output, if it fails.
+/// Runs a command silently; an error has its output.
 pub fn run(command: &mut Command) -> anyhow::Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {program}"))?;
@@ -19,13 +18,34 @@ pub fn run(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a step of a check with its output on the terminal, after a line that names it.
-///
-/// # Errors
-/// The step and `remedy`, if it fails.
+/// Runs a step of a check with its output on the terminal, after a line that names it; an error ends with `remedy`.
 pub fn step(name: &str, command: &mut Command, remedy: &str) -> anyhow::Result<()> {
     println!("== {name}");
     let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot run `{name}`"))?;
     ensure!(status.success(), "`{name}` failed ({status}){remedy}");
     Ok(())
+}
+
+/// Waits until a condition holds, at most for this time.
+pub fn wait_until(
+    condition: &str,
+    time_max: Duration,
+    mut holds: impl FnMut() -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let started = Instant::now();
+    while !holds()? {
+        ensure!(started.elapsed() < time_max, "not within {time_max:?}: {condition}");
+        thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// A process that is killed when dropped.
+pub struct Process(pub Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

@@ -3,21 +3,21 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use load::LoadConfig;
 use load::io::source_ports;
 use load::tools::hostile::{Crowd, Tally, manner};
 use serde::{Deserialize, Serialize};
 
-/// Interval between two batches of acts.
+use crate::command::{Process, wait_until};
+
 const TICK: Duration = Duration::from_millis(1);
-/// Interval between two reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The order to the process, as one line of JSON.
@@ -32,9 +32,6 @@ pub struct Order {
 }
 
 /// Runs the process: acts until standard input ends, and reports counts.
-///
-/// # Errors
-/// If the order is invalid, or a system call fails.
 pub fn act() -> anyhow::Result<()> {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
@@ -77,7 +74,7 @@ pub fn act() -> anyhow::Result<()> {
 
 /// A handle to the process, which ends when the handle is dropped.
 pub struct Hostile {
-    process: Child,
+    process: Process,
     tally: Arc<Mutex<Tally>>,
 }
 
@@ -99,7 +96,7 @@ impl Hostile {
                 }
             }
         });
-        Ok(Self { process, tally })
+        Ok(Self { process: Process(process), tally })
     }
 
     /// Returns the last reported counts.
@@ -108,29 +105,12 @@ impl Hostile {
     }
 
     /// Waits until a condition holds for the counts.
-    ///
-    /// # Errors
-    /// If the process ended first, or a minute passed.
     pub fn wait_until(&mut self, condition: &str, holds: impl Fn(&Tally) -> bool) -> anyhow::Result<()> {
-        let started = Instant::now();
-        while !holds(&self.tally()) {
-            if let Some(status) = self.process.try_wait()? {
-                bail!("the hostile clients ended ({status}) before {condition}");
-            }
-            ensure!(
-                started.elapsed() < Duration::from_secs(60),
-                "{condition}: not within a minute; {:?}",
-                self.tally()
-            );
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Hostile {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        let waited = wait_until(condition, Duration::from_secs(60), || {
+            let ended = self.process.0.try_wait()?;
+            ensure!(ended.is_none(), "the hostile clients ended ({ended:?}) before {condition}");
+            Ok(holds(&self.tally()))
+        });
+        waited.with_context(|| format!("{:?}", self.tally()))
     }
 }

@@ -8,40 +8,34 @@ use load::Sample;
 use load::config::Timestamps;
 use load::report::samples;
 use load::tools::cost;
-use wire::ServiceSpec;
 
-use super::process::{CLIENT_CPU, CONNECTIONS, Server, config, muxbench};
-use super::spread::{Bound, Spread};
+use super::process::{CLIENT_CPU, CONNECTIONS, Server, config, load_report, muxbench};
+use super::spread::{Bound, Spread, rounds};
 
-pub(super) fn send_delay(rounds: usize) -> anyhow::Result<()> {
-    let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-    let (mut p50s, mut p99s) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        let server = Server::ours("epoll", &service)?;
-        let outcome = load::run(&config(server.address, &service), &mut |_| ())?;
-        p50s.push(outcome.report.send_delay.distribution.p50_ns as f64 / 1e3);
-        p99s.push(outcome.report.send_delay.distribution.p99_ns as f64 / 1e3);
-    }
+pub(super) fn send_delay(count: usize) -> anyhow::Result<()> {
+    let [p50, p99] = rounds(count, || {
+        let server = Server::ours("epoll", (1, 1))?;
+        let delay = load_report(&config(server.address, (1, 1)))?.send_delay.distribution;
+        Ok([delay.p50_ns, delay.p99_ns].map(|ns| ns as f64 / 1e3))
+    })?;
     println!(
-        "send delay in µs at 8000 requests/s, {CONNECTIONS} connections, 1 B -> 1 B, epoll, median of {rounds} rounds"
+        "send delay in µs at 8000 requests/s, {CONNECTIONS} connections, 1 B -> 1 B, epoll, median of {count} rounds"
     );
-    println!("  p50 {}", Spread::of(p50s).check(Bound::AtMost(0.5)));
-    println!("  p99 {}", Spread::of(p99s).check(Bound::AtMost(20.0)));
+    println!("  p50 {}", p50.check(Bound::AtMost(0.5)));
+    println!("  p99 {}", p99.check(Bound::AtMost(20.0)));
     Ok(())
 }
 
-pub(super) fn timestamps(rounds: usize) -> anyhow::Result<()> {
+pub(super) fn timestamps(count: usize) -> anyhow::Result<()> {
     const REQUESTS: usize = 20_000;
-    let (mut added_us, mut ratios) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
+    let [ratio, added_us] = rounds(count, || {
         let without_ns = cost::per_request_ns(Timestamps::Client, REQUESTS, Some(CLIENT_CPU))?;
         let with_ns = cost::per_request_ns(Timestamps::Kernel, REQUESTS, Some(CLIENT_CPU))?;
-        added_us.push((with_ns - without_ns) / 1e3);
-        ratios.push(with_ns / without_ns);
-    }
-    println!("time of a request in the client with and without the kernel's timestamps, median of {rounds} rounds");
-    println!("  with / without {}", Spread::of(ratios));
-    println!("  added µs {}", Spread::of(added_us).check(Bound::AtMost(1.5)));
+        Ok([with_ns / without_ns, (with_ns - without_ns) / 1e3])
+    })?;
+    println!("time of a request in the client with and without the kernel's timestamps, median of {count} rounds");
+    println!("  with / without {ratio}");
+    println!("  added µs {}", added_us.check(Bound::AtMost(1.5)));
     Ok(())
 }
 
@@ -77,26 +71,20 @@ pub(super) fn summary() -> anyhow::Result<()> {
             let spread = (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
             let planned_ns = at * 125_000;
             let sent_ns = planned_ns + (spread & 0xff) as i64;
-            Sample {
-                planned_ns,
-                sent_ns,
-                complete_ns: sent_ns + 20_000 + spread as i64,
-                connection: at as u32 % 400,
-                ..Sample::UNKNOWN
-            }
+            let complete_ns = sent_ns + 20_000 + spread as i64;
+            Sample { planned_ns, sent_ns, complete_ns, connection: at as u32 % 400, ..Sample::UNKNOWN }
         })
         .collect();
     let window_ns = SAMPLES as u64 * 125_000;
-    let mut shares = Vec::new();
-    for _ in 0..5 {
+    let [share] = rounds(5, || {
         let started = Instant::now();
         for difference in [samples::send_delay_ns, samples::service_ns, samples::response_ns] {
             let measured = samples::measured(&samples, window_ns, difference);
             ensure!(measured.distribution.count == SAMPLES as u64, "not all samples are in the window");
         }
-        shares.push(started.elapsed().as_secs_f64() / LIMIT_S);
-    }
+        Ok([started.elapsed().as_secs_f64() / LIMIT_S])
+    })?;
     println!("5 million samples summarised (send delay, both latencies), as a share of the {LIMIT_S} s allowed");
-    println!("  {}", Spread::of(shares).check(Bound::AtMost(1.0)));
+    println!("  {}", share.check(Bound::AtMost(1.0)));
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Comparison of one of our servers with another server under the same load.
 
-use super::spread::{Bound, Spread};
+use super::spread::{Bound, rounds};
 
 /// The figures of one server.
 pub(super) struct Figures {
@@ -12,21 +12,18 @@ pub(super) struct Figures {
     pub busy: f64,
 }
 
-/// Measures both servers `rounds` times, A B A B, and prints the ratios after `name`.
+/// Measures both servers `count` times, A B A B, and prints the ratios after `name`.
 pub(super) fn compare(
     name: &str,
-    rounds: usize,
+    count: usize,
     ours: impl Fn() -> anyhow::Result<Figures>,
     theirs: impl Fn() -> anyhow::Result<Figures>,
 ) -> anyhow::Result<()> {
-    let (mut rates, mut costs, mut busy) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..rounds {
+    let [rate, cost, busy] = rounds(count, || {
         let (ours, theirs) = (ours()?, theirs()?);
-        rates.push(ours.rate_per_s / theirs.rate_per_s);
-        costs.push(ours.cpu_ns_per_request / theirs.cpu_ns_per_request);
-        busy.push(ours.busy.min(theirs.busy));
-    }
-    let [rate, cost, busy] = [rates, costs, busy].map(Spread::of);
+        let cost = ours.cpu_ns_per_request / theirs.cpu_ns_per_request;
+        Ok([ours.rate_per_s / theirs.rate_per_s, cost, ours.busy.min(theirs.busy)])
+    })?;
     let rate = rate.check(Bound::AtLeast(1.0));
     println!("  {name} rate {rate}; CPU a request {cost}; share of the server's CPU {busy}");
     Ok(())

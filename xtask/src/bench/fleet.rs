@@ -6,52 +6,36 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use super::process::{CLIENT_CPU, Process, SERVER_CPU, comparison_row, free_address, muxbench};
-use super::spread::Spread;
+use super::process::{CLIENT_CPU, SERVER_CPU, comparison_row, free_address, muxbench, start};
+use super::spread::{Bound, rounds};
 
 /// Number of client workers. One more worker runs the server.
 const WORKERS: u32 = 5;
 
-/// Default pacing. A single client would spin and see responses immediately, while five clients on one CPU wait for
-/// each other. This difference would not be the server's.
-pub(super) const PACING: &str = "yield";
-
-/// The figures of one run.
-struct Figures {
-    rate_per_s: f64,
-    p50_ns: f64,
-    cpu_ns_per_request: f64,
-}
-
-pub(super) fn run(rounds: usize, rate: &str, pacing: &str) -> anyhow::Result<()> {
+pub(super) fn run(count: usize, rate: &str, pacing: &str) -> anyhow::Result<()> {
     let binary = muxbench()?;
-    let (mut rates, mut p50s, mut costs, mut alone_us) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..rounds {
+    let [rates, p50s, costs, alone_us] = rounds(count, || {
         let one = one_process(&binary, rate, pacing)?;
         let many = workers(&binary, rate, pacing)?;
-        rates.push(many.rate_per_s / one.rate_per_s);
-        p50s.push(many.p50_ns / one.p50_ns);
-        costs.push(many.cpu_ns_per_request / one.cpu_ns_per_request);
-        alone_us.push(one.p50_ns / 1e3);
-    }
-    let [rates, p50s, costs, alone_us] = [rates, p50s, costs, alone_us].map(Spread::of);
+        Ok([many[0] / one[0], many[1] / one[1], many[2] / one[2], one[1] / 1e3])
+    })?;
     println!(
-        "{WORKERS} client workers / 1 client process, {rate} requests/s, pacing {pacing}, epoll, median of {rounds} rounds (lowest to highest)"
+        "{WORKERS} client workers / 1 client process, {rate} requests/s, pacing {pacing}, epoll, median of {count} rounds (lowest to highest)"
     );
-    println!("  achieved rate {}", rates.check_includes(1.0));
-    println!("  latency p50 {}; of one process {alone_us} µs", p50s.check_includes(1.0));
+    println!("  achieved rate {}", rates.check(Bound::Includes(1.0)));
+    println!("  latency p50 {}; of one process {alone_us} µs", p50s.check(Bound::Includes(1.0)));
     println!("  CPU of the server a request {costs}");
     Ok(())
 }
 
-fn one_process(binary: &Path, rate: &str, pacing: &str) -> anyhow::Result<Figures> {
+fn one_process(binary: &Path, rate: &str, pacing: &str) -> anyhow::Result<[f64; 3]> {
     let mut command = compare(binary, rate, pacing);
     command.args(["--client-processes", "1"]);
     figures(command)
 }
 
 /// Starts the workers of a distributed run without a launcher.
-fn workers(binary: &Path, rate: &str, pacing: &str) -> anyhow::Result<Figures> {
+fn workers(binary: &Path, rate: &str, pacing: &str) -> anyhow::Result<[f64; 3]> {
     let address = free_address()?;
     let worker = |rank: u32| {
         let mut command = compare(binary, rate, pacing);
@@ -59,8 +43,7 @@ fn workers(binary: &Path, rate: &str, pacing: &str) -> anyhow::Result<Figures> {
         command.env("MUXBENCH_RENDEZVOUS", address.to_string()).env("MUXBENCH_SECRET", "a bench");
         command
     };
-    let _others =
-        (1..=WORKERS).map(|number| Process::start(worker(number), || true)).collect::<anyhow::Result<Vec<_>>>()?;
+    let _others = (1..=WORKERS).map(|number| start(worker(number), || true)).collect::<anyhow::Result<Vec<_>>>()?;
     figures(worker(0))
 }
 
@@ -73,15 +56,12 @@ fn compare(binary: &Path, rate: &str, pacing: &str) -> Command {
     command
 }
 
-fn figures(command: Command) -> anyhow::Result<Figures> {
+/// Returns the rate per second, the median latency in nanoseconds, and the server's CPU time per request.
+fn figures(command: Command) -> anyhow::Result<[f64; 3]> {
     let row = comparison_row(command)?;
     let figure = |path: &str| {
         let value = row.pointer(path).and_then(serde_json::Value::as_f64);
         value.with_context(|| format!("`compare` reports no {path}: {row}"))
     };
-    Ok(Figures {
-        rate_per_s: figure("/rate_achieved_per_s")?,
-        p50_ns: figure("/service/p50_ns")?,
-        cpu_ns_per_request: figure("/cost/cpu_ns_per_request")?,
-    })
+    Ok([figure("/rate_achieved_per_s")?, figure("/service/p50_ns")?, figure("/cost/cpu_ns_per_request")?])
 }

@@ -5,41 +5,36 @@ use std::time::Instant;
 
 use anyhow::Context;
 use load::config::{LoadConfig, Phases};
-use wire::ServiceSpec;
 
-use super::process::{SERVER_CPU, Server, config};
-use super::spread::{Bound, Spread};
+use super::process::{SERVER_CPU, Server, config, load_report};
+use super::spread::{Bound, rounds};
 
 const CONNECTIONS: u32 = 50;
 const RATE_PER_S: f64 = 500.0;
 
-pub(super) fn run(rounds: usize, architectures: &[String]) -> anyhow::Result<()> {
-    let service = ServiceSpec::Fixed { request_bytes: 128, response_bytes: 128 };
+pub(super) fn run(count: usize, architectures: &[String]) -> anyhow::Result<()> {
     println!(
-        "latency p50 in µs minus epoll's, {RATE_PER_S} requests/s, {CONNECTIONS} connections, median of {rounds} rounds"
+        "latency p50 in µs minus epoll's, {RATE_PER_S} requests/s, {CONNECTIONS} connections, median of {count} rounds"
     );
     for architecture in architectures {
-        let mut added_us = Vec::new();
-        for _ in 0..rounds {
-            added_us.push(p50_us(architecture, &service)? - p50_us("epoll", &service)?);
-        }
-        println!("  {architecture:14} {}", Spread::of(added_us).check(Bound::AtMost(2.0)));
+        let [added_us] = rounds(count, || Ok([p50_us(architecture)? - p50_us("epoll")?]))?;
+        println!("  {architecture:14} {}", added_us.check(Bound::AtMost(2.0)));
     }
-    let switches = (0..rounds).map(|_| switch_us()).collect::<anyhow::Result<Vec<_>>>()?;
-    println!("  waking another thread on the same CPU and waiting for it: {}", Spread::of(switches));
+    let [switch_us] = rounds(count, || Ok([switch_us()?]))?;
+    println!("  waking another thread on the same CPU and waiting for it: {switch_us} µs");
     Ok(())
 }
 
-fn p50_us(architecture: &str, service: &ServiceSpec) -> anyhow::Result<f64> {
-    let server = Server::ours(architecture, service)?;
+fn p50_us(architecture: &str) -> anyhow::Result<f64> {
+    const SIZES: (u32, u32) = (128, 128);
+    let server = Server::ours(architecture, SIZES)?;
     let config = LoadConfig {
         connections: CONNECTIONS,
         rate_per_s: Some(RATE_PER_S),
         phases: Phases { ramp_ns: 0, warm_up_ns: 500_000_000, measure_ns: 4_000_000_000, cool_down_ns: 1_000_000_000 },
-        ..config(server.address, service)
+        ..config(server.address, SIZES)
     };
-    let outcome = load::run(&config, &mut |_| ())?;
-    Ok(outcome.report.service.distribution.p50_ns as f64 / 1e3)
+    Ok(load_report(&config)?.service.distribution.p50_ns as f64 / 1e3)
 }
 
 /// Returns the minimum cost of a hand-off on one CPU: two threads alternate with the primitives of the stages'

@@ -2,24 +2,22 @@
 //! the same server, for architectures with many connections per thread.
 
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use load::LoadReport;
 use load::config::{HttpTarget, HttpTraffic, LoadConfig, Pacing, Phases, Timestamps};
 use load::tools::hostile::{MANNERS, Tally, manner};
-use load::{Event, LoadReport};
 use wire::ServiceSpec;
 
-use super::process::{CLIENT_CPU, CONNECTIONS, Process, SERVER_CPU, free_address, muxbench};
+use super::process::{CLIENT_CPU, CONNECTIONS, cpu_ns, free_address, listen, load_read, muxbench, serve};
 use super::spread::{Bound, Spread};
-use crate::hostile::{self, Order};
+use crate::command::{Process, wait_until};
+use crate::hostile::{Hostile as Crowd, Order};
 
-const ARCHITECTURES: &str =
-    "epoll,epoll-et,io_uring,io_uring-poll,symped:1/epoll,amped:0+1/epoll,seda:1+1/epoll,tokio,poll,select";
 /// A third of the clients reconnect, and a third of these are disconnected at any time, so ten thousand remain.
 const HOSTILE: u32 = 11_250;
 /// Share of the hostile clients that must be connected before the measurement.
@@ -35,44 +33,32 @@ const WINDOW_NS: u64 = 1_200_000_000;
 /// Limit on the growth of the 99th percentile.
 const LIMIT: f64 = 3.0;
 
-/// Manners of hostile clients, used in turn.
-const HOSTILE_MANNERS: &str = "half,slow-writer,garbage";
-/// Manner of silent clients, which send only part of a request; they show the cost of the connections themselves.
-const SILENT_MANNERS: &str = "half";
-
 /// Options of the bench.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Hostile {
     /// Architectures, with commas
-    #[arg(long, value_delimiter = ',', default_value = ARCHITECTURES)]
-    pub arch: Vec<String>,
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "epoll,epoll-et,io_uring,io_uring-poll,symped:1/epoll,amped:0+1/epoll,seda:1+1/epoll,tokio,poll,select"
+    )]
+    arch: Vec<String>,
     /// Hostile clients
     #[arg(long, default_value_t = HOSTILE)]
-    pub hostile: u32,
+    hostile: u32,
     /// Manners of hostile clients, with commas, or `all`
-    #[arg(long, value_delimiter = ',', default_value = HOSTILE_MANNERS)]
-    pub manners: Vec<String>,
+    #[arg(long, value_delimiter = ',', default_value = "half,slow-writer,garbage")]
+    manners: Vec<String>,
     /// Honest requests a second
     #[arg(long, default_value_t = RATE_PER_S)]
-    pub rate: f64,
+    rate: f64,
     /// A muxbench binary [default: builds the release]
     #[arg(long, value_name = "FILE")]
     pub binary: Option<PathBuf>,
 }
 
-impl Default for Hostile {
-    fn default() -> Self {
-        let [arch, manners] = [ARCHITECTURES, HOSTILE_MANNERS].map(listed);
-        Self { arch, hostile: HOSTILE, manners, rate: RATE_PER_S, binary: None }
-    }
-}
-
-fn listed(names: &str) -> Vec<String> {
-    names.split(',').map(str::to_owned).collect()
-}
-
 /// Measures an honest load alone, with silent clients and with hostile clients, in the order A B C A B C.
-pub(super) fn run(rounds: usize, args: &Hostile) -> anyhow::Result<()> {
+pub(super) fn run(count: usize, args: &Hostile) -> anyhow::Result<()> {
     let binary = args.binary.clone().map_or_else(muxbench, Ok)?;
     let is_all = args.manners == ["all"];
     let manners: Vec<String> =
@@ -81,10 +67,11 @@ pub(super) fn run(rounds: usize, args: &Hostile) -> anyhow::Result<()> {
         let known: Vec<&str> = MANNERS.iter().map(|manner| manner.name).collect();
         bail!("unknown --manners `{unknown}`: use {} or all", known.join(", "));
     }
-    let crowds = [("none", Vec::new()), ("silent", listed(SILENT_MANNERS)), ("hostile", manners)];
+    // Silent clients send only half of a request; they show the cost of the connections themselves.
+    let crowds = [("none", Vec::new()), ("silent", vec!["half".to_owned()]), ("hostile", manners)];
     println!(
         "p99 of the latency of {CONNECTIONS} honest connections at {} requests/s of http, by the kernel's timestamps, with {} hostile \
-         clients ({}) / without them; median of {rounds} rounds (lowest to highest), each the median of {WINDOWS} windows of {} ms",
+         clients ({}) / without them; median of {count} rounds (lowest to highest), each the median of {WINDOWS} windows of {} ms",
         args.rate,
         args.hostile,
         crowds[2].1.join(", "),
@@ -92,7 +79,7 @@ pub(super) fn run(rounds: usize, args: &Hostile) -> anyhow::Result<()> {
     );
     for architecture in &args.arch {
         let mut figures: Vec<[Figures; 3]> = Vec::new();
-        for _ in 0..rounds {
+        for _ in 0..count {
             let [alone, silent, hostile] = crowds.each_ref().map(|(name, manners)| {
                 measure(args, &binary, architecture, manners)
                     .with_context(|| format!("{architecture} with {name} beside"))
@@ -148,11 +135,10 @@ struct Figures {
 
 fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]) -> anyhow::Result<Figures> {
     let address = free_address()?;
-    let mut command = Command::new(binary);
-    command.args(["serve", "--service", "http", "--arch", architecture, "--cpus", SERVER_CPU]);
+    let mut command = serve(binary, architecture, &address.into(), &["--service", "http"]);
     // `serve` may warn that it cannot advertise on the next port; ignore it.
-    command.args(["--listen", &address.to_string()]).stderr(Stdio::null());
-    let server = Process::start(command, || TcpStream::connect(address).is_ok())?;
+    command.stderr(Stdio::null());
+    let server = listen(command, &address.into())?;
     let mut crowd = None;
     if !manners.is_empty() {
         let order = Order {
@@ -160,13 +146,17 @@ fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]
             manners: manners.to_vec(),
             acts_per_s: ACTS_PER_S,
         };
-        let mut hostile = hostile::Hostile::start(&order)?;
+        let mut hostile = Crowd::start(&order)?;
         let connected = (f64::from(args.hostile) * CONNECTED_MIN) as u32;
-        hostile.wait_until("the hostile clients have connected", |tally| tally.open >= connected.into())?;
-        wait_until_accepted(&server, connected)?;
+        hostile.wait_until("the hostile clients are connected", |tally| tally.open >= connected.into())?;
+        let condition = format!("the server has accepted {connected} connections (limit of descriptors: ulimit -Hn)");
+        wait_until(&condition, Duration::from_secs(60), || {
+            let descriptors = fs::read_dir(format!("/proc/{}/fd", server.0.id())).context("the server ended")?;
+            Ok(descriptors.count() >= connected as usize * 9 / 10)
+        })?;
         crowd = Some(hostile);
     }
-    let tally = || crowd.as_ref().map(hostile::Hostile::tally).unwrap_or_default();
+    let tally = || crowd.as_ref().map(Crowd::tally).unwrap_or_default();
     let windows = (0..WINDOWS).map(|_| window(args, address, &server, &tally)).collect::<anyhow::Result<Vec<_>>>()?;
     if crowd.is_some() {
         ensure!(tally().open >= u64::from(args.hostile) / 2, "half of the hostile clients are gone: {:?}", tally());
@@ -183,46 +173,19 @@ fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]
 
 /// Measures one load while the hostile clients stay connected.
 fn window(args: &Hostile, address: SocketAddr, server: &Process, tally: &dyn Fn() -> Tally) -> anyhow::Result<Figures> {
-    // The first and the last progress within the window.
-    let mut readings = Vec::new();
-    let outcome = load::run(&honest(args, address), &mut |event| {
-        if let Event::Progress { phase, elapsed_ns, .. } = event
-            && phase == "measure"
-            && let Ok(cpu_ns) = server.cpu_ns()
-        {
-            readings.truncate(1);
-            readings.push((elapsed_ns, cpu_ns, tally()));
-        }
-    })?;
-    let LoadReport { errors, kernel, service, planned, completed, .. } = &outcome.report;
-    ensure!(errors.total() == 0 && planned == completed, "{completed} of {planned} requests answered: {errors:?}");
+    let (report, [first, last]) = load_read(&honest(args, address), || Ok((cpu_ns(&server.0)?, tally())))?;
+    let LoadReport { kernel, service, planned, completed, .. } = &report;
+    ensure!(planned == completed, "{completed} of {planned} requests answered");
     let kernel = kernel.as_ref().context("there are no timestamps of the kernel")?;
-    let &[first, last] = readings.as_slice() else { bail!("the client reported no progress in the window") };
     let elapsed_ns = (last.0 - first.0) as f64;
+    let ((cpu_before_ns, before), (cpu_after_ns, after)) = (first.2, last.2);
     Ok(Figures {
         p99_us: kernel.service.distribution.p99_ns as f64 / 1e3,
         client_p99_us: service.distribution.p99_ns as f64 / 1e3,
-        busy: (last.1 - first.1) as f64 / elapsed_ns,
-        begun_per_s: (last.2.begun - first.2.begun) as f64 * 1e9 / elapsed_ns,
-        open: last.2.open as f64,
+        busy: (cpu_after_ns - cpu_before_ns) as f64 / elapsed_ns,
+        begun_per_s: (after.begun - before.begun) as f64 * 1e9 / elapsed_ns,
+        open: after.open as f64,
     })
-}
-
-/// Waits until the server has accepted nearly all connections.
-fn wait_until_accepted(server: &Process, connections: u32) -> anyhow::Result<()> {
-    let folder = format!("/proc/{}/fd", server.0.id());
-    let started = Instant::now();
-    loop {
-        let accepted = fs::read_dir(&folder).context("the server ended")?.count();
-        if accepted >= connections as usize * 9 / 10 {
-            return Ok(());
-        }
-        ensure!(
-            started.elapsed() < Duration::from_secs(60),
-            "the server has accepted {accepted} of {connections} connections; raise its limit of descriptors (ulimit -Hn)"
-        );
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 fn honest(args: &Hostile, address: SocketAddr) -> LoadConfig {

@@ -1,24 +1,22 @@
 //! The service `http` against nginx with one worker: a small file, requested by `wrk` over persistent connections.
 
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Context;
 
 use super::comparison::{Figures, compare, print_note};
-use super::process::{Process, SERVER_CPU, free_address, muxbench};
-use super::wrk;
+use super::process::{SERVER_CPU, cpu_ns, free_address, listen, muxbench, on_cpu, serve};
+use super::wrk::{self, FILE};
+use crate::command::Process;
 use crate::environment::peers;
 
-const FILE: &str = "file";
-
-pub(super) fn run(rounds: usize, sizes: &[usize]) -> anyhow::Result<()> {
+pub(super) fn run(count: usize, sizes: &[usize]) -> anyhow::Result<()> {
     let (binary, peers) = (muxbench()?, peers::prepare()?);
     println!(
-        "GET of a file that both keep open or in memory, muxbench / nginx, wrk -t1 -c{}, {rounds} rounds",
+        "GET of a file that both keep open or in memory, muxbench / nginx, wrk -t1 -c{}, {count} rounds",
         wrk::CONNECTIONS
     );
     for &bytes in sizes {
@@ -26,7 +24,7 @@ pub(super) fn run(rounds: usize, sizes: &[usize]) -> anyhow::Result<()> {
         fs::write(folder.path().join(FILE), vec![b'x'; bytes])?;
         compare(
             &format!("{bytes:6} B "),
-            rounds,
+            count,
             || measure(&peers, |address| ours(&binary, address, folder.path())),
             || measure(&peers, |address| nginx(&peers, address, folder.path())),
         )?;
@@ -36,10 +34,9 @@ pub(super) fn run(rounds: usize, sizes: &[usize]) -> anyhow::Result<()> {
 }
 
 fn ours(binary: &Path, address: SocketAddr, folder: &Path) -> anyhow::Result<Process> {
-    let mut command = Command::new(binary);
-    command.args(["serve", "--service", "http", "--arch", "epoll", "--cpus", SERVER_CPU]);
-    command.args(["--listen", &address.to_string(), "--folder"]).arg(folder);
-    Process::start(command, || TcpStream::connect(address).is_ok())
+    let mut command = serve(binary, "epoll", &address.into(), &["--service", "http", "--folder"]);
+    command.arg(folder);
+    listen(command, &address.into())
 }
 
 /// Starts nginx with one worker and no master, because a worker survives its killed master.
@@ -61,22 +58,20 @@ pub(super) fn nginx(peers: &Path, address: SocketAddr, folder: &Path) -> anyhow:
     );
     let configuration = folder.join("nginx.conf");
     fs::write(&configuration, text)?;
-    let mut command = Command::new("taskset");
-    command.args(["-c", SERVER_CPU]).arg(peers.join("nginx")).arg("-c").arg(&configuration);
-    command.arg("-p").arg(folder).args(["-e", "stderr"]);
-    Process::start(command, || TcpStream::connect(address).is_ok())
+    let mut command = on_cpu(SERVER_CPU, peers.join("nginx"));
+    command.arg("-c").arg(&configuration).arg("-p").arg(folder).args(["-e", "stderr"]);
+    listen(command, &address.into())
 }
 
 fn measure(peers: &Path, start: impl FnOnce(SocketAddr) -> anyhow::Result<Process>) -> anyhow::Result<Figures> {
     let address = free_address()?;
     let server = start(address)?;
-    let url = format!("http://{address}/{FILE}");
-    let run = |duration: &str| wrk::command(peers, duration, &url).output().context("cannot run taskset wrk");
+    let run = |duration: &str| wrk::command(peers, duration, address).output().context("cannot run taskset wrk");
     // Warm up: the server opens files and grows buffers.
     wrk::figures(&run("1s")?)?;
-    let (started, before_ns) = (Instant::now(), server.cpu_ns()?);
+    let (started, before_ns) = (Instant::now(), cpu_ns(&server.0)?);
     let output = run("3s")?;
-    let (elapsed, cpu_ns) = (started.elapsed(), (server.cpu_ns()? - before_ns) as f64);
+    let (elapsed, used_ns) = (started.elapsed(), (cpu_ns(&server.0)? - before_ns) as f64);
     let (rate_per_s, requests) = wrk::figures(&output)?;
-    Ok(Figures { rate_per_s, cpu_ns_per_request: cpu_ns / requests, busy: cpu_ns / elapsed.as_nanos() as f64 })
+    Ok(Figures { rate_per_s, cpu_ns_per_request: used_ns / requests, busy: used_ns / elapsed.as_nanos() as f64 })
 }

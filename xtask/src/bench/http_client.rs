@@ -8,49 +8,37 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use load::config::{HttpTarget, HttpTraffic, LoadConfig, Phases, Schedule};
 use rustix::thread::CpuSet;
 use wire::ServiceSpec;
 
-use super::process::{CLIENT_CPU, SERVER_CPU, cpu_ns_of, free_address, muxbench};
-use super::spread::{Bound, Spread};
-use super::wrk::CONNECTIONS;
+use super::process::{CLIENT_CPU, SERVER_CPU, cpu_ns, free_address, load_report, muxbench, on_cpu};
+use super::spread::{Bound, rounds};
+use super::wrk::{CONNECTIONS, FILE};
 use super::{http, wrk};
 use crate::environment::peers;
 
-const FILE: &str = "file";
 /// Rate of the pacing measurement, in requests per second.
 const RATE_PER_S: f64 = 8_000.0;
 /// Requests per connection of the pacing measurement.
-const CALLS: u32 = 10;
+const REQUESTS: u32 = 10;
 /// Median and 99th percentile, in µs, of the delay that a timer with a resolution of one millisecond adds.
 const MILLISECOND_DELAY_US: [f64; 2] = [500.0, 990.0];
 
-/// The figures of one client.
-struct Figures {
-    rate_per_s: f64,
-    cpu_ns_per_request: f64,
-}
-
-pub(super) fn run(rounds: usize) -> anyhow::Result<()> {
+pub(super) fn run(count: usize) -> anyhow::Result<()> {
     let peers = peers::prepare()?;
     let folder = tempfile::tempdir()?;
     fs::write(folder.path().join(FILE), [b'x'; 128])?;
     let address = free_address()?;
     let server = http::nginx(&peers, address, folder.path())?;
-    let (mut rates, mut costs, mut busy, mut per_s) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        let (started, before_ns) = (Instant::now(), server.cpu_ns()?);
-        let ours = ours(address)?;
-        let theirs = run_wrk(&peers, address)?;
-        busy.push((server.cpu_ns()? - before_ns) as f64 / started.elapsed().as_nanos() as f64);
-        rates.push(ours.rate_per_s / theirs.rate_per_s);
-        costs.push(ours.cpu_ns_per_request / theirs.cpu_ns_per_request);
-        per_s.push(ours.rate_per_s);
-    }
-    let [rate, cost, busy, per_s] = [rates, costs, busy, per_s].map(Spread::of);
-    println!("GET of 128 B from nginx in a closed loop, muxbench / wrk -t1 -c{CONNECTIONS}, {rounds} rounds");
+    let [rate, cost, busy, per_s] = rounds(count, || {
+        let (started, before_ns) = (Instant::now(), cpu_ns(&server.0)?);
+        let (ours, theirs) = (ours(address)?, run_wrk(&peers, address)?);
+        let busy = (cpu_ns(&server.0)? - before_ns) as f64 / started.elapsed().as_nanos() as f64;
+        Ok([ours[0] / theirs[0], ours[1] / theirs[1], busy, ours[0]])
+    })?;
+    println!("GET of 128 B from nginx in a closed loop, muxbench / wrk -t1 -c{CONNECTIONS}, {count} rounds");
     println!("  rate {}; CPU of the client a request {cost}", rate.check(Bound::AtLeast(1.0)));
     println!("  our requests a second {per_s}; share of the server's CPU {busy} (near 1, the server was the limit)");
     Ok(())
@@ -66,72 +54,62 @@ fn traffic(address: SocketAddr, path: &str) -> LoadConfig {
     }
 }
 
-fn ours(address: SocketAddr) -> anyhow::Result<Figures> {
+/// Returns the rate per second and the client's CPU time per request, in nanoseconds.
+fn ours(address: SocketAddr) -> anyhow::Result<[f64; 2]> {
     let phases = Phases { ramp_ns: 500_000_000, warm_up_ns: 0, measure_ns: 2_000_000_000, cool_down_ns: 1_000_000_000 };
     let config =
         LoadConfig { rate_per_s: None, schedule: Schedule::Closed, phases, ..traffic(address, &format!("/{FILE}")) };
-    let report = load::run(&config, &mut |_| ())?.report;
-    ensure!(report.errors.total() == 0, "{:?}", report.errors);
+    let report = load_report(&config)?;
     let requests = report.rate_achieved_per_s * 2.0;
-    Ok(Figures { rate_per_s: report.rate_achieved_per_s, cpu_ns_per_request: report.cpu_ns as f64 / requests })
+    Ok([report.rate_achieved_per_s, report.cpu_ns as f64 / requests])
 }
 
-fn run_wrk(peers: &Path, address: SocketAddr) -> anyhow::Result<Figures> {
+/// Returns the same figures of wrk.
+fn run_wrk(peers: &Path, address: SocketAddr) -> anyhow::Result<[f64; 2]> {
     const WINDOW: Duration = Duration::from_secs(1);
-    let mut command = wrk::command(peers, "2s", &format!("http://{address}/{FILE}"));
+    let mut command = wrk::command(peers, "2s", address);
     let child = command.stdout(Stdio::piped()).spawn().context("cannot run taskset wrk")?;
     // taskset becomes wrk by exec; its CPU time is readable only while it runs.
     std::thread::sleep(Duration::from_millis(500));
-    let (started, before_ns) = (Instant::now(), cpu_ns_of(child.id())?);
+    let (started, before_ns) = (Instant::now(), cpu_ns(&child)?);
     std::thread::sleep(WINDOW);
-    let used = (cpu_ns_of(child.id())? - before_ns) as f64 / started.elapsed().as_secs_f64();
+    let ns_per_s = (cpu_ns(&child)? - before_ns) as f64 / started.elapsed().as_secs_f64();
     let (rate_per_s, _) = wrk::figures(&child.wait_with_output()?)?;
-    Ok(Figures { rate_per_s, cpu_ns_per_request: used / rate_per_s })
+    Ok([rate_per_s, ns_per_s / rate_per_s])
 }
 
 /// Measures the delay of sessions that a client starts at constant intervals, as the server's `accept` sees it.
-pub(super) fn pacing(rounds: usize) -> anyhow::Result<()> {
+pub(super) fn pacing(count: usize) -> anyhow::Result<()> {
     let peers = peers::prepare()?;
-    let mut delays = [Vec::new(), Vec::new()];
-    let mut late = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
-    for _ in 0..rounds {
+    let [delay_p50, delay_p99, ours_p50, ours_p99, theirs_p50, theirs_p99] = rounds(count, || {
         let mut delay_us = [0.0; 2];
         let ours = accepted(|address| {
             let phases =
                 Phases { ramp_ns: 0, warm_up_ns: 500_000_000, measure_ns: 3_500_000_000, cool_down_ns: 10_000_000_000 };
-            let config = LoadConfig {
+            let report = load_report(&LoadConfig {
                 rate_per_s: Some(RATE_PER_S),
                 schedule: Schedule::Constant,
-                requests_per_connection: Some(CALLS),
+                requests_per_connection: Some(REQUESTS),
                 phases,
                 ..traffic(address, "/")
-            };
-            let report = load::run(&config, &mut |_| ())?.report;
-            ensure!(report.errors.total() == 0, "{:?}", report.errors);
+            })?;
             // Only the first request of a session has a planned time; the others follow a response.
             delay_us = [report.send_delay.distribution.p50_ns, report.send_delay.distribution.p99_ns]
                 .map(|ns| ns as f64 / 1e3);
             Ok(())
         })?;
         let theirs = accepted(|address| httperf(&peers, address))?;
-        for which in 0..2 {
-            delays[which].push(delay_us[which]);
-            late[0][which].push(ours[which]);
-            late[1][which].push(theirs[which]);
-        }
-    }
-    let [delay_p50, delay_p99] = delays.map(Spread::of);
-    let [ours, theirs] = late.map(|figures| figures.map(Spread::of));
+        Ok([delay_us[0], delay_us[1], ours[0], ours[1], theirs[0], theirs[1]])
+    })?;
     println!(
-        "sessions of {CALLS} requests at constant intervals, {RATE_PER_S} requests/s, in µs, {rounds} rounds of 4 s"
+        "sessions of {REQUESTS} requests at constant intervals, {RATE_PER_S} requests/s, in µs, {count} rounds of 4 s"
     );
     let [p50, p99] = MILLISECOND_DELAY_US;
-    println!("  timer of one millisecond    p50 {p50}; p99 {p99}; the limit is a tenth of it");
-    let [delay_p50, delay_p99] =
-        [delay_p50.check(Bound::AtMost(p50 / 10.0)), delay_p99.check(Bound::AtMost(p99 / 10.0))];
-    println!("  send delay, as reported     p50 {delay_p50}; p99 {delay_p99}");
-    println!("  delay at accept, muxbench   p50 {}; p99 {}", ours[0], ours[1]);
-    println!("  delay at accept, httperf    p50 {}; p99 {}", theirs[0], theirs[1]);
+    println!("  timer of one millisecond    p50 {p50}; p99 {p99}; the limit is a tenth of these");
+    let checked = [delay_p50.check(Bound::AtMost(p50 / 10.0)), delay_p99.check(Bound::AtMost(p99 / 10.0))];
+    println!("  send delay, as reported     p50 {}; p99 {}", checked[0], checked[1]);
+    println!("  delay at accept, muxbench   p50 {ours_p50}; p99 {ours_p99}");
+    println!("  delay at accept, httperf    p50 {theirs_p50}; p99 {theirs_p99}");
     calibrate()
 }
 
@@ -148,12 +126,11 @@ fn calibrate() -> anyhow::Result<()> {
 }
 
 fn httperf(peers: &Path, address: SocketAddr) -> anyhow::Result<()> {
-    let mut command = Command::new("taskset");
-    command.args(["-c", &CLIENT_CPU.to_string()]).arg(peers.join("httperf"));
-    let sessions_per_s = RATE_PER_S / f64::from(CALLS);
+    let mut command = on_cpu(CLIENT_CPU, peers.join("httperf"));
+    let sessions_per_s = RATE_PER_S / f64::from(REQUESTS);
     command.args(["--hog", "--server", "127.0.0.1", "--port", &address.port().to_string(), "--uri", "/"]);
     command.args(["--rate", &sessions_per_s.to_string(), "--num-conns", &(4.0 * sessions_per_s).to_string()]);
-    command.args(["--num-calls", &CALLS.to_string()]);
+    command.args(["--num-calls", &REQUESTS.to_string()]);
     let output = command.output().context("cannot run taskset httperf")?;
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.success() && text.contains("Errors: total 0 "), "httperf: {text}");
@@ -174,12 +151,10 @@ fn accepted(client: impl FnOnce(SocketAddr) -> anyhow::Result<()>) -> anyhow::Re
         outcome.and(accepted)
     })?;
     // Skip the first connection: muxbench uses it to check the server before the schedule begins.
-    let came: Vec<f64> = accepted.iter().skip(1).map(|at| (*at - accepted[0]).as_nanos() as f64 / 1e3).collect();
-    if came.len() < 1_000 {
-        bail!("only {} connections were accepted", came.len());
-    }
-    let interval_us = 1e6 / (RATE_PER_S / f64::from(CALLS));
-    let mut late: Vec<f64> = came.iter().enumerate().map(|(at, us)| us - at as f64 * interval_us).collect();
+    let arrivals_us: Vec<f64> = accepted.iter().skip(1).map(|at| (*at - accepted[0]).as_nanos() as f64 / 1e3).collect();
+    ensure!(arrivals_us.len() >= 1_000, "only {} connections were accepted", arrivals_us.len());
+    let interval_us = 1e6 / (RATE_PER_S / f64::from(REQUESTS));
+    let mut late: Vec<f64> = arrivals_us.iter().enumerate().map(|(at, us)| us - at as f64 * interval_us).collect();
     late.sort_by(f64::total_cmp);
     // Use one of the earliest as reference, because the very first may be an outlier of the clock.
     let earliest = late[late.len() / 1_000];

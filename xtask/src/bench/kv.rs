@@ -1,36 +1,30 @@
 //! The service `kv` against memcached with one thread: gets of the same closed loop.
 
 use std::fs;
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{bail, ensure};
-use load::Event;
 use load::config::{KvTraffic, LoadConfig, Phases, Popularity, Schedule};
 use wire::{Address, ServiceSpec};
 
 use super::comparison::{Figures, compare, print_note};
-use super::process::{CLIENT_CPU, Process, SERVER_CPU, free_address, muxbench};
+use super::process::{CLIENT_CPU, SERVER_CPU, cpu_ns, free_address, listen, load_read, muxbench, on_cpu, serve};
 use crate::environment::peers;
 
 const CONNECTIONS: u32 = 100;
 const RECORDS: u32 = 30_000;
 const SERVICE: ServiceSpec = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
 
-pub(super) fn run(rounds: usize, transports: &[String]) -> anyhow::Result<()> {
+pub(super) fn run(count: usize, transports: &[String]) -> anyhow::Result<()> {
     peers::prepare()?;
     let binary = muxbench()?;
     let folder = tempfile::tempdir()?;
-    println!(
-        "gets, muxbench / memcached -t 1, {CONNECTIONS} connections, {RECORDS} records, median of {rounds} rounds"
-    );
+    println!("gets, muxbench / memcached -t 1, {CONNECTIONS} connections, {RECORDS} records, median of {count} rounds");
     for transport in transports {
         for architecture in ["epoll", "symped:1/epoll"] {
             compare(
                 &format!("{transport:4} {architecture:14}"),
-                rounds,
+                count,
                 || measure(&address(transport, folder.path())?, |address| ours(&binary, architecture, address)),
                 || measure(&address(transport, folder.path())?, memcached),
             )?;
@@ -51,33 +45,23 @@ fn address(transport: &str, folder: &Path) -> anyhow::Result<Address> {
     Ok(free_address()?.into())
 }
 
-fn is_listening(address: &Address) -> bool {
-    match address {
-        Address::Ip(address) => TcpStream::connect(address).is_ok(),
-        Address::Unix(path) => UnixStream::connect(path).is_ok(),
-    }
+fn ours(binary: &Path, architecture: &str, address: &Address) -> Command {
+    serve(binary, architecture, address, &["--service", "kv"])
 }
 
-fn ours(binary: &Path, architecture: &str, address: &Address) -> anyhow::Result<Process> {
-    let mut command = Command::new(binary);
-    command.args(["serve", "--service", "kv", "--arch", architecture, "--cpus", SERVER_CPU]);
-    command.args(["--listen", &address.to_string()]);
-    Process::start(command, || is_listening(address))
-}
-
-fn memcached(address: &Address) -> anyhow::Result<Process> {
-    let mut command = Command::new("taskset");
-    // memcached refuses to run as root without this option.
-    command.args(["-c", SERVER_CPU, "memcached", "-t", "1", "-m", "64", "-u", "root"]);
+fn memcached(address: &Address) -> Command {
+    let mut command = on_cpu(SERVER_CPU, "memcached");
+    // memcached refuses to run as root without the last option.
+    command.args(["-t", "1", "-m", "64", "-u", "root"]);
     match address {
         Address::Ip(address) => command.args(["-l", &address.ip().to_string(), "-p", &address.port().to_string()]),
         Address::Unix(path) => command.arg("-s").arg(path),
     };
-    Process::start(command, || is_listening(address))
+    command
 }
 
-fn measure(address: &Address, start: impl FnOnce(&Address) -> anyhow::Result<Process>) -> anyhow::Result<Figures> {
-    let server = start(address)?;
+fn measure(address: &Address, command: impl FnOnce(&Address) -> Command) -> anyhow::Result<Figures> {
+    let server = listen(command(address), address)?;
     let config = LoadConfig {
         connections: CONNECTIONS,
         rate_per_s: None,
@@ -93,22 +77,10 @@ fn measure(address: &Address, start: impl FnOnce(&Address) -> anyhow::Result<Pro
         cpus: vec![CLIENT_CPU],
         ..LoadConfig::new(address.clone(), SERVICE)
     };
-    // The first and the last progress within the window.
-    let mut readings = Vec::new();
-    let outcome = load::run(&config, &mut |event| {
-        if let Event::Progress { phase, elapsed_ns, completed, .. } = event
-            && phase == "measure"
-            && let Ok(cpu_ns) = server.cpu_ns()
-        {
-            readings.truncate(1);
-            readings.push((elapsed_ns, completed, cpu_ns));
-        }
-    })?;
-    ensure!(outcome.report.errors.total() == 0, "{:?}", outcome.report.errors);
-    let &[first, last] = readings.as_slice() else { bail!("the client reported no progress in the window") };
+    let (report, [first, last]) = load_read(&config, || cpu_ns(&server.0))?;
     let cpu_ns = (last.2 - first.2) as f64;
     Ok(Figures {
-        rate_per_s: outcome.report.rate_achieved_per_s,
+        rate_per_s: report.rate_achieved_per_s,
         cpu_ns_per_request: cpu_ns / (last.1 - first.1) as f64,
         busy: cpu_ns / (last.0 - first.0) as f64,
     })

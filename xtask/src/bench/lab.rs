@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 
 use super::process::muxbench;
-use super::spread::{Bound, Spread};
+use super::spread::{Bound, rounds};
+use crate::command::wait_until;
 
 /// Limit on the start time, in seconds.
 const UP_S: f64 = 2.0;
@@ -21,24 +22,19 @@ const GONE_MAX: Duration = Duration::from_secs(60);
 const CONDITIONS: &[(&str, &[&str])] =
     &[("no conditions", &[]), ("1 ms of delay, 1 % lost", &["--delay", "1ms", "--loss", "1%"])];
 
-pub(super) fn run(rounds: usize) -> anyhow::Result<()> {
+pub(super) fn run(count: usize) -> anyhow::Result<()> {
     let binary = muxbench()?;
-    println!("a lab of five client hosts, in seconds, median of {rounds} rounds (lowest to highest)");
+    println!("a lab of five client hosts, in seconds, median of {count} rounds (lowest to highest)");
     for (name, flags) in CONDITIONS {
-        let (mut up_s, mut gone_s) = (Vec::new(), Vec::new());
-        for _ in 0..rounds {
-            let (up, gone) = measure(&binary, flags)?;
-            up_s.push(up.as_secs_f64());
-            gone_s.push(gone.as_secs_f64());
-        }
-        println!("  {name}: up {}", Spread::of(up_s).check(Bound::AtMost(UP_S)));
-        println!("  {name}: gone {}", Spread::of(gone_s));
+        let [up_s, gone_s] = rounds(count, || measure(&binary, flags))?;
+        println!("  {name}: up {}", up_s.check(Bound::AtMost(UP_S)));
+        println!("  {name}: gone {gone_s}");
     }
     Ok(())
 }
 
-/// Returns the times of the start and of the removal.
-fn measure(binary: &Path, flags: &[&str]) -> anyhow::Result<(Duration, Duration)> {
+/// Returns the times of the start and of the removal, in seconds.
+fn measure(binary: &Path, flags: &[&str]) -> anyhow::Result<[f64; 2]> {
     let mut command = Command::new(binary);
     command.args(["lab", "--network", "lab:clients=5"]).args(flags).args(["--", "sh", "-c", "echo up; read line"]);
     let started = Instant::now();
@@ -47,26 +43,15 @@ fn measure(binary: &Path, flags: &[&str]) -> anyhow::Result<(Duration, Duration)
     BufReader::new(lab.stdout.as_mut().context("it is piped")?).read_line(&mut line)?;
     let up = started.elapsed();
     if line != "up\n" {
-        return Err(failure(lab));
+        bail!("the lab did not start: {}", String::from_utf8_lossy(&lab.wait_with_output()?.stderr));
     }
     let made = namespaces(&lab.id().to_string());
     ensure!(made.len() >= 6, "fewer than six namespaces: {made:?}");
     let ended = Instant::now();
     lab.stdin.take().context("it is piped")?.write_all(b"end\n")?;
     lab.wait()?;
-    while !all_namespaces().is_disjoint(&made) {
-        ensure!(ended.elapsed() < GONE_MAX, "namespaces remain: {made:?}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    Ok((up, ended.elapsed()))
-}
-
-/// Returns the reason why the lab did not start.
-fn failure(lab: Child) -> anyhow::Error {
-    match lab.wait_with_output() {
-        Ok(output) => anyhow::anyhow!("the lab did not start: {}", String::from_utf8_lossy(&output.stderr)),
-        Err(error) => error.into(),
-    }
+    wait_until(&format!("{made:?} are gone"), GONE_MAX, || Ok(all_namespaces().is_disjoint(&made)))?;
+    Ok([up, ended.elapsed()].map(|time| time.as_secs_f64()))
 }
 
 /// Returns the network namespaces that a process is in or has open, except ours.

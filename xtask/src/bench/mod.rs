@@ -27,11 +27,11 @@ mod wrk;
 use std::process::Command;
 
 use anyhow::ensure;
-use clap::{Args, Subcommand};
+use clap::{Parser, Subcommand};
 use xtask::root;
 
 /// Measures muxbench itself
-#[derive(Debug, Args)]
+#[derive(Debug, Parser)]
 pub struct Bench {
     /// Rounds of each measurement [default: 5, timestamps 15]
     #[arg(long, global = true)]
@@ -97,8 +97,9 @@ enum Subject {
         /// Requests a second of all clients
         #[arg(long, default_value = "2000")]
         rate: String,
+        // A client that spins would see responses immediately, while five clients on one CPU wait for each other.
         /// Pacing of both, as in `compare --pacing`
-        #[arg(long, default_value = fleet::PACING)]
+        #[arg(long, default_value = "yield")]
         pacing: String,
     },
     /// Time until a lab of five client hosts is up, and until it is gone; needs root
@@ -109,10 +110,7 @@ enum Subject {
     All,
 }
 
-/// Runs a bench in a release build.
-///
-/// # Errors
-/// If something cannot be built or started, or a median exceeds its limit.
+/// Runs a bench in a release build; fails if a median exceeds its limit.
 pub fn run(bench: &Bench) -> anyhow::Result<()> {
     let is_given = matches!(&bench.subject, Subject::Hostile(hostile) if hostile.binary.is_some());
     if cfg!(debug_assertions) && !is_given {
@@ -149,28 +147,38 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
         Subject::Fleet { rate, pacing } => fleet::run(count, rate, pacing),
         Subject::Lab => lab::run(count),
         Subject::Page => page::run(count),
-        Subject::All => {
-            let names = |names: &str| names.split(',').map(str::to_owned).collect();
-            let all = [
-                Subject::Summary,
-                Subject::Page,
-                Subject::Memory,
-                Subject::Timestamps,
-                Subject::Lag,
-                Subject::Kv { sockets: names("tcp,unix") },
-                Subject::Http { sizes: vec![128, 1024] },
-                Subject::HttpClient,
-                Subject::Pacing,
-                Subject::Stream,
-                Subject::Hostile(hostile::Hostile::default()),
-                Subject::Gather { samples: 5_000_000 },
-                Subject::Fleet { rate: "2000".to_owned(), pacing: fleet::PACING.to_owned() },
-                Subject::Lab,
-                Subject::Handoff { arch: names("amped:1+1,amped:0+1,seda:1+1") },
-                Subject::Server { arch: names("epoll,poll,select,mt,mp"), against: None },
-                Subject::Server { arch: names("epoll-et,io_uring"), against: Some("epoll".to_owned()) },
-            ];
-            all.iter().try_for_each(|subject| measure(rounds, subject))
-        }
+        Subject::All => ALL.iter().try_for_each(|words| {
+            let bench = Bench::parse_from(["bench"].into_iter().chain(words.split(' ')));
+            measure(rounds, &bench.subject)
+        }),
+    }
+}
+
+/// The arguments of each bench of `bench all`.
+const ALL: &[&str] = &[
+    "summary",
+    "page",
+    "memory",
+    "timestamps",
+    "lag",
+    "kv",
+    "http",
+    "http-client",
+    "pacing",
+    "stream",
+    "hostile",
+    "gather",
+    "fleet",
+    "lab",
+    "handoff",
+    "server",
+    "server --arch epoll-et,io_uring --against epoll",
+];
+
+#[cfg(test)]
+#[test]
+fn arguments_of_all_benches_are_valid() {
+    for words in ALL {
+        Bench::try_parse_from(["bench"].into_iter().chain(words.split(' '))).unwrap();
     }
 }

@@ -9,14 +9,14 @@ use anyhow::{Context, bail, ensure};
 use xtask::root;
 
 use super::process::muxbench;
-use super::spread::{Bound, Spread};
+use super::spread::{Bound, rounds};
 use crate::environment::browser;
 
 /// Limits in seconds.
 const WRITTEN_S: f64 = 3.0;
 const ANSWERS_S: f64 = 2.0;
 
-pub(super) fn run(rounds: usize) -> anyhow::Result<()> {
+pub(super) fn run(count: usize) -> anyhow::Result<()> {
     let (binary, packages) = (muxbench()?, browser::prepare()?);
     let folder = tempfile::tempdir().context("cannot create a folder for a run")?;
     let run = folder.path().join("run");
@@ -24,21 +24,18 @@ pub(super) fn run(rounds: usize) -> anyhow::Result<()> {
     example.args(["run", "--quiet", "--release", "--package", "muxbench-testkit", "--example", "store-large-run"]);
     let status = example.arg("--").arg(&run).current_dir(root()).status().context("cannot start cargo")?;
     ensure!(status.success(), "the run could not be stored ({status})");
-    let (mut written_s, mut answers_s) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
+    let [written_s, answers_s] = rounds(count, || {
         let started = Instant::now();
         let output =
             Command::new(&binary).arg("report").arg(&run).arg("--html").output().context("cannot start muxbench")?;
-        written_s.push(started.elapsed().as_secs_f64());
+        let written_s = started.elapsed().as_secs_f64();
         ensure!(output.status.success(), "`report --html` failed: {}", String::from_utf8_lossy(&output.stderr));
-        answers_s.push(answer_s(&packages, &run.join("report.html"))?);
-    }
+        Ok([written_s, answer_s(&packages, &run.join("report.html"))?])
+    })?;
     let bytes = std::fs::metadata(run.join("report.html"))?.len();
-    println!("a page of 105 trials ({:.1} MB), median of {rounds} rounds (lowest to highest)", bytes as f64 / 1e6);
-    for (name, values_s, limit_s) in [("written", written_s, WRITTEN_S), ("answers a click", answers_s, ANSWERS_S)] {
-        let seconds = Spread::of(values_s).check(Bound::AtMost(limit_s));
-        println!("  {name:15} in seconds {seconds}");
-    }
+    println!("a page of 105 trials ({:.1} MB), median of {count} rounds (lowest to highest)", bytes as f64 / 1e6);
+    println!("  written         in seconds {}", written_s.check(Bound::AtMost(WRITTEN_S)));
+    println!("  answers a click in seconds {}", answers_s.check(Bound::AtMost(ANSWERS_S)));
     Ok(())
 }
 

@@ -1,15 +1,21 @@
 //! Servers that benches measure, and the client's configuration.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use load::config::{LoadConfig, Phases, Schedule};
-use wire::ServiceSpec;
+use load::{Event, LoadReport};
+use wire::{Address, ServiceSpec};
 use xtask::root;
+
+use crate::command::{Process, wait_until};
 
 /// CPU of servers.
 pub const SERVER_CPU: &str = "0";
@@ -17,34 +23,40 @@ pub const SERVER_CPU: &str = "0";
 pub const CLIENT_CPU: usize = 1;
 pub const CONNECTIONS: u32 = 400;
 
-/// A process that is killed when dropped.
-pub struct Process(pub Child);
+/// Starts a command and waits until `is_ready`.
+pub fn start(mut command: Command, is_ready: impl Fn() -> bool) -> anyhow::Result<Process> {
+    let process = command.stdout(Stdio::null()).spawn().with_context(|| format!("cannot start {command:?}"))?;
+    let process = Process(process);
+    wait_until(&format!("{command:?} listens"), Duration::from_secs(5), || Ok(is_ready()))?;
+    Ok(process)
+}
 
-impl Process {
-    /// Starts a command and waits until `is_ready`.
-    pub fn start(mut command: Command, is_ready: impl Fn() -> bool) -> anyhow::Result<Self> {
-        let process = command.stdout(Stdio::null()).spawn().with_context(|| format!("cannot start {command:?}"))?;
-        let process = Self(process);
-        let started = Instant::now();
-        while !is_ready() {
-            if started.elapsed() > Duration::from_secs(5) {
-                bail!("{command:?} does not listen");
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(process)
-    }
+/// Starts a server and waits until it listens.
+pub fn listen(command: Command, target: &Address) -> anyhow::Result<Process> {
+    start(command, || match target {
+        Address::Ip(address) => TcpStream::connect(address).is_ok(),
+        Address::Unix(path) => UnixStream::connect(path).is_ok(),
+    })
+}
 
-    /// Returns the CPU time of the process's threads, in nanoseconds.
-    pub fn cpu_ns(&self) -> anyhow::Result<u64> {
-        cpu_ns_of(self.0.id())
-    }
+/// Returns the command that serves on the server's CPU.
+pub fn serve(binary: &Path, architecture: &str, target: &Address, flags: &[&str]) -> Command {
+    let mut command = Command::new(binary);
+    command.args(["serve", "--arch", architecture, "--cpus", SERVER_CPU, "--listen", &target.to_string()]).args(flags);
+    command
+}
+
+/// Returns a command that runs a program on one CPU.
+pub fn on_cpu(cpu: impl ToString, program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", &cpu.to_string()]).arg(program);
+    command
 }
 
 /// Returns the CPU time of a process's threads, in nanoseconds.
-pub fn cpu_ns_of(process: u32) -> anyhow::Result<u64> {
+pub fn cpu_ns(process: &Child) -> anyhow::Result<u64> {
     let mut total_ns = 0;
-    for thread in std::fs::read_dir(format!("/proc/{process}/task")).context("the process ended")? {
+    for thread in std::fs::read_dir(format!("/proc/{}/task", process.id())).context("the process ended")? {
         let path = thread?.path().join("schedstat");
         let line = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let first = line.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
@@ -53,15 +65,8 @@ pub fn cpu_ns_of(process: u32) -> anyhow::Result<u64> {
     Ok(total_ns)
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-        // Children of a reference server end with their connections. Wait, so that they do not use the next server's
-        // CPU.
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
+/// Bytes of a request and of a response.
+pub type Sizes = (u32, u32);
 
 /// A server with fixed sizes.
 pub struct Server {
@@ -70,33 +75,28 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a command that listens on the given port.
-    fn start(command: impl FnOnce(u16) -> Command) -> anyhow::Result<Self> {
+    pub fn ours(architecture: &str, (request_bytes, response_bytes): Sizes) -> anyhow::Result<Self> {
+        let (address, sizes) = (free_address()?, [request_bytes, response_bytes].map(|bytes| format!("{bytes}B")));
+        let flags = ["--request", &sizes[0], "--response", &sizes[1]];
+        Self::start(address, serve(&muxbench()?, architecture, &address.into(), &flags))
+    }
+
+    pub fn reference(
+        binary: &Path,
+        architecture: &str,
+        (request_bytes, response_bytes): Sizes,
+    ) -> anyhow::Result<Self> {
         let address = free_address()?;
-        let process = Process::start(command(address.port()), || TcpStream::connect(address).is_ok())?;
-        Ok(Self { _process: process, address })
+        let mut command = on_cpu(SERVER_CPU, binary);
+        command.arg(architecture).args([address.port().into(), request_bytes, response_bytes].map(|it| it.to_string()));
+        Self::start(address, command)
     }
 
-    pub fn ours(architecture: &str, service: &ServiceSpec) -> anyhow::Result<Self> {
-        let (request_bytes, response_bytes) = service.fixed().context("the reference has fixed sizes")?;
-        let binary = muxbench()?;
-        Self::start(|port| {
-            let mut command = Command::new(binary);
-            command.args(["serve", "--arch", architecture, "--cpus", SERVER_CPU]);
-            command.args(["--listen", &format!("127.0.0.1:{port}")]);
-            command.args(["--request", &format!("{request_bytes}B"), "--response", &format!("{response_bytes}B")]);
-            command
-        })
-    }
-
-    pub fn reference(binary: &Path, architecture: &str, service: &ServiceSpec) -> anyhow::Result<Self> {
-        let (request_bytes, response_bytes) = service.fixed().context("the reference has fixed sizes")?;
-        Self::start(|port| {
-            let mut command = Command::new("taskset");
-            command.args(["-c", SERVER_CPU]).arg(binary).arg(architecture);
-            command.args([port.to_string(), request_bytes.to_string(), response_bytes.to_string()]);
-            command
-        })
+    fn start(address: SocketAddr, command: Command) -> anyhow::Result<Self> {
+        // Children of the reference server end with their connections. Wait, so that those of an earlier server do not
+        // use this server's CPU.
+        thread::sleep(Duration::from_millis(50));
+        Ok(Self { _process: listen(command, &address.into())?, address })
     }
 }
 
@@ -134,14 +134,12 @@ pub fn reference() -> anyhow::Result<PathBuf> {
     let binary = root().join("target/refserver");
     let source = root().join("xtask/reference/refserver.c");
     let status = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&binary).arg(source).status();
-    if !status.context("cannot run cc; install a C compiler")?.success() {
-        bail!("the reference server does not build");
-    }
+    ensure!(status.context("cannot run cc; install a C compiler")?.success(), "the reference server does not build");
     Ok(binary)
 }
 
 /// An open loop at 8 000 requests per second.
-pub fn config(target: SocketAddr, service: &ServiceSpec) -> LoadConfig {
+pub fn config(target: SocketAddr, (request_bytes, response_bytes): Sizes) -> LoadConfig {
     LoadConfig {
         connections: CONNECTIONS,
         rate_per_s: Some(8_000.0),
@@ -152,12 +150,41 @@ pub fn config(target: SocketAddr, service: &ServiceSpec) -> LoadConfig {
             cool_down_ns: 1_000_000_000,
         },
         cpus: vec![CLIENT_CPU],
-        ..LoadConfig::new(target, service.clone())
+        ..LoadConfig::new(target, ServiceSpec::Fixed { request_bytes, response_bytes })
     }
 }
 
 /// A closed loop, which measures a server's highest rate.
-pub fn closed_config(target: SocketAddr, service: &ServiceSpec) -> LoadConfig {
+pub fn closed_config(target: SocketAddr, sizes: Sizes) -> LoadConfig {
     let phases = Phases { ramp_ns: 300_000_000, warm_up_ns: 0, measure_ns: 1_200_000_000, cool_down_ns: 1_000_000_000 };
-    LoadConfig { rate_per_s: None, schedule: Schedule::Closed, phases, ..config(target, service) }
+    LoadConfig { rate_per_s: None, schedule: Schedule::Closed, phases, ..config(target, sizes) }
+}
+
+/// Runs a load in which no request may fail.
+pub fn load_report(config: &LoadConfig) -> anyhow::Result<LoadReport> {
+    let report = load::run(config, &mut |_| ())?.report;
+    ensure!(report.errors.total() == 0, "{:?}", report.errors);
+    Ok(report)
+}
+
+/// Runs a load in which no request may fail. Returns also the first and the last progress in the window: the time in
+/// nanoseconds, the number of completed requests, and the value read at that moment.
+pub fn load_read<T: Copy>(
+    config: &LoadConfig,
+    read: impl Fn() -> anyhow::Result<T>,
+) -> anyhow::Result<(LoadReport, [(u64, u64, T); 2])> {
+    let mut readings = Vec::new();
+    let report = load::run(config, &mut |event| {
+        if let Event::Progress { phase, elapsed_ns, completed, .. } = event
+            && phase == "measure"
+            && let Ok(value) = read()
+        {
+            readings.truncate(1);
+            readings.push((elapsed_ns, completed, value));
+        }
+    })?
+    .report;
+    ensure!(report.errors.total() == 0, "{:?}", report.errors);
+    let &[first, last] = readings.as_slice() else { bail!("the client reported no progress in the window") };
+    Ok((report, [first, last]))
 }

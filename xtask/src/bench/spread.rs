@@ -6,74 +6,62 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Number of medians beyond their limits.
 static MISSED: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the number of medians beyond their limits.
 pub(super) fn missed() -> usize {
     MISSED.load(Relaxed)
 }
 
-/// Values of several rounds.
-pub(super) struct Spread {
-    values: Vec<f64>,
-}
+/// Values of several rounds, sorted.
+pub(super) struct Spread(Vec<f64>);
 
-/// Limit on a median.
-#[derive(Clone, Copy)]
+/// Limit on a median, or a value that the spread must include.
 pub(super) enum Bound {
     AtLeast(f64),
     AtMost(f64),
+    Includes(f64),
+}
+
+/// Measures several rounds; returns the spread of each figure.
+pub(super) fn rounds<const FIGURES: usize>(
+    count: usize,
+    mut measure: impl FnMut() -> anyhow::Result<[f64; FIGURES]>,
+) -> anyhow::Result<[Spread; FIGURES]> {
+    let rounds = (0..count).map(|_| measure()).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(std::array::from_fn(|at| Spread::of(rounds.iter().map(|figures| figures[at]).collect())))
 }
 
 impl Spread {
     pub(super) fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
-        Self { values }
+        Self(values)
     }
 
     pub(super) fn median(&self) -> f64 {
-        stats::interval::median(&self.values).unwrap_or(f64::NAN)
+        stats::interval::median(&self.0).unwrap_or(f64::NAN)
     }
 
-    /// Formats the spread and whether it includes a value. A miss fails the bench.
-    pub(super) fn check_includes(&self, value: f64) -> String {
-        let is_met =
-            self.values.first().zip(self.values.last()).is_some_and(|(low, high)| (*low..=*high).contains(&value));
-        MISSED.fetch_add(usize::from(!is_met), Relaxed);
-        format!("{self}  limit: {value} within the spread{}", if is_met { "" } else { ", MISSED" })
+    fn ends(&self) -> [f64; 2] {
+        [self.0.first(), self.0.last()].map(|end| end.copied().unwrap_or(f64::NAN))
     }
 
-    /// Formats the spread and whether its median is within a limit. A miss fails the bench.
+    /// Formats the spread and whether it meets a limit. A miss fails the bench.
     pub(super) fn check(&self, bound: Bound) -> String {
-        let is_met = bound.allows(self.median());
+        let [lowest, highest] = self.ends();
+        let (is_met, limit) = match bound {
+            Bound::AtLeast(limit) => (self.median() >= limit, format!("at least {limit}")),
+            Bound::AtMost(limit) => (self.median() <= limit, format!("at most {limit}")),
+            Bound::Includes(value) => ((lowest..=highest).contains(&value), format!("{value} within the spread")),
+        };
         MISSED.fetch_add(usize::from(!is_met), Relaxed);
-        format!("{self}  limit: {bound}{}", if is_met { "" } else { ", MISSED" })
+        format!("{self}  limit: {limit}{}", if is_met { "" } else { ", MISSED" })
     }
 }
 
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ends = self.values.first().zip(self.values.last());
-        let (lowest, highest) = ends.unwrap_or((&f64::NAN, &f64::NAN));
+        let [lowest, highest] = self.ends();
         // Print three decimals for ratios, and none for large values.
         let digits = if highest.abs() >= 100.0 { 0 } else { 3 };
         write!(f, "{:.digits$} ({lowest:.digits$} to {highest:.digits$})", self.median())
-    }
-}
-
-impl Bound {
-    fn allows(self, value: f64) -> bool {
-        match self {
-            Self::AtLeast(bound) => value >= bound,
-            Self::AtMost(bound) => value <= bound,
-        }
-    }
-}
-
-impl fmt::Display for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AtLeast(bound) => write!(f, "at least {bound}"),
-            Self::AtMost(bound) => write!(f, "at most {bound}"),
-        }
     }
 }
 
@@ -87,9 +75,24 @@ mod tests {
         assert_eq!(spread.check(Bound::AtLeast(1.0)), "1.000 (0.900 to 1.300)  limit: at least 1");
         assert_eq!(missed(), 0);
         assert!(spread.check(Bound::AtMost(0.5)).ends_with("at most 0.5, MISSED"));
-        assert!(Spread::of(Vec::new()).check(Bound::AtLeast(0.0)).contains("MISSED"), "no value is within no limit");
-        assert_eq!(spread.check_includes(1.0), "1.000 (0.900 to 1.300)  limit: 1 within the spread");
-        assert!(spread.check_includes(1.4).ends_with("MISSED"));
+        assert!(
+            Spread::of(Vec::new()).check(Bound::AtLeast(0.0)).contains("MISSED"),
+            "an empty spread misses every limit"
+        );
+        assert_eq!(spread.check(Bound::Includes(1.0)), "1.000 (0.900 to 1.300)  limit: 1 within the spread");
+        assert!(spread.check(Bound::Includes(1.4)).ends_with("MISSED"));
         assert_eq!(missed(), 3);
+    }
+
+    #[test]
+    fn rounds_give_a_spread_for_each_figure() {
+        let mut round = 0.0;
+        let measure = || {
+            round += 1.0;
+            Ok([round, -round])
+        };
+        let spreads = rounds(3, measure).unwrap().map(|spread| spread.to_string());
+        assert_eq!(spreads, ["2.000 (1.000 to 3.000)", "-2.000 (-3.000 to -1.000)"]);
+        assert!(rounds::<1>(1, || anyhow::bail!("it failed")).is_err(), "an error ends the measurement");
     }
 }

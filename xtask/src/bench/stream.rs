@@ -6,39 +6,27 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 
-use super::process::{CLIENT_CPU, Process, SERVER_CPU, comparison_row, free_address, muxbench};
-use super::spread::{Bound, Spread};
+use super::process::{CLIENT_CPU, SERVER_CPU, comparison_row, free_address, muxbench, on_cpu, start};
+use super::spread::{Bound, rounds};
 use crate::environment::peers;
 
-/// Numbers of connections.
 const FEW: u32 = 10;
 const MANY: u32 = 1_000;
 
-pub(super) fn run(rounds: usize) -> anyhow::Result<()> {
+pub(super) fn run(count: usize) -> anyhow::Result<()> {
     let (binary, peers) = (muxbench()?, peers::prepare()?);
-    println!("bandwidth of one connection, muxbench / iperf3, median of {rounds} rounds (lowest to highest)");
+    println!("bandwidth of one connection, muxbench / iperf3, median of {count} rounds (lowest to highest)");
     for architecture in ["epoll", "mt"] {
-        let (mut ratios, mut theirs_gb) = (Vec::new(), Vec::new());
-        for _ in 0..rounds {
-            let ours = ours(&binary, architecture, 1)?;
-            let theirs = iperf3(&peers)?;
-            ratios.push(ours / theirs);
-            theirs_gb.push(theirs / 1e9);
-        }
-        println!(
-            "  {architecture:6} {}; iperf3 {} GB/s",
-            Spread::of(ratios).check(Bound::AtLeast(0.95)),
-            Spread::of(theirs_gb)
-        );
+        let [ratio, theirs_gb] = rounds(count, || {
+            let (ours, theirs) = (ours(&binary, architecture, 1)?, iperf3(&peers)?);
+            Ok([ours / theirs, theirs / 1e9])
+        })?;
+        println!("  {architecture:6} {}; iperf3 {theirs_gb} GB/s", ratio.check(Bound::AtLeast(0.95)));
     }
-    let (mut ratios, mut few_gb) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        let many = ours(&binary, "epoll", MANY)?;
-        let few = ours(&binary, "epoll", FEW)?;
-        ratios.push(many / few);
-        few_gb.push(few / 1e9);
-    }
-    let (ratio, few_gb) = (Spread::of(ratios), Spread::of(few_gb));
+    let [ratio, few_gb] = rounds(count, || {
+        let (many, few) = (ours(&binary, "epoll", MANY)?, ours(&binary, "epoll", FEW)?);
+        Ok([many / few, few / 1e9])
+    })?;
     let ratio = ratio.check(Bound::AtLeast(0.8));
     println!("  epoll, {MANY} connections against {FEW}: {ratio}; with {FEW} {few_gb} GB/s");
     Ok(())
@@ -59,16 +47,15 @@ fn ours(binary: &Path, architecture: &str, connections: u32) -> anyhow::Result<f
 fn iperf3(peers: &Path) -> anyhow::Result<f64> {
     let address = free_address()?;
     let port = address.port().to_string();
-    let mut command = Command::new("taskset");
-    command.args(["-c", SERVER_CPU]).arg(peers.join("iperf3")).args(["--server", "--port", &port]);
+    let mut command = on_cpu(SERVER_CPU, peers.join("iperf3"));
+    command.args(["--server", "--port", &port]);
     // iperf3 would take a silent connection for its only client, so probe by binding instead.
     let listens = || TcpListener::bind(address).is_err();
-    let _server =
-        Process::start(command, listens).context("cannot start iperf3; install it (apt-get install iperf3)")?;
-    let mut command = Command::new("taskset");
-    command.args(["-c", &CLIENT_CPU.to_string()]).arg(peers.join("iperf3"));
-    command.args(["--client", "127.0.0.1", "--port", &port]);
-    command.args(["--time", "4", "--omit", "1", "--json"]).stderr(Stdio::inherit());
+    let _server = start(command, listens).context("cannot start iperf3; install it (apt-get install iperf3)")?;
+    let mut command = on_cpu(CLIENT_CPU, peers.join("iperf3"));
+    command
+        .args(["--client", "127.0.0.1", "--port", &port, "--time", "4", "--omit", "1", "--json"])
+        .stderr(Stdio::inherit());
     let output = command.output().context("cannot run taskset iperf3")?;
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).context("iperf3 prints no JSON")?;
     let bits_per_s = result["end"]["sum_received"]["bits_per_second"].as_f64();

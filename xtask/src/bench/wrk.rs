@@ -1,19 +1,21 @@
 //! The HTTP client `wrk`, on the client's CPU.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use anyhow::{Context, ensure};
 
-use super::process::CLIENT_CPU;
+use super::process::{CLIENT_CPU, on_cpu};
 
 pub(super) const CONNECTIONS: u32 = 100;
+/// The file that clients get.
+pub(super) const FILE: &str = "file";
 
 /// Returns the command for a load with one thread.
-pub(super) fn command(peers: &Path, duration: &str, url: &str) -> Command {
-    let mut command = Command::new("taskset");
-    command.args(["-c", &CLIENT_CPU.to_string()]).arg(peers.join("wrk"));
-    command.args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{duration}"), url]);
+pub(super) fn command(peers: &Path, duration: &str, address: SocketAddr) -> Command {
+    let mut command = on_cpu(CLIENT_CPU, peers.join("wrk"));
+    command.args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{duration}"), &format!("http://{address}/{FILE}")]);
     command
 }
 

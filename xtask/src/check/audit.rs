@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand, Package, PackageId, TargetKind};
 use serde::Deserialize;
 use spdx::{Expression, ParseMode};
@@ -13,74 +13,45 @@ use xtask::root;
 
 use crate::command;
 
-/// The part of `deny.toml` that this check reads; cargo-deny reads the rest.
-#[derive(Debug, Deserialize)]
-struct Deny {
-    graph: Graph,
-    licenses: Licenses,
-    bans: Bans,
-    sources: Sources,
-}
-
-#[derive(Debug, Deserialize)]
-struct Graph {
-    targets: Vec<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Licenses {
-    allow: Vec<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Bans {
-    wildcards: Level,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct Sources {
-    unknown_registry: Level,
-    unknown_git: Level,
-}
-
-/// The consequence of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Level {
-    Allow,
-    Warn,
-    Deny,
-}
-
-/// Prints a summary and checks all dependencies. Withdrawn versions are an error only if `denies_withdrawn`: a
-/// version may be withdrawn at any time, which must not break an unchanged tree.
-///
-/// # Errors
-/// Each dependency that `deny.toml` does not allow, with the reason.
+/// Prints a summary and checks all dependencies; the error lists each one that `deny.toml` does not allow. Withdrawn
+/// versions are an error only if `denies_withdrawn`: a version may be withdrawn at any time, which must not break an
+/// unchanged tree.
 pub fn run(denies_withdrawn: bool) -> anyhow::Result<()> {
     let path = root().join("deny.toml");
     let place = || path.display().to_string();
-    let deny: Deny = toml::from_str(&fs::read_to_string(&path).with_context(place)?).with_context(place)?;
-    let metadata = metadata(&deny.graph.targets)?;
+    // cargo-deny reads the rest of the file.
+    let deny: toml::Value = toml::from_str(&fs::read_to_string(&path).with_context(place)?).with_context(place)?;
+    let entry = |table: &str, key: &str| {
+        let value = deny.get(table).and_then(|table| table.get(key)).cloned();
+        value.with_context(|| format!("{}: there is no `{key}` in `[{table}]`", place()))
+    };
+    let targets: Vec<String> = entry("graph", "targets")?.try_into().with_context(place)?;
+    let licences: Vec<String> = entry("licenses", "allow")?.try_into().with_context(place)?;
+    let metadata = metadata(&targets)?;
     let (ours, others): (Vec<&Package>, Vec<&Package>) =
         metadata.packages.iter().partition(|package| metadata.workspace_members.contains(&package.id));
     ensure!(!others.is_empty(), "`cargo metadata` lists no dependency");
     print_summary(&metadata, &others)?;
-    println!("licences: each is one of {}, or a choice of them", deny.licenses.allow.join(", "));
-    let mut errors: Vec<String> = others.iter().filter_map(|package| licence(package, &deny.licenses.allow)).collect();
-    let mut report = |level: Level, findings: Vec<String>| match level {
-        Level::Deny => errors.extend(findings),
-        Level::Warn => findings.iter().for_each(|finding| println!("  {finding}")),
-        Level::Allow => {}
+    println!("licences: each is one of {}, or a choice of them", licences.join(", "));
+    let mut errors: Vec<String> = others.iter().filter_map(|package| licence(package, &licences)).collect();
+    let mut report = |level: &str, findings: Vec<String>| {
+        match level {
+            "deny" => errors.extend(findings),
+            "warn" => findings.iter().for_each(|finding| println!("  {finding}")),
+            "allow" => {}
+            other => bail!("{}: invalid level `{other}`: use deny, warn or allow", place()),
+        }
+        anyhow::Ok(())
     };
-    for (level, is_git) in [(deny.sources.unknown_registry, false), (deny.sources.unknown_git, true)] {
-        report(level, others.iter().filter_map(|package| unknown_source(package, is_git)).collect());
+    let level = |table, key| entry(table, key).map(|level| level.as_str().unwrap_or_default().to_owned());
+    for (key, is_git) in [("unknown-registry", false), ("unknown-git", true)] {
+        let unknown = others.iter().filter_map(|package| unknown_source(package, is_git)).collect();
+        report(&level("sources", key)?, unknown)?;
     }
-    report(deny.bans.wildcards, ours.iter().flat_map(|package| wildcards(package)).collect());
+    report(&level("bans", "wildcards")?, ours.iter().flat_map(|package| wildcards(package)).collect())?;
     let (withdrawn, known) = withdrawn(&others);
     println!("withdrawn versions: {} of {known} that the local index lists", withdrawn.len());
-    report(if denies_withdrawn { Level::Deny } else { Level::Warn }, withdrawn);
+    report(if denies_withdrawn { "deny" } else { "warn" }, withdrawn)?;
     advisories()?;
     ensure!(errors.is_empty(), "deny.toml does not allow:\n{}", errors.join("\n"));
     Ok(())
@@ -106,11 +77,11 @@ fn print_summary(metadata: &Metadata, others: &[&Package]) -> anyhow::Result<()>
     for package in others {
         bytes += size(package.manifest_path.parent().context("a manifest is in a folder")?.as_std_path())?;
     }
-    let all = others.len();
-    let linked = count(&|package| in_program.contains(&package.id));
     println!(
-        "dependencies: {all} crates, {} MiB of sources; {linked} for the program, the others for tests and tools",
-        bytes >> 20
+        "dependencies: {} crates, {} MiB of sources; {} for the program, the others for tests and tools",
+        others.len(),
+        bytes >> 20,
+        count(&|package| in_program.contains(&package.id))
     );
     let with_c: Vec<&str> =
         others.iter().filter(|package| package.links.is_some()).map(|package| package.name.as_str()).collect();
@@ -124,9 +95,8 @@ fn print_summary(metadata: &Metadata, others: &[&Package]) -> anyhow::Result<()>
     for package in others {
         versions.entry(&package.name).or_default().insert(package.version.to_string());
     }
-    let several = versions.into_iter().filter(|(_, versions)| versions.len() > 1);
-    let several =
-        several.map(|(name, versions)| format!("{name} {}", versions.into_iter().collect::<Vec<_>>().join(" and ")));
+    versions.retain(|_, versions| versions.len() > 1);
+    let several = versions.into_iter().map(|(name, all)| format!("{name} {}", Vec::from_iter(all).join(" and ")));
     println!("in several versions: {}", several.collect::<Vec<_>>().join(", "));
     Ok(())
 }

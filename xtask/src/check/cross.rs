@@ -12,12 +12,11 @@ use xtask::root;
 
 use crate::command;
 
-/// A system and a processor.
 struct Target {
-    /// The target's name in rustc.
+    /// The name in rustc.
     name: &'static str,
-    /// Whether to link the program. Other targets only check the crates with system calls, which takes seconds; a
-    /// linked target covers their system.
+    /// Whether to link the program. For the others, whose system a linked target covers, only the crates with system calls
+    /// are checked.
     links: bool,
     /// Returns whether a file is a program for this target.
     is_program: fn(&[u8]) -> bool,
@@ -33,9 +32,6 @@ const TARGETS: [Target; 3] = [
 const SYSTEM_CRATES: [&str; 4] = ["--package", "muxbench-server", "--package", "muxbench-load"];
 
 /// Checks and links for every target, with the tools of a Python environment.
-///
-/// # Errors
-/// The step that failed and how to run it by hand, or a linked file in a wrong format.
 pub fn link(interpreter: &Path) -> anyhow::Result<()> {
     let tools = interpreter.parent().context("the interpreter is in a folder")?;
     for target in &TARGETS {

@@ -8,6 +8,8 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use xtask::root;
 
+use crate::command;
+
 /// Searches for input that makes a parser panic; keeps input that reaches new code in target/fuzz, failures in fuzz/artifacts
 #[derive(Debug, Args)]
 pub struct Fuzz {
@@ -35,27 +37,19 @@ pub struct Fuzz {
 const HARNESS_TARGETS: [&str; 7] = ["architecture", "description", "experiment", "frame", "record", "samples", "units"];
 
 /// Fuzzes each target and stops at the first failure.
-///
-/// # Errors
-/// If a target failed or had fewer inputs than requested, or `cargo fuzz` cannot be installed.
 pub fn run(fuzz: &Fuzz) -> anyhow::Result<()> {
     let corpus = root().join("fuzz/corpus");
-    let all = || -> anyhow::Result<Vec<String>> {
-        let folders = std::fs::read_dir(&corpus).with_context(|| format!("cannot read {}", corpus.display()))?;
-        let mut names = folders
-            .map(|folder| Ok(folder?.file_name().to_string_lossy().into_owned()))
-            .collect::<std::io::Result<Vec<_>>>()?;
-        names.sort();
-        Ok(names)
-    };
-    let targets = if fuzz.targets.is_empty() { all()? } else { fuzz.targets.clone() };
-    for target in &targets {
-        ensure!(corpus.join(target).is_dir(), "unknown target `{target}`; use one of {}", all()?.join(", "));
+    let folders = std::fs::read_dir(&corpus).with_context(|| format!("cannot read {}", corpus.display()))?;
+    let mut all: Vec<_> = folders.flatten().map(|it| it.file_name().to_string_lossy().into_owned()).collect();
+    all.sort();
+    let targets = if fuzz.targets.is_empty() { &all } else { &fuzz.targets };
+    for target in targets {
+        ensure!(all.contains(target), "unknown target `{target}`; use one of {}", all.join(", "));
     }
     require()?;
     let mut incomplete = Vec::new();
     let run = ["run", "--sanitizer", &fuzz.sanitizer];
-    for target in &targets {
+    for target in targets {
         let new = root().join("target/fuzz").join(target);
         std::fs::create_dir_all(&new).with_context(|| format!("cannot create {}", new.display()))?;
         println!("== fuzz {target}");
@@ -107,7 +101,6 @@ fn cargo_fuzz(target: &str, verb: &[&str], folders: &[PathBuf], options: &[&str]
         .context("cannot run `cargo fuzz`")?;
     let mut output = String::new();
     let lines = BufReader::new(process.stderr.take().context("standard error is piped")?);
-    // A printed input may contain any bytes.
     for line in lines.split(b'\n') {
         let line = String::from_utf8_lossy(&line.context("cannot read the output of `cargo fuzz`")?).into_owned();
         eprintln!("{line}");
@@ -126,15 +119,12 @@ fn cargo_fuzz(target: &str, verb: &[&str], folders: &[PathBuf], options: &[&str]
 
 /// Installs `cargo fuzz` if necessary.
 fn require() -> anyhow::Result<()> {
-    let is_installed =
-        Command::new(env!("CARGO")).args(["fuzz", "--version"]).output().is_ok_and(|it| it.status.success());
-    if is_installed {
+    if command::run(Command::new(env!("CARGO")).args(["fuzz", "--version"])).is_ok() {
         return Ok(());
     }
-    eprintln!("== installing cargo-fuzz");
-    let status = Command::new(env!("CARGO")).args(["install", "--locked", "cargo-fuzz"]).status();
-    ensure!(status.is_ok_and(|it| it.success()), "cannot install cargo-fuzz; check that crates.io is reachable");
-    Ok(())
+    let mut install = Command::new(env!("CARGO"));
+    install.args(["install", "--locked", "cargo-fuzz"]);
+    command::step("cargo install --locked cargo-fuzz", &mut install, "; check that crates.io is reachable")
 }
 
 #[cfg(test)]

@@ -10,9 +10,6 @@ use xtask::root;
 const CRATES: [&str; 2] = ["muxbench-server", "muxbench-load"];
 
 /// Runs all models in `target/loom`, because the flag would rebuild everything else.
-///
-/// # Errors
-/// The crate with a failing model or without any.
 pub fn run() -> anyhow::Result<()> {
     for package in CRATES {
         let arguments = ["test", "--locked", "--package", package, "--lib", "--no-default-features", "models::"];

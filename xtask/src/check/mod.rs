@@ -15,9 +15,6 @@ use crate::command;
 use crate::environment::{browser, peers, python, servers};
 
 /// Runs all steps in order and stops at the first failure.
-///
-/// # Errors
-/// The step that failed.
 pub fn run() -> anyhow::Result<()> {
     // Let other users read the files that tests write.
     rustix::process::umask(Mode::from_raw_mode(0o022));

@@ -1,7 +1,7 @@
 //! Tests under tools that find undefined behaviour: Miri, LLVM's sanitizers and valgrind.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
@@ -19,7 +19,6 @@ pub struct Sanitize {
     tools: Vec<Tool>,
 }
 
-/// A tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Tool {
     /// Miri: any undefined behaviour, in the crates without system calls
@@ -32,51 +31,26 @@ enum Tool {
     Memcheck,
 }
 
-/// One call of `cargo test`.
-struct Step {
-    arguments: &'static [&'static str],
-    /// Options of the test binary.
-    options: &'static [&'static str],
-}
+/// Arguments of a call of `cargo test`, and options of the test binary.
+type Step = (&'static [&'static str], &'static [&'static str]);
 
 /// Unit tests of crates without system calls.
-const PURE: &[Step] = &[
-    Step { arguments: &["--package", "muxbench-wire", "--lib"], options: &[] },
-    Step { arguments: &["--package", "muxbench-stats", "--lib"], options: &[] },
-];
+const PURE: &[Step] = &[(&["--package", "muxbench-wire", "--package", "muxbench-stats", "--lib"], &[])];
 
-/// Unit tests including the server's.
-const UNITS: &[Step] = &[
-    Step { arguments: &["--package", "muxbench-wire", "--package", "muxbench-stats", "--lib"], options: &[] },
-    Step {
-        arguments: &["--package", "muxbench-server", "--lib", "--no-default-features"],
-        options: &["--test-threads=1"],
-    },
-];
+/// Unit tests of the server, one after the other because they count descriptors.
+const SERVER: Step = (&["--package", "muxbench-server", "--lib", "--no-default-features"], &["--test-threads=1"]);
 
 /// The conformance suite without `may`, whose coroutines switch stacks without notice to sanitizers.
-const CONFORMANCE: Step = Step {
-    arguments: &[
-        "--package",
-        "muxbench",
-        "--test",
-        "conformance",
-        "--no-default-features",
-        "--features",
-        "tokio,smol,compio",
-    ],
-    options: &["--test-threads=1"],
-};
+const CONFORMANCE: Step = (
+    &["--package", "muxbench", "--test", "conformance", "--no-default-features", "--features", "tokio,smol,compio"],
+    &["--test-threads=1"],
+);
 
 /// Suppresses a false positive. tokio creates a connection's entry, registers it through a duplicate of its epoll
 /// descriptor, and gets the event through the original. The sanitizer does not know that both refer to one epoll
 /// instance.
 const SUPPRESSIONS: &str = "race:tokio::runtime::io::driver::dispatch_event\n";
 
-/// Runs the tools one after the other.
-///
-/// # Errors
-/// The tool that found a defect or cannot be installed.
 pub fn run(sanitize: &Sanitize) -> anyhow::Result<()> {
     let all = Tool::value_variants();
     for tool in if sanitize.tools.is_empty() { all } else { &sanitize.tools } {
@@ -120,7 +94,7 @@ fn instrumented(sanitizer: &str, variable: &str, options: &str) -> anyhow::Resul
     let reports = folder(sanitizer).join("reports");
     let _ = fs::remove_dir_all(&reports);
     fs::create_dir_all(&reports).with_context(|| format!("cannot create {}", reports.display()))?;
-    for step in UNITS.iter().chain([&CONFORMANCE]) {
+    for step in PURE.iter().chain([&SERVER, &CONFORMANCE]) {
         let mut cargo = nightly();
         cargo
             .args(["test", "-Zbuild-std", "--target", &host()?])
@@ -128,7 +102,7 @@ fn instrumented(sanitizer: &str, variable: &str, options: &str) -> anyhow::Resul
             // Write reports to files, because a test may not read the output of the servers that it starts.
             .env(variable, format!("log_path={}/of{options}", reports.display()));
         let tested = test(cargo, sanitizer, step);
-        let found = files(&reports)?;
+        let found = fs::read_dir(&reports)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
         for path in &found {
             print!("{}", String::from_utf8_lossy(&fs::read(path).with_context(|| path.display().to_string())?));
         }
@@ -141,7 +115,7 @@ fn instrumented(sanitizer: &str, variable: &str, options: &str) -> anyhow::Resul
 fn memcheck() -> anyhow::Result<()> {
     debian::require(&[("valgrind", "--version", "valgrind", "install valgrind")])?;
     let target = host()?.to_uppercase().replace('-', "_");
-    for step in UNITS {
+    for step in PURE.iter().chain([&SERVER]) {
         let mut cargo = Command::new(env!("CARGO"));
         cargo
             .arg("test")
@@ -152,21 +126,16 @@ fn memcheck() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn test(mut cargo: Command, name: &str, step: &Step) -> anyhow::Result<()> {
+fn test(mut cargo: Command, name: &str, (arguments, options): &Step) -> anyhow::Result<()> {
     cargo
         .args(["--locked", "--target-dir"])
         .arg(folder(name))
-        .args(step.arguments)
+        .args(*arguments)
         .arg("--")
-        .args(step.options)
+        .args(*options)
         .current_dir(root());
-    let step = format!("{name}: cargo test {}", step.arguments.join(" "));
+    let step = format!("{name}: cargo test {}", arguments.join(" "));
     command::step(&step, &mut cargo, ": the tool found something, or a test fails without it too")
-}
-
-fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
-    Ok(entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?)
 }
 
 fn folder(name: &str) -> PathBuf {

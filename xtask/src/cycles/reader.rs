@@ -9,7 +9,9 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Expr, Ident, ImplItem, Item, ItemMod, ItemUse, Lit, Macro, Meta, Token, UseTree, Visibility};
+use syn::{
+    Attribute, Expr, ExprLit, Ident, ImplItem, Item, ItemMod, ItemUse, Lit, Macro, Meta, Token, UseTree, Visibility,
+};
 
 /// Returns the used files for each file of a crate.
 pub fn uses(root: &Path, text: &dyn Fn(&Path) -> Option<String>) -> Result<Uses> {
@@ -40,11 +42,8 @@ pub fn uses(root: &Path, text: &dyn Fn(&Path) -> Option<String>) -> Result<Uses>
         let targets = |length| reader.resolve(*module, &path[..length], &mut HashSet::new());
         let all = targets(path.len());
         // Files of the same module for different systems define the same names.
-        if all.contains(&Target::Item(file.clone())) {
-            continue;
-        }
-        // An import of a module and a function with the same name: the code shows which of them it uses.
-        if *is_import && all.iter().any(Target::is_module) {
+        // After the import of a module and a function with one name, the code shows which of them it uses.
+        if all.contains(&Target::Item(file.clone())) || *is_import && all.iter().any(Target::is_module) {
             continue;
         }
         for target in &all {
@@ -59,7 +58,7 @@ pub fn uses(root: &Path, text: &dyn Fn(&Path) -> Option<String>) -> Result<Uses>
     Ok(uses)
 }
 
-/// The used files, with the used items, for each file.
+/// The used files and items of each file.
 pub type Uses = BTreeMap<PathBuf, BTreeMap<PathBuf, BTreeSet<String>>>;
 
 struct Reader<'a> {
@@ -120,13 +119,11 @@ impl Reader<'_> {
         let mut targets = BTreeSet::from([Target::Module(scope)]);
         for (at, name) in path.iter().enumerate() {
             // A module and a function may share a name; further segments belong to the module.
-            let modules = targets.iter().filter_map(|it| if let Target::Module(id) = it { Some(*id) } else { None });
-            let modules: Vec<usize> = modules.collect();
-            if modules.is_empty() {
+            if !targets.iter().any(Target::is_module) {
                 break;
             }
-            targets.clear();
-            for id in modules {
+            for target in mem::take(&mut targets) {
+                let Target::Module(id) = target else { continue };
                 let files = self.modules[id].files.iter().cloned().map(Target::Item);
                 match name.as_str() {
                     "crate" => targets.extend([Target::Module(0)]),
@@ -252,10 +249,9 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         if !is_test(attributes) {
             if let Some(name) = name {
                 self.define(&name.to_string(), self.module, Target::Item(self.file.clone()));
-                if let Item::Macro(item) = item {
-                    let is_exported = item.attrs.iter().any(|it| it.path().is_ident("macro_export"));
+                if matches!(item, Item::Macro(_)) {
                     self.define(&format!("{name}!"), self.module, Target::Item(self.file.clone()));
-                    if is_exported {
+                    if attributes.iter().any(|it| it.path().is_ident("macro_export")) {
                         self.define(&name.to_string(), 0, Target::Item(self.file.clone()));
                     }
                 }
@@ -354,16 +350,8 @@ fn imports(tree: &UseTree) -> Vec<(Vec<String>, Option<String>)> {
 fn named_files(attributes: &[Attribute]) -> (Vec<String>, Vec<String>) {
     fn file(meta: &Meta) -> Option<String> {
         let Meta::NameValue(pair) = meta else { return None };
-        match &pair.value {
-            Expr::Lit(it) if pair.path.is_ident("path") => {
-                if let Lit::Str(text) = &it.lit {
-                    Some(text.value())
-                } else {
-                    None
-                }
-            }
-            _ => None,
-        }
+        let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = &pair.value else { return None };
+        pair.path.is_ident("path").then(|| text.value())
     }
     let conditional = attributes.iter().filter(|it| it.path().is_ident("cfg_attr"));
     let conditional = conditional.filter_map(|it| it.parse_args_with(list_of_metas).ok()).flatten();

@@ -21,9 +21,6 @@ const TOOLS: &[Tool] = &[
 ];
 
 /// Builds the folder if necessary and returns it.
-///
-/// # Errors
-/// The reason and a remedy, if a tool or a package is missing and cannot be installed.
 pub fn prepare() -> anyhow::Result<PathBuf> {
     debian::require(TOOLS)?;
     let inputs = ["package.json", "package-lock.json"].map(|file| root().join("xtask/browser").join(file));

@@ -10,9 +10,6 @@ use crate::command;
 pub type Tool = (&'static str, &'static str, &'static str, &'static str);
 
 /// Installs a package; `alternative` is the remedy on other systems.
-///
-/// # Errors
-/// The reason and a remedy, if the installation fails.
 pub fn install(package: &str, alternative: &str) -> anyhow::Result<()> {
     for arguments in [["update"].as_slice(), &["--yes", "install", package]] {
         let mut apt = Command::new("apt-get");
@@ -27,9 +24,6 @@ pub fn install(package: &str, alternative: &str) -> anyhow::Result<()> {
 }
 
 /// Installs the tools that do not run.
-///
-/// # Errors
-/// The reason and a remedy, if a tool cannot be installed.
 pub fn require(tools: &[Tool]) -> anyhow::Result<()> {
     for (tool, argument, package, alternative) in tools {
         if let Err(error) = command::run(Command::new(tool).arg(argument)) {

@@ -48,9 +48,6 @@ const COMPANIONS: &[&str] = &["memccapable", "scontrol", "slurmctld", "slurmd"];
 const ROOT_FOLDERS: &[&str] = &["/usr/sbin", "/usr/local/sbin"];
 
 /// Installs missing commands and returns a folder with links to all commands.
-///
-/// # Errors
-/// The reason and a remedy, if a command is missing and cannot be installed.
 pub fn prepare() -> anyhow::Result<PathBuf> {
     debian::require(TOOLS)?;
     for (tool, argument, package, alternative) in OTHERS {

@@ -1,6 +1,5 @@
 //! The Python environment `target/python`: tools that read results, memcached clients, and the linker for other systems.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,9 +13,6 @@ use crate::command;
 pub const VARIABLE: &str = "MUXBENCH_PYTHON";
 
 /// Builds the environment if necessary and returns its interpreter.
-///
-/// # Errors
-/// The reason and a remedy, if Python, its module `venv` or a package is missing and cannot be installed.
 pub fn prepare() -> anyhow::Result<PathBuf> {
     let requirements = root().join("xtask/python-requirements.txt");
     let folder = super::build_once(
@@ -35,14 +31,10 @@ fn interpreter(folder: &Path) -> PathBuf {
 }
 
 fn build(folder: &Path, requirements: &Path) -> anyhow::Result<()> {
-    if let Err(error) = create(folder) {
-        eprintln!("python3 -m venv: {error:#}; installing Debian's python3-venv");
-        // Debian's python3 lacks the module `venv`.
-        debian::install("python3-venv", "install Python 3 with its module venv").with_context(|| {
-            format!("`python3 -m venv target/python` fails ({error:#}), and python3-venv cannot be installed either")
-        })?;
-        create(folder).context("`python3 -m venv target/python` fails with python3-venv installed")?;
-    }
+    // Debian's python3 lacks `ensurepip`, which `venv` needs.
+    let modules = ("python3", "-cimport venv, ensurepip", "python3-venv", "install Python 3 with its module venv");
+    debian::require(&[modules])?;
+    command::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder))?;
     let mut pip = Command::new(interpreter(folder));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]).arg(requirements);
     command::run(&mut pip).with_context(|| {
@@ -53,14 +45,6 @@ fn build(folder: &Path, requirements: &Path) -> anyhow::Result<()> {
             version(&interpreter(folder)).unwrap_or_else(|| "unknown".into())
         )
     })
-}
-
-/// Creates an environment with only pip.
-fn create(folder: &Path) -> anyhow::Result<()> {
-    if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
-    }
-    command::run(Command::new("python3").args(["-m", "venv"]).arg(folder))
 }
 
 fn version(interpreter: &Path) -> Option<String> {

@@ -20,9 +20,6 @@ const TOOLS: &[Tool] = &[
 ];
 
 /// Builds the folder if necessary and returns it.
-///
-/// # Errors
-/// The reason and a remedy, if a compiler is missing and cannot be installed, or fails.
 pub fn prepare() -> anyhow::Result<PathBuf> {
     debian::require(TOOLS)?;
     let sources = root().join("examples/servers");

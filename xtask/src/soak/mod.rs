@@ -10,26 +10,24 @@ mod server;
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::bench::process::muxbench;
-use round::Done;
 use server::{Resources, Server};
 
-/// Interval between two lines of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
-/// Limit on the growth of the median memory from the first quarter to the last; allocators retain varying amounts...
+/// Limit on the growth of the median memory from the first quarter to the last, because allocators retain varying amounts.
 const SINCE_FIRST: Growth = Growth { share: 0.1, bytes: 1 << 20 };
-/// ...or from the third quarter to the last; buffers and stacks fill only once. This limit is less than a third of
-/// the limit above, so steady growth beyond that limit exceeds this one too.
+/// Alternative limit from the third quarter to the last, because buffers and stacks fill only once. It is less than a third
+/// of the limit above, so steady growth beyond that limit exceeds this one too.
 const SINCE_THIRD: Growth = Growth { share: 0.03, bytes: 256 << 10 };
 /// The fewest samples for a verdict. The first sample is warm-up.
 const SAMPLES_MIN: usize = 5;
@@ -75,9 +73,6 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// Runs rounds on each server until the time is over or Ctrl-C; then prints a verdict on each server.
-///
-/// # Errors
-/// If a server's resources grew, a server ended, or an honest client got no answer.
 pub fn run(soak: &Soak) -> anyhow::Result<()> {
     let binary = soak.binary.clone().map_or_else(muxbench, Ok)?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -111,8 +106,11 @@ pub fn run(soak: &Soak) -> anyhow::Result<()> {
                 break 'all;
             }
             let outcomes = thread::scope(|scope| {
-                let run = |server| scope.spawn(|| run_round(&binary, server, soak.round, started));
-                let threads: Vec<_> = group.iter_mut().map(run).collect();
+                let run = |server: &mut Server| {
+                    let done = round::run(&binary, server, soak.round)?;
+                    server.sample(started.elapsed()).map(|()| done)
+                };
+                let threads: Vec<_> = group.iter_mut().map(|server| scope.spawn(move || run(server))).collect();
                 threads.into_iter().map(|thread| thread.join().expect("a round does not panic")).collect::<Vec<_>>()
             });
             for (server, outcome) in group.iter_mut().zip(outcomes) {
@@ -153,17 +151,8 @@ pub fn run(soak: &Soak) -> anyhow::Result<()> {
     if stop.load(Relaxed) {
         failures.push(format!("stopped after {} of {}", clock(started.elapsed()), clock(soak.duration)));
     }
-    if !failures.is_empty() {
-        bail!("{} failures: {}", failures.len(), failures.join("; "));
-    }
+    ensure!(failures.is_empty(), "{} failures: {}", failures.len(), failures.join("; "));
     Ok(())
-}
-
-/// Runs a round on a server and takes a sample of its resources.
-fn run_round(binary: &Path, server: &mut Server, duration: Duration, started: Instant) -> anyhow::Result<Done> {
-    let done = round::run(binary, server, duration)?;
-    server.sample(started.elapsed())?;
-    Ok(done)
 }
 
 fn clock(elapsed: Duration) -> String {
@@ -171,9 +160,8 @@ fn clock(elapsed: Duration) -> String {
     format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
-/// Limit on the growth of memory: the sum of both fields.
+/// Limit on the growth of memory: a share of the earlier value, and bytes in addition.
 struct Growth {
-    /// Share of the earlier value.
     share: f64,
     bytes: u64,
 }
@@ -200,7 +188,7 @@ fn median(samples: &[(Duration, Resources)], value: impl Fn(&Resources) -> u64) 
 fn flat(samples: &[(Duration, Resources)]) -> Result<String, String> {
     if samples.len() < SAMPLES_MIN {
         return Err(format!(
-            "it had {} rounds of at least {SAMPLES_MIN}; allow more time (--for), or fewer servers (--arch, --service)",
+            "it had {} rounds, and a verdict needs {SAMPLES_MIN}; allow more time (--for), or fewer servers (--arch, --service)",
             samples.len()
         ));
     }
@@ -276,7 +264,7 @@ mod tests {
 
     #[test]
     fn too_few_rounds_give_no_verdict() {
-        assert!(flat(&samples(|_| (1, 1))[..4]).unwrap_err().contains("4 rounds of at least 5"));
+        assert!(flat(&samples(|_| (1, 1))[..4]).unwrap_err().contains("4 rounds, and a verdict needs 5"));
         flat(&samples(|_| (1, 1))[..5]).unwrap();
     }
 

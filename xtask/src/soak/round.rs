@@ -14,6 +14,7 @@ use wire::ServiceSpec;
 use wire::stream::Stream;
 
 use super::server::Server;
+use crate::command::Process;
 use crate::hostile::{Hostile, Order};
 
 /// Clients of each kind; all together stay below the 300 workers of a pool.
@@ -23,7 +24,7 @@ const HONEST: u32 = 40;
 /// Acts of a hostile client per second.
 const ACTS_PER_S: f64 = 20.0;
 const RATE_PER_S: f64 = 400.0;
-const CALLS_PER_CONNECTION: u32 = 4;
+const REQUESTS_PER_CONNECTION: u32 = 4;
 /// Rounds of a server between two kills of a client.
 const KILL_INTERVAL: u64 = 2;
 
@@ -36,21 +37,13 @@ pub struct Done {
 
 impl fmt::Display for Done {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { requests, hostile, is_killed } = self;
-        write!(
-            f,
-            "{requests} honest requests; {} hostile connections, {} KiB",
-            hostile.begun,
-            hostile.said_bytes >> 10
-        )?;
-        if *is_killed { f.write_str("; a client killed") } else { Ok(()) }
+        let Self { requests, hostile: Tally { begun, said_bytes, .. }, is_killed } = self;
+        let killed = if *is_killed { "; a client killed" } else { "" };
+        write!(f, "{requests} honest requests; {begun} hostile connections, {} KiB{killed}", said_bytes >> 10)
     }
 }
 
-/// Runs a round of about `duration`.
-///
-/// # Errors
-/// An honest client was not answered, or the other clients did nothing.
+/// Runs a round of about `duration`; fails if an honest client got no answer, or if the other clients did nothing.
 pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result<Done> {
     let number = server.samples.len() as u64;
     let honest = honest(server, duration, number)?;
@@ -60,9 +53,8 @@ pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result
         acts_per_s: ACTS_PER_S,
     };
     let mut hostile = Hostile::start(&order)?;
-    let mut victim =
-        number.is_multiple_of(KILL_INTERVAL).then(|| Victim::start(binary, server, &honest)).transpose()?;
-    hostile.wait_until("all hostile clients have connected", |tally| tally.begun >= u64::from(HOSTILE))?;
+    let mut victim = number.is_multiple_of(KILL_INTERVAL).then(|| start_victim(binary, server, &honest)).transpose()?;
+    hostile.wait_until("all hostile clients are connected", |tally| tally.begun >= u64::from(HOSTILE))?;
     let (is_to_kill, before) = (victim.is_some(), hostile.tally());
     let mut killed = Ok(false);
     let outcome = load::run(&honest, &mut |event| {
@@ -71,7 +63,7 @@ pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result
             && u128::from(elapsed_ns) * 2 > duration.as_nanos()
             && let Some(mut victim) = victim.take()
         {
-            killed = victim.kill();
+            killed = kill(&mut victim.0);
         }
     })
     .context("honest clients")?;
@@ -103,7 +95,7 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
     let config = |service| LoadConfig {
         connections: HONEST,
         rate_per_s: Some(RATE_PER_S),
-        requests_per_connection: Some(CALLS_PER_CONNECTION),
+        requests_per_connection: Some(REQUESTS_PER_CONNECTION),
         phases,
         // Share the CPUs with other rounds.
         pacing: Pacing::SleepSpin,
@@ -120,10 +112,11 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
             LoadConfig { http: Some(http), ..config(ServiceSpec::Http { folder: None }) }
         }
         "kv" => {
+            let (value_bytes_min, value_bytes_max) = (10, 1_000);
             let kv = KvTraffic {
                 records: 1_000,
-                value_bytes_min: 10,
-                value_bytes_max: 1_000,
+                value_bytes_min,
+                value_bytes_max,
                 get_share: 0.8,
                 keys: Popularity::Uniform,
             };
@@ -143,47 +136,32 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
     })
 }
 
-/// A client to kill, at the latest when dropped.
-struct Victim(Child);
-
-impl Victim {
-    fn start(binary: &Path, server: &Server, honest: &LoadConfig) -> anyhow::Result<Self> {
-        let mut command = Command::new(binary);
-        command.args(["load", "--connections", KILLED, "--measure", "1h", "--ramp", "0", "--hold", "0", "--json"]);
-        command.args(["--service", &server.service, "--target", &server.address.to_string()]);
-        match server.service.as_str() {
-            "stream" => {}
-            service => {
-                command.args(["--rate", "200", "--calls-per-connection", "3"]);
-                if service == "http" {
-                    command.args(["--path", "/bytes/100000"]);
-                }
-                if let Some(kv) = &honest.kv {
-                    // The honest clients expect the values that this client sets; another seed would set other
-                    // values.
-                    command.args(["--records", &kv.records.to_string(), "--seed", &honest.seed.to_string()]);
-                }
-            }
-        }
-        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        command.spawn().map(Self).with_context(|| format!("cannot start {command:?}"))
+/// Starts the client that the round kills.
+fn start_victim(binary: &Path, server: &Server, honest: &LoadConfig) -> anyhow::Result<Process> {
+    let mut command = Command::new(binary);
+    command.args(["load", "--connections", KILLED, "--measure", "1h", "--ramp", "0", "--hold", "0", "--json"]);
+    command.args(["--service", &server.service, "--target", &server.address.to_string()]);
+    if server.service != "stream" {
+        command.args(["--rate", "200", "--calls-per-connection", "3"]);
     }
-
-    /// Kills the client, which must still be running.
-    fn kill(&mut self) -> anyhow::Result<bool> {
-        if let Some(status) = self.0.try_wait()? {
-            let errors = self.0.stderr.take().map(std::io::read_to_string).transpose()?.unwrap_or_default();
-            bail!("the client to kill ended before ({status}): {}", errors.trim());
-        }
-        self.0.kill()?;
-        self.0.wait()?;
-        Ok(true)
+    if server.service == "http" {
+        command.args(["--path", "/bytes/100000"]);
     }
+    if let Some(kv) = &honest.kv {
+        // The honest clients expect the values that this client sets; another seed would set other values.
+        command.args(["--records", &kv.records.to_string(), "--seed", &honest.seed.to_string()]);
+    }
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.spawn().map(Process).with_context(|| format!("cannot start {command:?}"))
 }
 
-impl Drop for Victim {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+/// Kills the client, which must still be running.
+fn kill(victim: &mut Child) -> anyhow::Result<bool> {
+    if let Some(status) = victim.try_wait()? {
+        let errors = victim.stderr.take().map(std::io::read_to_string).transpose()?.unwrap_or_default();
+        bail!("the client to kill ended before ({status}): {}", errors.trim());
     }
+    victim.kill()?;
+    victim.wait()?;
+    Ok(true)
 }

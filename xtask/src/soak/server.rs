@@ -5,11 +5,13 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+
+use crate::command::Process;
 
 /// A server counts as started once nothing changes for this time.
 const STARTUP: Duration = Duration::from_secs(2);
@@ -23,11 +25,8 @@ const THREAD_END: Duration = Duration::from_secs(2);
 pub struct Resources {
     /// Memory not backed by a file.
     pub memory_bytes: u64,
-    /// Number of open descriptors.
     pub descriptors: u64,
-    /// Number of threads.
     pub threads: u64,
-    /// Number of processes.
     pub processes: u64,
 }
 
@@ -65,16 +64,13 @@ pub struct Server {
     pub address: SocketAddr,
     /// Resources after each round, with their times.
     pub samples: Vec<(Duration, Resources)>,
-    process: Child,
+    process: Process,
     /// Number of descriptors before the first client.
     descriptors: u64,
 }
 
 impl Server {
     /// Starts a server. The inner error is the reason why the architecture cannot provide the service.
-    ///
-    /// # Errors
-    /// If the program does not run or prints no address.
     pub fn start(binary: &Path, architecture: &str, service: &str) -> anyhow::Result<Result<Self, String>> {
         let mut command = Command::new(binary);
         command.args(["serve", "--json", "--arch", architecture, "--service", service]);
@@ -104,20 +100,17 @@ impl Server {
             service: service.to_owned(),
             address: address.with_context(|| format!("`serve` prints no address: {line}"))?,
             samples: Vec::new(),
-            process,
+            process: Process(process),
             descriptors: settled(pid),
         }))
     }
 
     /// Waits until the descriptors of all clients are closed, and takes a sample.
-    ///
-    /// # Errors
-    /// If the server ended, or has more descriptors than before its first client.
     pub fn sample(&mut self, elapsed: Duration) -> anyhow::Result<()> {
         let started = Instant::now();
         let held = loop {
             ensure!(!self.has_ended(), "the server ended");
-            let held = Resources::read(self.process.id());
+            let held = Resources::read(self.process.0.id());
             let are_threads_gone = self.samples.last().is_none_or(|(_, before)| held.threads <= before.threads);
             if held.descriptors <= self.descriptors && (are_threads_gone || started.elapsed() > THREAD_END) {
                 break held;
@@ -134,7 +127,7 @@ impl Server {
     }
 
     pub fn has_ended(&mut self) -> bool {
-        !matches!(self.process.try_wait(), Ok(None))
+        !matches!(self.process.0.try_wait(), Ok(None))
     }
 
     /// Formats the last sample.
@@ -158,11 +151,4 @@ fn settled(pid: u32) -> u64 {
         }
     }
     descriptors
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
