@@ -70,17 +70,17 @@ impl PaperComparison {
             }
         }
         let mut records = runs.iter().flat_map(|run| &run.records);
-        let is_of_it = !tables.is_empty()
+        let has_any = !tables.is_empty()
             || !figures.is_empty()
             || records.any(|record| claims::concern(paper.claims, &record.trial));
         let impossible: Vec<Impossible> = runs.iter().flat_map(impossible::of).collect();
         let why: String = impossible::listed(&impossible).lines().map(|line| format!("\n{line}")).collect();
-        ensure!(is_of_it, "no trial of this run has a workload of {}{why}", paper.name);
+        ensure!(has_any, "no trial of this run has a workload of {}{why}", paper.name);
         if let (Part::Figure(figure), []) = (part, figures.as_slice()) {
             let (name, word, experiments) = (paper.name, paper.figure_name(figure), figure.experiments.join(" and "));
             bail!(
-                "no finished trial of this run is in {word} of {name}, which is of {experiments}; make it with `muxbench \
-                 reproduce {name} --figure {}`{why}",
+                "{word} of {name} needs finished trials of {experiments}, and this run has none; try `muxbench reproduce {name} \
+                 --figure {}`{why}",
                 figure.number
             );
         }
@@ -109,12 +109,11 @@ impl PaperComparison {
         parts.extend(self.grids().iter().map(|(number, grid)| table_text(number, grid, medium)));
         parts.extend(self.figures.iter().map(|(figure, chart)| self.figure_text(figure, chart, medium)));
         if !self.missing.is_empty() {
-            let missing = self
-                .missing
-                .iter()
-                .map(|figure| format!("{} (of {})", self.paper.figure_name(figure), figure.experiments.join(" and ")));
+            let missing = self.missing.iter().map(|figure| {
+                format!("{} (experiment {})", self.paper.figure_name(figure), figure.experiments.join(" and "))
+            });
             let missing = missing.collect::<Vec<_>>().join(", ");
-            parts.push(medium.prose(&format!("Of these there is nothing to show: {missing}.")));
+            parts.push(medium.prose(&format!("No data for {missing}.")));
         }
         if !self.impossible.is_empty() {
             parts.push(medium.prose(&impossible::listed(&self.impossible)));
@@ -130,15 +129,15 @@ impl PaperComparison {
         let medium = medium.into();
         let mut text = medium.heading(&format!("{}. {}", self.paper.figure_name(figure), figure.title));
         text += &format!("\n{}\n{}", medium.prose(figure.about), medium.prose(&chart.words));
-        for Grid { notes, .. } in grid::of(figure, chart, self.paper.series).iter().take(1) {
-            text += &notes.iter().map(|note| format!("\n{}", medium.prose(note))).collect::<String>();
-        }
-        for grid in grid::of(figure, chart, self.paper.series) {
+        let grids = grid::of(chart, self.paper.series);
+        let notes = grids.iter().take(1).flat_map(|grid| &grid.notes);
+        text += &notes.map(|note| format!("\n{}", medium.prose(note))).collect::<String>();
+        for grid in grids {
             text += &format!("\n\n{}\n{}", medium.prose(&grid.title), grid.render(medium));
         }
         let mut points = chart.panels.iter().flat_map(|it| &it.series).flat_map(|series| &series.points);
         if points.any(|point| !point.is_valid()) {
-            text += &format!("\n{}", medium.prose("In brackets: not valid, and not ranked."));
+            text += &format!("\n{}", medium.prose("Values in brackets are not valid, so they are not ranked."));
         }
         text
     }
@@ -155,7 +154,7 @@ impl PaperComparison {
             _ => json!({}),
         };
         let fields = fields.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone()));
-        all.as_object_mut().expect("it is one").extend(fields);
+        all.as_object_mut().expect("`all` is an object").extend(fields);
         let figure = |(figure, chart): &(&PaperFigure, Chart)| {
             json!({ "number": figure.number, "title": figure.title, "about": figure.about, "series": self.paper.series,
                     "chart": chart })

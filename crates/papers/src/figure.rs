@@ -17,7 +17,6 @@ const ROOM: f64 = 0.03;
 pub struct PaperFigure {
     /// The number in the paper, or the position if the paper has no numbers.
     pub number: &'static str,
-    /// The title.
     pub title: &'static str,
     /// The source, how to read the figure, and differences from the paper.
     pub about: &'static str,
@@ -25,9 +24,6 @@ pub struct PaperFigure {
     pub experiments: &'static [&'static str],
     /// Draws the figure; `None` if the runs lack the data.
     pub draw: fn(&Here<'_>, &mut [&mut DeviationOf<'_>]) -> Option<Chart>,
-    /// For a distribution, the shares that are rows of its text table. Otherwise empty: a row for each position along
-    /// the axis.
-    pub shares: &'static [f64],
 }
 
 /// Runs that a figure is drawn from.
@@ -36,9 +32,7 @@ pub struct Here<'a> {
     pub names: &'a [&'static str],
     /// All runs, in the same order as the functions passed to `draw`.
     pub runs: &'a [Run],
-    /// The summaries of the runs.
     pub summaries: &'a [Summary],
-    /// The experiments of the figure.
     pub experiments: &'static [&'static str],
 }
 
@@ -47,7 +41,6 @@ pub type Value = fn(&Row) -> Option<(f64, Vec<f64>)>;
 
 /// Rows of some architectures under some workloads, along an axis.
 pub struct Curves<'a> {
-    /// The workloads.
     pub only: &'a dyn Fn(&Workload) -> bool,
     /// The architectures, as plans name them.
     pub of: &'a [&'static str],
@@ -74,10 +67,8 @@ impl Here<'_> {
     /// Returns the points of one architecture, by x.
     pub fn points(&self, curves: &Curves<'_>, name: &str) -> Vec<Point> {
         let mut points = Vec::new();
-        for comparison in self.places().into_iter().flat_map(|at| &self.summaries[at].comparisons) {
-            if !(curves.only)(&comparison.workload) {
-                continue;
-            }
+        let comparisons = self.places().into_iter().flat_map(|at| &self.summaries[at].comparisons);
+        for comparison in comparisons.filter(|comparison| (curves.only)(&comparison.workload)) {
             for row in comparison.rows.iter().filter(|row| row.repeats > 0 && row.label() == name) {
                 let x = curves.along.at(&comparison.workload);
                 let point = |(y, spread)| Point { spread, verdict: row.verdict, ..Point::new(x, y) };
@@ -110,7 +101,7 @@ impl Here<'_> {
                 places.dedup();
                 let series = panels.iter_mut().flat_map(|panel| &mut panel.series);
                 for point in series.flat_map(|series| &mut series.points) {
-                    point.x = places.iter().position(|it| *it == point.x).expect("it is made of all points") as f64;
+                    point.x = places.iter().position(|it| *it == point.x).expect("the axis has all points") as f64;
                 }
                 Axis::names(x.label, &places.iter().map(f64::to_string).collect::<Vec<_>>())
             }
@@ -146,7 +137,7 @@ impl Here<'_> {
     }
 }
 
-/// Describes the highest valid point.
+/// Names the highest valid point.
 fn highest(chart: &Chart, names: &[String]) -> String {
     let series = chart.panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series)));
     let points = series.flat_map(|(panel, series)| {
@@ -159,9 +150,9 @@ fn highest(chart: &Chart, names: &[String]) -> String {
                 Form::Number if point.x.fract() == 0.0 => point.x.to_string(),
                 form => form.text(point.x),
             };
-            format!("The most of {} is {}, at {at} {}.", names[architecture], y.form.text(point.y), x.label)
+            format!("The highest value of {} is {}, at {at} {}.", names[architecture], y.form.text(point.y), x.label)
         }
-        None => "None of it is valid.".to_owned(),
+        None => "No point is valid.".to_owned(),
     }
 }
 
@@ -173,24 +164,21 @@ fn without_intervals(chart: &Chart) -> String {
     match (bare.is_empty(), others.is_empty()) {
         (true, _) => String::new(),
         (false, true) => {
-            format!(" Of {} there are no intervals, which take two valid repeats: here is one of each.", chart.y.label)
+            format!(" No point of {} has an interval: an interval needs two valid repeats.", chart.y.label)
         }
-        (false, false) => " Some points have no interval, which takes two valid repeats.".to_owned(),
+        (false, false) => " Some points have no interval: an interval needs two valid repeats.".to_owned(),
     }
 }
 
 /// The scale of an axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
-    /// The label.
     pub label: &'static str,
-    /// The form of its numbers.
     pub form: Form,
-    /// How distances on the axis map to values.
     pub kind: Kind,
 }
 
-/// How distances on an axis map to values.
+/// The mapping of values to distances on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Equal distances between neighbouring names.

@@ -3,9 +3,9 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::figure::PaperFigure;
 use report::export::csv::of_records;
 use report::format;
+use report::model::deviation::SHARES;
 use report::plot::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Shape};
 use report::text::{Medium, table, tail_mark};
 
@@ -27,30 +27,24 @@ pub trait Tables {
 /// A table whose first columns identify the row.
 #[derive(Clone, Debug, Serialize)]
 pub struct Grid {
-    /// The title.
     pub title: String,
     /// The headings of the leading columns.
     pub lead: Vec<String>,
     /// The headings of the other columns.
     pub columns: Vec<String>,
-    /// The rows in order.
     pub rows: Vec<GridRow>,
     /// The notes below the table.
     pub notes: Vec<String>,
 }
 
-/// A row of a [`Grid`].
 #[derive(Clone, Debug, Serialize)]
 pub struct GridRow {
-    /// The leading cells.
     pub lead: Vec<String>,
-    /// A cell for each column.
     pub cells: Vec<String>,
 }
 
 impl Grid {
-    /// Renders the table as text. If it is wider than the medium, renders several tables, each with some of the
-    /// columns.
+    /// Renders the table as text; as several tables with some columns each, if it is wider than the medium.
     pub fn render(&self, medium: Medium) -> String {
         let rows: Vec<(&[String], &[String])> =
             self.rows.iter().map(|row| (row.lead.as_slice(), row.cells.as_slice())).collect();
@@ -65,19 +59,18 @@ impl Grid {
     }
 }
 
-/// Returns the numbers of a figure as a table for each panel: a row for each position along the axis, a column for
-/// each series, then the published values. Invalid values are in brackets.
-pub fn of(figure: &PaperFigure, chart: &Chart, names: &[&'static str]) -> Vec<Grid> {
-    chart.panels.iter().map(|panel| of_panel(figure, chart, panel, names)).collect()
+/// Returns the numbers of a figure as a table for each panel: a row for each position along the axis (or for some
+/// shares of a distribution), a column for each series, then the published values. Invalid values are in brackets.
+pub fn of(chart: &Chart, names: &[&'static str]) -> Vec<Grid> {
+    chart.panels.iter().map(|panel| of_panel(chart, panel, names)).collect()
 }
 
-fn of_panel(figure: &PaperFigure, chart: &Chart, panel: &Panel, names: &[&'static str]) -> Grid {
+fn of_panel(chart: &Chart, panel: &Panel, names: &[&'static str]) -> Grid {
     let (x, y) = chart.axes(panel);
-    let along = if figure.shares.is_empty() { By::X(x, y) } else { By::Y(x, y) };
+    let along = if chart.shape == Shape::Line { By::Y(x, y) } else { By::X(x, y) };
     let points = |points: &[(f64, f64)]| points.iter().map(|&(x, y)| Point::new(x, y)).collect::<Vec<_>>();
     let ours = panel.series.iter().map(|it| (names[it.architecture].to_owned(), it.points.clone()));
-    // Published values of several architectures go below ours, in the same columns. Others have a column of their
-    // own.
+    // Published values of several architectures go below ours, in the same columns; others have their own column.
     let printed = || panel.published.iter().filter(|it| it.mark == Mark::Points);
     let is_below =
         |it: &&Published| it.architecture.is_some() && printed().filter(|other| other.label == it.label).count() > 1;
@@ -87,7 +80,7 @@ fn of_panel(figure: &PaperFigure, chart: &Chart, panel: &Panel, names: &[&'stati
     let columns: Vec<(String, Vec<Point>)> = ours.chain(theirs).collect();
     let mut places: Vec<f64> = match along {
         By::X(..) => columns.iter().flat_map(|(_, points)| points).map(|point| point.x).collect(),
-        By::Y(..) => figure.shares.to_vec(),
+        By::Y(..) => SHARES.to_vec(),
     };
     places.sort_by(f64::total_cmp);
     places.dedup();
@@ -120,7 +113,7 @@ fn of_panel(figure: &PaperFigure, chart: &Chart, panel: &Panel, names: &[&'stati
     };
     Grid {
         title: if panel.title.is_empty() { what } else { format!("{}: {what}", panel.title) },
-        lead: lead(if figure.shares.is_empty() { x.label.clone() } else { y.label.clone() }, "").collect(),
+        lead: lead(if chart.shape == Shape::Line { y.label.clone() } else { x.label.clone() }, "").collect(),
         columns: columns.iter().map(|(name, _)| name.clone()).collect(),
         rows,
         notes,
@@ -156,11 +149,9 @@ impl By<'_> {
     fn text(self, point: &Point) -> String {
         let text = match (self, point.spread.as_slice()) {
             (Self::Y(x, _), _) => number(x.form, point.x),
-            (Self::X(_, y), [p1, p25, p75, p99]) => {
-                [*p1, *p25, point.y, *p75, *p99].map(|value| number(y.form, value)).join("/")
-            }
-            (Self::X(_, y), [p1, p25, p75]) => {
-                [*p1, *p25, point.y, *p75].map(|value| number(y.form, value)).join("/") + "/" + tail_mark::MARK
+            (Self::X(_, y), [p1, p25, p75, rest @ ..]) => {
+                let tail = rest.first().map_or(tail_mark::MARK.to_owned(), |p99| number(y.form, *p99));
+                [*p1, *p25, point.y, *p75].map(|value| number(y.form, value)).join("/") + "/" + &tail
             }
             (Self::X(_, y), _) => number(y.form, point.y),
         };

@@ -11,9 +11,8 @@ use crate::grid::{self, Grid};
 use crate::impossible::{self, Impossible};
 use crate::{Paper, PaperComparison, Part, points};
 use report::html::command;
-use report::html::frame;
-use report::html::frame::{Drawing, Frame};
-use report::plot::chart::{Chart, Mark};
+use report::html::frame::{self, Drawing, Frame};
+use report::plot::chart::{Chart, Mark, Published};
 use report::plot::style;
 
 /// The origin of a page.
@@ -34,33 +33,30 @@ struct Page<'a> {
     title: &'a str,
     when: String,
     result: String,
-    /// The number of trials that this host cannot run; empty without any.
+    /// See [`impossible_here`].
     impossible: String,
     switches: String,
     figures: Vec<FigureView<'a>>,
-    /// Figures without data.
     missing: Vec<String>,
     tables: Vec<TableView>,
     claims: Vec<ClaimView>,
     facts: Vec<(String, String)>,
     runs: Vec<RunView>,
     command: String,
-    /// The content of the CSV, and whether tables have a separate file.
     csv_of: String,
     has_csv_of_tables: bool,
 }
 
 struct FigureView<'a> {
     id: String,
-    /// The name of the figure with its number.
     name: String,
     heading: String,
     about: &'static str,
     chart: &'a Chart,
     panels: String,
-    /// The series: index, swatch and name.
+    /// Index, swatch and name of each series.
     series: Vec<(usize, String, &'static str)>,
-    /// The published values: swatch and label.
+    /// Swatch and label of the published values.
     printed: Vec<(String, String)>,
     grids: Vec<Grid>,
     command: String,
@@ -107,7 +103,7 @@ struct Raw<'a> {
 /// Renders the whole document. `runs` are in the order of their folders.
 ///
 /// # Errors
-/// Never in practice: everything is held in memory.
+/// If a template cannot be rendered.
 pub fn render(beside: &PaperComparison, runs: &[Run], origin: &Origin<'_>) -> anyhow::Result<String> {
     let PaperComparison { paper, part, figures, missing, claims, .. } = beside;
     let names: Vec<String> = paper.series.iter().map(ToString::to_string).collect();
@@ -116,7 +112,6 @@ pub fn render(beside: &PaperComparison, runs: &[Run], origin: &Origin<'_>) -> an
         panels.flat_map(|panel| &panel.series).any(|series| series.architecture == place)
     };
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.number, title: figure.title, chart });
-    let drawings = drawings.collect();
     let grids = beside.grids();
     let (csv, tables) = match (figures.as_slice(), grids.as_slice()) {
         ([], _) => (beside.csv(), None),
@@ -124,7 +119,7 @@ pub fn render(beside: &PaperComparison, runs: &[Run], origin: &Origin<'_>) -> an
         _ => (points::csv(paper, figures), Some(beside.csv())),
     };
     let raw = Raw { name: paper.name, csv, tables, json: beside.json() };
-    let mut frame = Frame::new(&names, drawings, &raw)?;
+    let mut frame = Frame::new(&names, drawings.collect(), &raw)?;
     frame.architectures.retain(|it| is_drawn(it.place));
     let when = runs.iter().map(|run| run.header.started_at.clone()).max().unwrap_or_default();
     let title = match part {
@@ -153,24 +148,24 @@ pub fn render(beside: &PaperComparison, runs: &[Run], origin: &Origin<'_>) -> an
     frame.document(&title, &page)
 }
 
-/// Returns the number of trials that this host cannot run.
+/// Describes how many trials this host cannot run; empty if it can run all.
 fn impossible_here(runs: &[Run]) -> String {
     let trials = runs.iter().flat_map(|run| &run.header.trials);
     match trials.filter(|trial| !trial.infeasible.is_empty()).count() {
         0 => String::new(),
-        1 => "1 trial is impossible here".into(),
-        several => format!("{several} trials are impossible here"),
+        1 => "This host cannot run 1 trial".into(),
+        several => format!("This host cannot run {several} trials"),
     }
 }
 
 /// Describes the content of the CSV.
 fn csv_of(beside: &PaperComparison, grids: &[(&'static str, Grid)]) -> String {
-    let of_tables = "every published value of its tables, beside ours";
+    let of_tables = "every published value of the tables beside ours";
     let of_figures =
         || format!("every point of the {}s, ours and the paper's", beside.paper.figure_word.to_lowercase());
     match (beside.part, beside.figures.as_slice(), grids) {
         (Part::Table(_), ..) => "the table".into(),
-        (_, [], []) => "every figure that a claim was held against".into(),
+        (_, [], []) => "every figure that was compared with a claim".into(),
         (_, [], _) => of_tables.into(),
         (_, _, []) => of_figures(),
         _ => format!("{}, and in a file of its own {of_tables}", of_figures()),
@@ -182,16 +177,14 @@ fn result(beside: &PaperComparison) -> String {
     let PaperComparison { paper, part, claims, .. } = beside;
     match part {
         Part::Whole => {
-            let count = |outcome| match claims.iter().filter(|claim| claim.outcome == outcome).count() {
-                0 => None,
-                1 => Some((1, outcome.words())),
-                several => Some((several, outcome.words_of_several())),
+            let count = |outcome: Outcome| {
+                let count = claims.iter().filter(|claim| claim.outcome == outcome).count();
+                (count > 0).then(|| format!("{count} {}", outcome.words()[usize::from(count > 1)]))
             };
             let outcomes =
                 [Outcome::HoldsHere, Outcome::DoesNotHoldHere, Outcome::Inconclusive, Outcome::NotTestableHere];
-            let counts: Vec<String> =
-                outcomes.into_iter().filter_map(count).map(|(count, words)| format!("{count} {words}")).collect();
-            format!("Of {} claims of {} {}", claims.len(), paper.name, counts.join(", "))
+            let counts: Vec<String> = outcomes.into_iter().filter_map(count).collect();
+            format!("{} claims of {}: {}", claims.len(), paper.name, counts.join(", "))
         }
         Part::Figure(figure) => format!("{} of {}: {}", paper.figure_name(figure), paper.name, figure.title),
         Part::Table(number) => format!("Table {number} of {}", paper.name),
@@ -208,11 +201,9 @@ fn figure_view<'a>(
     let number = ["--figure", figure.number].map(str::to_owned);
     let only: Vec<String> = origin.of_one.iter().cloned().chain(number).collect();
     let mut printed: Vec<(String, String)> = Vec::new();
-    for published in chart.panels.iter().flat_map(|panel| &panel.published) {
-        let swatch = style::drawn(&style::published(published.mark == Mark::Points));
-        let entry = (swatch, published.label.clone());
-        if !printed.contains(&entry) {
-            printed.push(entry);
+    for Published { mark, label, .. } in chart.panels.iter().flat_map(|panel| &panel.published) {
+        if printed.iter().all(|(_, other)| other != label) {
+            printed.push((style::drawn(&style::published(*mark == Mark::Points)), label.clone()));
         }
     }
     let name = paper.figure_name(figure);
@@ -229,7 +220,7 @@ fn figure_view<'a>(
         about: figure.about,
         chart,
         printed,
-        grids: grid::of(figure, chart, paper.series),
+        grids: grid::of(chart, paper.series),
         command: command(&only),
     })
 }
@@ -249,9 +240,9 @@ fn claim(claim: &CheckedClaim) -> ClaimView {
             Outcome::DoesNotHoldHere => "failed",
             Outcome::Inconclusive | Outcome::NotTestableHere => "open",
         },
-        outcome: claim.outcome.words(),
+        outcome: claim.outcome.words()[0],
         reason: claim.reason.clone().unwrap_or_default(),
-        count: format!("{} figures, {against} against it", findings.len()),
+        count: format!("{} figures, {against} against the claim", findings.len()),
         findings: findings.iter().map(|it| (class(it.holds), format!("{}: {}", it.what, it.words))).collect(),
     }
 }

@@ -8,13 +8,12 @@ use serde::Serialize;
 /// A reason, and the trials that it prevents.
 #[derive(Clone, Debug, Serialize)]
 pub struct Impossible {
-    /// The experiment.
     pub experiment: String,
     /// The reason and the remedy, as in the plan.
     pub reason: String,
     /// Number of affected trials.
     pub trials: usize,
-    /// The architectures of these trials, by name.
+    /// The architectures of these trials.
     pub architectures: BTreeSet<String>,
 }
 
@@ -48,9 +47,6 @@ impl Impossible {
 
 /// Lists all reasons, one per line; empty without any.
 pub fn listed(all: &[Impossible]) -> String {
-    if all.is_empty() {
-        return String::new();
-    }
-    let line = |it: &Impossible| format!("- {}, {}", it.experiment, it.words());
-    ["Impossible here, and not run:".to_owned()].into_iter().chain(all.iter().map(line)).collect::<Vec<_>>().join("\n")
+    let lines: String = all.iter().map(|it| format!("\n- {}, {}", it.experiment, it.words())).collect();
+    if lines.is_empty() { lines } else { format!("Not run, because this host cannot:{lines}") }
 }

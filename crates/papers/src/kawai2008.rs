@@ -7,8 +7,8 @@ use harness::spec::transport::Transport;
 use harness::spec::units::Bandwidth;
 use load::config::Schedule;
 
-use super::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, published};
 use crate::claims::{Axis, Claim, Is, SEND_DELAY_MEDIAN, SEND_DELAY_P99, SERVICE_MEDIAN, SERVICE_SPREAD, Statement};
+use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, published};
 use report::plot::chart::{Chart, Form, Mark, Panel, Series, Shape};
 use report::plot::plot_data::{percentiles, service};
 
@@ -86,71 +86,69 @@ const HTTP_LIKE_PER_S: &[f64] = &[125.0, 500.0, 2_000.0];
 const MINIMISED_PER_S: &[f64] = &[125.0, 500.0, 2_000.0, 8_000.0];
 
 const SERVICE: (&str, Value) = ("service time", service);
-const LAG: (&str, Value) = ("lag", |row| percentiles(row.send_delay));
+const SEND_DELAY: (&str, Value) = ("send delay", |row| percentiles(row.send_delay));
 
 pub(super) const FIGURES: &[PaperFigure] = &[
     PaperFigure {
         number: "6",
         title: "Service time, HTTP-like traffic",
-        about: "Kawai and Yamaguchi 2008, Figure 6: 128 B are answered by 10 KiB. Five percentiles each, in the notation of its \
-                Figure 7: the thin line goes from p1 to p99, the broad one from p25 to p75, the marker is the median. A panel for \
-                each rate. The means in the paper's text (section 5.2.1) are lines across.",
+        about: "Kawai and Yamaguchi 2008, Figure 6: requests of 128 B and responses of 10 KiB, a panel for each rate. Five \
+                percentiles in the notation of the paper's Figure 7: the thin line goes from p1 to p99, the broad line from \
+                p25 to p75, and the marker is the median. Horizontal lines are the means in section 5.2.1.",
         experiments: &["kawai2008-http"],
         draw: |here, _| {
             let printed = [
-                (500e3, "about 500 µs, the mean of mp, mt and epoll"),
-                (900e3, "about 900 µs to 20 ms, the means of select and poll"),
-                (20e6, "about 900 µs to 20 ms, the means of select and poll"),
+                (500e3, "mean of mp, mt and epoll: about 500 µs"),
+                (900e3, "means of select and poll: about 900 µs to 20 ms"),
+                (20e6, "means of select and poll: about 900 µs to 20 ms"),
             ];
             draw(here, http_like, HTTP_LIKE_PER_S, SERVICE, &printed)
         },
-        shares: &[],
     },
     PaperFigure {
         number: "8",
         title: "Service time, minimised traffic",
-        about: "Kawai and Yamaguchi 2008, Figure 8: 1 B is answered by 1 B. As Figure 6; the means are those of section 5.2.2.",
+        about: "Kawai and Yamaguchi 2008, Figure 8: requests and responses of 1 B. The notation is that of Figure 6; the means \
+                are from section 5.2.2.",
         experiments: &["kawai2008-minimised"],
         draw: |here, _| {
             let printed = [
-                (200e3, "about 200 µs, the mean of mp, mt and epoll"),
-                (500e3, "about 500 µs to 20 ms, the means of select and poll"),
-                (20e6, "about 500 µs to 20 ms, the means of select and poll"),
+                (200e3, "mean of mp, mt and epoll: about 200 µs"),
+                (500e3, "means of select and poll: about 500 µs to 20 ms"),
+                (20e6, "means of select and poll: about 500 µs to 20 ms"),
             ];
             draw(here, minimised, MINIMISED_PER_S, SERVICE, &printed)
         },
-        shares: &[],
     },
     PaperFigure {
         number: "10",
-        title: "Lag of the client, HTTP-like traffic",
-        about: "Kawai and Yamaguchi 2008, Figure 10: from when a request was planned to when it was sent, t2 − t1, by the same five \
-                percentiles. By its section 5.3 most are within 10 µs.",
+        title: "Send delay of the client, HTTP-like traffic",
+        about: "Kawai and Yamaguchi 2008, Figure 10: the time from the planned to the actual send of a request (t2 − t1), in \
+                the five percentiles of Figure 6. According to section 5.3 most requests are sent within 10 µs.",
         experiments: &["kawai2008-http"],
-        draw: |here, _| draw(here, http_like, HTTP_LIKE_PER_S, LAG, &[(10e3, "10 µs, which most sends are within")]),
-        shares: &[],
+        draw: |here, _| draw(here, http_like, HTTP_LIKE_PER_S, SEND_DELAY, &[(10e3, "most sends: within 10 µs")]),
     },
     PaperFigure {
         number: "11",
-        title: "Lag of the client, minimised traffic",
-        about: "Kawai and Yamaguchi 2008, Figure 11: as Figure 10. By section 5.3 some lags were up to 20 µs at 8 000 requests/s.",
+        title: "Send delay of the client, minimised traffic",
+        about: "Kawai and Yamaguchi 2008, Figure 11: like Figure 10. According to section 5.3 some delays at 8 000 requests/s \
+                reach 20 µs.",
         experiments: &["kawai2008-minimised"],
         draw: |here, _| {
-            let printed = [(10e3, "10 µs, which most sends are within"), (20e3, "20 µs, as late as some were")];
-            draw(here, minimised, MINIMISED_PER_S, LAG, &printed)
+            let printed = [(10e3, "most sends: within 10 µs"), (20e3, "some sends: up to 20 µs")];
+            draw(here, minimised, MINIMISED_PER_S, SEND_DELAY, &printed)
         },
-        shares: &[],
     },
     PaperFigure {
         number: "A.1",
-        title: "Service time of clients whose requests meet",
-        about: "No figure of Kawai and Yamaguchi 2008, whose appendix A.1 answers by a calculation: a response of 10 kB is on a gigabit \
-                link for 82 µs, so that of five at once the last is 328 µs later, which the line has beside the percentiles. Five \
-                client hosts of a lab; at constant intervals they take turns, begin at times of their own (drawn), or send at once \
-                (together). On a machine with few CPUs clients wait for these, too.",
+        title: "Service time of clients that send simultaneously",
+        about: "Not a figure of Kawai and Yamaguchi 2008: their appendix A.1 has a calculation only. On a gigabit link a \
+                response of 10 kB takes 82 µs, so the last of five simultaneous responses arrives 328 µs late, which is the \
+                horizontal line. The load comes from five client hosts of a lab. At constant intervals they take turns, start \
+                at random times (drawn), or send simultaneously (together). On a machine with few CPUs clients also wait for a \
+                CPU.",
         experiments: &["kawai2008-synchronisation"],
         draw: |here, _| draw_schedules(here),
-        shares: &[],
     },
 ];
 
@@ -162,7 +160,7 @@ fn draw_schedules(here: &Here<'_>) -> Option<Chart> {
         Series { architecture: here.place(name), of: "", points: here.points(&curves, SERVER) }
     };
     let series = SCHEDULES.map(series).into_iter().filter(|series| !series.points.is_empty());
-    let wait = "328 µs, what the last of five responses waits for the others";
+    let wait = "wait of the last of five responses: 328 µs";
     let panel = Panel {
         published: vec![published(wait, Mark::Level, &[(0.0, LAST_OF_FIVE_NS)])],
         ..Panel::new(String::new(), series.collect())
@@ -192,86 +190,45 @@ fn draw(
 
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
-        number: 1,
-        says: "The service time of mp, mt and epoll is flat in connections and rate (section 5.2).",
+        says: "The service time of mp, mt and epoll is flat over connections and rates (section 5.2).",
         cpus_min: 1,
         statements: &[
-            Statement {
-                architectures: FLAT,
-                metric: &SERVICE_MEDIAN,
-                only: either,
-                is: Is::Flat(Axis::Connections, NO_CHANGE),
-            },
-            Statement {
-                architectures: FLAT,
-                metric: &SERVICE_MEDIAN,
-                only: either,
-                is: Is::Flat(Axis::Rate, NO_CHANGE),
-            },
+            Statement::of(FLAT, &SERVICE_MEDIAN, either, Is::Flat(Axis::Connections, NO_CHANGE)),
+            Statement::of(FLAT, &SERVICE_MEDIAN, either, Is::Flat(Axis::Rate, NO_CHANGE)),
         ],
     },
     Claim {
-        number: 2,
-        says: "The service time of select and poll grows in proportion to the connections.",
+        says: "The service time of select and poll is proportional to the connections.",
         cpus_min: 1,
-        statements: &[Statement {
-            architectures: SCAN,
-            metric: &SERVICE_MEDIAN,
-            only: either,
-            is: Is::Proportional(Axis::Connections),
-        }],
+        statements: &[Statement::of(SCAN, &SERVICE_MEDIAN, either, Is::Proportional(Axis::Connections))],
     },
     Claim {
-        number: 3,
         says: "mp, mt and epoll take nearly the same time.",
         cpus_min: 1,
-        statements: &[Statement {
-            architectures: FLAT,
-            metric: &SERVICE_MEDIAN,
-            only: either,
-            is: Is::Alike(NO_CHANGE),
-        }],
+        statements: &[Statement::of(FLAT, &SERVICE_MEDIAN, either, Is::Alike(NO_CHANGE))],
     },
     Claim {
-        number: 4,
         says: "select and poll take nearly the same time under both traffic models, because the scan dominates.",
         cpus_min: 1,
-        statements: &[Statement {
-            architectures: SCAN,
-            metric: &SERVICE_MEDIAN,
-            only: either,
-            is: Is::Flat(Axis::Response, NO_CHANGE),
-        }],
+        statements: &[Statement::of(SCAN, &SERVICE_MEDIAN, either, Is::Flat(Axis::Response, NO_CHANGE))],
     },
     Claim {
-        number: 5,
-        says: "HTTP-like traffic at 8 000 requests/s saturates the server, so that it gives no result.",
+        says: "HTTP-like traffic at 8 000 requests/s saturates the server, so the paper has no result for it.",
         cpus_min: 1,
-        statements: &[Statement {
-            architectures: ALL,
-            metric: &SERVICE_MEDIAN,
-            only: beyond,
-            is: Is::Found(VerdictKind::Saturated),
-        }],
+        statements: &[Statement::of(ALL, &SERVICE_MEDIAN, beyond, Is::Found(VerdictKind::Saturated))],
     },
     Claim {
-        number: 6,
-        says: "Most sends start within 10 µs of plan, and the 99th percentile of lag reaches about 20 µs.",
+        says: "Most requests are sent within 10 µs of their planned time, and the 99th percentile of the send delay reaches about 20 \
+         µs.",
         cpus_min: 1,
         statements: &[
-            Statement { architectures: ALL, metric: &SEND_DELAY_MEDIAN, only: either, is: Is::AtMost(10_000.0) },
-            Statement { architectures: ALL, metric: &SEND_DELAY_P99, only: either, is: Is::AtMost(20_000.0) },
+            Statement::of(ALL, &SEND_DELAY_MEDIAN, either, Is::AtMost(10_000.0)),
+            Statement::of(ALL, &SEND_DELAY_P99, either, Is::AtMost(20_000.0)),
         ],
     },
     Claim {
-        number: 7,
-        says: "Where five clients send at once, one of the responses takes 328 µs longer than the first (appendix A.1).",
+        says: "If five clients send simultaneously, the slowest response takes 328 µs longer than the fastest (appendix A.1).",
         cpus_min: 1,
-        statements: &[Statement {
-            architectures: &[SERVER],
-            metric: &SERVICE_SPREAD,
-            only: together,
-            is: Is::AtLeast(LAST_OF_FIVE_NS),
-        }],
+        statements: &[Statement::of(&[SERVER], &SERVICE_SPREAD, together, Is::AtLeast(LAST_OF_FIVE_NS))],
     },
 ];

@@ -6,34 +6,33 @@
 //!
 //! # Layout
 //! - this file: the list of papers; each paper's file has its figures, tables and claims
-//! - [`figure`]: figures and the data that they need; [`grid`]: a paper's tables, and figures as tables; [`points`]:
-//!   figures as CSV
+//! - `figure`: figures and the data that they need; `grid`: a paper's tables, and figures as tables; `points`: figures
+//!   as CSV
 //! - `workload`: a rule that the workloads of all papers share
-//! - `comparison`: runs beside a paper; [`impossible`]: trials that a host cannot run
+//! - `comparison`: runs beside a paper; `impossible`: trials that a host cannot run
 
-pub mod claims;
+mod claims;
 mod comparison;
-pub mod figure;
-pub mod grid;
+mod figure;
+mod grid;
 pub mod html;
-pub mod impossible;
+mod impossible;
 mod kawai2006;
 mod kawai2008;
 mod maharjan2012;
-pub mod points;
+mod points;
 mod voras2009;
 mod welsh2001;
 mod workload;
 
-use anyhow::bail;
+use anyhow::Context;
 use harness::model::Run;
 use report::model::deviation::DeviationOf;
 
-pub use comparison::PaperComparison;
-pub use grid::Tables;
-
 use claims::Claim;
+pub use comparison::PaperComparison;
 use figure::PaperFigure;
+use grid::Tables;
 use workload::is_plain;
 
 /// A row of [`PAPERS`].
@@ -61,11 +60,8 @@ pub struct Paper {
     pub tables_of: Option<TablesOf>,
 }
 
-/// Compares a run with a paper's tables.
-///
-/// # Errors
-/// If no trial of the run has a workload of the paper.
-pub type TablesOf = fn(&Run, &mut DeviationOf<'_>) -> anyhow::Result<Box<dyn Tables>>;
+/// Compares a run with a paper's tables; fails if no trial of the run has a workload of the paper.
+type TablesOf = fn(&Run, &mut DeviationOf<'_>) -> anyhow::Result<Box<dyn Tables>>;
 
 /// The part of a paper to show.
 #[derive(Clone, Copy, Debug)]
@@ -78,33 +74,45 @@ pub enum Part {
     Table(&'static str),
 }
 
+/// The fields that most papers share.
+const PAPER: Paper = Paper {
+    name: "",
+    citation: "",
+    about: "",
+    experiments: &[],
+    claims: &[],
+    figure_word: "Figure",
+    figures: &[],
+    series: &[],
+    tables: &[],
+    tables_of: None,
+};
+
 /// All papers.
 pub const PAPERS: &[Paper] = &[
     Paper {
         name: "kawai2008",
         citation: "E. Kawai and S. Yamaguchi, \"A Benchmark Tool for Network I/O Management Architectures\", IPSJ Digital Courier 4 \
                    (2008)",
-        about: "service time and lag of five architectures, and clients that send at once",
+        about: "service time and send delay of five architectures, and clients that send simultaneously",
         experiments: &["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated", "kawai2008-synchronisation"],
         claims: kawai2008::CLAIMS,
-        figure_word: "Figure",
         figures: kawai2008::FIGURES,
         series: kawai2008::SERIES,
-        tables: &[],
-        tables_of: None,
+        ..PAPER
     },
     Paper {
         name: "kawai2006",
         citation: "E. Kawai and S. Yamaguchi, \"An Implementation of a Benchmark Tool Considering Communication Locality\" (2006, in \
                    Japanese)",
-        about: "service time where some connections are active, and how far sends are from even intervals",
+        about: "service time with few active connections, and deviations of sends from even intervals",
         experiments: &["kawai2006"],
         claims: kawai2006::CLAIMS,
-        figure_word: "Figure",
         figures: kawai2006::FIGURES,
         series: &kawai2006::ARCHITECTURES,
         tables: &["3", "4", "5"],
         tables_of: Some(|run, deviation_of| Ok(Box::new(kawai2006::Kawai2006::of(run, deviation_of)?))),
+        ..PAPER
     },
     Paper {
         name: "maharjan2012",
@@ -113,36 +121,31 @@ pub const PAPERS: &[Paper] = &[
         about: "HTTP with and without idle connections, and datagrams to many ports",
         experiments: &["maharjan2012-http", "maharjan2012-idle", "maharjan2012-udp"],
         claims: maharjan2012::CLAIMS,
-        figure_word: "Figure",
         figures: maharjan2012::FIGURES,
         series: maharjan2012::ALL,
-        tables: &[],
-        tables_of: None,
+        ..PAPER
     },
     Paper {
         name: "voras2009",
         citation: "I. Voras and M. Žagar, \"Characteristics of multithreading models for high-performance IO driven network \
                    applications\" (AFRICON 2009)",
-        about: "transactions a second of five threading models",
+        about: "transactions per second of five threading models",
         experiments: &["voras2009"],
         claims: voras2009::CLAIMS,
-        figure_word: "Figure",
         figures: voras2009::FIGURES,
         series: voras2009::ALL,
-        tables: &[],
-        tables_of: None,
+        ..PAPER
     },
     Paper {
         name: "welsh2001",
         citation: "M. Welsh, \"SandStorm I/O Core Benchmarks\" (Harvard University, 2001)",
-        about: "bandwidth of streams against connections and idle ones",
+        about: "bandwidth of streams by numbers of connections and of idle connections",
         experiments: &["welsh2001-connections", "welsh2001-10k", "welsh2001-idle"],
         claims: welsh2001::CLAIMS,
         figure_word: "Graph",
         figures: welsh2001::FIGURES,
         series: welsh2001::ALL,
-        tables: &[],
-        tables_of: None,
+        ..PAPER
     },
 ];
 
@@ -173,22 +176,16 @@ impl Paper {
     /// # Errors
     /// If the paper has no such part; the error lists the parts.
     pub fn part(&'static self, figure: Option<&str>, table: Option<&str>) -> anyhow::Result<Part> {
-        let word = self.figure_word;
-        let has = || {
-            let none = if self.tables.is_empty() { "; no tables" } else { "" };
-            format!("what there is of it: {}{none}", self.parts())
+        let found = match (figure, table) {
+            (Some(number), _) => self.figures.iter().find(|figure| figure.number == number).map(Part::Figure),
+            (_, Some(number)) => self.tables.iter().find(|it| **it == number).map(|table| Part::Table(table)),
+            (None, None) => Some(Part::Whole),
         };
-        if let Some(number) = figure {
-            let Some(figure) = self.figures.iter().find(|figure| figure.number == number) else {
-                bail!("--figure {number}: {} has no such {word} here; {}", self.name, has())
-            };
-            return Ok(Part::Figure(figure));
-        }
-        let Some(number) = table else { return Ok(Part::Whole) };
-        match self.tables.iter().find(|it| **it == number) {
-            Some(table) => Ok(Part::Table(table)),
-            None => bail!("--table {number}: {} has no such Table here; {}", self.name, has()),
-        }
+        found.with_context(|| {
+            let (flag, number) = figure.map_or(("--table", table), |_| ("--figure", figure));
+            let none = if self.tables.is_empty() { "; no tables" } else { "" };
+            format!("invalid {flag} `{}`: {} has {}{none}", number.unwrap_or_default(), self.name, self.parts())
+        })
     }
 
     /// Returns the numbers of the figures and tables in words.

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use harness::model::Workload;
 
-use super::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, published, rate};
 use crate::claims::{Axis, Claim, Is, RATE, RESPONSE_MEDIAN, Statement};
+use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, published, rate};
 use report::plot::chart::{Chart, Form, Mark, Panel, Published, Shape};
 use report::plot::plot_data::estimate;
 
@@ -52,7 +52,7 @@ fn datagrams(workload: &Workload) -> bool {
     super::is_plain(workload) && workload.service.ports().is_some()
 }
 
-const REPLIES: Scale = Scale { label: "replies a second", form: Form::Number, kind: Kind::Linear };
+const REPLIES: Scale = Scale { label: "replies/s", form: Form::Number, kind: Kind::Linear };
 const RESPONSE: Scale = Scale { label: "median response time", form: Form::Time, kind: Kind::Linear };
 const IDLE: Scale = Scale { label: "idle connections", form: Form::Number, kind: Kind::Linear };
 const PORTS: Scale = Scale { label: "ports", form: Form::Number, kind: Kind::Linear };
@@ -67,53 +67,49 @@ const RESPONSE_TIME: Value = |row| {
 pub(super) const FIGURES: &[PaperFigure] = &[
     PaperFigure {
         number: "5.1",
-        title: "Replies against the rate asked, Linux",
-        about: "Maharjan 2012, Figure 5.1 (a): sessions of 100 requests on up to 1 000 connections, without idle ones. The stars are \
-                the example that its Figure 4.9 has of autobench's output, a run of epoll's on Linux.",
+        title: "Replies by planned rate, Linux",
+        about: "Maharjan 2012, Figure 5.1 (a): sessions of 100 requests on up to 1 000 connections, without idle connections. \
+                The stars are the example of autobench's output in Figure 4.9, a run of epoll on Linux.",
         experiments: &["maharjan2012-http"],
         draw: |here, _| {
             let series = here.series(&Curves { only: &rising, of: MECHANISMS, along: Axis::Rate, value: rate });
-            let example = published("epoll, Figure 4.9's example", Mark::Points, &autobench());
+            let example = published("example of epoll in Figure 4.9", Mark::Points, &autobench());
             let example = Published { architecture: Some(here.place("epoll")), ..example };
             let panel = Panel { published: vec![example], ..Panel::new(String::new(), series) };
-            let x = Scale { label: "requests a second asked", form: Form::Number, kind: Kind::Linear };
+            let x = Scale { label: "planned requests/s", form: Form::Number, kind: Kind::Linear };
             here.chart(Shape::Points, x, REPLIES, vec![panel])
         },
-        shares: &[],
     },
     PaperFigure {
         number: "5.2",
         title: "Replies with idle connections, Linux",
-        about: "Maharjan 2012, Figure 5.2 (a): the highest rate that 1 000 active connections get, against connections on which \
-                nothing is sent. There httperf asks for more than a server can do; here a closed loop finds the rate. The paper \
-                prints no numbers of it.",
+        about: "Maharjan 2012, Figure 5.2 (a): the highest rate of 1 000 active connections, by the number of idle \
+                connections. In the paper httperf requests more than a server can answer; here a closed loop finds the highest \
+                rate. The paper prints no numbers for it.",
         experiments: &["maharjan2012-idle"],
         draw: |here, _| with_idle(here, MECHANISMS, ""),
-        shares: &[],
     },
     PaperFigure {
         number: "5.3",
         title: "Response time against ports, 10 datagrams a second, Linux",
-        about: "Maharjan 2012, Figure 5.3 (a): all ports are watched, and each datagram goes to one of them at random. The paper \
-                prints no numbers of it.",
+        about: "Maharjan 2012, Figure 5.3 (a): the server watches all ports, and each datagram goes to a random port. The \
+                paper prints no numbers for it.",
         experiments: &["maharjan2012-udp"],
         draw: |here, _| against_ports(here, 10.0, MECHANISMS, ""),
-        shares: &[],
     },
     PaperFigure {
         number: "5.4",
         title: "Response time against ports, 100 datagrams a second, Linux",
-        about: "Maharjan 2012, Figure 5.4 (a): as Figure 5.3, at ten times the rate.",
+        about: "Maharjan 2012, Figure 5.4 (a): like Figure 5.3, at ten times the rate.",
         experiments: &["maharjan2012-udp"],
         draw: |here, _| against_ports(here, 100.0, MECHANISMS, ""),
-        shares: &[],
     },
     PaperFigure {
         number: "5.5",
-        title: "Those that scale, side by side",
-        about: "Maharjan 2012, Figure 5.5, which leaves out select and poll and has the systems beside each other. Here epoll has \
-                Linux's other mechanisms beside it, in the places of kqueue, /dev/poll and event ports; of the datagrams' rates it \
-                is the higher one.",
+        title: "Mechanisms that scale, side by side",
+        about: "Maharjan 2012, Figure 5.5: mechanisms other than select and poll. The paper compares operating systems; here \
+                Linux's other mechanisms replace kqueue, /dev/poll and event ports. Panel (b) has the higher rate of \
+                datagrams.",
         experiments: &["maharjan2012-idle", "maharjan2012-udp"],
         draw: |here, _| {
             let (idle, ports) = (
@@ -126,7 +122,6 @@ pub(super) const FIGURES: &[PaperFigure] = &[
             both.words = [both.words, ports.words].join(" ").trim().to_owned();
             Some(both)
         },
-        shares: &[],
     },
 ];
 
@@ -150,41 +145,28 @@ fn autobench() -> Vec<(f64, f64)> {
 
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
-        number: 1,
-        says: "With 1 000 active connections and no idle ones select and poll keep up with epoll (section 5.1).",
+        says: "With 1 000 active connections and no idle connections select and poll keep up with epoll (section 5.1).",
         cpus_min: 1,
         statements: &[
-            Statement { architectures: KEEP_UP, metric: &RATE, only: rising, is: Is::Alike(ALIKE) },
-            Statement { architectures: KEEP_UP, metric: &RATE, only: highest_without_idle, is: Is::Alike(ALIKE) },
+            Statement::of(KEEP_UP, &RATE, rising, Is::Alike(ALIKE)),
+            Statement::of(KEEP_UP, &RATE, highest_without_idle, Is::Alike(ALIKE)),
         ],
     },
     Claim {
-        number: 2,
-        says: "With idle connections the rate of select and poll falls rapidly, that of epoll stays (section 5.2).",
+        says: "With idle connections the rate of select and poll falls rapidly, and the rate of epoll stays (section 5.2).",
         cpus_min: 1,
         statements: &[
-            Statement { architectures: SCAN, metric: &RATE, only: highest, is: Is::Falls(Axis::Idle, RAPIDLY) },
-            Statement { architectures: EPOLL, metric: &RATE, only: highest, is: Is::Flat(Axis::Idle, ALIKE) },
+            Statement::of(SCAN, &RATE, highest, Is::Falls(Axis::Idle, RAPIDLY)),
+            Statement::of(EPOLL, &RATE, highest, Is::Flat(Axis::Idle, ALIKE)),
         ],
     },
     Claim {
-        number: 3,
-        says: "The response time of select and poll grows rapidly with the ports that are watched, that of epoll stays \
-               (section 5.3).",
+        says: "With the number of watched ports the response time of select and poll grows rapidly, and the response time of epoll \
+         stays (section 5.3).",
         cpus_min: 1,
         statements: &[
-            Statement {
-                architectures: SCAN,
-                metric: &RESPONSE_MEDIAN,
-                only: datagrams,
-                is: Is::Grows(Axis::Ports, RAPIDLY),
-            },
-            Statement {
-                architectures: EPOLL,
-                metric: &RESPONSE_MEDIAN,
-                only: datagrams,
-                is: Is::Flat(Axis::Ports, STAYS),
-            },
+            Statement::of(SCAN, &RESPONSE_MEDIAN, datagrams, Is::Grows(Axis::Ports, RAPIDLY)),
+            Statement::of(EPOLL, &RESPONSE_MEDIAN, datagrams, Is::Flat(Axis::Ports, STAYS)),
         ],
     },
 ];

@@ -41,11 +41,9 @@ fn place(axis: &Axis, x: f64) -> String {
 
 /// Returns the fields from `x` to `verdict`.
 fn values(axis: &Axis, point: &Point) -> Vec<String> {
-    let spread = match point.spread.as_slice() {
-        [low, high] => [Some(*low), None, None, Some(*high)],
-        [p1, p25, p75, p99] => [p1, p25, p75, p99].map(|it| Some(*it)),
-        [p1, p25, p75] => [Some(*p1), Some(*p25), Some(*p75), None],
-        _ => [None; 4],
+    let spread = match *point.spread.as_slice() {
+        [low, high] => [Some(low), None, None, Some(high)],
+        ref all => [0, 1, 2, 3].map(|at| all.get(at).copied()),
     };
     let spread = spread.map(|it| it.map_or_else(String::new, |it| it.to_string()));
     let mut values = vec![place(axis, point.x), point.y.to_string()];

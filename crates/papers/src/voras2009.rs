@@ -4,8 +4,8 @@
 use harness::model::Workload;
 use harness::spec::transport::Transport;
 
-use super::figure::{Curves, Here, Kind, PaperFigure, Scale, published, rate};
 use crate::claims::{Axis, Claim, Is, RATE, Statement};
+use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, published, rate};
 use report::plot::chart::{Chart, Form, Mark, Panel, Point, Published, Series, Shape};
 
 const SPED: &[&str] = &["epoll"];
@@ -35,7 +35,7 @@ fn closed(workload: &Workload) -> bool {
 
 /// Compares the peak of some architectures with that of others.
 const fn peak(of: &'static [&'static str], is: Is) -> Statement {
-    Statement { architectures: of, metric: &RATE, only: closed, is }
+    Statement::of(of, &RATE, closed, is)
 }
 
 /// All configurations, then the models, whose series show the best of their configurations.
@@ -70,20 +70,20 @@ const MODELS: &[(&str, &[&str])] =
     &[("sped", SPED), ("seda", SEDA), ("amped", AMPED), ("seda-s", SEDA_S), ("symped", SYMPED)];
 
 /// The peak of SYMPED in section IV and the conclusion.
-const PEAK: (f64, &str) = (450_000.0, "450 000, SYMPED's peak");
-const NEXT: (f64, &str) = (450_000.0 / 1.54, "about 290 000: the peak is 54 % above the next best");
+const PEAK: (f64, &str) = (450_000.0, "SYMPED's peak: 450 000");
+const NEXT: (f64, &str) = (450_000.0 / 1.54, "next best model: about 290 000 (SYMPED's peak is 54 % higher)");
 
 const CLIENTS: Scale = Scale { label: "clients", form: Form::Number, kind: Kind::Linear };
-const TRANSACTIONS: Scale = Scale { label: "transactions a second", form: Form::Number, kind: Kind::Linear };
+const TRANSACTIONS: Scale = Scale { label: "transactions/s", form: Form::Number, kind: Kind::Linear };
 
 pub(super) const FIGURES: &[PaperFigure] = &[
     PaperFigure {
         number: "1",
         title: "SPED",
-        about: "Voras and Žagar 2009, Figure 1: one thread does everything, epoll here, against simultaneous clients.",
+        about: "Voras and Žagar 2009, Figure 1: one thread does everything, here with epoll, by the number of simultaneous \
+                clients.",
         experiments: &["voras2009"],
         draw: |here, _| model(here, SPED, &[]),
-        shares: &[],
     },
     PaperFigure {
         number: "2",
@@ -91,15 +91,14 @@ pub(super) const FIGURES: &[PaperFigure] = &[
         about: "Voras and Žagar 2009, Figure 2.",
         experiments: &["voras2009"],
         draw: |here, _| model(here, SEDA, &[]),
-        shares: &[],
     },
     PaperFigure {
         number: "3",
-        title: "AMPED, no or one network thread and one to four payload threads",
-        about: "Voras and Žagar 2009, Figure 3: amped:NETWORK+PAYLOAD; with none, the accept thread does the network's work.",
+        title: "AMPED, zero or one network thread and one to four payload threads",
+        about: "Voras and Žagar 2009, Figure 3: amped:NETWORK+PAYLOAD. Without network threads the accept thread does their \
+                work.",
         experiments: &["voras2009"],
         draw: |here, _| model(here, AMPED, &[]),
-        shares: &[],
     },
     PaperFigure {
         number: "4",
@@ -107,21 +106,19 @@ pub(super) const FIGURES: &[PaperFigure] = &[
         about: "Voras and Žagar 2009, Figure 4: each network thread has a payload thread of its own.",
         experiments: &["voras2009"],
         draw: |here, _| model(here, SEDA_S, &[]),
-        shares: &[],
     },
     PaperFigure {
         number: "5",
         title: "SYMPED, one to five threads",
-        about: "Voras and Žagar 2009, Figure 5: threads that each do network and payload of their own connections.",
+        about: "Voras and Žagar 2009, Figure 5: each thread does the network and payload work of its own connections.",
         experiments: &["voras2009"],
         draw: |here, _| model(here, SYMPED, &[PEAK]),
-        shares: &[],
     },
     PaperFigure {
         number: "6",
-        title: "SYMPED against its threads",
-        about: "Voras and Žagar 2009, Figure 6: the most that each number of threads gets with any number of clients. In the paper it \
-                grows linearly up to 4 threads, half of the CPUs.",
+        title: "SYMPED by number of threads",
+        about: "Voras and Žagar 2009, Figure 6: the highest rate of each number of threads, over all numbers of clients. In \
+                the paper it grows linearly up to 4 threads, half of the CPUs.",
         experiments: &["voras2009"],
         draw: |here, _| {
             let points = SYMPED.iter().zip(1u32..).filter_map(|(name, threads)| {
@@ -133,13 +130,12 @@ pub(super) const FIGURES: &[PaperFigure] = &[
             let threads = Scale { label: "server threads", form: Form::Number, kind: Kind::Linear };
             here.chart(Shape::Points, threads, TRANSACTIONS, vec![panel(series, &[PEAK])])
         },
-        shares: &[],
     },
     PaperFigure {
         number: "7",
         title: "The best of each model",
-        about: "Voras and Žagar 2009, Figure 7: at each number of clients the most of any number of threads. Where no configuration of a \
-                model is valid, the most of those that are not, hollow.",
+        about: "Voras and Žagar 2009, Figure 7: for each number of clients, the highest rate of any configuration of a model. \
+                A marker is hollow where no configuration of the model is valid.",
         experiments: &["voras2009"],
         draw: |here, _| {
             let best = |&(model, names): &(&str, &'static [&'static str])| {
@@ -153,7 +149,6 @@ pub(super) const FIGURES: &[PaperFigure] = &[
             let series = MODELS.iter().map(best).filter(|series| !series.points.is_empty()).collect();
             here.chart(Shape::Points, CLIENTS, TRANSACTIONS, vec![panel(series, &[PEAK, NEXT])])
         },
-        shares: &[],
     },
 ];
 
@@ -178,8 +173,7 @@ fn most(points: impl Iterator<Item = Point>) -> Option<Point> {
 
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
-        number: 1,
-        says: "The peaks are in the order SPED, about as high as SEDA, AMPED, SEDA-S, SYMPED, which is 54 % above the next.",
+        says: "The peaks rise in the order SPED and SEDA (about equal), AMPED, SEDA-S, SYMPED. SYMPED's peak is 54 % above the next.",
         cpus_min: CPUS,
         statements: &[
             peak(SEDA, Is::Peaks(SAME, SPED)),
@@ -189,7 +183,6 @@ pub(super) const CLAIMS: &[Claim] = &[
         ],
     },
     Claim {
-        number: 2,
         says: "SYMPED grows linearly up to 4 threads, half of the cores.",
         cpus_min: CPUS,
         statements: &[
@@ -198,8 +191,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         ],
     },
     Claim {
-        number: 3,
-        says: "AMPED is best with one network thread and two payload threads: more of them only add switching.",
+        says: "AMPED is best with one network thread and two payload threads: more threads only add switching.",
         cpus_min: CPUS,
         statements: &[peak(
             &["amped:1+2/epoll"],
@@ -218,7 +210,6 @@ pub(super) const CLAIMS: &[Claim] = &[
         )],
     },
     Claim {
-        number: 4,
         says: "SEDA-S is best with three network threads and three payload threads.",
         cpus_min: CPUS,
         statements: &[peak(

@@ -3,8 +3,8 @@
 use harness::model::Workload;
 use wire::stream::Stream;
 
-use super::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, published, rate};
 use crate::claims::{Axis, BANDWIDTH_OF_CPU, Claim, GIGABYTE, Is, Statement};
+use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, published, rate};
 use report::model::summary::Row;
 use report::plot::chart::{Chart, Form, Mark, Panel, Published, Shape};
 
@@ -67,24 +67,24 @@ const MEGABITS: Value = |row| {
 pub(super) const FIGURES: &[PaperFigure] = &[
     PaperFigure {
         number: "1",
-        title: "Bandwidth against connections",
-        about: "Welsh 2001, first graph: the bandwidth of all connections together. Its servers are Java's; epoll stands for its \
-                /dev/poll, and -buffered for its asynchronous sockets, which allocate a buffer for each packet.",
+        title: "Bandwidth by number of connections",
+        about: "Welsh 2001, first graph: the total bandwidth of all connections. The paper's servers are written in Java. Here \
+                epoll stands for its /dev/poll, and -buffered for its asynchronous sockets, which allocate a buffer for each \
+                packet.",
         experiments: &["welsh2001-connections"],
         draw: |here, _| {
-            let ends = "400 and 450 connections, where its threaded servers end";
+            let ends = "limits of the threaded servers: 400 and 450 connections";
             let printed = [400.0, 450.0].map(|at| published(ends, Mark::Limit, &[(at, 0.0)]));
             let chart =
                 draw(here, to_1_000, ALL, (Axis::Connections, "connections"), [Kind::Linear; 2], printed.into())?;
             Some(Chart { words: [chart.words].into_iter().chain(costs(here)).collect::<Vec<_>>().join(" "), ..chart })
         },
-        shares: &[],
     },
     PaperFigure {
         number: "2",
         title: "Scaling to 10 000 connections",
-        about: "Welsh 2001, second graph, whose horizontal axis is of ratios. The stars are the two values that its text has. Here \
-                the vertical axis is of ratios too, or else a machine of today and one of then would not be seen together.",
+        about: "Welsh 2001, second graph, whose horizontal axis is logarithmic. The stars are the two values in the paper's \
+                text. Here the vertical axis is logarithmic too, because machines of today are much faster.",
         experiments: &["welsh2001-10k"],
         draw: |here, _| {
             let values = [(100.0, 161.0), (10_000.0, 101.0)];
@@ -92,19 +92,17 @@ pub(super) const FIGURES: &[PaperFigure] = &[
             let of = &["epoll-buffered", "poll-buffered", "mt"];
             draw(here, without_idle, of, (Axis::Connections, "connections"), [Kind::Log; 2], printed)
         },
-        shares: &[],
     },
     PaperFigure {
         number: "3",
         title: "One connection among idle ones",
-        about: "Welsh 2001, third graph: the bandwidth of one connection against others on which nothing is sent. The paper prints no \
-                numbers of it.",
+        about: "Welsh 2001, third graph: the bandwidth of one connection by the number of idle connections. The paper prints \
+                no numbers for it.",
         experiments: &["welsh2001-idle"],
         draw: |here, _| {
             let of = &["poll", "epoll"];
             draw(here, one_among_idle, of, (Axis::Idle, "idle connections"), [Kind::Linear; 2], Vec::new())
         },
-        shares: &[],
     },
 ];
 
@@ -183,79 +181,35 @@ fn cost(name: &str, few: (u32, &Row), most: (u32, &Row)) -> Option<(f64, String)
 /// runs the network stack. Bytes per second of server CPU time answer the same question.
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
-        number: 1,
-        says: "An event queue sustains its bandwidth to 1 000 connections, poll(2) with some loss; at 10 000, behind a layer, \
-               101 of 161 Mb/s are left.",
+        says: "An event queue keeps its bandwidth up to 1 000 connections, and poll(2) loses some. At 10 000 connections, behind a \
+         layer of asynchronous sockets, 101 of 161 Mb/s remain.",
         cpus_min: 1,
         statements: &[
-            Statement {
-                architectures: &["epoll"],
-                metric: &BANDWIDTH_OF_CPU,
-                only: many,
-                is: Is::Flat(Axis::Connections, FLAT),
-            },
-            Statement {
-                architectures: &["poll"],
-                metric: &BANDWIDTH_OF_CPU,
-                only: many,
-                is: Is::Falls(Axis::Connections, 1.0),
-            },
-            Statement {
-                architectures: &["epoll-buffered"],
-                metric: &BANDWIDTH_OF_CPU,
-                only: very_many,
-                is: Is::Flat(Axis::Connections, TO_10_000),
-            },
+            Statement::of(&["epoll"], &BANDWIDTH_OF_CPU, many, Is::Flat(Axis::Connections, FLAT)),
+            Statement::of(&["poll"], &BANDWIDTH_OF_CPU, many, Is::Falls(Axis::Connections, 1.0)),
+            Statement::of(&["epoll-buffered"], &BANDWIDTH_OF_CPU, very_many, Is::Flat(Axis::Connections, TO_10_000)),
         ],
     },
     Claim {
-        number: 2,
-        says: "For few connections threads are faster than events (where they end, a plan says: at a limit of threads).",
+        says: "With few connections threads are faster than events. (A plan rejects more threads than the host allows.)",
         cpus_min: 1,
-        statements: &[Statement {
-            architectures: &["mt"],
-            metric: &BANDWIDTH_OF_CPU,
-            only: few,
-            is: Is::Above(1.0, &["epoll", "poll"]),
-        }],
+        statements: &[Statement::of(&["mt"], &BANDWIDTH_OF_CPU, few, Is::Above(1.0, &["epoll", "poll"]))],
     },
     Claim {
-        number: 3,
-        says: "With poll(2) the bandwidth of one connection falls as the inverse of the number of idle ones, with an event queue \
-               hardly.",
+        says: "With poll(2) the bandwidth of one connection is inversely proportional to the number of idle connections; with an \
+         event queue it hardly changes.",
         cpus_min: 1,
         statements: &[
-            Statement {
-                architectures: &["poll"],
-                metric: &GIGABYTE,
-                only: one_among_many_idle,
-                is: Is::Proportional(Axis::Idle),
-            },
-            Statement {
-                architectures: &["epoll"],
-                metric: &BANDWIDTH_OF_CPU,
-                only: one_among_idle,
-                is: Is::Flat(Axis::Idle, FLAT),
-            },
+            Statement::of(&["poll"], &GIGABYTE, one_among_many_idle, Is::Proportional(Axis::Idle)),
+            Statement::of(&["epoll"], &BANDWIDTH_OF_CPU, one_among_idle, Is::Flat(Axis::Idle, FLAT)),
         ],
     },
     Claim {
-        number: 4,
         says: "A layer that allocates a buffer for each packet costs bandwidth.",
         cpus_min: 1,
         statements: &[
-            Statement {
-                architectures: &["epoll"],
-                metric: &BANDWIDTH_OF_CPU,
-                only: several,
-                is: Is::Above(1.0, &["epoll-buffered"]),
-            },
-            Statement {
-                architectures: &["poll"],
-                metric: &BANDWIDTH_OF_CPU,
-                only: several,
-                is: Is::Above(1.0, &["poll-buffered"]),
-            },
+            Statement::of(&["epoll"], &BANDWIDTH_OF_CPU, several, Is::Above(1.0, &["epoll-buffered"])),
+            Statement::of(&["poll"], &BANDWIDTH_OF_CPU, several, Is::Above(1.0, &["poll-buffered"])),
         ],
     },
 ];

@@ -273,15 +273,13 @@ fn single_figure_runs_only_its_experiments() {
     let error_of = |more: &[&str]| text(&report(more, 1).stderr);
     let printed = error_of(&["--figure", "6"]);
     assert!(
-        printed.contains("is of kawai2008-http") && printed.contains("reproduce kawai2008 --figure 6"),
+        printed.contains("finished trials of kawai2008-http") && printed.contains("reproduce kawai2008 --figure 6"),
         "{printed}"
     );
     let printed = error_of(&["--figure", "7"]);
-    assert!(
-        printed.contains("no such Figure") && printed.contains("Figures 6, 8, 10, 11, A.1; no tables"),
-        "{printed}"
-    );
-    assert!(error_of(&["--table", "1"]).contains("no such Table"));
+    let expected = "invalid --figure `7`: kawai2008 has Figures 6, 8, 10, 11, A.1; no tables";
+    assert!(printed.contains(expected), "{printed}");
+    assert!(error_of(&["--table", "1"]).contains("invalid --table `1`"));
     let printed = text(&run(folder.path(), &["report", "here/kawai2008-minimised", "--figure", "8"], 2).stderr);
     assert!(printed.contains("--paper"), "{printed}");
 }
@@ -297,22 +295,22 @@ fn finished_paper_is_shown_and_not_run_again() {
         run(folder.path(), &arguments, code)
     };
     let printed = text(&reproduce(&["--figures", "plots"], 0).stdout);
-    assert!(printed.contains("nothing to show: Figure 6 (of kawai2008-http), Figure 8"), "{printed}");
+    assert!(printed.contains("No data for Figure 6 (experiment kawai2008-http), Figure 8"), "{printed}");
     assert!(printed.contains("Page: here/kawai2008.html"), "{printed}");
     let page = std::fs::read_to_string(folder.path().join("here/kawai2008.html")).unwrap();
-    assert!(page.contains("Of 7 claims of kawai2008 7 are not testable here"));
+    assert!(page.contains("7 claims of kawai2008: 7 are not testable here"));
     assert!(page.contains("muxbench reproduce kawai2008 --quick --output here"));
     assert!(page.contains("muxbench report here/kawai2008-minimised --html"));
-    assert!(page.contains("Figure 10. Lag of the client, HTTP-like traffic: there is nothing of it in these runs"));
+    assert!(page.contains("Figure 10. Send delay of the client, HTTP-like traffic: these runs have no data for it"));
     let pasted = reproduce(&["--markdown"], 0);
     let (printed, notes) = (text(&pasted.stdout), text(&pasted.stderr));
     assert!(printed.contains("### Claims\n") && !printed.contains("Page:"), "{printed}");
     assert!(notes.contains("Page: here/kawai2008.html"), "{notes}");
     assert!(text(&reproduce(&["--markdown", "--csv"], 2).stderr).contains("cannot be used with"));
     let printed = text(&reproduce(&["--figure", "10"], 1).stderr);
-    assert!(printed.contains("no finished trial") && printed.contains("Figure 10 of kawai2008"), "{printed}");
+    assert!(printed.contains("Figure 10 of kawai2008 needs finished trials"), "{printed}");
     let printed = text(&reproduce(&["--figure", "1"], 1).stderr);
-    assert!(printed.contains("--figure 1: kawai2008 has no such Figure"), "{printed}");
+    assert!(printed.contains("invalid --figure `1`: kawai2008 has Figures"), "{printed}");
     assert!(text(&reproduce(&["--figure", "6", "--table", "1"], 2).stderr).contains("cannot be used with"));
 }
 

@@ -18,19 +18,17 @@ pub fn check(claims: &[Claim], runs: &[Run], deviation_of: &mut [&mut DeviationO
     let cpus = |run: &Run| run.header.host.get("cpus allowed")?.parse::<Cpus>().ok().map(|cpus| cpus.0.len());
     // If the number of CPUs is unknown, let the figures decide.
     let cpus = runs.iter().filter_map(cpus).min().unwrap_or(usize::MAX);
-    claims.iter().map(|claim| self::claim(claim, cpus, runs, deviation_of)).collect()
-}
-
-fn claim(claim: &Claim, cpus: usize, runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> CheckedClaim {
-    let Claim { number, says, cpus_min, statements } = *claim;
-    let by_statement: Vec<Vec<Evidence>> =
-        statements.iter().map(|statement| findings(statement, runs, deviation_of)).collect();
-    let (outcome, reason) = if cpus < cpus_min {
-        (Outcome::NotTestableHere, Some(format!("it needs {cpus_min} CPUs, and there are {cpus}")))
-    } else {
-        outcome(&by_statement)
+    let checked = |(number, &Claim { says, cpus_min, statements }): (usize, &Claim)| {
+        let by_statement: Vec<Vec<Evidence>> =
+            statements.iter().map(|statement| findings(statement, runs, deviation_of)).collect();
+        let (outcome, reason) = if cpus < cpus_min {
+            (Outcome::NotTestableHere, Some(format!("it needs {cpus_min} CPUs, and this host has {cpus}")))
+        } else {
+            outcome(&by_statement)
+        };
+        CheckedClaim { number, says, outcome, reason, findings: by_statement.into_iter().flatten().collect() }
     };
-    CheckedClaim { number, says, outcome, reason, findings: by_statement.into_iter().flatten().collect() }
+    (1..).zip(claims).map(checked).collect()
 }
 
 /// One figure against a claim refutes it. A claim holds if most figures of every statement exist and none is open.
@@ -43,12 +41,15 @@ fn outcome(by_statement: &[Vec<Evidence>]) -> (Outcome, Option<String>) {
     }
     if count(None) > 0 {
         let (open, total) = (count(None), all().count());
-        return (Outcome::Inconclusive, Some(format!("the intervals of {open} of {total} figures leave it open")));
+        return (
+            Outcome::Inconclusive,
+            Some(format!("the intervals of {open} of {total} figures are too wide to decide")),
+        );
     }
     let (missing, total) = (all().filter(|finding| finding.value.is_none()).count(), all().count());
     let reason = (missing > 0).then(|| format!("{missing} of {total} figures have no valid trials"));
     if !by_statement.iter().all(decided) || 2 * missing > total {
-        return (Outcome::NotTestableHere, reason.or_else(|| Some("no trials for all of it".into())));
+        return (Outcome::NotTestableHere, reason.or_else(|| Some("some of its statements have no trials".into())));
     }
     (Outcome::HoldsHere, reason)
 }
@@ -61,7 +62,7 @@ fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut Deviat
     };
     let of = cells(runs, deviation_of, architectures, *only, metric);
     let others = cells(runs, deviation_of, others, *only, metric);
-    told_apart(match *is {
+    with_experiments(match *is {
         Is::Flat(axis, factor) => ends(&of, axis, &(1.0 / factor..=factor)),
         Is::Grows(axis, factor) => ends(&of, axis, &(factor..=f64::INFINITY)),
         Is::Falls(axis, factor) => ends(&of, axis, &(0.0..=1.0 / factor)),
@@ -77,7 +78,7 @@ fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut Deviat
 
 /// Adds the experiment to evidence with equal descriptions: two experiments may have workloads that differ only in
 /// phases.
-fn told_apart(mut findings: Vec<Evidence>) -> Vec<Evidence> {
+fn with_experiments(mut findings: Vec<Evidence>) -> Vec<Evidence> {
     let is_one_of_several = |it: &Evidence| findings.iter().filter(|other| other.what == it.what).count() > 1;
     let alike: Vec<bool> = findings.iter().map(is_one_of_several).collect();
     for finding in findings.iter_mut().zip(alike).filter_map(|(finding, is_alike)| is_alike.then_some(finding)) {
@@ -163,7 +164,7 @@ fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Ev
     let (Some(best), Some(other)) = (peak(cells), peak(others)) else { return Vec::new() };
     let ratio = best.against(&other).map(|ratio| (ratio.ratio, ratio.interval));
     let words = |cell: &Cell| format!("{} ({})", cell.architecture, title(&cell.workload));
-    let what = format!("the peak of {} against that of {}", words(&best), words(&other));
+    let what = format!("the peak of {} against the peak of {}", words(&best), words(&other));
     let is_bounded = range.end().is_finite();
     let mut finding = factor_within(&best, what, ratio, range);
     let without = |cells: &[Cell]| cells.iter().filter(|cell| cell.values.is_empty()).count();
@@ -175,23 +176,23 @@ fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Ev
     };
     if is_open {
         finding.holds = None;
-        finding.words += &format!("; left open by {} workloads without valid trials", ours + theirs);
+        finding.words += &format!("; undecided because {} workloads have no valid trials", ours + theirs);
     }
     vec![finding]
 }
 
 fn found(cell: &Cell, kind: VerdictKind) -> Evidence {
     let count = |kind: VerdictKind| cell.verdicts.iter().filter(|&&found| found == kind).count();
-    let (as_said, valid, total) = (count(kind), count(VerdictKind::Valid), cell.verdicts.len());
+    let (matching, valid, total) = (count(kind), count(VerdictKind::Valid), cell.verdicts.len());
     Evidence {
         what: format!("{}, {}", cell.architecture, title(&cell.workload)),
         experiment: cell.experiment.clone(),
         // Failed and client-limited trials show nothing about the server.
-        value: (as_said + valid > 0).then(|| as_said as f64 / total as f64),
+        value: (matching + valid > 0).then(|| matching as f64 / total as f64),
         interval: None,
-        words: format!("{} in {as_said} of {total} trials", format::verdict(kind)),
+        words: format!("{} in {matching} of {total} trials", format::verdict(kind)),
         holds: match () {
-            () if 2 * as_said > total => Some(true),
+            () if 2 * matching > total => Some(true),
             () if 2 * valid > total => Some(false),
             () => None,
         },

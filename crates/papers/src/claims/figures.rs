@@ -60,8 +60,7 @@ pub(super) fn cells(
             }
         }
     }
-    // A repeat that counts among a majority that does not is likely an outlier, for example when the client is the
-    // limit.
+    // Among a majority of repeats that do not count, one that counts is likely an outlier.
     for cell in &mut cells {
         let counted = cell.verdicts.iter().filter(|kind| (metric.counts)(**kind)).count();
         if 2 * counted <= cell.verdicts.len() {

@@ -12,23 +12,21 @@ mod render;
 mod tests;
 
 use harness::model::{Trial, TrialRecord, VerdictKind, Workload};
+use load::LoadReport;
 use serde::Serialize;
 use stats::interval::Interval;
 
 pub use decide::check;
 pub(crate) use render::decisive_first;
 pub use render::{csv, render};
-
 use report::format;
 pub use report::model::axis::Axis;
 use report::model::deviation::DeviationOf;
 use report::model::stream;
 
-/// One claim of a paper.
+/// A claim of a paper, numbered by its place in the paper's list.
 #[derive(Debug)]
 pub struct Claim {
-    /// The number of the claim, by our count.
-    pub number: u32,
     /// The claim in our words.
     pub says: &'static str,
     /// The smallest number of CPUs on which the claim is testable.
@@ -37,17 +35,25 @@ pub struct Claim {
     pub statements: &'static [Statement],
 }
 
-/// A statement that figures satisfy a relation.
+/// A statement that a metric of some architectures, under some workloads, satisfies a relation.
 #[derive(Debug)]
 pub struct Statement {
-    /// The architectures of the statement, as plans name them.
+    /// The architectures, as plans name them.
     pub architectures: &'static [&'static str],
-    /// The metric of the statement.
-    pub metric: &'static Metric,
-    /// The workloads of the statement.
-    pub only: fn(&Workload) -> bool,
-    /// The relation that must hold.
-    pub is: Is,
+    metric: &'static Metric,
+    only: fn(&Workload) -> bool,
+    is: Is,
+}
+
+impl Statement {
+    pub const fn of(
+        architectures: &'static [&'static str],
+        metric: &'static Metric,
+        only: fn(&Workload) -> bool,
+        is: Is,
+    ) -> Self {
+        Self { architectures, metric, only, is }
+    }
 }
 
 /// A relation that a statement claims.
@@ -76,20 +82,19 @@ pub enum Is {
     Found(VerdictKind),
 }
 
-/// Slopes on logarithmic scales that count as "in proportion".
-pub const PROPORTIONAL: std::ops::RangeInclusive<f64> = 0.75..=1.25;
+/// Slopes on logarithmic scales that count as "proportional".
+const PROPORTIONAL: std::ops::RangeInclusive<f64> = 0.75..=1.25;
 
 /// A figure of a trial.
 #[derive(Debug)]
 pub struct Metric {
-    /// The metric in words.
-    pub name: &'static str,
-    /// Returns the metric's value in a trial; `None` without one.
-    pub of: fn(&TrialRecord, &mut DeviationOf<'_>) -> Option<f64>,
+    name: &'static str,
+    /// Returns the value in a trial; `None` without one.
+    of: fn(&TrialRecord, &mut DeviationOf<'_>) -> Option<f64>,
     /// Returns whether trials with this verdict count.
-    pub counts: fn(VerdictKind) -> bool,
+    counts: fn(VerdictKind) -> bool,
     /// Formats a value with its unit.
-    pub show: fn(f64) -> String,
+    show: fn(f64) -> String,
 }
 
 /// A time in nanoseconds, of valid trials.
@@ -97,39 +102,34 @@ const fn valid_time(name: &'static str, of: fn(&TrialRecord, &mut DeviationOf<'_
     Metric { name, of, counts: valid, show: format::time }
 }
 
-/// Most metrics count valid trials only.
 fn valid(kind: VerdictKind) -> bool {
     kind == VerdictKind::Valid
 }
 
-/// Median of service time (t3 − t2), in nanoseconds.
+/// The load of a trial whose tail belongs to the server, which the mean and the 99th percentile require.
+fn load_with_tail(record: &TrialRecord) -> Option<&LoadReport> {
+    record.load.as_ref().filter(|load| !load.is_client_tail(0.99))
+}
+
 pub static SERVICE_MEDIAN: Metric =
     valid_time("median service time", |record, _| Some(record.load.as_ref()?.service.distribution.p50_ns as f64));
-
-/// From the 1st to the 99th percentile of service time (t3 − t2), in nanoseconds.
 pub static SERVICE_SPREAD: Metric = valid_time("service time from p1 to p99", |record, _| {
-    let load = record.load.as_ref().filter(|load| !load.is_client_tail(0.99))?;
-    let service = load.service.distribution;
+    let service = load_with_tail(record)?.service.distribution;
     Some(service.p99_ns as f64 - service.p1_ns as f64)
 });
-
-/// Mean of service time (t3 − t2), in nanoseconds. The tail affects the mean, so it counts only if the tail belongs
-/// to the server.
-pub static SERVICE_MEAN: Metric = valid_time("mean service time", |record, _| {
-    Some(record.load.as_ref().filter(|load| !load.is_client_tail(0.99))?.service.distribution.mean_ns)
-});
-
-/// Median of response time (t3 − t1), in nanoseconds.
+pub static SERVICE_MEAN: Metric =
+    valid_time("mean service time", |record, _| Some(load_with_tail(record)?.service.distribution.mean_ns));
 pub static RESPONSE_MEDIAN: Metric =
     valid_time("median response time", |record, _| Some(record.load.as_ref()?.response.distribution.p50_ns as f64));
-
-/// Median of send delay (t2 − t1), in nanoseconds.
 pub static SEND_DELAY_MEDIAN: Metric =
-    valid_time("median lag", |record, _| Some(record.load.as_ref()?.send_delay.distribution.p50_ns as f64));
-
-/// 99th percentile of send delay (t2 − t1), in nanoseconds.
-pub static SEND_DELAY_P99: Metric =
-    valid_time("99th percentile of lag", |record, _| Some(record.load.as_ref()?.send_delay.distribution.p99_ns as f64));
+    valid_time("median send delay", |record, _| Some(record.load.as_ref()?.send_delay.distribution.p50_ns as f64));
+pub static SEND_DELAY_P99: Metric = valid_time("99th percentile of send delay", |record, _| {
+    Some(record.load.as_ref()?.send_delay.distribution.p99_ns as f64)
+});
+pub static SEND_STDDEV: Metric =
+    valid_time("standard deviation of sends", |record, deviation_of| Some(deviation_of(record).figures?.stddev_ns));
+/// The time for 10^9 bytes of bursts.
+pub static GIGABYTE: Metric = valid_time("time for a gigabyte", |record, _| Some(1e18 / stream::bytes_per_s(record)?));
 
 /// Responses per second (transactions of a closed loop). The rate of a saturated server counts too.
 pub static RATE: Metric = Metric {
@@ -148,9 +148,6 @@ pub static BANDWIDTH_OF_CPU: Metric = Metric {
     show: format::bandwidth,
 };
 
-/// The time for 10^9 bytes of bursts, in nanoseconds.
-pub static GIGABYTE: Metric = valid_time("time for a gigabyte", |record, _| Some(1e18 / stream::bytes_per_s(record)?));
-
 /// The share of sends at most 1 µs from the median of all deviations from even intervals.
 pub static SENDS_WITHIN_1US: Metric = Metric {
     name: "share of sends within 1 µs",
@@ -158,10 +155,6 @@ pub static SENDS_WITHIN_1US: Metric = Metric {
     counts: valid,
     show: format::percent,
 };
-
-/// The standard deviation of sends from even intervals, in nanoseconds.
-pub static SEND_STDDEV: Metric =
-    valid_time("standard deviation of sends", |record, deviation_of| Some(deviation_of(record).figures?.stddev_ns));
 
 /// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -178,23 +171,13 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the outcome in words.
-    pub fn words(self) -> &'static str {
+    /// Returns the outcome in words, for one claim and for several.
+    pub fn words(self) -> [&'static str; 2] {
         match self {
-            Self::HoldsHere => "holds here",
-            Self::DoesNotHoldHere => "does not hold here",
-            Self::Inconclusive => "inconclusive",
-            Self::NotTestableHere => "not testable here",
-        }
-    }
-
-    /// Returns the outcome in words, for more than one claim.
-    pub fn words_of_several(self) -> &'static str {
-        match self {
-            Self::HoldsHere => "hold here",
-            Self::DoesNotHoldHere => "do not hold here",
-            Self::Inconclusive => "are inconclusive",
-            Self::NotTestableHere => "are not testable here",
+            Self::HoldsHere => ["holds here", "hold here"],
+            Self::DoesNotHoldHere => ["does not hold here", "do not hold here"],
+            Self::Inconclusive => ["inconclusive", "are inconclusive"],
+            Self::NotTestableHere => ["not testable here", "are not testable here"],
         }
     }
 }
@@ -202,15 +185,11 @@ impl Outcome {
 /// A claim and its result for runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckedClaim {
-    /// See [`Claim::number`].
-    pub number: u32,
-    /// See [`Claim::says`].
+    pub number: usize,
     pub says: &'static str,
-    /// The outcome.
     pub outcome: Outcome,
     /// The reason why some or all of the claim is not decided; `None` if there is none.
     pub reason: Option<String>,
-    /// The evidence that decided.
     pub findings: Vec<Evidence>,
 }
 
@@ -219,14 +198,11 @@ pub struct CheckedClaim {
 pub struct Evidence {
     /// The comparison and its workload, with the experiment if two would read the same.
     pub what: String,
-    /// The experiment of the figure.
     pub experiment: String,
     /// The value: a ratio, a slope or the metric itself. `None` without data.
     pub value: Option<f64>,
     /// The 95 % interval over repeats; `None` with fewer than two repeats. Without an interval, the value must be
-    /// [`MARGIN`] beyond a bound.
-    ///
-    /// [`MARGIN`]: report::model::summary::MARGIN
+    /// [`MARGIN`](report::model::summary::MARGIN) beyond a bound.
     pub interval: Option<Interval>,
     /// The value in words, beside its bound.
     pub words: String,

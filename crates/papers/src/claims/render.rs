@@ -1,6 +1,6 @@
 //! Claims and their results as text.
 
-use super::{CheckedClaim, Evidence, Outcome};
+use super::{CheckedClaim, Evidence};
 use report::export::csv::of_records;
 use report::format;
 use report::text::medium::wrap;
@@ -13,7 +13,7 @@ pub fn render(claims: &[CheckedClaim], width: usize) -> String {
     let mut text = String::from("Claims\n");
     for claim in claims {
         let reason = claim.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        let head = format!("{:2}. {} - {}{reason}", claim.number, claim.says, claim.outcome.words());
+        let head = format!("{:2}. {} - {}{reason}", claim.number, claim.says, claim.outcome.words()[0]);
         text += &wrap(&head, width);
         text.push('\n');
         let findings = decisive_first(claim);
@@ -24,11 +24,8 @@ pub fn render(claims: &[CheckedClaim], width: usize) -> String {
             }
         }
         if findings.len() > SHOWN {
-            let of_them = match claim.outcome {
-                Outcome::DoesNotHoldHere => format!(", {against} against it"),
-                Outcome::HoldsHere | Outcome::Inconclusive | Outcome::NotTestableHere => String::new(),
-            };
-            text += &format!("     and so on: {} figures{of_them}\n", findings.len());
+            let contrary = if against > 0 { format!(", {against} against the claim") } else { String::new() };
+            text += &format!("     ({} figures in total{contrary})\n", findings.len());
         }
     }
     text
@@ -52,16 +49,11 @@ pub fn csv(claims: &[CheckedClaim]) -> String {
 /// Returns the evidence on a claim: contrary evidence first, then open evidence.
 pub(crate) fn decisive_first(claim: &CheckedClaim) -> Vec<&Evidence> {
     let mut findings: Vec<&Evidence> = claim.findings.iter().collect();
-    findings.sort_by_key(|finding| order(finding));
+    findings.sort_by_key(|finding| match (finding.holds, finding.value) {
+        (Some(false), _) => 0,
+        (None, Some(_)) => 1,
+        (Some(true), _) => 2,
+        (None, None) => 3,
+    });
     findings
-}
-
-/// Evidence against a claim first, then open evidence, then evidence for it.
-fn order(finding: &Evidence) -> u8 {
-    match finding {
-        Evidence { holds: Some(false), .. } => 0,
-        Evidence { holds: None, value: Some(_), .. } => 1,
-        Evidence { holds: Some(true), .. } => 2,
-        Evidence { .. } => 3,
-    }
 }

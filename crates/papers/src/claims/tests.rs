@@ -7,8 +7,8 @@ const ALL: fn(&Workload) -> bool = |_| true;
 
 /// Checks a claim with this one statement.
 fn checked(run: &Run, architectures: &'static [&'static str], metric: &'static Metric, is: Is) -> CheckedClaim {
-    let statements = vec![Statement { architectures, metric, only: ALL, is }].leak();
-    check_one(run, Claim { number: 1, says: "So it is.", cpus_min: 0, statements })
+    let statements = vec![Statement::of(architectures, metric, ALL, is)].leak();
+    check_one(run, Claim { says: "The claim.", cpus_min: 0, statements })
 }
 
 fn check_one(run: &Run, claim: Claim) -> CheckedClaim {
@@ -26,7 +26,7 @@ fn run() -> Run {
 }
 
 #[test]
-fn what_the_figures_agree_with_holds() {
+fn claim_that_all_figures_support_holds() {
     let run = run();
     let holds: [(&'static [&'static str], Is); 8] = [
         (&["epoll"], Is::Flat(Axis::Connections, 1.5)),
@@ -46,7 +46,7 @@ fn what_the_figures_agree_with_holds() {
 }
 
 #[test]
-fn what_the_figures_are_against_does_not_hold() {
+fn claim_that_a_figure_contradicts_does_not_hold() {
     let run = run();
     let against: [(&'static [&'static str], Is); 9] = [
         (&["epoll", "poll"], Is::Flat(Axis::Connections, 1.5)),
@@ -66,39 +66,38 @@ fn what_the_figures_are_against_does_not_hold() {
     }
     let flat = checked(&run, &["epoll", "poll"], &SERVICE_MEDIAN, Is::Flat(Axis::Connections, 1.5));
     let holds: Vec<_> = flat.findings.iter().map(|finding| finding.holds).collect();
-    assert_eq!(holds, [Some(true), Some(false)], "of one it does, and it is said of both");
+    assert_eq!(holds, [Some(true), Some(false)], "the evidence covers both architectures");
     assert!((flat.findings[1].value.unwrap() - 10.0).abs() < 0.2, "{:?}", flat.findings);
 }
 
 #[test]
-fn what_is_not_known_is_not_decided() {
+fn missing_or_noisy_figures_decide_nothing() {
     let run = run();
     let noisy = checked(&run, &["mt"], &SERVICE_MEDIAN, Is::Flat(Axis::Connections, 1.5));
     assert_eq!(noisy.outcome, Outcome::Inconclusive, "{noisy:#?}");
-    assert!(noisy.reason.unwrap().contains("leave it open"));
+    assert!(noisy.reason.unwrap().contains("too wide to decide"));
 
-    let nobody = checked(&run, &["select"], &SERVICE_MEDIAN, Is::Flat(Axis::Connections, 1.5));
-    assert_eq!((nobody.outcome, nobody.findings.len()), (Outcome::NotTestableHere, 0));
+    let missing = checked(&run, &["select"], &SERVICE_MEDIAN, Is::Flat(Axis::Connections, 1.5));
+    assert_eq!((missing.outcome, missing.findings.len()), (Outcome::NotTestableHere, 0));
 
-    let mut spoilt = run.clone();
-    spoilt.records.iter_mut().for_each(|record| record.verdict.kind = VerdictKind::Unsteady);
-    let spoilt = checked(&spoilt, &["epoll"], &SERVICE_MEDIAN, Is::AtMost(1.0));
-    assert_eq!(spoilt.outcome, Outcome::NotTestableHere, "figures that are not valid decide nothing");
-    assert_eq!(spoilt.findings[0].words, "no valid trials");
+    let mut disturbed = run.clone();
+    disturbed.records.iter_mut().for_each(|record| record.verdict.kind = VerdictKind::Unsteady);
+    let disturbed = checked(&disturbed, &["epoll"], &SERVICE_MEDIAN, Is::AtMost(1.0));
+    assert_eq!(disturbed.outcome, Outcome::NotTestableHere, "invalid figures decide nothing");
+    assert_eq!(disturbed.findings[0].words, "no valid trials");
 
     let mut small = run;
     small.header.host.insert("cpus allowed".into(), "0-1".into());
-    const FAST: &[Statement] =
-        &[Statement { architectures: &["epoll"], metric: &SERVICE_MEDIAN, only: |_| true, is: Is::AtMost(1e9) }];
-    let claim = |cpus_min| Claim { number: 1, says: "It scales.", cpus_min, statements: FAST };
+    const FAST: &[Statement] = &[Statement::of(&["epoll"], &SERVICE_MEDIAN, |_| true, Is::AtMost(1e9))];
+    let claim = |cpus_min| Claim { says: "It scales.", cpus_min, statements: FAST };
     assert_eq!(check_one(&small, claim(2)).outcome, Outcome::HoldsHere);
     let checked = check_one(&small, claim(8));
     assert_eq!(checked.outcome, Outcome::NotTestableHere);
-    assert_eq!(checked.reason.as_deref(), Some("it needs 8 CPUs, and there are 2"));
+    assert_eq!(checked.reason.as_deref(), Some("it needs 8 CPUs, and this host has 2"));
 }
 
 #[test]
-fn claims_are_shown_with_what_decided() {
+fn claims_are_shown_with_their_evidence() {
     let run = run();
     let claims = [
         checked(&run, &["epoll", "poll"], &SERVICE_MEDIAN, Is::Flat(Axis::Connections, 1.5)),

@@ -12,7 +12,7 @@ use super::send_deviation::Sends;
 use super::service_time::{is_of_matrix, published_service_time};
 use crate::figure::{Here, published};
 
-/// The range of shares that the paper's figure and ours show best.
+/// The range of shares that the horizontal axis must show.
 const SHOWN: [f64; 2] = [0.05, 0.95];
 /// Minimum room on both sides of the shown sends, in nanoseconds.
 const ROOM_NS: f64 = 1_000.0;
@@ -42,7 +42,7 @@ pub(super) fn draw(runs: &Here<'_>, deviation_of: &mut [&mut DeviationOf<'_>]) -
             let median = worst.published.get("median_us").map(|median_us| (median_us * 1e3, 0.5));
             panel.published.push(Published {
                 architecture: Some(architecture),
-                ..published("the medians of Table 5", Mark::Points, median.as_slice())
+                ..published("medians of Table 5", Mark::Points, median.as_slice())
             });
         }
     }
@@ -59,9 +59,9 @@ pub(super) fn draw(runs: &Here<'_>, deviation_of: &mut [&mut DeviationOf<'_>]) -
     let mut words = match valid.filter_map(late).max_by(|a, b| a.0.total_cmp(&b.0)) {
         Some((late_ns, place)) => {
             let late = format::time(late_ns);
-            format!("Of 95 % of the sends the latest is {late} late; that is with {}.", runs.names[place])
+            format!("The 95th percentile of the deviation is highest with {}: {late}.", runs.names[place])
         }
-        None => "None of it is valid.".to_owned(),
+        None => "No trial is valid.".to_owned(),
     };
     if !without.is_empty() {
         words += &format!(" There is no trial of {}.", without.join(", "));
@@ -75,16 +75,16 @@ pub(super) fn draw(runs: &Here<'_>, deviation_of: &mut [&mut DeviationOf<'_>]) -
     })
 }
 
-/// The invalid trial of an architecture with the largest deviations.
+/// Returns the invalid trial of an architecture with the largest deviations.
 fn worst_not_valid(run: &Run, deviation_of: &mut DeviationOf<'_>, architecture: &str) -> Option<TrialDeviation> {
     let published = published_service_time();
-    let is_one = |record: &&TrialRecord| {
+    let is_candidate = |record: &&TrialRecord| {
         record.verdict.kind != VerdictKind::Valid
             && record.trial.architecture.to_string() == architecture
             && record.trial.workload.schedule == Schedule::Constant
             && is_of_matrix(&published, &record.trial.workload)
     };
-    let deviations = run.records.iter().filter(is_one).map(deviation_of);
+    let deviations = run.records.iter().filter(is_candidate).map(deviation_of);
     let stddev_ns = |it: &TrialDeviation| it.figures.map_or(0.0, |figures| figures.stddev_ns);
     deviations.filter(|it| it.figures.is_some()).max_by(|a, b| stddev_ns(a).total_cmp(&stddev_ns(b)))
 }

@@ -16,8 +16,6 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use report::model::deviation::SHARES;
-
 use crate::claims::{Axis, Claim, Is, SEND_STDDEV, SENDS_WITHIN_1US, SERVICE_MEAN, Statement};
 use crate::figure::PaperFigure;
 pub(super) use matrix::ARCHITECTURES;
@@ -29,53 +27,26 @@ const NO_CHANGE: f64 = 1.5;
 
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
-        number: 1,
-        says: "The service time of select and poll is in proportion to the connections, that of mp, mt and epoll nearly flat \
-               up to 10 000.",
+        says: "The service time of select and poll is proportional to the connections; the service time of mp, mt and epoll is \
+         nearly flat up to 10 000.",
         cpus_min: 1,
         statements: &[
-            Statement {
-                architectures: &["select", "poll"],
-                metric: &SERVICE_MEAN,
-                only: of_the_paper,
-                is: Is::Proportional(Axis::Connections),
-            },
-            Statement {
-                architectures: &["mp", "mt", "epoll"],
-                metric: &SERVICE_MEAN,
-                only: of_the_paper,
-                is: Is::Flat(Axis::Connections, NO_CHANGE),
-            },
+            Statement::of(&["select", "poll"], &SERVICE_MEAN, of_the_paper, Is::Proportional(Axis::Connections)),
+            Statement::of(&["mp", "mt", "epoll"], &SERVICE_MEAN, of_the_paper, Is::Flat(Axis::Connections, NO_CHANGE)),
         ],
     },
     Claim {
-        number: 2,
         says: "At 2 000 requests/s on 10 000 connections a smaller active share shortens the service time of mp, mt and epoll.",
         cpus_min: 1,
-        statements: &[Statement {
-            architectures: &["mp", "mt", "epoll"],
-            metric: &SERVICE_MEAN,
-            only: busiest,
-            is: Is::Grows(Axis::Active, 1.0),
-        }],
+        statements: &[Statement::of(&["mp", "mt", "epoll"], &SERVICE_MEAN, busiest, Is::Grows(Axis::Active, 1.0))],
     },
     Claim {
-        number: 3,
-        says: "More than 90 % of sends lie within 1 µs of one another's offset; the worst standard deviation is 15 µs.",
+        says: "More than 90 % of the sends deviate by at most 1 µs from the median deviation; the largest standard deviation is 15 \
+         µs.",
         cpus_min: 1,
         statements: &[
-            Statement {
-                architectures: &ARCHITECTURES,
-                metric: &SENDS_WITHIN_1US,
-                only: at_even_intervals,
-                is: Is::AtLeast(0.9),
-            },
-            Statement {
-                architectures: &ARCHITECTURES,
-                metric: &SEND_STDDEV,
-                only: at_even_intervals,
-                is: Is::AtMost(15_000.0),
-            },
+            Statement::of(&ARCHITECTURES, &SENDS_WITHIN_1US, at_even_intervals, Is::AtLeast(0.9)),
+            Statement::of(&ARCHITECTURES, &SEND_STDDEV, at_even_intervals, Is::AtMost(15_000.0)),
         ],
     },
 ];
@@ -83,11 +54,10 @@ pub(super) const CLAIMS: &[Claim] = &[
 pub(super) const FIGURES: &[PaperFigure] = &[PaperFigure {
     number: "2",
     title: "Send deviation, cumulative",
-    about: "Kawai and Yamaguchi 2006, Figure 2: how far sends are from even intervals, of each architecture's trial with the \
-            largest standard deviation. The paper has a drawing and no numbers; its Table 5 has the medians of these trials, \
-            which are the stars. Only trials at constant intervals count, and of an architecture without a valid one the worst of \
-            the others is fainter.",
+    about: "Kawai and Yamaguchi 2006, Figure 2: the deviation of sends from even intervals, for each architecture's trial with \
+            the largest standard deviation. The paper's figure has no numbers; the stars are the medians of these trials from \
+            its Table 5. Only trials at constant intervals count. An architecture without a valid trial has a fainter curve, \
+            which shows its worst invalid trial.",
     experiments: &["kawai2006"],
     draw: figure::draw,
-    shares: &SHARES,
 }];

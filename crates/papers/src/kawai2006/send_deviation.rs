@@ -38,15 +38,10 @@ struct All {
     within_1us_of_median_median: Option<f64>,
 }
 
-/// Every published value of Table 5, by statistic, then by architecture.
-fn published_send_deviation() -> BTreeMap<String, BTreeMap<String, f64>> {
+/// Returns each statistic of Table 5 with its values, in the order of [`ARCHITECTURES`].
+fn published_send_deviation() -> Vec<(String, [f64; 5])> {
     let mut reader = csv::Reader::from_reader(SEND_DEVIATION.as_bytes());
-    let row = |mut row: BTreeMap<String, String>| {
-        let statistic = row.remove("statistic").expect("a test reads every row");
-        let number = |(architecture, text): (String, String)| (architecture, text.parse().expect("likewise"));
-        (statistic, row.into_iter().map(number).collect())
-    };
-    reader.deserialize().map(|record| row(record.expect("a test reads every row"))).collect()
+    reader.deserialize().map(|row| row.expect("a test reads every row")).collect()
 }
 
 /// The trials of a run that count for Table 5 and Figure 2.
@@ -57,7 +52,7 @@ pub(super) struct Sends {
     pub(super) worst: Vec<Worst>,
     /// The number of valid trials at constant intervals with readable samples, and of all trials in the paper's matrix.
     deviation_trials: (usize, usize),
-    /// Samples that cannot be read, each with its reason.
+    /// Reasons why samples cannot be read.
     samples_missing: Vec<String>,
 }
 
@@ -66,12 +61,9 @@ impl Sends {
         let published = published_service_time();
         let of_matrix = run.header.trials.iter().filter(|trial| is_of_matrix(&published, &trial.workload)).count();
         let table_5 = published_send_deviation();
-        let column = |architecture: &str| {
-            table_5.iter().filter_map(|(statistic, row)| Some((statistic.clone(), *row.get(architecture)?))).collect()
-        };
-        let mut worst = ARCHITECTURES.map(|architecture| Worst {
-            architecture,
-            published: column(architecture),
+        let mut worst: [Worst; 5] = std::array::from_fn(|at| Worst {
+            architecture: ARCHITECTURES[at],
+            published: table_5.iter().map(|(statistic, values)| (statistic.clone(), values[at])).collect(),
             here: None,
             all: All::default(),
         });
@@ -113,10 +105,10 @@ impl Sends {
         let mut notes = vec![
             format!(
                 "Only valid trials at constant intervals count: {counted} of the {of_matrix} trials in the paper's matrix. One \
-                 pause of the host decides the worst trial; the medians over all trials are robust against it."
+                 pause of the host may decide the worst trial, but not the medians over all trials."
             ),
-            "In the paper (section 5.2), more than 90 % of the sends of select and poll, and most of the others', are within \
-             ±1 µs."
+            "In the paper (section 5.2) more than 90 % of the sends of select and poll are within ±1 µs, and so are most sends \
+             of the other architectures."
                 .into(),
         ];
         notes.extend(self.samples_missing.iter().cloned());
@@ -147,10 +139,10 @@ impl Sends {
         rows.extend([
             self.here_row("within ±1 µs of the median, %", within),
             self.here_row("trial", |it| Some(it.trial.to_string())),
-            self.here_row("  its connections", |it| Some(it.workload.connections.to_string())),
-            self.here_row("  its active share", |it| Some(Share(it.workload.active).to_string())),
-            self.here_row("  its requests/s", |it| Some(format::rate(it.workload.rate_per_s))),
-            self.row("trials that count", "here", |worst| Some(worst.all.trials.to_string())),
+            self.here_row("  connections", |it| Some(it.workload.connections.to_string())),
+            self.here_row("  active share", |it| Some(Share(it.workload.active).to_string())),
+            self.here_row("  requests/s", |it| Some(format::rate(it.workload.rate_per_s))),
+            self.row("trials counted", "here", |worst| Some(worst.all.trials.to_string())),
             self.row("  median standard deviation", "here", |worst| {
                 worst.all.stddev_us_median.map(format::significant)
             }),

@@ -7,7 +7,7 @@ use report::format;
 use report::model::client_tail;
 use report::model::summary::estimated;
 use report::text::tail_mark;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use stats::Histogram;
 
 use super::matrix::{ARCHITECTURES, of_the_paper};
@@ -49,34 +49,17 @@ pub(super) struct Here {
     pub(super) is_client_tail: bool,
 }
 
-/// A row of the file of Tables 3 and 4.
-#[derive(Deserialize)]
-struct ServiceTimeRow {
-    active_ratio: String,
-    connections: u32,
-    rate_per_s: f64,
-    architecture: String,
-    pub(super) mean_ms: f64,
-    pub(super) median_ms: f64,
-    pub(super) stddev_ms: f64,
-}
-
 /// Returns all published cells of Tables 3 and 4, without results of a run.
 pub(super) fn published_service_time() -> Vec<Cell> {
     let mut reader = csv::Reader::from_reader(SERVICE_TIME.as_bytes());
-    let cell = |row: ServiceTimeRow| {
-        let active = row.active_ratio.parse::<Share>().expect("a test reads every row").0;
-        Cell {
-            table: if active == 1.0 { 3 } else { 4 },
-            active,
-            connections: row.connections,
-            rate_per_s: row.rate_per_s,
-            architecture: row.architecture,
-            published: Times { mean_ms: row.mean_ms, median_ms: row.median_ms, stddev_ms: row.stddev_ms },
-            here: None,
-        }
+    let cell = |row: Result<(String, u32, f64, String, f64, f64, f64), csv::Error>| {
+        let (active, connections, rate_per_s, architecture, mean_ms, median_ms, stddev_ms) =
+            row.expect("a test reads every row");
+        let active = active.parse::<Share>().expect("a test reads every row").0;
+        let (table, published) = (if active == 1.0 { 3 } else { 4 }, Times { mean_ms, median_ms, stddev_ms });
+        Cell { table, active, connections, rate_per_s, architecture, published, here: None }
     };
-    reader.deserialize().map(|row| cell(row.expect("a test reads every row"))).collect()
+    reader.deserialize().map(cell).collect()
 }
 
 /// Returns whether a workload belongs to the matrix of the cells. The matrix has more workloads than Tables 3 and 4
@@ -121,11 +104,9 @@ impl Cell {
             Some(Here { times: None, verdict, .. }) => format::verdict(*verdict).into(),
             Some(Here { times: Some(times), repeats, repeats_estimated, is_client_tail, .. }) => {
                 let mark = if *is_client_tail { tail_mark::MARK } else { "" };
-                let of_repeats = match repeats == repeats_estimated {
-                    true => String::new(),
-                    false => format!(" ({repeats_estimated} of {repeats})"),
-                };
-                format!("{}{mark}{of_repeats}", times.text())
+                let all = repeats == repeats_estimated;
+                let share = if all { String::new() } else { format!(" ({repeats_estimated} of {repeats})") };
+                format!("{}{mark}{share}", times.text())
             }
         }
     }
@@ -149,19 +130,14 @@ pub(super) fn rows(cells: &[Cell], table: u8) -> Vec<GridRow> {
     let mut rows = Vec::new();
     for cells in cells.chunk_by(|a, b| workload(a) == workload(b)) {
         let of = |architecture: &&str| cells.iter().find(|cell| cell.architecture == *architecture);
-        let first = match table {
-            3 => cells[0].connections.to_string(),
-            _ => Share(cells[0].active).to_string(),
+        let Cell { active, connections, rate_per_s, .. } = cells[0];
+        let first = if table == 3 { connections.to_string() } else { Share(*active).to_string() };
+        let row = |lead: [String; 3], text: fn(&Cell) -> String| GridRow {
+            lead: lead.into(),
+            cells: ARCHITECTURES.iter().map(|name| of(name).map_or("-".into(), |cell| text(cell))).collect(),
         };
-        let rate = cells[0].rate_per_s.to_string();
-        rows.push(GridRow {
-            lead: vec![first, rate, "here".into()],
-            cells: ARCHITECTURES.iter().map(|it| of(it).map_or("-".into(), |cell| cell.text_here())).collect(),
-        });
-        rows.push(GridRow {
-            lead: vec![String::new(), String::new(), "paper".into()],
-            cells: ARCHITECTURES.iter().map(|it| of(it).map_or("-".into(), |it| it.published.text())).collect(),
-        });
+        rows.push(row([first, rate_per_s.to_string(), "here".into()], Cell::text_here));
+        rows.push(row([String::new(), String::new(), "paper".into()], |cell| cell.published.text()));
     }
     rows
 }
@@ -171,7 +147,7 @@ pub(super) fn notes(cells: &[Cell], table: u8, schedules: &[Schedule]) -> Vec<St
     let of_table = || cells.iter().filter(|cell| cell.table == table);
     let mut notes = Vec::new();
     if of_table().any(|cell| cell.here.is_none()) {
-        notes.push("-: this run has no such trial, or has not finished it.".to_owned());
+        notes.push("-: this run has no finished trial of this cell.".to_owned());
     }
     if of_table().any(|cell| cell.here.as_ref().is_some_and(|here| here.is_client_tail)) {
         notes.push(
@@ -181,13 +157,13 @@ pub(super) fn notes(cells: &[Cell], table: u8, schedules: &[Schedule]) -> Vec<St
     }
     if of_table().any(|cell| cell.here.as_ref().is_some_and(|here| here.times.is_none())) {
         notes.push(
-            "A word in place of figures is a trial's verdict: its figures are not to be believed, and `muxbench report` \
-             says why."
+            "A word in place of figures is the verdict of invalid trials; `muxbench report` shows the reason."
                 .to_owned(),
         );
     }
     if schedules.iter().any(|schedule| *schedule != Schedule::Constant) {
-        notes.push("The paper sends at constant intervals; trials of this run do not (see --schedule).".to_owned());
+        notes
+            .push("The paper sends at constant intervals; some trials of this run have another --schedule.".to_owned());
     }
     notes
 }

@@ -39,19 +39,15 @@ pub(crate) struct Kawai2006 {
 }
 
 impl Kawai2006 {
-    /// Compares a run with the paper.
-    ///
-    /// # Errors
-    /// If no trial of the run has a workload of Tables 3 or 4.
+    /// Compares a run with the paper; fails if no trial of the run has a workload of Table 3 or 4.
     pub(crate) fn of(run: &Run, deviation_of: &mut DeviationOf<'_>) -> anyhow::Result<Self> {
         let mut service_time = published_service_time();
         let shown = |trial: &&Trial| service_time.iter().any(|cell| cell.is_of(trial));
         let trials: Vec<&Trial> = run.header.trials.iter().filter(shown).collect();
         if trials.is_empty() {
             bail!(
-                "{}: no trial of this run has a workload of kawai2006 (128B -> 10KiB; 400, 2000 or 10000 connections, all \
-                 of them active, or 1/4, 1/16 or 1/64 of 10000; 125, 500 or 2000 requests/s); make one with \
-                 `muxbench run kawai2006 --quick`",
+                "{}: no trial of this run has a workload of kawai2006 (128B -> 10KiB; 400, 2000 or 10000 active connections, or \
+                 1/4, 1/16 or 1/64 of 10000; 125, 500 or 2000 requests/s); try `muxbench run kawai2006 --quick`",
                 run.header.name
             );
         }
@@ -62,7 +58,6 @@ impl Kawai2006 {
             }
         }
         let here_on = here_on(run, trials[0]);
-
         service_time.iter_mut().for_each(|cell| cell.fill(run));
         Ok(Self {
             format: model::FORMAT,
@@ -113,12 +108,8 @@ impl Tables for Kawai2006 {
         let service_time = |table: u8, what: &str, first: &str| {
             let title = format!("Service time, {what}: mean/median/standard deviation in ms");
             let rows = service_time::rows(&self.service_time, table);
-            grid(
-                title,
-                &[first, "requests/s", ""],
-                rows,
-                service_time::notes(&self.service_time, table, &self.schedules),
-            )
+            let notes = service_time::notes(&self.service_time, table, &self.schedules);
+            grid(title, &[first, "requests/s", ""], rows, notes)
         };
         let deviation = grid(
             "Send deviation in µs, of each architecture's trial with the largest standard deviation".into(),

@@ -16,10 +16,10 @@ fn here() -> Kawai2006 {
 }
 
 #[test]
-fn every_published_value_finds_its_place_as_it_is_printed_there() {
+fn published_values_appear_in_the_tables_as_printed() {
     let tables = here();
     let rows = [service_time::rows(&tables.service_time, 3), service_time::rows(&tables.service_time, 4)];
-    assert_eq!([rows[0].len(), rows[1].len()], [18, 18], "9 workloads each, here and in the paper");
+    assert_eq!([rows[0].len(), rows[1].len()], [18, 18], "each table has 9 workloads with two rows");
     let mut lines = SERVICE_TIME.lines().skip(1);
     for row in rows.iter().flatten().filter(|row| row.lead[2] == "paper") {
         for (architecture, cell) in ARCHITECTURES.iter().zip(&row.cells) {
@@ -52,19 +52,19 @@ fn the_experiment_has_every_published_workload() {
 }
 
 #[test]
-fn the_tables_in_full() {
+fn tables_on_a_wide_terminal() {
     insta::assert_snapshot!(crate::comparison::tables_text(&here(), 160));
 }
 
 #[test]
-fn a_narrow_terminal_gets_some_architectures_at_a_time() {
+fn tables_on_a_narrow_terminal() {
     let text = crate::comparison::tables_text(&here(), 80);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text);
 }
 
 #[test]
-fn what_is_not_valid_is_never_shown_as_if_it_were() {
+fn invalid_trials_have_no_times() {
     let tables = here();
     for cell in &tables.service_time {
         let times = cell.here.as_ref().and_then(|here| here.times);
@@ -79,7 +79,7 @@ fn what_is_not_valid_is_never_shown_as_if_it_were() {
 }
 
 #[test]
-fn sends_of_trials_that_are_not_valid_are_drawn_as_such() {
+fn sends_of_invalid_trials_are_marked() {
     let mut run = testkit::kawai2006_run();
     let is_mp = |record: &TrialRecord| record.trial.architecture.to_string() == "mp";
     run.records.retain(|record| record.trial.architecture.to_string() != "select");
