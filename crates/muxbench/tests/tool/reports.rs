@@ -251,7 +251,7 @@ fn single_figure_runs_only_its_experiments() {
     let of = ["report", "here/kawai2008-minimised", "--paper", "kawai2008"];
     let report = |more: &[&str], code: i32| run(folder.path(), &[&of[..], more].concat(), code);
     let printed = text(&report(&["--figure", "8"], 0).stdout);
-    assert!(printed.contains("Figure 8. ") && printed.contains("paper: about 200 µs"), "{printed}");
+    assert!(printed.contains("Figure 8. ") && printed.contains("epoll: about 200 µs"), "{printed}");
     assert!(!printed.contains("Figure 11") && !printed.contains("Claims"), "{printed}");
     let figures = json(&report(&["--figure", "8", "--json"], 0));
     assert_eq!(figures["figures"][0]["number"], "8");
