@@ -66,7 +66,8 @@ fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> 
     }
     let continues = matches!(args.lost_worker.as_deref(), Some("continue" | "go-on"));
     let loss = if continues { LossPolicy::Continue } else { LossPolicy::EndRun };
-    let workers = Workers::accept_all(&place, loss)?.within(Surrounding::here()?);
+    let mut workers = Workers::accept_all(&place, loss)?;
+    workers.surrounding = Surrounding::here()?;
     let sentence = workers.sentence();
     output::note(format_args!(
         "distributed run of {} processes, started by {}: {sentence}",

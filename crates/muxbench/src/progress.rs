@@ -88,7 +88,7 @@ impl Progress {
     /// Handles an event of the runner.
     pub fn on(&mut self, event: &RunEvent<'_>) {
         match event {
-            RunEvent::Started { trial } => {
+            RunEvent::Started(trial) => {
                 let workload = &trial.workload;
                 let active = match workload.active {
                     1.0 => String::new(),
@@ -109,8 +109,8 @@ impl Progress {
                 self.show(&format!("{phase}{rate}"));
             }
             RunEvent::Load(_) => {}
-            RunEvent::Finished { record } => self.finished(record),
-            RunEvent::Pruned { trial } => {
+            RunEvent::Finished(record) => self.finished(record),
+            RunEvent::Pruned(trial) => {
                 self.total = self.total.map(|total| total - 1);
                 self.left_ns = self.left_ns.saturating_sub(duration_ns(trial));
                 self.bar.set_length(self.total.unwrap_or_default() as u64);
@@ -196,7 +196,7 @@ mod tests {
         let run = testkit::run();
         let mut progress = Progress::new(&run.header.trials.iter().collect::<Vec<_>>());
         let whole = progress.left_ns;
-        progress.on(&RunEvent::Started { trial: &run.header.trials[0] });
+        progress.on(&RunEvent::Started(&run.header.trials[0]));
         let progress_event = |completed| load::Event::Progress {
             phase: "measure".into(),
             elapsed_ns: 500_000_000,
@@ -210,7 +210,7 @@ mod tests {
         assert_ne!(progress.left(), before);
         assert_eq!(progress.left(), "99 s left");
         progress.left_ns = whole;
-        progress.on(&RunEvent::Finished { record: &run.records[0] });
+        progress.on(&RunEvent::Finished(&run.records[0]));
         assert!(progress.left_ns < whole && progress.last.starts_with("; last epoll, p50"), "{}", progress.last);
     }
 }

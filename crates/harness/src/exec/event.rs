@@ -1,36 +1,27 @@
-//! Events of a run, and its end.
+//! Events and outcomes of a run.
 
 use crate::model::{Trial, TrialRecord};
 
 /// An event while a run executes.
 #[derive(Debug)]
 pub enum RunEvent<'a> {
-    /// A trial begins.
-    Started {
-        /// The trial.
-        trial: &'a Trial,
-    },
+    /// This trial begins.
+    Started(&'a Trial),
     /// A client reports its progress.
     Load(&'a load::Event),
-    /// A trial is finished and committed.
-    Finished {
-        /// The stored record.
-        record: &'a TrialRecord,
-    },
-    /// A planned trial is skipped: lower rates were past saturation.
-    Pruned {
-        /// The trial.
-        trial: &'a Trial,
-    },
+    /// A trial is committed with this record.
+    Finished(&'a TrialRecord),
+    /// This planned trial is skipped, because lower rates were past saturation.
+    Pruned(&'a Trial),
 }
 
 /// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {
-    /// All trials that the strategy asks for and that this host can run are finished.
+    /// The strategy needs no further trials on this host.
     Complete,
     /// The user stopped the run.
     Stopped,
-    /// A worker was lost, and the run was not to continue without it.
+    /// A worker was lost, and the run may not continue without it.
     WorkerLost,
 }

@@ -14,23 +14,23 @@ use crate::netns::TestbedHost;
 use crate::process::child::Process;
 use crate::process::stop::Stop;
 
-/// The descriptors of a process that are not its connections.
+/// The number of descriptors that a process needs besides its connections.
 const OTHER_DESCRIPTORS: u64 = 64;
-/// The time for a process to report progress, in addition to the timeout of one connection.
+/// The time for a process to report progress, besides the timeout of one connection.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Idle connections. Their processes end when this is dropped.
+/// Idle connections. Their processes end when this value is dropped.
 pub struct IdleHolders {
     processes: Vec<Box<dyn Process<Event>>>,
     timeout: Duration,
 }
 
 impl IdleHolders {
-    /// Opens `config.idle` connections and waits until all are verified. The processes run on `hosts` of a testbed in turn, or on
-    /// this machine if there are none. `progress` receives the number of open connections and their total.
+    /// Opens `config.idle` connections and verifies them. The processes run on `hosts` of a testbed in turn; without `hosts`, on
+    /// this machine. `progress` receives the number of open connections and their total.
     ///
     /// # Errors
-    /// When a connection cannot be made or is not served, or `stop` aborts.
+    /// When the server refuses or does not serve a connection, or `stop` aborts.
     pub fn start(
         launch: &dyn Launch,
         config: &LoadConfig,
@@ -38,7 +38,7 @@ impl IdleHolders {
         stop: &Stop,
         progress: &mut dyn FnMut(u32, u32),
     ) -> anyhow::Result<Self> {
-        // Chosen for all connections of the trial: each process alone would use up the ports of the first address.
+        // Sources are chosen for all connections together: each process alone would use up the ports of the first address.
         let sources = match hosts {
             [] => load::io::source_ports::sources(config).map_err(anyhow::Error::msg)?,
             _ => config.sources.clone(),
@@ -70,7 +70,7 @@ impl IdleHolders {
         Ok(holders)
     }
 
-    /// Verifies every connection once more, and ends them.
+    /// Verifies every connection again, and ends them all.
     ///
     /// # Errors
     /// When a process does not report, or `stop` aborts.
@@ -94,7 +94,7 @@ impl IdleHolders {
 fn process_config(config: &LoadConfig, connections: u32, sources: Vec<IpAddr>) -> LoadConfig {
     LoadConfig {
         connections,
-        // The other processes and the client need ports for these.
+        // The connections of the other processes and of the client, which need ports too.
         idle: config.connections_and_idle() - connections,
         sources,
         requests_per_connection: None,
@@ -106,13 +106,13 @@ fn process_config(config: &LoadConfig, connections: u32, sources: Vec<IpAddr>) -
     }
 }
 
-/// The number of connections that one process can hold.
+/// The highest number of connections that one process can hold.
 fn connections_max() -> u32 {
     let descriptors = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     u32::try_from(descriptors.saturating_sub(OTHER_DESCRIPTORS)).unwrap_or(u32::MAX).max(1)
 }
 
-/// Divides `total` evenly into as few shares as possible of at most `share_max`.
+/// Divides `total` evenly into the lowest number of shares of at most `share_max`.
 fn partition(total: u32, share_max: u32) -> impl Iterator<Item = u32> {
     let count = total.div_ceil(share_max);
     (0..count).map(move |number| {
@@ -130,7 +130,7 @@ mod tests {
     fn idle_connections_use_the_sources_of_the_trial() {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let target: wire::Address = "127.0.0.1:80".parse().unwrap();
-        // Each occupies its port for at least 1 s after its end (TIME_WAIT).
+        // Each connection occupies its port for at least 1 s after its end (TIME_WAIT).
         let config = LoadConfig {
             idle: 20_000,
             requests_per_connection: Some(1),

@@ -1,4 +1,4 @@
-//! Starts the processes of a trial. Tests replace it by processes without a system call.
+//! Starts the processes of a trial. Tests use fake processes instead.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::process::child::{Child, Process};
 use crate::process::stop::Stop;
 use crate::spec::network::Network;
 
-/// Starts the processes of a trial, except its clients, which are a [`crate::fleet::Fleet`].
+/// Starts the processes of a trial; a [`crate::fleet::Fleet`] starts its clients.
 pub trait Launch {
     /// Creates the testbed for a trial.
     ///
@@ -23,15 +23,9 @@ pub trait Launch {
     fn testbed(&self, network: &Network, trial: &Trial, stop: &Stop) -> anyhow::Result<Testbed>;
 
     /// Starts a server, on `host` of a testbed or on this machine.
-    ///
-    /// # Errors
-    /// When the process cannot be started.
     fn server(&self, config: &ServerSpec, host: Option<&TestbedHost>) -> anyhow::Result<Box<dyn Process<ServerEvent>>>;
 
     /// Starts a process that holds idle connections, on `host` of a testbed or on this machine.
-    ///
-    /// # Errors
-    /// When the process cannot be started.
     fn idle(&self, config: &LoadConfig, host: Option<&TestbedHost>) -> anyhow::Result<Box<dyn Process<IdleEvent>>>;
 }
 

@@ -1,5 +1,5 @@
-//! Leftovers of runs that were killed: socket folders and processes. The network namespaces of a testbed end with its last process.
-//! Processes that `muxbench lab` started are recognised by their environment, those of external servers by a tag.
+//! Leftovers of killed runs: socket folders and processes. The network namespaces of a testbed end with its last process. The
+//! environment identifies processes in a lab, and a tag those of external servers.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,42 +18,30 @@ use crate::netns::surrounding::SOCKET;
 use crate::process::stop::POLL_INTERVAL;
 
 /// Subcommands that only a runner starts.
-const STARTED: &[&str] = &["serve", "load", "idle", "relay"];
+const SUBCOMMANDS: &[&str] = &["serve", "load", "idle", "relay"];
 /// Programs that, like process 1, adopt processes whose parent died.
 const ADOPTERS: &[&str] = &["systemd", "init"];
-/// How long killing may take: a process ends after its current system call.
+/// The time for a killed process to end: it first finishes its current system call.
 const KILL_MAX: Duration = Duration::from_secs(60);
 
 /// A process or folder without an owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// A muxbench process whose runner died. It keeps the runner's testbed alive.
+    /// A process whose runner or supervisor died.
     Process {
-        /// Its process number.
+        /// The process ID.
         pid: i32,
-        /// Its subcommand.
-        command: String,
+        /// The program, and its dead parent.
+        description: String,
     },
-    /// A process of an external command whose supervisor died.
-    Unsupervised {
-        /// Its process number.
-        pid: i32,
-        /// Its program.
-        program: String,
-        /// The purpose of the command: `lab` or `server`.
-        purpose: &'static str,
-    },
-    /// The socket folder of a run that died.
+    /// The socket folder of a dead run.
     Folder(PathBuf),
 }
 
 impl std::fmt::Display for Leftover {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Process { pid, command } => write!(f, "process {pid}, `muxbench {command}`, whose runner died"),
-            Self::Unsupervised { pid, program, purpose } => {
-                write!(f, "process {pid}, `{}`, of a {purpose} whose supervisor died", program.escape_default())
-            }
+            Self::Process { pid, description } => write!(f, "process {pid}, {description}"),
             Self::Folder(path) => write!(f, "folder {}, whose run died", path.display()),
         }
     }
@@ -62,7 +50,8 @@ impl std::fmt::Display for Leftover {
 impl Leftover {
     fn unsupervised(pid: i32, purpose: &'static str) -> Self {
         let program = command_line(pid).and_then(|words| words.into_iter().next()).unwrap_or_default();
-        Self::Unsupervised { pid, program, purpose }
+        let description = format!("`{}`, of a {purpose} whose supervisor died", program.escape_default());
+        Self::Process { pid, description }
     }
 
     /// Kills the process or removes the folder.
@@ -70,14 +59,12 @@ impl Leftover {
     /// # Errors
     /// When this user may not.
     pub fn remove(&self) -> io::Result<()> {
+        let kill = |pid| rustix::process::kill_process(pid, Signal::KILL).map_err(io::Error::from);
         let removed = match self {
-            Self::Process { pid, .. } | Self::Unsupervised { pid, .. } => match Pid::from_raw(*pid) {
-                Some(pid) => rustix::process::kill_process(pid, Signal::KILL).map_err(io::Error::from),
-                None => Ok(()),
-            },
+            Self::Process { pid, .. } => Pid::from_raw(*pid).map_or(Ok(()), kill),
             Self::Folder(path) => fs::remove_dir_all(path),
         };
-        // It may have gone by itself meanwhile.
+        // A leftover that is already gone is no error.
         removed.or_else(|error| match error.raw_os_error() {
             Some(libc::ESRCH | libc::ENOENT) => Ok(()),
             _ => Err(error),
@@ -97,26 +84,23 @@ pub fn find() -> Vec<Leftover> {
 }
 
 /// Kills all processes of an external server whose supervisor died.
-///
-/// # Errors
-/// When this user may not, or a process does not end.
 pub(crate) fn end_all_of(supervisor: Pid) -> anyhow::Result<()> {
     let deadline = Instant::now() + KILL_MAX;
-    // Repeat until none is left: they may start others meanwhile.
+    // Repeat until no process is left, because a process may start others.
     loop {
         let is_its = |pid: &i32| unsupervised_tag(*pid).is_some_and(|tag| tag.supervisor() == supervisor.as_raw_pid());
         let left: Vec<Leftover> = processes().filter(is_its).map(|pid| Leftover::unsupervised(pid, "server")).collect();
         let remove = |it: &Leftover| it.remove().with_context(|| it.to_string());
-        let mut refused: Vec<anyhow::Error> = left.iter().filter_map(|it| remove(it).err()).collect();
-        if refused.len() == left.len() {
-            return refused.pop().map_or(Ok(()), Err);
+        let mut errors: Vec<anyhow::Error> = left.iter().filter_map(|it| remove(it).err()).collect();
+        if errors.len() == left.len() {
+            return errors.pop().map_or(Ok(()), Err);
         }
         ensure!(Instant::now() < deadline, "cannot end {}: it survives SIGKILL", left[0]);
         thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// The numbers of all processes.
+/// The IDs of all processes.
 fn processes() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -129,13 +113,13 @@ fn status(process: impl std::fmt::Display, field: &str) -> Option<String> {
     Some(line.trim().to_owned())
 }
 
-/// Whether a process has ended, even if its parent has not waited for it. Threads may outlive the first one.
+/// Whether a process has ended, even if its parent has not waited for it. Other threads may outlive the first thread.
 fn has_ended(pid: i32) -> bool {
     status(pid, "State").is_none_or(|state| state.starts_with(['Z', 'X']))
         && status(pid, "Threads").is_none_or(|threads| matches!(&*threads, "0" | "1"))
 }
 
-/// Whether a process shares our PID namespace: in another one, the number of its supervisor means another process.
+/// Whether a process shares our PID namespace: in another namespace the ID of its supervisor belongs to another process.
 fn shares_pid_namespace(pid: i32) -> bool {
     let has_one = |pids: Option<String>| pids.is_none_or(|pids| pids.split_whitespace().count() == 1);
     has_one(status(pid, "NSpid")) && has_one(status("self", "NSpid"))
@@ -147,13 +131,14 @@ fn orphan(pid: i32) -> Option<Leftover> {
     let command = runner_subcommand(&words)?;
     let parent: i32 = status(pid, "PPid")?.parse().ok()?;
     let name = fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
-    // In a container the runner itself may be the first process.
-    let is_of_runner = command_line(parent).is_some_and(|words| is_muxbench(&words));
+    // In a container the runner itself may be process 1.
+    let has_runner = command_line(parent).is_some_and(|words| is_muxbench(&words));
     let is_adopted = parent == 1 || ADOPTERS.contains(&name.trim());
-    (is_adopted && !is_of_runner).then(|| Leftover::Process { pid, command: command.to_owned() })
+    let description = || format!("`muxbench {command}`, whose runner died");
+    (is_adopted && !has_runner).then(|| Leftover::Process { pid, description: description() })
 }
 
-/// A process in a testbed without a supervisor, in another network namespace than ours.
+/// A process in a testbed without a supervisor, in another network namespace than this process.
 fn of_lab(pid: i32) -> Option<Leftover> {
     let socket = lab_socket(&fs::read(format!("/proc/{pid}/environ")).ok()?)?;
     let supervisor = owner(socket.parent()?)?;
@@ -163,7 +148,7 @@ fn of_lab(pid: i32) -> Option<Leftover> {
         .then(|| Leftover::unsupervised(pid, "lab"))
 }
 
-/// The tag of a process whose supervisor died. Another process may have the supervisor's number by now, but not its tag.
+/// The tag of a process whose supervisor died. A later process with the supervisor's ID has another tag.
 fn unsupervised_tag(pid: i32) -> Option<ProcessTag> {
     let tag = ProcessTag::read(pid)?;
     let is_supervised = || ProcessTag::read(tag.supervisor()) == Some(tag) && !has_ended(tag.supervisor());
@@ -177,9 +162,10 @@ fn lab_socket(environment: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(path)))
 }
 
-/// Whether a testbed has its supervisor. Another process may have the supervisor's number by now, but it does not listen.
+/// Whether a testbed has its supervisor. A later process with the supervisor's ID does not listen on the socket.
 fn is_supervised(supervisor: u32, socket: &Path) -> bool {
-    let is_refused = || UnixStream::connect(socket).is_err_and(|it| it.kind() == io::ErrorKind::ConnectionRefused);
+    let is_refused =
+        || UnixStream::connect(socket).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
     exists(supervisor) && !is_refused()
 }
 
@@ -187,7 +173,6 @@ fn exists(process: u32) -> bool {
     Path::new(&format!("/proc/{process}")).exists()
 }
 
-/// The command line of a process.
 fn command_line(pid: i32) -> Option<Vec<String>> {
     let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     Some(command.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect())
@@ -200,10 +185,10 @@ fn is_muxbench(words: &[String]) -> bool {
 /// The subcommand of a process that only a runner starts.
 fn runner_subcommand(words: &[String]) -> Option<&str> {
     let [_, command, control, ..] = words else { return None };
-    (is_muxbench(words) && STARTED.contains(&command.as_str()) && control == "--control").then_some(command)
+    (is_muxbench(words) && SUBCOMMANDS.contains(&command.as_str()) && control == "--control").then_some(command)
 }
 
-/// Socket folders whose process has ended; their names contain its number.
+/// Socket folders whose process has ended.
 fn folders(parent: &Path) -> Vec<Leftover> {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let is_left = |path: &PathBuf| owner(path).is_some_and(|pid| !exists(pid)) && path.is_dir();
@@ -212,7 +197,7 @@ fn folders(parent: &Path) -> Vec<Leftover> {
     paths.into_iter().map(Leftover::Folder).collect()
 }
 
-/// The process number in the name of a socket folder.
+/// The process ID in the name of a socket folder.
 fn owner(folder: &Path) -> Option<u32> {
     let (pid, number) = folder.file_name()?.to_str()?.strip_prefix("muxbench-")?.split_once('-')?;
     number.parse::<u32>().ok()?;
@@ -228,7 +213,7 @@ mod tests {
     #[test]
     fn only_folders_of_ended_processes_are_leftovers() {
         let parent = tempfile::tempdir().unwrap();
-        // No process has such a number (PID_MAX_LIMIT).
+        // The ID exceeds the kernel's limit (PID_MAX_LIMIT).
         let gone = "muxbench-4194305-0";
         let alive = format!("muxbench-{}-0", std::process::id());
         for name in [gone, &alive, "muxbench-x-0", "muxbench-4194305", "other-4194305-0"] {

@@ -15,20 +15,20 @@ use crate::model::network::NetworkReport;
 /// The counters of the server and of the CPUs at an edge of the window.
 pub(super) struct Mark {
     pub(super) server: Snapshot,
-    /// Before the server was asked: a server of thousands of processes needs up to half a second of its CPUs to answer.
+    /// Before the request: a server of thousands of processes uses its CPUs for up to half a second to answer.
     pub(super) ticks_before: Reading,
-    /// After the server answered.
+    /// After the answer.
     pub(super) ticks_after: Reading,
 }
 
-/// Everything observed of a trial, as far as the trial got.
+/// The observations of a trial; those of a failed trial are incomplete.
 #[derive(Default)]
 pub(super) struct Observations {
     /// When the server was ready, before the first connection.
     pub(super) ready: Option<Snapshot>,
     pub(super) start: Option<Mark>,
     pub(super) end: Option<Mark>,
-    /// The latest times for `start` and `end` that are not late: CLOCK_MONOTONIC, in nanoseconds.
+    /// The due times of `start` and `end`: CLOCK_MONOTONIC, in nanoseconds.
     pub(super) due_ns: [u64; 2],
     /// The bytes that a stream server had moved at the edges of the window's parts.
     pub(super) moved: Vec<Moved>,
@@ -47,7 +47,7 @@ impl Observations {
         Some(ServerCounters { moved: self.moved.clone(), ..counters })
     }
 
-    /// The delay of the mark that was later, in nanoseconds.
+    /// The longer delay of the two marks, in nanoseconds.
     pub(super) fn late_ns(&self) -> u64 {
         let marks = [&self.start, &self.end].into_iter().zip(self.due_ns);
         let late = marks.filter_map(|(mark, due_ns)| Some(mark.as_ref()?.server.at_ns.saturating_sub(due_ns)));
@@ -59,13 +59,13 @@ impl Observations {
         self.start.as_ref()?.ticks_after.until(&self.end.as_ref()?.ticks_before, cpus)
     }
 
-    /// The share of the server's CPUs that other processes took, and the CPU time of interrupts there that the server's own
-    /// time does not include. `None` if the clients ran on these CPUs too.
+    /// The share of the server's CPUs that other processes took, and the CPU time of interrupts that the server's own time does
+    /// not include. `None` if the clients ran on these CPUs too.
     pub(super) fn cpu_beside_server(&self, trial: &Trial, are_clients_remote: bool) -> Option<(f64, Option<u64>)> {
         let counters = self.counters()?;
         let (cpus, client) = (trial.serve.cpus(), &trial.load.cpus);
-        let are_apart = are_clients_remote || !client.is_empty() && !cpus.iter().any(|cpu| client.contains(cpu));
-        if !are_apart {
+        let are_shared = client.is_empty() || cpus.iter().any(|cpu| client.contains(cpu));
+        if are_shared && !are_clients_remote {
             return None;
         }
         let (shares, accounting) = (self.shares(cpus)?, interrupts::accounting()?);
@@ -75,27 +75,25 @@ impl Observations {
         Some((taken, (accounting == Accounting::Apart).then_some(interrupts_ns)))
     }
 
-    /// Adds interrupts to the CPU time of a closed loop's clients: their own time does not include them, and a client without
-    /// any time to spare would seem to have some.
+    /// Adds interrupts to the CPU time of a closed loop's clients, which does not include them. Otherwise busy clients would seem
+    /// to have idle time.
     pub(super) fn add_interrupts_to_client(&mut self, cpus: &[usize]) {
-        let Some(interrupts) =
-            interrupts::accounting().and_then(|accounting| Some(self.shares(cpus)?.charged_to_nobody(accounting)))
-        else {
-            return;
-        };
-        if let Some(closed) = self.load.as_mut().and_then(|load| load.closed.as_mut()) {
+        let accounting = interrupts::accounting();
+        let share = accounting.and_then(|accounting| Some(self.shares(cpus)?.charged_to_nobody(accounting)));
+        let closed = self.load.as_mut().and_then(|load| load.closed.as_mut());
+        if let (Some(interrupts), Some(closed)) = (share, closed) {
             let busy_share = closed.busy_share + interrupts * cpus.len() as f64 / f64::from(closed.cpus.max(1));
             closed.busy_share = busy_share.min(1.0);
         }
     }
 }
 
-/// The edges of a window's parts, at each of which a stream server is asked once for the bytes it has moved.
+/// The edges of a window's parts. At each edge a stream server reports once how many bytes it has moved.
 pub(super) struct PartEdges {
     /// The first edge.
     pub(super) start: Instant,
     pub(super) part: Duration,
-    /// The number of edges that have passed; there is one edge more than parts.
+    /// The number of past edges. There is one edge more than parts.
     pub(super) passed: u32,
 }
 

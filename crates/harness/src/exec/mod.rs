@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //! - [`runner`]: one trial after the other, each committed as it ends
-//! - [`event`]: what happens meanwhile, for the progress bar
+//! - [`event`]: events of a run, for the progress bar
 //! - `trial`: the processes of one trial, in order
 //! - `server`: a trial's server: counters, and the cause of a failure
 //! - `marks`: counters at the edges of the window
@@ -13,6 +13,7 @@
 
 pub mod event;
 #[cfg(test)]
+#[path = "tests/fake.rs"]
 mod fake;
 pub mod idle;
 pub mod launch;

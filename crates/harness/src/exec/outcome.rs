@@ -1,4 +1,4 @@
-//! The record of a finished trial, from what was observed of it.
+//! The record of a finished trial, from its observations.
 
 use std::time::Instant;
 
@@ -8,26 +8,12 @@ use wire::stream::Direction;
 
 use super::marks::Observations;
 use crate::judge::{Judgement, ServerSide};
-use crate::model::rates;
-use crate::model::{Trial, TrialRecord, Verdict};
-
-/// When a trial began.
-pub(super) struct TrialStart {
-    /// RFC 3339 in UTC.
-    timestamp: String,
-    instant: Instant,
-}
-
-impl TrialStart {
-    pub(super) fn now() -> Self {
-        Self { timestamp: jiff::Timestamp::now().to_string(), instant: Instant::now() }
-    }
-}
+use crate::model::{Trial, TrialRecord, Verdict, rates};
 
 /// The record of a trial: its `outcome`, and its observations with a verdict on them.
 pub(super) fn record(
     trial: &Trial,
-    start: TrialStart,
+    (started_at, started): (jiff::Timestamp, Instant),
     outcome: &anyhow::Result<()>,
     mut observations: Observations,
     are_clients_remote: bool,
@@ -44,31 +30,31 @@ pub(super) fn record(
         Ok(()) => judge(trial, &observations, counters.as_ref(), taken),
         Err(error) => Verdict::failed(format!("{error:#}")),
     };
-    let record = TrialRecord {
+    TrialRecord {
         trial: trial.clone(),
-        started_at: start.timestamp,
-        elapsed_ns: start.instant.elapsed().as_nanos() as u64,
+        started_at: started_at.to_string(),
+        elapsed_ns: started.elapsed().as_nanos() as u64,
         server: counters,
         idle: observations.idle,
         network: observations.network,
         cpu_taken_by_others: taken,
         load: observations.load,
         verdict,
-    };
-    record.readable()
+    }
+    .readable()
 }
 
-/// The counters without those that have no meaning for this trial's workload.
+/// The counters that have a meaning for this trial's workload.
 fn without_meaningless(mut counters: ServerCounters, trial: &Trial) -> ServerCounters {
     if trial.load.kv.is_some() {
-        // It includes the data set, which was stored after the connections were made.
+        // The memory includes the data set, which the clients stored after connecting.
         counters.memory_user_bytes_per_connection = None;
     }
     if trial.load.requests_per_connection.is_some() {
         // The number of connections varies.
         counters.memory_user_bytes_per_connection = None;
         counters.memory_kernel_bytes_per_connection = None;
-        // Threads and processes that end with their connection take most of their waiting time with them.
+        // The counter omits most of the waiting time of threads and processes that end with their connection.
         if trial.architecture.ours().is_none_or(|architecture| architecture.model.has_worker_per_connection()) {
             counters.totals.run_delay_ns = None;
         }
@@ -80,12 +66,13 @@ fn judge(trial: &Trial, observations: &Observations, counters: Option<&ServerCou
     let Some(report) = &observations.load else { return Verdict::failed("the client sent no report") };
     let stream = trial.workload.service.stream();
     let is_received = stream.is_some_and(|sizes| sizes.direction == Direction::In);
+    let mechanism = trial.architecture.ours().and_then(|architecture| architecture.mechanism);
     let server = counters.map(|counters| ServerSide {
         counters,
         cpus: cpus_at_once(trial),
         late_ns: observations.late_ns(),
         taken,
-        spins: is_spinning(trial),
+        spins: mechanism.is_some_and(|mechanism| mechanism.spins != Spins::Nothing),
         took_in: is_received.then(|| rates::server_bytes_per_s_by_part(Direction::In, &counters.moved)).flatten(),
     });
     let mut judgement = Judgement::new(report, server.as_ref());
@@ -96,8 +83,8 @@ fn judge(trial: &Trial, observations: &Observations, counters: Option<&ServerCou
         judgement.add_idle(idle);
     }
     judgement.add_clients(report, trial.load.phases);
-    if let (Some(asked), Some(network)) = (&trial.workload.network, &observations.network) {
-        judgement.add_network(asked, network);
+    if let (Some(network), Some(report)) = (&trial.workload.network, &observations.network) {
+        judgement.add_network(network, report);
     }
     judgement.decide()
 }
@@ -105,17 +92,11 @@ fn judge(trial: &Trial, observations: &Observations, counters: Option<&ServerCou
 /// The number of CPUs that the trial's server can use at once.
 fn cpus_at_once(trial: &Trial) -> usize {
     let cpus = match trial.serve.cpus().len() {
-        // Without placement it may use all.
+        // Without placement the server may use all CPUs.
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         count => count,
     };
     // The number of threads of an external server is unknown.
     let threads = trial.architecture.ours().and_then(|architecture| architecture.threads_at_once());
     threads.map_or(cpus, |threads| cpus.min(threads as usize))
-}
-
-/// Whether the trial's server keeps its CPUs busy while it waits.
-fn is_spinning(trial: &Trial) -> bool {
-    let mechanism = trial.architecture.ours().and_then(|architecture| architecture.mechanism);
-    mechanism.is_some_and(|mechanism| mechanism.spins != Spins::Nothing)
 }

@@ -1,37 +1,35 @@
 //! Runs the trials of a plan one after the other, each with new processes. Commits each trial as it ends.
 
+use std::time::Instant;
+
 use anyhow::{Context, bail};
 
 use super::event::{RunEnd, RunEvent};
 use super::launch::Launch;
 use super::marks::Observations;
-use super::outcome::{self, TrialStart};
+use super::outcome;
 use super::trial::TrialRun;
 use crate::fleet::Fleet;
 use crate::host::placement;
-use crate::model::TrialOutcome;
-use crate::model::{RunHeader, Trial, TrialRecord};
+use crate::model::{RunHeader, Trial, TrialOutcome, TrialRecord};
 use crate::netns::Testbed;
 use crate::process::stop::Stop;
 use crate::samples::Unwritten;
 use crate::store::Store;
 use crate::strategy;
 
-/// How a run starts processes, and how it is stopped.
+/// The means to start processes and to stop a run.
 pub struct Options<'a> {
     /// Starts the processes of each trial.
     pub launch: &'a dyn Launch,
-    /// The run's requests to stop. Finished trials are kept.
+    /// Requests to stop. The run keeps finished trials.
     pub stop: &'a Stop,
 }
 
-/// Runs the trials of `header` that this host can run and that are not in `done`, in the order of the run's strategy.
-///
-/// A trial that fails is committed as failed, and the run continues.
+/// Runs the feasible trials of `header` that are not in `done`, in the order of the run's strategy. Commits failed trials too.
 ///
 /// # Errors
-/// When the results of a trial cannot be stored, or one of its CPUs is no longer available. Nothing of this trial is kept:
-/// a resumed run repeats it.
+/// When the results of a trial cannot be stored, or one of its CPUs is no longer available. A resumed run repeats this trial.
 pub fn run(
     header: &RunHeader,
     done: &[TrialRecord],
@@ -43,24 +41,23 @@ pub fn run(
     let mut outcomes: Vec<TrialOutcome> =
         done.iter().map(|record| TrialOutcome::new(record, &header.strategy)).collect();
     let mut pruned = strategy::pruned(header, &outcomes);
-    // Consecutive trials with the same network share a testbed: the kernel needs time to remove one, and would disturb the
-    // next trial.
+    // Consecutive trials with the same network share a testbed: the kernel would disturb the next trial while it removes one.
     let mut testbed = None;
     while let Some(trial) = strategy::next(header, &outcomes) {
         if options.stop.is_requested() {
             return Ok(RunEnd::Stopped);
         }
         check_cpus(&trial, header)?;
-        on_event(RunEvent::Started { trial: &trial });
+        on_event(RunEvent::Started(&trial));
         let Some(record) = run_trial(&trial, header, store, options, fleet, &mut testbed, on_event)? else {
             return Ok(RunEnd::Stopped);
         };
         store.commit(&record)?;
         outcomes.push(TrialOutcome::new(&record, &header.strategy));
-        on_event(RunEvent::Finished { record: &record });
+        on_event(RunEvent::Finished(&record));
         let pruned_before = std::mem::replace(&mut pruned, strategy::pruned(header, &outcomes));
         let is_new = |trial: &&Trial| pruned.contains(&trial.index) && !pruned_before.contains(&trial.index);
-        header.trials.iter().filter(is_new).for_each(|trial| on_event(RunEvent::Pruned { trial }));
+        header.trials.iter().filter(is_new).for_each(|trial| on_event(RunEvent::Pruned(trial)));
         if fleet.must_end_run() {
             return Ok(RunEnd::WorkerLost);
         }
@@ -68,7 +65,7 @@ pub fn run(
     Ok(RunEnd::Complete)
 }
 
-/// Runs one trial; returns `None` if the run is to stop immediately. The caller commits the record.
+/// Runs one trial; returns `None` if a stop aborted it. The caller commits the record.
 fn run_trial(
     trial: &Trial,
     header: &RunHeader,
@@ -78,7 +75,7 @@ fn run_trial(
     testbed: &mut Option<Testbed>,
     on_event: &mut dyn FnMut(RunEvent<'_>),
 ) -> anyhow::Result<Option<TrialRecord>> {
-    let start = TrialStart::now();
+    let start = (jiff::Timestamp::now(), Instant::now());
     let samples = store.samples_draft(trial.index);
     let mut observations = Observations::default();
     let outcome = prepare_testbed(trial, options, fleet, testbed, &mut observations).and_then(|()| {
@@ -91,7 +88,7 @@ fn run_trial(
         return Ok(None);
     }
     read_relay_counts(testbed, fleet, &mut observations);
-    // These failures would affect all trials that follow.
+    // These failures would affect all later trials.
     let unwritten = outcome.as_ref().err().and_then(|error| error.downcast_ref::<Unwritten>());
     let fatal = unwritten.map_or_else(|| check_cpus(trial, header), |error| Err(anyhow::anyhow!("{error}")));
     if fatal.is_err() {
@@ -101,7 +98,7 @@ fn run_trial(
     Ok(Some(outcome::record(trial, start, &outcome, observations, fleet.are_all_remote())))
 }
 
-/// Checks that the CPUs of a trial are available. A distributed run checks those of its clients on their own hosts.
+/// Checks that the CPUs of a trial are available. Workers check the CPUs of their clients.
 fn check_cpus(trial: &Trial, header: &RunHeader) -> anyhow::Result<()> {
     let clients: &[usize] = if header.is_fleet_s { &[] } else { &trial.load.cpus };
     match placement::gone(trial.serve.cpus().iter().chain(clients)) {
@@ -127,13 +124,13 @@ fn prepare_testbed(
         return Ok(());
     };
     if let Some(surrounding) = fleet.surrounding() {
-        if surrounding.network() != network {
-            bail!("the workers' lab has another network than the trial: {}, not {network}", surrounding.network());
+        if surrounding.network != *network {
+            bail!("the workers' lab has another network than the trial: {}, not {network}", surrounding.network);
         }
         observations.network = Some(surrounding.measure(options.stop).context("the lab")?);
         return Ok(());
     }
-    // A testbed that fails is not used again.
+    // The testbed is dropped if it fails.
     let mut ready = match testbed.take().filter(|testbed| testbed.network() == network) {
         Some(testbed) => testbed,
         None => options.launch.testbed(network, trial, options.stop).context("the lab")?,
@@ -143,7 +140,7 @@ fn prepare_testbed(
     Ok(())
 }
 
-/// Adds the relay's counts since the network was measured. A testbed whose relay has failed is not used again.
+/// Adds the relay's counts since the network was measured. Drops a testbed whose relay has failed.
 fn read_relay_counts(testbed: &mut Option<Testbed>, fleet: &dyn Fleet, observations: &mut Observations) {
     let Some(report) = &mut observations.network else { return };
     if let Some(surrounding) = fleet.surrounding() {

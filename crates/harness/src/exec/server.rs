@@ -1,4 +1,4 @@
-//! The server of a trial: when it is ready, its counters, and whether it caused a failure.
+//! The server of a trial: its readiness, its counters, and the failures that it causes.
 
 use std::time::{Duration, Instant};
 
@@ -15,12 +15,12 @@ use crate::process::child::Process;
 use crate::process::stop::Stop;
 use crate::samples::Unwritten;
 
-/// The time for a server to start or to answer: it may have to ask ten thousand processes for their counters.
+/// The time for a server to start or to answer: it may have to read the counters of ten thousand processes.
 pub(super) const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
-/// The time for a server to report its failure: its client may notice first.
+/// The time for a server to report its failure after a client has noticed it.
 const CAUSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The failure that a server reported. No guess replaces it, as the server reports it once.
+/// The failure that a server reported. The server reports it only once, so no other error may replace it.
 #[derive(Debug, thiserror::Error)]
 #[error("the server: {0}")]
 struct ServerFailed(String);
@@ -32,7 +32,7 @@ pub(super) struct Server<'a> {
 }
 
 impl Server<'_> {
-    /// Waits until the server listens; returns its address, and its counters before the first connection.
+    /// Waits until the server listens. Returns its addresses, and its counters before the first connection.
     pub(super) fn wait_ready(&mut self, timeout: Duration) -> anyhow::Result<(Address, Option<Ports>, Snapshot)> {
         match self.process.wait_event(self.stop, Instant::now() + timeout)? {
             Some(ServerEvent::Ready { address, ports, snapshot }) => Ok((address, ports, snapshot)),
@@ -42,7 +42,7 @@ impl Server<'_> {
         }
     }
 
-    /// Asks the server for its counters.
+    /// Requests the server's counters.
     pub(super) fn mark(&mut self) -> anyhow::Result<Mark> {
         let ticks_before = Reading::now();
         match self.ask("mark")? {
@@ -51,7 +51,7 @@ impl Server<'_> {
         }
     }
 
-    /// Asks the server for the bytes it has moved.
+    /// Requests the number of bytes that the server has moved.
     pub(super) fn moved(&mut self) -> anyhow::Result<Moved> {
         match self.ask("moved")? {
             ServerEvent::Moved { moved } => Ok(moved),
@@ -68,12 +68,13 @@ impl Server<'_> {
         }
     }
 
-    fn kill_silent(&mut self, what: std::fmt::Arguments<'_>) -> anyhow::Error {
+    /// Kills a server that does not respond.
+    fn kill_silent(&mut self, problem: std::fmt::Arguments<'_>) -> anyhow::Error {
         self.process.kill();
-        anyhow!("the server {what} ({})", self.process.exit_report())
+        anyhow!("the server {problem} ({})", self.process.exit_report())
     }
 
-    /// The cause of `error`: the failure that the server reports, if it does.
+    /// The failure that the server reports, which caused `error`; without a report `error` itself.
     pub(super) fn cause(&mut self, error: anyhow::Error) -> anyhow::Error {
         if error.is::<ServerFailed>() {
             return error;
@@ -85,8 +86,8 @@ impl Server<'_> {
         }
     }
 
-    /// The cause of a client's `error`. The server may have refused connections: the plan knows the limits of this host, but
-    /// not how much of them other processes use.
+    /// The cause of a client's `error`. The server may have refused connections, because other processes use up the limits of this
+    /// host that the plan relies on.
     pub(super) fn cause_of_client_error(
         &mut self,
         trial: &Trial,
@@ -103,9 +104,10 @@ impl Server<'_> {
             Err(_) => 0,
         };
         let count = now.saturating_sub(ready.map_or(0, refused));
-        let per_connection = trial.architecture.ours().map(|architecture| architecture.model.per_connection);
-        let (resource, limits) = match per_connection {
-            _ if count == 0 => return self.cause(error),
+        if count == 0 {
+            return self.cause(error);
+        }
+        let (resource, limits) = match trial.architecture.ours().map(|it| it.model.per_connection) {
             Some(PerConnection::Thread) => ("threads", "ulimit -u, kernel.threads-max, the cgroup's pids.max, memory"),
             Some(PerConnection::Process) => ("processes", "ulimit -u, kernel.pid_max, the cgroup's pids.max, memory"),
             Some(PerConnection::Nothing | PerConnection::Stack) | None => ("descriptors", "ulimit -n, fs.file-max"),
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn reported_server_failure_is_the_cause_whoever_reads_it() {
+    fn failure_reported_by_the_server_is_the_cause() {
         let trial = fake::trials(1).remove(0);
         let script = r#"read line; echo '{"event":"failed","reason":"out of luck"}'; exit 1"#;
         for is_read_already in [false, true] {

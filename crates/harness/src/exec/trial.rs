@@ -1,4 +1,4 @@
-//! One trial: starts its processes, has them measure, and ends them.
+//! One trial: starts its processes, measures, and ends the processes.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,63 +14,61 @@ use super::launch::Launch;
 use super::marks::{Mark, Observations, PartEdges};
 use super::server::{SERVER_TIMEOUT, Server};
 use crate::fleet::{self, Fleet};
-use crate::model::LoadOrder;
-use crate::model::Trial;
+use crate::model::{LoadOrder, Trial};
 use crate::netns::Testbed;
 use crate::process::stop::{POLL_INTERVAL, Stop};
 use crate::spec::transport::{SocketFolder, Transport};
 
-/// The time from the server's first mark to the window: reading counters must not fall into the window...
+/// The time from the server's first mark to the window, so that the server has read its counters before the window. A connection
+/// adds time, as it may have a process of its own: 20 to 40 µs were measured.
 const MARK_LEAD_NS: u64 = 200_000_000;
-/// ...and the additional time for each connection, which may have a process of its own: 20 to 40 µs were measured.
 const MARK_LEAD_NS_PER_CONNECTION: u64 = 50_000;
 
-/// A trial that runs.
+/// A running trial.
 pub(super) struct TrialRun<'a> {
     pub(super) trial: &'a Trial,
     /// The file for its samples.
     pub(super) samples: &'a Path,
     pub(super) launch: &'a dyn Launch,
     pub(super) stop: &'a Stop,
-    /// The hosts of its processes; `None` over loopback.
+    /// The hosts of the processes; `None` over loopback.
     pub(super) testbed: Option<&'a Testbed>,
     pub(super) fleet: &'a mut dyn Fleet,
     pub(super) observations: &'a mut Observations,
     pub(super) on_event: &'a mut dyn FnMut(RunEvent<'_>),
 }
 
-/// Selects the observation that a mark is stored as.
+/// Selects the field that stores a mark.
 type MarkField = fn(&mut Observations) -> &mut Option<Mark>;
 
 impl TrialRun<'_> {
-    /// Runs the trial. Its processes have ended afterwards, whatever the outcome.
+    /// Runs the trial and ends all its processes.
     pub(super) fn run(&mut self) -> anyhow::Result<()> {
-        // Removed after the end of the server, with everything that the server left in it.
-        let folder = match self.trial.workload.transport {
-            Transport::Unix => Some(SocketFolder::new().context("cannot create a folder for the server's socket")?),
-            Transport::Tcp | Transport::Tcp6 => None,
+        // The folder exists until the server has ended, and is removed with everything in it.
+        let is_unix = self.trial.workload.transport == Transport::Unix;
+        let folder = is_unix.then(SocketFolder::new).transpose();
+        let folder = folder.context("cannot create a folder for the server's socket")?;
+        let address = match &folder {
+            Some(folder) => Some(folder.address().map_err(anyhow::Error::msg)?),
+            None => self.fleet.server_ip().map(|ip| (ip, 0).into()),
         };
-        let config = match (&folder, self.fleet.server_ip()) {
-            (Some(folder), _) => self.trial.serve.clone().listening_on(folder.address().map_err(anyhow::Error::msg)?),
-            (None, Some(ip)) => self.trial.serve.clone().listening_on((ip, 0).into()),
-            (None, None) => self.trial.serve.clone(),
-        };
+        let config = self.trial.serve.clone();
+        let config = address.into_iter().fold(config, ServerSpec::listening_on);
         let process = self.launch.server(&config, self.testbed.map(Testbed::server))?;
         let mut server = Server { process, stop: self.stop };
         let outcome = self.measure(&mut server);
         self.fleet.dismiss();
-        // A server that has ended did not serve until the end.
-        let outcome = outcome.and_then(|()| match server.process.has_ended() {
-            true => Err(server.cause(anyhow!("the server ended"))),
-            false => Ok(()),
-        });
-        // The supervisor of an external server needs this time to end what the server started.
+        let outcome = match outcome {
+            Ok(()) if server.process.has_ended() => Err(server.cause(anyhow!("the server ended"))),
+            outcome => outcome,
+        };
+        // The supervisor of an external server needs this time to end the server's processes.
         server.process.end();
         // The kernel closes the connections of a killed server before it reports its death.
-        let outcome = outcome.and_then(|()| match server.process.was_killed() {
-            true => Err(server.process.end_error()),
-            false => Ok(()),
-        });
+        let outcome = match outcome {
+            Ok(()) if server.process.was_killed() => Err(server.process.end_error()),
+            outcome => outcome,
+        };
         match (outcome, end_leftovers(self.trial, &server)) {
             (Err(error), Err(left)) => Err(error.context(format!("{left:#}"))),
             (outcome, ended) => outcome.and(ended),
@@ -107,7 +105,7 @@ impl TrialRun<'_> {
 
         let phases = trial.workload.phases;
         let to_window_ns = phases.ramp_ns + phases.warm_up_ns;
-        // Not before the rate is reached, unless the warm-up is too short for that.
+        // Not before the clients have reached the rate, unless the warm-up is too short.
         let marking_ns = MARK_LEAD_NS_PER_CONNECTION * u64::from(trial.load.connections_and_idle());
         let mark_ns = to_window_ns - (MARK_LEAD_NS + marking_ns).min(phases.warm_up_ns * 9 / 10);
         observations.due_ns = [to_window_ns, phases.sending_ns() + marking_ns].map(|ns| start_ns + ns);
@@ -123,10 +121,10 @@ impl TrialRun<'_> {
         let mut on_measuring = |event: Option<&load::Event>| {
             event.into_iter().for_each(|event| on_event(RunEvent::Load(event)));
             if server.process.has_ended() {
-                // The processes of an external server may go on serving after their supervisor ended.
+                // The processes of an external server may continue after the end of their supervisor.
                 bail!("the server ended");
             }
-            // Before the mark at the end of the window, which takes longer.
+            // The bytes come before the mark at the end of the window, which takes longer.
             while edges.as_mut().is_some_and(|edges| edges.is_due(Instant::now())) {
                 observations.moved.push(server.moved()?);
             }
@@ -139,7 +137,7 @@ impl TrialRun<'_> {
         };
         let gathered = fleet.gather(&mut on_measuring);
         let reports = gathered.map_err(|error| client_failed(server, error))?;
-        // A busy machine may have delayed marks. The clients keep their connections until they are dismissed.
+        // A busy machine may have delayed marks. The clients still hold their connections.
         while let Some((_, field)) = marks.pop() {
             *field(observations) = Some(server.mark()?);
         }
@@ -155,7 +153,7 @@ impl TrialRun<'_> {
     }
 }
 
-/// Ends the processes that an external server left. A supervisor that was killed cannot do it.
+/// Ends the processes that an external server left behind: a killed supervisor cannot end them.
 fn end_leftovers(trial: &Trial, server: &Server<'_>) -> anyhow::Result<()> {
     #[cfg(target_os = "linux")]
     if matches!(trial.serve, ServerSpec::External(_)) {

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use super::launcher::Membership;
 use crate::spec::transport::Transport;
 
-/// Names are resolved again after this time.
+/// The interval at which names are resolved again.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The addresses of the first worker, as far as its names can be resolved by now.
+/// The addresses of the first worker that its names currently resolve to.
 pub(super) struct Addresses<'a> {
     membership: &'a Membership,
     known: Vec<SocketAddr>,
-    /// Slurm's answers about nodes, which do not change.
+    /// The constant addresses of Slurm nodes.
     nodes: BTreeMap<&'a str, String>,
     resolved: Option<Instant>,
 }
@@ -25,20 +25,12 @@ impl<'a> Addresses<'a> {
         Self { membership, known: Vec::new(), nodes: BTreeMap::new(), resolved: None }
     }
 
-    /// The current addresses, those of the transport's family first.
-    pub(super) fn at(&mut self, now: Instant) -> &[SocketAddr] {
-        self.at_by(now, &mut address_of_node)
-    }
-
-    fn at_by(&mut self, now: Instant, address_of_node: &mut dyn FnMut(&str) -> Option<String>) -> &[SocketAddr] {
-        if self.resolved.is_none_or(|before| now >= before + RESOLVE_INTERVAL) {
-            self.resolved = Some(now);
-            self.known = self.resolve(address_of_node);
+    /// The current addresses, those of the transport's family first. `slurm_address` returns the address of a Slurm node.
+    pub(super) fn at(&mut self, now: Instant, slurm_address: &mut dyn FnMut(&str) -> Option<String>) -> &[SocketAddr] {
+        if self.resolved.is_some_and(|before| now < before + RESOLVE_INTERVAL) {
+            return &self.known;
         }
-        &self.known
-    }
-
-    fn resolve(&mut self, address_of_node: &mut dyn FnMut(&str) -> Option<String>) -> Vec<SocketAddr> {
+        self.resolved = Some(now);
         let membership = self.membership;
         let resolve = |host: &str| (host, membership.port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
         let mut addresses = Vec::new();
@@ -48,7 +40,7 @@ impl<'a> Addresses<'a> {
             } else if membership.launcher == "Slurm" {
                 // The name of a Slurm node may be unknown to the resolver.
                 if !self.nodes.contains_key(host.as_str()) {
-                    self.nodes.extend(address_of_node(host).map(|address| (host.as_str(), address)));
+                    self.nodes.extend(slurm_address(host).map(|address| (host.as_str(), address)));
                 }
                 addresses.extend(self.nodes.get(host.as_str()).and_then(|it| resolve(it).ok()).unwrap_or_default());
             }
@@ -58,12 +50,13 @@ impl<'a> Addresses<'a> {
             Some(Transport::Tcp6) => address.is_ipv4(),
             Some(Transport::Unix) | None => false,
         });
-        addresses
+        self.known = addresses;
+        &self.known
     }
 }
 
-/// Asks Slurm for the address of a node.
-fn address_of_node(name: &str) -> Option<String> {
+/// The address of a node according to Slurm.
+pub(super) fn slurm_address(name: &str) -> Option<String> {
     let output = Command::new("scontrol").args(["show", "node", "--oneliner", name]).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.split_whitespace().find_map(|word| word.strip_prefix("NodeAddr=")).map(str::to_owned)
@@ -79,7 +72,8 @@ mod tests {
         let hosts = ["192.0.2.2", "10.0.0.1", "fd00::2"].map(str::to_owned).to_vec();
         let order = |transport| {
             let membership = Membership { transport, hosts: hosts.clone(), ..membership(1, 1, "open sesame") };
-            Addresses::new(&membership).at(Instant::now()).iter().map(|it| it.ip().to_string()).collect::<Vec<_>>()
+            let mut addresses = Addresses::new(&membership);
+            addresses.at(Instant::now(), &mut |_| None).iter().map(|it| it.ip().to_string()).collect::<Vec<_>>()
         };
         for transport in [None, Some(Transport::Tcp), Some(Transport::Unix)] {
             assert_eq!(order(transport), hosts);
@@ -88,21 +82,21 @@ mod tests {
     }
 
     #[test]
-    fn slurm_is_asked_for_a_node_each_second_until_it_answers() {
-        // No resolver looks up such a name.
+    fn slurm_is_queried_each_second_until_it_answers() {
+        // No resolver accepts this name.
         let hosts = vec!["node\0".to_owned()];
         let membership = Membership { launcher: "Slurm", hosts, ..membership(1, 7, "open sesame") };
         let (started, mut addresses) = (Instant::now(), Addresses::new(&membership));
-        let mut asked_ms = Vec::new();
+        let mut queried_ms = Vec::new();
         for ms in (0..10_000).step_by(100) {
-            let found = addresses.at_by(started + Duration::from_millis(ms), &mut |node| {
+            let found = addresses.at(started + Duration::from_millis(ms), &mut |node| {
                 assert_eq!(node, "node\0");
-                asked_ms.push(ms);
-                (asked_ms.len() == 3).then(|| "192.0.2.7".to_owned())
+                queried_ms.push(ms);
+                (queried_ms.len() == 3).then(|| "192.0.2.7".to_owned())
             });
             let expected = [SocketAddr::from(([192, 0, 2, 7], 7))];
             assert_eq!(found, if ms < 2_000 { &[][..] } else { &expected }, "{ms}");
         }
-        assert_eq!(asked_ms, [0, 1_000, 2_000]);
+        assert_eq!(queried_ms, [0, 1_000, 2_000]);
     }
 }

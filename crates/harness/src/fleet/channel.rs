@@ -7,36 +7,32 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context, anyhow, bail};
 use load::time::clock::monotonic_ns;
 use rustix::net::sockopt;
 
 use super::message::{self, LENGTH_BYTES, MESSAGE_BYTES_MAX, Message};
 use super::secret::{Key, Side, TAG_BYTES};
 
-/// Messages that wait to be received; some are pieces of samples.
+/// The number of received messages that may wait in memory.
 const WAITING_MAX: usize = 16;
-/// How long a peer may take to accept a message.
+/// The time for a peer to accept a message.
 const SEND_MAX: Duration = Duration::from_secs(30);
-/// A silent connection is probed after this time: a host that vanishes sends nothing.
+/// A silent connection is probed after this time, because a vanished host sends nothing.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// The messages of one side of a session. Each carries a tag that is valid for this side, this session and the message's number
-/// only. A changed, repeated, omitted, moved or reflected message is therefore noticed.
+/// The messages of one side of a session. The tag of a message is valid only for this side, this session and the message's number,
+/// so it reveals changed, repeated, omitted, moved and reflected messages.
 struct SealedStream {
     key: Key,
     side: Side,
-    /// The next message's number.
+    /// The number of the next message.
     number: u64,
 }
 
 impl SealedStream {
-    fn new(key: Key, side: Side) -> Self {
-        Self { key, side, number: 0 }
-    }
-
     fn send(&mut self, mut stream: impl Write, message: &Message) -> io::Result<()> {
         let mut bytes = message::encode(message)?;
         let tag = self.key.tag(self.side, self.number, &bytes[LENGTH_BYTES..]);
@@ -50,9 +46,7 @@ impl SealedStream {
         let mut tag = [0; TAG_BYTES];
         stream.read_exact(&mut tag)?;
         if !self.key.is_valid(self.side, self.number, &bytes, &tag) {
-            return Err(io::Error::other(
-                "a message is not what the other worker sent: the connection is tampered with",
-            ));
+            return Err(io::Error::other("a message has an invalid tag: the connection is tampered with"));
         }
         self.number += 1;
         message::decode(&bytes)
@@ -63,30 +57,30 @@ impl SealedStream {
 pub(super) struct Session {
     pub(super) stream: TcpStream,
     pub(super) key: Key,
-    /// Our side.
+    /// The side of this worker.
     pub(super) side: Side,
 }
 
 /// A connection between two authenticated workers. A thread receives messages and sleeps in between.
 pub(super) struct Channel {
     stream: TcpStream,
-    /// Locked while a message is written, because messages must be in order of their numbers.
+    /// Locked while a thread writes a message, because messages must be in order of their numbers.
     sender: Mutex<SealedStream>,
     received: mpsc::Receiver<Received>,
 }
 
-/// When a message arrived, in nanoseconds of our CLOCK_MONOTONIC, and the message.
+/// A message, after its arrival time in nanoseconds of this host's CLOCK_MONOTONIC.
 type Received = (u64, io::Result<Message>);
 
 impl Channel {
-    /// Takes over a connection. `on_message` sees each message as it arrives, and `None` at the end.
+    /// Starts the receiving thread, which calls `on_message` with each message as it arrives, and with `None` at the end.
     pub(super) fn new(
         session: Session,
         mut on_message: impl FnMut(Option<&Message>) + Send + 'static,
     ) -> io::Result<Self> {
         let Session { stream, key, side } = session;
-        let (sender, mut receiver) =
-            (Mutex::new(SealedStream::new(key.clone(), side)), SealedStream::new(key, side.other()));
+        let mut receiver = SealedStream { key: key.clone(), side: side.other(), number: 0 };
+        let sender = Mutex::new(SealedStream { key, side, number: 0 });
         stream.set_read_timeout(None)?;
         stream.set_write_timeout(Some(SEND_MAX))?;
         stream.set_nodelay(true)?;
@@ -112,12 +106,12 @@ impl Channel {
     }
 
     pub(super) fn send(&self, message: &Message) -> anyhow::Result<()> {
-        // A thread that panicked has at most left a message half written, which the other side notices.
+        // A thread that panicked may have written half a message, whose tag is then invalid.
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         sender.send(&self.stream, message).map_err(|error| anyhow!("cannot send to it: {error}"))
     }
 
-    /// The next message with its arrival time, in nanoseconds of our CLOCK_MONOTONIC; `None` when `deadline` passes first.
+    /// The next message with its arrival time, in nanoseconds of this host's CLOCK_MONOTONIC; `None` after `deadline`.
     pub(super) fn receive_timed(&self, deadline: Instant) -> anyhow::Result<Option<(u64, Message)>> {
         match self.received.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok((received_ns, Ok(message))) => Ok(Some((received_ns, message))),
@@ -128,26 +122,24 @@ impl Channel {
         }
     }
 
-    /// The next message; `None` when `deadline` passes first.
+    /// The next message; `None` after `deadline`.
     #[cfg(test)]
     pub(super) fn receive(&self, deadline: Instant) -> anyhow::Result<Option<Message>> {
         Ok(self.receive_timed(deadline)?.map(|(_, message)| message))
     }
 
-    /// The next message, however long it takes.
+    /// Waits for the next message without a timeout.
     pub(super) fn receive_blocking(&self) -> anyhow::Result<Message> {
-        match self.received.recv() {
-            Ok((_, message)) => message.map_err(|error| anyhow!("its connection ended: {error}")),
-            Err(_) => bail!("its connection ended"),
-        }
+        let (_, message) = self.received.recv().ok().context("its connection ended")?;
+        message.context("its connection ended")
     }
 
-    /// Whether the other side, which must be silent now, is still connected.
+    /// Whether the other side, which must not send now, is still connected.
     pub(super) fn is_connected(&self) -> bool {
         matches!(self.received.try_recv(), Err(TryRecvError::Empty))
     }
 
-    /// Ends the connection; both sides notice.
+    /// Ends the connection.
     pub(super) fn close(&self) {
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
@@ -155,7 +147,7 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // The thread would read on otherwise.
+        // Otherwise the thread would continue to read.
         self.close();
     }
 }
@@ -208,7 +200,7 @@ mod tests {
         has_ended.recv_timeout(Duration::from_secs(300)).unwrap();
     }
 
-    /// Two messages as bytes, as they pass somebody in the middle.
+    /// The messages and the error that arrive after `tamper` has changed the bytes of two messages.
     fn received_after_tampering(tamper: impl FnOnce([Vec<u8>; 2]) -> Vec<u8>) -> Vec<Result<Message, String>> {
         let ((near, mut middle), (mut far_middle, far)) = (pair(), pair());
         let ((near, _), (_, far)) = (sessions((near, pair().0)), sessions((pair().0, far)));
@@ -236,7 +228,7 @@ mod tests {
         let untouched = received_after_tampering(|messages| messages.concat());
         assert_eq!(untouched[..2], [six.clone(), seven.clone()]);
         assert!(untouched[2].clone().unwrap_err().contains("connection ended"), "{untouched:?}");
-        let is_noticed_after = |received: &[Result<Message, String>], before: &[Result<Message, String>]| {
+        let fails_after = |received: &[Result<Message, String>], before: &[Result<Message, String>]| {
             let (last, others) = received.split_last().unwrap();
             let why = last.clone().unwrap_err();
             assert!(others == before && why.contains("the connection is tampered with"), "{received:?}");
@@ -246,11 +238,11 @@ mod tests {
                 first[at] ^= 1;
                 [first, second].concat()
             });
-            is_noticed_after(&received, &[]);
+            fails_after(&received, &[]);
         }
-        is_noticed_after(&received_after_tampering(|[first, _]| [first.clone(), first].concat()), &[six]);
-        is_noticed_after(&received_after_tampering(|[first, second]| [second, first].concat()), &[]);
-        is_noticed_after(&received_after_tampering(|[_, second]| second), &[]);
+        fails_after(&received_after_tampering(|[first, _]| [first.clone(), first].concat()), &[six]);
+        fails_after(&received_after_tampering(|[first, second]| [second, first].concat()), &[]);
+        fails_after(&received_after_tampering(|[_, second]| second), &[]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! One client, wherever it runs, and waiting for its messages.
+//! A client on any host, and waiting for its messages.
 
 use std::time::{Duration, Instant};
 
@@ -8,19 +8,21 @@ use load::{Event, LoadReport};
 
 use crate::samples;
 
-/// How long to wait for others. Tests use shorter times.
+/// The name of a single client.
+pub(super) const SINGLE: &str = "the client";
+
+/// The times to wait for other workers and for clients. Tests use shorter times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeouts {
-    /// For all workers to join: a launcher may take so long to start them.
+    /// For all workers to join, including the time of the launcher to start them.
     pub(super) joining: Duration,
-    /// For connecting to one address before trying the next; doubles each time all addresses timed out.
+    /// For connecting to one address. Doubles when all addresses have timed out.
     pub(super) connecting: Duration,
-    /// For a whole handshake; longer over a slow network ([`super::round_trip`]). A worker that runs out of it tries again until
-    /// `joining` is over.
+    /// For a handshake, which may take longer over a slow network ([`super::round_trip`]). A worker repeats it during `joining`.
     pub(super) handshake: Duration,
-    /// For a client beyond its phases: it summarises and writes samples.
+    /// For a client to summarise and write its samples after its phases.
     pub(super) client: Duration,
-    /// For a worker beyond its client, which it ends itself if that hangs; and for an answer.
+    /// For an answer of a worker, and for a worker to end a client that hangs.
     pub(super) worker: Duration,
 }
 
@@ -34,36 +36,37 @@ impl Timeouts {
     };
 }
 
-/// Called while waiting: with each event of a client, and whenever its last return value is due. Returns when to be called next;
-/// an error ends the waiting.
+/// A function that waiting functions call with each event of a client, and at the time that its last call returned. An error ends
+/// the waiting.
 pub type WaitHook<'a> = dyn FnMut(Option<&Event>) -> anyhow::Result<Instant> + 'a;
 
 /// A message of a client, or of the worker that started it.
 pub(super) enum ClientMessage {
-    /// From the client.
     Event(Event),
-    /// From the worker: the client has reported, and its report waits to be collected.
+    /// The worker has the client's report. `used` is the share of the client's CPUs that any program used during the window; `None`
+    /// if unknown.
     Ended {
-        /// The share of the client's CPUs in use over the window, by any program; `None` if unknown.
         used: Option<f64>,
     },
 }
 
-/// A client, wherever it runs.
+/// A client on this or another host.
 pub(super) trait ClientLink {
     fn name(&self) -> String;
 
-    /// Its next message; `None` when `deadline` passes first.
+    /// The next message of the client; `None` after `deadline`.
     fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<ClientMessage>>;
 
-    /// The reason of a failure, with the client's name if there are several.
-    fn blame(&self, reason: &str) -> String;
+    /// The reason of a failure, with the client's name if there are several clients.
+    fn blame(&self, reason: &str) -> String {
+        if self.name() == SINGLE { reason.to_owned() } else { format!("{}: {reason}", self.name()) }
+    }
 
-    /// Gives up a client that hangs; returns its last words.
+    /// Gives up a client that hangs. Returns its exit report or the consequence.
     fn give_up(&mut self) -> String;
 }
 
-/// Waits for a message that `accept` takes. Each sign of progress puts `deadline` off by `extension`.
+/// Waits for a message that `accept` takes. Progress of the client extends `deadline` by `extension`.
 pub(super) fn await_message<T>(
     client: &mut dyn ClientLink,
     mut deadline: Instant,
@@ -73,13 +76,12 @@ pub(super) fn await_message<T>(
 ) -> anyhow::Result<T> {
     let mut next = hook(None)?;
     loop {
-        // A message that arrived in time counts even if we read it late.
+        // A message that arrived in time counts even if it is read late.
         let is_over = Instant::now() >= deadline;
         let message = client.next(deadline.min(next))?;
         if is_over && message.is_none() {
-            let name = client.name();
-            let last_words = client.give_up();
-            bail!("{name} exceeded its time limit: it hangs, or the machine is overloaded ({last_words})");
+            let (name, report) = (client.name(), client.give_up());
+            bail!("{name} exceeded its time limit: it hangs, or the machine is overloaded ({report})");
         }
         let event = match &message {
             Some(ClientMessage::Event(event)) => Some(event),
@@ -124,12 +126,12 @@ pub(super) fn await_report(
     })
 }
 
-/// How long a client may be silent before it is ready. Its own timeouts end slow connections; this catches one that hangs.
+/// The time that a client may be silent before it is ready. It detects a client that hangs; the client itself ends slow connections.
 pub(super) fn ready_timeout(config: &LoadConfig, margin: Duration) -> Duration {
     Duration::from_nanos(config.timeout_ns) + margin
 }
 
-/// When a client that starts now, or soon, must have reported.
+/// The deadline for the report of a client that starts about now.
 pub(super) fn report_deadline(config: &LoadConfig, margin: Duration) -> Instant {
     Instant::now() + Duration::from_nanos(config.phases.sending_ns() + config.phases.cool_down_ns) + margin
 }
@@ -138,7 +140,7 @@ pub(super) fn report_deadline(config: &LoadConfig, margin: Duration) -> Instant 
 mod tests {
     use super::*;
 
-    /// A client with these messages, the last first, that is silent afterwards.
+    /// A client that sends these events, the last first, and then hangs.
     struct Scripted(Vec<Event>);
 
     impl ClientLink for Scripted {
@@ -148,10 +150,6 @@ mod tests {
 
         fn next(&mut self, _: Instant) -> anyhow::Result<Option<ClientMessage>> {
             Ok(self.0.pop().map(ClientMessage::Event))
-        }
-
-        fn blame(&self, reason: &str) -> String {
-            reason.to_owned()
         }
 
         fn give_up(&mut self) -> String {

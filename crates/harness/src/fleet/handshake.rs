@@ -1,5 +1,5 @@
-//! How two workers authenticate each other. The connecting side proves first that it knows the job's secret: a stranger must not
-//! get anything made with it, because that would let it guess a weak secret offline.
+//! Mutual authentication of two workers. The connecting side first proves that it knows the job's secret: data derived from the
+//! secret would let a stranger guess a weak secret offline.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,9 +14,9 @@ use super::secret::{self, Key, Proof, Side, Transcript};
 use super::{identity, round_trip};
 use crate::deadline_stream::DeadlineStream;
 
-/// Changes whenever messages do.
+/// Changes with the messages.
 const PROTOCOL: u32 = 5;
-/// Most characters shown of a refusal, which may be anybody's.
+/// The number of characters to show of a refusal, which a stranger may have sent.
 const REFUSAL_CHARACTERS_MAX: usize = 200;
 /// The remedy where secrets differ.
 const SAME_SECRET: &str = "set MUXBENCH_SECRET to the same text in all workers";
@@ -24,13 +24,13 @@ const SAME_SECRET: &str = "set MUXBENCH_SECRET to the same text in all workers";
 /// A peer that has proven that it knows the secret.
 pub(super) struct Authenticated {
     pub(super) hello: Hello,
-    /// Our own proof, sent only to a worker that is accepted.
+    /// The proof of this side, which only an accepted worker may receive.
     pub(super) proof: Proof,
     pub(super) key: Key,
 }
 
-/// Authenticates whoever connected to the first worker. Until the peer's proof is verified, nothing made with the secret is sent
-/// and the peer's hello is not parsed.
+/// Authenticates a peer that connected to the first worker. Before the peer's proof is verified, this side sends no data derived from
+/// the secret and does not parse the peer's hello.
 pub(super) fn accept(stream: &TcpStream, membership: &Membership, timeout: Duration) -> anyhow::Result<Authenticated> {
     stream.set_nonblocking(false)?;
     let mut stream = DeadlineStream::within(stream, round_trip::handshake_timeout(stream, timeout));
@@ -50,7 +50,7 @@ pub(super) fn accept(stream: &TcpStream, membership: &Membership, timeout: Durat
     Ok(Authenticated { hello: message::decode(&hello)?, proof, key: membership.secret.session_key(&transcript) })
 }
 
-/// Identifies this worker to the first one, and authenticates that.
+/// Identifies this worker to the first worker, and authenticates the first worker.
 pub(super) fn connect(stream: TcpStream, membership: &Membership, timeout: Duration) -> anyhow::Result<Session> {
     let mut timed = DeadlineStream::within(&stream, round_trip::handshake_timeout(&stream, timeout));
     compare_versions(&mut timed)?;
@@ -74,18 +74,15 @@ pub(super) fn connect(stream: TcpStream, membership: &Membership, timeout: Durat
     }
 }
 
-/// The first line of both sides. Versions are compared before anything else, which may differ between them.
+/// The first line of both sides. Comes first, because later messages differ between versions.
 fn preamble() -> String {
     format!("muxbench {} fleet {PROTOCOL}\n", env!("CARGO_PKG_VERSION"))
 }
 
-/// Exchanges versions.
-///
-/// # Errors
-/// When the peer is not muxbench, or another version.
+/// Checks that the peer is muxbench of the same version.
 fn compare_versions(stream: &mut (impl Read + Write)) -> anyhow::Result<()> {
     let ours = preamble();
-    stream.write_all(ours.as_bytes()).context("cannot send our version")?;
+    stream.write_all(ours.as_bytes()).context("cannot send the version")?;
     let mut theirs = Vec::new();
     while theirs.len() < 64 && theirs.last() != Some(&b'\n') {
         let mut byte = [0];
@@ -131,7 +128,7 @@ mod tests {
         assert!(why.contains("does not know this job's secret"), "{why}");
     }
 
-    /// Everything that arrives until the other side ends or falls silent.
+    /// The bytes that arrive until the other side closes the connection or is silent for 2 s.
     fn received_by_a_stranger(mut stream: &TcpStream) -> Vec<u8> {
         let mut received = Vec::new();
         stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
@@ -166,11 +163,11 @@ mod tests {
             challenge = nonce;
             HandshakeMessage::Claim { hello: hello.clone(), proof: [7; 32] }
         });
-        assert!(!is_accepted && received.len() > challenge.len(), "it learns that it is refused");
+        assert!(!is_accepted && received.len() > challenge.len(), "the stranger receives a refusal");
         let transcript = Transcript::new(&preamble(), &challenge, &hello);
         for side in [Side::First, Side::Other] {
             let made = Secret::new("open sesame").prove(side, &transcript);
-            assert!(!received.windows(made.len()).any(|it| it == made), "that would let it guess the secret");
+            assert!(!received.windows(made.len()).any(|it| it == made), "the stranger could guess the secret");
         }
     }
 
@@ -184,7 +181,7 @@ mod tests {
         assert!(handshake_with_a_stranger(|nonce| claim(hello.clone(), nonce, &hello)).1);
         assert!(
             !handshake_with_a_stranger(|_| claim(hello.clone(), [7; 32], &hello)).1,
-            "replayed from another session"
+            "a claim from another session is invalid"
         );
         for at in [0, 1, hello.len() / 2, hello.len() - 1] {
             let mut changed = hello.clone();
@@ -196,7 +193,7 @@ mod tests {
     #[test]
     fn worker_rejects_a_first_worker_without_proof() {
         let secret = || Secret::new("open sesame");
-        // A stranger has the worker's own proof, and random bytes.
+        // A stranger can send the worker's own proof, or arbitrary bytes.
         for is_reflected in [true, false] {
             let (listener, port) = listener();
             let impostor = thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The description that a worker sends to the first one.
+//! The description of a worker that it sends to the first worker.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,23 +7,21 @@ use super::message::Hello;
 use super::secret::Nonce;
 use crate::host;
 
-/// The hello of this process.
 pub(super) fn hello(rank: u32, ranks: u32, nonce: Nonce) -> Hello {
     let (cpus, cpus_of_host) = usable_cpus();
     Hello { rank, ranks, host: host_name(), machine: machine_id(), network: network_id(), cpus, cpus_of_host, nonce }
 }
 
-/// The host's name, for the reader.
 pub(super) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// An identifier that all processes of one machine share, whatever host names and addresses they see.
+/// An identifier that all processes of one machine share, even if they see different host names and addresses.
 pub(super) fn machine_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map_or_else(|_| host_name(), |id| id.trim().to_owned())
 }
 
-/// An identifier that all processes of one network namespace share: they take ports of the same addresses.
+/// An identifier that all processes of one network namespace share: they use ports of the same addresses.
 pub(super) fn network_id() -> u64 {
     fs::metadata("/proc/self/ns/net").map_or(0, |it| it.ino())
 }

@@ -1,4 +1,4 @@
-//! This process's rank in its job, and where the first worker listens, from the environment that a launcher sets. The launcher
+//! Reads the number of this worker and the address of the first worker from the environment that a launcher sets. The launcher
 //! places, starts, watches and ends processes.
 
 use super::secret::Secret;
@@ -6,13 +6,13 @@ use crate::process::secrets::{OPEN_MPI_KEY, SECRET};
 use crate::spec::transport::Transport;
 
 const SHORT: &str = "a MUXBENCH_SECRET of fewer than 16 characters can be guessed";
-/// Ports below those that systems choose by themselves; a job's number selects one.
+/// Ports below the ephemeral ports. A job's number selects one of them.
 const PORTS: std::ops::Range<u32> = 20_000..30_000;
 
 /// The membership of this process in a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Membership {
-    /// The launcher's name, for the reader.
+    /// The launcher's name.
     pub launcher: &'static str,
     /// The number of this worker, from 0.
     pub rank: u32,
@@ -24,25 +24,28 @@ pub struct Membership {
     pub port: u16,
     /// The secret of the job.
     pub secret: Secret,
-    /// Why strangers might know the secret.
+    /// The reason why strangers might know the secret.
     pub weakness: Option<&'static str>,
-    /// The transport of requests, if known. The server listens on the address over which the workers reached the first one.
+    /// The transport of requests, if known. The server listens on the address over which the workers reached the first worker.
     pub transport: Option<Transport>,
 }
 
 /// Environment variables by name.
 type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// Recognises a launcher by its variables and reads them.
-type Launcher = fn(&Environment<'_>) -> Option<Result<Membership, String>>;
-
-/// In the order of precedence: our own variables first, and Open MPI before Slurm, since `srun` may start `mpirun`.
-const LAUNCHERS: &[Launcher] = &[by_hand, open_mpi, slurm, kubernetes];
+/// Launchers by the variable that each sets for its processes, in the order of precedence: muxbench's own variables first, and Open
+/// MPI before Slurm, since `srun` may start `mpirun`. Pods of Kubernetes know only their index; the manifest sets our variables.
+const LAUNCHERS: &[(&str, fn(&Environment<'_>) -> Result<Membership, String>)] = &[
+    ("MUXBENCH_RANK", |variable| from_our_variables("hand", "MUXBENCH_RANK", variable)),
+    ("OMPI_COMM_WORLD_RANK", open_mpi),
+    ("SLURM_PROCID", slurm),
+    ("JOB_COMPLETION_INDEX", |variable| from_our_variables("Kubernetes", "JOB_COMPLETION_INDEX", variable)),
+];
 
 /// The membership that this process's environment defines.
 ///
 /// # Errors
-/// When variables are missing or invalid: which.
+/// The missing or invalid variable.
 pub fn membership() -> Result<Membership, String> {
     membership_in(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
 }
@@ -50,14 +53,13 @@ pub fn membership() -> Result<Membership, String> {
 /// The membership that an environment defines.
 ///
 /// # Errors
-/// As [`membership`].
+/// The missing or invalid variable.
 pub fn membership_in(variable: &Environment<'_>) -> Result<Membership, String> {
-    let found = LAUNCHERS.iter().find_map(|launcher| launcher(variable));
-    let mut membership = found.unwrap_or_else(|| {
-        Err("--distributed: no launcher started this process; start it by srun, mpirun or as a Kubernetes indexed job, or set \
-             MUXBENCH_RANK, MUXBENCH_RANKS, MUXBENCH_RENDEZVOUS (HOST:PORT of rank 0) and MUXBENCH_SECRET"
-            .into())
-    })?;
+    let launcher = LAUNCHERS.iter().find(|(name, _)| variable(name).is_some()).ok_or(
+        "--distributed: no launcher started this process; start it by srun, mpirun or as a Kubernetes indexed job, or set \
+         MUXBENCH_RANK, MUXBENCH_RANKS, MUXBENCH_RENDEZVOUS (HOST:PORT of worker 0) and MUXBENCH_SECRET",
+    )?;
+    let mut membership = launcher.1(variable)?;
     if let Some(rendezvous) = variable("MUXBENCH_RENDEZVOUS") {
         (membership.hosts, membership.port) = host_and_port(&rendezvous)?;
     }
@@ -91,57 +93,37 @@ fn number(variable: &Environment<'_>, name: &str) -> Result<u32, String> {
     value.parse().map_err(|_| format!("{name}: invalid value `{value}`: expected a number"))
 }
 
-/// The port of a job. Two jobs on one host at the same time mostly have different ones.
+/// The port of a job, from a multiplicative hash. Simultaneous jobs on one host mostly have different ports.
 fn port_of(job: u64) -> u16 {
-    // A multiplicative hash is enough.
     let mixed = job.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     (PORTS.start + mixed as u32 % (PORTS.end - PORTS.start)) as u16
 }
 
-fn by_hand(variable: &Environment<'_>) -> Option<Result<Membership, String>> {
-    variable("MUXBENCH_RANK")?;
-    Some(from_our_variables("hand", variable, ["MUXBENCH_RANK", "MUXBENCH_RANKS"]))
-}
-
-/// An indexed job: pods know their index only, and the manifest sets our variables.
-fn kubernetes(variable: &Environment<'_>) -> Option<Result<Membership, String>> {
-    variable("JOB_COMPLETION_INDEX")?;
-    Some(from_our_variables("Kubernetes", variable, ["JOB_COMPLETION_INDEX", "MUXBENCH_RANKS"]))
-}
-
-fn from_our_variables(
-    launcher: &'static str,
-    variable: &Environment<'_>,
-    [rank, ranks]: [&str; 2],
-) -> Result<Membership, String> {
+fn from_our_variables(launcher: &'static str, rank: &str, variable: &Environment<'_>) -> Result<Membership, String> {
     let missing = |name| format!("--distributed: {name} is not set; set it to the same value in all workers");
     let (hosts, port) = host_and_port(&variable("MUXBENCH_RENDEZVOUS").ok_or_else(|| missing("MUXBENCH_RENDEZVOUS"))?)?;
     let secret = Secret::new(&variable(SECRET).ok_or_else(|| missing(SECRET))?);
-    let (rank, ranks) = (number(variable, rank)?, number(variable, ranks)?);
+    let (rank, ranks) = (number(variable, rank)?, number(variable, "MUXBENCH_RANKS")?);
     Ok(Membership { launcher, rank, ranks, hosts, port, secret, weakness: None, transport: None })
 }
 
 /// Slurm: the first task runs on the step's first node.
-fn slurm(variable: &Environment<'_>) -> Option<Result<Membership, String>> {
-    variable("SLURM_PROCID")?;
-    let read = || {
-        let job = number(variable, "SLURM_JOB_ID")?;
-        let step = variable("SLURM_STEP_ID").unwrap_or_default();
-        let nodes = variable("SLURM_STEP_NODELIST").or_else(|| variable("SLURM_JOB_NODELIST"));
-        let nodes = nodes.ok_or("--distributed: SLURM_STEP_NODELIST is not set; start this process by srun")?;
-        let ranks = if variable("SLURM_STEP_NUM_TASKS").is_some() { "SLURM_STEP_NUM_TASKS" } else { "SLURM_NTASKS" };
-        Ok(Membership {
-            launcher: "Slurm",
-            rank: number(variable, "SLURM_PROCID")?,
-            ranks: number(variable, ranks)?,
-            hosts: vec![first_host(&nodes)],
-            port: port_of(u64::from(job) << 32 | u64::from(step.parse::<u32>().unwrap_or(0))),
-            secret: Secret::new(&format!("slurm {job} {step} {nodes}")),
-            weakness: Some("users of the cluster can see the number and the nodes of a Slurm job"),
-            transport: None,
-        })
-    };
-    Some(read())
+fn slurm(variable: &Environment<'_>) -> Result<Membership, String> {
+    let job = number(variable, "SLURM_JOB_ID")?;
+    let step = variable("SLURM_STEP_ID").unwrap_or_default();
+    let nodes = variable("SLURM_STEP_NODELIST").or_else(|| variable("SLURM_JOB_NODELIST"));
+    let nodes = nodes.ok_or("--distributed: SLURM_STEP_NODELIST is not set; start this process by srun")?;
+    let ranks = if variable("SLURM_STEP_NUM_TASKS").is_some() { "SLURM_STEP_NUM_TASKS" } else { "SLURM_NTASKS" };
+    Ok(Membership {
+        launcher: "Slurm",
+        rank: number(variable, "SLURM_PROCID")?,
+        ranks: number(variable, ranks)?,
+        hosts: vec![first_host(&nodes)],
+        port: port_of(u64::from(job) << 32 | u64::from(step.parse::<u32>().unwrap_or(0))),
+        secret: Secret::new(&format!("slurm {job} {step} {nodes}")),
+        weakness: Some("users of the cluster can see the number and the nodes of a Slurm job"),
+        transport: None,
+    })
 }
 
 /// The first host of a list in Slurm's notation, such as `node[03-05,9]-ib,other`.
@@ -152,38 +134,32 @@ fn first_host(list: &str) -> String {
         let Some(inside) = rest[at..].strip_prefix('[') else { return host };
         let (numbers, after) = inside.split_once(']').unwrap_or((inside, ""));
         host += numbers.split([',', '-']).next().unwrap_or_default();
-        // More brackets may follow.
         rest = after;
     }
     host + rest
 }
 
-/// Open MPI 4: workers know the host of `mpirun`, and a key that it drew for them. Rank 0 must run there too, as it does if that
-/// host comes first in the hostfile; otherwise MUXBENCH_RENDEZVOUS names the host of rank 0.
-fn open_mpi(variable: &Environment<'_>) -> Option<Result<Membership, String>> {
-    variable("OMPI_COMM_WORLD_RANK")?;
-    let read = || {
-        let job = variable("OMPI_MCA_ess_base_jobid").or_else(|| variable("PMIX_NAMESPACE")).unwrap_or_default();
-        let hosts = variable("OMPI_MCA_orte_hnp_uri").map(|uri| hosts_of(&uri)).unwrap_or_default();
-        if hosts.is_empty() && variable("MUXBENCH_RENDEZVOUS").is_none() {
-            return Err("--distributed: this mpirun does not publish its address; set MUXBENCH_RENDEZVOUS to HOST:PORT of rank 0, with \
-                        `mpirun -x MUXBENCH_RENDEZVOUS`"
-                .to_owned());
-        }
-        let key = variable(&format!("OMPI_MCA_orte_{OPEN_MPI_KEY}"));
-        let weakness = "the number of an mpirun job can be guessed";
-        Ok(Membership {
-            launcher: "Open MPI",
-            rank: number(variable, "OMPI_COMM_WORLD_RANK")?,
-            ranks: number(variable, "OMPI_COMM_WORLD_SIZE")?,
-            hosts,
-            port: port_of(job.bytes().fold(0, |job, byte| job << 5 ^ job >> 59 ^ u64::from(byte))),
-            weakness: key.is_none().then_some(weakness),
-            secret: Secret::new(&format!("open-mpi {job} {}", key.unwrap_or_default())),
-            transport: None,
-        })
-    };
-    Some(read())
+/// Open MPI 4: workers know the host of `mpirun`, and a random key of the job. Worker 0 runs on that host if it comes first in the
+/// hostfile; otherwise MUXBENCH_RENDEZVOUS names the host of worker 0.
+fn open_mpi(variable: &Environment<'_>) -> Result<Membership, String> {
+    let job = variable("OMPI_MCA_ess_base_jobid").or_else(|| variable("PMIX_NAMESPACE")).unwrap_or_default();
+    let hosts = variable("OMPI_MCA_orte_hnp_uri").map(|uri| hosts_of(&uri)).unwrap_or_default();
+    if hosts.is_empty() && variable("MUXBENCH_RENDEZVOUS").is_none() {
+        return Err("--distributed: this mpirun does not publish its address; set MUXBENCH_RENDEZVOUS to HOST:PORT of worker 0, with \
+                    `mpirun -x MUXBENCH_RENDEZVOUS`"
+            .to_owned());
+    }
+    let key = variable(&format!("OMPI_MCA_orte_{OPEN_MPI_KEY}"));
+    Ok(Membership {
+        launcher: "Open MPI",
+        rank: number(variable, "OMPI_COMM_WORLD_RANK")?,
+        ranks: number(variable, "OMPI_COMM_WORLD_SIZE")?,
+        hosts,
+        port: port_of(job.bytes().fold(0, |job, byte| job << 5 ^ job >> 59 ^ u64::from(byte))),
+        weakness: key.is_none().then_some("the number of an mpirun job can be guessed"),
+        secret: Secret::new(&format!("open-mpi {job} {}", key.unwrap_or_default())),
+        transport: None,
+    })
 }
 
 /// The addresses in `123.0;tcp://10.0.0.1,172.17.0.2:4711;tcp6://[fd00::2]:4712`.
@@ -230,7 +206,11 @@ mod tests {
         assert_eq!((membership.rank, membership.ranks, membership.hosts.join(" ")), (2, 6, "node03".into()));
         assert!(PORTS.contains(&membership.port.into()) && membership.weakness.is_some());
         let other = membership_of(&[&[("SLURM_STEP_ID", "1")], SLURM].concat()).unwrap();
-        assert_ne!((other.port, other.secret), (membership.port, membership.secret.clone()), "another step of the job");
+        assert_ne!(
+            (other.port, other.secret),
+            (membership.port, membership.secret.clone()),
+            "another step of the job has another port and secret"
+        );
         let changed =
             membership_of(&[&[("MUXBENCH_SECRET", "x"), ("MUXBENCH_RENDEZVOUS", "[fd00::2]:7")], SLURM].concat());
         let changed = changed.unwrap();

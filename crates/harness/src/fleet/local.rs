@@ -10,28 +10,24 @@ use load::report::merge::Account;
 use load::time::clock::monotonic_ns;
 
 use super::client::{
-    ClientLink, ClientMessage, Timeouts, WaitHook, await_ready, await_report, ready_timeout, report_deadline,
+    ClientLink, ClientMessage, SINGLE, Timeouts, WaitHook, await_ready, await_report, ready_timeout, report_deadline,
 };
 use super::{Draft, Fleet, Gathered, assign_cpus, draft_of_client};
 use crate::model::LoadOrder;
 use crate::netns::TestbedHost;
 use crate::process::child::{Child, Process};
 
-/// Time from the last client being ready to the start, in nanoseconds, so that all learn the start time before it...
+/// The time in which all clients receive the start time, in nanoseconds, and the additional time for each client.
 const LEAD_NS: u64 = 5_000_000;
-/// ...and what each client adds.
 const LEAD_NS_PER_CLIENT: u64 = 2_000_000;
 
-/// The name of a single client.
-pub(super) const SINGLE: &str = "the client";
-
-/// Clients started for each trial, as many as it asks for.
+/// Clients on this machine, which are started for each trial.
 pub struct Local {
     program: PathBuf,
-    /// The clients' hosts in a testbed, if there is one.
+    /// The clients' hosts in a testbed; empty without a testbed.
     hosts: Vec<TestbedHost>,
     clients: Vec<LocalClient>,
-    /// When the clients must have reported.
+    /// The deadline for the reports.
     deadline: Instant,
 }
 
@@ -42,7 +38,7 @@ struct LocalClient {
 }
 
 impl Local {
-    /// Clients that are `load` of this muxbench.
+    /// Clients that are processes of `program`, the muxbench binary.
     pub fn new(program: PathBuf) -> Self {
         Self { program, hosts: Vec::new(), clients: Vec::new(), deadline: Instant::now() }
     }
@@ -66,9 +62,9 @@ impl Fleet for Local {
         let parts = order.config.parts();
         let count = parts.len();
         let sources = match self.hosts.as_slice() {
-            // Chosen for all clients together: each alone would begin with the first address.
+            // Sources are chosen for all clients together: each client alone would begin with the first address.
             [] if count > 1 => load::io::source_ports::sources(&order.config).map_err(anyhow::Error::msg)?,
-            // In a testbed, those of the first host; a single client chooses its own.
+            // In a testbed these are the addresses of the first client host. A single client chooses its own.
             _ => order.config.sources.clone(),
         };
         for (number, config) in parts.into_iter().enumerate() {
@@ -86,8 +82,8 @@ impl Fleet for Local {
             if let Some(host) = host {
                 host.enter(&mut command);
             }
-            // The samples of a single client stay where they are.
-            let samples = Some(Draft::new(path, count == 1));
+            // The file of a single client already has its final place.
+            let samples = Some(Draft { path, is_kept: count == 1 });
             self.clients.push(LocalClient { child: Child::start(name, command, &order)?, config, samples });
         }
         Ok(())
@@ -118,7 +114,7 @@ impl Fleet for Local {
     }
 
     fn dismiss(&mut self) {
-        // Clients that have reported end in order; the others are killed when dropped.
+        // Clients that have reported end in order. Dropping the others kills them.
         for client in self.clients.iter_mut().filter(|client| client.samples.is_none()) {
             client.child.end();
         }
@@ -128,18 +124,11 @@ impl Fleet for Local {
 
 impl ClientLink for Child<Event> {
     fn name(&self) -> String {
-        self.label().to_owned()
+        self.name.clone()
     }
 
     fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<ClientMessage>> {
         Ok(self.next_event(deadline)?.map(ClientMessage::Event))
-    }
-
-    fn blame(&self, reason: &str) -> String {
-        match self.label() {
-            SINGLE => reason.to_owned(),
-            name => format!("{name}: {reason}"),
-        }
     }
 
     fn give_up(&mut self) -> String {
@@ -158,7 +147,7 @@ mod tests {
     fn failing_client_of_several_is_named_by_number() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("client");
-        // The second of three fails, and so does a single client.
+        // The second of three clients fails, and a single client fails.
         let script = r#"#!/bin/sh
             read order
             case "$order" in

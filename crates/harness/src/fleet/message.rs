@@ -1,8 +1,7 @@
-//! The messages between workers: a length, then the content in postcard's encoding. Orders and events, which are JSON between
-//! processes of one machine, are texts in a message.
+//! The messages between workers: a length, then the content in postcard's encoding. Orders and events are JSON texts in a message.
 //!
-//! Until both sides have authenticated each other they exchange only a [`HandshakeMessage`]. A [`Message`] comes after that, with
-//! a tag that is verified before the message is parsed.
+//! Both sides exchange each [`HandshakeMessage`] before they are authenticated. Each later [`Message`] has a tag, which is verified
+//! before the message is parsed.
 
 use std::io::{self, Read, Write};
 
@@ -10,49 +9,48 @@ use serde::{Deserialize, Serialize};
 
 use super::secret::{Nonce, Proof};
 
-/// Most bytes of a message...
+/// The limits of a message and of one whose sender is not authenticated, in bytes.
 pub(super) const MESSAGE_BYTES_MAX: u32 = 16 << 20;
-/// ...and of one whose sender is not authenticated.
 pub(super) const HANDSHAKE_BYTES_MAX: u32 = 16 << 10;
-/// The length at the start of a message, without its tag.
+/// The size of the length at the start of a message. The length does not include the tag.
 pub(super) const LENGTH_BYTES: usize = 4;
 
 /// A message between sides that have not authenticated each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum HandshakeMessage {
-    /// From the first worker to anybody: random bytes, and nothing derived from the secret.
+    /// The first worker sends random bytes, which do not depend on the secret.
     Challenge { nonce: Nonce },
-    /// From another worker: its [`Hello`] in postcard's encoding, parsed only after the proof is verified.
+    /// Another worker sends its [`Hello`] in postcard's encoding, which the first worker parses after verifying the proof.
     Claim { hello: Vec<u8>, proof: Proof },
-    /// The worker is accepted; only now does the first worker prove itself.
+    /// The first worker accepts the other worker, and only now proves that it knows the secret.
     Welcome { proof: Proof },
-    /// The worker is refused.
+    /// The first worker refuses the other worker.
     Refused { reason: String },
 }
 
 /// A message between authenticated sides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Message {
-    /// A trial's order, as JSON. Messages about that trial carry its number.
+    /// A trial's order, as JSON. Later messages about the trial carry its number.
     Order { trial: u32, order: String },
     /// An event of the client, as JSON.
     Event { trial: u32, event: String },
-    /// Asks for the worker's time.
+    /// Requests the worker's time.
     Ping { number: u32 },
     /// The worker's CLOCK_MONOTONIC.
     Pong { number: u32, monotonic_ns: u64 },
-    /// When the ramp begins, on that clock.
+    /// The start of the ramp by the worker's CLOCK_MONOTONIC.
     Begin { trial: u32, start_ns: u64 },
-    /// The worker's client has reported; its report waits to be collected. `used_ppm` is the share of the client's CPUs in use over
-    /// the window, by any program, in parts per million.
+    /// The worker has the report of its client. `used_ppm` is the share of the client's CPUs that any program used during the window,
+    /// in parts per million.
     Ended { trial: u32, used_ppm: Option<u32> },
-    /// All clients have ended: send the report, as an event, and the samples.
+    /// Requests the report, as an event, and the samples, because all clients have ended.
     Collect { trial: u32 },
-    /// A piece of the samples file; an empty one marks its end.
+    /// A part of the samples file. An empty part marks the end.
     Samples { trial: u32, bytes: Vec<u8> },
-    /// The trial is over: stop the client.
+    /// Stops the client at the end of the trial.
     Dismiss { trial: u32 },
-    /// The run is over.
+    /// Ends the run.
     End,
 }
 
@@ -61,38 +59,35 @@ pub(super) enum Message {
 pub(super) struct Hello {
     pub(super) rank: u32,
     pub(super) ranks: u32,
-    /// The name of its host.
+    /// The host name.
     pub(super) host: String,
-    /// The same in all processes of one machine, whatever host names they see.
+    /// An identifier of the machine, even if its processes see different host names.
     pub(super) machine: String,
-    /// The same in all processes of one network namespace of a machine: they take ports of the same addresses.
+    /// An identifier of the network namespace, whose processes use ports of the same addresses.
     pub(super) network: u64,
-    /// The CPUs that it may use.
+    /// The CPUs that the worker may use.
     pub(super) cpus: Vec<usize>,
-    /// The number of CPUs of its host; 0 if unknown.
+    /// The number of CPUs of the host; 0 if unknown.
     pub(super) cpus_of_host: u32,
     pub(super) nonce: Nonce,
 }
 
 impl HandshakeMessage {
-    /// Sends this to a peer that is not authenticated, or to which we are not.
     pub(super) fn send(&self, mut stream: impl Write) -> io::Result<()> {
         stream.write_all(&encode(self)?)
     }
 
-    /// Receives one from a peer that is not authenticated.
     pub(super) fn receive(stream: impl Read) -> io::Result<Self> {
         decode(&read(stream, HANDSHAKE_BYTES_MAX)?)
     }
 }
 
-/// A message with its length.
+/// The bytes of a message, with its length.
 pub(super) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut bytes = postcard::to_extend(message, vec![0; LENGTH_BYTES]).map_err(io::Error::other)?;
     let length = u32::try_from(bytes.len() - LENGTH_BYTES).ok().filter(|length| *length <= MESSAGE_BYTES_MAX);
-    let length = length.ok_or_else(|| {
-        io::Error::other(format!("{} bytes exceed the limit of {MESSAGE_BYTES_MAX} bytes a message", bytes.len()))
-    })?;
+    let too_long = || format!("{} bytes exceed the limit of {MESSAGE_BYTES_MAX} bytes a message", bytes.len());
+    let length = length.ok_or_else(|| io::Error::other(too_long()))?;
     bytes[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
     Ok(bytes)
 }
@@ -114,12 +109,11 @@ pub(super) fn read(mut stream: impl Read, bytes_max: u32) -> io::Result<Vec<u8>>
     Ok(bytes)
 }
 
-/// The message in `bytes`.
 pub(super) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> io::Result<T> {
     postcard::from_bytes(bytes).map_err(|error| io::Error::other(format!("cannot decode a message: {error}")))
 }
 
-/// Decodes a message of an authenticated or unknown peer and encodes it again; `None` if it is invalid. For fuzzing.
+/// Decodes a message of an authenticated or unknown peer and encodes it again, for fuzzing; `None` if the message is invalid.
 pub fn reencode(bytes: &[u8], is_authenticated: bool) -> Option<Vec<u8>> {
     if is_authenticated {
         encode(&decode::<Message>(&read(bytes, MESSAGE_BYTES_MAX).ok()?).ok()?).ok()

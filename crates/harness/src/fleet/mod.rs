@@ -1,15 +1,15 @@
 //! The clients of trials: processes of this machine, or workers on other hosts. Clients receive their orders, start together and
-//! report. Nobody talks to them during the window.
+//! report. They receive no messages during the window.
 //!
 //! # Layout
-//! - here: what all kinds of clients offer, and merging their reports
+//! - here: the interface of all kinds of clients, and merging their reports
 //! - `client`: waits for the messages of one client
 //! - [`local`]: clients that are processes of this machine
-//! - [`workers`]: the first worker of a distributed run; [`worker`]: the others; `identity`: what they tell of themselves
-//! - [`launcher`]: a worker's rank, from the environment that Slurm, Open MPI or Kubernetes sets; `addresses`: those of
-//!   the first worker
-//! - `handshake`, `pending`, `secret`, `round_trip`: how workers authenticate each other
-//! - `message`, `channel`: what workers send each other, and how
+//! - [`workers`]: the first worker of a distributed run; [`worker`]: the other workers; `identity`: their descriptions
+//! - [`launcher`]: reads a worker's number from the environment that Slurm, Open MPI or Kubernetes sets
+//! - `addresses`: the addresses of the first worker
+//! - `handshake`, `pending`, `secret`, `round_trip`: mutual authentication of workers
+//! - `message`, `channel`: messages between workers, and their connection
 //! - `validate`: rejects impossible reports
 
 mod addresses;
@@ -45,12 +45,9 @@ use crate::netns::TestbedHost;
 use crate::netns::surrounding::Surrounding;
 use crate::samples;
 
-/// The clients of trials.
+/// The clients of trials. An error names the failed client and the reason.
 pub trait Fleet {
-    /// Makes future clients run on these hosts of a testbed, in turn; without hosts, on this one.
-    ///
-    /// # Errors
-    /// When the clients run on hosts of their own.
+    /// Makes future clients run in turn on these hosts of a testbed; without hosts, on this host.
     fn set_client_hosts(&mut self, hosts: &[TestbedHost]) -> anyhow::Result<()> {
         match hosts {
             [] => Ok(()),
@@ -58,45 +55,36 @@ pub trait Fleet {
         }
     }
 
-    /// Sends each client its part of a trial; the clients start to connect. The samples of a single client go to `draft`, those of
-    /// several into files beside it.
-    ///
-    /// # Errors
-    /// When a client cannot be reached.
+    /// Sends each client its part of a trial, and the clients start to connect. A single client writes its samples to `draft`; several
+    /// clients write files beside it.
     fn broadcast(&mut self, order: &LoadOrder, draft: &Path) -> anyhow::Result<()>;
 
-    /// Waits until all clients are connected and prepared, then makes them start together. Returns the start time, in nanoseconds
-    /// of our CLOCK_MONOTONIC.
-    ///
-    /// # Errors
-    /// When a client fails, ends or takes too long: its name and the reason.
+    /// Waits until all clients are connected and prepared, then makes them start together. Returns the start time in nanoseconds
+    /// of this host's CLOCK_MONOTONIC.
     fn barrier(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<u64>;
 
-    /// Waits until all clients have measured; returns their reports and samples. Their connections stay open.
-    ///
-    /// # Errors
-    /// As [`Fleet::barrier`].
+    /// Waits until all clients have measured. Returns their reports and samples. Their connections remain open.
     fn gather(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>>;
 
     /// Stops all clients immediately.
     fn dismiss(&mut self);
 
-    /// The address on which all clients reach the server; `None` if the trial's own address does.
+    /// The address on which all clients reach the server; `None` for the trial's own address.
     fn server_ip(&self) -> Option<IpAddr> {
         None
     }
 
-    /// The testbed that the clients already run in; `None` without one, or where [`Fleet::set_client_hosts`] decides.
+    /// The testbed in which the clients already run; `None` if [`Fleet::set_client_hosts`] chooses their hosts.
     fn surrounding(&self) -> Option<&Surrounding> {
         None
     }
 
-    /// Whether no client runs on this machine, so that the server has it to itself.
+    /// Whether all clients run on other machines.
     fn are_all_remote(&self) -> bool {
         false
     }
 
-    /// Whether a client is lost and no further trial may run without it.
+    /// Whether the run must end because a client is lost.
     fn must_end_run(&self) -> bool {
         false
     }
@@ -104,22 +92,16 @@ pub trait Fleet {
 
 /// The results of one client.
 pub struct Gathered {
-    /// Its report.
+    /// The client and its report.
     pub account: Account,
-    /// Its samples.
+    /// The file of the samples.
     pub samples: Draft,
 }
 
-/// A temporary file, removed when dropped unless it is kept.
+/// A file. It is removed when this value is dropped, unless `is_kept`.
 pub struct Draft {
-    path: PathBuf,
-    is_kept: bool,
-}
-
-impl Draft {
-    pub(crate) fn new(path: PathBuf, is_kept: bool) -> Self {
-        Self { path, is_kept }
-    }
+    pub(crate) path: PathBuf,
+    pub(crate) is_kept: bool,
 }
 
 impl Drop for Draft {
@@ -130,7 +112,7 @@ impl Drop for Draft {
     }
 }
 
-/// Merges the reports of all clients, and the samples of several into `draft`.
+/// Merges the reports of all clients, and writes the merged samples of several clients to `draft`.
 ///
 /// # Errors
 /// When a report is impossible, or samples cannot be read or written.
@@ -164,7 +146,7 @@ fn draft_of_client(draft: &Path, number: usize) -> PathBuf {
     name.into()
 }
 
-/// Gives a client its share of the CPUs of a machine with `count` clients. Clients that share a CPU must not spin on it.
+/// Assigns a client its share of the CPUs of a machine with `count` clients. Clients that share a CPU must not spin.
 fn assign_cpus(config: LoadConfig, cpus: &[usize], number: usize, count: usize) -> LoadConfig {
     if count <= cpus.len() {
         let end = |number: usize| cpus.len() * number / count;
@@ -178,7 +160,7 @@ fn assign_cpus(config: LoadConfig, cpus: &[usize], number: usize, count: usize) 
     LoadConfig { cpus, pacing, ..config }
 }
 
-/// The instant at which CLOCK_MONOTONIC, which `Instant` is, shows `ns`.
+/// The instant at which CLOCK_MONOTONIC, which `Instant` uses, is `ns`.
 pub(crate) fn instant_of(ns: u64) -> Instant {
     let (now_ns, instant) = (monotonic_ns(), Instant::now());
     if ns >= now_ns { instant + Duration::from_nanos(ns - now_ns) } else { instant - Duration::from_nanos(now_ns - ns) }
@@ -200,10 +182,14 @@ mod tests {
         };
         assert_eq!(cpus(&[1, 2, 3, 4, 5], 2), [vec![1, 2], vec![3, 4, 5]]);
         assert_eq!(cpus(&[1, 3], 3), [[1], [3], [1]]);
-        assert_eq!(cpus(&[], 2), [[0; 0], [0; 0]], "the system places them");
+        assert_eq!(cpus(&[], 2), [[0; 0], [0; 0]], "without CPUs the system places the clients");
         let pacing = |rate, cpus: &[usize], count| assign_cpus(config(rate), cpus, 0, count).pacing;
         assert_eq!(pacing(Some(1.0), &[1], 1), Pacing::Auto);
-        assert_eq!(pacing(Some(1.0), &[1], 2), Pacing::SleepSpin, "one that spins would keep the other from the CPU");
+        assert_eq!(
+            pacing(Some(1.0), &[1], 2),
+            Pacing::SleepSpin,
+            "a spinning client would keep the other from the CPU"
+        );
         assert_eq!(pacing(None, &[1], 2), Pacing::Auto, "a closed loop sleeps anyway");
     }
 
@@ -221,7 +207,7 @@ mod tests {
                 samples::write(&path, &[sample], &[]).unwrap();
                 let place = format!("worker {} on host{number}", number + 1);
                 let account = Account { config, machine: "a".into(), place, report, cpus_used: None };
-                Gathered { account, samples: Draft::new(path, false) }
+                Gathered { account, samples: Draft { path, is_kept: false } }
             });
             merge(&order, gathered.collect(), &draft)
         };
@@ -241,7 +227,7 @@ mod tests {
             let path = draft_of_client(&folder.path().join("0001.part"), 3);
             assert!(path.ends_with("0001.part-3"));
             std::fs::write(&path, "").unwrap();
-            drop(Draft::new(path.clone(), is_kept));
+            drop(Draft { path: path.clone(), is_kept });
             assert_eq!(path.exists(), is_kept);
         }
     }

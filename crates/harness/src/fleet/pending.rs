@@ -1,15 +1,14 @@
-//! Handshakes in progress. Anybody may connect and stay silent.
+//! Handshakes in progress, some of them with strangers that connect and remain silent.
 //!
-//! Slots are few, and a new connection always gets one: if none is free, the oldest connection of the busiest source loses its
-//! slot. An honest worker needs its slot for one round trip, and connects again if it loses it. A silent stranger keeps a slot only
-//! until another connection needs it. Many connections of one stranger only displace each other.
+//! A new connection always gets one of the few slots. If no slot is free, the oldest connection of the busiest source loses its
+//! slot. An honest worker needs its slot for one round trip, and connects again if it loses the slot. The connections of one stranger
+//! mostly displace each other.
 
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
 use std::sync::Arc;
 
-/// Handshakes at a time...
+/// The number of slots, and the limit for one source. Workers of one host share an address: beyond the limit they connect again.
 const SLOTS: usize = 256;
-/// ...and of one source. Workers of one host share an address: if more connect at once, the rest try again.
 const SLOTS_PER_SOURCE: usize = 64;
 
 /// Handshakes in progress.
@@ -17,7 +16,7 @@ const SLOTS_PER_SOURCE: usize = 64;
 pub(super) struct PendingHandshakes {
     /// In the order of arrival.
     slots: Vec<Slot>,
-    /// Threads that have not ended, with a slot or without.
+    /// The number of running threads, with or without a slot.
     threads: usize,
     next: u64,
 }
@@ -29,12 +28,12 @@ struct Slot {
 }
 
 impl PendingHandshakes {
-    /// Whether another may begin. A handshake that lost its slot ends at once; this limits threads on a slow system.
+    /// Whether another handshake may begin. This limits the threads of handshakes that have lost their slot and end slowly.
     pub(super) fn has_room(&self) -> bool {
         self.threads < 2 * SLOTS
     }
 
-    /// Registers a handshake; returns its number.
+    /// Registers a handshake and returns its number.
     pub(super) fn begin(&mut self, peer: IpAddr, stream: Arc<TcpStream>) -> u64 {
         let source = source_of(peer);
         if self.count(source) >= SLOTS_PER_SOURCE {
@@ -104,7 +103,7 @@ mod tests {
         let strangers: Vec<TcpStream> = (0..SLOTS + 1).map(|_| begin(&mut handshakes, "::ffff:198.51.100.7")).collect();
         assert!(!is_ended(&honest));
         let ended = strangers.iter().filter(|it| is_ended(it)).count();
-        assert_eq!(ended, SLOTS + 1 - SLOTS_PER_SOURCE, "the newest remain");
+        assert_eq!(ended, SLOTS + 1 - SLOTS_PER_SOURCE, "the newest connections remain");
         assert!(!is_ended(strangers.last().unwrap()));
     }
 
@@ -112,7 +111,7 @@ mod tests {
     fn newcomer_takes_a_slot_of_the_busiest_source() {
         let (mut handshakes, mut begin) = handshakes();
         let honest = begin(&mut handshakes, "192.0.2.1");
-        // As many of each source as it may have.
+        // Eight sources with 32 connections each.
         let strangers: Vec<TcpStream> =
             (0..SLOTS).map(|at| begin(&mut handshakes, &format!("2001:db8:0:{}::{at}", at % 8))).collect();
         let another = begin(&mut handshakes, "192.0.2.2");

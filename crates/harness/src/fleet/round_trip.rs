@@ -1,15 +1,15 @@
-//! The round-trip time of a connection, which a handshake may take longer for.
+//! The timeout of a handshake, which depends on the round-trip time of its connection.
 
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// A handshake takes one round trip. A lost packet is sent again after at most three round trips, because the kernel knows the
-/// round trip from the connection's start. So one packet may be lost in each direction.
+/// A handshake takes one round trip. The kernel repeats a lost packet after at most three round trips, so the network may lose one
+/// packet in each direction.
 const ROUND_TRIPS: u32 = 8;
-/// The longest handshake, however far away the peer seems to be: it can pretend.
+/// The longest timeout: a peer can feign a long round trip.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(60);
 
-/// The time that a handshake on this connection may take: `timeout`, and more over a slow network.
+/// The timeout of a handshake on this connection: `timeout`, and more over a slow network.
 pub(super) fn handshake_timeout(stream: &TcpStream, timeout: Duration) -> Duration {
     extended(round_trip(stream).unwrap_or_default(), timeout)
 }
@@ -18,7 +18,7 @@ fn extended(round_trip: Duration, timeout: Duration) -> Duration {
     timeout.max((timeout + ROUND_TRIPS * round_trip).min(HANDSHAKE_MAX))
 }
 
-/// The round trip that the kernel measured; `None` if it reports none.
+/// The round-trip time that the kernel measured; `None` if it reports none.
 #[cfg(target_os = "linux")]
 fn round_trip(stream: &TcpStream) -> Option<Duration> {
     use std::mem::MaybeUninit;
@@ -40,7 +40,7 @@ fn round_trip(stream: &TcpStream) -> Option<Duration> {
     (outcome == 0).then(|| Duration::from_micros(unsafe { info.assume_init() }.tcpi_rtt.into()))
 }
 
-/// Other systems measure it too, each with its own structure.
+/// Returns `None`: other systems report the round-trip time in structures of their own.
 #[cfg(not(target_os = "linux"))]
 fn round_trip(_stream: &TcpStream) -> Option<Duration> {
     None

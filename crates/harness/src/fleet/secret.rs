@@ -1,5 +1,5 @@
 //! Mutual authentication of workers. All workers of a job share a secret and never send it. Each side proves that it knows the
-//! secret, the connecting side first. A session key, derived from the secret and both nonces, authenticates every message after that.
+//! secret, the connecting side first. A session key, derived from the secret and both nonces, authenticates all later messages.
 
 use std::fmt;
 use std::fs::File;
@@ -12,12 +12,11 @@ use sha2::Sha256;
 pub(super) type Nonce = [u8; 32];
 /// Proves that a side knows the secret.
 pub(super) type Proof = [u8; 32];
-/// Proves that a message comes from the other side of this session, and is the next one.
+/// Proves that a message is the next message of the other side of this session.
 pub(super) type Tag = [u8; TAG_BYTES];
 pub(super) const TAG_BYTES: usize = 32;
 
-/// Shorter secrets, even random ones, can be guessed offline: a worker that connects to a stranger sends a proof, and the stranger
-/// can test guesses on it. In bytes.
+/// The shortest strong secret, in bytes. A worker that connects to a stranger sends a proof, on which the stranger can test guesses.
 const CHARACTERS_MIN: usize = 16;
 
 /// The secret that all workers of a job share.
@@ -30,7 +29,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The side of a session that makes a proof or a tag. It is part of the input, so a reflected proof is invalid.
+/// The side of a session that makes a proof or a tag. The side is part of the input, so a reflected proof is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     First,
@@ -53,8 +52,8 @@ impl Side {
     }
 }
 
-/// Everything that both sides send before the first proof: the version, the first worker's nonce, and the other's hello with its
-/// nonce.
+/// All data that the sides exchange before the first proof: the version, the first worker's nonce, and the other worker's hello
+/// with its nonce.
 pub(super) struct Transcript(Vec<u8>);
 
 impl Transcript {
@@ -65,7 +64,7 @@ impl Transcript {
 }
 
 impl Secret {
-    /// Makes a secret from text.
+    /// The secret with this text.
     pub fn new(text: &str) -> Self {
         Self(text.as_bytes().to_vec())
     }
@@ -101,7 +100,7 @@ impl Secret {
 pub(super) struct Key([u8; 32]);
 
 impl Key {
-    /// Returns the tag of message `number` of a side.
+    /// The tag of message `number` of a side.
     pub(super) fn tag(&self, side: Side, number: u64, message: &[u8]) -> Tag {
         self.mac(side, number, message).finalize().into_bytes().into()
     }
@@ -122,13 +121,10 @@ fn hmac(key: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
     mac
 }
 
-/// Random bytes, never used before.
-///
-/// # Errors
-/// When the system provides no random numbers.
+/// New random bytes.
 pub(super) fn nonce() -> io::Result<Nonce> {
     let mut nonce = Nonce::default();
-    // Every supported system has /dev/urandom; not every one has getrandom(2).
+    // All supported systems have /dev/urandom, but some lack getrandom(2).
     File::open("/dev/urandom")?.read_exact(&mut nonce)?;
     Ok(nonce)
 }
@@ -148,7 +144,7 @@ mod tests {
         let is_valid = |secret: &Secret, side, transcript: &Transcript| secret.is_valid(side, transcript, &proof);
         assert!(is_valid(&secret, Side::Other, &transcript));
         assert!(!is_valid(&other, Side::Other, &transcript));
-        assert!(!is_valid(&secret, Side::First, &transcript), "a reflected proof");
+        assert!(!is_valid(&secret, Side::First, &transcript), "a reflected proof is invalid");
         for changed in [
             transcript_of("version 4\n", &here, b"rank 3"),
             transcript_of("version 5\n", &there, b"rank 3"),

@@ -1,17 +1,14 @@
-//! Rejects impossible reports: counts from another host are added to others and used as indices.
+//! Rejects impossible reports from other hosts, whose counts are added and used as indices.
 
+use load::Sample;
 use load::report::merge::Account;
-use load::{LoadReport, Sample};
 use serde_json::Value;
 
-/// Exceeds every count, time and rate of a trial (in nanoseconds it is 104 days), and thousands of them can be added.
+/// Exceeds every count, time and rate of a trial (104 days in nanoseconds). Thousands of such figures can be added.
 const FIGURE_MAX: f64 = (1u64 << 53) as f64;
 const TIME_NS_MAX: u64 = 1 << 53;
 
-/// Checks a report and its samples.
-///
-/// # Errors
-/// The first impossible figure, by its name in the report.
+/// Checks a report and its samples. An error names the first impossible figure.
 pub(super) fn check(account: &Account, samples: &[Sample]) -> Result<(), String> {
     let Account { config, report, .. } = account;
     let whole = serde_json::to_value(report).map_err(|error| error.to_string())?;
@@ -23,16 +20,22 @@ pub(super) fn check(account: &Account, samples: &[Sample]) -> Result<(), String>
         return Err(format!("stalled_ns is {stalled_ns}, longer than the window of {} ns", report.window_ns));
     }
     let connections = config.connections;
-    for (name, count) in counts_of_connections(report) {
-        if count > connections {
+    for (name, count) in [
+        ("connections", Some(report.connections)),
+        ("active", Some(report.active)),
+        // Each thread of a client has at least one connection.
+        ("closed.cpus", report.closed.as_ref().map(|it| it.cpus)),
+        ("datagrams.ports", report.datagrams.as_ref().map(|it| it.ports)),
+        ("stream.ended", report.stream.as_ref().map(|it| it.ended)),
+    ] {
+        if let Some(count) = count.filter(|count| *count > connections) {
             return Err(format!("{name} is {count}, more than its {connections} connections"));
         }
     }
     if let Some(stream) = &report.stream {
         // The last second may be incomplete.
-        let seconds = report.window_ns.div_ceil(1_000_000_000);
-        if stream.bytes_by_second.len() as u64 > seconds {
-            let count = stream.bytes_by_second.len();
+        let (count, seconds) = (stream.bytes_by_second.len(), report.window_ns.div_ceil(1_000_000_000));
+        if count as u64 > seconds {
             return Err(format!("stream.bytes_by_second has {count} seconds, more than the {seconds} of the window"));
         }
         if !(stream.fairness > 0.0 && stream.fairness <= 1.0 + 1e-6) {
@@ -41,10 +44,8 @@ pub(super) fn check(account: &Account, samples: &[Sample]) -> Result<(), String>
     }
     for sample in samples {
         if sample.connection >= connections {
-            return Err(format!(
-                "a sample is of connection {}, beyond its {connections} connections",
-                sample.connection
-            ));
+            let number = sample.connection;
+            return Err(format!("a sample has connection {number}, beyond its {connections} connections"));
         }
         let times = [
             sample.planned_ns,
@@ -60,21 +61,6 @@ pub(super) fn check(account: &Account, samples: &[Sample]) -> Result<(), String>
         }
     }
     Ok(())
-}
-
-/// Counts that cannot exceed the number of connections.
-fn counts_of_connections(report: &LoadReport) -> impl Iterator<Item = (&'static str, u32)> {
-    let of = |name, count: Option<u32>| count.map(|count| (name, count));
-    [
-        of("connections", Some(report.connections)),
-        of("active", Some(report.active)),
-        // Each thread of a client has at least one connection.
-        of("closed.cpus", report.closed.as_ref().map(|it| it.cpus)),
-        of("datagrams.ports", report.datagrams.as_ref().map(|it| it.ports)),
-        of("stream.ended", report.stream.as_ref().map(|it| it.ended)),
-    ]
-    .into_iter()
-    .flatten()
 }
 
 /// Checks that every number in a report is small enough to be added.
@@ -95,8 +81,9 @@ fn check_figures(name: &str, value: &Value) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use load::LoadConfig;
     use load::report::{ClosedReport, Outstanding, StreamReport};
+
+    use load::{LoadConfig, LoadReport};
 
     use super::*;
     use crate::judge::tests::healthy;
@@ -147,7 +134,7 @@ mod tests {
             (with(StreamReport { bytes_by_second: vec![u64::MAX], ..stream() }), "stream.bytes_by_second is"),
         ] {
             let why = of(report).unwrap_err();
-            assert!(why.starts_with(expected), "{why}, not {expected}");
+            assert!(why.starts_with(expected), "expected {expected}: {why}");
         }
     }
 

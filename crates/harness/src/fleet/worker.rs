@@ -1,5 +1,5 @@
-//! A worker other than the first: it joins the first worker, starts a client for each trial as a runner would, and passes on its
-//! messages. It sleeps while the client measures.
+//! A worker other than the first: it joins the first worker, starts a client for each trial, and forwards the client's messages. It
+//! sleeps while the client measures.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek};
@@ -15,9 +15,9 @@ use load::time::clock::monotonic_ns;
 use load::{Event, LoadConfig, LoadReport};
 use rustix::io::FdFlags;
 
-use super::addresses::Addresses;
+use super::addresses::{Addresses, slurm_address};
 use super::channel::{Channel, Session};
-use super::client::{Timeouts, await_ready, await_report, ready_timeout, report_deadline};
+use super::client::{SINGLE, Timeouts, await_ready, await_report, ready_timeout, report_deadline};
 use super::launcher::Membership;
 use super::message::Message;
 use super::{handshake, identity, instant_of, local};
@@ -27,21 +27,21 @@ use crate::model::LoadOrder;
 use crate::process::child::{Child, Process, ProcessHandle};
 use crate::samples::Unwritten;
 
-/// Pause before the next attempt to join.
+/// The pause before the next attempt to join.
 const RETRY: Duration = Duration::from_millis(100);
-/// The longest timeout for connecting to one address; it doubles each time all addresses timed out.
+/// The longest timeout for connecting to one address.
 const CONNECTING_MAX: Duration = Duration::from_secs(60);
-/// Bytes of a piece of samples.
-const PIECE_BYTES: u64 = 1 << 20;
-/// How long before the window the CPUs' counters are read, in nanoseconds.
+/// The size of a part of the samples file.
+const PART_BYTES: u64 = 1 << 20;
+/// The time from reading the CPUs' counters to the window, in nanoseconds.
 const CPU_READ_LEAD_NS: u64 = 50_000_000;
-/// The pause of a hook with nothing to do.
+/// The pause of an idle hook.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// The trial and the process of the running client. The thread that receives the end of that trial kills it.
+/// The trial and the process of the running client. The thread that receives the end of the trial kills the client.
 type RunningClient = Arc<Mutex<Option<(u32, ProcessHandle)>>>;
 
-/// Joins the first worker and obeys it until the run is over.
+/// Joins the first worker and obeys it until the run ends.
 ///
 /// # Errors
 /// When the first worker cannot be reached, or is lost.
@@ -49,7 +49,7 @@ pub fn run(membership: &Membership, program: &Path) -> anyhow::Result<()> {
     run_within(membership, program, Timeouts::DEFAULT)
 }
 
-/// As [`run`], with other timeouts.
+/// Does the same as [`run`], with other timeouts.
 pub(super) fn run_within(membership: &Membership, program: &Path, timeouts: Timeouts) -> anyhow::Result<()> {
     let running = RunningClient::default();
     let ending = running.clone();
@@ -59,24 +59,23 @@ pub(super) fn run_within(membership: &Membership, program: &Path, timeouts: Time
     worker.obey().with_context(|| format!("worker {} on {}: first worker", membership.rank, identity::host_name()))
 }
 
-/// Connects to the first worker, again and again until it accepts.
+/// Connects to the first worker repeatedly until it accepts this worker.
 pub(super) fn join(membership: &Membership, timeouts: Timeouts) -> anyhow::Result<Session> {
     let deadline = Instant::now() + timeouts.joining;
     let mut failure = anyhow!("cannot resolve {}", membership.hosts.join(", "));
-    // A refusal explains more than a later failure to connect.
+    // A refusal is a better explanation than a later failure to connect.
     let mut refusal = None;
     let (mut addresses, mut connecting) = (Addresses::new(membership), timeouts.connecting);
     while Instant::now() < deadline {
         let mut has_timed_out = false;
         let mut refused = Vec::new();
-        for address in addresses.at(Instant::now()) {
+        for address in addresses.at(Instant::now(), &mut slurm_address) {
             match TcpStream::connect_timeout(address, connecting) {
                 Ok(stream) => {
-                    // The first worker listens on all addresses at once: a better one may accept by now.
+                    // The first worker starts to listen on all addresses at once, so a better address may accept now.
                     let better = refused.iter().find_map(|it| TcpStream::connect_timeout(it, connecting).ok());
                     match handshake::connect(better.unwrap_or(stream), membership, timeouts.handshake) {
                         Ok(session) => return Ok(session),
-                        // The address may be another host's, or the first worker takes us for another.
                         Err(error) => refusal = Some(error.context(format!("the listener on {address}"))),
                     }
                 }
@@ -104,18 +103,14 @@ pub(super) fn join(membership: &Membership, timeouts: Timeouts) -> anyhow::Resul
     })
 }
 
-/// Kills the running client if the message ends its trial, or the run.
+/// Kills the running client if the message ends its trial or the run.
 fn end_client(running: &RunningClient, message: Option<&Message>) {
-    let is_over = |trial: u32| match message {
-        None | Some(Message::End) => true,
-        Some(Message::Dismiss { trial: it }) => *it == trial,
-        Some(_) => false,
-    };
-    let client = lock(running);
-    if let Some((trial, process)) = &*client
-        && is_over(*trial)
-    {
-        process.kill();
+    if let Some((trial, process)) = &*lock(running) {
+        match message {
+            None | Some(Message::End) => process.kill(),
+            Some(Message::Dismiss { trial: it }) if it == trial => process.kill(),
+            Some(_) => {}
+        }
     }
 }
 
@@ -143,7 +138,7 @@ impl Worker {
                     *lock(&self.running) = None;
                 }
                 Message::End => return Ok(()),
-                // About a trial that is over here.
+                // A message about an earlier trial.
                 _ => {}
             }
         }
@@ -153,10 +148,7 @@ impl Worker {
         self.channel.send(&Message::Event { trial, event: serde_json::to_string(event)? })
     }
 
-    /// Waits for a message that `accept` takes.
-    ///
-    /// # Errors
-    /// When the trial is over before.
+    /// Waits for a message that `accept` takes. Returns an error if the trial ends first.
     fn receive<T>(
         &self,
         trial: u32,
@@ -175,20 +167,20 @@ impl Worker {
         }
     }
 
-    /// Runs one trial. An error is about the client, which ends; an error of the connection recurs at the next message.
+    /// Runs one trial. An error ends the client; an error of the connection recurs at the next message.
     fn run_trial(&self, trial: u32, order: &str) -> anyhow::Result<()> {
         let order: LoadOrder = serde_json::from_str(order).context("invalid order")?;
         // Progress messages would wake this process during the window.
         let order = LoadOrder { is_quiet: true, ..order };
-        // An unnamed file leaves nothing behind, however this process ends; the client opens it by its descriptor.
+        // The kernel removes an unnamed file with this process. The client opens the file by its descriptor.
         let mut samples =
             tempfile::tempfile().context("cannot create a file for samples; set TMPDIR to a folder with free space")?;
         rustix::io::fcntl_setfd(&samples, FdFlags::empty()).context("cannot pass on the file for samples")?;
         let command = local::command(&self.program, Path::new(&format!("/dev/fd/{}", samples.as_raw_fd())));
-        let mut client: Child<Event> = Child::start(local::SINGLE, command, &order)?;
-        *lock(&self.running) = Some((trial, client.handle()));
+        let mut client: Child<Event> = Child::start(SINGLE, command, &order)?;
+        *lock(&self.running) = Some((trial, client.handle.clone()));
         let outcome = self.measure(trial, &order.config, &mut client);
-        // The measurement is over, so the receiving thread no longer kills the client.
+        // After the measurement the receiving thread must not kill the client.
         *lock(&self.running) = None;
         let (report, used) = outcome?;
         self.channel.send(&Message::Ended { trial, used_ppm: used.map(|share| (share * 1e6) as u32) })?;
@@ -196,14 +188,14 @@ impl Worker {
         self.receive(trial, is(Message::Collect { trial }))?;
         self.send_event(trial, &Event::Finished { report: Box::new(report) })?;
         self.send_samples(trial, &mut samples)?;
-        // The client's connections stay open until the server has reported their cost.
+        // The client's connections remain open until the server has reported their cost.
         self.receive(trial, is(Message::Dismiss { trial }))?;
         client.end();
         Ok(())
     }
 
-    /// Passes on the client's messages until it is ready, starts it when told, and waits silently for its report. Returns the
-    /// report and the share of the client's CPUs that was in use.
+    /// Forwards the client's messages until it is ready, starts it at the first worker's command, and waits silently for its report.
+    /// Returns the report and the used share of the client's CPUs.
     fn measure(
         &self,
         trial: u32,
@@ -230,16 +222,15 @@ impl Worker {
         let mut usage = CpuUsage::new(config, start_ns);
         let mut hook = |_: Option<&Event>| Ok(usage.read_if_due(Instant::now()));
         let report = await_report(client, report_deadline(config, self.timeouts.client), &mut hook)?;
-        let used = usage.used();
-        Ok((report, used))
+        Ok((report, usage.used()))
     }
 
     fn send_samples(&self, trial: u32, file: &mut File) -> anyhow::Result<()> {
-        let place = "cannot read samples back";
+        let place = "cannot read the client's samples";
         file.rewind().context(place)?;
         loop {
             let mut bytes = Vec::new();
-            Read::by_ref(file).take(PIECE_BYTES).read_to_end(&mut bytes).context(place)?;
+            Read::by_ref(file).take(PART_BYTES).read_to_end(&mut bytes).context(place)?;
             let is_end = bytes.is_empty();
             self.channel.send(&Message::Samples { trial, bytes })?;
             if is_end {
@@ -252,7 +243,7 @@ impl Worker {
 /// The usage of a client's CPUs over its window.
 struct CpuUsage<'a> {
     config: &'a LoadConfig,
-    /// When to read the counters: shortly before the window, and after it.
+    /// The times to read the counters: shortly before the window, and after the window.
     due: [Instant; 2],
     readings: Vec<Reading>,
 }
@@ -265,7 +256,7 @@ impl<'a> CpuUsage<'a> {
         Self { config, due: due.map(|ns| start + Duration::from_nanos(ns)), readings: Vec::new() }
     }
 
-    /// Reads the counters if it is time to; returns when it will be next.
+    /// Reads the counters if a reading is due. Returns the time of the next reading.
     fn read_if_due(&mut self, now: Instant) -> Instant {
         let [before, after] = self.due;
         let is_due = match self.readings.len() {
@@ -284,7 +275,7 @@ impl<'a> CpuUsage<'a> {
         }
     }
 
-    /// The share of the CPUs in use by any program, without interrupts that no process is charged with.
+    /// The share of the CPUs that any program used, without interrupts that the kernel charges to no process.
     fn used(mut self) -> Option<f64> {
         // The client may have reported before the second reading.
         self.read_if_due(Instant::now());
@@ -316,11 +307,11 @@ mod tests {
         assert_eq!(readings(&[0, 1_949]), 0);
         assert_eq!(readings(&[1_950, 4_000, 6_999]), 1);
         assert_eq!(readings(&[1_950, 7_000, 7_100]), 2);
-        assert_eq!(readings(&[6_000, 7_000]), 0, "too late");
+        assert_eq!(readings(&[6_000, 7_000]), 0, "a late reading is useless");
         let mut usage = usage();
         let due = usage.due;
         let [first, second, last] = [0, 1_960, 7_000].map(|ms| usage.read_if_due(at(&usage, ms)));
         assert!([first, second] == due && last > due[1] + LONG / 2);
-        assert_eq!(CpuUsage::new(&config, 0).used(), None, "it was never read");
+        assert_eq!(CpuUsage::new(&config, 0).used(), None, "without readings the usage is unknown");
     }
 }

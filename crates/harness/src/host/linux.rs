@@ -56,7 +56,8 @@ fn memory_bytes() -> u64 {
     [meminfo_bytes("MemAvailable:"), cgroup_memory_max()].into_iter().flatten().min().unwrap_or(u64::MAX)
 }
 
-fn allowed_cpus() -> Vec<usize> {
+/// The CPUs that this process may use, in order.
+pub(crate) fn allowed_cpus() -> Vec<usize> {
     let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }

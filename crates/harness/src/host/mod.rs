@@ -19,7 +19,7 @@ pub use facts::Host;
 #[cfg(target_os = "linux")]
 pub use linux::detect;
 #[cfg(target_os = "linux")]
-pub(crate) use linux::kernel_timestamps;
+pub(crate) use linux::{allowed_cpus, kernel_timestamps};
 
 /// Facts that change by themselves. Timestamps are among them because a busy kernel may enable them too late.
 const FLEETING: &[&str] = &["kernel timestamps", "load average", "memory available bytes", "steal ticks"];

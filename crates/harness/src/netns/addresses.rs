@@ -17,8 +17,8 @@ pub(crate) fn server_address(transport: Transport) -> Address {
     (address(0, transport == Transport::Tcp6, 1), 0).into()
 }
 
-/// The source addresses of `config`'s connections, for the first client host; none if the kernel can choose. `ports` is the
-/// number of ports of an address.
+/// The source addresses of `config`'s connections, for the first client host; empty if the kernel can choose. An address has
+/// `ports` ports.
 ///
 /// # Errors
 /// When all addresses of a host have too few ports together.
@@ -29,7 +29,7 @@ pub(crate) fn sources(config: &LoadConfig, ports: u32) -> Result<Vec<IpAddr>, St
 }
 
 /// Address `last` of host `number`; the server is host 0. The addresses are reserved for benchmarks (RFC 2544, RFC 5180), so
-/// they collide with no other network.
+/// no other network uses them.
 pub(crate) fn address(number: u32, is_v6: bool, last: u8) -> IpAddr {
     match is_v6 {
         false => Ipv4Addr::new(198, 18, number as u8, last).into(),

@@ -1,10 +1,10 @@
-//! Which means this kernel offers for the conditions of a network, and the commands that apply them.
+//! Chooses the kernel's means for the conditions of a network, and makes the commands that apply them.
 
 use crate::model::network::{Applied, Links, Means};
 use crate::spec::network::Network;
 use crate::spec::units::{Bandwidth, Time};
 
-/// The length of a full packet with its Ethernet header.
+/// The length of a full packet with its Ethernet header, in bytes.
 const PACKET_BYTES: u64 = 1_514;
 /// The default burst of a token bucket: the bytes that pass in this time, in nanoseconds.
 const BURST_NS: u64 = 1_000_000;
@@ -13,7 +13,7 @@ const QUEUE_NS: u64 = 50_000_000;
 /// The packets that netem holds before it drops more.
 const NETEM_PACKETS: u32 = 1_000_000;
 
-/// The bytes of a packet that the kernel counts in addition to those of IP. A TUN device has no Ethernet header.
+/// The bytes of a packet that the kernel counts in addition to the IP packet. A TUN device has no Ethernet header.
 pub(crate) fn link_bytes(applied: &Applied) -> u64 {
     match applied.links {
         Links::Veth => 14,
@@ -48,7 +48,7 @@ pub(crate) fn tc(applied: &Applied, network: &Network, device: &str) -> String {
     lines
 }
 
-/// The commands for nft(8) in each host. They drop received packets: dropping sent ones would be an error of the sender.
+/// The commands for nft(8) in each host. They drop received packets: the sender of a dropped packet would see an error.
 pub(crate) fn nft(applied: &Applied, network: &Network, device: &str) -> String {
     let Some(loss) = network.loss.filter(|_| applied.loss == Some(Means::Nft)) else { return String::new() };
     let dropped_per_million = (loss.0 * 1e6).round().max(1.0);
@@ -69,12 +69,12 @@ fn bytes_in(bandwidth: Bandwidth, ns: u64) -> u64 {
     (u128::from(bandwidth.0) * u128::from(ns) / 8_000_000_000) as u64
 }
 
-/// The burst of a network's token bucket.
+/// The burst of a network's token bucket, in bytes.
 pub(crate) fn burst_bytes(network: &Network, bandwidth: Bandwidth) -> u64 {
     network.burst.map_or_else(|| bytes_in(bandwidth, BURST_NS).max(2 * PACKET_BYTES), |burst| burst.0.into())
 }
 
-/// The means that this host has. An error is the reason why one is missing, and a remedy.
+/// The means that this host has. An error states why one is missing, and the remedy.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Network namespaces.
@@ -91,10 +91,10 @@ pub struct Found {
     pub nft: Result<(), String>,
 }
 
-/// Chooses the means of a network's conditions; prefers those of the kernel to the relay.
+/// Chooses the means of a network's conditions, and prefers those of the kernel to the relay.
 ///
 /// # Errors
-/// Every reason why the network cannot be made, each with its key and a remedy.
+/// The missing means, each with the key of its condition and a remedy.
 pub fn choose(network: &Network, found: &Found) -> Result<Applied, Vec<String>> {
     if let Err(reason) = &found.namespaces {
         return Err(vec![format!("network: {reason}")]);
@@ -137,7 +137,7 @@ impl Found {
         Self { namespaces: no(), veth: no(), tun: no(), netem: no(), tbf: no(), nft: no() }
     }
 
-    /// Finds nothing without Linux.
+    /// Finds no means: a lab needs Linux.
     #[cfg(not(target_os = "linux"))]
     pub fn here() -> Self {
         Self::nothing("a lab needs Linux; remove the network")
@@ -148,57 +148,45 @@ impl Found {
     pub fn here() -> Self {
         use super::namespace::{Namespace, Tool};
 
-        let namespace = match Namespace::new() {
+        let refused =
+            |error| format!("a lab needs network namespaces, which the kernel refuses ({error}); run as root");
+        let namespace = match Namespace::new().map_err(refused) {
             Ok(namespace) => namespace,
-            Err(error) => {
-                return Self::nothing(&format!(
-                    "a lab needs network namespaces, which the kernel refuses ({error}); run as root"
-                ));
-            }
+            Err(reason) => return Self::nothing(&reason),
         };
         let run = |tool, commands: &str| namespace.run_tool(tool, commands).map_err(|error| format!("{error:#}"));
-        let ip = run(Tool::Ip, "link set lo up\n");
-        let veth = run(
-            Tool::Ip,
-            "link add name muxa type veth peer name muxb\nlink add name muxc type bridge\nlink set muxa master muxc\n",
-        );
-        let tc = |commands: &str| run(Tool::Tc, commands).and(run(Tool::Tc, "qdisc del dev lo root\n"));
+        let namespaces = run(Tool::IP, "link set lo up\n");
+        let bridge = "link add name muxc type bridge\nlink set muxa master muxc\n";
+        let veth = run(Tool::IP, &format!("link add name muxa type veth peer name muxb\n{bridge}"));
+        let tc = |commands: &str| run(Tool::TC, commands).and(run(Tool::TC, "qdisc del dev lo root\n"));
         let netem = tc("qdisc add dev lo root netem delay 1000us 100us loss 1%\n");
         let tbf = tc("qdisc add dev lo root tbf rate 1000000bit burst 3028b limit 15140b\n");
         let by_nft = Applied { links: Links::Veth, delay: None, loss: Some(Means::Nft), bandwidth: None };
         let lossy = Network { loss: Some(crate::spec::units::Loss(0.5)), ..Network::default() };
-        let nft = run(Tool::Nft, &nft(&by_nft, &lossy, "lo"));
-        let tun = super::relay::open_tun(&namespace, "muxd")
-            .map(drop)
-            .map_err(|error| format!("the relay needs a TUN device ({error}); load the module (modprobe tun)"));
+        let nft = run(Tool::NFT, &nft(&by_nft, &lossy, "lo"));
+        let no_tun = |error| format!("the relay needs a TUN device ({error}); load the module (modprobe tun)");
+        let tun = super::relay::open_tun(&namespace, "muxd").map(drop).map_err(no_tun);
         let module = |outcome: Result<(), String>, module: &str| {
             outcome.map_err(|reason| format!("{reason}: this kernel may lack {module} (modprobe {module})"))
         };
         let (veth, netem, tbf) = (module(veth, "veth"), module(netem, "sch_netem"), module(tbf, "sch_tbf"));
-        Self { namespaces: ip, veth, tun, netem, tbf, nft }
+        Self { namespaces, veth, tun, netem, tbf, nft }
     }
 }
 
-/// The CPUs of the relay: those of neither side, or the clients', as the server's are measured.
+/// The CPUs of the relay: those that neither server nor clients use. If all are in use, the relay shares the clients' CPUs,
+/// because the server's are measured. Without placement the relay may use all CPUs, and the list is empty.
 #[cfg(target_os = "linux")]
 pub(crate) fn relay_cpus(server: &[usize], client: &[usize]) -> Vec<usize> {
-    let free = allowed_cpus().into_iter().filter(|cpu| !server.contains(cpu) && !client.contains(cpu));
-    let free: Vec<usize> = free.collect();
-    match (server, free.as_slice()) {
-        // Without placement.
-        ([], _) => Vec::new(),
-        (_, []) => client.to_vec(),
-        _ => free,
+    if server.is_empty() {
+        return Vec::new();
     }
+    let mut free = crate::host::allowed_cpus();
+    free.retain(|cpu| !server.contains(cpu) && !client.contains(cpu));
+    if free.is_empty() { client.to_vec() } else { free }
 }
 
-#[cfg(target_os = "linux")]
-fn allowed_cpus() -> Vec<usize> {
-    let set = rustix::thread::sched_getaffinity(None);
-    set.map_or_else(|_| Vec::new(), |set| (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
-}
-
-/// Without Linux there is no relay.
+/// Returns no CPUs: only Linux has the relay.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn relay_cpus(_server: &[usize], _client: &[usize]) -> Vec<usize> {
     Vec::new()
@@ -291,9 +279,9 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn relay_avoids_the_cpus_of_the_server() {
-        let all = allowed_cpus();
+        let all = crate::host::allowed_cpus();
         let (first, rest) = all.split_first().unwrap();
-        assert_eq!(relay_cpus(&[*first], rest), rest, "without a free CPU it gets the clients'");
+        assert_eq!(relay_cpus(&[*first], rest), rest, "the relay shares the clients' CPUs if none is free");
         assert_eq!(relay_cpus(&[*first], &[*first]), if rest.is_empty() { vec![*first] } else { rest.to_vec() });
         assert_eq!(relay_cpus(&[], &[]), [0; 0]);
     }

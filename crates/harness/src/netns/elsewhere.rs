@@ -1,6 +1,5 @@
 //! Stand-ins for a testbed, which needs Linux. No value of these types exists.
 
-use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
@@ -11,96 +10,46 @@ use load::LoadConfig;
 use crate::model::network::{Applied, NetworkReport, RelayCounts};
 use crate::process::stop::Stop;
 use crate::spec::network::Network;
-use crate::spec::transport::Transport;
+
+/// Defines methods of a type without values.
+macro_rules! unreachable_methods {
+    ($type:ty: $($name:ident($self:ty $(, $argument:ty)*) -> $result:ty;)*) => {
+        impl $type {
+            $(
+                /// Unreachable.
+                pub fn $name(self: $self $(, _: $argument)*) -> $result {
+                    match *self {}
+                }
+            )*
+        }
+    };
+}
 
 /// A host of a testbed.
 #[derive(Clone, Debug)]
 pub enum TestbedHost {}
 
-impl TestbedHost {
-    /// Unreachable.
-    pub fn enter(&self, _command: &mut Command) {
-        match *self {}
-    }
-
-    /// Unreachable.
-    ///
-    /// # Errors
-    /// None.
-    pub fn within<T: Send>(&self, _work: impl FnOnce() -> T + Send) -> io::Result<T> {
-        match *self {}
-    }
-
-    /// Unreachable.
-    pub fn address(&self, _transport: Transport) -> IpAddr {
-        match *self {}
-    }
-
-    /// Unreachable.
-    pub fn sources(&self, _of_first: &[IpAddr]) -> Vec<IpAddr> {
-        match *self {}
-    }
+unreachable_methods! { TestbedHost:
+    enter(&Self, &mut Command) -> ();
+    sources(&Self, &[IpAddr]) -> Vec<IpAddr>;
 }
 
 /// A testbed.
 pub enum Testbed {}
 
+unreachable_methods! { Testbed:
+    server(&Self) -> &TestbedHost;
+    clients(&Self) -> &[TestbedHost];
+    network(&Self) -> &Network;
+    applied(&Self) -> Applied;
+    sources(&Self, &LoadConfig) -> Result<Vec<IpAddr>, String>;
+    measure(&mut Self, &Stop) -> anyhow::Result<NetworkReport>;
+    relay_counts(&mut Self) -> anyhow::Result<Option<RelayCounts>>;
+}
+
 impl Testbed {
     /// Fails.
-    ///
-    /// # Errors
-    /// Always.
-    pub fn start(
-        _network: &Network,
-        _program: &Path,
-        _cpus: (&[usize], &[usize]),
-        _seed: u64,
-        _stop: &Stop,
-    ) -> anyhow::Result<Self> {
+    pub fn start(_: &Network, _: &Path, _: (&[usize], &[usize]), _seed: u64, _: &Stop) -> anyhow::Result<Self> {
         bail!("a lab needs Linux; remove the network")
-    }
-
-    /// Unreachable.
-    pub fn server(&self) -> &TestbedHost {
-        match *self {}
-    }
-
-    /// Unreachable.
-    pub fn clients(&self) -> &[TestbedHost] {
-        match *self {}
-    }
-
-    /// Unreachable.
-    pub fn network(&self) -> &Network {
-        match *self {}
-    }
-
-    /// Unreachable.
-    pub fn applied(&self) -> Applied {
-        match *self {}
-    }
-
-    /// Unreachable.
-    ///
-    /// # Errors
-    /// None.
-    pub fn sources(&self, _config: &LoadConfig) -> Result<Vec<IpAddr>, String> {
-        match *self {}
-    }
-
-    /// Unreachable.
-    ///
-    /// # Errors
-    /// None.
-    pub fn measure(&mut self, _stop: &Stop) -> anyhow::Result<NetworkReport> {
-        match *self {}
-    }
-
-    /// Unreachable.
-    ///
-    /// # Errors
-    /// None.
-    pub fn relay_counts(&mut self) -> anyhow::Result<Option<RelayCounts>> {
-        match *self {}
     }
 }

@@ -1,4 +1,4 @@
-//! A host of a testbed: a network namespace tuned as this machine is.
+//! A host of a testbed: a network namespace with the kernel parameters of this machine.
 
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
@@ -6,23 +6,23 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use super::addresses::{self, address};
+use super::addresses;
 use super::namespace::Namespace;
-use crate::spec::transport::Transport;
 
-/// The kernel parameters that a host copies from this machine: folders of /proc/sys, and prefixes of names.
+/// The kernel parameters that a host copies from this machine: folders below /proc/sys, and prefixes of file names.
 const COPIED: &[(&str, &[&str])] =
     &[("net/core", &["somaxconn", "optmem_max", "rmem_", "wmem_"]), ("net/ipv4", &["tcp_", "udp_", "ip_local_"])];
 /// A secret, which is not copied.
 const FASTOPEN_KEY: &str = "net/ipv4/tcp_fastopen_key";
-/// The kernel parameters of every host. Ports are used again as early as over loopback, where the default 2 suffices; a trial
-/// uses no metrics of an earlier one; IPv6 connections may come from any address of the host's block.
+/// Fixed kernel parameters. They free ports as early as the default 2 does over loopback, keep metrics of earlier trials out, and
+/// allow IPv6 connections from any address of the host's block.
 const FIXED: &[(&str, &str)] =
     &[("net/ipv4/tcp_tw_reuse", "1"), ("net/ipv4/tcp_no_metrics_save", "1"), ("net/ipv6/ip_nonlocal_bind", "1")];
 
 /// A host of a testbed. Its processes see no other network.
 #[derive(Clone, Debug)]
 pub struct TestbedHost {
+    /// The server's host has the number 0.
     pub(super) number: u32,
     pub(super) namespace: Namespace,
 }
@@ -32,7 +32,7 @@ impl TestbedHost {
         let namespace = Namespace::new().context("cannot create a network namespace; run as root")?;
         let set = || {
             for (path, value) in settings {
-                // A parameter that does not exist here is common to all namespaces.
+                // A parameter that is common to all namespaces does not exist here.
                 if std::fs::read_to_string(path).is_ok_and(|it| it.trim() != value) {
                     let _ = std::fs::write(path, value);
                 }
@@ -45,38 +45,20 @@ impl TestbedHost {
         Ok(Self { number, namespace })
     }
 
-    /// Makes `command` run on the host.
+    /// Makes `command` run on this host.
     pub fn enter(&self, command: &mut Command) {
         self.namespace.enter(command);
     }
 
-    /// Starts a command on the host. The kernel ends it with this process.
+    /// Starts a command on this host. The kernel ends it with this process.
     ///
     /// # Errors
-    /// As execve(2) and setns(2) have them.
+    /// Those of execve(2) and setns(2).
     pub fn spawn(&self, command: Command) -> std::io::Result<std::process::Child> {
         self.namespace.spawn(command)
     }
 
-    /// Calls `work` on a thread in the namespace of the host.
-    ///
-    /// # Errors
-    /// As setns(2) has them.
-    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> std::io::Result<T> {
-        self.namespace.within(work)
-    }
-
-    /// The number of the host; the server's is 0.
-    pub fn number(&self) -> u32 {
-        self.number
-    }
-
-    /// The first address of the host.
-    pub fn address(&self, transport: Transport) -> IpAddr {
-        address(self.number, transport == Transport::Tcp6, 1)
-    }
-
-    /// The source addresses that correspond to those of the first client host.
+    /// The source addresses on this host that correspond to those of the first client host.
     pub fn sources(&self, of_first: &[IpAddr]) -> Vec<IpAddr> {
         addresses::sources_of(self.number, of_first)
     }
@@ -120,7 +102,7 @@ mod tests {
             outer.set(&format!("net/ipv4/{name}"), value).unwrap();
         }
         let (settings, host) = outer.within(|| (settings(), TestbedHost::new(1, &settings()).unwrap())).unwrap();
-        let there = |path: String| host.within(|| std::fs::read_to_string(path)).unwrap();
+        let there = |path: String| host.namespace.within(|| std::fs::read_to_string(path)).unwrap();
         for (name, value) in tuned {
             let path = format!("/proc/sys/net/ipv4/{name}");
             assert!(settings.contains(&(path.clone(), value.to_owned())), "{settings:?}");
@@ -128,7 +110,7 @@ mod tests {
         }
         assert!(settings.len() > 50, "{settings:?}");
         for (path, value) in settings {
-            // Parameters common to all namespaces are not visible there.
+            // The host does not have the parameters that are common to all namespaces.
             assert!(there(path.clone()).map_or(true, |it| it.trim() == value), "{path}");
         }
         for (name, value) in FIXED {

@@ -14,34 +14,33 @@ pub(super) const DEVICE: &str = "eth0";
 const SHARED_BITS: [u32; 2] = [15, 32];
 /// The address bits that all addresses of a host share, for IPv4 and IPv6.
 const HOST_BITS: [u32; 2] = [24, 64];
-/// The packets that may wait for the relay: enough for a burst of many connections.
+/// The length of the queue to the relay, in packets: enough for a burst of many connections.
 const RELAY_QUEUE_PACKETS: u32 = 10_000;
 
 /// The kernel's counters of a host's interface.
 pub(super) struct InterfaceCounters {
     /// Received bytes, including headers.
     pub(super) received_bytes: u64,
-    /// Sent packets for which the device had no room.
+    /// Packets that the device dropped because its queue was full.
     pub(super) sent_dropped: u64,
 }
 
 impl InterfaceCounters {
-    /// Reads the counters.
     pub(super) fn read(host: &Namespace) -> io::Result<Self> {
         let text = host.within(|| std::fs::read_to_string("/proc/thread-self/net/dev"))??;
         let line = text.lines().find_map(|line| line.trim().strip_prefix(DEVICE)?.strip_prefix(':'));
-        // Eight columns of received packets, beginning with bytes, then eight of sent packets; the fourth of those is drops.
+        // Eight columns count received packets, bytes first. Eight more count sent packets; the fourth of them counts drops.
         let number = |at: usize| line?.split_whitespace().nth(at)?.parse().ok();
         let counted = || Some(Self { received_bytes: number(0)?, sent_dropped: number(11)? });
         counted().ok_or_else(|| io::Error::other("/proc/net/dev has no counters for the interface of a host"))
     }
 }
 
-/// The commands for ip(8) that set up the interface of host `number`: its addresses, and routes to other hosts.
+/// The commands for ip(8) that set up the interface of host `number`: its addresses and its routes.
 pub(super) fn commands(number: u32, network: &Network, applied: &Applied) -> String {
     let mut lines = "link set lo up\n".to_owned();
     if network.loss.is_some() && applied.links == Links::Veth {
-        // Otherwise a veth device takes many packets as one, and they would be lost together.
+        // Otherwise a veth device treats many packets as one, and loses them together.
         lines += &format!("link set dev {DEVICE} gso_max_segs 1\n");
     }
     if applied.links == Links::Tun {
@@ -54,10 +53,10 @@ pub(super) fn commands(number: u32, network: &Network, applied: &Applied) -> Str
             continue;
         }
         let first = address(number, is_v6, 1);
-        // No other host can have the address: skip the duplicate detection, which delays its use.
+        // Skip the duplicate detection, which delays the use of the address: no other host can have it.
         let nodad = if is_v6 { " nodad" } else { "" };
         lines += &format!("addr add {first}/{shared} dev {DEVICE}{nodad}\n");
-        // The host accepts packets for every address of its block.
+        // Accept packets for every address of the host's block.
         lines += &format!("route add local {}/{own} dev lo\n", address(number, is_v6, 0));
         if is_v6 && applied.links == Links::Veth {
             // A host answers ARP for its whole block, but neighbour discovery only for its first address.

@@ -1,13 +1,13 @@
 //! A testbed: hosts on this machine, one for the server and one for each client, and a network between them. The command
 //! line and TOML files call it a lab.
 //!
-//! A host is an unnamed network namespace. A descriptor of this process and the processes inside keep it alive. The kernel
-//! ends those processes when this one ends, and removes the namespace and its interfaces with the last of them.
+//! A host is an unnamed network namespace. A descriptor of this process and the processes on the host keep it alive. When this
+//! process ends, the kernel ends those processes and then removes the namespace with its interfaces.
 //!
 //! # Layout
 //! - `addresses`: the addresses of the hosts
-//! - [`conditions`]: which means this kernel offers for delay, loss and bandwidth, and the commands for tc(8) and nft(8)
-//! - `namespace`: creates network namespaces and runs processes in them
+//! - [`conditions`]: the kernel's means for delay, loss and bandwidth, and the commands for tc(8) and nft(8)
+//! - `namespace`: network namespaces, and processes in them
 //! - `host`, `interface`: one host, and its network interface
 //! - [`relay`]: the process that forwards packets where the kernel has no netem
 //! - `probe`: measures round trips, loss and bandwidth

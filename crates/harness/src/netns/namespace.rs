@@ -13,59 +13,30 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 use crate::process::secrets::remove_secrets;
 
-/// A network namespace. It exists as long as this value, a process or a socket in it.
+/// A network namespace. The kernel removes it after this value and the last process and socket in it.
 #[derive(Clone, Debug)]
 pub struct Namespace(Arc<OwnedFd>);
 
 /// The folders of system tools, which PATH may lack.
 const FOLDERS: &str = "/usr/sbin:/sbin";
 
-/// A tool that reads a batch of commands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tool {
-    /// ip(8).
-    Ip,
-    /// tc(8).
-    Tc,
-    /// nft(8).
-    Nft,
+/// A tool that reads commands from standard input.
+#[derive(Clone, Copy)]
+pub struct Tool {
+    name: &'static str,
+    arguments: [&'static str; 2],
+    /// The Debian package.
+    package: &'static str,
 }
 
 impl Tool {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Ip => "ip",
-            Self::Tc => "tc",
-            Self::Nft => "nft",
-        }
-    }
-
-    /// The Debian package.
-    fn package(self) -> &'static str {
-        match self {
-            Self::Ip | Self::Tc => "iproute2",
-            Self::Nft => "nftables",
-        }
-    }
-
-    fn command(self) -> Command {
-        let mut command = Command::new(self.name());
-        let path = std::env::var("PATH").unwrap_or_default();
-        command.env("PATH", format!("{path}:{FOLDERS}")).env("LC_ALL", "C");
-        remove_secrets(&mut command);
-        command.args(match self {
-            Self::Ip | Self::Tc => ["-batch", "-"],
-            Self::Nft => ["-f", "-"],
-        });
-        command
-    }
+    pub const IP: Self = Self { name: "ip", arguments: ["-batch", "-"], package: "iproute2" };
+    pub const TC: Self = Self { name: "tc", arguments: ["-batch", "-"], package: "iproute2" };
+    pub const NFT: Self = Self { name: "nft", arguments: ["-f", "-"], package: "nftables" };
 }
 
 impl Namespace {
     /// Creates a namespace with only a loopback interface, which is down.
-    ///
-    /// # Errors
-    /// As unshare(2) has them.
     pub fn new() -> io::Result<Self> {
         let made = thread::spawn(|| {
             // SAFETY: the call unshares the network of this thread only; all threads keep sharing descriptors.
@@ -81,9 +52,6 @@ impl Namespace {
     }
 
     /// The inode number, which identifies the namespace.
-    ///
-    /// # Errors
-    /// As fstat(2) has them.
     pub fn inode(&self) -> io::Result<u64> {
         Ok(rustix::fs::fstat(&*self.0)?.st_ino)
     }
@@ -95,10 +63,7 @@ impl Namespace {
         unsafe { command.pre_exec(move || move_to(&namespace)) };
     }
 
-    /// Calls `work` on a thread in the namespace. Sockets that it creates stay there.
-    ///
-    /// # Errors
-    /// As setns(2) has them.
+    /// Calls `work` on a thread in the namespace. Sockets that it creates belong to the namespace.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         thread::scope(|scope| {
             let worker = scope.spawn(|| {
@@ -110,46 +75,41 @@ impl Namespace {
     }
 
     /// Sets a kernel parameter, such as `net/ipv4/tcp_tw_reuse`.
-    ///
-    /// # Errors
-    /// When it does not exist, or rejects the value.
     pub fn set(&self, name: &str, value: &str) -> io::Result<()> {
         self.within(|| std::fs::write(format!("/proc/sys/{name}"), value))?
     }
 
     /// Starts a command in the namespace. The kernel ends it with this process.
-    ///
-    /// # Errors
-    /// As execve(2) and setns(2) have them.
     pub fn spawn(&self, mut command: Command) -> io::Result<Child> {
         self.enter(&mut command);
         server::external::spawn::spawn(command)
     }
 
-    /// Runs a batch of commands, one per line.
-    ///
-    /// # Errors
-    /// When the tool is missing, or a command fails.
+    /// Runs a tool with commands, one per line.
     pub fn run_tool(&self, tool: Tool, commands: &str) -> anyhow::Result<()> {
         if commands.is_empty() {
             return Ok(());
         }
-        let mut command = tool.command();
+        let Tool { name, arguments, package } = tool;
+        let mut command = Command::new(name);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.args(arguments).env("PATH", format!("{path}:{FOLDERS}")).env("LC_ALL", "C");
+        remove_secrets(&mut command);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = self.spawn(command).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
-                anyhow!("`{}` is not installed; install it (on Debian: apt install {})", tool.name(), tool.package())
+                anyhow!("`{name}` is not installed; install it (on Debian: apt install {package})")
             }
-            _ => anyhow!("cannot start `{}`: {error}", tool.name()),
+            _ => anyhow!("cannot start `{name}`: {error}"),
         })?;
         let mut input = child.stdin.take().context("standard input is piped")?;
-        // A tool that ends before it has read everything reports why.
+        // If writing fails, the tool has ended early and reports the reason.
         let _ = input.write_all(commands.as_bytes());
         drop(input);
         let output = child.wait_with_output()?;
         if !output.status.success() {
             let errors = String::from_utf8_lossy(&output.stderr);
-            bail!("`{}` failed: {}", tool.name(), errors.trim().replace('\n', "; "));
+            bail!("`{name}` failed: {}", errors.trim().replace('\n', "; "));
         }
         Ok(())
     }

@@ -1,6 +1,5 @@
-//! Measures the network of a testbed: round trips, loss and bandwidth of datagrams.
-//!
-//! Threads in the hosts' namespaces create sockets, which this process then uses while nothing else is sent.
+//! Measures the network of a testbed while it is otherwise idle: round trips, loss and bandwidth of datagrams. The sockets belong
+//! to the hosts' namespaces.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -11,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
+use super::addresses::address;
 use super::conditions::burst_bytes;
 use super::host::TestbedHost;
 use super::interface::InterfaceCounters;
 use crate::model::network::Measured;
 use crate::process::stop::{POLL_INTERVAL, Stop};
 use crate::spec::network::Network;
-use crate::spec::transport::Transport;
 use crate::spec::units::Bandwidth;
 
 /// The number of round trips, and the time between two.
@@ -29,40 +28,34 @@ const SMALL_BYTES: usize = 32;
 const LARGE_BYTES: usize = 1_472;
 /// The headers of IPv4 and UDP.
 const HEADER_BYTES: u64 = 28;
-/// The number of losses to expect from the datagrams that measure loss...
+/// The expected number of losses in a measurement of loss, and the limits of the number of datagrams each way.
 const LOSSES: f64 = 20.0;
-/// ...and the limits of their number, each way.
 const LOSS_DATAGRAMS: (u32, u32) = (1_000, 20_000);
-/// The datagrams that are sent together to measure loss, and the time between two groups.
+/// The number of datagrams sent together to measure loss, and the time between two groups.
 const GROUP: u32 = 16;
 const GROUP_INTERVAL: Duration = Duration::from_micros(250);
-/// The share of a bandwidth that small datagrams use, so that none waits for another.
+/// The share of the bandwidth that small datagrams may use, so that they do not queue.
 const SMALL_SHARE: f64 = 0.25;
-/// The time over which a bandwidth is measured, and the ratio of the sent to the expected rate.
+/// The duration of a measurement of bandwidth, the lowest number of datagrams to receive, and the ratio of the sent to the
+/// expected rate.
 const BANDWIDTH_TIME: Duration = Duration::from_millis(250);
-const BANDWIDTH_FACTOR: f64 = 2.0;
-/// The lowest number of datagrams to receive in this time.
 const BANDWIDTH_DATAGRAMS_MIN: f64 = 50.0;
-/// A system call sends the datagrams of this time...
+const BANDWIDTH_FACTOR: f64 = 2.0;
+/// A system call sends the datagrams of this time, but at most `BATCH_MAX`, which are shorter than 64 KiB together.
 const BATCH_TIME: Duration = Duration::from_micros(200);
-/// ...but at most so many: they have to be shorter than 64 KiB together.
 const BATCH_MAX: f64 = 40.0;
-/// A counter is read again if reading it took longer than this...
+/// A counter is read up to `READINGS_MAX` times until a reading takes at most this time.
 const READING_MAX: Duration = Duration::from_millis(1);
-/// ...but at most so often.
 const READINGS_MAX: u32 = 20;
-/// The time in which the first datagram has to arrive.
+/// The timeout of the first datagram.
 const UP_TIMEOUT: Duration = Duration::from_secs(20);
 /// The delay that a busy machine may add.
 const BUSY_DELAY: Duration = Duration::from_millis(100);
 /// The receive buffer: datagrams wait there while this process has no CPU.
 const SOCKET_BYTES: usize = 16 << 20;
 
-/// Measures the network between the client hosts and the server's host: round trips of every client host, and loss and bandwidth
-/// of host `turn`. These take longer, and the conditions of all hosts are equal.
-///
-/// # Errors
-/// When hardly any datagram arrives, or none of one host, or the run is aborted.
+/// Measures the network between the client hosts and the server's host: the round trips of every client host, and the loss and
+/// bandwidth of host `turn`, as these take longer and all hosts have the same conditions.
 pub(super) fn measure(
     link: &Link<'_>,
     server: &TestbedHost,
@@ -80,9 +73,9 @@ pub(super) fn measure(
     }
     let mut silent_hosts: Vec<usize> = (0..here.len()).collect();
     let mut timed = || -> anyhow::Result<(Vec<u64>, Option<usize>)> {
-        let of_each = round_trips(link, &there, &here, ROUND_TRIPS.max(2 * here.len() as u32))?;
-        silent_hosts.retain(|host| of_each[*host].is_empty());
-        Ok((of_each.concat(), silent_hosts.first().copied()))
+        let times = round_trips(link, &there, &here, ROUND_TRIPS.max(2 * here.len() as u32))?;
+        silent_hosts.retain(|host| times[*host].is_empty());
+        Ok((times.concat(), silent_hosts.first().copied()))
     };
     let is_enough = |round_trips: &[u64]| round_trips.len() as u32 * 10 >= ROUND_TRIPS;
     let (mut round_trips, mut silent) = timed()?;
@@ -95,7 +88,7 @@ pub(super) fn measure(
         round_trips.len()
     );
     if let Some(host) = silent {
-        bail!("the lab's network loses everything from client host {}", clients[host].number());
+        bail!("the lab's network loses everything from client host {}", clients[host].number);
     }
     round_trips.sort_unstable();
     let quantile = |q| stats::quantile(&round_trips, q).unwrap_or_default();
@@ -117,7 +110,7 @@ pub(super) fn measure(
         round_trips: round_trips.len() as u32,
         round_trip_p50_ns: quantile(0.5),
         round_trip_p99_ns: quantile(0.99),
-        host: (clients.len() > 1).then(|| host.number()),
+        host: (clients.len() > 1).then_some(host.number),
         sent: 2 * count,
         lost: 2 * count - towards_server - from_server,
         bandwidth_bits_per_s: bandwidth.0.zip(bandwidth.1).map(|(to, from)| [to, from]),
@@ -133,12 +126,12 @@ pub(super) struct Link<'a> {
 }
 
 impl Link<'_> {
-    /// The bits of a datagram with all headers.
+    /// The number of bits of a datagram with all headers.
     fn bits(&self, payload_bytes: usize) -> f64 {
         (payload_bytes as u64 + HEADER_BYTES + self.link_bytes) as f64 * 8.0
     }
 
-    /// The rate of small datagrams at which none waits for another, per second.
+    /// The rate of small datagrams at which they do not queue, per second.
     fn small_per_s(&self) -> f64 {
         let bandwidth = self.network.bandwidth.map_or(f64::INFINITY, |it| it.0 as f64);
         SMALL_SHARE * bandwidth / self.bits(SMALL_BYTES)
@@ -159,14 +152,14 @@ impl Link<'_> {
 }
 
 fn socket(host: &TestbedHost) -> io::Result<UdpSocket> {
-    let socket = host.within(|| UdpSocket::bind((host.address(Transport::Tcp), 0)))??;
-    // Without the permission the default size has to do.
+    let socket = host.namespace.within(|| UdpSocket::bind((address(host.number, false, 1), 0)))??;
+    // Without the permission the socket keeps the default size.
     let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BYTES);
     Ok(socket)
 }
 
-/// Sends `count` datagrams to the server and back, from the clients in turn. Returns the round-trip times of each client in
-/// nanoseconds.
+/// Sends `count` datagrams from the clients in turn to the server, which returns them. Returns the round-trip times of each
+/// client in nanoseconds.
 fn round_trips(
     link: &Link<'_>,
     server: &UdpSocket,
@@ -177,7 +170,7 @@ fn round_trips(
     let is_over = AtomicBool::new(false);
     let interval = ROUND_TRIP_INTERVAL.max(Duration::from_secs_f64(1.0 / link.small_per_s().max(1e-3)));
     server.set_read_timeout(Some(BUSY_DELAY / 2))?;
-    // Several datagrams are on their way at once: each contains its send time.
+    // Each datagram contains its send time, because several are in flight.
     let begun = Instant::now();
     let receive = |socket: &UdpSocket, expected: u32| -> io::Result<Vec<u64>> {
         let mut times = Vec::new();
@@ -231,11 +224,11 @@ fn round_trips(
     })
 }
 
-/// Sends `count` small datagrams one way, and returns the number that arrives.
+/// Sends `count` small datagrams, and receives until none has arrived for the longest delay. Returns the number that arrives.
 fn count_arrivals(link: &Link<'_>, from: &UdpSocket, to: &UdpSocket, count: u32) -> anyhow::Result<u32> {
     let address = to.local_addr()?;
     let per_s = (f64::from(GROUP) / GROUP_INTERVAL.as_secs_f64()).min(link.small_per_s());
-    let send = || {
+    let send = || -> io::Result<()> {
         let begun = Instant::now();
         for number in (0..count).take_while(|_| !link.stop.is_aborted()) {
             if number % GROUP == 0 {
@@ -245,14 +238,35 @@ fn count_arrivals(link: &Link<'_>, from: &UdpSocket, to: &UdpSocket, count: u32)
         }
         Ok(())
     };
-    let mut arrived = 0;
-    let mut take = |bytes| arrived += u32::from(bytes == SMALL_BYTES);
-    one_way(link, to, send, &mut take)?;
+    to.set_read_timeout(Some(link.one_way_max().min(POLL_INTERVAL)))?;
+    let is_sent = AtomicBool::new(false);
+    let receive = || -> io::Result<u32> {
+        let (mut datagram, mut count, mut silent) = ([0; LARGE_BYTES], 0, Instant::now());
+        while !link.stop.is_aborted() {
+            let is_sent = is_sent.load(Relaxed);
+            let bytes = arrival(to.recv(&mut datagram))?;
+            count += u32::from(bytes == Some(SMALL_BYTES));
+            if bytes.is_some() || !is_sent {
+                silent = Instant::now();
+            } else if silent.elapsed() >= link.one_way_max() {
+                break;
+            }
+        }
+        Ok(count)
+    };
+    let arrived = thread::scope(|scope| {
+        let receiver = scope.spawn(receive);
+        let outcome = send();
+        is_sent.store(true, Relaxed);
+        let arrived = receiver.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
+        outcome.and(arrived).context("cannot measure the lab's network")
+    })?;
+    link.stop.check()?;
     Ok(arrived.min(count))
 }
 
 /// Sends faster than the bandwidth, and returns the bits per second that arrive after the burst of the token bucket. The kernel
-/// counts them, so no receiver has to keep up.
+/// counts the arriving bytes, so no process has to receive them.
 fn bandwidth(
     link: &Link<'_>,
     (from, to): (&UdpSocket, SocketAddr),
@@ -262,7 +276,7 @@ fn bandwidth(
     let bits_per_s = bandwidth.0 as f64;
     let fits = bits_per_s / 8.0 * BANDWIDTH_TIME.as_secs_f64() / BANDWIDTH_DATAGRAMS_MIN;
     let size = (fits as usize).clamp(SMALL_BYTES, LARGE_BYTES);
-    // At a gigabit a system call for each datagram would need a whole CPU.
+    // At 1 Gbit/s a system call for each datagram would need a whole CPU.
     let batch = (bits_per_s * BATCH_TIME.as_secs_f64() / link.bits(size)).clamp(1.0, BATCH_MAX) as usize;
     if batch > 1 {
         set_segment_size(from, size).context("cannot send several datagrams by one system call")?;
@@ -276,7 +290,7 @@ fn bandwidth(
         let begun = Instant::now();
         let mut count = 0.0;
         while !is_over.load(Relaxed) {
-            // A sleep takes longer than a datagram: send all that are due. A full queue blocks.
+            // A sleep takes longer than a datagram, so send all due datagrams. A full queue blocks.
             if count * bits < begun.elapsed().as_secs_f64() * BANDWIDTH_FACTOR * bits_per_s + bits {
                 sent(from.send_to(&all, to))?;
                 count += 1.0;
@@ -303,20 +317,17 @@ fn bandwidth(
 
 /// The bytes that a host has received, including headers, and the time of the reading: the fastest of several.
 fn received(host: &TestbedHost) -> io::Result<(u64, Instant)> {
-    let mut nearest: Option<(Duration, (u64, Instant))> = None;
+    let mut fastest = (Duration::MAX, 0, Instant::now());
     for _ in 0..READINGS_MAX {
         let started = Instant::now();
-        let counted = InterfaceCounters::read(&host.namespace)?;
+        let bytes = InterfaceCounters::read(&host.namespace)?.received_bytes;
         let now = Instant::now();
-        let taken = now - started;
-        if nearest.is_none_or(|(fastest, _)| taken < fastest) {
-            nearest = Some((taken, (counted.received_bytes, now)));
-        }
-        if taken <= READING_MAX {
+        fastest = fastest.min((now - started, bytes, now));
+        if fastest.0 <= READING_MAX {
             break;
         }
     }
-    nearest.map(|(_, found)| found).ok_or_else(|| io::Error::other("no reading"))
+    Ok((fastest.1, fastest.2))
 }
 
 /// Makes the kernel divide each message into datagrams of `size`.
@@ -335,53 +346,16 @@ fn set_segment_size(socket: &UdpSocket, size: usize) -> io::Result<()> {
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Calls `send` on this thread, and `take` with the length of each datagram that arrives, until none does for the longest time
-/// that one takes.
-fn one_way(
-    link: &Link<'_>,
-    to: &UdpSocket,
-    send: impl Fn() -> io::Result<()> + Send,
-    take: &mut (dyn FnMut(usize) + Send),
-) -> anyhow::Result<()> {
-    to.set_read_timeout(Some(link.one_way_max().min(POLL_INTERVAL)))?;
-    let is_sent = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let receiver = scope.spawn(|| -> io::Result<()> {
-            let mut datagram = [0; LARGE_BYTES];
-            let mut silent = Instant::now();
-            while !link.stop.is_aborted() {
-                let is_sent = is_sent.load(Relaxed);
-                let arrived = arrival(to.recv(&mut datagram))?;
-                if let Some(bytes) = arrived {
-                    take(bytes);
-                }
-                if arrived.is_some() || !is_sent {
-                    silent = Instant::now();
-                } else if silent.elapsed() >= link.one_way_max() {
-                    break;
-                }
-            }
-            Ok(())
-        });
-        let outcome = send();
-        is_sent.store(true, Relaxed);
-        let received = receiver.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
-        outcome.and(received).context("cannot measure the lab's network")?;
-        link.stop.check()
-    })
-}
-
-/// The bytes of a datagram; `None` after a timeout.
+/// The length of a datagram; `None` after a timeout.
 fn arrival(received: io::Result<usize>) -> io::Result<Option<usize>> {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     match received {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
-        Err(error) => Err(error),
+        Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => Ok(None),
+        received => received.map(Some),
     }
 }
 
-/// Accepts a full queue as a lost datagram.
+/// Ignores a full queue, which loses a datagram.
 fn sent(outcome: io::Result<usize>) -> io::Result<()> {
     match outcome {
         Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(()),
@@ -401,7 +375,7 @@ mod tests {
     #[test]
     fn abort_does_not_wait_for_datagrams() {
         let socket = || UdpSocket::bind("127.0.0.1:0").unwrap();
-        // The server socket is connected to another one: no datagram returns, and the delay is five minutes.
+        // The server's socket is connected to another one, so no datagram returns. The delay is five minutes.
         let (there, here, nobody) = (socket(), [socket()], socket());
         nobody.connect(there.local_addr().unwrap()).unwrap();
         let network = Network { delay: Time(300_000_000_000), ..Network::default() };
@@ -418,9 +392,10 @@ mod tests {
                     });
                 }
                 let started = Instant::now();
-                let mut take = |_| ();
-                let outcomes =
-                    [round_trips(&link, &nobody, &here, 5).map(drop), one_way(&link, &there, || Ok(()), &mut take)];
+                let outcomes = [
+                    round_trips(&link, &nobody, &here, 5).map(drop),
+                    count_arrivals(&link, &nobody, &there, 0).map(drop),
+                ];
                 for outcome in outcomes {
                     assert_eq!(outcome.unwrap_err().to_string(), "stopped");
                 }

@@ -1,39 +1,42 @@
 //! Forwards packets between the hosts of a testbed, each after its delay, for kernels without netem.
 //!
-//! Every host has a TUN device, whose other end is here. The relay reads a packet, maybe loses it, holds it, and writes it to
-//! the device of the destination's host. The delay counts from the read, so a busy relay adds to it. The measurement before
-//! each trial includes that addition, and the relay's counts after the trial report it.
+//! Every host has a TUN device, whose other end the relay holds. The relay reads a packet, drops or delays it, and writes it to the
+//! device of its destination. The delay counts from the read. A busy relay adds to it: the measurement before each trial
+//! includes this, and the relay reports it after the trial.
 //!
-//! Jitter is drawn for each flow, and again once twice the jitter has passed. Packets of a flow keep their order, and all
-//! packets of one response have the same delay. netem draws for each packet and reorders them.
+//! The relay draws jitter for each flow, and again after twice the jitter. Packets of a flow keep their order, and all packets of
+//! one response have the same delay. netem draws jitter for each packet and reorders them.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
+use load::time::clock::monotonic_ns;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::thread::CpuSet;
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
 use stats::Histogram;
 
+use super::interface::DEVICE;
 use super::namespace::Namespace;
 use crate::model::network::RelayCounts;
 
-/// More than a packet of a device with the MTU 1500.
+/// Exceeds a packet of a device with the MTU 1500.
 const BUFFER_BYTES: usize = 2_048;
-/// The packets read from one device before the next device.
+/// The number of packets to read from one device before the next device.
 const READ_BUDGET: u32 = 64;
-/// The packets held before more are dropped: 200 MiB.
+/// The number of delayed packets at which the relay drops new ones: 200 MiB.
 const HELD_MAX: usize = 100_000;
-/// The number of flows with separate jitter. Flows with the same hash share it.
+/// The number of flows with separate jitter. Flows with the same hash share their jitter.
 const FLOWS: usize = 1 << 16;
 
 /// The configuration of a relay.
@@ -41,8 +44,6 @@ const FLOWS: usize = 1 << 16;
 pub struct RelayConfig {
     /// The paths of the hosts' namespaces, by host number.
     pub hosts: Vec<String>,
-    /// The name of the hosts' devices.
-    pub device: String,
     /// The conditions of the network.
     pub conditions: Conditions,
     /// The CPUs to run on; all if empty.
@@ -81,16 +82,13 @@ pub enum RelayEvent {
 }
 
 /// Creates a TUN device in a host. The device exists as long as the returned descriptor.
-///
-/// # Errors
-/// Those of open(2) and ioctl(2).
 pub(crate) fn open_tun(host: &Namespace, device: &str) -> io::Result<OwnedFd> {
     host.within(|| {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let tun = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
         // SAFETY: all bits zero are a valid request.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        // The last byte stays 0, the end of the name.
+        // The last byte remains 0 and ends the name.
         for (to, from) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(device.bytes()) {
             *to = from as libc::c_char;
         }
@@ -103,7 +101,7 @@ pub(crate) fn open_tun(host: &Namespace, device: &str) -> io::Result<OwnedFd> {
     })?
 }
 
-/// Forwards packets until `input` ends. Answers each line from there with [`RelayEvent::Counts`].
+/// Forwards packets until `input` ends. Answers each line of `input` with [`RelayEvent::Counts`].
 ///
 /// # Errors
 /// When a device cannot be created, or fails.
@@ -112,14 +110,15 @@ pub fn run(config: &RelayConfig, input: BorrowedFd<'_>, send: &mut dyn FnMut(Rel
     let mut devices = Vec::new();
     for path in &config.hosts {
         let host = Namespace::from(File::open(path).with_context(|| format!("cannot open the host {path}"))?);
-        devices.push(open_tun(&host, &config.device).context("cannot create a TUN device")?);
+        devices.push(open_tun(&host, DEVICE).context("cannot create a TUN device")?);
     }
     send(RelayEvent::Ready);
     let mut relay = Relay::new(config.conditions);
     let mut lines = [0; 64];
     loop {
-        let next_ns = relay.write_due(&devices, now_ns());
-        let timeout = next_ns.map(|next_ns| timespec(next_ns.saturating_sub(now_ns())));
+        let next_ns = relay.write_due(&devices, monotonic_ns());
+        let wait = |next_ns: u64| Duration::from_nanos(next_ns.saturating_sub(monotonic_ns()));
+        let timeout = next_ns.and_then(|next_ns| Timespec::try_from(wait(next_ns)).ok());
         let mut watched: Vec<PollFd<'_>> = devices.iter().map(|it| PollFd::new(it, PollFlags::IN)).collect();
         watched.push(PollFd::from_borrowed_fd(input, PollFlags::IN));
         match poll(&mut watched, timeout.as_ref()) {
@@ -143,8 +142,8 @@ pub fn run(config: &RelayConfig, input: BorrowedFd<'_>, send: &mut dyn FnMut(Rel
     }
 }
 
-/// Moves this process to `cpus`, and gives it priority over the server and the clients: it sleeps most of the time, and they
-/// would seem to cause the delays of packets that it forwards late.
+/// Moves this process to `cpus`, and gives it priority over the server and the clients: otherwise they would seem to cause the
+/// delays of packets that the relay forwards late.
 fn set_scheduling(cpus: &[usize]) -> anyhow::Result<()> {
     if !cpus.is_empty() {
         let mut set = CpuSet::new();
@@ -158,50 +157,22 @@ fn set_scheduling(cpus: &[usize]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-fn timespec(ns: u64) -> Timespec {
-    Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
-}
-
-/// A packet that is delayed.
+/// A delayed packet. Packets leave in the order of `due_ns`, then of arrival.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     due_ns: u64,
-    /// The order of arrival, in which packets with the same `due_ns` leave.
+    /// The number of packets that were held before.
     number: u64,
     to: usize,
     length: usize,
     bytes: Vec<u8>,
 }
 
-impl PartialEq for Held {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Held {}
-
-impl PartialOrd for Held {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Held {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.due_ns, self.number).cmp(&(other.due_ns, other.number))
-    }
-}
-
-/// All packets that are delayed.
+/// All delayed packets.
 struct Relay {
     conditioner: Conditioner,
     held: BinaryHeap<Reverse<Held>>,
-    taken: u64,
+    held_count: u64,
     /// Unused buffers.
     buffers: Vec<Vec<u8>>,
     counts: RelayCounts,
@@ -213,14 +184,14 @@ impl Relay {
         Self {
             conditioner: Conditioner::new(conditions),
             held: BinaryHeap::new(),
-            taken: 0,
+            held_count: 0,
             buffers: Vec::new(),
             counts: RelayCounts::default(),
             late: Histogram::new(),
         }
     }
 
-    /// Forwards all packets that are due, and returns when the next one is.
+    /// Forwards all packets that are due. Returns the due time of the next packet.
     fn write_due(&mut self, devices: &[OwnedFd], now_ns: u64) -> Option<u64> {
         while self.held.peek().is_some_and(|Reverse(first)| first.due_ns <= now_ns) {
             let Some(Reverse(first)) = self.held.pop() else { break };
@@ -232,12 +203,12 @@ impl Relay {
 
     fn write(&mut self, devices: &[OwnedFd], packet: &Held) {
         match rustix::io::write(&devices[packet.to], &packet.bytes[..packet.length]) {
-            Ok(_) => self.late.record(now_ns().saturating_sub(packet.due_ns)),
+            Ok(_) => self.late.record(monotonic_ns().saturating_sub(packet.due_ns)),
             Err(_) => self.counts.dropped += 1,
         }
     }
 
-    /// Reads the packets that a host sent.
+    /// Reads packets from a host's device.
     fn read(&mut self, device: &OwnedFd, devices: &[OwnedFd]) -> anyhow::Result<()> {
         for _ in 0..READ_BUDGET {
             let mut bytes = self.buffers.pop().unwrap_or_else(|| vec![0; BUFFER_BYTES]);
@@ -250,28 +221,23 @@ impl Relay {
                 Err(Errno::INTR) => continue,
                 Err(error) => bail!("cannot read from a TUN device: {error}"),
             };
-            let now_ns = now_ns();
-            // Packets of the kernel to all hosts of a link have no destination here.
-            let to = destination(&bytes[..length]).filter(|to| *to < devices.len());
-            let due_ns = to.and_then(|_| {
+            let (now_ns, packet) = (monotonic_ns(), &bytes[..length]);
+            // The kernel's own multicast packets have no destination here.
+            if let Some(to) = destination(packet).filter(|to| *to < devices.len()) {
                 self.counts.packets += 1;
-                self.conditioner.due_ns(now_ns, &bytes[..length])
-            });
-            match (to, due_ns) {
-                (Some(to), Some(due_ns)) if self.held.len() < HELD_MAX => {
-                    self.taken += 1;
-                    let packet = Held { due_ns, number: self.taken, to, length, bytes };
-                    if due_ns <= now_ns && self.held.is_empty() {
-                        self.write(devices, &packet);
-                        self.buffers.push(packet.bytes);
-                    } else {
-                        self.held.push(Reverse(packet));
+                match self.conditioner.due_ns(now_ns, packet) {
+                    None => self.counts.lost += 1,
+                    Some(_) if self.held.len() >= HELD_MAX => self.counts.dropped += 1,
+                    Some(due_ns) => {
+                        self.held_count += 1;
+                        self.held.push(Reverse(Held { due_ns, number: self.held_count, to, length, bytes }));
+                        // Forward a packet without delay at once.
+                        if due_ns <= now_ns && self.held.len() == 1 {
+                            self.write_due(devices, now_ns);
+                        }
+                        continue;
                     }
-                    continue;
                 }
-                (Some(_), Some(_)) => self.counts.dropped += 1,
-                (Some(_), None) => self.counts.lost += 1,
-                (None, _) => {}
             }
             self.buffers.push(bytes);
         }
@@ -301,9 +267,9 @@ struct Conditioner {
 #[derive(Clone, Copy, Default)]
 struct Flow {
     delay_ns: u64,
-    /// When the next delay is drawn.
+    /// The end of this delay.
     until_ns: u64,
-    /// The due time of its last packet.
+    /// The due time of the last packet.
     last_ns: u64,
 }
 
@@ -313,7 +279,7 @@ impl Conditioner {
         Self { conditions, random: Xoshiro256PlusPlus::seed_from_u64(conditions.seed), flows }
     }
 
-    /// The due time of a packet that arrives now; `None` if it is lost.
+    /// The due time of a packet that arrives now; `None` if the network loses it.
     fn due_ns(&mut self, now_ns: u64, packet: &[u8]) -> Option<u64> {
         let Conditions { delay_ns, jitter_ns, loss, .. } = self.conditions;
         if loss > 0.0 && self.random.random::<f64>() < loss {
@@ -332,7 +298,7 @@ impl Conditioner {
     }
 }
 
-/// The number of the host that a packet is sent to.
+/// The host number in a packet's destination address.
 fn destination(packet: &[u8]) -> Option<usize> {
     match packet.first()? >> 4 {
         4 if packet.len() >= 20 && packet[16..18] == [198, 18] => Some(packet[18].into()),
@@ -356,7 +322,7 @@ fn flow_hash(packet: &[u8]) -> u64 {
     let is_fragment = !is_v6 && packet.len() >= 20 && (packet[6] & 0x3f, packet[7]) != (0, 0);
     let has_ports = !is_fragment && protocol.first().is_some_and(|protocol| TCP_AND_UDP.contains(protocol));
     let ports = if has_ports { bytes(header..header + 4) } else { &[] };
-    // FNV-1a (Fowler, Noll and Vo). Its upper half is mixed best.
+    // FNV-1a (Fowler, Noll and Vo) mixes the upper half best.
     let hash =
         addresses.iter().chain(protocol).chain(ports).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -394,7 +360,7 @@ mod tests {
         v6[24..40].copy_from_slice(&to.octets());
         assert_eq!(destination(&v6), Some(9));
         v6[24] = 0xff;
-        assert_eq!(destination(&v6), None, "neighbour discovery");
+        assert_eq!(destination(&v6), None, "neighbour discovery has no destination host");
         assert_eq!((destination(&[]), destination(&[0x45; 19])), (None, None));
     }
 
@@ -434,10 +400,13 @@ mod tests {
             }
         }
         let mean = firsts.iter().sum::<f64>() / firsts.len() as f64;
-        assert!((9_700.0..10_300.0).contains(&mean), "the last packet of a burst is not later than the first: {mean}");
+        assert!(
+            (9_700.0..10_300.0).contains(&mean),
+            "the last packet of a burst has the same delay as the first: {mean}"
+        );
         let early = firsts.iter().filter(|ns| **ns < 8_000.0).count() as f64 / firsts.len() as f64;
-        assert!((0.2..0.3).contains(&early), "a uniform distribution: {early}");
-        // Without pauses the mean is the delay, too.
+        assert!((0.2..0.3).contains(&early), "jitter is uniformly distributed: {early}");
+        // Without pauses between bursts the mean is also the delay.
         let dense: Vec<u64> = (0..100_000_u64)
             .map(|number| {
                 let now_ns = 1_000_000_000 + number * 100;

@@ -1,5 +1,5 @@
-//! The testbed that this process runs in. `muxbench lab` keeps it while a command runs on its hosts, so that a launcher can
-//! start workers there. The command asks for measurements over a Unix socket.
+//! The testbed in which this process runs. `muxbench lab` keeps the testbed while a command, such as a launcher of workers, runs on
+//! its hosts. The command requests measurements over a Unix socket.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::IpAddr;
@@ -41,19 +41,21 @@ enum LabQuestion {
     RelayCounts,
 }
 
-/// The testbed that this process runs in.
+/// The testbed in which this process runs.
 #[derive(Debug)]
 pub struct Surrounding {
     socket: PathBuf,
-    network: Network,
-    applied: Applied,
+    /// The specification of the network.
+    pub network: Network,
+    /// The means of the network's conditions.
+    pub applied: Applied,
 }
 
 impl Surrounding {
-    /// The testbed that the environment names, if it names one.
+    /// The testbed that the environment names; `None` if it names none.
     ///
     /// # Errors
-    /// When its keeper does not answer.
+    /// When `muxbench lab` does not answer.
     pub fn here() -> anyhow::Result<Option<Self>> {
         std::env::var_os(SOCKET).filter(|path| !path.is_empty()).map(|path| Self::at(path.into())).transpose()
     }
@@ -63,24 +65,14 @@ impl Surrounding {
         Ok(Self { socket, network, applied })
     }
 
-    /// The specification of the network.
-    pub fn network(&self) -> &Network {
-        &self.network
-    }
-
-    /// The means of the network's conditions.
-    pub fn applied(&self) -> Applied {
-        self.applied
-    }
-
-    /// The source addresses for a client whose host has `address`; none if the kernel can choose, or the host is not of this
+    /// The source addresses for a client whose host has `address`; empty if the kernel can choose, or the host is outside this
     /// testbed.
     ///
     /// # Errors
     /// When all addresses of the host have too few ports together.
     pub fn sources(&self, config: &LoadConfig, address: IpAddr) -> Result<Vec<IpAddr>, String> {
-        let first = |host: &u32| addresses::address(*host, address.is_ipv6(), 1);
-        let Some(host) = (1..=self.network.clients.get()).find(|host| first(host) == address) else {
+        let mut hosts = 1..=self.network.clients.get();
+        let Some(host) = hosts.find(|host| addresses::address(*host, address.is_ipv6(), 1) == address) else {
             return Ok(Vec::new());
         };
         let of_first = load::io::source_ports::sources_in(config, |ports| addresses::sources(config, ports))?;
@@ -90,15 +82,15 @@ impl Surrounding {
     /// Measures the network, which takes about a second.
     ///
     /// # Errors
-    /// Those of [`Testbed::measure`], or when the keeper does not answer.
+    /// Those of [`Testbed::measure`], or when `muxbench lab` does not answer.
     pub fn measure(&self, stop: &Stop) -> anyhow::Result<NetworkReport> {
         ask(&self.socket, LabQuestion::Measure, stop)
     }
 
-    /// The relay's counts since the measurement; `None` if there is no relay.
+    /// The relay's counts since the measurement; `None` without a relay.
     ///
     /// # Errors
-    /// Those of [`Testbed::relay_counts`], or when the keeper does not answer.
+    /// Those of [`Testbed::relay_counts`], or when `muxbench lab` does not answer.
     pub fn relay_counts(&self) -> anyhow::Result<Option<RelayCounts>> {
         ask(&self.socket, LabQuestion::RelayCounts, &Stop::default())
     }
@@ -114,11 +106,11 @@ fn ask<T: DeserializeOwned>(socket: &Path, question: LabQuestion, stop: &Stop) -
     let answer = exchange().with_context(|| {
         format!("the lab at {SOCKET}={} does not answer; start this command by `muxbench lab`", socket.display())
     })?;
-    let answer: Result<T, String> = serde_json::from_str(&answer).context("the lab's answer is not understood")?;
+    let answer: Result<T, String> = serde_json::from_str(&answer).context("the lab sent an invalid answer")?;
     answer.map_err(|reason| anyhow!(reason))
 }
 
-/// Reads to the end of the stream, unless that takes too long or `stop` aborts.
+/// Reads to the end of the stream, with a timeout, unless `stop` aborts.
 fn read_to_end(mut stream: UnixStream, stop: &Stop) -> anyhow::Result<Vec<u8>> {
     let deadline = Instant::now() + ANSWER_TIMEOUT;
     let (mut all, mut piece) = (Vec::new(), [0; 4096]);
@@ -143,7 +135,7 @@ pub struct LabSocket {
 }
 
 impl LabSocket {
-    /// Creates the socket, which accepts questions from now on.
+    /// Creates the socket.
     ///
     /// # Errors
     /// When the socket cannot be created.
@@ -161,7 +153,7 @@ impl LabSocket {
         &self.path
     }
 
-    /// Answers the questions that have arrived, one after the other. A connection that fails is dropped.
+    /// Answers the questions that have arrived. Drops connections that fail.
     pub fn answer(&self, testbed: &mut Testbed) {
         while let Ok((stream, _)) = self.listener.accept() {
             let _ = answer(stream, testbed);
@@ -212,10 +204,10 @@ mod tests {
             surrounding.sources(&config, host.into()).unwrap()
         };
         assert_eq!(sources(400, [198, 18, 3, 1]), [] as [IpAddr; 0], "the kernel can choose");
-        // They need the ports of several addresses.
+        // So many connections need the ports of several addresses.
         let many = sources(100_000, [198, 18, 3, 1]);
         assert!(many.len() > 1 && many.iter().all(|it| it.to_string().starts_with("198.18.3.")), "{many:?}");
-        assert_eq!(sources(100_000, [10, 0, 0, 1]), [] as [IpAddr; 0], "no host of the lab");
+        assert_eq!(sources(100_000, [10, 0, 0, 1]), [] as [IpAddr; 0], "the host is outside the lab");
     }
 
     #[test]
@@ -224,9 +216,9 @@ mod tests {
         stream.set_read_timeout(Some(POLL_INTERVAL)).unwrap();
         let stop = Stop::default();
         std::thread::scope(|scope| {
-            let asked = scope.spawn(|| read_to_end(stream, &stop));
+            let reading = scope.spawn(|| read_to_end(stream, &stop));
             stop.abort();
-            assert_eq!(asked.join().unwrap().unwrap_err().to_string(), "stopped");
+            assert_eq!(reading.join().unwrap().unwrap_err().to_string(), "stopped");
         });
     }
 
@@ -240,12 +232,12 @@ mod tests {
             let mut line = String::new();
             BufReader::new(&stream).read_line(&mut line).unwrap();
             stream
-                .write_all(to_json::<Network>(Err(anyhow!("hardly anything comes through"))).unwrap().as_bytes())
+                .write_all(to_json::<Network>(Err(anyhow!("the network loses nearly everything"))).unwrap().as_bytes())
                 .unwrap();
             line
         });
         let error = Surrounding::at(socket).unwrap_err();
-        assert_eq!(error.to_string(), "hardly anything comes through");
+        assert_eq!(error.to_string(), "the network loses nearly everything");
         assert_eq!(keeper.join().unwrap(), "\"network\"\n");
     }
 }

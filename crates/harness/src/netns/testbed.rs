@@ -1,5 +1,6 @@
-//! A testbed: its hosts and the network between them. Dropping it, or the death of this process, removes everything.
+//! A testbed: its hosts and the network between them. The testbed ends when it is dropped, or when this process ends.
 
+use std::fs::DirEntry;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -18,7 +19,7 @@ use super::interface::{self, DEVICE, InterfaceCounters};
 use super::namespace::{Namespace, Tool};
 use super::probe;
 use super::relay::{Conditions, RelayConfig, RelayEvent};
-use crate::model::network::{Applied, Links, Means, Measured, NetworkReport, RelayCounts};
+use crate::model::network::{Applied, Links, Means, NetworkReport, RelayCounts};
 use crate::process::child::{Child, Process};
 use crate::process::stop::Stop;
 use crate::spec::network::Network;
@@ -27,7 +28,7 @@ use crate::spec::network::Network;
 const RELAY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time for killed processes to end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// The interval at which [`Testbed::end_processes`] looks for processes.
+/// The interval at which [`Testbed::end_processes`] searches for processes.
 const END_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The hosts of a server and its clients, linked by a [`Network`].
@@ -40,15 +41,15 @@ pub struct Testbed {
     /// The namespace of the bridge.
     _bridge: Option<Namespace>,
     relay: Option<Child<RelayEvent>>,
-    /// The packets dropped in front of the relay until it was last asked.
+    /// The packets that the relay had not read in time when its counts were last read.
     overflowed: u64,
     /// The number of measurements so far.
     measurements: usize,
 }
 
 impl Testbed {
-    /// Creates a testbed. If it needs a relay, it starts `program`, the muxbench binary, on CPUs that the server does not use,
-    /// nor the client if possible. `seed` determines the relay's random numbers.
+    /// Creates a testbed. `program`, the muxbench binary, runs as the relay if one is needed, on CPUs that the server and, if
+    /// possible, the client do not use. `seed` determines the relay's random numbers.
     ///
     /// # Errors
     /// When this host lacks the means, with a remedy, or `stop` aborts.
@@ -67,16 +68,18 @@ impl Testbed {
         let (bridge, relay) = match applied.links {
             Links::Veth => (Some(create_bridge(&hosts)?), None),
             Links::Tun => {
-                let config = relay_config(network, &applied, &hosts, relay_cpus(server, client), seed);
+                let paths = hosts.iter().map(|host| host.namespace.path()).collect();
+                let conditions = relay_conditions(network, &applied, seed);
+                let config = RelayConfig { hosts: paths, conditions, cpus: relay_cpus(server, client) };
                 (None, Some(start_relay(program, &config, stop)?))
             }
         };
         for host in &hosts {
             stop.check()?;
             let set_up = || -> anyhow::Result<()> {
-                host.namespace.run_tool(Tool::Ip, &interface::commands(host.number, network, &applied))?;
-                host.namespace.run_tool(Tool::Tc, &conditions::tc(&applied, network, DEVICE))?;
-                host.namespace.run_tool(Tool::Nft, &conditions::nft(&applied, network, DEVICE))
+                host.namespace.run_tool(Tool::IP, &interface::commands(host.number, network, &applied))?;
+                host.namespace.run_tool(Tool::TC, &conditions::tc(&applied, network, DEVICE))?;
+                host.namespace.run_tool(Tool::NFT, &conditions::nft(&applied, network, DEVICE))
             };
             set_up().with_context(|| format!("cannot set up host {} of the lab", host.number))?;
         }
@@ -113,7 +116,7 @@ impl Testbed {
         load::io::source_ports::sources_in(config, |ports| addresses::sources(config, ports))
     }
 
-    /// Paths of the hosts' namespaces, the server's first, by which other processes can enter them while this one lives.
+    /// Paths of the hosts' namespaces, the server's first, for other processes. They are valid while this process lives.
     pub fn paths(&self) -> Vec<String> {
         self.hosts.iter().map(|host| host.namespace.path()).collect()
     }
@@ -123,14 +126,14 @@ impl Testbed {
         Duration::from_nanos(self.setup_ns)
     }
 
-    /// Kills all processes on the hosts, including those that they start meanwhile.
+    /// Kills all processes on the hosts, and the processes that they start meanwhile.
     pub fn end_processes(&self) {
         let hosts: Vec<u64> = self.hosts.iter().filter_map(|host| host.namespace.inode().ok()).collect();
         let deadline = Instant::now() + END_TIMEOUT;
         loop {
             let left = processes_on(&hosts);
             for pid in &left {
-                // The error means that the process has ended.
+                // An error means that the process has ended.
                 let _ = rustix::process::kill_process(*pid, Signal::KILL);
             }
             if left.is_empty() || Instant::now() > deadline {
@@ -146,14 +149,14 @@ impl Testbed {
     /// When a host receives nothing or hardly anything, or `stop` aborts.
     pub fn measure(&mut self, stop: &Stop) -> anyhow::Result<NetworkReport> {
         let link = probe::Link { network: &self.network, link_bytes: conditions::link_bytes(&self.applied), stop };
-        let measured: Measured = probe::measure(&link, self.server(), self.clients(), self.measurements)?;
+        let measured = probe::measure(&link, self.server(), self.clients(), self.measurements)?;
         self.measurements += 1;
         // Discard the relay's counts of the probes.
         self.relay_counts()?;
         Ok(NetworkReport { applied: self.applied, setup_ns: self.setup_ns, measured, relay: None })
     }
 
-    /// The relay's counts since it was last asked; `None` if there is no relay.
+    /// The relay's counts since the last call; `None` without a relay.
     ///
     /// # Errors
     /// When the relay has ended or does not answer.
@@ -171,23 +174,22 @@ impl Testbed {
         }
     }
 
-    /// The packets of all hosts that the relay did not read in time, since the testbed started.
+    /// The number of packets that the relay has not read in time since the testbed started.
     fn overflowed(&self) -> anyhow::Result<u64> {
         let dropped = self.hosts.iter().map(|host| Ok(InterfaceCounters::read(&host.namespace)?.sent_dropped));
         dropped.sum::<std::io::Result<u64>>().context("cannot read the interface counters of the lab's hosts")
     }
 }
 
-/// The processes in these network namespaces. An ended process is in none.
+/// The running processes in these network namespaces.
 fn processes_on(hosts: &[u64]) -> Vec<Pid> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let is_there =
-        |path: &Path| std::fs::metadata(path.join("ns/net")).is_ok_and(|namespace| hosts.contains(&namespace.ino()));
-    let processes = entries.filter(|entry| is_there(&entry.path()));
+    let namespace = |entry: &DirEntry| std::fs::metadata(entry.path().join("ns/net"));
+    let processes = entries.filter(|entry| namespace(entry).is_ok_and(|it| hosts.contains(&it.ino())));
     processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).collect()
 }
 
-/// Creates a bridge in a namespace of its own, with a pair of veth devices for each host.
+/// Creates a namespace with a bridge, and a pair of veth devices for each host.
 fn create_bridge(hosts: &[TestbedHost]) -> anyhow::Result<Namespace> {
     let bridge = Namespace::new().context("cannot create a network namespace; run as root")?;
     let mut lines = "link set lo up\nlink add name br0 type bridge forward_delay 0 mcast_snooping 0\n".to_owned();
@@ -196,29 +198,16 @@ fn create_bridge(hosts: &[TestbedHost]) -> anyhow::Result<Namespace> {
         lines += &format!("link add name h{number} type veth peer name {DEVICE} netns {path}\n");
         lines += &format!("link set dev h{number} master br0 up\n");
     }
-    bridge.run_tool(Tool::Ip, &(lines + "link set dev br0 up\n")).context("cannot create the lab's bridge")?;
+    bridge.run_tool(Tool::IP, &(lines + "link set dev br0 up\n")).context("cannot create the lab's bridge")?;
     Ok(bridge)
 }
 
-fn relay_config(
-    network: &Network,
-    applied: &Applied,
-    hosts: &[TestbedHost],
-    cpus: Vec<usize>,
-    seed: u64,
-) -> RelayConfig {
+/// The conditions that the relay applies.
+fn relay_conditions(network: &Network, applied: &Applied, seed: u64) -> Conditions {
     let by_relay = |means: Option<Means>| means == Some(Means::Tun);
-    RelayConfig {
-        hosts: hosts.iter().map(|host| host.namespace.path()).collect(),
-        device: DEVICE.to_owned(),
-        conditions: Conditions {
-            delay_ns: if by_relay(applied.delay) { network.delay.0 } else { 0 },
-            jitter_ns: if by_relay(applied.delay) { network.jitter.0 } else { 0 },
-            loss: network.loss.filter(|_| by_relay(applied.loss)).map_or(0.0, |loss| loss.0),
-            seed,
-        },
-        cpus,
-    }
+    let (delay_ns, jitter_ns) = if by_relay(applied.delay) { (network.delay.0, network.jitter.0) } else { (0, 0) };
+    let loss = network.loss.filter(|_| by_relay(applied.loss)).map_or(0.0, |loss| loss.0);
+    Conditions { delay_ns, jitter_ns, loss, seed }
 }
 
 fn start_relay(program: &Path, config: &RelayConfig, stop: &Stop) -> anyhow::Result<Child<RelayEvent>> {

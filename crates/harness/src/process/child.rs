@@ -1,7 +1,7 @@
-//! Child processes that are controlled by lines: `serve --control`, `load --control`, `idle --control`, `relay --control`.
+//! Child processes that exchange lines with this process: `serve --control`, `load --control`, `idle --control`, `relay --control`.
 //!
-//! A child ends when its `Child` is dropped, and when this process dies. Where the system does not ensure the latter
-//! ([`server::platform::die_with_parent`]), the child sees its standard input end.
+//! A child ends when its `Child` is dropped, and when this process dies: either the system kills the child
+//! ([`server::platform::die_with_parent`]), or its standard input ends.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::marker::PhantomData;
@@ -19,31 +19,21 @@ use serde::de::DeserializeOwned;
 use super::secrets::remove_secrets;
 use super::stop::{POLL_INTERVAL, Stop};
 
-/// The time for a child to end after its standard input was closed.
+/// The time for a child to end after its standard input was closed, and for its standard error to end after the child: a
+/// grandchild may keep it open.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time for a child's standard error to end after the child: a grandchild may keep it open.
-const STDERR_TIMEOUT: Duration = Duration::from_secs(5);
-/// The length of standard error that is kept.
+/// The length of standard error to keep.
 const STDERR_BYTES_MAX: u64 = 4096;
 
 /// A process that receives lines and answers with events of type `E`.
 pub trait Process<E> {
-    /// Sends a line. If the process has ended, the error is that of [`Process::next_event`].
-    ///
-    /// # Errors
-    /// When the process has ended, or its input is closed.
+    /// Sends a line. An error is that of [`Process::next_event`] if the process has ended.
     fn send(&mut self, line: &str) -> anyhow::Result<()>;
 
-    /// The next event; `None` if there is none before `deadline`.
-    ///
-    /// # Errors
-    /// When the process has ended, or its line is no event.
+    /// The next event; `None` after `deadline`. Returns [`Process::end_error`] if the process has ended.
     fn next_event(&mut self, deadline: Instant) -> anyhow::Result<Option<E>>;
 
     /// Returns [`Process::next_event`], unless `stop` aborts the wait.
-    ///
-    /// # Errors
-    /// When the process has ended, or the run is to stop immediately.
     fn wait_event(&mut self, stop: &Stop, deadline: Instant) -> anyhow::Result<Option<E>> {
         loop {
             stop.check()?;
@@ -57,7 +47,7 @@ pub trait Process<E> {
     /// Whether the process has ended.
     fn has_ended(&mut self) -> bool;
 
-    /// Whether a signal ended the process that this one did not send.
+    /// Whether a signal ended the process that [`Process::kill`] did not send.
     fn was_killed(&mut self) -> bool;
 
     /// Ends the process, and returns an error with its exit status and standard error.
@@ -72,18 +62,20 @@ pub trait Process<E> {
     /// Kills the process.
     fn kill(&mut self);
 
-    /// The process ID. Another process may have it after the end of this one.
+    /// The process ID. The system may reuse it after the end of the process.
     #[cfg(target_os = "linux")]
     fn pid(&self) -> rustix::process::Pid;
 }
 
-/// A child process, controlled by lines.
+/// A child process.
 pub(crate) struct Child<E> {
-    name: String,
-    process: ProcessHandle,
+    /// Appears in errors.
+    pub(crate) name: String,
+    /// Other threads can kill the process with a clone.
+    pub(crate) handle: ProcessHandle,
     input: Option<ChildStdin>,
     lines: mpsc::Receiver<String>,
-    /// Receives the standard error once it has ended or is long enough.
+    /// Receives the standard error when it has ended or exceeds its limit.
     stderr: mpsc::Receiver<String>,
     stderr_text: String,
     has_kill_been_sent: bool,
@@ -96,7 +88,7 @@ pub(crate) struct ProcessHandle(Arc<Mutex<std::process::Child>>);
 
 impl ProcessHandle {
     fn lock(&self) -> MutexGuard<'_, std::process::Child> {
-        // No method of the process leaves it half changed when it panics.
+        // The value is valid even if a thread panicked while it held the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,32 +110,29 @@ impl<E: DeserializeOwned> Child<E> {
         configuration: &impl Serialize,
     ) -> anyhow::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A Ctrl-C at the terminal reaches this process alone, which ends its children in order.
+        // Ctrl-C at the terminal reaches only this process, which ends its children in order.
         command.process_group(0);
         remove_secrets(&mut command);
-        let description = format!("{command:?}");
-        let mut process =
-            server::external::spawn::spawn(command).with_context(|| format!("cannot start {description}"))?;
+        let failure = format!("cannot start {command:?}");
+        let mut process = server::external::spawn::spawn(command).context(failure)?;
         let (sender, lines) = mpsc::channel();
         let output = process.stdout.take().context("standard output is piped")?;
         thread::spawn(move || {
             BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
         let (sender, stderr) = mpsc::channel();
-        let errors = process.stderr.take().context("standard error is piped")?;
+        let mut errors = process.stderr.take().context("standard error is piped")?;
         thread::spawn(move || {
-            let mut errors = BufReader::new(errors);
             let mut bytes = Vec::new();
-            let _ = (&mut errors).take(STDERR_BYTES_MAX).read_to_end(&mut bytes);
+            let _ = errors.by_ref().take(STDERR_BYTES_MAX).read_to_end(&mut bytes);
             let _ = sender.send(String::from_utf8_lossy(&bytes).trim().to_owned());
-            drop(sender);
-            // Read and drop the rest, so that the child never blocks.
+            // Read the rest too, so that the child never blocks.
             let _ = std::io::copy(&mut errors, &mut std::io::sink());
         });
         let mut child = Self {
             name: name.into(),
             input: process.stdin.take(),
-            process: ProcessHandle(Arc::new(Mutex::new(process))),
+            handle: ProcessHandle(Arc::new(Mutex::new(process))),
             lines,
             stderr,
             stderr_text: String::new(),
@@ -154,41 +143,27 @@ impl<E: DeserializeOwned> Child<E> {
         Ok(child)
     }
 
-    /// The name that appears in errors.
-    pub(crate) fn label(&self) -> &str {
-        &self.name
-    }
-
-    /// A handle with which other threads can kill the process.
-    pub(crate) fn handle(&self) -> ProcessHandle {
-        self.process.clone()
-    }
-
     fn end_status(&mut self) -> String {
         self.input = None;
         let deadline = Instant::now() + END_TIMEOUT;
-        loop {
-            let ended = self.process.lock().try_wait();
-            match ended {
-                Ok(Some(status)) => return status.to_string(),
-                Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(1)),
-                _ => {
-                    Process::kill(self);
-                    let ended = self.process.lock().wait();
-                    return ended.map_or_else(|error| error.to_string(), |status| status.to_string());
-                }
-            }
+        while !self.has_ended() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
         }
+        if !self.has_ended() {
+            Process::kill(self);
+        }
+        let ended = self.handle.lock().wait();
+        ended.map_or_else(|error| error.to_string(), |status| status.to_string())
     }
 }
 
 impl<E: DeserializeOwned> Process<E> for Child<E> {
     fn send(&mut self, line: &str) -> anyhow::Result<()> {
-        let input =
-            self.input.as_mut().with_context(|| format!("cannot send to {}: its input is closed", self.name))?;
-        match writeln!(input, "{line}").and_then(|()| input.flush()) {
+        let failure = || format!("cannot send to {}", self.name);
+        let input = self.input.as_mut().context("its input is closed").with_context(failure)?;
+        match writeln!(input, "{line}") {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(self.end_error()),
-            outcome => outcome.with_context(|| format!("cannot send to {}", self.name)),
+            outcome => outcome.with_context(failure),
         }
     }
 
@@ -203,11 +178,11 @@ impl<E: DeserializeOwned> Process<E> for Child<E> {
     }
 
     fn has_ended(&mut self) -> bool {
-        self.process.status().is_some()
+        self.handle.status().is_some()
     }
 
     fn was_killed(&mut self) -> bool {
-        !self.has_kill_been_sent && self.process.status().is_some_and(|status| status.signal().is_some())
+        !self.has_kill_been_sent && self.handle.status().is_some_and(|status| status.signal().is_some())
     }
 
     fn end_error(&mut self) -> anyhow::Error {
@@ -217,8 +192,8 @@ impl<E: DeserializeOwned> Process<E> for Child<E> {
 
     fn exit_report(&mut self) -> String {
         let status = self.end_status();
-        // The reader thread may still be copying what the child wrote last.
-        if let Ok(text) = self.stderr.recv_timeout(STDERR_TIMEOUT) {
+        // The reader thread may still be reading the last output.
+        if let Ok(text) = self.stderr.recv_timeout(END_TIMEOUT) {
             self.stderr_text = text;
         }
         match self.stderr_text.as_str() {
@@ -233,24 +208,24 @@ impl<E: DeserializeOwned> Process<E> for Child<E> {
 
     fn kill(&mut self) {
         self.has_kill_been_sent = true;
-        self.process.kill();
+        self.handle.kill();
     }
 
     #[cfg(target_os = "linux")]
     fn pid(&self) -> rustix::process::Pid {
-        rustix::process::Pid::from_child(&self.process.lock())
+        rustix::process::Pid::from_child(&self.handle.lock())
     }
 }
 
 impl<E> Drop for Child<E> {
     fn drop(&mut self) {
-        self.process.kill();
-        let _ = self.process.lock().wait();
+        self.handle.kill();
+        let _ = self.handle.lock().wait();
     }
 }
 
-/// Creates an executable script. Another process writes it: a child forked meanwhile would inherit the open file, and the
-/// script could not be executed (ETXTBSY).
+/// Creates an executable script. Another process writes it: if a child forked meanwhile inherited the open file, executing the
+/// script would fail (ETXTBSY).
 #[cfg(test)]
 pub(crate) fn write_program(path: &std::path::Path, script: &str) {
     let mut install = Command::new("install");
@@ -288,7 +263,7 @@ mod tests {
         stop.abort();
         assert_eq!(child.wait_event(&stop, soon()).unwrap_err().to_string(), "stopped");
         let report = child.exit_report();
-        assert!(report.contains("exit status: 0"), "it ends with its input: {report}");
+        assert!(report.contains("exit status: 0"), "the child ends with its input: {report}");
         assert!(child.send("44").is_err());
     }
 
@@ -348,7 +323,7 @@ mod tests {
     fn handle_kills_child_but_no_other_process_later() {
         let mut child = shell("read line; echo 1; exec sleep 1000");
         assert_eq!(child.next_event(soon()).unwrap(), Some(1));
-        let handle = child.handle();
+        let handle = child.handle.clone();
         let other = thread::spawn(move || {
             handle.kill();
             handle

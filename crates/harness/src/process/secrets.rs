@@ -8,7 +8,7 @@ pub(crate) const SECRET: &str = "MUXBENCH_SECRET";
 /// The end of the variable in which Open MPI passes a key to the workers of a job. Its prefix differs between versions.
 pub(crate) const OPEN_MPI_KEY: &str = "precondition_transports";
 
-/// Removes the variables that only the processes of a job may know. External servers get the same environment as children.
+/// Removes secrets from the environment of a child or an external server.
 pub(crate) fn remove_secrets(command: &mut Command) {
     let given = command.get_envs().map(|(name, _)| name.to_owned());
     let all: Vec<OsString> = std::env::vars_os().map(|(name, _)| name).chain(given).collect();
@@ -17,7 +17,7 @@ pub(crate) fn remove_secrets(command: &mut Command) {
     }
 }
 
-/// Whether a variable contains a secret: ours, a launcher's key that ours is derived from, or credentials for the launcher.
+/// Whether a variable contains the job's secret, a launcher's key from which it is derived, or credentials for the launcher.
 fn is_secret(variable: &str) -> bool {
     const LAUNCHERS: [&str; 8] = ["OMPI_", "OPAL_", "ORTE_", "PRTE_", "PMIX_", "PMI_", "SLURM", "HYDRA_"];
     const SECRETS: [&str; 5] = ["KEY", "SECRET", "TOKEN", "JWT", "PASSWORD"];

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 
-/// The interval at which waits look for a request to stop.
+/// The interval at which waiting functions check for a request to stop.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A request to stop, shared between signal handlers and a run.
@@ -15,7 +15,7 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(200);
 pub struct Stop {
     /// The run ends after the current trial.
     pub after_trial: Arc<AtomicBool>,
-    /// The run ends immediately, without the current trial.
+    /// The run ends immediately and abandons the current trial.
     pub immediately: Arc<AtomicBool>,
 }
 
@@ -30,24 +30,23 @@ impl Stop {
         self.immediately.store(true, Relaxed);
     }
 
-    /// Whether no other trial is to begin.
+    /// Whether no further trial may begin.
     pub fn is_requested(&self) -> bool {
         self.after_trial.load(Relaxed) || self.is_aborted()
     }
 
-    /// Whether the current trial is to be abandoned.
+    /// Whether to abandon the current trial.
     pub fn is_aborted(&self) -> bool {
         self.immediately.load(Relaxed)
     }
 
-    /// # Errors
-    /// When the current trial is to be abandoned.
+    /// Returns an error if the current trial is to be abandoned.
     pub fn check(&self) -> anyhow::Result<()> {
         if self.is_aborted() { bail!("stopped") } else { Ok(()) }
     }
 }
 
-/// Whether SIGHUP, which a closed terminal sends, ends this process. It does not under nohup(1), which makes it ignored.
+/// Whether SIGHUP, which a closed terminal sends, ends this process. Under nohup(1) the process ignores the signal.
 pub fn ends_at_hangup() -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: the call changes no handler and writes into `action`, for which all bits zero are a valid value.

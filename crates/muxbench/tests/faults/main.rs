@@ -128,7 +128,7 @@ fn kill_in_phase(phase: &str, word: &str, transport: &str) {
     let mut struck = [phase == "start"; 2];
     let (ended, run) = run(folder, &header, &Stop::default(), &mut |event| {
         let phase_now = match event {
-            RunEvent::Started { trial } => {
+            RunEvent::Started(trial) => {
                 trial_now = trial.index as usize;
                 return;
             }
@@ -230,7 +230,7 @@ fn killed_supervisor_ends_external_server_and_fails_one_trial() {
             rustix::process::kill_process(supervisor().unwrap(), Signal::KILL).unwrap();
             descendants_at_kill = Some(all);
         }
-        RunEvent::Finished { record } if record.trial.index == 0 => {
+        RunEvent::Finished(record) if record.trial.index == 0 => {
             let all = descendants_at_kill.iter().flatten().copied().chain(processes(folder, "-c"));
             assert_eq!(
                 all.filter(|&pid| is_alive(pid)).collect::<Vec<_>>(),

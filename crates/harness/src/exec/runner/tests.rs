@@ -58,8 +58,8 @@ fn processes_start_and_end_in_order_before_the_commit() {
     let mut log = Vec::new();
     let (end, run) =
         run_on(&machine, fake::trials(2), &Stop::default(), &folder.path().join("run"), &mut |event| match event {
-            RunEvent::Started { .. } => assert_eq!(machine.take_log(), [""; 0]),
-            RunEvent::Finished { .. } => log.extend(machine.take_log().into_iter().chain(["committed"])),
+            RunEvent::Started(_) => assert_eq!(machine.take_log(), [""; 0]),
+            RunEvent::Finished(_) => log.extend(machine.take_log().into_iter().chain(["committed"])),
             _ => {}
         });
     assert_eq!(end.unwrap(), RunEnd::Complete);
@@ -103,7 +103,7 @@ fn stopped(request: fn(&Stop)) -> (RunEnd, usize, Vec<&'static str>, bool) {
     let mut started = 0;
     let run_folder = folder.path().join("run");
     let (end, run) = run_on(&machine, fake::trials(3), &stop, &run_folder, &mut |event| match event {
-        RunEvent::Started { trial } => {
+        RunEvent::Started(trial) => {
             machine.take_log();
             started = trial.index;
         }
@@ -141,7 +141,7 @@ fn failed_commit_ends_the_run_without_the_trial() {
     let run_folder = folder.path().join("run");
     let machine = FakeMachine::default();
     let (end, run) = run_on(&machine, fake::trials(3), &Stop::default(), &run_folder, &mut |event| {
-        if matches!(event, RunEvent::Started { trial } if trial.index == 1) {
+        if matches!(event, RunEvent::Started(trial) if trial.index == 1) {
             // A file in place of the folder of histograms.
             std::fs::remove_dir_all(run_folder.join("histograms")).unwrap();
             std::fs::write(run_folder.join("histograms"), "").unwrap();

@@ -1,16 +1,14 @@
-//! Comparing clocks with the workers, and how early they must learn the start time.
+//! Comparisons of clocks with the workers, and the lead of the message with the start time.
 
-/// Clock comparisons with each worker before a trial: the fastest answer is the most exact...
+/// The number of clock comparisons with each worker before a trial. The fastest answer is the most exact.
 pub(super) const PINGS: u32 = 8;
-/// Time from the last worker being ready to the start, in nanoseconds: for sending the start time to all, ...
+/// The time for sending the start time to all workers, in nanoseconds: a constant, an addition for each worker, and round trips.
 const LEAD_NS: u64 = 50_000_000;
-/// ...so much more for each of them, ...
 const LEAD_NS_PER_WORKER: u64 = 5_000_000;
-/// ...so many round trips, ...
 const LEAD_ROUND_TRIPS: u64 = 2;
-/// ...and this if packets may be lost: the kernel notices a loss after 200 ms, and a second one after 400 ms more.
+/// The additional time if the network loses packets. The kernel detects a loss after 200 ms, and a second loss 400 ms later.
 const LEAD_NS_WITH_LOSS: u64 = 500_000_000;
-/// One answer that took so much longer than another hints at a lost packet.
+/// A difference between two answers that indicates a lost packet.
 const LOSS_HINT_NS: u64 = 100_000_000;
 
 /// One clock comparison.
@@ -18,7 +16,7 @@ const LOSS_HINT_NS: u64 = 100_000_000;
 pub(super) struct ClockSample {
     /// The time from question to answer, in nanoseconds.
     pub(super) round_trip_ns: u64,
-    /// How far the worker's CLOCK_MONOTONIC is ahead of ours, in nanoseconds, to within half the round trip.
+    /// The lead of the worker's CLOCK_MONOTONIC over that of this host in nanoseconds, to within half the round trip.
     pub(super) ahead_ns: i64,
 }
 
@@ -27,9 +25,9 @@ pub(super) struct ClockSample {
 pub(super) struct ClockSamples(pub(super) Vec<ClockSample>);
 
 impl ClockSamples {
-    /// The fastest, which is the most exact.
+    /// The fastest and most exact comparison.
     pub(super) fn best(&self) -> ClockSample {
-        *self.0.iter().min().expect("each worker was asked")
+        *self.0.iter().min().expect("each worker has answered")
     }
 
     fn hint_at_loss(&self) -> bool {
@@ -38,7 +36,7 @@ impl ClockSamples {
     }
 }
 
-/// The time that sending the start time to all workers may take, in nanoseconds.
+/// The time to allow for sending the start time to all workers, in nanoseconds.
 pub(super) fn lead_ns(workers: &[ClockSamples], has_loss: bool) -> u64 {
     let round_trip_ns = workers.iter().map(|samples| samples.best().round_trip_ns).max().unwrap_or(0);
     let for_loss = if has_loss || workers.iter().any(ClockSamples::hint_at_loss) { LEAD_NS_WITH_LOSS } else { 0 };
@@ -57,7 +55,11 @@ mod tests {
         };
         let lead_ms = |all: &[ClockSamples], has_loss| lead_ns(all, has_loss) / 1_000_000;
         assert_eq!(lead_ms(&[samples(&[0; 8]), samples(&[0; 8])], false), 60);
-        assert_eq!(lead_ms(&[samples(&[200, 299]), samples(&[3, 4])], false), 60 + 400, "the slowest of the best");
+        assert_eq!(
+            lead_ms(&[samples(&[200, 299]), samples(&[3, 4])], false),
+            60 + 400,
+            "the slowest worker's best answer counts"
+        );
         assert_eq!(lead_ms(&[samples(&[200, 299]), samples(&[3, 103])], false), 60 + 400 + 500, "a packet was lost");
         assert_eq!(lead_ms(&[samples(&[1])], true), 55 + 2 + 500);
     }

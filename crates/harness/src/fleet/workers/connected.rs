@@ -1,4 +1,4 @@
-//! A worker that has joined, as the first one sees it.
+//! The first worker's view of a worker that has joined.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -16,23 +16,22 @@ use super::super::message::{Hello, Message};
 use super::clocks::ClockSample;
 use crate::{files, samples};
 
-/// Most bytes of a samples file for each planned request...
+/// The limit of a samples file, in bytes: for each planned request, and a constant.
 const BYTES_PER_SAMPLE: u64 = 128;
-/// ...and beside that.
 const BYTES_BESIDE_SAMPLES: u64 = 16 << 20;
 
 pub(super) struct ConnectedWorker {
     pub(super) hello: Hello,
     pub(super) channel: Channel,
-    /// Our address that it connected to, where it can reach a server...
+    /// The address of this host where the worker can reach a server.
     pub(super) ours: IpAddr,
-    /// ...and its own.
+    /// The address of the worker.
     pub(super) theirs: IpAddr,
     pub(super) is_lost: bool,
     pub(super) trial: u32,
-    /// Its part of the trial.
+    /// The worker's part of the trial.
     pub(super) config: Option<LoadConfig>,
-    /// The file for its samples.
+    /// The file for the worker's samples.
     pub(super) samples: Option<Draft>,
 }
 
@@ -45,15 +44,14 @@ impl ConnectedWorker {
         self.channel.send(message).map_err(|error| self.lose(&error))
     }
 
-    /// Gives it up and closes its connection; returns the reason with its name.
+    /// Gives up the worker and closes its connection. Returns an error with its name and the reason.
     fn lose(&mut self, reason: &anyhow::Error) -> anyhow::Error {
-        self.is_lost = true;
-        self.channel.close();
+        self.give_up();
         anyhow!("{} is lost: {reason}", self.name())
     }
 
-    /// Its next message about this trial or about none, with its arrival time in nanoseconds of our CLOCK_MONOTONIC; `None` when
-    /// `deadline` passes first.
+    /// The next message, with its arrival time in nanoseconds of this host's CLOCK_MONOTONIC; `None` after `deadline`. Skips messages
+    /// about earlier trials.
     fn receive(&mut self, deadline: Instant) -> anyhow::Result<Option<(u64, Message)>> {
         loop {
             match self.channel.receive_timed(deadline).map_err(|error| self.lose(&error))? {
@@ -66,14 +64,14 @@ impl ConnectedWorker {
         }
     }
 
-    /// Asks for its time; returns the time of the question in nanoseconds of our CLOCK_MONOTONIC.
+    /// Requests the worker's time. Returns the time of the request in nanoseconds of this host's CLOCK_MONOTONIC.
     pub(super) fn ask_time(&mut self, number: u32) -> anyhow::Result<u64> {
         let asked_ns = monotonic_ns();
         self.send(&Message::Ping { number })?;
         Ok(asked_ns)
     }
 
-    /// Waits for its answer.
+    /// Waits for the answer to [`Self::ask_time`].
     pub(super) fn await_time(
         &mut self,
         number: u32,
@@ -94,7 +92,7 @@ impl ConnectedWorker {
         }
     }
 
-    /// Receives its samples into `draft`.
+    /// Receives the worker's samples into `draft`.
     pub(super) fn receive_samples(
         &mut self,
         config: &LoadConfig,
@@ -151,11 +149,7 @@ impl ClientLink for ConnectedWorker {
         }
     }
 
-    fn blame(&self, reason: &str) -> String {
-        format!("{}: {reason}", self.name())
-    }
-
-    /// The worker itself hangs: it would have ended and reported a client that does.
+    /// Gives up the worker, which hangs itself: it would have killed a client that hangs.
     fn give_up(&mut self) -> String {
         self.is_lost = true;
         self.channel.close();

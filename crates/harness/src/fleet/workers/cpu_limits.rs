@@ -2,18 +2,19 @@
 
 use crate::spec::units::Cpus;
 
-/// Groups of workers that a warning lists; the rest are counted.
+/// The number of groups of workers that a warning lists. It counts the others.
 const GROUPS_MAX: usize = 8;
 
-/// The CPUs that a worker may use, of so many of its host; 0 if unknown.
+/// The CPUs that a worker may use.
 pub(super) struct CpuLimit<'a> {
     pub(super) rank: u32,
     pub(super) host: &'a str,
     pub(super) cpus: &'a [usize],
+    /// The number of CPUs of the host; 0 if unknown.
     pub(super) of_host: u32,
 }
 
-/// Names workers that may use only some of their hosts' CPUs; `None` if there are none.
+/// Names workers that may use only some of their hosts' CPUs; `None` without such workers.
 pub(super) fn cpu_limits<'a>(workers: impl Iterator<Item = CpuLimit<'a>>) -> Option<String> {
     let is_limited = |it: &CpuLimit<'a>| !it.cpus.is_empty() && it.cpus.len() < it.of_host as usize;
     let describe =
@@ -22,7 +23,7 @@ pub(super) fn cpu_limits<'a>(workers: impl Iterator<Item = CpuLimit<'a>>) -> Opt
     Some(format!("{workers}: the launcher limits them (`mpirun --bind-to none` and `srun --cpu-bind=none` do not)"))
 }
 
-/// Names workers, each with its CPUs, that may not use all CPUs of the plan; `None` if there are none.
+/// Names workers that may not use all CPUs of the plan, each with its CPUs; `None` without such workers.
 pub(super) fn missing_planned_cpus<'a>(
     planned: &[usize],
     workers: impl Iterator<Item = (u32, &'a [usize])>,
@@ -81,7 +82,7 @@ mod tests {
             (workers.iter().filter(|it| limit(it)).count(), cpu_limits(all).unwrap_or_default())
         };
         let all = [(0, "a", vec![0, 1], 2), (1, "b", vec![], 4), (2, "c", vec![0, 1], 0)];
-        assert_eq!(limits(&all), (0, String::new()), "all CPUs, or unknown");
+        assert_eq!(limits(&all), (0, String::new()), "the workers may use all CPUs, or their limits are unknown");
         let some = [(0, "a", vec![4, 0, 1], 8), (1, "b", vec![0], 2), (2, "b", vec![0], 2), (3, "b", vec![0, 1], 2)];
         let (count, text) = limits(&some);
         let expected =

@@ -19,17 +19,17 @@ use super::super::secret::Side;
 use super::connected::ConnectedWorker;
 use crate::deadline_stream::DeadlineStream;
 
-/// How often to look for new connections.
+/// The interval of checks for new connections.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Refusals that an error lists; the rest are counted.
+/// The number of refusals that an error lists. It counts the others.
 const REFUSALS_MAX: usize = 8;
 
-/// Listens on all addresses of this host: which of them the others reach is unknown.
+/// Listens on all addresses of this host, as the other workers may reach only some of them.
 pub(super) fn listen(port: u16) -> std::io::Result<TcpListener> {
     TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))
 }
 
-/// Waits until all workers have joined; returns them in the order of their ranks.
+/// Waits until all workers have joined. Returns them in the order of their numbers.
 pub(super) fn accept_all(
     listener: &TcpListener,
     membership: &Membership,
@@ -39,7 +39,7 @@ pub(super) fn accept_all(
     let deadline = Instant::now() + timeouts.joining;
     let mut joined: BTreeMap<u32, ConnectedWorker> = BTreeMap::new();
     let mut refusals = Refusals::default();
-    // Each handshake has a thread, so that a slow peer delays nobody.
+    // Each handshake has a thread, so that a slow peer does not delay the others.
     let (sender, finished) = mpsc::channel();
     let mut handshakes = PendingHandshakes::default();
     while joined.len() as u32 + 1 < membership.ranks {
@@ -69,7 +69,7 @@ pub(super) fn accept_all(
             }
         }
         let Ok((number, peer, outcome)) = finished.recv_timeout(pause) else { continue };
-        // This drops the other reference to the stream, so that the worker owns it.
+        // This drops the other reference to the stream.
         handshakes.end(number);
         let admitted = outcome.and_then(|(stream, authenticated)| {
             let stream = Arc::into_inner(stream).context("its connection is still in use")?;
@@ -95,7 +95,7 @@ fn admit(
     let is_connected = joined.get(&hello.rank).is_some_and(|worker| worker.channel.is_connected());
     let reason = match hello.rank {
         _ if hello.ranks != membership.ranks => {
-            format!("it is one of {} workers, but this job has {}", hello.ranks, membership.ranks)
+            format!("it belongs to a job of {} workers, but this job has {}", hello.ranks, membership.ranks)
         }
         rank if rank == 0 || rank >= membership.ranks => format!("worker {rank} cannot join"),
         rank if is_connected => format!("worker {rank} has already joined"),
@@ -111,7 +111,7 @@ fn admit(
     bail!(reason)
 }
 
-/// Connections that were refused.
+/// The refused connections.
 #[derive(Default)]
 struct Refusals {
     listed: Vec<String>,
@@ -120,11 +120,10 @@ struct Refusals {
 
 impl Refusals {
     fn push(&mut self, reason: String) {
-        match () {
-            () if self.listed.contains(&reason) => {}
-            () if self.listed.len() < REFUSALS_MAX => self.listed.push(reason),
-            () => self.more += 1,
+        if self.listed.contains(&reason) {
+            return;
         }
+        if self.listed.len() < REFUSALS_MAX { self.listed.push(reason) } else { self.more += 1 }
     }
 }
 

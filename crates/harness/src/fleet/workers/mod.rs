@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //! - here: the clients of a distributed run
-//! - `join`: accepts the workers; `connected`: one that has joined
+//! - `join`: accepts the workers; `connected`: a worker that has joined
 //! - `clocks`: compares clocks with the workers, for a common start
 //! - `cpu_limits`: warns about workers that may not use all CPUs
 
@@ -35,7 +35,7 @@ use clocks::{ClockSamples, PINGS};
 use connected::ConnectedWorker;
 use cpu_limits::CpuLimit;
 
-/// Clock comparisons end after this time.
+/// The longest time of clock comparisons.
 const PINGS_MAX: Duration = Duration::from_secs(1);
 
 /// The consequence of a lost worker.
@@ -52,25 +52,25 @@ pub enum LossPolicy {
 pub struct Workers {
     workers: Vec<ConnectedWorker>,
     loss: LossPolicy,
-    /// The machine of the first worker...
+    /// The machine of the first worker.
     machine: String,
-    /// ...and its network namespace.
+    /// The network namespace of the first worker.
     network: u64,
-    /// Counts trials, so that late messages about an earlier one are recognised.
+    /// The number of the trial. It identifies late messages about earlier trials.
     trial: u32,
-    /// CPUs of the trial's server.
+    /// The CPUs of the trial's server.
     server_cpus: Vec<usize>,
     timeouts: Timeouts,
     deadline: Instant,
-    /// The testbed that the workers run in.
-    surrounding: Option<Surrounding>,
+    /// The testbed in which the workers run.
+    pub surrounding: Option<Surrounding>,
 }
 
 impl Workers {
     /// Waits until the other workers of a job have joined.
     ///
     /// # Errors
-    /// When the port is taken, or workers do not join in time: which are missing, and which connections were refused.
+    /// When the port is in use, or workers do not join in time. Lists the missing workers and the refused connections.
     pub fn accept_all(membership: &Membership, loss: LossPolicy) -> anyhow::Result<Self> {
         let listener = join::listen(membership.port).with_context(|| {
             format!(
@@ -100,13 +100,6 @@ impl Workers {
         })
     }
 
-    /// The same workers on the hosts of a testbed.
-    #[must_use]
-    pub fn within(mut self, surrounding: Option<Surrounding>) -> Self {
-        self.surrounding = surrounding;
-        self
-    }
-
     /// The number of clients.
     pub fn count(&self) -> u32 {
         self.workers.len() as u32
@@ -118,7 +111,7 @@ impl Workers {
         let cpus = |worker: &ConnectedWorker| {
             let beside = self.workers.iter().filter(|it| it.hello.machine == worker.hello.machine);
             let cpus = &worker.hello.cpus;
-            // As [`Fleet::broadcast`] divides them.
+            // [`Fleet::broadcast`] divides the CPUs in the same way.
             let are_shared = beside.clone().all(|it| it.hello.cpus == *cpus);
             (cpus.len() / if are_shared { beside.count() } else { 1 }).max(1) as u32
         };
@@ -130,12 +123,12 @@ impl Workers {
             here: self.workers.iter().filter(is_here).count() as u32,
             elsewhere_cpus: self.workers.iter().filter(|worker| !is_here(worker)).map(cpus).min(),
             ways,
-            lab: self.surrounding.as_ref().map(|lab| (lab.network().clone(), lab.applied())),
+            lab: self.surrounding.as_ref().map(|lab| (lab.network.clone(), lab.applied)),
             beside_server: self.workers.iter().filter(is_beside).map(|worker| worker.hello.rank).collect(),
         }
     }
 
-    /// The hosts of server and clients, in words.
+    /// A description of the hosts of server and clients.
     pub fn sentence(&self) -> String {
         let mut hosts: Vec<(&str, u32)> = Vec::new();
         for worker in &self.workers {
@@ -144,14 +137,12 @@ impl Workers {
                 None => hosts.push((&worker.hello.host, 1)),
             }
         }
-        let hosts: Vec<String> = hosts
-            .into_iter()
-            .map(|(host, count)| if count == 1 { host.to_owned() } else { format!("{host} ({count})") })
-            .collect();
+        let describe = |(host, count): (&str, u32)| if count == 1 { host.into() } else { format!("{host} ({count})") };
+        let hosts: Vec<String> = hosts.into_iter().map(describe).collect();
         format!("server on {}, clients on {}", identity::host_name(), hosts.join(", "))
     }
 
-    /// Names workers, including the first, that may use only some of their hosts' CPUs; `None` if there are none.
+    /// Names workers, including the first, that may use only some of their hosts' CPUs; `None` without such workers.
     pub fn cpu_limits(&self) -> Option<String> {
         let ((cpus, of_host), host) = (identity::usable_cpus(), identity::host_name());
         let first = CpuLimit { rank: 0, host: &host, cpus: &cpus, of_host };
@@ -162,13 +153,13 @@ impl Workers {
         cpu_limits::cpu_limits(std::iter::once(first).chain(others))
     }
 
-    /// Names workers on this machine that may not use all CPUs planned for clients here; `None` if there are none.
+    /// Names workers on this machine that may not use all planned client CPUs; `None` without such workers.
     pub fn missing_planned_cpus(&self, planned: &[usize]) -> Option<String> {
         let here = self.workers.iter().filter(|worker| worker.hello.machine == self.machine);
         cpu_limits::missing_planned_cpus(planned, here.map(|it| (it.hello.rank, it.hello.cpus.as_slice())))
     }
 
-    /// The network of the requests, in words.
+    /// A description of the network of the requests.
     pub fn network(&self) -> String {
         let addresses: Vec<String> = self.facts().ways.iter().map(ToString::to_string).collect();
         format!("between workers, to {}", addresses.join(", "))
@@ -183,7 +174,7 @@ impl Workers {
         let (started, timeout) = (Instant::now(), self.timeouts.worker);
         let mut all: Vec<ClockSamples> = self.present().map(|_| ClockSamples::default()).collect();
         for number in 0..PINGS {
-            // All are asked before any answer is awaited.
+            // Send all requests before waiting for the first answer.
             let asked_ns: Vec<u64> =
                 self.present().map(|worker| worker.ask_time(number)).collect::<anyhow::Result<_>>()?;
             let deadline = Instant::now() + timeout;
@@ -206,7 +197,7 @@ impl Fleet for Workers {
         let trial = *trial;
         let mut present: Vec<&mut ConnectedWorker> = workers.iter_mut().filter(|worker| !worker.is_lost).collect();
         ensure!(!present.is_empty(), "all workers are lost");
-        // The remaining workers take over the parts of those that are lost.
+        // The remaining workers take over the parts of lost workers.
         let processes = present.len() as u32;
         let parts = LoadConfig { processes, ..order.config.clone() }.parts();
         let hellos: Vec<Hello> = present.iter().map(|worker| worker.hello.clone()).collect();
@@ -222,10 +213,10 @@ impl Fleet for Workers {
             } else if beside.iter().all(|&it| hellos[it].cpus == *own) {
                 assign_cpus(config.clone(), own, number, count)
             } else {
-                // The launcher has divided them.
+                // The launcher has divided the CPUs.
                 LoadConfig { cpus: own.clone(), ..config.clone() }
             };
-            // Other workers of that network namespace use its ports too.
+            // Other workers in the same network namespace use its ports too.
             let others = beside.iter().filter(|&&it| it != at && hellos[it].network == worker.hello.network);
             let others: u32 = others.map(|&it| parts[it].connections).sum();
             let idle = if is_here && worker.hello.network == *network { order.config.idle } else { 0 };
@@ -239,7 +230,7 @@ impl Fleet for Workers {
             }
             let text = serde_json::to_string(&LoadOrder::new(config.clone(), order.trial.clone()))?;
             worker.trial = trial;
-            worker.samples = Some(Draft::new(draft_of_client(draft, at), false));
+            worker.samples = Some(Draft { path: draft_of_client(draft, at), is_kept: false });
             worker.config = Some(config);
             worker.send(&Message::Order { trial, order: text })?;
         }
@@ -253,7 +244,7 @@ impl Fleet for Workers {
             await_ready(worker, ready_timeout(&config, margin), hook)?;
         }
         let clocks = self.compare_clocks(hook)?;
-        let has_loss = self.surrounding.as_ref().is_some_and(|lab| lab.network().loss.is_some());
+        let has_loss = self.surrounding.as_ref().is_some_and(|lab| lab.network.loss.is_some());
         let start_ns = monotonic_ns() + clocks::lead_ns(&clocks, has_loss);
         let trial = self.trial;
         for (worker, samples) in self.present().zip(clocks) {
@@ -266,27 +257,27 @@ impl Fleet for Workers {
     }
 
     fn gather(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
-        let (deadline, machine, trial, timeout) =
-            (self.deadline, self.machine.clone(), self.trial, self.timeouts.worker);
-        let server_cpus = self.server_cpus.clone();
-        // Samples wait until the last client has ended: they would disturb clients that still measure.
+        let Self { workers, deadline, machine, trial, timeouts, server_cpus, .. } = self;
+        let (trial, timeout) = (*trial, timeouts.worker);
+        let mut present: Vec<&mut ConnectedWorker> = workers.iter_mut().filter(|worker| !worker.is_lost).collect();
+        // Collect samples after the last client has ended, because collecting would disturb clients that still measure.
         let mut used = Vec::new();
-        for worker in self.present() {
-            used.push(await_message(worker, deadline, None, hook, |message| match message {
+        for worker in &mut present {
+            used.push(await_message(*worker, *deadline, None, hook, |message| match message {
                 ClientMessage::Ended { used } => Ok(used),
                 event @ ClientMessage::Event(_) => Err(event),
             })?);
         }
-        // One worker after another, so that only one worker's samples travel at a time.
+        // Collect from one worker at a time, so that transfers do not compete.
         let mut gathered = Vec::new();
-        for (worker, used) in self.present().zip(used) {
+        for (worker, used) in present.into_iter().zip(used) {
             worker.send(&Message::Collect { trial })?;
             let report = await_report(worker, Instant::now() + timeout, hook)?;
             let config = worker.config.take().context("it has no order")?;
             let samples = worker.samples.take().context("it has no order")?;
             worker.receive_samples(&config, &samples, timeout, hook)?;
             let Hello { rank, host, machine: its, .. } = &worker.hello;
-            let (is_here, its) = (*its == machine, its.clone());
+            let (is_here, its) = (its == machine, its.clone());
             let place = if is_here { format!("worker {rank}") } else { format!("worker {rank} on {host}") };
             // The usage of a CPU that the server shares includes the server's.
             let is_shared = is_here && server_cpus.iter().any(|cpu| config.cpus.contains(cpu));
@@ -300,7 +291,7 @@ impl Fleet for Workers {
         let trial = self.trial;
         for worker in self.present() {
             worker.samples = None;
-            // The next trial notices a worker that cannot be reached.
+            // The next trial detects an unreachable worker.
             let _ = worker.send(&Message::Dismiss { trial });
         }
     }

@@ -11,7 +11,7 @@ use super::super::secret::Secret;
 use super::super::worker;
 use super::*;
 
-/// Long enough for the slowest machine: only a failing test waits for it.
+/// Long enough for the slowest machine. Only a failing test waits so long.
 pub(in crate::fleet) const LONG: Duration = Duration::from_secs(300);
 const PATIENT: Timeouts = Timeouts { joining: LONG, connecting: LONG, handshake: LONG, client: LONG, worker: LONG };
 const SECRET: &str = "open sesame";
@@ -171,7 +171,7 @@ fn poll_hook(_: Option<&Event>) -> anyhow::Result<Instant> {
 fn reports_are_collected_after_all_clients_ended() {
     let (listener, port) = listener();
     let (first_waits, second_ends) = mpsc::channel::<()>();
-    let (first_is_through, second_is_asked) = mpsc::channel::<()>();
+    let (first_has_reported, may_end_second) = mpsc::channel::<()>();
     let report = |puppet: &Puppet, trial| {
         assert_eq!(puppet.receive(), Message::Collect { trial });
         puppet.send_event(trial, &Event::Finished { report: Box::new(crate::judge::tests::healthy()) });
@@ -188,7 +188,7 @@ fn reports_are_collected_after_all_clients_ended() {
         );
         first_waits.send(()).unwrap();
         report(&puppet, trial);
-        first_is_through.send(()).unwrap();
+        first_has_reported.send(()).unwrap();
         assert_eq!(puppet.receive(), Message::Dismiss { trial });
     });
     let second = thread::spawn(move || {
@@ -197,15 +197,15 @@ fn reports_are_collected_after_all_clients_ended() {
         second_ends.recv().unwrap();
         puppet.0.send(&Message::Ended { trial, used_ppm: None }).unwrap();
         report(&puppet, trial);
-        // The first worker's samples must have arrived by then.
-        second_is_asked.recv_timeout(LONG).unwrap();
+        // The samples of worker 1 must have arrived now.
+        may_end_second.recv_timeout(LONG).unwrap();
         assert_eq!(puppet.receive(), Message::Dismiss { trial });
     });
     let folder = tempfile::tempdir().unwrap();
     let mut workers = Workers::accept_on(&listener, &membership(0, port, SECRET), LossPolicy::EndRun, PATIENT).unwrap();
     let mut trial = trial();
     if let server::ServerSpec::Ours(serve) = &mut trial.serve {
-        // The usage of CPUs that the server shares would be unknown.
+        // The usage of CPUs shared with the server would be unknown.
         serve.cpus = vec![usize::MAX];
     }
     let order = LoadOrder::new(trial.load.clone(), trial);
@@ -233,7 +233,7 @@ fn all_clocks_are_compared_at_once_for_a_limited_time() {
             all_are_asked.wait();
             thread::sleep(PINGS_MAX);
             puppet.0.send(&Message::Pong { number: 0, monotonic_ns: monotonic_ns() }).unwrap();
-            assert!(matches!(puppet.receive(), Message::Begin { trial: 1, .. }), "one comparison took the whole time");
+            assert!(matches!(puppet.receive(), Message::Begin { trial: 1, .. }), "no second comparison follows");
         })
     };
     let others = [1, 2].map(run);
@@ -243,7 +243,7 @@ fn all_clocks_are_compared_at_once_for_a_limited_time() {
     workers.broadcast(&order, &folder.path().join("draft")).unwrap();
     let start_ns = workers.barrier(&mut poll_hook).unwrap();
     others.into_iter().for_each(|other| other.join().unwrap());
-    // The time of the comparison, and twice its round trip.
+    // The comparison takes its round trip, and the lead is twice the round trip.
     assert!(start_ns - before_ns >= 3 * PINGS_MAX.as_nanos() as u64);
 }
 
@@ -254,9 +254,8 @@ fn hanging_worker_is_lost_and_named() {
     let hanging = thread::spawn(move || {
         let puppet = Puppet::join(&membership(1));
         assert!(matches!(puppet.receive(), Message::Order { .. }));
-        // A worker that slept would notice when it wakes.
-        let is_over = |received: anyhow::Result<Option<Message>>| received.is_err();
-        assert!(is_over(puppet.0.receive(Instant::now() + LONG)));
+        let received = puppet.0.receive(Instant::now() + LONG);
+        assert!(received.is_err(), "the first worker closes the connection: {received:?}");
     });
     let brief = Duration::from_millis(200);
     let timeouts = Timeouts { client: brief, worker: brief, ..PATIENT };
@@ -271,10 +270,10 @@ fn hanging_worker_is_lost_and_named() {
     hanging.join().unwrap();
 }
 
-/// Requests of each client; their samples take many messages.
+/// The number of requests of each client. Their samples take many messages.
 const SAMPLES: i64 = 30_000;
 
-/// A program that behaves as a client, with a prepared report and prepared samples.
+/// A program that acts as a client with a prepared report and prepared samples.
 fn client(folder: &Path) -> std::path::PathBuf {
     let samples = |at| load::Sample {
         planned_ns: at * 1_000,
@@ -301,7 +300,7 @@ fn client(folder: &Path) -> std::path::PathBuf {
     let text = serde_json::to_string(&Event::Finished { report: Box::new(report) }).unwrap();
     std::fs::write(folder.join("report"), text + "\n").unwrap();
     let (ready, place) = (serde_json::to_string(&Event::Ready).unwrap(), folder.display());
-    // It hangs if a file says so.
+    // The client hangs if the file `hangs` exists.
     let script = format!(
         "#!/bin/sh\nread order\necho '{ready}'\nread begin\n[ ! -e {place}/hangs ] || exec sleep 1000\n\
          cp {place}/samples \"$4\"\ncat {place}/report\nread end\n"

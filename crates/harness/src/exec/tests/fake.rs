@@ -1,4 +1,4 @@
-//! Processes and clients without a system call, for tests of the runner. They log when they start and end.
+//! Fake processes and clients for tests of the runner. They log when they start and end.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ use crate::process::stop::Stop;
 use crate::spec::network::Network;
 use crate::{judge, samples};
 
-/// Trials of one architecture that are over in 20 ms, placed on no CPU.
+/// Trials of one architecture, which take 20 ms and have no CPU placement.
 pub(super) fn trials(count: u32) -> Vec<Trial> {
     let experiment = crate::spec::presets::find("smoke").unwrap().experiment();
     let planned = crate::plan::plan(&experiment, &Host::made_up()).unwrap().trials.remove(0);
@@ -64,7 +64,7 @@ pub(super) enum Fault {
     Samples,
 }
 
-/// A machine of fakes.
+/// Starts fake processes.
 #[derive(Clone, Default)]
 pub(super) struct FakeMachine {
     log: Rc<RefCell<Vec<&'static str>>>,
@@ -85,7 +85,7 @@ impl FakeMachine {
         self.log.take()
     }
 
-    /// Whether this is the moment of the fault, which then happens once.
+    /// Whether `fault` happens now. Each fault happens once.
     fn fails(&self, fault: Fault) -> bool {
         let fails = self.fault.get() == Some(fault);
         if fails {
@@ -183,12 +183,12 @@ impl Process<ServerEvent> for FakeServer {
     }
 
     fn kill(&mut self) {
-        unreachable!("it always answers");
+        unreachable!("the fake server always answers");
     }
 
     #[cfg(target_os = "linux")]
     fn pid(&self) -> rustix::process::Pid {
-        unreachable!("it is no external server");
+        unreachable!("only external servers need a process ID");
     }
 }
 
@@ -219,11 +219,11 @@ impl Process<IdleEvent> for FakeIdle {
     }
 
     fn end_error(&mut self) -> anyhow::Error {
-        unreachable!("it never ends by itself")
+        unreachable!("the fake process never ends by itself")
     }
 
     fn exit_report(&mut self) -> String {
-        unreachable!("it never ends by itself")
+        unreachable!("the fake process never ends by itself")
     }
 
     fn end(&mut self) {}
@@ -232,7 +232,7 @@ impl Process<IdleEvent> for FakeIdle {
 
     #[cfg(target_os = "linux")]
     fn pid(&self) -> rustix::process::Pid {
-        unreachable!("it is no external server");
+        unreachable!("only external servers need a process ID");
     }
 }
 
@@ -264,8 +264,8 @@ impl Fleet for FakeClient {
         Ok(())
     }
 
-    fn barrier(&mut self, look: &mut WaitHook<'_>) -> anyhow::Result<u64> {
-        look(Some(&load::Event::Ready))?;
+    fn barrier(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<u64> {
+        hook(Some(&load::Event::Ready))?;
         if self.machine.fails(Fault::Refused) {
             self.machine.refused.set(2);
             bail!("connection reset");
@@ -275,11 +275,11 @@ impl Fleet for FakeClient {
         Ok(self.start_ns)
     }
 
-    fn gather(&mut self, look: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
+    fn gather(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
         let config = self.order.as_ref().unwrap().config.clone();
         let over = fleet::instant_of(self.start_ns + config.phases.sending_ns());
         while Instant::now() < over {
-            let next = look(Some(&load::Event::Ready))?;
+            let next = hook(Some(&load::Event::Ready))?;
             match self.machine.fault.get() {
                 Some(Fault::ServerKilled) => self.machine.is_server_killed.set(self.machine.fails(Fault::ServerKilled)),
                 Some(Fault::Client) if self.machine.fails(Fault::Client) => bail!("the client ended: signal: 11"),
@@ -293,7 +293,7 @@ impl Fleet for FakeClient {
         self.machine.write("client reports");
         let report = judge::tests::healthy();
         let account = Account { config, machine: String::new(), place: String::new(), report, cpus_used: None };
-        let samples = Draft::new(self.machine.draft.borrow().clone(), true);
+        let samples = Draft { path: self.machine.draft.borrow().clone(), is_kept: true };
         Ok(vec![Gathered { account, samples }])
     }
 
