@@ -1,6 +1,7 @@
 //! Numbers with units, to three significant digits.
 
 use harness::model::VerdictKind;
+use stats::Ratio;
 
 /// Formats nanoseconds as microseconds.
 pub fn us(ns: f64) -> String {
@@ -79,12 +80,20 @@ pub fn significant(value: f64) -> String {
     format!("{value:.*}", decimals(rounded.max(1e-4)))
 }
 
-/// Returns in words how often an interval from few repeats holds the true value; empty if that is as often as it
-/// should.
+/// Formats a ratio with its interval; `-` without a ratio.
+pub(crate) fn ratio(ratio: Option<Ratio>) -> String {
+    let Some(Ratio { ratio, interval }) = ratio else { return "-".into() };
+    match interval {
+        None => format!("{ratio:.2}"),
+        Some(interval) => format!("{ratio:.2} ({:.2}-{:.2})", interval.low, interval.high),
+    }
+}
+
+/// States how often an interval from few repeats holds the true value, if that is less than the nominal 95 %.
 pub fn coverage(share: Option<f64>) -> String {
     match share {
         Some(share) if share < 0.95 => {
-            format!(" (from so few repeats it holds the truth in {:.0} % of cases)", 100.0 * share)
+            format!(" (from so few repeats, it holds the true value in {:.0} % of cases)", 100.0 * share)
         }
         _ => String::new(),
     }
@@ -99,7 +108,6 @@ pub fn name(value: &impl serde::Serialize) -> String {
 /// Makes stored or received text safe for a terminal: replaces control characters, and characters that change the
 /// text direction, by their numbers. Line ends and tabs stay.
 pub fn visible(text: &str) -> String {
-    // These characters set the direction of the following text.
     let turns = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -118,12 +126,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_is_told_nothing_but_text() {
+    fn control_characters_are_escaped() {
         let hostile = "a\u{1b}]0;title\u{7}\r\u{9b}2Jb\u{202e}c\u{7f}\t\n\u{e9}";
         let shown = visible(hostile);
         assert_eq!(shown, "a\\u001b]0;title\\u0007\\u000d\\u009b2Jb\\u202ec\\u007f\t\n\u{e9}");
         let json = serde_json::to_string(hostile).unwrap();
-        assert_eq!(serde_json::from_str::<String>(&visible(&json)).unwrap(), hostile, "JSON means the same");
+        assert_eq!(
+            serde_json::from_str::<String>(&visible(&json)).unwrap(),
+            hostile,
+            "escaped JSON has the same value"
+        );
     }
 
     #[test]

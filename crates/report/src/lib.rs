@@ -13,6 +13,7 @@
 pub mod export;
 pub mod format;
 pub mod html;
+mod list;
 pub mod model;
 pub mod plot;
 pub mod text;

@@ -406,7 +406,7 @@ const CLOSED: &[&str] = &[
 /// Checks the stored trials of a closed loop.
 fn assert_closed(folder: &Path, trials_expected: usize) {
     let whole = json(&run(folder, &["report", "--json"], 0));
-    assert_eq!(whole["summary"]["comparisons"][0]["metric"], "transactions a second");
+    assert_eq!(whole["summary"]["comparisons"][0]["metric"], "transactions per second");
     let trials = whole["trials"].as_array().unwrap();
     assert_eq!(trials.len(), trials_expected);
     for trial in trials {

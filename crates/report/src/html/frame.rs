@@ -46,39 +46,31 @@ struct Panels<'a> {
 }
 
 /// Returns the elements in which the script draws a chart; `number` is its index among the page's figures.
-///
-/// # Errors
-/// Never in practice: a template is filled in memory.
 pub fn panels(number: usize, heading: &str, chart: &Chart) -> anyhow::Result<String> {
     Ok(Panels { number, heading, chart }.render()?)
 }
 
 impl Frame {
-    /// Takes the architectures in order, their figures, and the data that a reader may download.
-    ///
-    /// # Errors
-    /// Never in practice: everything is held in memory.
+    /// Takes the architectures in order, their figures, and the data for download.
     pub fn new(architectures: &[String], figures: Vec<Drawing<'_>>, raw: &impl Serialize) -> anyhow::Result<Self> {
         let styles = (0..architectures.len()).map(style::style).collect();
-        Ok(Self {
-            architectures: switches(architectures),
-            data: embedded(&Data { architectures, styles, figures })?,
-            raw: embedded(raw)?,
-        })
+        let data = embedded(&Data { architectures, styles, figures })?;
+        let switch = |(place, name): (usize, &String)| Switch {
+            name: name.clone(),
+            place,
+            style: style::style(place),
+            swatch: style::swatch(place),
+        };
+        let switches = architectures.iter().enumerate().map(switch).collect();
+        Ok(Self { architectures: switches, data, raw: embedded(raw)? })
     }
 
     /// The switches as HTML; empty without architectures.
-    ///
-    /// # Errors
-    /// Never in practice: a template is filled in memory.
     pub fn switches(&self) -> anyhow::Result<String> {
         if self.architectures.is_empty() { Ok(String::new()) } else { Ok(Switches { frame: self }.render()?) }
     }
 
     /// Returns the whole page around its content.
-    ///
-    /// # Errors
-    /// Never in practice: a template is filled in memory.
     pub fn document(&self, title: &str, content: &impl Template) -> anyhow::Result<String> {
         let content = &content.render()?;
         Ok(Document { title, content, frame: self, plotly: PLOTLY, css: CSS, script: SCRIPT }.render()?)
@@ -87,24 +79,12 @@ impl Frame {
 
 /// The switch of an architecture.
 pub struct Switch {
-    /// The architecture's name.
-    pub name: String,
+    pub(crate) name: String,
     /// The architecture's index in the list of all.
     pub place: usize,
-    /// The look of its lines.
-    pub style: Style,
+    pub(crate) style: Style,
     /// A line with its marker, as SVG.
-    pub swatch: String,
-}
-
-fn switches(architectures: &[String]) -> Vec<Switch> {
-    let one = |(place, name): (usize, &String)| Switch {
-        name: name.clone(),
-        place,
-        style: style::style(place),
-        swatch: style::swatch(place),
-    };
-    architectures.iter().enumerate().map(one).collect()
+    pub(crate) swatch: String,
 }
 
 /// The data that the script draws.

@@ -29,9 +29,6 @@ struct RunRow<'a> {
 }
 
 /// Renders the page. The row of each run links to the element of `links` with the same index.
-///
-/// # Errors
-/// Never in practice: everything is held in memory.
 pub fn page(history: &History, links: &[String]) -> anyhow::Result<String> {
     let (architectures, figures) = drawn(history);
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.name, title: figure.title, chart });

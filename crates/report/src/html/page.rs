@@ -2,11 +2,10 @@
 
 use askama::Template;
 use harness::model::{Bound, Check, Run, TrialRecord};
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::frame::{Drawing, Frame};
-use crate::export::{csv, json};
+use crate::export::{self, csv};
 use crate::format;
 use crate::model::summary::{Comparison, Row};
 use crate::model::{Summary, conclusion};
@@ -14,8 +13,7 @@ use crate::plot::Drawn;
 use crate::plot::chart::Chart;
 use crate::plot::figures::FigureSpec;
 use crate::plot::style;
-use crate::text::run;
-use crate::text::run::NOTES_OF_MEMORY;
+use crate::text::run::{self, NOTES_OF_MEMORY};
 use crate::text::tail_mark;
 
 #[derive(Template)]
@@ -74,25 +72,15 @@ struct CheckRow {
     passed: bool,
 }
 
-/// The data that a reader may download.
-#[derive(Serialize)]
-struct Raw<'a> {
-    name: &'a str,
-    csv: String,
-    json: Value,
-}
-
-/// The whole document.
-///
-/// # Errors
-/// When a template or the data cannot be rendered. That is not expected, because rendering does no I/O.
+/// Renders the whole document.
 pub fn render(run: &Run) -> anyhow::Result<String> {
     let summary = Summary::of(run);
     let drawn = Drawn::of(run, &summary);
     let Drawn { architectures, figures } = &drawn;
     let place = |row: &Row| architectures.iter().position(|name| *name == row.label()).unwrap_or_default();
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.name, title: figure.title, chart });
-    let raw = Raw { name: &run.header.name, csv: csv::of(run), json: without_histograms(json::of(run)) };
+    let raw =
+        json!({ "name": run.header.name, "csv": csv::of(run), "json": without_histograms(export::json::of(run)) });
     let frame = Frame::new(architectures, drawings.collect(), &raw)?;
     let page = Page {
         run,
@@ -112,7 +100,7 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
     frame.document(&run.header.name, &page)
 }
 
-/// Removes histograms, which would be most of the page. The run's folder has them as files for other programs.
+/// Removes histograms, which would be most of the page; the run's folder contains them.
 fn without_histograms(mut value: Value) -> Value {
     fn strip(value: &mut Value) {
         match value {
@@ -134,7 +122,7 @@ pub fn command(words: &[String]) -> String {
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c));
     let quoted = words.iter().map(|word| match is_plain(word) {
         true => word.clone(),
-        // A terminal would obey control characters in pasted text.
+        // Escape control characters, which a terminal would execute in pasted text.
         false if word.contains(char::is_control) => {
             let escape = |c: char| match c {
                 '\\' | '\'' => format!("\\{c}"),
@@ -157,10 +145,9 @@ fn table(comparison: &Comparison, place: &impl Fn(&Row) -> usize) -> Table {
         is_ranked: row.is_ranked(),
         cells: columns[1..].iter().map(|column| (column.text)(row)).collect(),
     };
-    let of = |rows: &dyn Fn(&Row) -> &Vec<String>| -> Vec<String> {
-        let of_row =
-            |row: &Row| -> Vec<String> { rows(row).iter().map(|text| format!("{}: {text}", row.label())).collect() };
-        comparison.rows.iter().flat_map(of_row).collect()
+    let notes = |texts: fn(&Row) -> &Vec<String>| -> Vec<String> {
+        let texts = comparison.rows.iter().flat_map(|row| texts(row).iter().map(move |text| (row.label(), text)));
+        texts.map(|(name, text)| format!("{name}: {text}")).collect()
     };
     Table {
         title: comparison.title.clone(),
@@ -170,8 +157,8 @@ fn table(comparison: &Comparison, place: &impl Fn(&Row) -> usize) -> Table {
         rows: comparison.rows.iter().map(row).collect(),
         notes: [
             tail_mark::note(&comparison.rows).into_iter().collect(),
-            of(&|row| &row.reasons),
-            of(&|row| &row.missing),
+            notes(|row| &row.reasons),
+            notes(|row| &row.missing),
         ]
         .concat(),
     }

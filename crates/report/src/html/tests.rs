@@ -36,7 +36,7 @@ fn runs() -> Vec<Run> {
 }
 
 #[test]
-fn streams_are_drawn_as_the_server_counts_them() {
+fn bandwidth_is_the_server_s_count() {
     let drawn = drawn(&testkit::bandwidth_run());
     let chart = |name: &str| &drawn.figures.iter().find(|(figure, _)| figure.name == name).unwrap().1;
     let epoll = drawn.architectures.iter().position(|architecture| architecture == "epoll").unwrap();
@@ -48,19 +48,23 @@ fn streams_are_drawn_as_the_server_counts_them() {
 }
 
 #[test]
-fn every_figure_is_drawn_of_some_run_and_says_what_it_is() {
+fn every_figure_is_drawn_for_some_run_with_a_caption() {
     let runs = runs();
     let drawn: Vec<Drawn> = runs.iter().map(drawn).collect();
     let mut seen = BTreeSet::new();
     for figure in FIGURES {
-        assert!(seen.insert(figure.name), "{} is there twice", figure.name);
-        assert!(figure.name.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{} is a file's name", figure.name);
-        assert!(!figure.title.is_empty() && !figure.about.is_empty() && !figure.needs.is_empty(), "{}", figure.name);
+        assert!(seen.insert(figure.name), "the name {} is unique", figure.name);
+        assert!(
+            figure.name.chars().all(|c| c.is_ascii_lowercase() || c == '-'),
+            "{} is a valid file name",
+            figure.name
+        );
+        assert!(!figure.title.is_empty() && !figure.about.is_empty(), "{}", figure.name);
         let somewhere = drawn.iter().any(|drawn| names(drawn).contains(&figure.name));
-        assert!(somewhere, "{} is of no run: {}", figure.name, figure.needs);
+        assert!(somewhere, "a run draws {}", figure.name);
     }
     for (figure, chart) in drawn.iter().flat_map(|drawn| &drawn.figures) {
-        assert!(!chart.words.is_empty(), "{} has nothing to say", figure.name);
+        assert!(!chart.words.is_empty(), "{} has a caption", figure.name);
         for series in chart.panels.iter().flat_map(|panel| &panel.series) {
             assert!(!series.points.is_empty(), "{}", figure.name);
         }
@@ -78,7 +82,7 @@ fn a_figure_without_data_is_left_out() {
     empty.records.clear();
     assert_eq!(names(&empty), [""; 0]);
     let page = render(&empty).unwrap();
-    assert!(page.contains("no trial is valid"), "a run that has just begun has a page too");
+    assert!(page.contains("no trial is valid"), "a run without records has a page");
     assert_eq!(page, render(&empty).unwrap(), "the same run makes the same page");
 }
 
@@ -97,24 +101,24 @@ fn lines(run: &Run, is_wanted: impl Fn(&str) -> bool) -> String {
 }
 
 #[test]
-fn figures_hold_what_the_run_has() {
+fn figures_of_an_open_loop() {
     insta::assert_snapshot!(lines(&testkit::run(), |_| true));
 }
 
 #[test]
-fn figures_of_streams_are_of_bytes() {
+fn figures_of_streams_show_bytes() {
     let run = testkit::bandwidth_run();
     let drawn = drawn(&run);
     let names = names(&drawn);
     for name in ["throughput", "cpu", "switches", "syscalls", "rate", "lag"] {
         assert!(!names.contains(&name), "{name}: {names:?}");
     }
-    let of_bytes = ["bandwidth", "bandwidth-idle", "fairness", "cpu-gigabyte"];
-    insta::assert_snapshot!(lines(&run, |name| of_bytes.contains(&name)));
+    let shown = ["bandwidth", "bandwidth-idle", "fairness", "cpu-gigabyte"];
+    insta::assert_snapshot!(lines(&run, |name| shown.contains(&name)));
 }
 
 #[test]
-fn panels_are_told_apart_by_what_differs() {
+fn titles_of_panels_name_only_differences() {
     let drawn = drawn(&testkit::large_run());
     let titles = |name: &str| -> Vec<String> {
         let (_, chart) = drawn.figures.iter().find(|(figure, _)| figure.name == name).unwrap();
@@ -149,38 +153,38 @@ fn page_of_105_configurations_is_small_and_self_contained() {
 }
 
 #[test]
-fn what_others_wrote_breaks_no_page() {
+fn hostile_text_breaks_no_page() {
     for run in runs() {
         let run = testkit::hostile(run);
         let page = render(&run).unwrap();
-        assert!(!testkit::has_obeyed(&page), "it is text");
+        assert!(!testkit::has_obeyed(&page), "hostile text is no element");
         assert_eq!(data(&page, "raw")["name"], testkit::HOSTILE);
     }
 }
 
 #[test]
-fn no_two_elements_have_one_name() {
+fn element_ids_are_unique() {
     let page = render(&testkit::run()).unwrap();
     let head = page.split_once("<script type=\"application/json\"").unwrap().0;
     let ids: Vec<&str> = head.split(" id=\"").skip(1).map(|rest| rest.split_once('"').unwrap().0).collect();
     assert!(ids.len() > FIGURES.len() / 2, "{ids:?}");
     assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "{ids:?}");
     for link in head.split("href=\"#").skip(1).map(|rest| rest.split_once('"').unwrap().0) {
-        assert!(ids.contains(&link), "#{link} leads nowhere");
+        assert!(ids.contains(&link), "the target #{link} exists");
     }
 }
 
 #[test]
-fn nothing_is_loaded_from_elsewhere() {
+fn page_loads_nothing() {
     let page = render(&testkit::run()).unwrap();
     for attribute in ["src=\"", "href=\"http", "href=\"//", "@import", "url(http"] {
-        let ours = page.replace(include_str!("../../assets/plotly-basic.min.js"), "");
-        assert!(!ours.contains(attribute), "{attribute}");
+        let page = page.replace(include_str!("../../assets/plotly-basic.min.js"), "");
+        assert!(!page.contains(attribute), "{attribute}");
     }
 }
 
 #[test]
-fn every_figure_is_a_picture_too() {
+fn every_figure_is_drawn_as_svg_and_png() {
     for run in [testkit::run(), testkit::closed_run(), testkit::bandwidth_run()] {
         let Drawn { architectures, figures } = drawn(&run);
         for (figure, chart) in figures {

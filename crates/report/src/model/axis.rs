@@ -5,6 +5,7 @@ use harness::spec::units::{Share, Size};
 use wire::ServiceSpec;
 
 use crate::format;
+use crate::list::grouped;
 use crate::model::summary::{Comparison, Summary};
 
 /// A dimension in which workloads differ.
@@ -75,7 +76,7 @@ impl Axis {
     pub fn label(self) -> &'static str {
         match self {
             Self::Connections => "connections",
-            Self::Rate => "requests/s asked",
+            Self::Rate => "planned requests/s",
             Self::Active => "active share of the connections",
             Self::Idle => "idle connections",
             Self::Ports => "ports",
@@ -84,7 +85,7 @@ impl Axis {
     }
 
     /// Returns whether a part of a workload's title states the position on this axis.
-    pub fn is_said_by(self, words: &str) -> bool {
+    pub fn is_stated_by(self, words: &str) -> bool {
         let unit = match self {
             Self::Connections => " connections",
             Self::Rate => " requests/s",
@@ -112,23 +113,15 @@ impl Axis {
 
     /// Groups the workloads that differ only on this axis, in their order.
     pub(crate) fn groups<'a>(self, comparisons: impl Iterator<Item = &'a Comparison>) -> Vec<Vec<&'a Comparison>> {
-        let mut groups: Vec<Vec<&Comparison>> = Vec::new();
-        for comparison in comparisons {
-            let rest = self.apart_from(&comparison.workload);
-            match groups.iter_mut().find(|group| self.apart_from(&group[0].workload) == rest) {
-                Some(group) => group.push(comparison),
-                None => groups.push(vec![comparison]),
-            }
-        }
-        groups
+        grouped(comparisons, |a, b| self.apart_from(&a.workload) == self.apart_from(&b.workload))
     }
 }
 
 /// Returns the parts of each title that distinguish groups of workloads, without the axis; empty for a single group.
 pub(crate) fn apart(groups: &[Vec<&Comparison>], along: Option<Axis>) -> Vec<String> {
-    let is_said = |words: &str| along.is_some_and(|along| along.is_said_by(words));
+    let is_stated = |words: &str| along.is_some_and(|along| along.is_stated_by(words));
     let words = |group: &Vec<&Comparison>| -> Vec<String> {
-        group[0].title.split(", ").filter(|words| !is_said(words)).map(str::to_owned).collect()
+        group[0].title.split(", ").filter(|words| !is_stated(words)).map(str::to_owned).collect()
     };
     let all: Vec<Vec<String>> = groups.iter().map(words).collect();
     let is_common = |word: &String| all.iter().all(|words| words.contains(word));
@@ -145,14 +138,14 @@ mod tests {
     use crate::model::workload::title;
 
     #[test]
-    fn titles_say_where_workloads_are() {
+    fn titles_state_the_position_on_each_axis() {
         for run in [testkit::run(), testkit::kawai2006_run(), testkit::datagram_run()] {
             let summary = Summary::of(&run);
             let along = Axis::of_size(&summary);
             for comparison in &summary.comparisons {
-                let said = title(&comparison.workload);
-                let words: Vec<&str> = said.split(", ").filter(|words| along.is_said_by(words)).collect();
-                assert_eq!(words, [along.words(&comparison.workload)], "{said}");
+                let title = title(&comparison.workload);
+                let words: Vec<&str> = title.split(", ").filter(|words| along.is_stated_by(words)).collect();
+                assert_eq!(words, [along.words(&comparison.workload)], "{title}");
             }
         }
         let mut run = testkit::run_of(&["epoll"], |_, _, _| 1_000);
@@ -163,7 +156,7 @@ mod tests {
         assert_eq!(Axis::of_size(&summary), Axis::Idle);
         assert_eq!(Axis::Idle.groups(summary.comparisons.iter()).len(), 1);
         assert_eq!(Axis::Connections.groups(summary.comparisons.iter()).len(), 6);
-        let said = title(&summary.comparisons[1].workload);
-        assert!(said.split(", ").any(|words| Axis::Idle.is_said_by(words)), "{said}");
+        let title = title(&summary.comparisons[1].workload);
+        assert!(title.split(", ").any(|words| Axis::Idle.is_stated_by(words)), "{title}");
     }
 }

@@ -1,48 +1,45 @@
 //! The highest rate at which each architecture meets the limits of a search.
 
-use harness::model::{ProbeResult, SearchGoal};
-use harness::model::{Run, Workload};
-use harness::model::{Strategy, TrialOutcome};
+use harness::model::{ProbeResult, Run, SearchGoal, Strategy, TrialOutcome, Workload};
 use harness::strategy::search::{CapacityBound, RateSearch, SearchEnd, searches};
 use load::LoadReport;
 use load::report::LateSends;
 use serde::Serialize;
-use stats::{Histogram, Interval};
+use stats::Interval;
 
 use super::client_tail;
+use super::summary::merged;
 use crate::format;
+use crate::list::distinct;
 
 /// The results of all searches of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Capacities {
-    /// The goal of the searches.
-    pub question: SearchGoal,
+    pub(crate) question: SearchGoal,
     /// One search for each architecture and traffic, the highest rate first.
-    pub rows: Vec<Search>,
+    pub(crate) rows: Vec<Search>,
 }
 
 /// The result of one search.
 #[derive(Clone, Debug, Serialize)]
 pub struct Search {
-    /// The architecture.
-    pub architecture: String,
+    pub(crate) architecture: String,
     /// The traffic, without its rate.
-    pub workload: Workload,
+    pub(crate) workload: Workload,
     /// The highest rate and its bound; `None` if unknown.
-    pub answer: Option<CapacityBound>,
+    pub(crate) answer: Option<CapacityBound>,
     /// The limited quantiles in nanoseconds, in the order of the limits: from probes in the interval that met the
     /// limits, else from the nearest probes below. `None` if no probe met them.
-    pub there_ns: Vec<Option<u64>>,
+    pub(crate) there_ns: Vec<Option<u64>>,
     /// Requests that the client sent late in those probes.
-    pub there_late: LateSends,
+    pub(crate) there_late: LateSends,
     /// Counts of probes by result.
-    pub probes: Probes,
+    pub(crate) probes: Probes,
     /// Why the search ended; `None` if it was interrupted.
-    pub ended: Option<SearchEnd>,
+    pub(crate) ended: Option<SearchEnd>,
     /// Reasons why the search could not be run.
-    pub impossible: Vec<String>,
-    /// The reason of the last failed trial.
-    pub failure: Option<String>,
+    pub(crate) impossible: Vec<String>,
+    pub(crate) failure: Option<String>,
 }
 
 /// Counts of probes by result.
@@ -93,12 +90,7 @@ impl Capacities {
     }
 
     pub(crate) fn workloads(&self) -> Vec<&Workload> {
-        let mut workloads: Vec<&Workload> = Vec::new();
-        for row in &self.rows {
-            if !workloads.contains(&&row.workload) {
-                workloads.push(&row.workload);
-            }
-        }
+        let mut workloads = distinct(self.rows.iter().map(|row| &row.workload));
         workloads.sort_by(|a, b| crate::model::workload::order(a, b));
         workloads
     }
@@ -132,18 +124,14 @@ fn row(run: &Run, question: &SearchGoal, search: &RateSearch<'_>) -> Search {
         let below = met().filter(|(rate, _)| *rate <= interval.high);
         there.extend(below.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, load)| load));
     }
-    let mut histogram = Histogram::new();
-    there.iter().for_each(|load| histogram.merge(&load.response.histogram));
+    let response = merged(there.iter().map(|load| &load.response));
+    let limits = question.limits.iter();
     let mut failed = records().filter(|record| record.load.is_none());
     Search {
         architecture: first.label(),
         workload: Workload { rate_per_s: None, ..first.workload.clone() },
         answer,
-        there_ns: question
-            .limits
-            .iter()
-            .map(|limit| (histogram.count() > 0).then(|| histogram.quantile(limit.quantile)))
-            .collect(),
+        there_ns: limits.map(|limit| (response.count() > 0).then(|| response.quantile(limit.quantile))).collect(),
         there_late: client_tail::late(there.into_iter()),
         probes: Probes::of(search),
         ended: search.ended,
@@ -154,23 +142,20 @@ fn row(run: &Run, question: &SearchGoal, search: &RateSearch<'_>) -> Search {
 
 /// Returns the architecture with the highest capacity, and whether another one may have more.
 pub(crate) fn sentence(rows: &[&Search]) -> String {
-    let known: Vec<(&Search, f64, Interval)> = rows
-        .iter()
-        .filter_map(|row| match row.answer {
-            Some(CapacityBound::Server { rate_per_s, interval }) => Some((*row, rate_per_s, interval)),
-            _ => None,
-        })
-        .collect();
+    let known = rows.iter().filter_map(|row| match row.answer {
+        Some(CapacityBound::Server { rate_per_s, interval }) => Some((*row, rate_per_s, interval)),
+        _ => None,
+    });
+    let known: Vec<(&Search, f64, Interval)> = known.collect();
     let best_per_s = known.first().map_or(f64::INFINITY, |(_, rate, _)| *rate);
     let beyond = rows.iter().filter(|row| matches!(row.answer, Some(CapacityBound::AtLeast { .. })));
     let (more, others): (Vec<&Search>, Vec<&Search>) = beyond.copied().partition(|row| rate(row) > best_per_s);
     let names = |rows: &[&Search]| rows.iter().map(|row| row.architecture.as_str()).collect::<Vec<_>>().join(", ");
-    let of_more = more
-        .iter()
-        .map(|row| format!(" {} handles at least {}, which is more.", row.architecture, format::digits(rate(row))));
-    let mut unknown: String = of_more.collect();
+    let handles =
+        |row: &&Search| format!(" {} handles at least {}, which is more.", row.architecture, format::digits(rate(row)));
+    let mut unknown: String = more.iter().map(handles).collect();
     if !others.is_empty() {
-        unknown += &format!(" Only a lower bound is known of {}.", names(&others));
+        unknown += &format!(" For {}, only a lower bound is known.", names(&others));
     }
     let Some((best, rate, of_best)) = known.first() else {
         return format!("No capacity was found.{unknown}");
@@ -178,7 +163,7 @@ pub(crate) fn sentence(rows: &[&Search]) -> String {
     let near: Vec<&str> =
         known[1..].iter().filter(|it| it.2.high >= of_best.low).map(|it| it.0.architecture.as_str()).collect();
     let rate = format::digits(*rate);
-    let among_known = if more.is_empty() { "" } else { "Of the known capacities, " };
+    let among_known = if more.is_empty() { "" } else { "Among the known capacities, " };
     let highest = match (known.len(), near.as_slice()) {
         (1, _) => format!("{}: {rate} requests/s.", best.architecture),
         (_, []) => format!("{among_known}{} has the highest capacity, {rate} requests/s.", best.architecture),
@@ -208,17 +193,17 @@ mod tests {
             row(name, CapacityBound::Server { rate_per_s, interval })
         };
         let at_least = |name: &str, rate_per_s: f64| row(name, CapacityBound::AtLeast { rate_per_s, client: true });
-        let said = |rows: &[Search]| sentence(&rows.iter().collect::<Vec<_>>());
+        let sentence = |rows: &[Search]| super::sentence(&rows.iter().collect::<Vec<_>>());
         let (epoll, poll) = (found("epoll", 8_000.0), found("poll", 5_000.0));
         assert_eq!(
-            said(&[at_least("mt", 20_000.0), epoll.clone(), poll.clone(), at_least("mp", 1_000.0)]),
-            "Of the known capacities, epoll has the highest capacity, 8000 requests/s. mt handles at least 20000, which is \
-             more. Only a lower bound is known of mp."
+            sentence(&[at_least("mt", 20_000.0), epoll.clone(), poll.clone(), at_least("mp", 1_000.0)]),
+            "Among the known capacities, epoll has the highest capacity, 8000 requests/s. mt handles at least 20000, which is \
+             more. For mp, only a lower bound is known."
         );
         assert_eq!(
-            said(&[epoll, at_least("mt", 6_000.0), poll]),
-            "epoll has the highest capacity, 8000 requests/s. Only a lower bound is known of mt."
+            sentence(&[epoll, at_least("mt", 6_000.0), poll]),
+            "epoll has the highest capacity, 8000 requests/s. For mt, only a lower bound is known."
         );
-        assert_eq!(said(&[at_least("mt", 1.0)]), "No capacity was found. Only a lower bound is known of mt.");
+        assert_eq!(sentence(&[at_least("mt", 1.0)]), "No capacity was found. For mt, only a lower bound is known.");
     }
 }

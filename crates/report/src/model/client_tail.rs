@@ -1,5 +1,5 @@
-//! Quantiles that the client may have caused. If the client sent too many requests late, slow responses belong to its
-//! own bursts. Reports mark such quantiles and conclude nothing from them.
+//! Quantiles that the client may have caused. If the client sent too many requests late, its own bursts may
+//! have caused the slow responses. Reports mark such quantiles and conclude nothing from them.
 
 use load::LoadReport;
 use load::report::LateSends;
@@ -40,4 +40,9 @@ pub(crate) fn end_of_line(late: &LateSends) -> Quantile {
 pub(crate) fn servers<'a>(loads: impl Iterator<Item = &'a LoadReport>, q: f64) -> Vec<&'a LoadReport> {
     let (clients, servers): (Vec<&LoadReport>, Vec<&LoadReport>) = loads.partition(|load| load.is_client_tail(q));
     if servers.len() > clients.len() { servers } else { Vec::new() }
+}
+
+/// The 99th percentile of service time, in nanoseconds, of each load whose tail belongs to the server: see [`servers`].
+pub(crate) fn p99s_ns<'a>(loads: impl Iterator<Item = &'a LoadReport>) -> Vec<f64> {
+    servers(loads, 0.99).into_iter().map(|load| load.service.distribution.p99_ns as f64).collect()
 }

@@ -5,55 +5,49 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use server::ServerCounters;
 use server::metrics::comparable_kinds;
+use server::metrics::counters::Totals;
 use stats::Distribution;
 
 /// The cost of a request by the server's own counters, over the repeats of a row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostBreakdown {
     /// System calls per request by kind, without kinds that were never called.
-    pub syscalls_per_request: BTreeMap<String, f64>,
+    pub(crate) syscalls_per_request: BTreeMap<String, f64>,
     /// System calls per request as the kernel counted them; empty without `--count-syscalls`.
-    pub syscalls_outside_per_request: BTreeMap<String, f64>,
+    pub(crate) syscalls_outside_per_request: BTreeMap<String, f64>,
     /// Kinds for which the two counts disagree; empty if either count is missing.
-    pub syscalls_differ: Vec<CountDifference>,
+    pub(crate) syscalls_differ: Vec<CountDifference>,
     /// I/O operations per request that the server submitted to the kernel, by kind; empty if the server does the I/O
     /// itself.
-    pub operations_per_request: BTreeMap<String, f64>,
+    pub(crate) operations_per_request: BTreeMap<String, f64>,
     /// Mean number of events per wait; `None` without waits.
-    pub events_per_wait: Option<f64>,
+    pub(crate) events_per_wait: Option<f64>,
     /// Mean bytes per read, or per receive that the kernel completed; `None` if they are not counted.
-    pub bytes_per_read: Option<f64>,
+    pub(crate) bytes_per_read: Option<f64>,
     /// Voluntary context switches per request: the server had nothing to do and slept.
-    pub voluntary_switches_per_request: f64,
+    pub(crate) voluntary_switches_per_request: f64,
     /// Involuntary context switches per request: the scheduler ran another thread.
-    pub involuntary_switches_per_request: f64,
-    /// CPU time per request in user mode, in nanoseconds.
-    pub cpu_user_ns_per_request: f64,
-    /// CPU time per request in the kernel, in nanoseconds.
-    pub cpu_system_ns_per_request: f64,
+    pub(crate) involuntary_switches_per_request: f64,
+    pub(crate) cpu_user_ns_per_request: f64,
+    pub(crate) cpu_system_ns_per_request: f64,
     /// CPU time per request of the processes that serve connections, in nanoseconds; not split into user and kernel.
-    pub cpu_children_ns_per_request: f64,
+    pub(crate) cpu_children_ns_per_request: f64,
     /// CPU time per request of interrupts that the kernel charges to no process, in nanoseconds. `None` if the times
     /// above include it, or if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub interrupts_ns_per_request: Option<f64>,
+    pub(crate) interrupts_ns_per_request: Option<f64>,
     /// Time per request in which server threads were runnable and waited for a CPU, in nanoseconds; `None` if
     /// unknown.
-    pub run_delay_ns_per_request: Option<f64>,
+    pub(crate) run_delay_ns_per_request: Option<f64>,
     /// The share of the tail (mean minus median service time) that waiting for a CPU explains, at most 1.
-    pub run_delay_share_of_tail: Option<f64>,
+    pub(crate) run_delay_share_of_tail: Option<f64>,
 }
 
-/// Returns the share of the tail of the service time that the server's waits for a CPU explain; `None` without a
-/// tail. The mean wait per request, and the mean and the median of the service time, are in nanoseconds.
+/// Returns the share of the tail (mean minus median service time) that the server's waits for a CPU explain; `None`
+/// without a tail. Means add up, unlike percentiles: the mean service time includes the mean wait per request.
 ///
-/// The tail is the mean minus the median, and slow requests contribute most to it. Means add up: the mean service
-/// time includes the mean wait per request, whatever their distributions. Percentiles do not add up, so the waits
-/// explain nothing about p99.
-///
-/// The figure is rough for two reasons:
-/// - Requests queued in one event loop all suffer a wait that is counted once: the share is too small.
-/// - A wait that every request suffers is already in the median: the share is too large, up to 1.
+/// The share is rough: too small if requests queue in one event loop, which counts their common wait once; too large
+/// if every request waits, because the median includes that wait.
 pub(crate) fn share_of_tail(run_delay_ns: f64, mean_ns: f64, p50_ns: f64) -> Option<f64> {
     let tail_ns = mean_ns - p50_ns;
     (tail_ns > 0.0).then(|| (run_delay_ns / tail_ns).min(1.0))
@@ -63,16 +57,14 @@ pub(crate) fn share_of_tail(run_delay_ns: f64, mean_ns: f64, p50_ns: f64) -> Opt
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CountDifference {
     /// The kind, or several kinds that are compared as one.
-    pub kinds: String,
-    /// Calls per request by the server's count.
-    pub inside: f64,
-    /// Calls per request by the kernel's count.
-    pub outside: f64,
+    pub(crate) kinds: String,
+    pub(crate) inside: f64,
+    pub(crate) outside: f64,
 }
 
-/// Two counts agree if they differ by at most this share of the larger...
+/// Two counts agree if they differ by at most this share of the larger count.
 pub(crate) const SAME_SHARE: f64 = 0.01;
-/// ...or by at most this many calls per request: the counters are read one after the other while the server runs.
+/// Two counts agree if they differ by at most this many calls per request, because the server runs between the readings.
 pub(crate) const SAME_PER_REQUEST: f64 = 0.01;
 
 /// Returns the kinds for which two counts per request differ.
@@ -80,30 +72,33 @@ pub(crate) fn differences(inside: &BTreeMap<String, f64>, outside: &BTreeMap<Str
     if inside.is_empty() || outside.is_empty() {
         return Vec::new();
     }
-    let alike = comparable_kinds(inside.contains_key("wake"));
-    // The kernel also counts futex calls of contended locks, which belong to no stage's wait.
-    let apart = inside.keys().chain(outside.keys()).map(String::as_str);
-    let apart: BTreeSet<&str> = apart.filter(|kind| !alike.contains(kind) && *kind != "wake").collect();
-    let groups = apart.into_iter().map(|kind| vec![kind]).chain([alike.to_vec()]);
+    let merged = comparable_kinds(inside.contains_key("wake"));
+    let kinds = inside.keys().chain(outside.keys()).map(String::as_str);
+    // The kernel also counts futex calls of contended locks as wakes; these belong to no stage's wait.
+    let single: BTreeSet<&str> = kinds.filter(|kind| !merged.contains(kind) && *kind != "wake").collect();
+    let groups = single.into_iter().map(|kind| vec![kind]).chain([merged.to_vec()]);
     let differences = groups.map(|kinds| {
         let sum =
             |counts: &BTreeMap<String, f64>| kinds.iter().filter_map(|kind| counts.get(*kind)).fold(0.0, |a, b| a + b);
         CountDifference { kinds: kinds.join("+"), inside: sum(inside), outside: sum(outside) }
     });
-    let is_one = |difference: &CountDifference| {
-        let (inside, outside) = (difference.inside, difference.outside);
-        (inside - outside).abs() > SAME_PER_REQUEST.max(SAME_SHARE * inside.max(outside))
+    let is_large = |CountDifference { inside, outside, .. }: &CountDifference| {
+        (inside - outside).abs() > SAME_PER_REQUEST.max(SAME_SHARE * inside.max(*outside))
     };
-    differences.filter(is_one).collect()
+    differences.filter(is_large).collect()
 }
 
 impl CostBreakdown {
     /// Computes costs from the counters of some repeats, which answered `requests` together; `None` for 0 requests.
     pub(crate) fn of(counters: &[&ServerCounters], requests: f64) -> Option<Self> {
-        let sum = |figure: fn(&server::metrics::counters::Totals) -> u64| -> f64 {
+        let sum = |figure: fn(&Totals) -> u64| -> f64 {
             counters.iter().map(|counters| figure(&counters.totals)).sum::<u64>() as f64
         };
-        let by_kind = |figure: fn(&server::metrics::counters::Totals) -> &BTreeMap<String, u64>| {
+        let known = |figure: fn(&ServerCounters) -> Option<u64>| {
+            let sum = counters.iter().map(|counters| figure(counters)).sum::<Option<u64>>();
+            sum.map(|sum| sum as f64 / requests)
+        };
+        let by_kind = |figure: fn(&Totals) -> &BTreeMap<String, u64>| {
             let mut sums = BTreeMap::<String, f64>::new();
             for (kind, count) in counters.iter().flat_map(|counters| figure(&counters.totals)).filter(|(_, n)| **n > 0)
             {
@@ -131,16 +126,8 @@ impl CostBreakdown {
             cpu_user_ns_per_request: sum(|totals| totals.cpu_user_ns) / requests,
             cpu_system_ns_per_request: sum(|totals| totals.cpu_system_ns) / requests,
             cpu_children_ns_per_request: sum(|totals| totals.cpu_children_ns) / requests,
-            interrupts_ns_per_request: counters
-                .iter()
-                .map(|counters| counters.interrupts_ns)
-                .sum::<Option<u64>>()
-                .map(|interrupts_ns| interrupts_ns as f64 / requests),
-            run_delay_ns_per_request: counters
-                .iter()
-                .map(|counters| counters.totals.run_delay_ns)
-                .sum::<Option<u64>>()
-                .map(|run_delay_ns| run_delay_ns as f64 / requests),
+            interrupts_ns_per_request: known(|counters| counters.interrupts_ns),
+            run_delay_ns_per_request: known(|counters| counters.totals.run_delay_ns),
             run_delay_share_of_tail: None,
         })
     }

@@ -10,7 +10,7 @@ use super::FORMAT;
 use super::workload::order;
 
 /// Returns the send times of a trial in nanoseconds, in any order, without unsent requests; or an error if they are
-/// unknown. The caller knows where samples are stored.
+/// unknown.
 pub type SendsOf<'a> = dyn FnMut(u32) -> anyhow::Result<Vec<i64>> + 'a;
 
 /// Returns the deviations of a finished trial.
@@ -38,14 +38,13 @@ pub(crate) const DEFINITION: &str = "Deviation of each send from the best-fittin
 /// The deviations of all finished trials.
 #[derive(Clone, Debug, Serialize)]
 pub struct Deviations {
-    /// The version of the JSON format: [`FORMAT`].
-    pub format: u32,
+    /// [`FORMAT`].
+    pub(crate) format: u32,
     /// The run's name.
-    pub run: String,
-    /// The definition of a deviation.
-    pub definition: &'static str,
+    pub(crate) run: String,
+    pub(crate) definition: &'static str,
     /// The finished trials, by connections, active share, rate and architecture.
-    pub trials: Vec<TrialDeviation>,
+    pub(crate) trials: Vec<TrialDeviation>,
 }
 
 /// The deviations of one trial.
@@ -54,17 +53,16 @@ pub struct TrialDeviation {
     /// The trial's index in the plan.
     pub trial: u32,
     /// The repeat's number, from 0.
-    pub repeat: u32,
-    /// The server's architecture.
-    pub architecture: String,
+    pub(crate) repeat: u32,
+    pub(crate) architecture: String,
     /// The traffic. Only with the schedule `constant` does the client alone cause deviations.
     pub workload: Workload,
-    /// Planned time between two sends, in nanoseconds.
-    pub interval_ns: Option<f64>,
+    /// Planned time between two sends.
+    pub(crate) interval_ns: Option<f64>,
     /// The verdict of the trial.
     pub verdict: VerdictKind,
     /// Planned requests that were never sent. Each shifts the later ones by one interval.
-    pub unsent: u64,
+    pub(crate) unsent: u64,
     /// The reason for missing figures.
     pub missing: Option<String>,
     /// The figures; `None` without known sends.

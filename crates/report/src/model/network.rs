@@ -4,7 +4,7 @@ use harness::model::network::NetworkReport;
 
 use crate::format;
 
-/// Describes how the network was made and what was measured before the trials: medians over trials, and the worst
+/// Describes the setup of the network and its measurements before the trials: medians over trials, and the worst
 /// value of rare events. Returns `None` without a lab.
 pub fn sentence<'a>(reports: impl Iterator<Item = &'a NetworkReport>) -> Option<String> {
     let reports: Vec<&NetworkReport> = reports.collect();
@@ -24,9 +24,8 @@ pub fn sentence<'a>(reports: impl Iterator<Item = &'a NetworkReport>) -> Option<
         format!("{} lost of {sent} datagrams", format::percent(lost as f64 / sent.max(1) as f64)),
     ];
     if first.measured.bandwidth_bits_per_s.is_some() {
-        let least = reports.iter().filter_map(|report| report.measured.bandwidth_bits_per_s).flatten();
-        let least = least.fold(f64::INFINITY, f64::min);
-        words.push(format!("{} Mbit/s", format::significant(least / 1e6)));
+        let rates = reports.iter().filter_map(|report| report.measured.bandwidth_bits_per_s).flatten();
+        words.push(format!("{} Mbit/s", format::significant(rates.fold(f64::INFINITY, f64::min) / 1e6)));
     }
     let mut hosts: Vec<u32> = reports.iter().filter_map(|report| report.measured.host).collect();
     hosts.sort_unstable();
@@ -40,20 +39,19 @@ pub fn sentence<'a>(reports: impl Iterator<Item = &'a NetworkReport>) -> Option<
     }
     let dropped: u64 = reports.iter().filter_map(|report| Some(report.relay?.dropped)).sum();
     if dropped > 0 {
-        words.push(format!("{dropped} packets dropped for want of room"));
+        words.push(format!("{dropped} packets dropped, for example by a full queue"));
     }
     Some(format!("Network: {}. Measured before each trial: {}.", first.applied.words(), words.join(", ")))
 }
 
 #[cfg(test)]
 mod tests {
-    use harness::model::network::{Applied, Links, Means};
-    use harness::model::network::{Measured, RelayCounts};
+    use harness::model::network::{Applied, Links, Means, Measured, RelayCounts};
 
     use super::*;
 
     #[test]
-    fn it_says_how_it_was_made_and_what_it_did() {
+    fn network_is_described_by_setup_and_measurements() {
         assert_eq!(sentence([].iter()), None);
         let report = |round_trip_p50_ns, late| NetworkReport {
             applied: Applied { links: Links::Tun, delay: Some(Means::Tun), loss: None, bandwidth: Some(Means::Tbf) },
@@ -74,7 +72,7 @@ mod tests {
         for (report, host) in reports.iter_mut().zip([2, 1, 2]) {
             report.measured.host = Some(host);
         }
-        let told = sentence(reports.iter()).unwrap();
-        assert!(told.contains(", loss and bandwidth in turn, of client's host 1, 2, packets late"), "{told}");
+        let sentence = sentence(reports.iter()).unwrap();
+        assert!(sentence.contains(", loss and bandwidth in turn, of client's host 1, 2, packets late"), "{sentence}");
     }
 }

@@ -1,9 +1,8 @@
 //! Two runs side by side, for example with two kernels or two versions: the trials that both have, B against A.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use harness::model::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
-use harness::spec::Candidate;
 use harness::spec::units::Budget;
 use load::LoadConfig;
 use load::config::Phases;
@@ -12,147 +11,134 @@ use server::Accept;
 use stats::{Ratio, interval};
 
 use super::summary::{MARGIN, estimated, missing, pruned};
-use super::workload::order;
+use super::workload::{is_same_traffic, order};
 use super::{FORMAT, client_tail};
 use crate::format;
+use crate::list::grouped;
 
 /// Two runs, compared.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunDiff {
-    /// The version of the JSON format: [`FORMAT`].
-    pub format: u32,
-    /// The method that computes intervals.
-    pub interval_method: &'static str,
+    /// [`FORMAT`].
+    pub(crate) format: u32,
+    pub(crate) interval_method: &'static str,
     /// The simulated probability that the interval from the smallest number of repeats holds the true value; `None`
     /// without intervals.
-    pub interval_coverage: Option<f64>,
-    /// The margin of "no practical difference".
-    pub margin: f64,
-    /// The baseline run.
-    pub a: Side,
+    pub(crate) interval_coverage: Option<f64>,
+    pub(crate) margin: f64,
+    /// The baseline.
+    pub(crate) a: Side,
     /// The run compared with the baseline.
-    pub b: Side,
+    pub(crate) b: Side,
     /// Facts that differ between the hosts, except those that always change.
-    pub host_differences: Vec<HostDifference>,
+    pub(crate) host_differences: Vec<HostDifference>,
     /// The findings in a sentence.
-    pub sentence: String,
+    pub(crate) sentence: String,
     /// Trials that both runs have, by connections, rate and architecture.
-    pub pairs: Vec<Pair>,
-    /// Trials that only A has.
-    pub only_a: Vec<Planned>,
-    /// Trials that only B has.
-    pub only_b: Vec<Planned>,
+    pub(crate) pairs: Vec<Pair>,
+    pub(crate) only_a: Vec<Planned>,
+    pub(crate) only_b: Vec<Planned>,
 }
 
 /// A run's identity and settings.
 #[derive(Clone, Debug, Serialize)]
-pub struct Side {
-    /// The run's name.
-    pub name: String,
+pub(crate) struct Side {
+    pub(crate) name: String,
     /// The version of muxbench that ran it.
-    pub muxbench: String,
-    /// The command that reproduces it.
-    pub command: Vec<String>,
-    /// Start time, RFC 3339 in UTC.
-    pub started_at: String,
-    /// The seed of all random choices.
-    pub seed: u64,
-    /// The placement of the server and the client.
-    pub placement: String,
+    pub(crate) muxbench: String,
+    pub(crate) command: Vec<String>,
+    /// RFC 3339 in UTC.
+    pub(crate) started_at: String,
+    pub(crate) seed: u64,
+    pub(crate) placement: String,
     /// The client's settings, which all trials of a run share.
-    pub client: String,
+    pub(crate) client: String,
     /// Accept strategies that differ from their model's default.
-    pub accept: Vec<String>,
-    /// Read budgets of the trials.
-    pub read_budget: Vec<String>,
+    pub(crate) accept: Vec<String>,
+    pub(crate) read_budget: Vec<String>,
 }
 
 /// A fact that differs between the hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct HostDifference {
-    /// The fact's name.
-    pub fact: String,
+pub(crate) struct HostDifference {
+    pub(crate) fact: String,
     /// The value on A's host; `absent` if unknown.
-    pub a: String,
+    pub(crate) a: String,
     /// The value on B's host; `absent` if unknown.
-    pub b: String,
+    pub(crate) b: String,
+}
+
+impl HostDifference {
+    /// Compares the facts about two hosts.
+    pub(crate) fn all(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<Self> {
+        harness::host::differences(a, b).into_iter().map(|(fact, a, b)| Self { fact, a, b }).collect()
+    }
 }
 
 /// An architecture under a workload.
 #[derive(Clone, Debug, Serialize)]
-pub struct Planned {
-    /// The architecture's name.
-    pub architecture: String,
-    /// The traffic.
-    pub workload: Workload,
+pub(crate) struct Planned {
+    pub(crate) architecture: String,
+    pub(crate) workload: Workload,
 }
 
 /// An architecture under the same workload in both runs.
 #[derive(Clone, Debug, Serialize)]
-pub struct Pair {
-    /// The architecture's name.
-    pub architecture: String,
+pub(crate) struct Pair {
+    pub(crate) architecture: String,
     /// The traffic in A.
-    pub workload: Workload,
+    pub(crate) workload: Workload,
     /// B's phases if they differ from A's; the rest of the workload is equal.
-    pub phases_b: Option<Phases>,
-    /// The results in A.
-    pub a: SideFigures,
-    /// The results in B.
-    pub b: SideFigures,
+    pub(crate) phases_b: Option<Phases>,
+    pub(crate) a: SideFigures,
+    pub(crate) b: SideFigures,
     /// Median service time, B against A; `None` unless both have a valid repeat.
-    pub service_p50: Option<Change>,
+    pub(crate) service_p50: Option<Change>,
     /// 99th percentile of service time, B against A; also `None` if the client may have caused it in most repeats.
-    pub service_p99: Option<Change>,
+    pub(crate) service_p99: Option<Change>,
     /// Transactions per second of a closed loop, B against A; `None` in an open loop, which sets the rate.
-    pub rate: Option<Change>,
+    pub(crate) rate: Option<Change>,
 }
 
 /// The results of one run for a pair.
 #[derive(Clone, Debug, Serialize)]
-pub struct SideFigures {
+pub(crate) struct SideFigures {
     /// Number of finished repeats. Only valid repeats are compared.
-    pub repeats: usize,
-    /// Number of valid repeats.
-    pub repeats_valid: usize,
-    /// The finished repeats that are not valid.
-    pub not_valid: Vec<NotValid>,
+    pub(crate) repeats: usize,
+    pub(crate) repeats_valid: usize,
+    pub(crate) not_valid: Vec<NotValid>,
     /// Reasons for missing repeats: this host cannot run them, or they have not been run yet.
-    pub missing: Vec<String>,
-    /// Median service time in nanoseconds: the median over valid repeats.
-    pub service_p50_ns: Option<f64>,
-    /// 99th percentile of service time in nanoseconds: the median over repeats whose tail belongs to the server;
-    /// `None` unless these are the majority.
-    pub service_p99_ns: Option<f64>,
-    /// Answered requests per second: the median over valid repeats.
-    pub rate_per_s: Option<f64>,
+    pub(crate) missing: Vec<String>,
+    /// The median over valid repeats.
+    pub(crate) service_p50_ns: Option<f64>,
+    /// The median over repeats whose tail belongs to the server; `None` unless these are the majority.
+    pub(crate) service_p99_ns: Option<f64>,
+    /// The median over valid repeats.
+    pub(crate) rate_per_s: Option<f64>,
 }
 
 /// A finished repeat that is not compared.
 #[derive(Clone, Debug, Serialize)]
-pub struct NotValid {
+pub(crate) struct NotValid {
     /// The repeat's number, from 0.
-    pub repeat: u32,
-    /// The repeat's verdict.
-    pub verdict: VerdictKind,
-    /// The reason for the verdict.
-    pub reason: String,
+    pub(crate) repeat: u32,
+    pub(crate) verdict: VerdictKind,
+    pub(crate) reason: String,
 }
 
 /// A change of a figure from A to B.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Change {
+pub(crate) struct Change {
     /// The ratio of medians over valid repeats, B to A, with its interval.
     #[serde(flatten)]
-    pub ratio: Ratio,
-    /// The meaning of the ratio.
-    pub finding: ChangeKind,
+    pub(crate) ratio: Ratio,
+    pub(crate) finding: ChangeKind,
 }
 
 /// The meaning of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ChangeKind {
+pub(crate) enum ChangeKind {
     /// B takes longer: the interval is above 1.
     Longer,
     /// B takes less: the interval is below 1.
@@ -170,26 +156,26 @@ pub enum ChangeKind {
     NoInterval,
 }
 
+impl Change {
+    /// Compares the repeats of a figure; `is_rate` if more is better.
+    pub(crate) fn of(a: &[f64], b: &[f64], is_rate: bool, seed: u64) -> Option<Self> {
+        let ratio = Ratio::of(b, a, seed)?;
+        let finding = match ratio.interval {
+            None => ChangeKind::NoInterval,
+            Some(_) if ratio.is_practically_one(MARGIN) => ChangeKind::NoPracticalDifference,
+            Some(_) if !ratio.differs_from_one() => ChangeKind::NotSignificant,
+            Some(interval) => match (interval.low > 1.0, is_rate) {
+                (true, false) => ChangeKind::Longer,
+                (false, false) => ChangeKind::Shorter,
+                (true, true) => ChangeKind::More,
+                (false, true) => ChangeKind::Less,
+            },
+        };
+        Some(Self { ratio, finding })
+    }
+}
+
 impl ChangeKind {
-    pub(crate) fn of(ratio: &Ratio) -> Self {
-        match ratio.interval {
-            None => Self::NoInterval,
-            Some(_) if ratio.is_practically_one(MARGIN) => Self::NoPracticalDifference,
-            Some(_) if !ratio.differs_from_one() => Self::NotSignificant,
-            Some(interval) if interval.low > 1.0 => Self::Longer,
-            Some(_) => Self::Shorter,
-        }
-    }
-
-    /// Interprets the ratio of a rate.
-    pub(crate) fn of_rate(ratio: &Ratio) -> Self {
-        match Self::of(ratio) {
-            Self::Longer => Self::More,
-            Self::Shorter => Self::Less,
-            other => other,
-        }
-    }
-
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Longer => "B longer",
@@ -209,19 +195,17 @@ impl RunDiff {
     pub fn of(a: &Run, b: &Run) -> Self {
         let (mut rest_a, mut rest_b) = (groups(a), groups(b));
         let mut pairs: Vec<Pair> = Vec::new();
-        let is_same: [fn(&Workload, &Workload) -> bool; 2] =
-            [|a, b| a == b, |a, b| *a == Workload { phases: a.phases, ..b.clone() }];
+        let is_same: [fn(&Workload, &Workload) -> bool; 2] = [|a, b| a == b, is_same_traffic];
         for is_same in is_same {
             rest_a.retain(|of_a| {
-                let matches =
-                    |of_b: &Group<'_>| of_a.architecture == of_b.architecture && is_same(of_a.workload, of_b.workload);
+                let (trial, is_of) = (of_a.first, |it: &Trial| it.architecture == of_a.first.architecture);
+                let matches = |of_b: &Group<'_>| is_of(of_b.first) && is_same(&trial.workload, &of_b.first.workload);
                 let found = rest_b.iter().position(matches);
-                pairs.extend(found.map(|at| pair(a, b, of_a, &rest_b.remove(at))));
+                pairs.extend(found.map(|at| pair(of_a, rest_b.remove(at), a.header.seed)));
                 found.is_none()
             });
         }
         pairs.sort_by(|x, y| order(&x.workload, &y.workload).then(x.architecture.cmp(&y.architecture)));
-        let host_differences = harness::host::differences(&a.header.host, &b.header.host).into_iter();
         Self {
             format: FORMAT,
             interval_method: interval::METHOD,
@@ -234,7 +218,7 @@ impl RunDiff {
             margin: MARGIN,
             a: side(&a.header),
             b: side(&b.header),
-            host_differences: host_differences.map(|(fact, a, b)| HostDifference { fact, a, b }).collect(),
+            host_differences: HostDifference::all(&a.header.host, &b.header.host),
             sentence: sentence_of(&pairs),
             pairs,
             only_a: planned(&rest_a),
@@ -245,32 +229,75 @@ impl RunDiff {
 
 /// The repeats of one architecture under one workload.
 struct Group<'a> {
-    architecture: Candidate,
-    workload: &'a Workload,
-    trials: Vec<&'a Trial>,
+    first: &'a Trial,
+    figures: SideFigures,
+    // A value for each repeat that estimates use.
+    p50s_ns: Vec<f64>,
+    p99s_ns: Vec<f64>,
+    rates_per_s: Vec<f64>,
 }
 
 fn groups(run: &Run) -> Vec<Group<'_>> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
-    for trial in &run.header.trials {
-        let (architecture, workload) = (&trial.architecture, &trial.workload);
-        match groups.iter_mut().find(|group| group.architecture == *architecture && group.workload == workload) {
-            Some(group) => group.trials.push(trial),
-            None => groups.push(Group { architecture: architecture.clone(), workload, trials: vec![trial] }),
-        }
-    }
-    groups
+    let pruned = pruned(run);
+    let is_alike = |a: &&Trial, b: &&Trial| a.architecture == b.architecture && a.workload == b.workload;
+    grouped(&run.header.trials, is_alike).into_iter().map(|trials| group(run, &trials, &pruned)).collect()
+}
+
+fn group<'a>(run: &Run, trials: &[&'a Trial], pruned: &[u32]) -> Group<'a> {
+    let is_one = |record: &&TrialRecord| trials.iter().any(|trial| trial.index == record.trial.index);
+    let records: Vec<&TrialRecord> = run.records.iter().filter(is_one).collect();
+    let estimated = estimated(&records);
+    let loads = || estimated.iter().filter_map(|record| record.load.as_ref());
+    let p50s_ns: Vec<f64> = loads().map(|load| load.service.distribution.p50_ns as f64).collect();
+    let p99s_ns = client_tail::p99s_ns(loads());
+    let rates_per_s: Vec<f64> = estimated.iter().filter_map(|record| record.rate_achieved_per_s()).collect();
+    let not_valid = records.iter().filter(|record| record.verdict.kind != VerdictKind::Valid).map(|record| NotValid {
+        repeat: record.trial.repeat,
+        verdict: record.verdict.kind,
+        reason: record.verdict.reason.clone(),
+    });
+    let not_valid: Vec<NotValid> = not_valid.collect();
+    let figures = SideFigures {
+        repeats: records.len(),
+        repeats_valid: records.len() - not_valid.len(),
+        not_valid,
+        missing: missing(trials, &records, pruned),
+        service_p50_ns: interval::median(&p50s_ns),
+        service_p99_ns: interval::median(&p99s_ns),
+        rate_per_s: interval::median(&rates_per_s),
+    };
+    Group { first: trials[0], figures, p50s_ns, p99s_ns, rates_per_s }
 }
 
 fn planned(groups: &[Group<'_>]) -> Vec<Planned> {
-    let one =
-        |group: &Group<'_>| Planned { architecture: group.architecture.to_string(), workload: group.workload.clone() };
+    let one = |Group { first, .. }: &Group<'_>| Planned {
+        architecture: first.architecture.to_string(),
+        workload: first.workload.clone(),
+    };
     let mut planned: Vec<Planned> = groups.iter().map(one).collect();
     planned.sort_by(|x, y| order(&x.workload, &y.workload).then(x.architecture.cmp(&y.architecture)));
     planned
 }
 
+fn pair(a: &Group<'_>, b: Group<'_>, seed: u64) -> Pair {
+    let (workload, phases_b) = (&a.first.workload, b.first.workload.phases);
+    Pair {
+        architecture: a.first.architecture.to_string(),
+        workload: workload.clone(),
+        phases_b: Some(phases_b).filter(|phases| *phases != workload.phases),
+        service_p50: Change::of(&a.p50s_ns, &b.p50s_ns, false, seed),
+        service_p99: Change::of(&a.p99s_ns, &b.p99s_ns, false, seed),
+        rate: Change::of(&a.rates_per_s, &b.rates_per_s, true, seed).filter(|_| workload.is_closed()),
+        a: a.figures.clone(),
+        b: b.figures,
+    }
+}
+
 fn side(header: &RunHeader) -> Side {
+    let serves = || header.trials.iter().filter_map(|trial| trial.serve.ours());
+    let unusual = serves().filter(|serve| serve.accept != Accept::default_of(serve.architecture.model));
+    let accepts: BTreeSet<String> = unusual.map(|serve| serve.accept.to_string()).collect();
+    let budgets: BTreeSet<_> = serves().map(|serve| serve.read_budget_bytes).collect();
     Side {
         name: header.name.clone(),
         muxbench: header.muxbench.clone(),
@@ -279,24 +306,9 @@ fn side(header: &RunHeader) -> Side {
         seed: header.seed,
         placement: header.placement.clone(),
         client: header.trials.first().map(|trial| client(&trial.load)).unwrap_or_default(),
-        accept: accept(&header.trials),
-        read_budget: read_budgets(&header.trials),
+        accept: accepts.into_iter().collect(),
+        read_budget: budgets.into_iter().map(|budget| Budget(budget).to_string()).collect(),
     }
-}
-
-/// Returns the accept strategies that differ from their model's default, each once.
-fn accept(trials: &[Trial]) -> Vec<String> {
-    let ours = trials.iter().filter_map(|trial| trial.serve.ours());
-    let unusual = ours.filter(|serve| serve.accept != Accept::default_of(serve.architecture.model));
-    let unusual = unusual.map(|serve| serve.accept.to_string());
-    unusual.collect::<BTreeSet<_>>().into_iter().collect()
-}
-
-/// Returns the read budgets of trials, each once.
-fn read_budgets(trials: &[Trial]) -> Vec<String> {
-    let ours = trials.iter().filter_map(|trial| trial.serve.ours());
-    let budgets: BTreeSet<_> = ours.map(|serve| serve.read_budget_bytes).collect();
-    budgets.into_iter().map(|budget| Budget(budget).to_string()).collect()
 }
 
 /// Returns the client's settings in words.
@@ -311,90 +323,23 @@ fn client(load: &LoadConfig) -> String {
     )
 }
 
-fn pair(a: &Run, b: &Run, of_a: &Group<'_>, of_b: &Group<'_>) -> Pair {
-    let (records_a, records_b) = (records(a, of_a), records(b, of_b));
-    let ratio_of = |a_s: &[f64], b_s: &[f64], finding: fn(&Ratio) -> ChangeKind| {
-        let ratio = Ratio::of(b_s, a_s, a.header.seed)?;
-        Some(Change { ratio, finding: finding(&ratio) })
-    };
-    let against = |figure: fn(&TrialRecord) -> Option<f64>, finding: fn(&Ratio) -> ChangeKind| {
-        ratio_of(&valid(&records_a, figure), &valid(&records_b, figure), finding)
-    };
-    Pair {
-        architecture: of_a.architecture.to_string(),
-        workload: of_a.workload.clone(),
-        phases_b: Some(of_b.workload.phases).filter(|phases| *phases != of_a.workload.phases),
-        a: figures(a, of_a, &records_a),
-        b: figures(b, of_b, &records_b),
-        service_p50: against(p50_ns, ChangeKind::of),
-        service_p99: ratio_of(&p99s_ns(&records_a), &p99s_ns(&records_b), ChangeKind::of),
-        rate: if of_a.workload.is_closed() {
-            against(TrialRecord::rate_achieved_per_s, ChangeKind::of_rate)
-        } else {
-            None
-        },
-    }
-}
-
-fn records<'a>(run: &'a Run, group: &Group<'_>) -> Vec<&'a TrialRecord> {
-    let is_of_group = |record: &&TrialRecord| group.trials.iter().any(|trial| trial.index == record.trial.index);
-    run.records.iter().filter(is_of_group).collect()
-}
-
-/// Returns a figure of each repeat that estimates use.
-fn valid(records: &[&TrialRecord], figure: fn(&TrialRecord) -> Option<f64>) -> Vec<f64> {
-    estimated(records).into_iter().filter_map(figure).collect()
-}
-
-fn p50_ns(record: &TrialRecord) -> Option<f64> {
-    Some(record.load.as_ref()?.service.distribution.p50_ns as f64)
-}
-
-/// Returns the 99th percentile of each repeat whose tail belongs to the server.
-fn p99s_ns(records: &[&TrialRecord]) -> Vec<f64> {
-    let estimated = estimated(records);
-    let servers = client_tail::servers(estimated.iter().filter_map(|record| record.load.as_ref()), 0.99);
-    servers.into_iter().map(|load| load.service.distribution.p99_ns as f64).collect()
-}
-
-fn figures(run: &Run, group: &Group<'_>, records: &[&TrialRecord]) -> SideFigures {
-    let not_valid = records.iter().filter(|record| record.verdict.kind != VerdictKind::Valid);
-    let not_valid: Vec<NotValid> = not_valid
-        .map(|record| NotValid {
-            repeat: record.trial.repeat,
-            verdict: record.verdict.kind,
-            reason: record.verdict.reason.clone(),
-        })
-        .collect();
-    SideFigures {
-        repeats: records.len(),
-        repeats_valid: records.len() - not_valid.len(),
-        not_valid,
-        missing: missing(group.trials.iter().copied(), records, &pruned(run)),
-        service_p50_ns: interval::median(&valid(records, p50_ns)),
-        service_p99_ns: interval::median(&p99s_ns(records)),
-        rate_per_s: interval::median(&valid(records, TrialRecord::rate_achieved_per_s)),
-    }
-}
-
 fn sentence_of(pairs: &[Pair]) -> String {
     if pairs.iter().all(|pair| pair.service_p50.is_none()) {
         return "The runs cannot be compared: no trial is valid in both.".into();
     }
     let (closed, open): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(|pair| pair.workload.is_closed());
-    let told = [
+    let figures = [
         (open, "Median service time", (|pair| pair.service_p50) as fn(&Pair) -> Option<Change>),
-        (closed, "Transactions a second", |pair| pair.rate),
+        (closed, "Transactions per second", |pair| pair.rate),
     ];
-    let told = told.into_iter().filter(|(pairs, ..)| !pairs.is_empty());
-    told.map(|(pairs, what, against)| counted(&pairs, what, against)).collect::<Vec<_>>().join(" ")
+    let figures = figures.into_iter().filter(|(pairs, ..)| !pairs.is_empty());
+    figures.map(|(pairs, name, change)| counted(&pairs, name, change)).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns how many pairs differ in each direction in a figure.
-fn counted(pairs: &[&Pair], what: &str, against: fn(&Pair) -> Option<Change>) -> String {
-    let found =
-        |finding| pairs.iter().filter(|pair| against(pair).is_some_and(|against| against.finding == finding)).count();
-    let compared = pairs.iter().filter(|pair| against(pair).is_some()).count();
+fn counted(pairs: &[&Pair], name: &str, change: fn(&Pair) -> Option<Change>) -> String {
+    let changes: Vec<ChangeKind> = pairs.iter().filter_map(|pair| Some(change(pair)?.finding)).collect();
+    let found = |kind| changes.iter().filter(|finding| **finding == kind).count();
     let counts = [
         (found(ChangeKind::More), "more"),
         (found(ChangeKind::Less), "less"),
@@ -403,9 +348,9 @@ fn counted(pairs: &[&Pair], what: &str, against: fn(&Pair) -> Option<Change>) ->
         (found(ChangeKind::NoPracticalDifference), "without practical difference"),
         (found(ChangeKind::NotSignificant), "not significantly different"),
         (found(ChangeKind::NoInterval), "without interval (see --repeats)"),
-        (pairs.len() - compared, "not compared"),
+        (pairs.len() - changes.len(), "not compared"),
     ];
     let counts: Vec<String> =
         counts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}")).collect();
-    format!("{what} of B against A, {} pairs: {}.", pairs.len(), counts.join(", "))
+    format!("{name} of B against A, {} pairs: {}.", pairs.len(), counts.join(", "))
 }

@@ -1,11 +1,12 @@
 //! Statistics of streams: bandwidth, fairness, and the cost for the server.
 
-use harness::model::rates;
-use harness::model::{TrialRecord, Workload};
+use harness::model::{TrialRecord, Workload, rates};
 use load::report::PARTS;
 use serde::Serialize;
 use stats::interval;
 use wire::stream::Direction;
+
+use super::summary::mean;
 
 /// Statistics of streams: means over all valid repeats, unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -14,24 +15,23 @@ pub struct Streams {
     pub bytes_per_s: f64,
     /// Bytes of bursts per second that the clients count, if they send. Socket buffers make it differ from
     /// `bytes_per_s`.
-    pub client_bytes_per_s: f64,
+    pub(crate) client_bytes_per_s: f64,
     /// Bytes of bursts per second that the server counts.
-    pub server_bytes_per_s: Option<f64>,
+    pub(crate) server_bytes_per_s: Option<f64>,
     /// The server's bytes per second in each part of the window: the median over repeats. `None` if the server was
     /// not sampled that often.
-    pub server_bytes_per_s_by_part: Option<[f64; PARTS]>,
+    pub(crate) server_bytes_per_s_by_part: Option<[f64; PARTS]>,
     /// Jain's fairness index of the connections in the least fair repeat.
-    pub fairness: f64,
+    pub(crate) fairness: f64,
     /// CPU time of the server per 10^9 bytes, in nanoseconds.
     pub cpu_ns_per_gigabyte: Option<f64>,
     /// CPU time of the client per 10^9 bytes that it moved, in nanoseconds. Over loopback it includes the network
-    /// stack's work for data that the client sends at once. Data that waits in a full socket is sent in the server's
-    /// time.
+    /// stack's work, except for data that waited in a full socket.
     pub client_cpu_ns_per_gigabyte: Option<f64>,
     /// Bytes per read of the server or, if it sends, per write; `None` if calls are not counted.
-    pub bytes_per_call: Option<f64>,
+    pub(crate) bytes_per_call: Option<f64>,
     /// Reads or writes of bursts per wait; `None` if calls are not counted or the server never waits.
-    pub calls_per_wait: Option<f64>,
+    pub(crate) calls_per_wait: Option<f64>,
 }
 
 impl Streams {
@@ -40,10 +40,6 @@ impl Streams {
         let direction = records.first()?.trial.workload.service.stream()?.direction;
         let loads = || records.iter().filter_map(|record| record.load.as_ref());
         let streams = || loads().filter_map(|load| Some((load.stream.as_ref()?, load.window_ns)));
-        let count = streams().count() as f64;
-        if count == 0.0 {
-            return None;
-        }
         let (call, completion) = match direction {
             Direction::In => ("read", "receive"),
             Direction::Out => ("write", "send"),
@@ -60,14 +56,10 @@ impl Streams {
             waits += of("wait");
         }
         let over = |value: f64, count: f64| (count > 0.0).then(|| value / count);
-        let mean = |values: &[f64]| over(values.iter().sum(), values.len() as f64);
-        let servers = |figure: fn(&TrialRecord) -> Option<f64>| -> Vec<f64> {
-            records.iter().filter_map(|record| figure(record)).collect()
-        };
         Some(Self {
-            bytes_per_s: mean(&servers(bytes_per_s))?,
-            client_bytes_per_s: streams().map(|(stream, window_ns)| stream.bytes_per_s(window_ns)).sum::<f64>() / count,
-            server_bytes_per_s: mean(&servers(server_bytes_per_s)),
+            bytes_per_s: mean(records.iter().filter_map(|record| bytes_per_s(record)))?,
+            client_bytes_per_s: mean(streams().map(|(stream, window_ns)| stream.bytes_per_s(window_ns)))?,
+            server_bytes_per_s: mean(records.iter().filter_map(|record| server_bytes_per_s(record))),
             server_bytes_per_s_by_part: by_part(records),
             fairness: streams().map(|(stream, _)| stream.fairness).fold(1.0, f64::min),
             cpu_ns_per_gigabyte: over(cpu_ns * 1e9, bytes),
@@ -83,7 +75,7 @@ pub fn bytes_per_s(record: &TrialRecord) -> Option<f64> {
     record.stream_bytes_per_s()
 }
 
-/// Returns the bytes of bursts that the server counted between its marks in one trial.
+/// Returns the bytes of bursts that the server counted in one trial.
 fn moved(record: &TrialRecord) -> Option<u64> {
     let totals = &record.server.as_ref()?.totals;
     match record.trial.workload.service.stream()?.direction {
@@ -98,21 +90,21 @@ pub fn bytes_per_cpu_s(record: &TrialRecord) -> Option<f64> {
     (cpu_ns > 0).then_some(moved(record)? as f64 * 1e9 / cpu_ns as f64)
 }
 
-/// Returns the server's count of bytes per second: in the window, or from shortly before it if the server was not
-/// sampled at its edges.
+/// Returns the server's count of bytes per second in the window, or in a slightly longer time if the server was not
+/// sampled at the edges of the window.
 fn server_bytes_per_s(record: &TrialRecord) -> Option<f64> {
     let (server, direction) = (record.server.as_ref()?, record.trial.workload.service.stream()?.direction);
-    let of_snapshots = || Some(moved(record)? as f64 * 1e9 / server.window_ns as f64);
-    rates::server_bytes_per_s(direction, &server.moved).or_else(of_snapshots)
+    let in_longer_time = || Some(moved(record)? as f64 * 1e9 / server.window_ns as f64);
+    rates::server_bytes_per_s(direction, &server.moved).or_else(in_longer_time)
 }
 
 /// Returns the server's bytes per second in each part of the window: the median over trials that sampled it.
 pub(crate) fn by_part(records: &[&TrialRecord]) -> Option<[f64; PARTS]> {
-    let of = |record: &&TrialRecord| {
+    let parts = |record: &&TrialRecord| {
         let direction = record.trial.workload.service.stream()?.direction;
         rates::server_bytes_per_s_by_part(direction, &record.server.as_ref()?.moved)
     };
-    let all: Vec<[f64; PARTS]> = records.iter().filter_map(of).collect();
+    let all: Vec<[f64; PARTS]> = records.iter().filter_map(parts).collect();
     let median = |part: usize| interval::median(&all.iter().map(|parts| parts[part]).collect::<Vec<_>>());
     (!all.is_empty()).then(|| std::array::from_fn(|part| median(part).unwrap_or_default()))
 }

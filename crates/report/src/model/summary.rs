@@ -1,25 +1,26 @@
 //! The figures of each architecture under each workload. Histograms are merged over repeats; percentiles are never
 //! averaged.
 
-use super::workload::{order, title};
-use harness::model::TrialOutcome;
-use harness::model::{Run, Trial, TrialRecord, Verdict, VerdictKind, Workload};
+use harness::model::{Run, Trial, TrialOutcome, TrialRecord, Verdict, VerdictKind, Workload};
 use harness::strategy;
 use load::LoadReport;
 use load::report::{ChurnReport, KernelReport, LateSends, Measured};
 use serde::Serialize;
-use server::{Accept, Options, ReadBudget, ServerCounters};
+use server::{Accept, ReadBudget, ServerCounters};
 use stats::{Distribution, Estimate, Histogram, Ratio, interval};
 
+use super::client_tail;
+use super::cost::CostBreakdown;
+use super::network;
+use super::stream::Streams;
+use super::workload::{order, title};
 use crate::format;
-use crate::model::cost::CostBreakdown;
-use crate::model::stream::Streams;
-use crate::model::{client_tail, network};
+use crate::list::distinct;
 
 /// The metric that ranks open loops.
 pub const METRIC: &str = "median service time";
 /// The metric that ranks closed loops; more is better.
-pub const CLOSED_METRIC: &str = "transactions a second";
+pub const CLOSED_METRIC: &str = "transactions per second";
 /// The metric that ranks streams; more is better.
 pub const STREAM_METRIC: &str = "bandwidth";
 
@@ -30,16 +31,14 @@ pub const MARGIN: f64 = 0.05;
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// The metric that ranks open loops.
-    pub metric: &'static str,
-    /// The method that computes intervals.
-    pub interval_method: &'static str,
+    pub(crate) metric: &'static str,
+    pub(crate) interval_method: &'static str,
     /// The simulated probability that the interval of a ratio from so few repeats holds the true value; `None`
     /// without repeats.
-    pub interval_coverage: Option<f64>,
+    pub(crate) interval_coverage: Option<f64>,
     /// The simulated probability for the interval of a single figure.
-    pub estimate_coverage: Option<f64>,
-    /// The margin of "no practical difference".
-    pub margin: f64,
+    pub(crate) estimate_coverage: Option<f64>,
+    pub(crate) margin: f64,
     /// One comparison for each workload, ordered by connections and rate.
     pub comparisons: Vec<Comparison>,
 }
@@ -50,12 +49,12 @@ pub struct Comparison {
     /// The traffic.
     pub workload: Workload,
     /// The workload in words, as in `400 connections, 2000 requests/s, 128B -> 10KiB`.
-    pub title: String,
-    /// How the network was made and what was measured of it, in a sentence; `None` over loopback.
+    pub(crate) title: String,
+    /// The setup and the measured conditions of the network in a sentence; `None` over loopback.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub network: Option<String>,
-    /// The metric that ranks its rows.
-    pub metric: &'static str,
+    pub(crate) network: Option<String>,
+    /// The metric that ranks the rows.
+    pub(crate) metric: &'static str,
     /// Valid rows first, best first; then the others.
     pub rows: Vec<Row>,
 }
@@ -63,12 +62,11 @@ pub struct Comparison {
 /// One architecture under one workload.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The architecture's name.
-    pub architecture: String,
-    /// The accept strategy; `None` for an external server.
-    pub accept: Option<Accept>,
+    pub(crate) architecture: String,
+    /// `None` for an external server.
+    pub(crate) accept: Option<Accept>,
     /// The most bytes of one read; `None` for an external server.
-    pub read_budget_bytes: Option<ReadBudget>,
+    pub(crate) read_budget_bytes: Option<ReadBudget>,
     /// The name in tables: see [`Trial::label`].
     #[serde(skip)]
     label: String,
@@ -76,154 +74,123 @@ pub struct Row {
     /// verdict of the repeats. Only `valid` rows are ranked, and only by their valid repeats.
     pub verdict: VerdictKind,
     /// Reasons for repeats that are not valid, each with its verdict.
-    pub reasons: Vec<String>,
+    pub(crate) reasons: Vec<String>,
     /// Number of finished repeats.
     pub repeats: usize,
-    /// Number of valid repeats.
-    pub repeats_valid: usize,
+    pub(crate) repeats_valid: usize,
     /// Number of repeats in the estimates: the valid repeats and, in a valid row, those that the server itself made
     /// unsteady.
-    pub repeats_estimated: usize,
-    /// Repeats that cannot be run here or have not been run yet.
-    pub missing: Vec<String>,
+    pub(crate) repeats_estimated: usize,
+    /// Reasons for missing repeats: they cannot be run here, or have not been run yet.
+    pub(crate) missing: Vec<String>,
     /// Service time, t3 − t2; `None` if no repeat has a sample.
-    pub service: Option<Distribution>,
+    pub(crate) service: Option<Distribution>,
     /// Send delay, t2 − t1.
+    #[serde(rename = "lag")]
     pub send_delay: Option<Distribution>,
     /// Response time, t3 − t1.
     pub response: Option<Distribution>,
-    /// Requests that the client sent late, over all repeats.
-    pub late: LateSends,
+    pub(crate) late: LateSends,
     /// The lowest quantile of service and response time that late sends may have caused, such as `p99`; `None` if all
     /// belong to the server.
-    pub clients_from: Option<&'static str>,
-    /// The achieved rate in requests per second: the mean over repeats.
+    pub(crate) clients_from: Option<&'static str>,
+    /// The mean over repeats.
     pub rate_achieved_per_s: Option<f64>,
     /// Requests per second (transactions of a closed loop) over valid repeats, with an interval.
     pub rate_per_s: Option<Estimate>,
     /// The share of its CPUs that the client used, the mean over repeats; `None` in an open loop.
-    pub client_busy_share: Option<f64>,
+    pub(crate) client_busy_share: Option<f64>,
     /// Transactions of a closed loop that were counted but not sampled, because the sample memory was full.
-    pub unsampled: u64,
-    /// Lost and reordered datagrams over all repeats; `None` for connections.
+    pub(crate) unsampled: u64,
+    /// `None` for connections.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub datagrams: Option<Datagrams>,
-    /// Bandwidth and cost of streams; `None` for other services.
+    pub(crate) datagrams: Option<Datagrams>,
+    /// `None` for other services than streams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<Streams>,
-    /// Median service time over valid repeats, in nanoseconds, with its interval.
-    pub service_p50_ns: Option<Estimate>,
-    /// 99th percentile of service time in nanoseconds, over valid repeats whose tail belongs to the server; `None`
-    /// unless these are the majority.
-    pub service_p99_ns: Option<Estimate>,
-    /// Median response time over valid repeats, in nanoseconds, with its interval.
+    /// Median service time over valid repeats.
+    pub(crate) service_p50_ns: Option<Estimate>,
+    /// 99th percentile of service time over valid repeats whose tail belongs to the server; `None` unless these are
+    /// the majority.
+    pub(crate) service_p99_ns: Option<Estimate>,
+    /// Median response time over valid repeats.
     pub response_p50_ns: Option<Estimate>,
-    /// Times by the kernel's timestamps; `None` without them.
-    pub kernel: Option<Kernel>,
-    /// Statistics of short-lived connections; `None` for connections that stay open.
-    pub churn: Option<Churn>,
-    /// The cost of a request; `None` without counters of the server.
+    pub(crate) kernel: Option<Kernel>,
+    /// `None` for connections that stay open.
+    pub(crate) churn: Option<Churn>,
+    /// `None` without counters of the server.
     pub cost: Option<Cost>,
-    /// The cost of a request in detail; `None` without counters of the server.
     #[serde(rename = "why")]
-    pub breakdown: Option<CostBreakdown>,
+    pub(crate) breakdown: Option<CostBreakdown>,
     /// The metric relative to the best row; `None` for rows that are not ranked.
-    pub ratio: Option<Ratio>,
+    pub(crate) ratio: Option<Ratio>,
     /// The metric of each valid repeat: median service time in nanoseconds, or transactions per second.
     #[serde(skip)]
     pub(crate) metrics: Vec<f64>,
 }
 
 /// Datagram counts in the windows of all repeats, as in `load::report::DatagramReport`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Datagrams {
-    /// Planned requests.
-    pub planned: u64,
-    /// Requests without a response.
-    pub lost: u64,
-    /// Further responses to answered requests.
-    pub duplicates: u64,
-    /// Responses that arrived out of order.
-    pub reordered: u64,
-}
-
-impl Datagrams {
-    /// Adds up the datagram counts of `loads`; `None` if no load has any.
-    fn of<'a>(loads: impl Iterator<Item = &'a LoadReport>) -> Option<Self> {
-        loads.filter_map(|load| Some((load.planned, load.datagrams.as_ref()?))).fold(None, |sum, (planned, report)| {
-            let sum = sum.unwrap_or(Self { planned: 0, lost: 0, duplicates: 0, reordered: 0 });
-            Some(Self {
-                planned: sum.planned + planned,
-                lost: sum.lost + report.lost,
-                duplicates: sum.duplicates + report.duplicates,
-                reordered: sum.reordered + report.reordered,
-            })
-        })
-    }
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Datagrams {
+    pub(crate) planned: u64,
+    pub(crate) lost: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) reordered: u64,
 }
 
 /// Times by the kernel's timestamps over all repeats.
 #[derive(Clone, Debug, Serialize)]
-pub struct Kernel {
+pub(crate) struct Kernel {
     /// The interface that requests were sent on.
-    pub interface: String,
-    /// The interface's support for hardware timestamps.
-    pub hardware: load::report::Hardware,
+    pub(crate) interface: String,
+    pub(crate) hardware: load::report::Hardware,
     /// From t2 to the packet scheduler.
-    pub to_scheduler: Distribution,
+    pub(crate) to_scheduler: Distribution,
     /// t2k − t2.
-    pub to_driver: Distribution,
+    pub(crate) to_driver: Distribution,
     /// t3 − t3k.
-    pub from_arrival: Distribution,
+    pub(crate) from_arrival: Distribution,
     /// t3k − t2k.
-    pub service: Distribution,
-    /// Service time by the interface's timestamps.
-    pub hardware_service: Option<Distribution>,
+    pub(crate) service: Distribution,
+    pub(crate) hardware_service: Option<Distribution>,
     /// Requests whose timestamps are out of order.
-    pub out_of_order: u64,
+    pub(crate) out_of_order: u64,
     /// Whether the wall clock was set during a repeat, so that its kernel timestamps are left out.
-    pub wall_clock_stepped: bool,
+    pub(crate) wall_clock_stepped: bool,
     /// Share of requests without a complete set of timestamps.
-    pub unstamped: f64,
+    pub(crate) unstamped: f64,
 }
 
 /// Statistics of short-lived connections over all repeats.
 #[derive(Clone, Debug, Serialize)]
-pub struct Churn {
+pub(crate) struct Churn {
     /// New connections per second, the mean over repeats.
-    pub opened_per_s: f64,
+    pub(crate) opened_per_s: f64,
     /// From the SYN to the established connection.
-    pub connect: Distribution,
+    pub(crate) connect: Distribution,
     /// From the SYN to the first byte of the first response.
-    pub first_byte: Distribution,
+    pub(crate) first_byte: Distribution,
     /// Sessions that waited for another session to end, over all repeats.
-    pub waited: u64,
+    pub(crate) waited: u64,
 }
 
 /// Cost by the server's counters over all repeats.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
-    /// CPU time per request, in nanoseconds.
-    pub cpu_ns_per_request: f64,
-    /// Context switches per request.
-    pub switches_per_request: f64,
-    /// System calls per request; `None` if they are not counted.
-    pub syscalls_per_request: Option<f64>,
-    /// User memory per connection, in bytes; `None` if the system does not report it.
-    pub memory_user_bytes_per_connection: Option<f64>,
-    /// Kernel memory per connection, in bytes; `None` if unknown, or if other activity of the host hides it.
+    pub(crate) cpu_ns_per_request: f64,
+    pub(crate) switches_per_request: f64,
+    /// `None` if system calls are not counted.
+    pub(crate) syscalls_per_request: Option<f64>,
+    /// `None` if the system does not report it.
+    pub(crate) memory_user_bytes_per_connection: Option<f64>,
+    /// `None` if unknown, or if other activity of the host hides it.
     pub memory_kernel_bytes_per_connection: Option<f64>,
 }
 
 impl Summary {
     /// Summarises a run, finished or not.
     pub fn of(run: &Run) -> Self {
-        let mut workloads: Vec<&Workload> = Vec::new();
-        for trial in &run.header.trials {
-            if !workloads.contains(&&trial.workload) {
-                workloads.push(&trial.workload);
-            }
-        }
+        let mut workloads = distinct(run.header.trials.iter().map(|trial| &trial.workload));
         workloads.sort_by(|a, b| order(a, b));
         let pruned = pruned(run);
         let comparisons: Vec<Comparison> =
@@ -242,39 +209,27 @@ impl Summary {
 }
 
 fn comparison(run: &Run, workload: &Workload, pruned: &[u32]) -> Comparison {
-    let trials: Vec<_> = run.header.trials.iter().filter(|trial| trial.workload == *workload).collect();
+    let trials: Vec<&Trial> = run.header.trials.iter().filter(|trial| trial.workload == *workload).collect();
     let key = |trial: &Trial| (trial.architecture.to_string(), trial.serve.options());
-    let mut architectures: Vec<(String, Option<Options>)> = Vec::new();
-    for trial in &trials {
-        if !architectures.contains(&key(trial)) {
-            architectures.push(key(trial));
-        }
-    }
+    let mut architectures = distinct(trials.iter().map(|trial| key(trial)));
     architectures.sort_by_key(|(name, options)| {
         (name.clone(), options.map(|options| (options.accept.to_string(), options.read_budget_bytes)))
     });
-    let mut rows: Vec<Row> = architectures
-        .into_iter()
-        .map(|architecture| {
-            let these = trials.iter().filter(|trial| key(trial) == architecture);
-            let label = these.clone().next().map(|trial| trial.label()).unwrap_or_default();
-            let record = |index| run.records.iter().find(|record: &&TrialRecord| record.trial.index == index);
-            let records: Vec<_> = these.clone().filter_map(|trial| record(trial.index)).collect();
-            let missing = missing(these.copied(), &records, pruned);
-            let row = row(architecture.0, &records, missing, run.header.seed);
-            let options = architecture.1;
-            let accept = options.map(|options| options.accept);
-            Row { accept, read_budget_bytes: options.map(|options| options.read_budget_bytes), label, ..row }
-        })
-        .collect();
+    let rows = architectures.into_iter().map(|architecture| {
+        let trials: Vec<&Trial> = trials.iter().copied().filter(|trial| key(trial) == architecture).collect();
+        let record = |trial: &&Trial| run.records.iter().find(|record| record.trial.index == trial.index);
+        let records: Vec<_> = trials.iter().filter_map(record).collect();
+        row(&trials, &records, missing(&trials, &records, pruned), run.header.seed)
+    });
+    let mut rows: Vec<Row> = rows.collect();
     rank(&mut rows, workload.is_closed(), run.header.seed);
     let metric = match workload.is_closed() {
         true if workload.service.stream().is_some() => STREAM_METRIC,
         true => CLOSED_METRIC,
         false => METRIC,
     };
-    let of_it = run.records.iter().filter(|record| record.trial.workload == *workload);
-    let network = network::sentence(of_it.filter_map(|record| record.network.as_ref()));
+    let records = run.records.iter().filter(|record| record.trial.workload == *workload);
+    let network = network::sentence(records.filter_map(|record| record.network.as_ref()));
     Comparison { workload: workload.clone(), title: title(workload), network, metric, rows }
 }
 
@@ -286,16 +241,12 @@ pub(crate) fn pruned(run: &Run) -> Vec<u32> {
 }
 
 /// The reason for a step of a sweep that was not run.
-pub(crate) const LEFT_OUT: &str = "not run: lower rates already exceeded the capacity of the server or the client";
+const LEFT_OUT: &str = "not run: lower rates already exceeded the capacity of the server or the client";
 
-/// Returns the reasons for missing records, each once, without the skipped trials of a sweep.
-pub(crate) fn missing<'a>(
-    trials: impl Iterator<Item = &'a Trial>,
-    records: &[&TrialRecord],
-    pruned: &[u32],
-) -> Vec<String> {
-    let is_done = |trial: &&Trial| records.iter().any(|record| record.trial.index == trial.index);
-    let reasons = trials.filter(|trial| !is_done(trial)).map(|trial| match trial.infeasible.as_slice() {
+/// Returns the reasons for missing records, each once.
+pub(crate) fn missing(trials: &[&Trial], records: &[&TrialRecord], pruned: &[u32]) -> Vec<String> {
+    let is_missing = |trial: &&&Trial| records.iter().all(|record| record.trial.index != trial.index);
+    let reasons = trials.iter().filter(is_missing).map(|trial| match trial.infeasible.as_slice() {
         [] if pruned.contains(&trial.index) => LEFT_OUT.to_owned(),
         [] => "not run yet".to_owned(),
         reasons => reasons.join("; "),
@@ -310,9 +261,9 @@ pub(crate) fn missing<'a>(
 /// One saturated or failed repeat disqualifies the row.
 fn verdict(verdicts: &[&Verdict]) -> VerdictKind {
     let valid = verdicts.iter().filter(|verdict| verdict.kind == VerdictKind::Valid).count();
-    let is_spoilt = |verdict: &&&Verdict| verdict.kind == VerdictKind::Unsteady || verdict.is_the_machine_s();
-    let spoilt = verdicts.iter().filter(is_spoilt).count();
-    if valid > spoilt && valid + spoilt == verdicts.len() {
+    let is_disturbed = |verdict: &&&Verdict| verdict.kind == VerdictKind::Unsteady || verdict.is_the_machine_s();
+    let disturbed = verdicts.iter().filter(is_disturbed).count();
+    if valid > disturbed && valid + disturbed == verdicts.len() {
         return VerdictKind::Valid;
     }
     verdicts.iter().map(|verdict| verdict.kind).max().unwrap_or(VerdictKind::Failed)
@@ -329,35 +280,38 @@ pub fn estimated<'a>(finished: &[&'a TrialRecord]) -> Vec<&'a TrialRecord> {
     finished.iter().copied().filter(|record| belongs(&record.verdict)).collect()
 }
 
-fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, seed: u64) -> Row {
+/// Merges the histograms of a time.
+pub(crate) fn merged<'a>(times: impl IntoIterator<Item = &'a Measured>) -> Histogram {
+    let mut histogram = Histogram::new();
+    times.into_iter().for_each(|time| histogram.merge(&time.histogram));
+    histogram
+}
+
+/// Returns the mean; `None` without values.
+pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.into_iter().collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// Summarises the repeats of one architecture: its planned trials, and the finished ones.
+fn row(trials: &[&Trial], finished: &[&TrialRecord], missing: Vec<String>, seed: u64) -> Row {
+    let (first, options) = (trials[0], trials[0].serve.options());
     let verdict = verdict(&finished.iter().map(|record| &record.verdict).collect::<Vec<_>>());
-    let valid = |record: &&TrialRecord| record.verdict.kind == VerdictKind::Valid;
+    let valid = |record: &&&TrialRecord| record.verdict.kind == VerdictKind::Valid;
     let estimated = estimated(finished);
     // A row that is not ranked shows every repeat that ran.
     let records = if verdict == VerdictKind::Valid { estimated.clone() } else { finished.to_vec() };
     let loads = || records.iter().filter_map(|record| record.load.as_ref());
-    let merged = |figure: fn(&load::LoadReport) -> &load::report::Measured| {
-        let mut histogram = Histogram::new();
-        loads().for_each(|load| histogram.merge(&figure(load).histogram));
-        (histogram.count() > 0).then(|| histogram.distribution())
+    let distribution = |figure: fn(&LoadReport) -> &Measured| {
+        Some(merged(loads().map(figure))).filter(|it| it.count() > 0).map(|it| it.distribution())
     };
-    let of_each = |figure: &dyn Fn(&load::LoadReport) -> f64| -> Vec<f64> {
-        estimated.iter().filter_map(|record| record.load.as_ref()).map(figure).collect()
-    };
-    let p50s_ns = of_each(&|load| load.service.distribution.p50_ns as f64);
-    let p99s_ns = client_tail::servers(estimated.iter().filter_map(|record| record.load.as_ref()), 0.99);
-    let p99s_ns = p99s_ns.into_iter().map(|load| load.service.distribution.p99_ns as f64);
-    let p99s_ns: Vec<f64> = p99s_ns.collect();
+    let estimated_loads = || estimated.iter().filter_map(|record| record.load.as_ref());
+    let p50s_ns: Vec<f64> = estimated_loads().map(|load| load.service.distribution.p50_ns as f64).collect();
+    let responses_ns: Vec<f64> = estimated_loads().map(|load| load.response.distribution.p50_ns as f64).collect();
+    let p99s_ns = client_tail::p99s_ns(estimated_loads());
     let late = client_tail::late(loads());
-    let responses_ns = of_each(&|load| load.response.distribution.p50_ns as f64);
-    let rates = |records: &mut dyn Iterator<Item = &TrialRecord>| -> Vec<f64> {
-        records.filter_map(TrialRecord::rate_achieved_per_s).collect()
-    };
-    let rates_per_s = rates(&mut estimated.iter().copied());
-    let all_rates_per_s = rates(&mut records.iter().copied());
+    let rates_per_s: Vec<f64> = estimated.iter().filter_map(|record| record.rate_achieved_per_s()).collect();
     let closed = || loads().filter_map(|load| load.closed.as_ref());
-    let busy: Vec<f64> = closed().map(|closed| closed.busy_share).collect();
-    let is_closed = finished.iter().any(|record| record.trial.workload.is_closed());
     let mut reasons: Vec<String> = finished
         .iter()
         .filter(|record| !valid(record))
@@ -366,80 +320,81 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
     reasons.dedup();
     let requests = records.iter().filter_map(|record| record.requests_answered()).sum();
     let counters: Vec<&ServerCounters> = records.iter().filter_map(|record| record.server.as_ref()).collect();
-    let service = merged(|load| &load.service);
+    let service = distribution(|load| &load.service);
     // Conclude nothing from a tail that the client may have caused.
     let servers_tail = service.as_ref().filter(|_| !late.reaches(0.99));
-    let breakdown = CostBreakdown::of(&counters, requests).map(|it| it.with_tail(servers_tail));
     Row {
+        architecture: first.architecture.to_string(),
+        accept: options.map(|options| options.accept),
+        read_budget_bytes: options.map(|options| options.read_budget_bytes),
+        label: first.label(),
         verdict,
         reasons,
         repeats: finished.len(),
-        repeats_valid: finished.iter().filter(|record| valid(record)).count(),
+        repeats_valid: finished.iter().filter(valid).count(),
         repeats_estimated: estimated.len(),
         missing,
-        send_delay: merged(|load| &load.send_delay),
-        response: merged(|load| &load.response),
+        send_delay: distribution(|load| &load.send_delay),
+        response: distribution(|load| &load.response),
         late,
         clients_from: client_tail::clients_from(&late),
-        rate_achieved_per_s: (!all_rates_per_s.is_empty())
-            .then(|| all_rates_per_s.iter().sum::<f64>() / all_rates_per_s.len() as f64),
+        rate_achieved_per_s: mean(records.iter().filter_map(|record| record.rate_achieved_per_s())),
         cost: cost(&counters, requests),
-        breakdown,
+        breakdown: CostBreakdown::of(&counters, requests).map(|it| it.with_tail(servers_tail)),
         service,
         service_p50_ns: Estimate::of(&p50s_ns, seed).filter(|_| !late.reaches(0.5)),
         service_p99_ns: Estimate::of(&p99s_ns, seed),
         response_p50_ns: Estimate::of(&responses_ns, seed).filter(|_| !late.reaches(0.5)),
         rate_per_s: Estimate::of(&rates_per_s, seed),
-        client_busy_share: (!busy.is_empty()).then(|| busy.iter().sum::<f64>() / busy.len() as f64),
-        datagrams: Datagrams::of(loads()),
+        client_busy_share: mean(closed().map(|closed| closed.busy_share)),
+        datagrams: datagrams(loads()),
         stream: Streams::of(&records),
         unsampled: closed().map(|closed| closed.unsampled).sum(),
         kernel: kernel(&loads().filter_map(|load| load.kernel.as_ref()).collect::<Vec<_>>()),
         churn: churn(&loads().filter_map(|load| load.churn.as_ref()).collect::<Vec<_>>()),
         ratio: None,
-        metrics: if is_closed { rates_per_s } else { p50s_ns },
-        accept: None,
-        read_budget_bytes: None,
-        label: architecture.clone(),
-        architecture,
+        metrics: if first.workload.is_closed() { rates_per_s } else { p50s_ns },
     }
 }
 
+/// Adds up the datagram counts of `loads`; `None` if no load has any.
+fn datagrams<'a>(loads: impl Iterator<Item = &'a LoadReport>) -> Option<Datagrams> {
+    loads.filter_map(|load| Some((load.planned, load.datagrams.as_ref()?))).fold(None, |sum, (planned, report)| {
+        let mut sum: Datagrams = sum.unwrap_or_default();
+        sum.planned += planned;
+        sum.lost += report.lost;
+        sum.duplicates += report.duplicates;
+        sum.reordered += report.reordered;
+        Some(sum)
+    })
+}
+
 fn churn(reports: &[&ChurnReport]) -> Option<Churn> {
-    let merged = |figure: fn(&ChurnReport) -> &Measured| {
-        let mut histogram = Histogram::new();
-        reports.iter().for_each(|report| histogram.merge(&figure(report).histogram));
-        histogram.distribution()
-    };
-    (!reports.is_empty()).then(|| Churn {
-        opened_per_s: reports.iter().map(|report| report.opened_per_s).sum::<f64>() / reports.len() as f64,
-        connect: merged(|report| &report.connect),
-        first_byte: merged(|report| &report.first_byte),
+    Some(Churn {
+        opened_per_s: mean(reports.iter().map(|report| report.opened_per_s))?,
+        connect: merged(reports.iter().map(|report| &report.connect)).distribution(),
+        first_byte: merged(reports.iter().map(|report| &report.first_byte)).distribution(),
         waited: reports.iter().map(|report| report.waited).sum(),
     })
 }
 
 fn kernel(reports: &[&KernelReport]) -> Option<Kernel> {
     let first = reports.first()?;
-    let merged = |figure: fn(&KernelReport) -> Option<&Measured>| {
-        let mut histogram = Histogram::new();
-        reports.iter().filter_map(|report| figure(report)).for_each(|measured| histogram.merge(&measured.histogram));
-        histogram.distribution()
-    };
-    let hardware = merged(|report| report.hardware_service.as_ref());
+    let time = |figure: fn(&KernelReport) -> &Measured| merged(reports.iter().map(|it| figure(it))).distribution();
+    let hardware = merged(reports.iter().filter_map(|report| report.hardware_service.as_ref())).distribution();
     let missing = reports.iter().map(|report| report.unstamped_sent.max(report.unstamped_arrived)).sum::<u64>() as f64;
-    let stamped = merged(|report| Some(&report.service));
+    let service = time(|report| &report.service);
     Some(Kernel {
         interface: first.interface.clone(),
         hardware: first.hardware,
-        to_scheduler: merged(|report| Some(&report.to_scheduler)),
-        to_driver: merged(|report| Some(&report.to_driver)),
-        from_arrival: merged(|report| Some(&report.from_arrival)),
-        service: stamped,
+        to_scheduler: time(|report| &report.to_scheduler),
+        to_driver: time(|report| &report.to_driver),
+        from_arrival: time(|report| &report.from_arrival),
+        service,
         hardware_service: (hardware.count > 0).then_some(hardware),
         out_of_order: reports.iter().map(|report| report.out_of_order).sum(),
         wall_clock_stepped: reports.iter().any(|report| report.wall_clock_stepped),
-        unstamped: missing / (missing + stamped.count as f64).max(1.0),
+        unstamped: missing / (missing + service.count as f64).max(1.0),
     })
 }
 
@@ -460,13 +415,13 @@ fn cost(counters: &[&ServerCounters], requests: f64) -> Option<Cost> {
 }
 
 impl Row {
-    /// The name in tables: see [`Trial::label`].
+    /// Returns the name in tables: see [`Trial::label`].
     pub fn label(&self) -> String {
         self.label.clone()
     }
 
     /// Returns whether a trial has this architecture with these options, under any workload.
-    pub fn is_of(&self, trial: &Trial) -> bool {
+    pub(crate) fn is_of(&self, trial: &Trial) -> bool {
         let options = trial.serve.options();
         self.architecture == trial.architecture.to_string()
             && self.accept == options.map(|options| options.accept)
@@ -525,9 +480,13 @@ mod tests {
         assert_eq!(verdict(&[&good, &late, &good]), Valid);
         assert_eq!(verdict(&[&good, &taken, &good]), Valid);
         assert_eq!(verdict(&[&good, &taken, &late]), Unsteady);
-        assert_eq!(verdict(&[&good, &taken]), Unsteady, "a half is no minority");
+        assert_eq!(verdict(&[&good, &taken]), Unsteady, "half of the repeats are no minority");
         assert_eq!(verdict(&[&good, &good, &with(Unsteady, "trend")]), Valid);
-        assert_eq!(verdict(&[&good, &with(Unsteady, "trend"), &with(Unsteady, "trend")]), Unsteady, "most are");
+        assert_eq!(
+            verdict(&[&good, &with(Unsteady, "trend"), &with(Unsteady, "trend")]),
+            Unsteady,
+            "most repeats are unsteady"
+        );
         let both = Verdict { checks: [late.checks.clone(), with(Saturated, "x").checks].concat(), ..late.clone() };
         assert_eq!(verdict(&[&good, &good, &both]), ClientLimited, "the server may have been too slow as well");
         assert_eq!(verdict(&[&good, &good, &with(Saturated, "outstanding")]), Saturated);
@@ -537,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn own_unsteady_repeat_stays_in_the_estimate() {
+    fn repeat_unsteady_by_itself_stays_in_the_estimate() {
         let mut run = testkit::run();
         let row =
             |run: &Run| Summary::of(run).comparisons[0].rows.iter().find(|row| row.architecture == "epoll").cloned();
@@ -547,26 +506,21 @@ mod tests {
         let after = row(&run).unwrap();
         assert!(after.is_ranked());
         assert_eq!((after.repeats_valid, after.repeats_estimated), (2, 3));
-        assert_eq!(after.metrics, before.metrics, "to leave out slow windows would make the server look quieter");
-        assert_eq!(after.reasons, ["unsteady: made up"], "readers are told all the same");
-        unsteady_and_crowded(&mut run);
-        assert_eq!(row(&run).unwrap().repeats_estimated, 2, "a neighbour explains it");
-    }
-
-    /// Makes the first trial unsteady, with other processes on its CPUs.
-    fn unsteady_and_crowded(run: &mut Run) {
+        assert_eq!(after.metrics, before.metrics, "unsteady repeats stay in the estimate");
+        assert_eq!(after.reasons, ["unsteady: made up"], "the reason is shown");
         let unsteady = run.records.iter_mut().find(|record| record.verdict.kind == Unsteady).unwrap();
         unsteady.verdict.checks.extend(with(Unsteady, Check::TAKEN_BY_OTHERS).checks);
+        assert_eq!(row(&run).unwrap().repeats_estimated, 2, "other processes on the CPUs disturbed this repeat");
     }
 
     #[test]
-    fn figures_of_a_ranked_row_are_of_its_valid_repeats() {
+    fn ranked_row_uses_only_valid_repeats() {
         let mut run = testkit::run();
         let row =
             |run: &Run| Summary::of(run).comparisons[0].rows.iter().find(|row| row.architecture == "epoll").cloned();
         let before = row(&run).unwrap();
-        let spoilt = run.records.iter_mut().find(|record| record.trial.architecture.to_string() == "epoll").unwrap();
-        spoilt.verdict = with(Unsteady, Check::TAKEN_BY_OTHERS);
+        let disturbed = run.records.iter_mut().find(|record| record.trial.architecture.to_string() == "epoll").unwrap();
+        disturbed.verdict = with(Unsteady, Check::TAKEN_BY_OTHERS);
         let after = row(&run).unwrap();
         assert!(after.is_ranked());
         assert_eq!((after.repeats, after.repeats_valid), (3, 2));

@@ -1,33 +1,32 @@
 //! A sweep: the figures of each architecture at each rate.
 
-use harness::model::Strategy;
-use harness::model::{Run, TrialRecord, VerdictKind, Workload};
+use harness::model::{Run, Strategy, TrialRecord, VerdictKind, Workload};
+use load::LoadReport;
 use load::report::{Errors, LateSends, PARTS};
 use serde::Serialize;
 
 use super::client_tail;
-use super::summary::{Comparison, Row, Summary, estimated};
+use super::summary::{Comparison, Row, Summary, estimated, mean, merged};
 use crate::format;
+use crate::list::distinct;
 
-/// Parts of the window in which the reply rate is measured.
-const LOOKS: usize = 8;
+/// Number of samples of the reply rate in a window.
+const SAMPLES: usize = 8;
 
 /// A sweep's figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sweep {
-    /// One curve for each architecture and traffic, across rates.
-    pub curves: Vec<Curve>,
+    pub(crate) curves: Vec<Curve>,
 }
 
 /// An architecture under one traffic, at ascending rates.
 #[derive(Clone, Debug, Serialize)]
 pub struct Curve {
     /// The architecture's name, with options that differ from the default.
-    pub architecture: String,
+    pub(crate) architecture: String,
     /// The traffic, without its rate.
-    pub workload: Workload,
-    /// One step for each rate.
-    pub steps: Vec<Step>,
+    pub(crate) workload: Workload,
+    pub(crate) steps: Vec<Step>,
 }
 
 /// An architecture at one rate.
@@ -36,14 +35,13 @@ pub struct Step {
     #[serde(skip)]
     pub(crate) architecture: String,
     /// The planned rate in requests per second.
-    pub dem_req_rate: f64,
+    pub(crate) dem_req_rate: f64,
     /// The results; `None` if the step was not run.
     #[serde(flatten)]
-    pub figures: Option<StepFigures>,
+    pub(crate) figures: Option<StepFigures>,
     /// The verdict on all repeats; `None` if the step was not run.
-    pub verdict: Option<VerdictKind>,
-    /// Reasons why the step was not run or is not valid.
-    pub reasons: Vec<String>,
+    pub(crate) verdict: Option<VerdictKind>,
+    pub(crate) reasons: Vec<String>,
 }
 
 /// The results of a step: autobench's columns, and further statistics.
@@ -100,9 +98,7 @@ impl Sweep {
 
     /// Returns the traffic of the curves, each once.
     pub(crate) fn workloads(&self) -> Vec<&Workload> {
-        let mut workloads: Vec<&Workload> = self.curves.iter().map(|curve| &curve.workload).collect();
-        workloads.dedup();
-        workloads
+        distinct(self.curves.iter().map(|curve| &curve.workload))
     }
 
     pub(crate) fn curves_of<'a>(&'a self, workload: &'a Workload) -> impl Iterator<Item = &'a Curve> + Clone {
@@ -111,47 +107,36 @@ impl Sweep {
 }
 
 fn step(run: &Run, comparison: &Comparison, row: &Row) -> Step {
-    let of_step = |record: &&TrialRecord| record.trial.workload == comparison.workload && row.is_of(&record.trial);
-    let records: Vec<&TrialRecord> = run.records.iter().filter(of_step).collect();
+    let is_one = |record: &&TrialRecord| record.trial.workload == comparison.workload && row.is_of(&record.trial);
+    let records: Vec<&TrialRecord> = run.records.iter().filter(is_one).collect();
     let records = if row.is_ranked() { estimated(&records) } else { records };
-    let mut reasons = row.reasons.clone();
-    reasons.extend(row.missing.iter().cloned());
     Step {
         architecture: row.label(),
         dem_req_rate: comparison.workload.rate_per_s.unwrap_or_default(),
         figures: figures(&records),
         verdict: (row.repeats > 0).then_some(row.verdict),
-        reasons,
+        reasons: [row.reasons.clone(), row.missing.clone()].concat(),
     }
 }
 
 fn figures(records: &[&TrialRecord]) -> Option<StepFigures> {
-    let loads: Vec<&load::LoadReport> = records.iter().filter_map(|record| record.load.as_ref()).collect();
-    if loads.is_empty() {
-        return None;
-    }
-    let mean = |figure: &dyn Fn(&load::LoadReport) -> f64| {
-        loads.iter().map(|load| figure(load)).sum::<f64>() / loads.len() as f64
-    };
-    let mut response = stats::Histogram::new();
-    loads.iter().for_each(|load| response.merge(&load.response.histogram));
-    let response = response.distribution();
+    let loads: Vec<&LoadReport> = records.iter().filter_map(|record| record.load.as_ref()).collect();
+    let response = merged(loads.iter().map(|load| &load.response)).distribution();
     let late = client_tail::late(loads.iter().copied());
-    let looks: Vec<f64> = loads.iter().flat_map(|load| reply_rates(load)).collect();
-    let extreme = |pick: fn(f64, f64) -> f64| looks.iter().copied().reduce(pick);
-    let errors = loads.iter().fold(Errors::default(), |errors, load| errors.and(&load.errors));
+    let samples: Vec<f64> = loads.iter().flat_map(|load| reply_rates(load)).collect();
+    let extreme = |pick: fn(f64, f64) -> f64| samples.iter().copied().reduce(pick);
     let planned: u64 = loads.iter().map(|load| load.planned).sum();
     let answered: u64 = loads.iter().map(|load| load.completed).sum();
-    let average = mean(&|load| load.rate_achieved_per_s);
+    let opened_per_s = |load: &LoadReport| load.churn.as_ref().map_or(0.0, |churn| churn.opened_per_s);
     Some(StepFigures {
-        req_rate: mean(&|load| load.rate_sent_per_s),
-        con_rate: mean(&|load| load.churn.as_ref().map_or(0.0, |churn| churn.opened_per_s)),
+        req_rate: mean(loads.iter().map(|load| load.rate_sent_per_s))?,
+        con_rate: mean(loads.iter().map(|load| opened_per_s(load)))?,
         min_rep_rate: extreme(f64::min),
-        avg_rep_rate: average,
+        avg_rep_rate: mean(loads.iter().map(|load| load.rate_achieved_per_s))?,
         max_rep_rate: extreme(f64::max),
-        stddev_rep_rate: (looks.len() > 1).then(|| {
-            let mean = looks.iter().sum::<f64>() / looks.len() as f64;
-            (looks.iter().map(|look| (look - mean).powi(2)).sum::<f64>() / (looks.len() - 1) as f64).sqrt()
+        stddev_rep_rate: mean(samples.iter().copied()).filter(|_| samples.len() > 1).map(|mean| {
+            let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
+            (squares / (samples.len() - 1) as f64).sqrt()
         }),
         resp_time: response.mean_ns / 1e6,
         net_io: net_io(records),
@@ -162,16 +147,16 @@ fn figures(records: &[&TrialRecord]) -> Option<StepFigures> {
         late,
         clients_from: client_tail::clients_from(&late),
         resp_time_p99: response.p99_ns as f64 / 1e6,
-        errors_by_class: errors,
+        errors_by_class: loads.iter().fold(Errors::default(), |errors, load| errors.and(&load.errors)),
         repeats: loads.len(),
     })
 }
 
 /// Returns replies per second in each eighth of a trial's window.
-fn reply_rates(load: &load::LoadReport) -> Vec<f64> {
-    let look_s = load.window_ns as f64 / 1e9 / LOOKS as f64;
+fn reply_rates(load: &LoadReport) -> Vec<f64> {
+    let eighth_s = load.window_ns as f64 / 1e9 / SAMPLES as f64;
     let parts = load.completed_by_part.as_ref().map_or(&[][..], |parts| parts);
-    parts.chunks(PARTS / LOOKS).map(|parts| parts.iter().sum::<u64>() as f64 / look_s).collect()
+    parts.chunks(PARTS / SAMPLES).map(|parts| parts.iter().sum::<u64>() as f64 / eighth_s).collect()
 }
 
 /// Returns KiB per second in both directions, from the server's counters or the sizes of answered requests; `None` if
@@ -188,8 +173,7 @@ fn net_io(records: &[&TrialRecord]) -> Option<f64> {
             Some(bytes * record.load.as_ref()?.rate_achieved_per_s)
         })
     };
-    let all: Vec<f64> = records.iter().map(of).collect::<Option<_>>()?;
-    (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64 / 1024.0)
+    Some(mean(records.iter().map(of).collect::<Option<Vec<f64>>>()?)? / 1024.0)
 }
 
 impl Step {
@@ -209,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_of_the_window_s_requests_the_lost_among_them() {
+    fn error_share_counts_unanswered_requests_of_the_window() {
         let mut run = testkit::sweep_run();
         let record = &mut run.records[0];
         let load = record.load.as_mut().unwrap();
@@ -217,6 +201,6 @@ mod tests {
         (load.planned, load.completed, load.errors.timeout) = (1_000, 990, 500);
         assert_eq!(figures(&[record]).unwrap().errors, 1.0);
         record.load.as_mut().unwrap().errors.timeout = 0;
-        assert_eq!(figures(&[record]).unwrap().errors, 1.0, "datagrams are lost without an error");
+        assert_eq!(figures(&[record]).unwrap().errors, 1.0, "a lost datagram is no error of its own, but counts");
     }
 }

@@ -16,6 +16,11 @@ pub fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
         .then((a.schedule as u8).cmp(&(b.schedule as u8)))
 }
 
+/// Returns whether two workloads differ only in their phases.
+pub(crate) fn is_same_traffic(a: &Workload, b: &Workload) -> bool {
+    a.connections == b.connections && *a == Workload { phases: a.phases, ..b.clone() }
+}
+
 /// Describes a workload in words, without default settings.
 pub fn title(workload: &Workload) -> String {
     let mut words = vec![format!("{} {}", workload.connections, workload.targets())];

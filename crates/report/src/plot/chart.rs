@@ -174,27 +174,21 @@ impl Form {
 
     /// Formats a round value as the label of a tick.
     fn tick(self, value: f64) -> String {
-        let exact = |value: f64| format!("{}", rounded(value));
-        match self {
-            _ if value == 0.0 && self != Self::Share => "0".into(),
-            _ if value < 0.0 => format!("-{}", self.tick(-value)),
-            Self::Time if value < 1e3 => format!("{} ns", exact(value)),
-            Self::Time if value < 1e6 => format!("{} µs", exact(value / 1e3)),
-            Self::Time if value < 1e9 => format!("{} ms", exact(value / 1e6)),
-            Self::Time => format!("{} s", exact(value / 1e9)),
-            Self::Bytes if value < 1024.0 => format!("{} B", exact(value)),
-            Self::Bytes if value < 1024.0 * 1024.0 => format!("{} KiB", exact(value / 1024.0)),
-            Self::Bytes => format!("{} MiB", exact(value / 1024.0 / 1024.0)),
-            Self::Bandwidth if value < 1e6 => format!("{} kB/s", exact(value / 1e3)),
-            Self::Bandwidth if value < 1e9 => format!("{} MB/s", exact(value / 1e6)),
-            Self::Bandwidth => format!("{} GB/s", exact(value / 1e9)),
-            Self::Share => format!("{} %", exact(100.0 * value)),
-            Self::Times => format!("{}x", exact(value)),
-            Self::Number | Self::Names if value >= 1e6 => format!("{}M", exact(value / 1e6)),
-            Self::Number | Self::Names if value >= 1e4 => format!("{}k", exact(value / 1e3)),
-            Self::Number | Self::Names => exact(value),
-            Self::Nines => self.text(value),
-        }
+        let units: &[(f64, &str)] = match self {
+            _ if value == 0.0 && self != Self::Share => &[(1.0, "")],
+            _ if value < 0.0 => return format!("-{}", self.tick(-value)),
+            Self::Time => &[(1.0, " ns"), (1e3, " µs"), (1e6, " ms"), (1e9, " s")],
+            Self::Bytes => &[(1.0, " B"), (1024.0, " KiB"), (1024.0 * 1024.0, " MiB")],
+            Self::Bandwidth => &[(1e3, " kB/s"), (1e6, " MB/s"), (1e9, " GB/s")],
+            Self::Share => &[(0.01, " %")],
+            Self::Times => &[(1.0, "x")],
+            // Write 1000 to 9999 in full.
+            Self::Number | Self::Names if value < 1e4 => &[(1.0, "")],
+            Self::Number | Self::Names => &[(1e3, "k"), (1e6, "M")],
+            Self::Nines => return self.text(value),
+        };
+        let (size, unit) = units.iter().rev().find(|(size, _)| value >= *size).unwrap_or(&units[0]);
+        format!("{}{unit}", rounded(value / size))
     }
 }
 
@@ -213,7 +207,7 @@ pub struct Axis {
     pub ticks: Vec<(f64, String)>,
 }
 
-/// The largest distance in pixels between marks above one name; equal to the constant in the page's script.
+/// The largest distance in pixels between marks above one name; the page's script has the same constant.
 pub const STEP_MAX: f64 = 18.0;
 
 /// The most labels beside a small panel.
@@ -235,29 +229,23 @@ impl Axis {
         // Span at least a factor of 4, so that noise does not look like a difference.
         let room = (2.0 / (high / low).sqrt()).max(1.12);
         let range = [rounded(low / room), rounded(high * room)];
-        let within = |value: &f64| (range[0]..=range[1]).contains(value);
-        let powers = |base: f64, steps: &'static [f64]| {
-            let (from, to) = (range[0].log(base).floor() as i32, range[1].log(base).ceil() as i32);
-            (from..=to).flat_map(move |power| steps.iter().map(move |step| step * base.powi(power)))
-        };
-        let ways: [Vec<f64>; 5] = match form {
-            Form::Bytes => [
-                powers(2.0, &[1.0]).filter(within).collect(),
-                powers(4.0, &[1.0]).filter(within).collect(),
-                powers(16.0, &[1.0]).filter(within).collect(),
-                powers(64.0, &[1.0]).filter(within).collect(),
-                powers(1024.0, &[1.0]).filter(within).collect(),
-            ],
+        // Sets of ticks, from dense to sparse: all products of a power of a base and one of some steps.
+        let sets: [(f64, &[f64]); 5] = match form {
+            Form::Bytes => [2.0, 4.0, 16.0, 64.0, 1024.0].map(|base| (base, &[1.0][..])),
             _ => [
-                powers(10.0, &[1.0, 2.0, 3.0, 5.0, 7.0]).filter(within).collect(),
-                powers(10.0, &[1.0, 2.0, 5.0]).filter(within).collect(),
-                powers(10.0, &[1.0, 3.0]).filter(within).collect(),
-                powers(10.0, &[1.0]).filter(within).collect(),
-                powers(100.0, &[1.0]).filter(within).collect(),
+                (10.0, &[1.0, 2.0, 3.0, 5.0, 7.0]),
+                (10.0, &[1.0, 2.0, 5.0]),
+                (10.0, &[1.0, 3.0]),
+                (10.0, &[1.0]),
+                (100.0, &[1.0]),
             ],
         };
-        let fits = |way: &&Vec<f64>| way.len() <= ticks_max;
-        let ticks = ways.iter().find(fits).or(ways.last()).into_iter().flatten();
+        let sets = sets.map(|(base, steps)| -> Vec<f64> {
+            let (from, to) = (range[0].log(base).floor() as i32, range[1].log(base).ceil() as i32);
+            let all = (from..=to).flat_map(|power| steps.iter().map(move |step| step * base.powi(power)));
+            all.filter(|value| (range[0]..=range[1]).contains(value)).collect()
+        });
+        let ticks = sets.iter().find(|set| set.len() <= ticks_max).or(sets.last()).into_iter().flatten();
         let ticks = ticks.map(|&value| (value, form.tick(rounded(value)))).collect();
         Self { label: label.into(), form, log: true, range, ticks }
     }
@@ -268,32 +256,25 @@ impl Axis {
         // Show a share relative to the whole.
         let is_part = form == Form::Share && high < 1.0;
         let high = if high > 0.0 && !is_part { high } else { 1.0 };
-        let power = 10f64.powf((high / 5.0).log10().floor());
-        let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
-        let step = steps.into_iter().find(|step| high / step <= 5.0).unwrap_or(high);
-        let count = (high / step + 1e-9).floor() as usize;
-        let ticks = (0..=count).map(|at| at as f64 * step).map(|value| (value, form.tick(rounded(value)))).collect();
-        Self { label: label.into(), form, log: false, range: [0.0, high * 1.05], ticks }
+        Self { range: [0.0, high * 1.05], ..Self::around(label, form, [0.0, high]) }
     }
 
-    /// A linear axis from `low` to `high`, on both sides of 0.
+    /// A linear axis from `low` to `high`.
     pub fn around(label: &str, form: Form, [low, high]: [f64; 2]) -> Self {
         let span = if high > low { high - low } else { 1.0 };
         let power = 10f64.powf((span / 5.0).log10().floor());
         let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
         let step = steps.into_iter().find(|step| span / step <= 5.0).unwrap_or(span);
-        let (from, to) = ((low / step).ceil() as i64, (high / step).floor() as i64);
+        let (from, to) = ((low / step).ceil() as i64, (high / step + 1e-9).floor() as i64);
         let ticks = (from..=to).map(|at| at as f64 * step).map(|value| (value, form.tick(rounded(value)))).collect();
         Self { label: label.into(), form, log: false, range: [low, high], ticks }
     }
 
     /// An axis of shares of all requests; each step is another nine.
     pub fn nines(label: &str, nines_max: f64) -> Self {
-        let shares = [(0.0, "0 %"), (0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %")];
-        let more = [(0.9999, "99.99 %"), (0.99999, "99.999 %")];
-        let place = |share: f64| nines(share);
-        let ticks = shares.into_iter().chain(more).map(|(share, text)| (place(share), text.to_owned()));
-        let ticks = ticks.filter(|(place, _)| *place <= nines_max + 1e-9).collect();
+        let places = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999].map(nines).into_iter();
+        let places = places.filter(|place| *place <= nines_max + 1e-9);
+        let ticks = places.map(|place| (place, Form::Nines.text(place))).collect();
         Self { label: label.into(), form: Form::Nines, log: false, range: [0.0, nines_max * 1.02], ticks }
     }
 }
@@ -303,13 +284,14 @@ pub fn nines(share: f64) -> f64 {
     -(1.0 - share).max(1e-12).log10()
 }
 
+/// Returns the lowest and the highest of `values`, or `none` without values.
 fn ends(values: impl Iterator<Item = f64>, none: (f64, f64)) -> (f64, f64) {
-    values
-        .fold(None, |ends: Option<(f64, f64)>, it| {
-            let (low, high) = ends.unwrap_or((it, it));
-            Some((low.min(it), high.max(it)))
-        })
-        .unwrap_or(none)
+    values.map(|it| (it, it)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or(none)
+}
+
+/// Returns all points of some panels.
+pub(crate) fn points(panels: &[Panel]) -> impl Iterator<Item = &Point> {
+    panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points)
 }
 
 impl Chart {
@@ -334,17 +316,13 @@ impl Chart {
     pub fn furthest_apart(&self, architectures: &[String]) -> String {
         let mut furthest: Option<(f64, String)> = None;
         for panel in &self.panels {
-            let points =
-                || panel.series.iter().flat_map(|series| series.points.iter().map(move |it| (series.architecture, it)));
             let (x, y) = self.axes(panel);
             for (at, name) in self.places(panel) {
-                let here = points().filter(|(_, it)| it.is_valid() && it.x == at && it.y > 0.0);
-                let here: Vec<(usize, f64)> = here.map(|(architecture, it)| (architecture, it.y)).collect();
-                let (Some(least), Some(most)) =
-                    (here.iter().min_by(|a, b| a.1.total_cmp(&b.1)), here.iter().max_by(|a, b| a.1.total_cmp(&b.1)))
-                else {
-                    continue;
-                };
+                let points = panel.series.iter().flat_map(|it| it.points.iter().map(|point| (it.architecture, point)));
+                let here = points.filter(|(_, it)| it.is_valid() && it.x == at && it.y > 0.0);
+                let mut here: Vec<(usize, f64)> = here.map(|(architecture, it)| (architecture, it.y)).collect();
+                here.sort_by(|a, b| a.1.total_cmp(&b.1));
+                let (Some(least), Some(most)) = (here.first(), here.last()) else { continue };
                 let ratio = most.1 / least.1;
                 if least.0 == most.0 || furthest.as_ref().is_some_and(|(largest, _)| *largest >= ratio) {
                     continue;

@@ -1,9 +1,10 @@
 //! The data of figures: a run's summary along an axis of its workloads, and the trials of each row.
 
 use harness::model::{Run, TrialRecord, Workload};
-use stats::{Distribution, Histogram};
+use stats::Distribution;
 
-use super::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE};
+use super::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE, points};
+use crate::list::distinct;
 pub use crate::model::axis::Axis as Along;
 use crate::model::axis::apart;
 use crate::model::summary::{Comparison, Row, Summary, estimated};
@@ -31,13 +32,8 @@ pub type Value = fn(&Workload, &Row) -> Option<(f64, Vec<f64>)>;
 impl<'a> PlotData<'a> {
     /// Takes a run and its summary.
     pub fn of(run: &'a Run, summary: &'a Summary) -> Self {
-        let mut architectures: Vec<String> = Vec::new();
-        for row in summary.comparisons.iter().flat_map(|comparison| &comparison.rows) {
-            if !architectures.contains(&row.label()) {
-                architectures.push(row.label());
-            }
-        }
-        Self { run, summary, architectures }
+        let rows = summary.comparisons.iter().flat_map(|comparison| &comparison.rows);
+        Self { run, summary, architectures: distinct(rows.map(Row::label)) }
     }
 
     /// Returns whether any workload is a closed loop.
@@ -53,7 +49,7 @@ impl<'a> PlotData<'a> {
     /// Returns the index of a row's architecture.
     pub fn place(&self, row: &Row) -> usize {
         let label = row.label();
-        self.architectures.iter().position(|it| *it == label).expect("it is made of all rows")
+        self.architectures.iter().position(|it| *it == label).expect("every row has an architecture")
     }
 
     /// Returns the axis along which the workloads grow.
@@ -79,31 +75,39 @@ impl<'a> PlotData<'a> {
         if row.is_ranked() { estimated(&records) } else { records }
     }
 
-    /// Merges the histograms of a time over a row's trials.
-    pub fn merged(
-        &self,
-        comparison: &Comparison,
-        row: &Row,
-        time: fn(&load::LoadReport) -> &load::report::Measured,
-    ) -> Histogram {
-        let mut histogram = Histogram::new();
-        let loads = self.trials(comparison, row).into_iter().filter_map(|record| record.load.as_ref());
-        loads.for_each(|load| histogram.merge(&time(load).histogram));
-        histogram
+    /// Returns the data unless a workload is a closed loop.
+    pub fn open(&self) -> Option<&Self> {
+        (!self.is_closed()).then_some(self)
+    }
+
+    /// Returns the data unless the workloads are streams.
+    pub fn without_streams(&self) -> Option<&Self> {
+        (!self.has_streams()).then_some(self)
+    }
+
+    /// Draws five percentiles of a time for each row: see [`Self::rows`].
+    pub fn percentiles(&self, along: Along, label: &str, values: &[(&str, Value)]) -> Option<Chart> {
+        self.rows(along, Shape::Percentiles, (label, Form::Time), values)
+    }
+
+    /// Draws a value for each row: see [`Self::rows`].
+    pub fn points(&self, along: Along, y: (&str, Form), value: Value) -> Option<Chart> {
+        self.rows(along, Shape::Points, y, &[("", value)])
     }
 
     /// Draws a point for each row, in a panel for each group and each of `values`, which are pairs of a title and a
-    /// function. Returns `None` without data.
-    pub fn rows(&self, along: Along, shape: Shape, y: Vertical, values: &[(&str, Value)]) -> Option<Chart> {
+    /// function. The vertical axis has this label and form. Returns `None` without data.
+    pub fn rows(
+        &self,
+        along: Along,
+        shape: Shape,
+        (label, form): (&str, Form),
+        values: &[(&str, Value)],
+    ) -> Option<Chart> {
         let groups = self.groups(Some(along));
         let place = |workload: &Workload| (along.at(workload), along.at(workload).to_string());
-        let mut names: Vec<(f64, String)> = Vec::new();
-        for member in groups.iter().flat_map(|group| &group.members) {
-            let name = place(&member.workload);
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
+        let members = groups.iter().flat_map(|group| &group.members);
+        let mut names = distinct(members.map(|member| place(&member.workload)));
         names.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut panels = Vec::new();
         for group in &groups {
@@ -119,17 +123,14 @@ impl<'a> PlotData<'a> {
             }
         }
         panels.retain(|panel| !panel.series.is_empty());
-        let points = || panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
-        points().next()?;
-        let names: Vec<String> = names.into_iter().map(|(_, name)| name).collect();
-        let all = points().flat_map(|point| point.spread.iter().copied().chain([point.y]));
-        let all = all.collect::<Vec<_>>().into_iter();
-        let y = match y.log {
-            true => Axis::log(y.label, y.form, TICKS_BESIDE, all),
-            false => Axis::linear(y.label, y.form, all),
+        points(&panels).next()?;
+        let all = points(&panels).flat_map(|point| point.spread.iter().copied().chain([point.y]));
+        let y = match form {
+            Form::Time | Form::Bytes | Form::Times => Axis::log(label, form, TICKS_BESIDE, all),
+            _ => Axis::linear(label, form, all),
         };
-        let x = Axis::names(along.label(), &names);
-        let mut chart = Chart { words: String::new(), shape, x, y, panels };
+        let names: Vec<String> = names.into_iter().map(|(_, name)| name).collect();
+        let mut chart = Chart { words: String::new(), shape, x: Axis::names(along.label(), &names), y, panels };
         chart.words = chart.furthest_apart(&self.architectures);
         Some(chart)
     }
@@ -164,22 +165,12 @@ impl<'a> PlotData<'a> {
     }
 }
 
-/// The vertical axis.
-pub struct Vertical {
-    /// The label.
-    pub label: &'static str,
-    /// The form of its numbers.
-    pub form: Form,
-    /// Whether the scale is logarithmic.
-    pub log: bool,
-}
-
 /// Returns the five percentiles of a row's service time for a point, without those that the client may have caused.
 pub fn service(row: &Row) -> Option<(f64, Vec<f64>)> {
     servers(row, row.service)
 }
 
-/// Returns the percentiles of another time that late sends lengthen.
+/// Returns the five percentiles of a time, without those that the client may have caused.
 pub fn servers(row: &Row, time: Option<Distribution>) -> Option<(f64, Vec<f64>)> {
     let (median, mut spread) = percentiles(time)?;
     if row.is_client_tail(0.99) {

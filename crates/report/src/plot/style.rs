@@ -19,8 +19,8 @@ pub struct Style {
 }
 
 /// Colours on white and on black. A search maximised the smallest distance between any two colours, for normal vision
-/// and three kinds of colour blindness. Their contrast to the background is at least 3. The test
-/// `colours_are_told_apart` has the figures.
+/// and three kinds of colour blindness (test `colours_are_distinct_with_any_eyes`). Their contrast to the background is at
+/// least 3.
 const COLOURS: [(&str, &str); 8] = [
     ("#2234b8", "#6782f5"),
     ("#c58410", "#f05903"),
@@ -52,49 +52,40 @@ pub fn published(has_marker: bool) -> Style {
 /// The corners of a marker around its centre, of about this radius.
 pub fn corners(marker: &str, radius: f64) -> Vec<(f64, f64)> {
     let at = |points: &[(f64, f64)]| points.iter().map(|(x, y)| (x * radius, y * radius)).collect();
-    let cross = [
-        (-0.35, -1.1),
-        (0.35, -1.1),
-        (0.35, -0.35),
-        (1.1, -0.35),
-        (1.1, 0.35),
-        (0.35, 0.35),
-        (0.35, 1.1),
-        (-0.35, 1.1),
-        (-0.35, 0.35),
-        (-1.1, 0.35),
-        (-1.1, -0.35),
-        (-0.35, -0.35),
-    ];
+    let round = |count: u32, far: fn(u32) -> f64| -> Vec<(f64, f64)> {
+        let angle = |at: u32| f64::from(at) * std::f64::consts::TAU / f64::from(count);
+        (0..count).map(|at| (radius * far(at) * angle(at).sin(), -radius * far(at) * angle(at).cos())).collect()
+    };
+    // An arm of a cross, turned by a quarter of a circle three times.
+    let cross: Vec<(f64, f64)> = [(1.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (0.0, -1.0)]
+        .into_iter()
+        .flat_map(|(cos, sin)| {
+            let arm = [(-0.35, -0.35), (-0.35, -1.1), (0.35, -1.1)];
+            arm.map(|(x, y)| (x * cos - y * sin, x * sin + y * cos))
+        })
+        .collect();
     match marker {
         "square" => at(&[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
         "diamond" => at(&[(0.0, -1.25), (1.25, 0.0), (0.0, 1.25), (-1.25, 0.0)]),
         "triangle-up" => at(&[(0.0, -1.2), (1.15, 0.8), (-1.15, 0.8)]),
         "triangle-down" => at(&[(0.0, 1.2), (1.15, -0.8), (-1.15, -0.8)]),
-        "star" => {
-            let angle = |at: u32| f64::from(at) * std::f64::consts::TAU / 10.0;
-            let corner = |at: u32| (angle(at).sin(), -angle(at).cos());
-            let far = |at: u32| radius * if at.is_multiple_of(2) { 1.5 } else { 0.6 };
-            (0..10).map(|at| (corner(at).0 * far(at), corner(at).1 * far(at))).collect()
-        }
+        "star" => round(10, |at| if at.is_multiple_of(2) { 1.5 } else { 0.6 }),
         "cross" => at(&cross),
         "x" => {
             let half = std::f64::consts::FRAC_1_SQRT_2;
-            at(&cross.map(|(x, y)| ((x - y) * half, (x + y) * half)))
+            let turned: Vec<(f64, f64)> = cross.iter().map(|(x, y)| ((x - y) * half, (x + y) * half)).collect();
+            at(&turned)
         }
-        _ => {
-            let angle = |at: u32| f64::from(at) * std::f64::consts::TAU / 24.0;
-            (0..24).map(|at| (radius * angle(at).cos(), radius * angle(at).sin())).collect()
-        }
+        _ => round(24, |_| 1.0),
     }
 }
 
-/// A line with its marker, as SVG, in the colour of its text.
+/// Returns the line and the marker of an architecture as SVG, in the colour of the text around.
 pub fn swatch(place: usize) -> String {
     drawn(&style(place))
 }
 
-/// A line with the marker of a style, as SVG.
+/// Returns the line and the marker of a style as SVG, in the colour of the text around.
 pub fn drawn(style: &Style) -> String {
     let Style { marker, dash, .. } = style;
     let dash: Vec<String> = dash.iter().map(u32::to_string).collect();
@@ -116,14 +107,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_of_many_architectures_look_the_same() {
+    fn colour_and_marker_identify_56_architectures() {
         let looks: std::collections::BTreeSet<_> =
             (0..56).map(style).map(|style| (style.light, style.marker)).collect();
         assert_eq!(looks.len(), 56);
     }
 
     #[test]
-    fn the_first_ones_need_no_colour() {
+    fn marker_and_dash_identify_35_architectures() {
         let looks: std::collections::BTreeSet<_> = (0..35).map(style).map(|style| (style.marker, style.dash)).collect();
         assert_eq!(looks.len(), 35);
     }
@@ -193,9 +184,9 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_told_apart() {
+    fn colours_are_distinct_with_any_eyes() {
         // A just noticeable difference is about 0.02.
-        const LEAST: f64 = 0.12;
+        const DISTANCE_MIN: f64 = 0.12;
         for (eyes, matrix) in EYES {
             for palette in [COLOURS.map(|(light, _)| light), COLOURS.map(|(_, dark)| dark)] {
                 let seen =
@@ -203,7 +194,7 @@ mod tests {
                 for (at, a) in seen.iter().enumerate() {
                     for (of, b) in seen.iter().enumerate().take(at) {
                         let distance = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
-                        assert!(distance >= LEAST, "{eyes}: {} and {}: {distance:.3}", palette[at], palette[of]);
+                        assert!(distance >= DISTANCE_MIN, "{eyes}: {} and {}: {distance:.3}", palette[at], palette[of]);
                     }
                 }
             }

@@ -114,7 +114,6 @@ impl Canvas {
     }
 }
 
-/// An entry of the legend.
 struct Entry {
     text: String,
     style: Style,
@@ -126,9 +125,9 @@ struct Entry {
 fn legend(chart: &Chart, architectures: &[String], width: f64) -> Vec<Entry> {
     let is_drawn =
         |place: &usize| chart.panels.iter().flat_map(|panel| &panel.series).any(|series| series.architecture == *place);
-    let ours =
-        (0..architectures.len()).filter(is_drawn).map(|place| (architectures[place].clone(), style::style(place)));
-    let mut texts: Vec<(String, Style)> = ours.collect();
+    let drawn = (0..architectures.len()).filter(is_drawn);
+    let mut texts: Vec<(String, Style)> =
+        drawn.map(|place| (architectures[place].clone(), style::style(place))).collect();
     for published in chart.panels.iter().flat_map(|panel| &panel.published) {
         let text = format!("paper: {}", published.label);
         if texts.iter().all(|(other, _)| *other != text) {
@@ -208,7 +207,7 @@ fn shift(chart: &Chart, x: &Axis, architectures: &[usize], series: &Series) -> f
     }
 }
 
-/// Draws the paper's values, behind ours.
+/// Draws the paper's values, behind the measured ones.
 fn draw_published(
     canvas: &mut Canvas,
     [x, y]: [&Axis; 2],
@@ -232,17 +231,13 @@ fn draw_published(
 
 /// Clips a path that runs from left to right to the range of an axis.
 fn within(path: &[(f64, f64)], [low, high]: [f64; 2]) -> Vec<(f64, f64)> {
-    let mut part: Vec<(f64, f64)> = Vec::new();
-    for (at, &(x, y)) in path.iter().enumerate() {
-        if let Some(&(before_x, before_y)) = at.checked_sub(1).and_then(|before| path.get(before)) {
-            let cross = |end: f64| (end, before_y + (y - before_y) * (end - before_x) / (x - before_x));
-            let crossed = [low, high].into_iter().filter(|&end| before_x < end && end < x);
-            part.extend(crossed.map(cross));
-        }
-        if (low..=high).contains(&x) {
-            part.push((x, y));
-        }
+    let mut part: Vec<(f64, f64)> = path.iter().copied().filter(|(x, _)| (low..=high).contains(x)).collect();
+    for pair in path.windows(2) {
+        let [(x, y), (next_x, next_y)] = [pair[0], pair[1]];
+        let crossed = [low, high].into_iter().filter(|&end| x < end && end < next_x);
+        part.extend(crossed.map(|end| (end, y + (next_y - y) * (end - x) / (next_x - x))));
     }
+    part.sort_by(|a, b| a.0.total_cmp(&b.0));
     part
 }
 
@@ -287,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_leaves_ends_at_the_edge() {
+    fn path_is_clipped_at_the_edges() {
         let path = [(-10.0, 0.0), (10.0, 2.0), (20.0, 4.0), (40.0, 8.0)];
         assert_eq!(within(&path, [0.0, 30.0]), [(0.0, 1.0), (10.0, 2.0), (20.0, 4.0), (30.0, 6.0)]);
         assert_eq!(within(&path, [-10.0, 40.0]), path);

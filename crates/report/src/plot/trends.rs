@@ -2,9 +2,10 @@
 
 use stats::Estimate;
 
+use crate::list::distinct;
 use crate::model::history::{History, Trend, TrendPoint};
 use crate::model::stream;
-use crate::plot::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE};
+use crate::plot::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE, points};
 use crate::plot::plot_data::estimate;
 
 /// A figure of measurements that appear in several runs.
@@ -19,47 +20,41 @@ pub struct TrendFigure {
     /// The label of the vertical axis.
     label: &'static str,
     form: Form,
-    /// Returns whether a trend has this figure.
-    is_of: fn(&Trend) -> bool,
-    /// The value, in units of the vertical axis.
+    /// The value, in units of the vertical axis; `None` for trends without this figure.
     value: fn(&Trend, &TrendPoint) -> Option<Estimate>,
 }
 
-const TRENDS: [TrendFigure; 4] = [
+const TRENDS: &[TrendFigure] = &[
     TrendFigure {
         name: "trend-p50",
         title: "Median service time from run to run",
         about: "The median over repeats, with its 95 % interval.",
         label: "service time p50",
         form: Form::Time,
-        is_of: |trend| !is_stream(trend),
-        value: |_, figures| figures.service_p50_ns,
+        value: |trend, figures| figures.service_p50_ns.filter(|_| !is_stream(trend)),
     },
     TrendFigure {
         name: "trend-p99",
         title: "99th percentile from run to run",
-        about: "Of the service time: the median over repeats, with its 95 % interval.",
+        about: "The 99th percentile of the service time: the median over repeats, with its 95 % interval.",
         label: "service time p99",
         form: Form::Time,
-        is_of: |trend| !is_stream(trend),
-        value: |_, figures| figures.service_p99_ns,
+        value: |trend, figures| figures.service_p99_ns.filter(|_| !is_stream(trend)),
     },
     TrendFigure {
         name: "trend-rate",
         title: "Throughput from run to run",
-        about: "Requests answered in a second, or transactions of a closed loop: the median over repeats, with its 95 % interval.",
-        label: "answered a second",
+        about: "Answered requests per second, or transactions of a closed loop: the median over repeats, with its 95 % interval.",
+        label: "answers per second",
         form: Form::Number,
-        is_of: |trend| !is_stream(trend),
-        value: |_, figures| figures.rate_per_s,
+        value: |trend, figures| figures.rate_per_s.filter(|_| !is_stream(trend)),
     },
     TrendFigure {
         name: "trend-bandwidth",
         title: "Bandwidth from run to run",
-        about: "Bytes of bursts in a second: the median over repeats, with its 95 % interval.",
+        about: "Bytes of bursts per second: the median over repeats, with its 95 % interval.",
         label: "bandwidth",
         form: Form::Bandwidth,
-        is_of: is_stream,
         value: |trend, figures| {
             let bytes = |per_s: f64| Some(stream::megabytes_per_s(&trend.workload, per_s)? * 1e6);
             let rate = figures.rate_per_s?;
@@ -76,15 +71,9 @@ fn is_stream(trend: &Trend) -> bool {
 
 /// Returns the architectures that have trends, and the figures.
 pub fn drawn(history: &History) -> (Vec<String>, Vec<(&'static TrendFigure, Chart)>) {
-    let mut architectures: Vec<String> = Vec::new();
-    for trend in &history.trends {
-        if !architectures.contains(&trend.architecture) {
-            architectures.push(trend.architecture.clone());
-        }
-    }
-    const ALL: &[TrendFigure] = &TRENDS;
+    let architectures = distinct(history.trends.iter().map(|trend| trend.architecture.clone()));
     let draw = |figure| Some((figure, draw(history, &architectures, figure)?));
-    let figures = ALL.iter().filter_map(draw).collect();
+    let figures = TRENDS.iter().filter_map(draw).collect();
     (architectures, figures)
 }
 
@@ -99,21 +88,18 @@ fn draw(history: &History, architectures: &[String], figure: &TrendFigure) -> Op
         of: "",
         points: trend.points.iter().filter_map(|figures| point(trend, figures)).collect(),
     };
-    let groups = history.by_traffic().into_iter().filter(|trends| (figure.is_of)(trends[0]));
     let panel = |trends: Vec<&Trend>| {
         let series = trends.iter().map(series).filter(|series| !series.points.is_empty());
         Panel::new(history.place(trends[0]), series.collect())
     };
-    let panels: Vec<Panel> = groups.map(panel).filter(|panel| !panel.series.is_empty()).collect();
-    let all = panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
-    let all: Vec<f64> = all.flat_map(|point| point.spread.iter().copied().chain([point.y])).collect();
-    if all.is_empty() {
-        return None;
-    }
-    let y = Axis::log(figure.label, figure.form, TICKS_BESIDE, all.into_iter());
+    let panels: Vec<Panel> =
+        history.by_traffic().into_iter().map(panel).filter(|panel| !panel.series.is_empty()).collect();
+    points(&panels).next()?;
+    let all = points(&panels).flat_map(|point| point.spread.iter().copied().chain([point.y]));
+    let y = Axis::log(figure.label, figure.form, TICKS_BESIDE, all);
     let (common, names) = names(history);
     let x = Axis::names(&common, &names);
-    Some(Chart { words: words(history, architectures, &panels, figure), shape: Shape::Points, x, y, panels })
+    Some(Chart { words: words(architectures, &panels, figure), shape: Shape::Points, x, y, panels })
 }
 
 /// Returns the label of the horizontal axis and a short name for each run. Runs of one day are named by time, others
@@ -137,7 +123,7 @@ fn names(history: &History) -> (String, Vec<String>) {
 const MOVED_MIN: f64 = 1.05;
 
 /// Describes the largest change from the first to the newest run.
-fn words(history: &History, architectures: &[String], panels: &[Panel], figure: &TrendFigure) -> String {
+fn words(architectures: &[String], panels: &[Panel], figure: &TrendFigure) -> String {
     let ends = panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series)));
     let ends = ends.filter_map(|(panel, series)| {
         let (first, last) = (series.points.first()?, series.points.last()?);
@@ -145,15 +131,11 @@ fn words(history: &History, architectures: &[String], panels: &[Panel], figure: 
     });
     let moved = |it: &(&Panel, usize, &Point, &Point)| (it.3.y / it.2.y).ln().abs();
     let Some((panel, architecture, first, last)) = ends.max_by(|a, b| moved(a).total_cmp(&moved(b))) else {
-        return format!(
-            "Of {} runs on {} hosts, nothing was measured twice on one.",
-            history.runs.len(),
-            history.hosts.len()
-        );
+        return "No measurement was repeated on the same host.".into();
     };
     if moved(&(panel, architecture, first, last)) < MOVED_MIN.ln() {
-        return format!("From its first to its newest run nothing moved by a factor of {MOVED_MIN} or more.");
+        return format!("No figure changed by a factor of {MOVED_MIN} or more from its first to its newest run.");
     }
     let (name, form) = (&architectures[architecture], figure.form);
-    format!("{name} at {} moved most: from {} to {}.", panel.title, form.text(first.y), form.text(last.y))
+    format!("{name} at {} changed most: from {} to {}.", panel.title, form.text(first.y), form.text(last.y))
 }

@@ -1,61 +1,56 @@
-//! The accuracy of the client: known hold times, and the times that the client measured.
+//! The accuracy of the client: service times with known hold times, as the client measured them.
 
-use comfy_table::{Table, presets};
 use harness::calibration::{Calibration, Condition, Recovered};
 use load::config::Transport;
 
 use crate::format;
 use crate::text::Medium;
-use crate::text::table::align;
+use crate::text::table::of_text;
 
 /// Renders the table and its meaning.
 pub fn render(calibration: &Calibration, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
     let Calibration { transport, rate_per_s, connections, client, rounds, conditions, interval_coverage } = calibration;
-    let mut table = Table::new();
     let headings = [
-        "hold",
+        "hold time",
         "timestamps",
         "held p50 µs",
         "recovered p50 µs",
         "bias µs (95 %)",
         "spread p1 p25 p75 p99 µs",
-        "lag p99 µs",
-        "bias allowed",
+        "send delay p99 µs",
+        "bias limit",
     ];
-    table.load_style(presets::NOTHING).set_header(headings);
-    for condition in conditions {
-        table.add_row(row(condition, "client", &condition.client));
-        if let Some(kernel) = &condition.kernel {
-            table.add_row(row(condition, "kernel", kernel));
-        }
-    }
-    align(&mut table);
+    let rows = conditions.iter().flat_map(|condition| {
+        let kernel = condition.kernel.as_ref().map(|kernel| row(condition, "kernel", kernel));
+        [row(condition, "client", &condition.client)].into_iter().chain(kernel)
+    });
+    let table = of_text(headings, rows, medium);
     let transport = match transport {
         Transport::Tcp => "TCP",
         Transport::Udp => "UDP",
         Transport::Unix => "Unix sockets",
     };
-    let way = conditions.first().map_or(f64::NAN, |null| null.service_p50_ns - null.held_p50_ns);
+    let round_trip = conditions.first().map_or(f64::NAN, |null| null.service_p50_ns - null.held_p50_ns);
     let about = format!(
         "The client ({client}) sent {rate_per_s} requests/s over {connections} connections ({transport}) to a server that \
-         holds each response for a known time, {rounds} rounds of every hold. Of each service time the hold is known; the \
-         rest is the way there and back, {} (median) with the null server, which holds nothing. Bias: how much more the \
-         client measured than hold and way; spread: how single requests lie around it. The interval is a bootstrap of the medians of rounds{}.",
-        format::time(way),
+         holds each response for a known time, in {rounds} rounds per hold time. The service time is the hold time plus a round \
+         trip of {} (median without hold time). The bias is the measured service time minus this sum; the spread shows single \
+         requests relative to it. The interval is a bootstrap of the medians of rounds{}.",
+        format::time(round_trip),
         format::coverage(Some(*interval_coverage)).replace("repeats", "rounds")
     );
     let missed: Vec<String> = conditions.iter().filter(|condition| !condition.is_recovered()).map(hold).collect();
     let verdict = if missed.is_empty() {
-        "Every hold was recovered within the bias allowed.".to_owned()
+        "Every hold time was recovered within the bias limit.".to_owned()
     } else {
         format!(
-            "Not recovered within the bias allowed: {}. On a machine that is not quiet, repeat with more --rounds; see \
+            "Not recovered within the bias limit: {}. If other programs disturb the host, repeat with more --rounds; see \
              `muxbench doctor`.",
             missed.join(", ")
         )
     };
-    let text = format!("{}\n\n{}\n{}\n", medium.table(&table), medium.prose(&about), medium.prose(&verdict));
+    let text = format!("{table}\n\n{}\n{}\n", medium.prose(&about), medium.prose(&verdict));
     medium.finished(text)
 }
 

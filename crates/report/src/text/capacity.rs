@@ -74,42 +74,33 @@ fn ended(row: &Search) -> &'static str {
 /// Renders all searches, a table for each workload.
 pub fn render(run: &Run, capacities: &Capacities, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
-    let mut text = String::new();
-    let mut line = |line: &str| {
-        text.push_str(line);
-        text.push('\n');
-    };
+    let mut lines = Vec::new();
     let question = &capacities.question;
     let limits = question.limits.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     for workload in capacities.workloads() {
-        line(&medium.heading(&format!("Highest rate with {limits}: {}", title(workload))));
+        lines.push(medium.heading(&format!("Highest rate with {limits}: {}", title(workload))));
         let rows: Vec<&Search> = capacities.rows.iter().filter(|row| row.workload == *workload).collect();
         let shown = rows.iter().map(|&row| Shown { there: there(question, row), row: row.clone() });
         let shown: Vec<Shown> = shown.collect();
-        line(&table::with_dropped(COLUMNS, &shown, medium, "--json"));
+        lines.push(table::with_dropped(COLUMNS, &shown, medium, "--json"));
         let is_marked = |row: &&&Search| question.limits.iter().any(|limit| row.there_late.reaches(limit.quantile));
         let late: Vec<&str> = rows.iter().filter(is_marked).map(|row| row.architecture.as_str()).collect();
         if !late.is_empty() {
-            line(&medium.prose(&tail_mark::note_of(&late.join(", "))));
+            lines.push(medium.prose(&tail_mark::note_of(&late.join(", "))));
         }
         for row in &rows {
-            for reason in row.impossible.iter().chain(&row.failure) {
-                line(&medium.prose(&format!("{}: {reason}", row.architecture)));
-            }
-            if let Some(advice) = advice(row) {
-                line(&medium.prose(&format!("{}: {advice}", row.architecture)));
-            }
+            let reasons = row.impossible.iter().chain(&row.failure).map(String::as_str).chain(advice(row));
+            lines.extend(reasons.map(|text| medium.prose(&format!("{}: {text}", row.architecture))));
         }
-        line(&medium.prose(&sentence(&rows)));
-        line("");
+        lines.push(medium.prose(&sentence(&rows)) + "\n");
     }
-    line(&medium.prose(
-        "Response time runs from the planned send to the last byte of the response, so that it includes queueing. At the rate in \
+    lines.push(medium.prose(
+        "Response time runs from the planned send to the last byte of the response, so it includes queueing. At the rate in \
          the table, half of the trials of this length meet the limit; the interval contains this rate with a probability of \
          95 %.",
     ));
-    line(&medium.prose(&host(run)));
-    medium.finished(text)
+    lines.push(medium.prose(&host(run)));
+    medium.finished(lines.join("\n") + "\n")
 }
 
 /// Advice where the capacity of the server is unknown.
@@ -143,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_has_just_begun_says_so() {
+    fn search_without_probes_has_no_capacity() {
         let mut run = testkit::capacity_run();
         run.records.clear();
         let text = render(&run, &Capacities::of(&run).unwrap(), 100);

@@ -1,57 +1,40 @@
-//! Reasons why one architecture wins: the cost of a request by the servers' counters, and each architecture's largest
-//! difference from the best.
+//! Why one architecture wins: the cost of a request by the servers' counters, and each architecture's largest difference
+//! from the best.
 
 use std::collections::BTreeMap;
 
-use comfy_table::{Table, presets};
 use server::metrics::{OTHER, Syscall, comparable_kinds};
 
 use super::medium::Medium;
-use super::table::align;
+use super::table::of_text;
 use crate::format;
 use crate::model::cost::{CostBreakdown, CountDifference, SAME_PER_REQUEST, SAME_SHARE};
 use crate::model::summary::{Comparison, Row, Summary};
 
-/// A cost by which two architectures may differ.
-struct Cost {
-    name: &'static str,
-    of: fn(&CostBreakdown) -> Option<f64>,
-    /// The smallest difference that is mentioned.
-    difference_min: f64,
-    shown: fn(f64) -> String,
-}
+/// A cost by which two architectures may differ: its name, its value, the smallest difference that is mentioned, and its
+/// format.
+type Cost = (&'static str, fn(&CostBreakdown) -> Option<f64>, f64, fn(f64) -> String);
 
 const COSTS: &[Cost] = &[
-    Cost::new("CPU time per request", |it| Some(it.cpu_ns()), 1_000.0, format::time),
-    Cost::new("system calls per request", CostBreakdown::syscalls, 0.3, format::digits),
-    Cost::new("events per wait", |it| it.events_per_wait, 1.0, format::digits),
-    Cost::new("wake-ups per request", |it| Some(it.voluntary_switches_per_request), 0.2, format::digits),
-    Cost::new("involuntary switches per request", |it| Some(it.involuntary_switches_per_request), 0.1, format::digits),
+    ("CPU time per request", |it| Some(it.cpu_ns()), 1_000.0, format::time),
+    ("system calls per request", CostBreakdown::syscalls, 0.3, format::digits),
+    ("events per wait", |it| it.events_per_wait, 1.0, format::digits),
+    ("wake-ups per request", |it| Some(it.voluntary_switches_per_request), 0.2, format::digits),
+    ("involuntary switches per request", |it| Some(it.involuntary_switches_per_request), 0.1, format::digits),
 ];
-
-impl Cost {
-    const fn new(
-        name: &'static str,
-        of: fn(&CostBreakdown) -> Option<f64>,
-        difference_min: f64,
-        shown: fn(f64) -> String,
-    ) -> Self {
-        Self { name, of, difference_min, shown }
-    }
-}
 
 /// Returns the cost with the largest ratio to the best architecture's; `None` without a notable difference.
 fn main_difference(row: &Row, best: &Row) -> Option<String> {
     let (breakdown, best) = (row.breakdown.as_ref()?, best.breakdown.as_ref()?);
-    let differences = COSTS.iter().filter_map(|cost| {
-        let (ours, its) = ((cost.of)(breakdown)?, (cost.of)(best)?);
+    let differences = COSTS.iter().filter_map(|(name, figure, difference_min, shown)| {
+        let (value, best) = (figure(breakdown)?, figure(best)?);
         // Bound the ratio to a value near 0.
-        let floor = cost.difference_min / 30.0;
-        let ratio = (ours.max(floor) / its.max(floor)).ln().abs();
-        ((ours - its).abs() >= cost.difference_min).then_some((ratio, cost, ours, its))
+        let floor = difference_min / 30.0;
+        let ratio = (value.max(floor) / best.max(floor)).ln().abs();
+        let words = format!("{name}: {} against {}", shown(value), shown(best));
+        ((value - best).abs() >= *difference_min).then_some((ratio, words))
     });
-    let (_, cost, ours, its) = differences.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    Some(format!("{}: {} against {}", cost.name, (cost.shown)(ours), (cost.shown)(its)))
+    Some(differences.max_by(|a, b| a.0.total_cmp(&b.0))?.1)
 }
 
 /// Describes the main difference of an architecture from the best.
@@ -70,20 +53,19 @@ fn sentence_of(row: &Row, best: &Row) -> String {
 /// Renders a table for each workload, and a sentence for each architecture but the best.
 pub fn render(summary: &Summary, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
-    let mut text = String::new();
+    let mut lines = Vec::new();
     for Comparison { title, rows, .. } in &summary.comparisons {
-        text += &(medium.heading(&format!("Cost of a request by the servers' counters: {title}")) + "\n");
-        text += &(medium.table(&table(rows)) + "\n");
-        text += &about_delays(rows, medium);
-        text += &two_counts(rows, medium);
+        lines.push(medium.heading(&format!("Cost of a request by the servers' counters: {title}")));
+        lines.push(table(rows, medium));
+        lines.extend(about_delays(rows).map(|text| medium.prose(&text)));
+        lines.extend(two_counts(rows, medium));
         if let Some(best) = rows.first().filter(|row| row.is_ranked()) {
-            for row in rows.iter().skip(1).filter(|row| row.breakdown.is_some()) {
-                text += &(medium.prose(&sentence_of(row, best)) + "\n");
-            }
+            let others = rows.iter().skip(1).filter(|row| row.breakdown.is_some());
+            lines.extend(others.map(|row| medium.prose(&sentence_of(row, best))));
         }
-        text.push('\n');
+        lines.push(String::new());
     }
-    medium.finished(text)
+    medium.finished(lines.iter().map(|line| format!("{line}\n")).collect())
 }
 
 /// The heading of the time that runnable threads waited for a CPU.
@@ -91,17 +73,14 @@ const WAITED: &str = "run delay µs";
 /// The heading of the wait's share of the tail.
 const TAIL: &str = "of tail";
 
-/// The meaning of these two columns; empty without them.
-fn about_delays(rows: &[Row], medium: Medium) -> String {
-    if breakdowns(rows).all(|(_, it)| it.run_delay_ns_per_request.is_none()) {
-        return String::new();
-    }
-    let text = format!(
-        "\"{WAITED}\" is the time for each request in which runnable threads of the server waited for a CPU. \"{TAIL}\" is its \
-         share of the difference between mean and median service time. All waiting threads count; requests that queue inside a \
-         single loop behind one waiting thread do not."
-    );
-    medium.prose(&text) + "\n"
+/// The meaning of these two columns; `None` without them.
+fn about_delays(rows: &[Row]) -> Option<String> {
+    breakdowns(rows).find_map(|(_, it)| it.run_delay_ns_per_request)?;
+    Some(format!(
+        "\"{WAITED}\" is the time per request in which runnable threads of the server waited for a CPU. \"{TAIL}\" is its \
+         share of the difference between mean and median service time. The wait of each thread counts once, even if several \
+         requests queue behind that thread."
+    ))
 }
 
 /// The rows with counters of the server.
@@ -109,121 +88,94 @@ fn breakdowns(rows: &[Row]) -> impl Iterator<Item = (&Row, &CostBreakdown)> {
     rows.iter().filter_map(|row| Some((row, row.breakdown.as_ref()?)))
 }
 
-fn table(rows: &[Row]) -> Table {
+fn table(rows: &[Row], medium: Medium) -> String {
     let has_interrupts = breakdowns(rows).any(|(_, it)| it.interrupts_ns_per_request.is_some());
     let has_delays = breakdowns(rows).any(|(_, it)| it.run_delay_ns_per_request.is_some());
-    let headings = [
-        "architecture",
-        "CPU µs: user",
-        "kernel",
-        "unsplit",
-        "interrupts",
-        "wake-ups",
-        "preempted",
-        WAITED,
-        TAIL,
-        "events/wait",
-        "bytes/read",
-        "system calls | kernel operations",
-    ];
-    let mut table = Table::new();
     let is_shown = |heading: &str| match heading {
         "interrupts" => has_interrupts,
         WAITED | TAIL => has_delays,
         _ => true,
     };
-    table.load_style(presets::NOTHING).set_header(headings.into_iter().filter(|heading| is_shown(heading)));
-    for (row, breakdown) in breakdowns(rows) {
-        let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), format::digits);
-        let kinds = |kinds: &BTreeMap<String, f64>| {
-            // Smaller counts round to 0.00.
-            let shown = kinds.iter().filter(|(_, count)| **count >= 0.005);
-            shown.map(|(kind, count)| format!("{kind} {count:.2}")).collect::<Vec<_>>().join(" ")
-        };
-        let mut calls = kinds(breakdown.syscalls_by_kind());
-        if !breakdown.operations_per_request.is_empty() {
-            calls += &format!(" | {}", kinds(&breakdown.operations_per_request));
-        }
-        if calls.is_empty() {
-            calls = "-".into();
-        }
-        let cells = [
-            row.label(),
-            format::us(breakdown.cpu_user_ns_per_request),
-            format::us(breakdown.cpu_system_ns_per_request),
-            if breakdown.cpu_children_ns_per_request > 0.0 {
-                format::us(breakdown.cpu_children_ns_per_request)
-            } else {
-                "-".into()
-            },
-            breakdown.interrupts_ns_per_request.map_or_else(|| "-".to_owned(), format::us),
-            format::digits(breakdown.voluntary_switches_per_request),
-            format::digits(breakdown.involuntary_switches_per_request),
-            breakdown.run_delay_ns_per_request.map_or_else(|| "-".to_owned(), format::us),
-            breakdown.run_delay_share_of_tail.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share)),
-            optional(breakdown.events_per_wait),
-            optional(breakdown.bytes_per_read),
-            calls,
-        ];
-        let shown = headings.iter().zip(cells).filter(|(heading, _)| is_shown(heading));
-        table.add_row(shown.map(|(_, cell)| cell));
+    let columns = || COLUMNS.iter().filter(|(heading, _)| is_shown(heading));
+    let cells = |(row, breakdown): (&Row, &CostBreakdown)| {
+        let cells = columns().map(|(_, cell)| cell(breakdown).unwrap_or_else(|| "-".into()));
+        [row.label()].into_iter().chain(cells).collect()
+    };
+    let headings = ["architecture"].into_iter().chain(columns().map(|(heading, _)| *heading));
+    of_text(headings, breakdowns(rows).map(cells), medium)
+}
+
+/// The columns after the architecture: the heading and the cell, if the figure is known.
+const COLUMNS: &[(&str, fn(&CostBreakdown) -> Option<String>)] = &[
+    ("CPU µs: user", |it| Some(format::us(it.cpu_user_ns_per_request))),
+    ("kernel", |it| Some(format::us(it.cpu_system_ns_per_request))),
+    ("unsplit", |it| Some(it.cpu_children_ns_per_request).filter(|&ns| ns > 0.0).map(format::us)),
+    ("interrupts", |it| it.interrupts_ns_per_request.map(format::us)),
+    ("wake-ups", |it| Some(format::digits(it.voluntary_switches_per_request))),
+    ("preempted", |it| Some(format::digits(it.involuntary_switches_per_request))),
+    (WAITED, |it| it.run_delay_ns_per_request.map(format::us)),
+    (TAIL, |it| it.run_delay_share_of_tail.map(|share| format!("{:.0} %", 100.0 * share))),
+    ("events/wait", |it| it.events_per_wait.map(format::digits)),
+    ("bytes/read", |it| it.bytes_per_read.map(format::digits)),
+    ("system calls | kernel operations", calls),
+];
+
+fn calls(breakdown: &CostBreakdown) -> Option<String> {
+    let kinds = |kinds: &BTreeMap<String, f64>| {
+        // Smaller counts round to 0.00.
+        let shown = kinds.iter().filter(|(_, count)| **count >= 0.005);
+        shown.map(|(kind, count)| format!("{kind} {count:.2}")).collect::<Vec<_>>().join(" ")
+    };
+    let mut calls = kinds(breakdown.syscalls_by_kind());
+    if !breakdown.operations_per_request.is_empty() {
+        calls += &format!(" | {}", kinds(&breakdown.operations_per_request));
     }
-    align(&mut table);
-    table
+    Some(calls).filter(|calls| !calls.is_empty())
 }
 
 /// Compares the servers' counts of system calls with the kernel's; empty without `--count-syscalls`.
-fn two_counts(rows: &[Row], medium: Medium) -> String {
+fn two_counts(rows: &[Row], medium: Medium) -> Vec<String> {
     let counted: Vec<(&Row, &CostBreakdown)> =
-        breakdowns(rows).filter(|(_, breakdown)| !breakdown.syscalls_outside_per_request.is_empty()).collect();
+        breakdowns(rows).filter(|(_, it)| !it.syscalls_outside_per_request.is_empty()).collect();
     if counted.is_empty() {
-        return String::new();
+        return Vec::new();
     }
-    let shown = |counts: &BTreeMap<String, f64>, kind: &str| counts.get(kind).is_some_and(|count| *count >= 0.005);
     let kinds = Syscall::ALL.iter().map(|(_, name)| *name).chain([OTHER]).filter(|kind| {
-        let either = |breakdown: &CostBreakdown| {
-            [&breakdown.syscalls_per_request, &breakdown.syscalls_outside_per_request].map(|it| shown(it, kind))
-        };
-        counted.iter().any(|(_, breakdown)| either(breakdown).contains(&true))
+        let is_shown = |counts: &BTreeMap<String, f64>| counts.get(*kind).is_some_and(|count| *count >= 0.005);
+        counted.iter().any(|(_, it)| is_shown(&it.syscalls_per_request) || is_shown(&it.syscalls_outside_per_request))
     });
     let kinds: Vec<&str> = kinds.collect();
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["architecture"].into_iter().chain(kinds.iter().copied()).chain(["all"]));
-    for (row, breakdown) in &counted {
+    let cells = |(row, breakdown): &(&Row, &CostBreakdown)| {
         let (inside, outside) = (&breakdown.syscalls_per_request, &breakdown.syscalls_outside_per_request);
         let cell = |of: &dyn Fn(&BTreeMap<String, f64>) -> f64| {
             let inside = if inside.is_empty() { "-".into() } else { format!("{:.2}", of(inside)) };
             format!("{inside} / {:.2}", of(outside))
         };
         let cells = kinds.iter().map(|kind| cell(&|counts| counts.get(*kind).copied().unwrap_or(0.0)));
-        let cells: Vec<String> = cells.chain([cell(&|counts| counts.values().sum())]).collect();
-        table.add_row([row.label()].into_iter().chain(cells));
-    }
-    align(&mut table);
+        [row.label()].into_iter().chain(cells).chain([cell(&|counts| counts.values().sum())]).collect()
+    };
+    let headings = ["architecture"].into_iter().chain(kinds.iter().copied()).chain(["all"]);
     let about = "System calls per request by the server's count / by the kernel's count, which makes each call slower:";
-    let mut text = medium.prose(about) + "\n" + &medium.table(&table) + "\n";
+    let mut lines = vec![medium.prose(about), of_text(headings, counted.iter().map(cells), medium)];
     let both = counted.iter().filter(|(_, breakdown)| !breakdown.syscalls_per_request.is_empty());
     for (row, breakdown) in both.clone() {
         for CountDifference { kinds, inside, outside } in &breakdown.syscalls_differ {
             let name = &row.architecture;
-            let line = format!(
+            lines.push(medium.prose(&format!(
                 "The two counts of {name} differ: {kinds} {inside:.3} in the server, {outside:.3} in the kernel."
-            );
-            text += &(medium.prose(&line) + "\n");
+            )));
         }
     }
     if both.clone().next().is_some() && both.clone().all(|(_, it)| it.syscalls_differ.is_empty()) {
-        let line = format!(
+        lines.push(medium.prose(&format!(
             "Where both counts exist, they agree within {} %, or {SAME_PER_REQUEST} per request. The kernel cannot distinguish \
              {}, nor {} where threads wake each other.",
             100.0 * SAME_SHARE,
             comparable_kinds(false).join(", "),
             comparable_kinds(true).join(", ")
-        );
-        text += &(medium.prose(&line) + "\n");
+        )));
     }
-    text
+    lines
 }
 
 #[cfg(test)]
@@ -234,7 +186,7 @@ mod tests {
     use crate::model::cost::{differences, share_of_tail};
 
     #[test]
-    fn why_in_full() {
+    fn costs_in_full() {
         let mut run = testkit::run();
         for record in &mut run.records {
             let Some(server) = &mut record.server else { continue };
@@ -248,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn two_counts_beside_each_other() {
+    fn counts_of_server_and_kernel_are_compared() {
         let render = |change: fn(&mut server::metrics::counters::Totals, &str)| {
             let mut run = testkit::run();
             for record in &mut run.records {
@@ -260,9 +212,8 @@ mod tests {
             }
             let text = super::render(&Summary::of(&run), 120);
             let lines = text.lines().skip_while(|line| !line.starts_with("System calls per request"));
-            let to_the_sentences =
-                lines.take_while(|line| !line.contains(" differs ") && !line.contains("costs about"));
-            to_the_sentences.collect::<Vec<_>>().join("\n")
+            let lines = lines.take_while(|line| !line.contains(" differs ") && !line.contains("costs about"));
+            lines.collect::<Vec<_>>().join("\n")
         };
         let agree = render(|totals, model| {
             // A rescan of all descriptors uses the same system call as a wait.
@@ -283,25 +234,25 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_are_as_good_as_equal_do_not_differ() {
+    fn counts_within_tolerance_do_not_differ() {
         let counts = |read: f64, other: f64| BTreeMap::from([("read".to_owned(), read), (OTHER.to_owned(), other)]);
         assert_eq!(differences(&counts(1.0, 0.0), &counts(1.0099, 0.0099)), []);
         assert_eq!(differences(&counts(600.0, 0.0), &counts(605.0, 0.0)), []);
         let differ = [CountDifference { kinds: "read".into(), inside: 1.0, outside: 1.02 }];
         assert_eq!(differences(&counts(1.0, 0.0), &counts(1.02, 0.0)), differ);
         assert_eq!(differences(&counts(1.0, 0.0), &counts(1.0, 0.02)).len(), 1);
-        assert_eq!(differences(&BTreeMap::new(), &counts(1.0, 0.0)), [], "there is nothing to compare");
+        assert_eq!(differences(&BTreeMap::new(), &counts(1.0, 0.0)), [], "one count is missing");
     }
 
     #[test]
-    fn interrupts_charged_to_nobody_are_in_cpu_time_a_request() {
+    fn cpu_time_per_request_includes_uncharged_interrupts() {
         let mut counters = ServerCounters::default();
         counters.totals.cpu_user_ns = 3_000;
         let why = |counters: &[&ServerCounters]| CostBreakdown::of(counters, 10.0).unwrap();
         assert_eq!((why(&[&counters]).interrupts_ns_per_request, why(&[&counters]).cpu_ns()), (None, 300.0));
         let with = ServerCounters { interrupts_ns: Some(1_000), ..counters.clone() };
         assert_eq!((why(&[&with]).interrupts_ns_per_request, why(&[&with]).cpu_ns()), (Some(100.0), 400.0));
-        assert_eq!(why(&[&with, &counters]).interrupts_ns_per_request, None, "of one it is not known");
+        assert_eq!(why(&[&with, &counters]).interrupts_ns_per_request, None, "one repeat lacks the figure");
         let mut run = testkit::run();
         assert!(!render(&Summary::of(&run), 120).contains("interrupts"));
         for server in run.records.iter_mut().filter_map(|record| record.server.as_mut()) {
@@ -313,9 +264,9 @@ mod tests {
     }
 
     #[test]
-    fn run_delay_is_told_with_its_share_of_the_tail() {
+    fn run_delay_is_shown_with_its_share_of_the_tail() {
         let mut run = testkit::run();
-        assert!(!render(&Summary::of(&run), 160).contains(WAITED), "no server of an old run says it");
+        assert!(!render(&Summary::of(&run), 160).contains(WAITED), "old runs have no run delay");
         for server in run.records.iter_mut().filter_map(|record| record.server.as_mut()) {
             server.totals.run_delay_ns = Some(700_000);
         }
@@ -337,10 +288,10 @@ mod tests {
         for load in late.records.iter_mut().filter_map(|record| record.load.as_mut()) {
             load.late = Some(load::report::LateSends { count: 9, sent: 200, ..load::report::LateSends::default() });
         }
-        assert_eq!(share(&late), (Some(3_500.0), None), "the client's tail is not the server's");
+        assert_eq!(share(&late), (Some(3_500.0), None), "the client caused the tail");
         let text = render(&summary, 160);
         assert!(
-            text.contains(WAITED) && text.contains(" 3.50 ") && text.contains("queue inside a single loop"),
+            text.contains(WAITED) && text.contains(" 3.50 ") && text.contains("queue behind that thread"),
             "{text}"
         );
         let json = serde_json::to_value(&summary).unwrap();
@@ -348,10 +299,10 @@ mod tests {
     }
 
     #[test]
-    fn share_of_tail_claims_no_more_than_all_of_it() {
+    fn share_of_tail_is_at_most_one() {
         assert_eq!(share_of_tail(8_000.0, 71_000.0, 51_000.0), Some(0.4));
         assert_eq!(share_of_tail(90_000.0, 71_000.0, 51_000.0), Some(1.0));
-        assert_eq!(share_of_tail(8_000.0, 50_000.0, 51_000.0), None, "there is no tail");
+        assert_eq!(share_of_tail(8_000.0, 50_000.0, 51_000.0), None, "the mean is below the median");
         assert_eq!(share_of_tail(0.0, 71_000.0, 51_000.0), Some(0.0));
     }
 
@@ -366,12 +317,12 @@ mod tests {
         assert_eq!(CostBreakdown::of(&[&known, &unknown], 10.0).unwrap().run_delay_ns_per_request, None);
         assert_eq!(CostBreakdown::of(&[&known, &known], 10.0).unwrap().run_delay_ns_per_request, Some(2.0));
         let text = serde_json::to_string(&unknown).unwrap();
-        assert!(!text.contains("run_delay"), "a run stored before it was counted reads the same");
+        assert!(!text.contains("run_delay"), "runs without this counter stay readable");
         assert_eq!(serde_json::from_str::<ServerCounters>(&text).unwrap(), unknown);
     }
 
     #[test]
-    fn a_server_that_served_nothing_has_no_reasons() {
+    fn server_without_requests_has_no_costs() {
         assert_eq!(CostBreakdown::of(&[&ServerCounters::default()], 0.0), None);
         assert_eq!(CostBreakdown::of(&[], 0.0), None);
     }

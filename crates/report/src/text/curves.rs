@@ -1,5 +1,6 @@
 //! Curves as text: a time, on a logarithmic scale, against a rate.
 
+use super::medium::wrap;
 use crate::format;
 
 /// Rows of the plot.
@@ -30,6 +31,7 @@ pub(crate) fn draw(what: &str, against: &str, lines: &[Line], width: usize) -> O
     let (low, high) = (low.min((low + high - 1.0) / 2.0), high.max((low + high + 1.0) / 2.0));
     let column = |rate: f64| ((rate - left) / (right - left) * (columns - 1) as f64).round() as usize;
     let row = |ns: f64| ((high - ns.log10()) / (high - low) * (HEIGHT - 1) as f64).round() as usize;
+    let mark = |at: usize| char::from(MARKS[at % MARKS.len()]);
     let mut plot = vec![vec![' '; columns]; HEIGHT];
     let mut put = |at: (usize, usize), mark: char| {
         let cell = &mut plot[at.1][at.0];
@@ -50,31 +52,24 @@ pub(crate) fn draw(what: &str, against: &str, lines: &[Line], width: usize) -> O
         }
     }
     for (at, line) in lines.iter().enumerate() {
-        let mark = char::from(MARKS[at % MARKS.len()]);
-        line.points.iter().filter(|(_, ns)| *ns > 0.0).for_each(|(rate, ns)| put((column(*rate), row(*ns)), mark));
+        let known = line.points.iter().filter(|(_, ns)| *ns > 0.0);
+        known.for_each(|(rate, ns)| put((column(*rate), row(*ns)), mark(at)));
     }
     let mut text = vec![format!("{:LABEL$}   {what}", "")];
     for (at, cells) in plot.iter().enumerate() {
-        let label = match at {
-            _ if at == 0 || at == HEIGHT - 1 || at == HEIGHT / 2 => {
-                format::time(10f64.powf(high - at as f64 / (HEIGHT - 1) as f64 * (high - low)))
-            }
-            _ => String::new(),
-        };
+        let is_labelled = [0, HEIGHT / 2, HEIGHT - 1].contains(&at);
+        let ns = 10f64.powf(high - at as f64 / (HEIGHT - 1) as f64 * (high - low));
+        let label = if is_labelled { format::time(ns) } else { String::new() };
         text.push(format!("{label:>LABEL$} | {}", cells.iter().collect::<String>()).trim_end().to_owned());
     }
     text.push(format!("{:LABEL$} +-{}", "", "-".repeat(columns)));
     let (from, to) = (format::digits(left), format::digits(right));
     let room = columns.saturating_sub(from.len() + to.len());
     text.push(format!("{:LABEL$}   {from}{against:^room$}{to}", ""));
-    let marks =
-        lines.iter().enumerate().map(|(at, line)| format!("{} {}", char::from(MARKS[at % MARKS.len()]), line.name));
+    let marks = lines.iter().enumerate().map(|(at, line)| format!("{} {}", mark(at), line.name));
     let legend = marks.chain((lines.len() > 1).then(|| "* several".to_owned())).collect::<Vec<_>>().join("   ");
-    text.extend(
-        crate::text::medium::wrap(&legend, width.saturating_sub(LABEL + 3))
-            .lines()
-            .map(|l| format!("{:LABEL$}   {l}", "")),
-    );
+    let legend = wrap(&legend, width.saturating_sub(LABEL + 3));
+    text.extend(legend.lines().map(|line| format!("{:LABEL$}   {line}", "")));
     Some(text.join("\n"))
 }
 
@@ -95,10 +90,7 @@ pub(crate) fn sparks(values: &[Option<f64>]) -> String {
 }
 
 fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    values.fold(None, |ends, it| {
-        let (low, high) = ends.unwrap_or((it, it));
-        Some((f64::min(low, it), f64::max(high, it)))
-    })
+    values.map(|it| (it, it)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
 #[cfg(test)]

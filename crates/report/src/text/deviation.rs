@@ -1,16 +1,14 @@
 //! The evenness of each trial's sends as text.
 
-use comfy_table::{Cell, Table, presets};
 use harness::spec::units::Share;
 use load::config::Schedule;
 use stats::Deviation;
 
 use super::medium::Medium;
-use super::table::{Column, align, column, fit};
+use super::table::{self, Column, column};
 use crate::format;
-use crate::model::deviation::{DEFINITION, Deviations, Point, SHARES, TrialDeviation};
+use crate::model::deviation::{DEFINITION, Deviations, TrialDeviation};
 
-/// The first columns, before [`TAILS`].
 const COLUMNS: &[Column<TrialDeviation>] = &[
     column("architecture", 0, |trial| trial.architecture.clone()),
     column("trial", 1, |trial| trial.trial.to_string()),
@@ -25,10 +23,16 @@ const COLUMNS: &[Column<TrialDeviation>] = &[
     column("±1 µs %", 1, |trial| figure(trial, |it| it.within_1us_of_median * 100.0)),
     column("schedule", 5, |trial| format::name(&trial.workload.schedule)),
     column("verdict", 1, |trial| format::verdict(trial.verdict).into()),
+    // The tails at `SHARES`, apart from the median.
+    column("0.1 %", 4, |trial| tail(trial, 0)),
+    column("1 %", 2, |trial| tail(trial, 1)),
+    column("5 %", 3, |trial| tail(trial, 2)),
+    column("25 %", 4, |trial| tail(trial, 3)),
+    column("75 %", 4, |trial| tail(trial, 5)),
+    column("95 %", 3, |trial| tail(trial, 6)),
+    column("99 %", 2, |trial| tail(trial, 7)),
+    column("99.9 %", 4, |trial| tail(trial, 8)),
 ];
-
-/// Indices into [`SHARES`] that become columns, with their ranks. The median has its own column.
-const TAILS: &[(usize, u8)] = &[(0, 4), (1, 2), (2, 3), (3, 4), (5, 4), (6, 3), (7, 2), (8, 4)];
 
 fn none() -> String {
     "-".into()
@@ -38,33 +42,15 @@ fn figure(trial: &TrialDeviation, figure: fn(&Deviation) -> f64) -> String {
     trial.figures.as_ref().map_or(none(), |figures| format::significant(figure(figures)))
 }
 
-fn table(trials: &[TrialDeviation], medium: Medium) -> String {
-    let build = |rank_max: u8| {
-        let shown = || COLUMNS.iter().filter(|column| column.rank <= rank_max);
-        let tails = || TAILS.iter().filter(|(_, rank)| *rank <= rank_max).map(|(at, _)| *at);
-        let mut table = Table::new();
-        let headings = shown().map(|column| column.heading.to_owned());
-        table.load_style(presets::NOTHING).set_header(headings.chain(tails().map(|at| percent(SHARES[at]))));
-        for trial in trials {
-            let tail =
-                |at| trial.tails.get(at).map_or(none(), |point: &Point| format::significant(point.deviation_ns / 1e3));
-            table.add_row(shown().map(|column| (column.text)(trial)).chain(tails().map(tail)).map(Cell::new));
-        }
-        align(&mut table);
-        table
-    };
-    fit(medium, build).0
-}
-
-/// Formats a share as a heading.
-pub fn percent(share: f64) -> String {
-    format!("{} %", (share * 1_000.0).round() / 10.0)
+/// Returns a deviation at an index of `SHARES`.
+fn tail(trial: &TrialDeviation, at: usize) -> String {
+    trial.tails.get(at).map_or(none(), |point| format::significant(point.deviation_ns / 1e3))
 }
 
 /// Renders a row for each trial, with the definition of the columns.
 pub fn render(deviations: &Deviations, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
-    let mut lines = vec![medium.heading("Send deviation"), table(&deviations.trials, medium)];
+    let mut lines = vec![medium.heading("Send deviation"), table::of(COLUMNS, &deviations.trials, medium).0];
     for trial in &deviations.trials {
         if let Some(why) = &trial.missing {
             lines.push(medium.prose(&format!("trial {}, {}: {why}", trial.trial, trial.architecture)));

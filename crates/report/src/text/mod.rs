@@ -2,13 +2,14 @@
 //!
 //! # Layout
 //! - [`medium`]: the two media; [`table`]: tables that fit the medium's width; [`tail_mark`]: the mark of doubtful quantiles
-//! - [`run`]: a run's ranking, with `boxplot`, `response` and `throughput`; [`cost`]: why one architecture wins;
+//! - [`run`]: a run's ranking, with `boxplot` and `along`; [`cost`]: why one architecture wins;
 //!   `host`: the host and the settings
 //! - [`sweep`], [`capacity`], [`deviation`], [`run_diff`], [`history`]: the other reports; `curves`: curves in plain text
 //! - [`load_report`]: one client's report in a line
 //! - [`plan`], [`needs`]: a plan before it runs, and the hosts that it needs
 //! - [`doctor`], [`calibration`]: the state of a host, and the accuracy of the client
 
+mod along;
 mod boxplot;
 pub mod calibration;
 pub mod capacity;
@@ -23,13 +24,12 @@ pub mod load_report;
 pub mod medium;
 pub mod needs;
 pub mod plan;
-mod response;
+
 pub mod run;
 pub mod run_diff;
 pub mod sweep;
 pub mod table;
 pub mod tail_mark;
-mod throughput;
 
 use harness::model::Run;
 pub use medium::Medium;

@@ -7,16 +7,15 @@ use stats::Distribution;
 use super::host::host;
 use super::medium::Medium;
 use super::table::{self, Column, column};
-use super::{boxplot, response, tail_mark, throughput};
+use super::{along, boxplot, tail_mark};
 use crate::format;
 use crate::model::client_tail::{P1, P25, P50, P75, P90, P95, P99, Quantile};
 use crate::model::conclusion;
 use crate::model::stream::Streams;
-use crate::model::summary::{Churn, Comparison, Datagrams, Kernel, Row, Summary};
+use crate::model::summary::{Churn, Comparison, Cost, Datagrams, Kernel, Row, Summary};
 
 /// The columns for a workload, in order from left to right.
 pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
-    let [architecture, versus_best] = [column("architecture", 0, Row::label), column("vs best", 0, versus_best)];
     let service_time = |p50_rank: u8| {
         [
             column("p1 µs", 4, |row| service(row, P1)),
@@ -28,7 +27,6 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
             column("p99 µs", 0, |row| service(row, P99)),
         ]
     };
-    let rate = |heading: &'static str, rank: u8| column(heading, rank, rate);
     let client_cpu = |rank: u8| column("client CPU", rank, client_cpu);
     let cpu = |heading: &'static str, rank: u8| {
         column(heading, rank, |row| cost(row, |it| format::us(it.cpu_ns_per_request)))
@@ -37,7 +35,8 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
         |heading: &'static str| column(heading, 3, |row| cost(row, |it| format::digits(it.switches_per_request)));
     let response_time = |rank: u8| column("resp p99", rank, |row| response(row, P99));
     let send_delay = |rank: u8| column("send delay p99", rank, send_delay);
-    let mut columns = vec![architecture, versus_best];
+    let mut columns =
+        vec![column("architecture", 0, Row::label), column("vs best", 0, |row: &Row| format::ratio(row.ratio))];
     if workload.service.stream().is_some() {
         columns.extend([
             column("MB/s", 0, |row| stream(row, |it| Some(it.bytes_per_s / 1e6))),
@@ -51,7 +50,7 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
             column("user+kernel/conn", 3, memory),
         ]);
     } else if workload.is_closed() {
-        columns.push(rate("trans/s", 0));
+        columns.push(column("trans/s", 0, rate));
         columns.extend(service_time(1));
         columns.extend([client_cpu(2), cpu("CPU µs/trans", 1), switches("switches/trans")]);
         columns.push(column("user+kernel/conn", 2, memory));
@@ -63,19 +62,21 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
             column("lost", 0, lost),
             column("dup", 2, |row| datagrams(row, |it| it.duplicates)),
             column("reordered", 2, |row| datagrams(row, |it| it.reordered)),
+            column("req/s", 3, rate),
+            cpu("CPU µs/req", 2),
+            switches("switches/req"),
+            column("user+kernel/port", 2, memory),
         ]);
-        columns.extend([rate("req/s", 3), cpu("CPU µs/req", 2), switches("switches/req")]);
-        columns.push(column("user+kernel/port", 2, memory));
     } else {
         columns.extend(service_time(0));
         columns.extend([
             response_time(0),
             send_delay(2),
-            rate("req/s", 2),
+            column("req/s", 2, rate),
             cpu("CPU µs/req", 1),
             switches("switches/req"),
+            column("user+kernel/conn", 2, memory),
         ]);
-        columns.push(column("user+kernel/conn", 2, memory));
     }
     columns.push(column("verdict", 0, verdict));
     columns
@@ -126,18 +127,8 @@ fn response(row: &Row, quantile: Quantile) -> String {
     row.response.as_ref().map_or(none(), |response| tail_mark::us(response, &row.late, quantile))
 }
 
-fn cost(row: &Row, figure: fn(&crate::model::summary::Cost) -> String) -> String {
+fn cost(row: &Row, figure: fn(&Cost) -> String) -> String {
     row.cost.as_ref().map_or(none(), figure)
-}
-
-fn versus_best(row: &Row) -> String {
-    match row.ratio {
-        None => none(),
-        Some(ratio) => match ratio.interval {
-            None => format!("{:.2}", ratio.ratio),
-            Some(interval) => format!("{:.2} ({:.2}-{:.2})", ratio.ratio, interval.low, interval.high),
-        },
-    }
 }
 
 fn verdict(row: &Row) -> String {
@@ -155,46 +146,33 @@ pub(crate) const NOTES_OF_MEMORY: &str = "Memory: user memory of the server, and
 pub fn render(run: &Run, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
     let summary = Summary::of(run);
-    let mut text = String::new();
-    let mut line = |line: &str| {
-        text.push_str(line);
-        text.push('\n');
-    };
+    let mut lines = Vec::new();
     for comparison in &summary.comparisons {
         let Comparison { title, network, rows, .. } = comparison;
-        line(&medium.heading(title));
-        network.iter().for_each(|network| line(&medium.prose(network)));
-        line(&table::with_dropped(&columns(&comparison.workload), rows, medium, "--json"));
-        tail_mark::note(rows).iter().for_each(|note| line(&medium.prose(note)));
-        if let Some(marks) = boxplot::of(comparison, medium) {
-            line(&marks);
-        }
-        churn(rows, medium).iter().for_each(|text| line(text));
-        kernel(rows, medium).iter().for_each(|text| line(text));
-        for row in rows.iter().filter(|row| row.unsampled > 0) {
-            let text =
-                "transactions count in all statistics, but are not stored as samples: the memory for samples was full";
-            line(&medium.prose(&format!("{}: the last {} {text}", row.label(), row.unsampled)));
-        }
+        lines.push(medium.heading(title));
+        lines.extend(network.iter().map(|network| medium.prose(network)));
+        lines.push(table::with_dropped(&columns(&comparison.workload), rows, medium, "--json"));
+        lines.extend(tail_mark::note(rows).map(|note| medium.prose(&note)));
+        lines.extend(boxplot::of(comparison, medium));
+        lines.extend(churn(rows, medium));
+        lines.extend(kernel(rows, medium));
         for row in rows {
-            for reason in &row.reasons {
-                line(&medium.prose(&format!("{} {reason}", row.architecture)));
+            if row.unsampled > 0 {
+                let text =
+                    "transactions have no stored samples, because the memory was full; all statistics include them";
+                lines.push(medium.prose(&format!("{}: the last {} {text}", row.label(), row.unsampled)));
             }
-            for reason in &row.missing {
-                line(&medium.prose(&format!("{}: {reason}", row.architecture)));
-            }
+            let name = &row.architecture;
+            lines.extend(row.reasons.iter().map(|reason| medium.prose(&format!("{name} {reason}"))));
+            lines.extend(row.missing.iter().map(|reason| medium.prose(&format!("{name}: {reason}"))));
         }
-        line(&medium.prose(&conclusion::of(comparison)));
-        line("");
+        lines.push(medium.prose(&conclusion::of(comparison)));
+        lines.push(String::new());
     }
-    for table in throughput::tables(&summary, medium).into_iter().chain(response::tables(&summary, medium)) {
-        line(&table);
-        line("");
-    }
-    line(&medium.prose(&conclusion::overall(&summary)));
-    line("");
-    line(&medium.prose(&about(run, &summary)));
-    medium.finished(text)
+    lines.extend(along::tables(&summary, medium).into_iter().map(|table| table + "\n"));
+    lines.push(medium.prose(&conclusion::overall(&summary)) + "\n");
+    lines.push(medium.prose(&about(run, &summary)));
+    medium.finished(lines.join("\n") + "\n")
 }
 
 const CHURN_COLUMNS: &[Column<Row>] = &[
@@ -264,10 +242,8 @@ fn kernel(rows: &[Row], medium: Medium) -> Vec<String> {
     }
     let out_of_order: u64 = kernels().map(|kernel| kernel.out_of_order).sum();
     if out_of_order > 0 {
-        lines
-            .push(medium.prose(&format!(
-                "{out_of_order} requests have timestamps in the wrong order: the clocks drift apart."
-            )));
+        let text = format!("{out_of_order} requests have timestamps in the wrong order: the clocks drift apart.");
+        lines.push(medium.prose(&text));
     }
     lines
 }

@@ -6,6 +6,7 @@ use load::config::Phases;
 use super::medium::Medium;
 use super::table::{self, Column, column};
 use crate::format;
+use crate::list::grouped;
 use crate::model::run_diff::{Change, NotValid, Pair, Planned, RunDiff, Side, SideFigures};
 use crate::model::stream;
 use crate::model::workload::title;
@@ -62,11 +63,7 @@ fn us(ns: Option<f64>) -> String {
 }
 
 pub(crate) fn ratio(change: Option<Change>) -> String {
-    let Some(Change { ratio, .. }) = change else { return "-".into() };
-    match ratio.interval {
-        None => format!("{:.2}", ratio.ratio),
-        Some(interval) => format!("{:.2} ({:.2}-{:.2})", ratio.ratio, interval.low, interval.high),
-    }
+    format::ratio(change.map(|change| change.ratio))
 }
 
 pub(crate) fn change_words(change: Option<Change>) -> String {
@@ -144,16 +141,7 @@ pub fn render(diff: &RunDiff, medium: impl Into<Medium>) -> String {
 
 /// Groups pairs by workload and by phases.
 fn by_workload(pairs: &[Pair]) -> Vec<Vec<&Pair>> {
-    let mut groups: Vec<Vec<&Pair>> = Vec::new();
-    for pair in pairs {
-        let is_same =
-            |group: &&mut Vec<&Pair>| group[0].workload == pair.workload && group[0].phases_b == pair.phases_b;
-        match groups.iter_mut().find(is_same) {
-            Some(group) => group.push(pair),
-            None => groups.push(vec![pair]),
-        }
-    }
-    groups
+    grouped(pairs, |a, b| a.workload == b.workload && a.phases_b == b.phases_b)
 }
 
 /// The repeats of one side that are not compared, with their reasons.

@@ -8,6 +8,7 @@ use super::medium::Medium;
 use super::table::{self, Column, column};
 use super::tail_mark;
 use crate::format;
+use crate::list::distinct;
 use crate::model::sweep::{Curve, Step, StepFigures, Sweep};
 use crate::model::workload::title;
 
@@ -34,8 +35,7 @@ fn figure(step: &Step, figure: impl Fn(&StepFigures) -> Option<f64>) -> String {
     step.figures.as_ref().and_then(figure).map_or("-".into(), format::significant)
 }
 
-/// Returns the quantile `q`, or a mean that depends on the tail above it, with the mark if the client may have caused
-/// it.
+/// Returns the quantile `q` (or a mean, which depends on the tail) with the mark if the client may have caused it.
 fn tail(step: &Step, q: f64, of: fn(&StepFigures) -> f64) -> String {
     let text = figure(step, |it| Some(of(it)));
     step.figures.as_ref().map_or(text.clone(), |it| tail_mark::mark(text, &it.late, q))
@@ -44,38 +44,30 @@ fn tail(step: &Step, q: f64, of: fn(&StepFigures) -> f64) -> String {
 /// Renders the sweep: a table and a chart for each workload.
 pub fn render(run: &Run, sweep: &Sweep, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
-    let mut text = String::new();
-    let mut line = |line: &str| {
-        text.push_str(line);
-        text.push('\n');
-    };
+    let mut lines = Vec::new();
     for workload in sweep.workloads() {
-        line(&medium.heading(&title(workload)));
+        lines.push(medium.heading(&title(workload)));
         let steps = sweep.curves_of(workload).flat_map(|curve| &curve.steps);
-        line(&table::with_dropped(COLUMNS, steps.collect::<Vec<_>>(), medium, "--csv"));
+        lines.push(table::with_dropped(COLUMNS, steps.collect::<Vec<_>>(), medium, "--csv"));
         let is_late =
             |curve: &&Curve| curve.steps.iter().filter_map(|it| it.figures.as_ref()).any(|it| it.late.reaches(0.99));
         let late: Vec<&str> = sweep.curves_of(workload).filter(is_late).map(|it| it.architecture.as_str()).collect();
         if !late.is_empty() {
-            line(&medium.prose(&tail_mark::note_of(&late.join(", "))));
+            lines.push(medium.prose(&tail_mark::note_of(&late.join(", "))));
         }
-        for curve in sweep.curves_of(workload) {
-            line(&medium.prose(&sentence_of(curve)));
-        }
-        line("");
+        lines.extend(sweep.curves_of(workload).map(|curve| medium.prose(&sentence_of(curve))));
+        lines.push(String::new());
         let curves: Vec<Line> = sweep.curves_of(workload).map(line_of).collect();
-        let drawn = curves::draw("p99 of the response time", "requests/s asked", &curves, medium.width());
-        if let Some(chart) = drawn {
-            line(&medium.verbatim(&chart));
-            line("");
-        }
+        let drawn = curves::draw("p99 of the response time", "planned requests/s", &curves, medium.width());
+        lines.extend(drawn.map(|chart| medium.verbatim(&chart) + "\n"));
     }
-    line(&medium.prose(
-        "Response time runs from the planned send to the last byte of the response, so that it includes queueing. Reply rates are \
-         measured over eighths of the window.",
+    lines.push(medium.prose(
+        "Response time runs from the planned send to the last byte of the response, so it includes queueing. min_rep_rate, \
+         max_rep_rate and stddev_rep_rate compare the reply rates of the eighths of each window; avg_rep_rate is the mean over \
+         whole windows.",
     ));
-    line(&medium.prose(&host(run)));
-    medium.finished(text)
+    lines.push(medium.prose(&host(run)));
+    medium.finished(lines.join("\n") + "\n")
 }
 
 fn line_of(curve: &Curve) -> Line {
@@ -91,9 +83,7 @@ fn sentence_of(curve: &Curve) -> String {
     let kept_up = curve.steps.iter().filter(|step| step.is_kept_up()).map(|step| step.dem_req_rate);
     let most = curve.steps.iter().filter_map(|step| Some(step.figures.as_ref()?.avg_rep_rate)).reduce(f64::max);
     let mut words = vec![match (kept_up.reduce(f64::max), most) {
-        (Some(rate), Some(most)) => {
-            format!("keeps up with {rate} requests/s, peak {}", format::digits(most))
-        }
+        (Some(rate), Some(most)) => format!("keeps up with {rate} requests/s, peak {}", format::digits(most)),
         (None, Some(most)) => format!("keeps up with none of the rates, peak {}", format::digits(most)),
         (_, None) => "no measurement".into(),
     }];
@@ -106,13 +96,9 @@ fn sentence_of(curve: &Curve) -> String {
             words.push(format!("{} at {at}", format::verdict(kind)));
         }
     }
-    let mut listed: Vec<&String> = Vec::new();
-    for step in curve.steps.iter().filter(|step| step.verdict.is_none()) {
-        for reason in step.reasons.iter().filter(|reason| !listed.contains(reason)).collect::<Vec<_>>() {
-            listed.push(reason);
-            let at = rates(&mut curve.steps.iter().filter(|it| it.verdict.is_none() && it.reasons.contains(reason)));
-            words.push(format!("{at}: {reason}"));
-        }
+    let not_run = || curve.steps.iter().filter(|step| step.verdict.is_none());
+    for reason in distinct(not_run().flat_map(|step| &step.reasons)) {
+        words.push(format!("{}: {reason}", rates(&mut not_run().filter(|step| step.reasons.contains(reason)))));
     }
     format!("{}: {}", curve.architecture, words.join("; "))
 }

@@ -1,6 +1,6 @@
 //! Tables that fit their medium: a narrow terminal gets the most important columns only.
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Table, presets};
 
 use crate::text::Medium;
 
@@ -43,39 +43,31 @@ pub(crate) fn of<'a, T: 'a>(
     rows: impl IntoIterator<Item = &'a T> + Clone,
     medium: impl Into<Medium>,
 ) -> (String, Vec<&'static str>) {
-    let (text, rank_max) = fit(medium, |rank_max| {
-        let shown = || columns.iter().filter(|column| column.rank <= rank_max);
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_header(shown().map(|column| column.heading));
-        for row in rows.clone() {
-            table.add_row(shown().map(|column| Cell::new((column.text)(row))));
-        }
-        align(&mut table);
-        table
-    });
-    let dropped = columns.iter().filter(|column| column.rank > rank_max).map(|column| column.heading);
-    (text, dropped.collect())
-}
-
-/// Returns the widest table that fits, and the rank of its last columns; `build` makes a table of the columns up to a
-/// rank.
-pub(crate) fn fit(medium: impl Into<Medium>, build: impl Fn(u8) -> Table) -> (String, u8) {
     let medium = medium.into();
-    let built = |rank: u8| (medium.table(&build(rank)), rank);
-    let fits = |(text, _): &(String, u8)| text.lines().all(|line| line.chars().count() <= medium.width());
+    let built = |rank_max: u8| {
+        let (shown, dropped): (Vec<_>, Vec<_>) = columns.iter().partition(|column| column.rank <= rank_max);
+        let cells = |row: &T| shown.iter().map(|column| (column.text)(row)).collect();
+        let table = of_text(shown.iter().map(|column| column.heading), rows.clone().into_iter().map(cells), medium);
+        (table, dropped.iter().map(|column| column.heading).collect())
+    };
+    let fits = |(text, _): &(String, _)| text.lines().all(|line| line.chars().count() <= medium.width());
     (0..=RANK_MAX).rev().map(built).find(fits).unwrap_or_else(|| built(0))
 }
 
 /// Returns a table of text below these headings.
-pub fn of_text(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>, medium: Medium) -> String {
+pub fn of_text(
+    headings: impl IntoIterator<Item: ToString>,
+    rows: impl IntoIterator<Item = Vec<String>>,
+    medium: Medium,
+) -> String {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(headings).add_rows(rows);
+    table.load_style(presets::NOTHING).set_header(headings.into_iter().map(|it| it.to_string())).add_rows(rows);
     align(&mut table);
     medium.table(&table)
 }
 
 /// Aligns the first column to the left and the others, which are numbers, to the right.
-pub(crate) fn align(table: &mut Table) {
+fn align(table: &mut Table) {
     for (at, column) in table.column_iter_mut().enumerate() {
         column.set_padding((if at == 0 { 0 } else { 1 }, 1));
         if at > 0 {
@@ -88,13 +80,8 @@ pub(crate) fn align(table: &mut Table) {
 /// each with some of the other columns.
 pub fn in_parts(lead: &[String], columns: &[String], rows: &[(&[String], &[String])], medium: Medium) -> String {
     let part = |from: usize, to: usize| {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_header(lead.iter().chain(&columns[from..to]));
-        for (of, cells) in rows {
-            table.add_row(of.iter().chain(&cells[from..to]).map(Cell::new));
-        }
-        align(&mut table);
-        medium.table(&table)
+        let rows = rows.iter().map(|(of, cells)| [of, &cells[from..to]].concat());
+        of_text(lead.iter().chain(&columns[from..to]), rows, medium)
     };
     let parts = |count: usize| -> Vec<String> {
         let starts = (0..columns.len()).step_by(count);

@@ -13,15 +13,15 @@ use std::collections::BTreeMap;
 
 use harness::model::{Run, TrialRecord, VerdictKind, Workload};
 use serde::Serialize;
-use stats::{Estimate, Ratio};
+use stats::Estimate;
 
 use setting::Settings;
 
-use crate::model;
-use crate::model::run_diff::{Change, ChangeKind, HostDifference};
-use crate::model::summary::Row;
-use crate::model::workload;
-use crate::model::{Capacities, Summary, conclusion};
+use super::run_diff::{Change, ChangeKind, HostDifference};
+use super::summary::Row;
+use super::workload::{self, is_same_traffic};
+use super::{Capacities, FORMAT, Summary, conclusion};
+use crate::list::{distinct, grouped};
 
 /// Collects the figures of runs.
 #[derive(Debug, Default)]
@@ -34,29 +34,27 @@ pub struct Builder {
 /// Many runs, side by side.
 #[derive(Debug, Serialize)]
 pub struct History {
-    /// The version of the JSON format: [`model::FORMAT`].
-    pub format: u32,
+    /// [`FORMAT`].
+    pub(crate) format: u32,
     /// Compares the newest runs with those before, in a sentence.
-    pub sentence: String,
-    /// The hosts in order of their first run; the first host is `A`.
-    pub hosts: Vec<HistoryHost>,
+    pub(crate) sentence: String,
+    /// In order of their first run; the first host is `A`.
+    pub(crate) hosts: Vec<HistoryHost>,
     /// The runs, oldest first.
     pub runs: Vec<Entry>,
     /// Measurements that appear in more than one run, by traffic, host and architecture.
-    pub trends: Vec<Trend>,
-    /// Run folders that cannot be read.
-    pub unreadable: Vec<Unreadable>,
+    pub(crate) trends: Vec<Trend>,
+    pub(crate) unreadable: Vec<Unreadable>,
 }
 
-/// A host that runs were run on. The same machine with another kernel is another host.
+/// A host. The same machine with another kernel is another host.
 #[derive(Debug, Serialize)]
-pub struct HistoryHost {
+pub(crate) struct HistoryHost {
     /// The name of the host in reports: a letter, or a number after `Z`.
-    pub letter: String,
-    /// Facts about the host.
-    pub facts: BTreeMap<String, String>,
+    pub(crate) letter: String,
+    pub(crate) facts: BTreeMap<String, String>,
     /// Facts that differ from those of the first host.
-    pub differences: Vec<HostDifference>,
+    pub(crate) differences: Vec<HostDifference>,
 }
 
 /// One run.
@@ -64,71 +62,63 @@ pub struct HistoryHost {
 pub struct Entry {
     /// The run's folder, as the user wrote it.
     pub folder: String,
-    /// The run's name.
-    pub name: String,
-    /// Start time, RFC 3339 in UTC.
-    pub started_at: String,
-    /// The experiment's name.
-    pub experiment: String,
+    pub(crate) name: String,
+    /// RFC 3339 in UTC.
+    pub(crate) started_at: String,
+    pub(crate) experiment: String,
     /// The version of muxbench that ran it.
-    pub muxbench: String,
-    /// The command that reproduces the run.
-    pub command: Vec<String>,
+    pub(crate) muxbench: String,
+    pub(crate) command: Vec<String>,
     /// Index into [`History::hosts`].
-    pub host: usize,
+    pub(crate) host: usize,
     /// Number of finished trials.
-    pub finished: usize,
+    pub(crate) finished: usize,
     /// Number of valid trials.
-    pub valid: usize,
+    pub(crate) valid: usize,
     /// Number of planned trials; `None` for a search, which plans as it goes.
-    pub planned: Option<usize>,
-    /// The conclusion in a sentence.
-    pub sentence: String,
+    pub(crate) planned: Option<usize>,
+    /// The conclusion.
+    pub(crate) sentence: String,
 }
 
 /// A folder whose run cannot be read.
 #[derive(Debug, Serialize)]
-pub struct Unreadable {
-    /// The folder.
-    pub folder: String,
-    /// The error.
-    pub reason: String,
+pub(crate) struct Unreadable {
+    pub(crate) folder: String,
+    pub(crate) reason: String,
 }
 
 /// An architecture under one traffic on one host, from run to run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Trend {
-    /// The architecture's name.
-    pub architecture: String,
+pub(crate) struct Trend {
+    pub(crate) architecture: String,
     /// The traffic. Phases may differ from run to run.
-    pub workload: Workload,
+    pub(crate) workload: Workload,
     /// The title of the workload, with the settings that differ from those of other trends with the same traffic.
-    pub title: String,
+    pub(crate) title: String,
     /// Index into [`History::hosts`].
-    pub host: usize,
+    pub(crate) host: usize,
     /// The results of runs, oldest first.
-    pub points: Vec<TrendPoint>,
+    pub(crate) points: Vec<TrendPoint>,
     /// The ranking metric of the newest run relative to the previous run; `None` unless both have a valid repeat.
-    pub change: Option<Change>,
+    pub(crate) change: Option<Change>,
 }
 
 /// The results of one run.
 #[derive(Clone, Debug, Serialize)]
-pub struct TrendPoint {
+pub(crate) struct TrendPoint {
     /// Index into [`History::runs`].
-    pub run: usize,
+    pub(crate) run: usize,
     /// The verdict on all repeats.
-    pub verdict: VerdictKind,
-    /// Number of finished repeats.
-    pub repeats: usize,
-    /// Number of valid repeats.
-    pub repeats_valid: usize,
-    /// Median service time in nanoseconds; has an interval if the row is valid.
-    pub service_p50_ns: Option<Estimate>,
-    /// 99th percentile of service time in nanoseconds; `None` if the client may have caused it.
-    pub service_p99_ns: Option<Estimate>,
+    pub(crate) verdict: VerdictKind,
+    pub(crate) repeats: usize,
+    pub(crate) repeats_valid: usize,
+    /// Median service time; has an interval if the row is valid.
+    pub(crate) service_p50_ns: Option<Estimate>,
+    /// 99th percentile of service time; `None` if the client may have caused it.
+    pub(crate) service_p99_ns: Option<Estimate>,
     /// Answered requests per second; for streams, bursts per second.
-    pub rate_per_s: Option<Estimate>,
+    pub(crate) rate_per_s: Option<Estimate>,
     /// The ranking metric of each valid repeat.
     #[serde(skip)]
     metrics: Vec<f64>,
@@ -159,11 +149,6 @@ impl Key {
     fn is_alike_but_for_settings(&self, other: &Self) -> bool {
         self.architecture == other.architecture && is_same_traffic(&self.workload, &other.workload)
     }
-}
-
-/// Returns whether two workloads differ only in their phases.
-fn is_same_traffic(a: &Workload, b: &Workload) -> bool {
-    a.connections == b.connections && *a == Workload { phases: a.phases, ..b.clone() }
 }
 
 impl Builder {
@@ -197,8 +182,7 @@ impl Builder {
         let figures = rows
             .filter(|(_, row)| row.repeats > 0)
             .map(|(workload, row)| (Key::of(workload, row, &run.records), TrendPoint::of(row)));
-        let figures = figures.collect();
-        self.entries.push((entry, figures));
+        self.entries.push((entry, figures.collect()));
     }
 
     /// Adds a folder whose run cannot be read.
@@ -210,40 +194,23 @@ impl Builder {
     pub fn finish(mut self, seed: u64) -> History {
         self.entries.sort_by(|(a, _), (b, _)| (&a.started_at, &a.name).cmp(&(&b.started_at, &b.name)));
         // Order hosts by their first run.
-        let mut order: Vec<usize> = Vec::new();
-        for (entry, _) in &self.entries {
-            if !order.contains(&entry.host) {
-                order.push(entry.host);
-            }
-        }
+        let order = distinct(self.entries.iter().map(|(entry, _)| entry.host));
         let hosts: Vec<HistoryHost> = (0..order.len()).map(|at| host(&self.hosts, &order, at)).collect();
         let (mut runs, mut found) = (Vec::new(), Vec::new());
         for (at, (mut entry, figures)) in self.entries.into_iter().enumerate() {
-            entry.host = order.iter().position(|host| *host == entry.host).expect("it is one of them");
+            entry.host = order.iter().position(|host| *host == entry.host).expect("every entry has a host");
             found.extend(figures.into_iter().map(|(key, it)| (key, entry.host, TrendPoint { run: at, ..it })));
             runs.push(entry);
         }
         let trends = trends_of(found, seed);
-        History {
-            format: model::FORMAT,
-            sentence: sentence_of(&trends),
-            hosts,
-            runs,
-            trends,
-            unreadable: self.unreadable,
-        }
+        History { format: FORMAT, sentence: sentence_of(&trends), hosts, runs, trends, unreadable: self.unreadable }
     }
 }
 
 /// Returns the host at a place of the order.
 fn host(hosts: &[BTreeMap<String, String>], order: &[usize], at: usize) -> HistoryHost {
     let (first, facts) = (&hosts[order[0]], hosts[order[at]].clone());
-    let differences = harness::host::differences(first, &facts).into_iter();
-    HistoryHost {
-        letter: letter(at),
-        differences: differences.map(|(fact, a, b)| HostDifference { fact, a, b }).collect(),
-        facts,
-    }
+    HistoryHost { letter: letter(at), differences: HostDifference::all(first, &facts), facts }
 }
 
 /// Returns `A` to `Z`, then numbers.
@@ -254,13 +221,19 @@ fn letter(at: usize) -> String {
 /// Groups results into trends; leaves out measurements of a single run.
 fn trends_of(found: Vec<(Key, usize, TrendPoint)>, seed: u64) -> Vec<Trend> {
     let count = |key: &Key| found.iter().filter(|(other, ..)| other == key).count();
-    let mut trends: Vec<(Key, Trend)> = Vec::new();
-    for (key, host, figures) in found.iter().filter(|(key, ..)| count(key) > 1) {
-        match trends.iter_mut().find(|(of, trend)| of == key && trend.host == *host) {
-            Some((_, trend)) => trend.points.push(figures.clone()),
-            None => trends.push((key.clone(), Trend::new(key, *host, figures.clone()))),
-        }
-    }
+    let repeated = found.iter().filter(|(key, ..)| count(key) > 1);
+    let groups = grouped(repeated, |(a, host_a, _), (b, host_b, _)| a == b && host_a == host_b).into_iter();
+    let trend = |group: Vec<&(Key, usize, TrendPoint)>| {
+        let (key, host, _) = group[0];
+        let points: Vec<TrendPoint> = group.iter().map(|(_, _, point)| point.clone()).collect();
+        let change = match points.as_slice() {
+            [.., before, newest] => Change::of(&before.metrics, &newest.metrics, key.workload.is_closed(), seed),
+            _ => None,
+        };
+        let (title, workload) = (workload::title(&key.workload), key.workload.clone());
+        (key.clone(), Trend { architecture: key.architecture.clone(), workload, title, host: *host, points, change })
+    };
+    let trends: Vec<(Key, Trend)> = groups.map(trend).collect();
     let keys: Vec<Key> = trends.iter().map(|(key, _)| key.clone()).collect();
     let named = |(key, trend): (Key, Trend)| {
         let others = keys.iter().filter(|other| key.is_alike_but_for_settings(other)).map(|other| &other.settings);
@@ -268,7 +241,6 @@ fn trends_of(found: Vec<(Key, usize, TrendPoint)>, seed: u64) -> Vec<Trend> {
         Trend { title: trend.title + &words, ..trend }
     };
     let mut trends: Vec<Trend> = trends.into_iter().map(named).collect();
-    trends.iter_mut().for_each(|trend| trend.change = trend.newest_against_the_one_before(seed));
     trends.sort_by(|a, b| {
         let by_workload = workload::order(&a.workload, &b.workload).then(a.title.cmp(&b.title));
         by_workload.then(a.host.cmp(&b.host)).then(a.architecture.cmp(&b.architecture))
@@ -279,7 +251,7 @@ fn trends_of(found: Vec<(Key, usize, TrendPoint)>, seed: u64) -> Vec<Trend> {
 impl TrendPoint {
     /// Takes the results of a row; the caller sets the index of the run later.
     fn of(row: &Row) -> Self {
-        // Rows that are not ranked show their figure without an interval.
+        // Show the figure of a row that is not ranked without an interval.
         let shown = |ranked: Option<Estimate>, all: Option<f64>| {
             let of_all = || Some(Estimate { value: all?, interval: None });
             ranked.filter(|_| row.is_ranked()).or_else(of_all)
@@ -302,31 +274,11 @@ impl TrendPoint {
     }
 }
 
-impl Trend {
-    fn new(key: &Key, host: usize, first: TrendPoint) -> Self {
-        Self {
-            architecture: key.architecture.clone(),
-            workload: key.workload.clone(),
-            title: workload::title(&key.workload),
-            host,
-            points: vec![first],
-            change: None,
-        }
-    }
-
-    fn newest_against_the_one_before(&self, seed: u64) -> Option<Change> {
-        let [.., before, newest] = self.points.as_slice() else { return None };
-        let ratio = Ratio::of(&newest.metrics, &before.metrics, seed)?;
-        let finding = if self.workload.is_closed() { ChangeKind::of_rate(&ratio) } else { ChangeKind::of(&ratio) };
-        Some(Change { ratio, finding })
-    }
-}
-
 /// Returns how many trends changed in each direction, and which changed.
 fn sentence_of(trends: &[Trend]) -> String {
     let again: Vec<&Trend> = trends.iter().filter(|trend| trend.points.len() > 1).collect();
     if again.is_empty() {
-        return "No two runs on the same host measured the same.".into();
+        return "No measurement was repeated on the same host.".into();
     }
     let found = |findings: &[ChangeKind]| -> Vec<&Trend> {
         let is_one = |trend: &&Trend| trend.change.is_some_and(|change| findings.contains(&change.finding));
@@ -356,7 +308,7 @@ fn sentence_of(trends: &[Trend]) -> String {
 }
 
 impl Entry {
-    /// Returns the number of valid trials and, if the run was stopped, of planned trials.
+    /// Returns the numbers of valid and finished trials and, if the run was stopped, of planned trials.
     pub(crate) fn of_trials(&self) -> String {
         let planned = self.planned.filter(|planned| *planned != self.finished);
         let planned = planned.map_or_else(String::new, |planned| format!(" of {planned}"));
@@ -367,17 +319,7 @@ impl Entry {
 impl History {
     /// Groups trends by traffic and host.
     pub(crate) fn by_traffic(&self) -> Vec<Vec<&Trend>> {
-        let mut groups: Vec<Vec<&Trend>> = Vec::new();
-        for trend in &self.trends {
-            let is_same = |group: &&mut Vec<&Trend>| {
-                group[0].host == trend.host && is_same_traffic(&group[0].workload, &trend.workload)
-            };
-            match groups.iter_mut().find(is_same) {
-                Some(group) => group.push(trend),
-                None => groups.push(vec![trend]),
-            }
-        }
-        groups
+        grouped(&self.trends, |a, b| a.host == b.host && is_same_traffic(&a.workload, &b.workload))
     }
 
     /// Returns the traffic and the host of a trend in words.
@@ -394,7 +336,8 @@ impl History {
         let about = |at: usize| {
             let differences: Vec<String> =
                 self.hosts[at].differences.iter().map(|it| format!("{} {} (A: {})", it.fact, it.b, it.a)).collect();
-            let differ = if at == 0 { String::new() } else { format!(". Not as A: {}", differences.join("; ")) };
+            let differ =
+                if at == 0 { String::new() } else { format!(". Differs from A in: {}", differences.join("; ")) };
             format!(
                 "Host {}: {}, Linux {}{differ}.",
                 self.hosts[at].letter,

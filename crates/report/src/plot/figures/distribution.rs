@@ -4,7 +4,8 @@ use harness::model::VerdictKind;
 use stats::Histogram;
 
 use crate::format;
-use crate::plot::chart::{Axis, Chart, Form, Point, Shape, TICKS_BELOW, nines};
+use crate::model::summary::merged;
+use crate::plot::chart::{Axis, Chart, Form, Point, Shape, TICKS_BELOW, nines, points};
 use crate::plot::plot_data::PlotData;
 
 /// The end of the axis, in nines.
@@ -15,25 +16,20 @@ const NEAR: (f64, f64) = (0.04, 0.01);
 /// Draws the figure.
 pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
     let panels = data.lines(|comparison, row| {
-        let mut points = thinned(&data.merged(comparison, row, |load| &load.service), row.verdict);
+        let loads = data.trials(comparison, row).into_iter().filter_map(|record| record.load.as_ref());
+        let mut points = thinned(&merged(loads.map(|load| &load.service)), row.verdict);
         // Drop points whose quantile the client may have caused.
         points.retain(|point| !row.is_client_tail(1.0 - 10f64.powf(-point.y)));
         vec![("", points)]
     })?;
-    let points = || panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
-    let top = points().map(|point| point.y).fold(1.0, f64::max);
-    let x = Axis::log(
-        "service time",
-        Form::Time,
-        TICKS_BELOW,
-        points().map(|point| point.x).collect::<Vec<_>>().into_iter(),
-    );
+    let top = points(&panels).map(|point| point.y).fold(1.0, f64::max);
+    let x = Axis::log("service time", Form::Time, TICKS_BELOW, points(&panels).map(|point| point.x));
     let rows = data.summary.comparisons.iter().flat_map(|it| it.rows.iter().map(move |row| (it, row)));
     let tails = rows
         .filter(|(_, row)| row.is_ranked() && !row.is_client_tail(0.999))
         .filter_map(|(comparison, row)| Some((row.service?.p999_ns as f64, row.label(), &comparison.title)));
     let words = tails.max_by(|a, b| a.0.total_cmp(&b.0)).map_or_else(String::new, |(p999_ns, label, title)| {
-        format!("The longest tail is that of {label} at {title}: 99.9 % within {}.", format::time(p999_ns))
+        format!("The longest tail: {label} answers 99.9 % within {} at {title}.", format::time(p999_ns))
     });
     Some(Chart { words, shape: Shape::Line, x, y: Axis::nines("requests answered", top), panels })
 }

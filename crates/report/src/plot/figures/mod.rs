@@ -1,25 +1,14 @@
-//! All figures, in the order of the page. Each figure is one file and one row of [`FIGURES`].
+//! All figures of a run, in the order of the page.
 
-mod bandwidth_over_time;
-mod cpu;
-mod cpu_gigabyte;
 mod distribution;
-mod fairness;
-mod kernel;
-mod lag;
-mod latency;
-mod memory;
-mod ranking;
-mod rate;
-mod service;
-mod streams;
-mod switches;
-mod syscalls;
-mod throughput;
-mod time;
+mod over_window;
 
-use super::chart::Chart;
-use super::plot_data::PlotData;
+use harness::model::Workload;
+
+use super::chart::{Chart, Form, Shape};
+use super::plot_data::{Along, PlotData, Value, estimate, percentiles, servers, service};
+use crate::model::stream;
+use crate::model::summary::Row;
 
 /// A row of [`FIGURES`].
 #[derive(Debug)]
@@ -30,8 +19,6 @@ pub struct FigureSpec {
     pub title: &'static str,
     /// How to read the figure.
     pub about: &'static str,
-    /// The runs that have this figure.
-    pub needs: &'static str,
     /// Draws the figure; `None` if the run lacks the data.
     pub draw: fn(&PlotData<'_>) -> Option<Chart>,
 }
@@ -40,139 +27,190 @@ pub struct FigureSpec {
 pub const FIGURES: &[FigureSpec] = &[
     FigureSpec {
         name: "ranking",
-        title: "Against the best",
+        title: "Ratio to the best",
         about: "Each architecture's metric divided by that of the best under the same workload, with its 95 % interval over \
                 repeats. An interval that reaches 1x is not significantly different from the best.",
-        needs: "two architectures that are ranked",
-        draw: ranking::draw,
+        draw: ranking,
     },
     FigureSpec {
         name: "bandwidth",
         title: "Bandwidth",
-        about: "Bytes of bursts that all connections together moved in a second, counted where they arrive: the median of \
-                valid repeats, with its 95 % interval; the mean where it is not ranked.",
-        needs: "streams",
-        draw: streams::draw,
+        about: "Bytes of bursts per second over all connections, counted at the receiver: the median of valid repeats, with \
+                its 95 % interval. Rows that are not ranked show the mean.",
+        draw: |data| data.points(data.size(), ("bandwidth", Form::Bandwidth), bandwidth),
     },
     FigureSpec {
         name: "bandwidth-idle",
         title: "Bandwidth against idle connections",
-        about: "The same, against connections on which nothing is sent.",
-        needs: "streams beside different numbers of idle connections, and on different numbers of others",
-        draw: streams::draw_idle,
+        about: "The same bandwidth against the number of connections without traffic.",
+        draw: |data| {
+            let differ = data.groups(Some(Along::Idle)).iter().any(|group| group.members.len() > 1);
+            let is_drawn = data.size() == Along::Idle || !differ;
+            if is_drawn { None } else { data.points(Along::Idle, ("bandwidth", Form::Bandwidth), bandwidth) }
+        },
     },
     FigureSpec {
         name: "fairness",
         title: "Fairness among connections",
-        about: "Jain's index of what each connection moved, of the repeat in which it is least: 100 % where all moved the same; \
-                where one of n has everything, a share of 1/n.",
-        needs: "streams",
-        draw: fairness::draw,
+        about: "Jain's index of the bytes of each connection, in the least fair repeat: 100 % if all connections moved the \
+                same number of bytes, 1/n if one of n connections moved all.",
+        draw: |data| {
+            data.points(data.size(), ("fairness", Form::Share), |_, row| plain(row.stream.map(|it| it.fairness)))
+        },
     },
     FigureSpec {
         name: "throughput",
-        title: "Transactions a second",
-        about: "What closed loops completed in a second: the median of repeats, with its 95 % interval.",
-        needs: "a closed loop of transactions",
-        draw: throughput::draw,
+        title: "Transactions per second",
+        about: "The rate of a closed loop: the median of repeats, with its 95 % interval.",
+        draw: |data| {
+            let data = data.without_streams().filter(|data| data.is_closed())?;
+            data.points(data.size(), ("transactions per second", Form::Number), rate)
+        },
     },
     FigureSpec {
         name: "bandwidth-over-time",
         title: "Bandwidth over the window",
-        about: "What the server counted in each 32nd part of the measured window; the median of repeats.",
-        needs: "streams",
-        draw: bandwidth_over_time::draw,
+        about: "The server's count in each 32nd part of the measured window: the median of repeats.",
+        draw: over_window::bandwidth,
     },
     FigureSpec {
         name: "service-time",
         title: "Service time",
-        about: "Against connections, or idle ones or ports where these differ: from a request's write to the last byte of its response. Each mark has five percentiles: the thin line goes \
-                from p1 to p99, the broad one from p25 to p75, and the marker is the median. Where the client may have made the \
-                p99, the thin line ends at p75.",
-        needs: "requests that were answered",
-        draw: service::draw,
+        about: "The time from a request's write to the last byte of its response, against connections (or ports, or idle \
+                connections if only these differ). Each mark has five percentiles: the thin line goes from p1 to p99, the broad \
+                one from p25 to p75, and the marker is the median. If the client may have caused the p99, the thin line ends at \
+                p75.",
+        draw: |data| data.percentiles(data.size(), "service time", &[("", |_, row| service(row))]),
     },
     FigureSpec {
         name: "latency",
         title: "Service time against the rate",
-        about: "The same five percentiles, against the requests a second that were asked for.",
-        needs: "two rates under otherwise the same workload",
-        draw: latency::draw,
+        about: "The same five percentiles against the planned rate.",
+        draw: |data| {
+            data.open().filter(|data| data.groups(Some(Along::Rate)).iter().any(|group| group.members.len() > 1))?;
+            data.percentiles(Along::Rate, "service time", &[("", |_, row| service(row))])
+        },
     },
     FigureSpec {
         name: "distribution",
         title: "Distribution of service times",
-        about: "The share of requests that were answered within a time. Every step upwards is another nine: 90 %, 99 %, up to \
-                99.999 % where there are as many requests.",
-        needs: "requests that were answered",
+        about: "The share of requests that were answered within a time. Each step upwards adds a nine: 90 %, 99 %, up to \
+                99.999 % with enough requests.",
         draw: distribution::draw,
     },
     FigureSpec {
         name: "time",
         title: "Service time over the window",
-        about: "The median of each 32nd part of the measured window, and fainter the 90th percentile; the median of repeats. A \
-                line that climbs is of a server that does not keep up.",
-        needs: "requests that were answered",
-        draw: time::draw,
+        about: "The median in each 32nd part of the measured window, and fainter the 90th percentile: the median of repeats. A \
+                rising line belongs to a server that does not keep up.",
+        draw: over_window::service_time,
     },
     FigureSpec {
         name: "lag",
         title: "Send delay of the client",
-        about: "The time from the planned to the actual send, by the same five percentiles. It should be small against the \
-                service time, and the same for every architecture.",
-        needs: "an open loop",
-        draw: lag::draw,
+        about: "The same five percentiles of the time from the planned to the actual send. It should be small compared with the \
+                service time, and equal for all architectures.",
+        draw: |data| data.open()?.percentiles(data.size(), "send delay", &[("", |_, row| percentiles(row.send_delay))]),
     },
     FigureSpec {
         name: "rate",
-        title: "Rate achieved of the rate asked",
-        about: "Responses a second as a share of the requests a second that were asked for. Below 98 % a trial is saturated, or \
-                its client limited.",
-        needs: "an open loop",
-        draw: rate::draw,
+        title: "Achieved rate relative to the planned rate",
+        about: "Responses per second divided by planned requests per second. Below 98 % a trial is saturated or \
+                client-limited.",
+        draw: |data| {
+            let share = |workload: &Workload, row: &Row| plain(Some(row.rate_achieved_per_s? / workload.rate_per_s?));
+            data.open()?.points(Along::Rate, ("achieved / planned rate", Form::Share), share)
+        },
     },
     FigureSpec {
         name: "cpu",
-        title: "CPU time a request",
-        about: "Of all threads and processes of the server together.",
-        needs: "servers that say what they used",
-        draw: cpu::draw,
+        title: "CPU time per request",
+        about: "The sum over all threads and processes of the server.",
+        draw: |data| {
+            let cpu_ns = |_: &Workload, row: &Row| plain(Some(row.cost.as_ref()?.cpu_ns_per_request));
+            data.without_streams()?.points(data.size(), ("CPU time per request", Form::Time), cpu_ns)
+        },
     },
     FigureSpec {
         name: "cpu-gigabyte",
-        title: "CPU time a gigabyte",
-        about: "Of all threads and processes of the server together, for 1 000 000 000 bytes of streams.",
-        needs: "streams",
-        draw: cpu_gigabyte::draw,
+        title: "CPU time per gigabyte",
+        about: "The sum over all threads and processes of the server, for 1 000 000 000 bytes of streams.",
+        draw: |data| {
+            let cpu_ns = |_: &Workload, row: &Row| plain(row.stream?.cpu_ns_per_gigabyte);
+            data.points(data.size(), ("CPU time per gigabyte", Form::Time), cpu_ns)
+        },
     },
     FigureSpec {
         name: "switches",
-        title: "Context switches a request",
-        about: "Voluntary and involuntary ones of the server.",
-        needs: "servers that say what they used",
-        draw: switches::draw,
+        title: "Context switches per request",
+        about: "Voluntary and involuntary context switches of the server.",
+        draw: |data| {
+            let switches = |_: &Workload, row: &Row| plain(Some(row.cost.as_ref()?.switches_per_request));
+            data.without_streams()?.points(data.size(), ("switches per request", Form::Number), switches)
+        },
     },
     FigureSpec {
         name: "syscalls",
-        title: "System calls a request",
-        about: "As the server counts them; those of runtimes are out of its sight.",
-        needs: "servers that count their system calls",
-        draw: syscalls::draw,
+        title: "System calls per request",
+        about: "The server's own count, which excludes calls of async runtimes.",
+        draw: |data| {
+            let syscalls = |_: &Workload, row: &Row| plain(row.cost.as_ref()?.syscalls_per_request);
+            data.without_streams()?.points(data.size(), ("system calls per request", Form::Number), syscalls)
+        },
     },
     FigureSpec {
         name: "memory",
-        title: "Memory a connection",
-        about: "The server's user memory, and the host's kernel memory for both ends of a connection, where other doings of the \
-                host do not hide it.",
-        needs: "servers that say what they used",
-        draw: memory::draw,
+        title: "Memory per connection",
+        about: "User memory of the server, and kernel memory of the host for both ends of a connection, unless other activity \
+                of the host hides it.",
+        draw: |data| data.rows(data.size(), Shape::Points, ("memory per connection", Form::Bytes), &MEMORY),
     },
     FigureSpec {
         name: "kernel",
         title: "Times by the kernel's timestamps",
-        about: "From the client's time of sending to the driver's (t2k − t2), from the response's arrival to the client's time \
-                of it (t3 − t3k), and between the two the service time that the kernel saw; five percentiles each.",
-        needs: "kernel timestamps (--timestamps kernel)",
-        draw: kernel::draw,
+        about: "From the client's time of sending to the driver's (t2k − t2), from the response's arrival to the client's \
+                reading of it (t3 − t3k), and the service time between the two kernel timestamps; five percentiles each.",
+        draw: |data| data.percentiles(data.size(), "time", &KERNEL),
     },
 ];
+
+const MEMORY: [(&str, Value); 2] = [
+    ("user memory", |_, row| plain(Some(row.cost.as_ref()?.memory_user_bytes_per_connection?.max(1.0)))),
+    ("kernel memory", |_, row| plain(Some(row.cost.as_ref()?.memory_kernel_bytes_per_connection?.max(1.0)))),
+];
+
+const KERNEL: [(&str, Value); 3] = [
+    ("t2k − t2", |_, row| percentiles(row.kernel.as_ref().map(|kernel| kernel.to_driver))),
+    ("t3 − t3k", |_, row| percentiles(row.kernel.as_ref().map(|kernel| kernel.from_arrival))),
+    ("service time", |_, row| servers(row, row.kernel.as_ref().map(|kernel| kernel.service))),
+];
+
+/// Returns a value without spread.
+fn plain(value: Option<f64>) -> Option<(f64, Vec<f64>)> {
+    Some((value?, Vec::new()))
+}
+
+fn ranking(data: &PlotData<'_>) -> Option<Chart> {
+    let ranked = |rows: &[Row]| rows.iter().filter(|row| row.ratio.is_some()).count();
+    data.summary.comparisons.iter().find(|comparison| ranked(&comparison.rows) > 1)?;
+    let label = match data.is_closed() {
+        true if data.has_streams() => "bandwidth / best",
+        true => "transactions per second / best",
+        false => "median service time / best",
+    };
+    let ratio = |_: &Workload, row: &Row| row.ratio.map(|ratio| estimate(ratio.ratio, ratio.interval));
+    data.points(data.size(), (label, Form::Times), ratio)
+}
+
+/// Returns the median rate over valid repeats with its interval; for rows that are not ranked, the mean.
+fn rate(_: &Workload, row: &Row) -> Option<(f64, Vec<f64>)> {
+    let ranked = row.rate_per_s.filter(|_| row.is_ranked()).map(|rate| estimate(rate.value, rate.interval));
+    ranked.or_else(|| plain(row.rate_achieved_per_s))
+}
+
+/// Converts [`rate`] to bytes per second; `None` for other services than streams.
+fn bandwidth(workload: &Workload, row: &Row) -> Option<(f64, Vec<f64>)> {
+    let bytes_per_s = |rate_per_s: f64| Some(stream::megabytes_per_s(workload, rate_per_s)? * 1e6);
+    let (value, interval) = rate(workload, row)?;
+    Some((bytes_per_s(value)?, interval.into_iter().filter_map(bytes_per_s).collect()))
+}

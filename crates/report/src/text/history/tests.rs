@@ -50,13 +50,13 @@ fn a_history_in_full_and_narrow() {
 }
 
 #[test]
-fn what_others_wrote_breaks_no_index() {
+fn hostile_text_breaks_no_index() {
     let mut builder = Builder::default();
     builder.add(testkit::HOSTILE, &testkit::hostile(testkit::run()));
     builder.add("results/b", &testkit::hostile(testkit::other_run()));
     builder.add_unreadable(testkit::HOSTILE, &anyhow::anyhow!(testkit::HOSTILE));
     let page = page(&builder.finish(1), &["./a/".to_owned(), "./b/".to_owned()]).unwrap();
-    assert!(page.contains("alert(1)") && !testkit::has_obeyed(&page), "it is text");
+    assert!(page.contains("alert(1)") && !testkit::has_obeyed(&page), "hostile text is no element");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn the_newest_is_held_against_the_one_before_on_its_host() {
         assert_eq!(finding, expected, "{} {}", trend.architecture, trend.title);
     }
     assert!(history.sentence.contains("2 slower: mt at 400 connections"), "{}", history.sentence);
-    assert!(Builder::default().finish(1).sentence.contains("No two runs on the same host"));
+    assert!(Builder::default().finish(1).sentence.contains("No measurement was repeated"));
 }
 
 #[test]
@@ -157,6 +157,6 @@ fn every_trend_is_drawn_and_the_page_leads_to_each_run() {
     let mut builder = Builder::default();
     builder.add("one", &testkit::run());
     assert!(
-        page(&builder.finish(1), &["one".into()]).unwrap().contains("No two runs on the same host measured the same")
+        page(&builder.finish(1), &["one".into()]).unwrap().contains("No measurement was repeated on the same host")
     );
 }
