@@ -142,10 +142,7 @@ impl Search {
 
     /// Returns the bound at which the search ended.
     pub fn end(&self) -> Option<End> {
-        match self.stage {
-            Stage::End(end) => Some(end),
-            _ => None,
-        }
+        if let Stage::End(end) = self.stage { Some(end) } else { None }
     }
 
     /// Returns the current estimate; `None` before there is a bracket.

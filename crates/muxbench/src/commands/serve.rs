@@ -315,7 +315,8 @@ fn for_runner(sender: &mpsc::Sender<Message>, messages: &mpsc::Receiver<Message>
                 let _ = sender.send(Message::Ended);
             };
             let is_stopped = || matches!(messages.try_recv(), Ok(Message::Stop | Message::EndOfInput));
-            serve_external(ExternalServer::start(&config, ended, &is_stopped)?, messages)
+            let exec = ExternalServer::start(&config, ended, &is_stopped).map_err(anyhow::Error::msg)?;
+            serve_external(exec, messages)
         }
     }
 }

@@ -31,8 +31,8 @@ pub struct ProcfsStats {
 
 /// A process, from /proc/PID/stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Process {
-    pid: i32,
+pub(super) struct Process {
+    pub(super) pid: i32,
     parent: i32,
     /// CPU time in the kernel's ticks: its own, then that of its reaped children.
     user: u64,
@@ -58,7 +58,7 @@ impl Process {
     }
 }
 
-fn descendants(ancestor: i32) -> Vec<Process> {
+pub(super) fn descendants(ancestor: i32) -> Vec<Process> {
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let all = numbers.filter_map(|pid| Process::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?));
@@ -73,11 +73,6 @@ fn descendants(ancestor: i32) -> Vec<Process> {
         at += 1;
     }
     found
-}
-
-/// The process ids of all descendants of `ancestor`.
-pub fn descendants_of(ancestor: i32) -> Vec<i32> {
-    descendants(ancestor).into_iter().map(|process| process.pid).collect()
 }
 
 impl ProcfsStats {
@@ -167,14 +162,9 @@ fn connections(address: &Address) -> u64 {
 
 /// A line has number, references, protocol, flags, type, state, inode and perhaps a path; an accepted socket has its listener's.
 fn is_unix_connection(line: &str, path: &Path) -> bool {
-    let mut rest = line;
-    let mut state = "";
-    for field in 0..7 {
-        let Some((first, others)) = rest.trim_start().split_once(' ') else { return false };
-        state = if field == 5 { first } else { state };
-        rest = others;
-    }
-    state == CONNECTED && Path::new(rest.trim_start()) == path
+    let Some(head) = path.to_str().and_then(|path| line.strip_suffix(path)) else { return false };
+    let fields: Vec<&str> = head.split_whitespace().collect();
+    head.ends_with(' ') && fields.len() == 7 && fields[5] == CONNECTED
 }
 
 fn is_connection(line: &str, port: u16) -> bool {
@@ -197,6 +187,10 @@ mod tests {
         let expected = Process { pid: 42, parent: 7, user: 50, system: 60, children_user: 70, children_system: 80 };
         assert_eq!(Process::parse(stat), Some(expected));
         assert_eq!(Process::parse("42 (a) S"), None);
+    }
+
+    fn descendants_of(ancestor: i32) -> Vec<i32> {
+        descendants(ancestor).into_iter().map(|process| process.pid).collect()
     }
 
     #[test]

@@ -67,11 +67,6 @@ fn locked(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
     record.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The reason why a command does not serve.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct ExternalServerError(String);
-
 impl ExternalServer {
     /// Starts the command on a free port or a Unix socket, and waits until it accepts a connection. Calls `on_end` in another
     /// thread when the command ends, and `is_stopped` while it starts. The error has the command's status and output.
@@ -79,27 +74,21 @@ impl ExternalServer {
         config: &ExternalConfig,
         on_end: impl Fn() + Clone + Send + 'static,
         is_stopped: &dyn Fn() -> bool,
-    ) -> Result<Self, ExternalServerError> {
+    ) -> Result<Self, String> {
         platform::raise_limit(Resource::Nofile);
         platform::raise_limit(Resource::Nproc);
         rustix::process::set_child_subreaper(Some(Pid::INIT))
-            .map_err(|error| ExternalServerError(format!("cannot adopt orphans of the server: {error}")))?;
+            .map_err(|error| format!("cannot adopt orphans of the server: {error}"))?;
         ProcessTag::mark_this_process().map_err(|error| {
-            ExternalServerError(format!(
-                "cannot mark the server's processes: {error}; remove the hard limit of file locks (ulimit -Hx)"
-            ))
+            format!("cannot mark the server's processes: {error}; remove the hard limit of file locks (ulimit -Hx)")
         })?;
-        platform::pin(&config.cpus).map_err(|error| {
-            ExternalServerError(format!(
-                "cannot run on CPUs {:?}: {error}; name CPUs that this process may use",
-                config.cpus
-            ))
-        })?;
+        let cpus = &config.cpus;
+        platform::pin(cpus)
+            .map_err(|error| format!("cannot run on CPUs {cpus:?}: {error}; name CPUs that this process may use"))?;
         let mut tried = 1;
         loop {
             let any = config.listen.ip().unwrap_or((Ipv4Addr::LOCALHOST, 0).into());
-            let free = free_port(any)
-                .map_err(|error| ExternalServerError(format!("cannot find a free port of {}: {error}", any.ip())))?;
+            let free = free_port(any).map_err(|error| format!("cannot find a free port of {}: {error}", any.ip()))?;
             let mut exec = Self::spawn(config, free, on_end.clone())?;
             match exec.wait_until_ready(Duration::from_nanos(config.start_timeout_ns), is_stopped) {
                 Ok(()) => {
@@ -112,20 +101,16 @@ impl ExternalServer {
         }
     }
 
-    fn spawn(
-        config: &ExternalConfig,
-        free: SocketAddr,
-        on_end: impl Fn() + Send + 'static,
-    ) -> Result<Self, ExternalServerError> {
+    fn spawn(config: &ExternalConfig, free: SocketAddr, on_end: impl Fn() + Send + 'static) -> Result<Self, String> {
         let filled_in = |argument: &String| filled_in(argument, config, free.port());
         let arguments: Vec<String> = config.command.iter().map(filled_in).collect();
         let [program, arguments @ ..] = arguments.as_slice() else {
-            return Err(ExternalServerError("the command is empty; name a program".into()));
+            return Err("the command is empty; name a program".into());
         };
-        let cannot = |what: &str, error: io::Error| ExternalServerError(format!("{what} `{program}`: {error}"));
-        let (output, input) =
-            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| cannot("no pipe for", e.into()))?;
-        let errors = input.try_clone().map_err(|error| cannot("no pipe for", error))?;
+        let cannot = |what: &str, error: io::Error| format!("cannot {what} `{program}`: {error}");
+        let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from);
+        let (output, input) = pipe.map_err(|error| cannot("open a pipe for", error))?;
+        let errors = input.try_clone().map_err(|error| cannot("open a pipe for", error))?;
         let mut command = Command::new(program);
         let environment = config.environment.iter().map(|(name, value)| (name, filled_in(value)));
         command.args(arguments).envs(environment).process_group(0);
@@ -135,7 +120,7 @@ impl ExternalServer {
         }
         let address = if config.listen.path().is_some() { config.listen.clone() } else { free.into() };
         let supervisor = rustix::process::getpid();
-        let leader = spawn(command).map_err(|error| cannot("cannot start", error))?;
+        let leader = spawn(command).map_err(|error| cannot("start", error))?;
         let leader = Pid::from_child(&leader);
         let record = Arc::new(Mutex::new(Record::default()));
         let exec = Self {
@@ -153,11 +138,11 @@ impl ExternalServer {
         // Without a reaper the command must end too; `drop` ends it.
         spawned
             .and_then(|_| thread::Builder::new().name("reap".into()).spawn(reaper))
-            .map_err(|error| cannot("no thread to keep", error))?;
+            .map_err(|error| cannot("create a thread for", error))?;
         Ok(exec)
     }
 
-    fn wait_until_ready(&self, timeout: Duration, is_stopped: &dyn Fn() -> bool) -> Result<(), ExternalServerError> {
+    fn wait_until_ready(&self, timeout: Duration, is_stopped: &dyn Fn() -> bool) -> Result<(), String> {
         let deadline = Instant::now() + timeout;
         loop {
             let accepts = match &self.address {
@@ -165,26 +150,23 @@ impl ExternalServer {
                 Address::Unix(path) => unix::is_listening(path).unwrap_or(false),
             };
             if self.has_ended() {
-                return Err(ExternalServerError(format!(
-                    "the command ended before it accepted connections: {}",
-                    self.last_words()
-                )));
+                return Err(format!("the command ended before it accepted connections: {}", self.last_words()));
             }
             if is_stopped() {
-                return Err(ExternalServerError("stopped during its start".into()));
+                return Err("stopped during its start".into());
             }
             if accepts {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                return Err(ExternalServerError(format!(
+                return Err(format!(
                     "nothing accepts connections on {} after {} s; check that the command listens on {}, or raise \
                      start-timeout; {}",
                     self.address,
                     timeout.as_secs_f64(),
                     if self.address.path().is_some() { "{socket}" } else { "{port}" },
                     self.last_words()
-                )));
+                ));
             }
             thread::sleep(POLL_INTERVAL);
         }
@@ -232,8 +214,8 @@ impl ExternalServer {
         // Repeat it: processes may start others meanwhile.
         let deadline = Instant::now() + KILL_TIMEOUT;
         while !locked(&self.record).has_no_children && Instant::now() < deadline {
-            for pid in procfs_stats::descendants_of(rustix::process::getpid().as_raw_pid()) {
-                let _ = Pid::from_raw(pid).map(|pid| rustix::process::kill_process(pid, Signal::KILL));
+            for process in procfs_stats::descendants(rustix::process::getpid().as_raw_pid()) {
+                let _ = Pid::from_raw(process.pid).map(|pid| rustix::process::kill_process(pid, Signal::KILL));
             }
             self.wait(POLL_INTERVAL, |record| record.has_no_children);
         }

@@ -62,16 +62,13 @@ impl ReadBuffer {
 impl<C> Connection<C> {
     /// Reads once and answers the completed requests. On a blocking socket it waits for bytes and writes the whole response.
     #[inline]
-    pub fn on_readable<S>(
+    pub fn on_readable(
         &mut self,
         io: BorrowedFd<'_>,
-        service: &S,
+        service: &impl Service<Conn = C>,
         buffer: &mut ReadBuffer,
         counters: &Counters,
-    ) -> Next
-    where
-        S: Service<Conn = C>,
-    {
+    ) -> Next {
         match buffer.read(io, counters) {
             Ok(bytes) => match self.on_read(bytes, io, service, counters) {
                 Next::Write => self.on_writable(io, service, counters),
@@ -85,10 +82,7 @@ impl<C> Connection<C> {
 
     /// Writes until everything is sent or the socket is full.
     #[inline]
-    pub fn on_writable<S>(&mut self, io: BorrowedFd<'_>, service: &S, counters: &Counters) -> Next
-    where
-        S: Service<Conn = C>,
-    {
+    pub fn on_writable(&mut self, io: BorrowedFd<'_>, service: &impl Service<Conn = C>, counters: &Counters) -> Next {
         loop {
             let unsent = self.unsent(service);
             if unsent.is_empty() {
@@ -161,10 +155,7 @@ impl<C> Connection<C> {
 
     /// Returns whether the peer exceeded a limit, so that the connection must end. Unsent bytes are discarded with it.
     #[inline]
-    pub fn is_overdue<S>(&mut self, io: BorrowedFd<'_>, service: &S, counters: &Counters) -> bool
-    where
-        S: Service<Conn = C>,
-    {
+    pub fn is_overdue(&mut self, io: BorrowedFd<'_>, service: &impl Service<Conn = C>, counters: &Counters) -> bool {
         let is_overdue = service.is_overdue(&mut self.service);
         if is_overdue {
             counters.timed_out.add(1);

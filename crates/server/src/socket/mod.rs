@@ -266,7 +266,8 @@ pub fn classify_accept_error(error: Errno) -> io::Result<Accepted> {
         error if concerns_one_connection(error) => Ok(Accepted::None),
         // The result of shutdown(2) of a listener.
         Errno::INVAL => Ok(Accepted::Shutdown),
-        error if is_temporary(error) => Ok(Accepted::Later),
+        // The connection still waits, and the error may pass: memory is freed, or a firewall changes its rules.
+        Errno::NOBUFS | Errno::NOMEM | Errno::PERM => Ok(Accepted::Later),
         error => Err(error.into()),
     }
 }
@@ -289,11 +290,6 @@ fn concerns_one_connection(error: Errno) -> bool {
             | Errno::OPNOTSUPP
             | Errno::NETUNREACH
     )
-}
-
-/// Whether the connection still waits and the error may pass: memory is freed, or a firewall changes its rules.
-fn is_temporary(error: Errno) -> bool {
-    matches!(error, Errno::NOBUFS | Errno::NOMEM | Errno::PERM)
 }
 
 /// Sets the options of an accepted connection; fails if the peer has gone.

@@ -97,11 +97,12 @@ pub(super) enum Framing {
 pub(super) fn parse(bytes: &[u8]) -> Result<Head<'_>, Status> {
     let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut []);
+    let is_version = |word: &[u8]| matches!(word, [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9']);
     match request.parse_with_uninit_headers(bytes, &mut fields) {
         // The batch skips empty lines before a head, which httparse would accept as one.
         Ok(parsed) if parsed == httparse::Status::Complete(bytes.len()) => {}
         Err(Error::TooManyHeaders) => return Err(Status::HeadTooLarge),
-        Err(Error::Version) if is_other_version(bytes) => return Err(Status::VersionNotSupported),
+        Err(Error::Version) if is_version(&bytes[version_at(bytes)]) => return Err(Status::VersionNotSupported),
         _ => return Err(Status::BadRequest),
     }
     let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version) else {
@@ -188,11 +189,6 @@ fn framing(coding: &[u8]) -> Result<Framing, Status> {
         (Some(true), Some(false)) if !are_chunked.any(|is_chunked| is_chunked) => Err(Status::NotImplemented),
         _ => Err(Status::BadRequest),
     }
-}
-
-/// Whether the last word of the request line has the form of a version.
-fn is_other_version(bytes: &[u8]) -> bool {
-    matches!(&bytes[version_at(bytes)], [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'])
 }
 
 /// Returns the place of the version: the first word of a status line, the third of a request line.

@@ -264,16 +264,17 @@ mod tests {
     #[test]
     fn service_answers_the_requests() {
         use crate::Service;
-        use crate::kv::{Kv, KvConfig, KvConn, records::Records};
+        use crate::kv::records::{self, Records};
+        use crate::kv::{Kv, KvConfig, KvConn};
 
         let kv = Kv::new(KvConfig::default(), Box::new(|| 1));
         let records = Records::new(10, 1000, 3);
         let (mut conn, mut reader) = (KvConn::default(), Reader::default());
-        let (mut key, mut request) = (Vec::new(), Vec::new());
+        let mut request = Vec::new();
         for (write, number, expected) in (0..200).flat_map(|number| {
             [(false, number, Reply::Miss), (true, number, Reply::Stored), (false, number, Reply::Hit)]
         }) {
-            records.key(number, &mut key);
+            let key = records::key(number);
             request.clear();
             if write {
                 set(&mut request, &key, records.value(number));

@@ -26,12 +26,6 @@ impl Records {
         Self { value_bytes: f64::from(min_bytes)..f64::from(max_bytes) + 1.0, seed, fill }
     }
 
-    /// Replaces the content of `key` by the key of a record.
-    pub fn key(&self, number: u64, key: &mut Vec<u8>) {
-        key.clear();
-        key.extend_from_slice(&self::key(number));
-    }
-
     /// Returns the value of a record.
     #[inline]
     pub fn value(&self, number: u64) -> &[u8] {
@@ -97,11 +91,7 @@ mod tests {
         assert!(values.len() as u64 > numbers - numbers / 300, "{}", values.len());
 
         assert_eq!((&key(0), &key(9_876_543_210)), (b"record-0000000000", b"record-9876543210"));
-        let (mut key, mut keys) = (Vec::new(), HashSet::new());
-        for number in 0..1000 {
-            records.key(number, &mut key);
-            keys.insert(key.clone());
-        }
+        let keys: HashSet<_> = (0..1000).map(key).collect();
         assert_eq!(keys.len(), 1000);
     }
 
