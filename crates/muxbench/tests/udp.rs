@@ -175,7 +175,7 @@ fn missing_descriptors_for_ports_are_reported() {
         command.args(["--service", "udp", "--ports", "100", "--arch", "poll", "--listen", &listen]);
         let (success, _, errors) = run(&mut command);
         assert!(!success && errors.contains("Too many open files"), "{errors}");
-        assert!(errors.contains("raise the limit of descriptors (ulimit -n), or ask for fewer ports"), "{errors}");
+        assert!(errors.contains("raise the limit of descriptors (ulimit -n), or serve fewer ports"), "{errors}");
     }
 }
 

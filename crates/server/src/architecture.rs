@@ -15,12 +15,12 @@ use crate::spec::model::{ModelRow, PayloadStage, PerConnection, Threads};
 /// A hint for names that are unknown on this system.
 const ELSEWHERE: &str = if cfg!(target_os = "linux") { "" } else { " on this system (some need Linux)" };
 
-/// A model with its mechanism. Equal names are equal architectures.
+/// A model with its mechanism. Architectures with the same name are equal.
 #[derive(Clone, Copy)]
 pub struct Architecture {
     /// The row of [`MODELS`].
     pub model: &'static Model,
-    /// The number of threads or processes; `None` if the model takes no number, or for its own default.
+    /// The numbers of threads or processes in the name, or their defaults; `None` for a name without numbers.
     pub threads: Option<Threads>,
     /// The row of [`MECHANISMS`]; `None` for models without a mechanism.
     pub mechanism: Option<&'static MechanismRow>,
@@ -35,97 +35,86 @@ impl Architecture {
         }
     }
 
-    /// Kernel features beyond those of every Linux; empty for most.
+    /// Required kernel features, beyond those of every supported Linux; empty for most.
     pub fn needs(&self) -> String {
         let needs = [self.model.needs, self.mechanism.map_or("", |row| row.needs)];
         needs.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
-    /// Checks whether it can run here.
+    /// Checks whether the architecture can run on this host.
     pub fn can_run(&self) -> Result<(), String> {
         (self.model.can_run)()?;
         self.mechanism.map_or(Ok(()), |row| (row.can_run)())
     }
 
-    /// Checks whether it can serve `service`.
+    /// Checks whether the architecture can serve `service`.
     pub fn can_serve(&self, service: &ServiceSpec) -> Result<(), String> {
-        if service.ports().is_some() && !self.model.serves_datagrams() {
-            return Err(format!(
-                "`{}` cannot serve `{}`: datagrams have no connections to hand over; choose sped over any mechanism \
-                 (`epoll`, `poll`), `mt` or `mp`",
-                self.model.name,
-                service.name()
-            ));
-        }
-        if service.ports().is_some() && self.is_buffered() {
-            return Err(format!(
-                "`{self}` cannot serve `{}`: its layer is for connections; choose the mechanism without `-buffered`",
-                service.name()
-            ));
-        }
-        if service.is_shared() && self.model.per_connection == PerConnection::Process {
-            return Err(format!(
-                "`{}` cannot serve `{}`: its processes share no memory, so that each would have its own store; \
-                 choose `mt` or `mt-pool`",
-                self.model.name,
-                service.name()
-            ));
-        }
-        Ok(())
+        let (model, name, has_datagrams) = (self.model.name, service.name(), service.ports().is_some());
+        Err(if has_datagrams && !self.model.serves_datagrams() {
+            format!(
+                "`{model}` cannot serve `{name}`: datagrams have no connections to hand over; choose sped over any mechanism \
+                 (`epoll`, `poll`), `mt` or `mp`"
+            )
+        } else if has_datagrams && self.is_buffered() {
+            format!(
+                "`{self}` cannot serve `{name}`: its layer is for connections; choose the mechanism without `-buffered`"
+            )
+        } else if service.is_shared() && self.model.per_connection == PerConnection::Process {
+            format!(
+                "`{model}` cannot serve `{name}`: its processes share no memory, so that each would have its own store; choose \
+                 `mt` or `mt-pool`"
+            )
+        } else {
+            return Ok(());
+        })
     }
 
-    /// Whether packets go through a layer above the sockets ([`BUFFERED`]).
+    /// Whether packets pass a layer above the sockets ([`BUFFERED`]).
     pub fn is_buffered(&self) -> bool {
         self.mechanism.is_some_and(|row| BUFFERED.iter().any(|buffered| buffered.name == row.name))
     }
 
-    /// Checks whether it can serve connections to `listen`.
+    /// Checks whether the architecture can serve connections to `listen`.
     pub fn can_listen(&self, listen: &Address) -> Result<(), String> {
-        let needs_network = |row: &&MechanismRow| NEEDS_NETWORK.contains(&row.name);
-        match (listen, self.mechanism.filter(needs_network)) {
-            (Address::Unix(_), Some(mechanism)) => Err(format!(
-                "`{}` cannot serve a Unix socket: the kernel sends without a copy over the network only; choose another \
-                 mechanism, or tcp",
-                mechanism.name
+        match (listen, self.mechanism) {
+            (Address::Unix(_), Some(MechanismRow { name, .. })) if NEEDS_NETWORK.contains(name) => Err(format!(
+                "`{name}` cannot serve a Unix socket: the kernel has no zero-copy sends for it; choose another mechanism, or \
+                 listen on TCP"
             )),
             _ => Ok(()),
         }
     }
 
-    /// The size of a pool with room for `connections_max`; `None` if the model is no pool.
+    /// The size of the pool for `connections_max`; `None` for other models.
     pub fn pool_size(&self, connections_max: u32) -> Option<u32> {
         self.model.is_pool().then(|| self.threads.map_or(connections_max, |threads| threads.network))
     }
 
-    /// Threads that may use CPUs at once; `None` if there may be as many as connections.
+    /// The most threads that may use CPUs at once; `None` for a thread or process per connection.
     pub fn threads_at_once(&self) -> Option<u32> {
         let threads = self.threads.unwrap_or(Threads::all(1));
-        match self.model.stages {
-            Some(stages) => {
-                let network = threads.network.max(1);
-                Some(match stages.payload {
-                    PayloadStage::InNetwork => network,
-                    PayloadStage::Threads => network + threads.payload.unwrap_or(1),
-                    PayloadStage::Paired => 2 * network,
-                })
-            }
-            None if runtimes::FEATURES.contains(&self.model.name) => Some(threads.network),
+        let network = threads.network.max(1);
+        match self.model.stages.map(|stages| stages.payload) {
+            Some(PayloadStage::InNetwork) => Some(network),
+            Some(PayloadStage::Threads) => Some(network + threads.payload.unwrap_or(1)),
+            Some(PayloadStage::Paired) => Some(2 * network),
+            None if runtimes::FEATURES.contains(&self.model.name) => Some(network),
             None => self.threads.map(|threads| threads.network),
         }
     }
 
-    /// Each row of both tables once: every mechanism with `sped`, every other model with its default threads and mechanism.
+    /// Every mechanism with `sped`, and every other model with its default threads and mechanism.
     pub fn all() -> Vec<Self> {
         let is_short = |row: &Self| row.model.name == "sped" || row.mechanism.is_none_or(|row| row.name == DEFAULT);
         Self::every().into_iter().filter(is_short).collect()
     }
 
-    /// Every model over every mechanism that fits, in the order of the tables, with default threads.
+    /// Every model with every mechanism that it supports, with default threads, in the order of the tables.
     pub fn every() -> Vec<Self> {
         Self::over(MECHANISMS)
     }
 
-    /// `sped` over each row of [`BUFFERED`].
+    /// `sped` with each mechanism of [`BUFFERED`].
     pub fn buffered() -> Vec<Self> {
         Self::over(BUFFERED).into_iter().filter(|row| row.model.name == "sped").collect()
     }
@@ -156,7 +145,7 @@ impl Accept {
                  shared or exclusive, or `mt-pool`",
                 model.name
             )),
-            // Only Linux divides connections among listeners.
+            // Only Linux distributes connections over listeners.
             Self::Reuseport if model.has_network_threads() && cfg!(target_os = "linux") => Ok(()),
             Self::Exclusive if model.has_network_threads() && wakes_exclusively => Ok(()),
             Self::Exclusive if model.has_network_threads() => Err(format!(
@@ -195,15 +184,15 @@ impl fmt::Debug for Architecture {
 fn fits(model: &ModelRow, mechanism: &MechanismRow) -> Result<(), String> {
     if model.has_payload_threads() && mechanism.family == Family::Completion {
         return Err(format!(
-            "`{}` cannot run over `{}`: its payload threads write responses, which this mechanism leaves to the kernel; \
-             choose symped, or io_uring-poll",
+            "`{}` cannot run over `{}`: its payload threads write responses, but with this mechanism the kernel writes \
+             them; choose symped, or io_uring-poll",
             model.name, mechanism.name
         ));
     }
     Ok(())
 }
 
-/// The reason why a name is not an architecture.
+/// The reason why a name is no architecture.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown architecture `{name}`: {problem}")]
 pub struct UnknownArchitecture {
@@ -216,20 +205,14 @@ impl FromStr for Architecture {
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let wrong = |problem: String| UnknownArchitecture { name: name.to_owned(), problem };
-        // After a typing error, list the known names.
         let unknown = |problem: String| {
             let known: Vec<String> = Self::all().iter().map(Self::to_string).collect();
             wrong(format!("{problem}; known: {}", known.join(", ")))
         };
-        let (model_name, mechanism_name) = match name.split_once('/') {
-            Some((model, mechanism)) => (model, Some(mechanism)),
-            None if find_mechanism(name).is_some() => ("sped", Some(name)),
-            None => (name, None),
-        };
-        let (model_name, threads) = match model_name.split_once(':') {
-            Some((model, threads)) => (model, Some(threads)),
-            None => (model_name, None),
-        };
+        let split = |text, at| str::split_once(text, at).map_or((text, None), |(head, tail)| (head, Some(tail)));
+        let (model_name, mechanism_name) =
+            if find_mechanism(name).is_some() { ("sped", Some(name)) } else { split(name, '/') };
+        let (model_name, threads) = split(model_name, ':');
         let model = find_model(model_name).ok_or_else(|| {
             unknown(if runtimes::FEATURES.contains(&model_name) {
                 format!("`{model_name}` is not compiled in; build with `--features {model_name}`")
@@ -244,9 +227,9 @@ impl FromStr for Architecture {
         let mechanism = match (model.multiplexes(), mechanism_name) {
             (false, None) => None,
             (false, Some(_)) => return Err(wrong(format!("`{model_name}` takes no mechanism"))),
-            (true, None) => Some(find_mechanism(DEFAULT).expect("the default is in the table")),
-            (true, Some(m)) => {
-                Some(find_mechanism(m).ok_or_else(|| unknown(format!("no mechanism `{m}`{ELSEWHERE}")))?)
+            (true, name) => {
+                let name = name.unwrap_or(DEFAULT);
+                Some(find_mechanism(name).ok_or_else(|| unknown(format!("no mechanism `{name}`{ELSEWHERE}")))?)
             }
         };
         mechanism.map_or(Ok(()), |row| fits(model, row)).map_err(wrong)?;
@@ -270,8 +253,7 @@ impl Serialize for Architecture {
 
 impl<'de> Deserialize<'de> for Architecture {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        name.parse().map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

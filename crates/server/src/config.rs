@@ -17,7 +17,7 @@ pub enum ServerSpec {
 }
 
 impl ServerSpec {
-    /// The configuration of a server of muxbench.
+    /// The configuration of a server of muxbench; `None` for an external server.
     pub fn ours(&self) -> Option<&ServeConfig> {
         match self {
             Self::Ours(config) => Some(config),
@@ -25,12 +25,12 @@ impl ServerSpec {
         }
     }
 
-    /// Its options besides its architecture; `None` for an external server.
+    /// The options besides the architecture; `None` for an external server.
     pub fn options(&self) -> Option<Options> {
         self.ours().map(ServeConfig::options)
     }
 
-    /// The address that it listens on.
+    /// The address that the server listens on.
     pub fn listen(&self) -> &Address {
         match self {
             Self::Ours(config) => &config.listen,
@@ -48,7 +48,7 @@ impl ServerSpec {
         self
     }
 
-    /// The CPUs that it may run on; empty leaves placement to the kernel.
+    /// The CPUs that the server may run on; none for all CPUs.
     pub fn cpus(&self) -> &[usize] {
         match self {
             Self::Ours(config) => &config.cpus,
@@ -60,24 +60,24 @@ impl ServerSpec {
 /// The configuration of a server of muxbench.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServeConfig {
-    /// Its architecture.
+    /// The architecture.
     pub architecture: Architecture,
-    /// The accept strategy. Runs stored before there was a choice had one accept thread.
+    /// The accept strategy. Old stored runs without this field had one accept thread.
     #[serde(default)]
     pub accept: Accept,
-    /// Its service.
+    /// The service.
     pub service: ServiceSpec,
     /// The simulated work of each request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,
     /// The address to listen on; port 0 lets the kernel choose.
     pub listen: Address,
-    /// The CPUs that it may run on; empty leaves placement to the kernel.
+    /// The CPUs that the server may run on; none for all CPUs.
     pub cpus: Vec<usize>,
     /// CPUs of each stage's threads, for event-driven models.
     #[serde(default, skip_serializing_if = "StageCpus::is_default")]
     pub stage_cpus: StageCpus,
-    /// Room for connections: one more is refused. Also the default size of a pool, beyond which connections wait.
+    /// The most connections; the server refuses more. Also the default size of a pool, in which more connections wait.
     pub connections_max: u32,
     /// The most bytes that one read takes from a connection.
     #[serde(default, skip_serializing_if = "ReadBudget::is_default")]
@@ -85,20 +85,19 @@ pub struct ServeConfig {
     /// Time limits for clients of `http`.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub limits: Limits,
-    /// Whether the kernel counts system calls, too, which makes each of them more expensive.
+    /// Whether the kernel counts system calls, too, which slows each of them down.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub count_syscalls: bool,
 }
 
 impl ServeConfig {
-    /// Its options besides its architecture.
+    /// The options besides the architecture.
     pub fn options(&self) -> Options {
         Options { accept: self.accept, read_budget_bytes: self.read_budget_bytes }
     }
 }
 
-/// Options that change the behaviour of an architecture. Figures of different options are never merged, and tables name options
-/// that are not the default.
+/// The options that change the behaviour of an architecture. Reports never merge figures of different options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Options {
     /// The accept strategy.

@@ -1,4 +1,4 @@
-//! The messages of a `serve` process to the program that started it: one JSON object a line.
+//! The messages from a `serve` process to the program that started it: one JSON object a line.
 
 use serde::{Deserialize, Serialize};
 use wire::{Address, Ports};
@@ -16,22 +16,22 @@ pub enum Event {
         /// All ports, for datagrams.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ports: Option<Ports>,
-        /// The state before the first connection, against which memory is measured.
+        /// The figures before the first connection, the base of memory figures.
         snapshot: Snapshot,
     },
     /// The answer to the line `mark`.
     Mark {
-        /// The state now.
+        /// The figures so far.
         snapshot: Snapshot,
     },
-    /// The answer to the line `moved`, which costs less.
+    /// The answer to the line `moved`, which is cheaper.
     Moved {
         /// The bytes so far.
         moved: Moved,
     },
     /// The server could not start, or failed.
     Failed {
-        /// Cause, place, remedy.
+        /// The cause and the remedy.
         reason: String,
     },
 }

@@ -27,45 +27,43 @@ use crate::spec::accept::Accept;
 use crate::spec::mechanism::Family;
 use crate::spec::model::PerConnection;
 
-/// The most threads that count for themselves if connections have no threads of their own: those of a runtime.
+/// Room for the counters of a server's threads, in models without a thread or process per connection.
 const THREADS_MAX: u32 = 256;
-/// Two counts of the same calls must be read within this time; otherwise both are read again, ...
+/// The longest time between the readings of two counts of the same calls. A slower reading is repeated, at most
+/// [`READINGS_MAX`] times: with thousands of processes every reading is slow.
 const READING_TIME_MAX: Duration = Duration::from_millis(1);
-/// ...at most this often: with thousands of processes, reading takes longer.
 const READINGS_MAX: u32 = 20;
 
 /// A server that runs in threads (and, for `mp` and `mp-prefork`, children) of this process.
 pub struct Server {
     address: Address,
     ports: Option<Ports>,
-    /// Removes the socket's file when dropped, after everything has ended.
+    /// Removes the file of a Unix socket when dropped, after the threads have ended.
     _file: Option<SocketFile>,
     ready: Snapshot,
     state: Arc<ServerState>,
     thread: Option<JoinHandle<io::Result<()>>>,
-    /// Stops the ticks of the limits when dropped.
+    /// Stops the ticks of the time limits when dropped.
     _ticking: Option<mpsc::Sender<()>>,
 }
 
 struct ServerState {
     /// The listener; for datagrams, the sockets of all ports.
     sockets: Vec<OwnedFd>,
-    /// Whether these are ports of datagrams.
     serves_datagrams: bool,
-    /// The reader of a pipe; a byte in it stops the server. A pipe, because real-time signals do not support an eventfd.
+    /// The reader of a pipe; a byte in it stops the server. An eventfd would not cause real-time signals.
     stop: OwnedFd,
     stopper: OwnedFd,
-    /// Stops simulated work, too.
+    /// Ends simulated work.
     stopping: Arc<AtomicBool>,
     workers: Workers,
-    /// The time that threads and children waited for a CPU.
     delays: Mutex<RunDelays>,
-    /// Whether the server counts all its system calls.
     counts_syscalls: bool,
-    /// The kernel's counters of the accept thread and all its threads and children, if requested. They do not count the thread
-    /// that takes snapshots.
+    /// The kernel's counters of system calls, if requested. They cover the accept thread and all its threads and children.
     outside: OnceLock<Tracepoints>,
 }
+
+const MORE_DESCRIPTORS: &str = "raise the limit of descriptors (ulimit -n)";
 
 /// The reason why a server could not start, or failed.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +75,7 @@ pub struct ServerError {
 }
 
 impl ServerError {
-    /// Whether the address is in use.
+    /// Whether the address was in use.
     pub fn is_in_use(&self) -> bool {
         self.error.kind() == io::ErrorKind::AddrInUse
     }
@@ -98,32 +96,27 @@ impl ServerState {
             totals.syscalls_outside = outside.read();
             (started.elapsed(), totals)
         };
-        let mut nearest = read();
+        let mut fastest = read();
         for _ in 1..READINGS_MAX {
-            if nearest.0 <= READING_TIME_MAX {
-                break;
-            }
-            let again = read();
-            if again.0 < nearest.0 {
-                nearest = again;
+            if fastest.0 > READING_TIME_MAX {
+                fastest = std::cmp::min_by_key(read(), fastest, |(time, _)| *time);
             }
         }
-        nearest.1
+        fastest.1
     }
 
-    /// All figures so far.
     fn snapshot(&self) -> Snapshot {
         let snapshot = self.snapshot_at_once();
-        // Read the delays last, and at normal priority: with many threads it takes a while, in which requests must be served.
+        // Read the delays last and at normal priority: with many threads this takes long, and the server must not wait.
         let mut delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
         let run_delay_ns = delays.update(&platform::serving_threads(&self.workers));
         Snapshot { totals: Totals { run_delay_ns, ..snapshot.totals }, ..snapshot }
     }
 
-    /// The figures that must be of one moment.
+    /// All figures except run delays, of nearly one moment.
     fn snapshot_at_once(&self) -> Snapshot {
         let workers = &self.workers;
-        let _precedence = usage::PriorityBoost::start();
+        let _boost = usage::PriorityBoost::start();
         let mut totals = self.totals();
         usage::add_process_totals(&mut totals, workers);
         if self.serves_datagrams {
@@ -132,7 +125,7 @@ impl ServerState {
             (totals.ignored, totals.unsent) = (None, None);
         }
         if !self.counts_syscalls {
-            // Not counted is different from none.
+            // The counters of a runtime's threads would show zeros.
             totals.syscalls.clear();
         }
         Snapshot {
@@ -147,12 +140,11 @@ impl ServerState {
 }
 
 impl Server {
-    /// Starts to listen and accept. When this returns, all initial threads and processes have what they need. Raises the soft
-    /// limits of descriptors, processes and queued signals to the hard ones.
+    /// Starts to listen and accept, and waits until all initial threads and processes are ready. Raises the soft limits of
+    /// descriptors, processes and queued signals to the hard ones.
     ///
     /// # Errors
-    /// When the address is taken or not ours, the CPUs are not available, the accept strategy does not fit the model or the
-    /// address, or memory, threads, processes or descriptors run out.
+    /// A configuration that the architecture does not support, an unavailable address or CPU, or a lack of resources.
     pub fn start(config: &ServeConfig) -> Result<Self, ServerError> {
         platform::RAISED.iter().copied().for_each(platform::raise_limit);
         let model = config.architecture.model;
@@ -163,27 +155,23 @@ impl Server {
             .and_then(|()| config.architecture.can_serve(&config.service))
             .and_then(|()| config.read_budget_bytes.check(&config.service))
             .and_then(|()| config.architecture.can_listen(&config.listen));
-        checked.map_err(|reason| {
-            failed("cannot build the server", "see `muxbench list`")(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                reason,
-            ))
-        })?;
+        let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
+        checked.map_err(invalid).map_err(failed("cannot build the server", "see `muxbench list`"))?;
         let content = service::content(&config.service)
             .map_err(failed("cannot read the content", "name another folder, or repair this one"))?;
-        // The ports' sockets use memory that must count for them.
+        // The memory of the ports' sockets counts for the ports.
         let memory_kernel_bytes = platform::memory_kernel_bytes();
         let Listening { sockets, address, ports, file } = open_sockets(config).map_err(|error| {
             let lacks_descriptors = matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE));
             let remedy = match config.service.ports() {
-                Some(_) if lacks_descriptors => "raise the limit of descriptors (ulimit -n), or ask for fewer ports",
-                None if lacks_descriptors => "raise the limit of descriptors (ulimit -n)",
+                Some(_) if lacks_descriptors => "raise the limit of descriptors (ulimit -n), or serve fewer ports",
+                None if lacks_descriptors => MORE_DESCRIPTORS,
                 _ => "choose another address or port",
             };
             failed(format_args!("cannot listen on {}", config.listen), remedy)(error)
         })?;
         let workers = match model.per_connection {
-            // One more, for what several threads count in turn.
+            // One more for counters that several threads use in turn.
             PerConnection::Nothing | PerConnection::Stack => {
                 1 + THREADS_MAX.max(config.architecture.threads_at_once().unwrap_or(0))
             }
@@ -193,9 +181,7 @@ impl Server {
         };
         let workers =
             Workers::new(workers as usize).map_err(failed("no memory for counters", "lower the connections"))?;
-        let (stop, stopper) =
-            platform::pipe().map_err(failed("cannot create a pipe", "raise the limit of descriptors (ulimit -n)"))?;
-        let counts_syscalls = model.counts_syscalls;
+        let (stop, stopper) = platform::pipe().map_err(failed("cannot create a pipe", MORE_DESCRIPTORS))?;
         let state = Arc::new(ServerState {
             sockets,
             serves_datagrams: ports.is_some(),
@@ -204,74 +190,68 @@ impl Server {
             stopping: Arc::default(),
             workers,
             delays: Mutex::default(),
-            counts_syscalls,
+            counts_syscalls: model.counts_syscalls,
             outside: OnceLock::new(),
         });
-        // Pin this thread, so that an error is reported here; threads and children inherit it.
-        platform::pin(&config.cpus).map_err(failed(
-            format_args!("cannot run on CPUs {:?}", config.cpus),
-            "name CPUs that this process may use",
-        ))?;
+        // Pin this thread, so that an error is reported here. Threads and children inherit the CPUs.
+        let on_cpus = format_args!("cannot run on CPUs {:?}", config.cpus);
+        platform::pin(&config.cpus).map_err(failed(on_cpus, "name CPUs that this process may use"))?;
         // Event-driven models count ticks themselves.
         let tick = content.as_ref().filter(|_| !model.multiplexes()).and_then(|_| config.limits.tick());
-        // The memory of a pool counts for its connections, like that of threads and processes made on demand.
+        // The memory of a pool counts for its connections, as that of threads and processes created on accept.
         let mut before = state.snapshot();
         if ports.is_some() {
             before.memory_kernel_bytes = memory_kernel_bytes;
         }
         let (started, is_started) = mpsc::channel();
         let (counting, is_counting) = mpsc::channel();
-        let thread = {
+        let accept = {
             let (state, config) = (state.clone(), config.clone());
-            thread::Builder::new()
-                .name("accept".into())
-                .spawn(move || {
-                    if config.count_syscalls {
-                        let opened = Tracepoints::open().map(|outside| drop(state.outside.set(outside)));
-                        let refused = opened.is_err();
-                        let _ = counting.send(opened);
-                        if refused {
-                            return Ok(());
-                        }
+            move || {
+                if config.count_syscalls {
+                    let opened = Tracepoints::open().map(|outside| drop(state.outside.set(outside)));
+                    let refused = opened.is_err();
+                    let _ = counting.send(opened);
+                    if refused {
+                        return Ok(());
                     }
-                    let context = ServerContext {
-                        listener: &state.sockets[0],
-                        sockets: &state.sockets,
-                        accept: config.accept,
-                        model: config.architecture.model,
-                        stop: state.stop.as_fd(),
-                        stopper: state.stopper.as_fd(),
-                        stopping: &state.stopping,
-                        workers: &state.workers,
-                        service: &config.service,
-                        content,
-                        limits: config.limits,
-                        work: config.work,
-                        threads: config.architecture.threads,
-                        cpus: &config.stage_cpus,
-                        connections_max: config.connections_max as usize,
-                        read_budget: config.read_budget_bytes,
-                        started,
-                    };
-                    (config.architecture.model.run)(&context, config.architecture.mechanism)
-                })
-                .map_err(failed("cannot create a thread", "raise the limit of processes (ulimit -u)"))?
+                }
+                let context = ServerContext {
+                    listener: &state.sockets[0],
+                    sockets: &state.sockets,
+                    accept: config.accept,
+                    model: config.architecture.model,
+                    stop: state.stop.as_fd(),
+                    stopper: state.stopper.as_fd(),
+                    stopping: &state.stopping,
+                    workers: &state.workers,
+                    service: &config.service,
+                    content,
+                    limits: config.limits,
+                    work: config.work,
+                    threads: config.architecture.threads,
+                    cpus: &config.stage_cpus,
+                    connections_max: config.connections_max as usize,
+                    read_budget: config.read_budget_bytes,
+                    started,
+                };
+                (config.architecture.model.run)(&context, config.architecture.mechanism)
+            }
         };
+        let thread = Some(spawn("accept", accept)?);
         let ticking = tick.map(|tick| count_ticks(tick, &state)).transpose()?;
-        let has_ports = ports.is_some();
-        let (thread, ready) = (Some(thread), before);
-        let mut server = Self { address, ports, _file: file, ready, state, thread, _ticking: ticking };
+        let keeps_base = model.is_pool() || ports.is_some();
+        let mut server = Self { address, ports, _file: file, ready: before, state, thread, _ticking: ticking };
         if config.count_syscalls {
             let opened = is_counting.recv().unwrap_or_else(|_| Err("the accept thread ended; try again".into()));
-            opened.map_err(|reason| {
-                failed("cannot count its system calls", "or leave out --count-syscalls")(io::Error::other(reason))
-            })?;
+            let cannot_count = failed("cannot count its system calls", "or omit --count-syscalls");
+            opened.map_err(io::Error::other).map_err(cannot_count)?;
         }
         if is_started.recv().is_err() {
             // The accept thread ended without reporting the start.
             server.end()?;
         }
-        if !model.is_pool() && !has_ports {
+        if !keeps_base {
             server.ready = server.snapshot();
         }
         Ok(server)
@@ -282,7 +262,7 @@ impl Server {
         &self.ready
     }
 
-    /// The address that it listens on.
+    /// The address that the server listens on.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -292,20 +272,20 @@ impl Server {
         self.ports.as_ref()
     }
 
-    /// Whether the accept thread has ended, which happens only after a failure.
+    /// Whether the accept thread has ended, which happens after a failure only.
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// All figures so far, of one moment as nearly as possible.
+    /// All figures so far, of nearly one moment.
     pub fn snapshot(&self) -> Snapshot {
         self.state.snapshot()
     }
 
-    /// The bytes so far. Taken many times in a window, and so without the expensive parts of a snapshot.
+    /// The bytes so far. Cheaper than a snapshot, because it is taken many times in a window.
     pub fn moved(&self) -> Moved {
-        // Bytes and time belong together only if no other thread runs in between.
-        let _precedence = usage::PriorityBoost::start();
+        // No serving thread may run between the readings of bytes and time.
+        let _boost = usage::PriorityBoost::start();
         let (bytes_in, bytes_out) = self.state.workers.bytes();
         Moved { at_ns: now_ns(), bytes_in, bytes_out }
     }
@@ -321,13 +301,13 @@ impl Server {
     fn end(&mut self) -> Result<(), ServerError> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         self.state.stopping.store(true, Relaxed);
-        // The byte stops loops that wait on a mechanism, the shutdown those that block in accept.
+        // The byte stops loops that wait on a mechanism, the shutdown loops that block in accept.
         let _ = rustix::io::write(&self.state.stopper, &[1]);
         socket::shut_down(&self.state.sockets[0]);
-        let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+        let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("the accept thread panicked")));
         ended.map_err(failed(
             "the server failed",
-            "raise the limit that it names, or reduce threads or connections; see the system's log",
+            "raise the limit in the error, or reduce threads or connections; see the system's log",
         ))
     }
 }
@@ -338,15 +318,19 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Counts ticks of the limits in a thread until the result is dropped.
+fn spawn<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, ServerError> {
+    let spawned = thread::Builder::new().name(name.to_owned()).spawn(run);
+    spawned.map_err(failed("cannot create a thread", "raise the limit of processes (ulimit -u)"))
+}
+
+/// Counts ticks of the time limits in a thread until the result is dropped.
 fn count_ticks(tick: Duration, state: &ServerState) -> Result<mpsc::Sender<()>, ServerError> {
     let (sender, running) = mpsc::channel();
     let ticks = state.workers.ticks();
-    let count = move || limits::count_ticks(tick, ticks, &running, || {});
-    thread::Builder::new()
-        .name("limits".into())
-        .spawn(count)
-        .map_err(failed("cannot create a thread", "raise the limit of processes (ulimit -u)"))?;
+    spawn("limits", move || limits::count_ticks(tick, ticks, &running, || {}))?;
     Ok(sender)
 }
 
@@ -366,7 +350,7 @@ struct Listening {
 
 fn open_sockets(config: &ServeConfig) -> io::Result<Listening> {
     if let Some(count) = config.service.ports() {
-        // The kernel and blocking threads wait only on blocking sockets.
+        // The kernel and blocking threads can wait on blocking sockets only.
         let nonblocking = config.architecture.mechanism.is_some_and(|row| row.family == Family::Readiness);
         let BoundPorts { sockets, ports, address } = ports::bind(&config.listen, count, nonblocking)?;
         return Ok(Listening { sockets, address, ports: Some(ports), file: None });

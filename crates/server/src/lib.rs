@@ -1,20 +1,20 @@
 //! The server under test: every architecture over one hot path.
 //!
 //! # Layers
-//! Each uses only those before it.
+//! Each layer uses only the layers above it in this list.
 //! - [`spec`]: the description of a server, as plain data
-//! - [`platform`]: the differences between the operating systems; `sync`: locks and atomics, replaced by loom's in its models
-//! - [`metrics`]: counters of the workers, and the kernel's accounts of CPU time, switches and system calls
+//! - [`platform`]: the differences between operating systems; `sync`: locks and atomics, which loom replaces in its models
+//! - [`metrics`]: counters of the workers, and the kernel's figures of CPU time, switches and system calls
 //! - [`socket`]: listening, accepting and datagram sockets, with the same options in every architecture
-//! - [`readiness`] and [`completion`]: the mechanisms, a file each; `token`: the names that they report descriptors by
-//! - [`service`]: the services as a server runs them, with simulated work and limits
-//! - `net`: the loops, one for each kind of architecture, and the connection path that all of them share
-//! - [`runtimes`]: models over the runtimes of others, a file each; [`external`]: servers of others, as commands
+//! - `readiness` and `completion`: the mechanisms, a file each; `token`: the identifiers of descriptors
+//! - [`service`]: the services, with simulated work and time limits
+//! - `net`: the loops, one for each kind of architecture, and the work on a connection, which all loops share
+//! - [`runtimes`]: the models over async and coroutine runtimes, a file each; [`external`]: external servers, as commands
 //! - [`registry`]: the tables of models and mechanisms, with the functions that run them
 //! - [`architecture`]: architecture names; [`config`] and [`control`]: the server's input and output
 //! - [`host`]: starts and stops a server in this process
 //!
-//! Besides: [`regular`] opens files that others may have placed, and `skipped` reports tests that a machine cannot run.
+//! [`regular`] opens only regular files, and `skipped` reports tests that a machine cannot run.
 
 pub mod architecture;
 #[cfg(target_os = "linux")]

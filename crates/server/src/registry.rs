@@ -14,10 +14,13 @@ use crate::net::{completion_loop, pool};
 use crate::readiness::kqueue;
 use crate::readiness::{Readiness, poll, select, spin};
 #[cfg(target_os = "linux")]
-use crate::readiness::{epoll, epoll_et, io_uring_poll, rt_signal};
+use crate::readiness::{epoll, io_uring_poll, rt_signal};
 #[cfg(target_os = "linux")]
 #[allow(unused_imports, reason = "without features there are none")]
 use crate::runtimes;
+#[cfg(target_os = "linux")]
+#[allow(unused_imports, reason = "without features there are no runtimes")]
+use crate::service::with_service;
 use crate::spec::mechanism::{Family, Spins};
 use crate::spec::model::{ModelRow, NetworkStage, PayloadStage, PerConnection, Stages, THREADS_MAX, ThreadSpec};
 
@@ -70,7 +73,7 @@ macro_rules! models {
             },)*
             $($(#[$feature])* Model {
                 row: runtimes::$runtime::ROW,
-                run: |context, _| runtimes::$runtime::run_server(context),
+                run: |context, _| with_service!(context, |service| runtimes::$runtime::run(context, service)),
             },)*
         ];
     };
@@ -110,7 +113,7 @@ models! {
     }
 }
 
-/// Returns the model of that name.
+/// Returns the model `name`.
 pub fn find_model(name: &str) -> Option<&'static Model> {
     MODELS.iter().find(|row| row.name == name)
 }
@@ -141,32 +144,23 @@ const fn readiness<M: Readiness>(name: &'static str, about: &'static str) -> Mec
     MechanismRow {
         name,
         about,
-        needs: "",
-        spins: Spins::Nothing,
-        can_run: || Ok(()),
+        needs: M::NEEDS,
+        spins: if M::REPORTS_ALL { Spins::Loop } else { Spins::Nothing },
+        can_run: M::can_run,
         wakes_exclusively: M::WAKES_EXCLUSIVELY,
         family: Family::Readiness,
         run: ready_loop::run::<M>,
     }
 }
 
-const fn buffered<M: Readiness>(name: &'static str, about: &'static str) -> MechanismRow {
-    MechanismRow { run: ready_loop::run_buffered::<M>, ..readiness::<M>(name, about) }
-}
-
 #[cfg(target_os = "linux")]
-const fn completion<M: Datagrams>(
-    name: &'static str,
-    about: &'static str,
-    needs: &'static str,
-    can_run: fn() -> Result<(), String>,
-) -> MechanismRow {
+const fn completion<M: Datagrams>(name: &'static str, about: &'static str) -> MechanismRow {
     MechanismRow {
         name,
         about,
-        needs,
-        spins: Spins::Nothing,
-        can_run,
+        needs: M::NEEDS,
+        spins: M::SPINS,
+        can_run: M::can_run,
         wakes_exclusively: false,
         family: Family::Completion,
         run: completion_loop::run::<M>,
@@ -176,23 +170,23 @@ const fn completion<M: Datagrams>(
 /// Makes the tables of mechanisms. Each readiness mechanism is a row of both.
 macro_rules! mechanisms {
     (
-        readiness { $($(#[$cfg:meta])* $name:literal $mechanism:ty: $about:literal $({ $($field:ident: $value:expr),* })?;)* }
-        completion { $($rows:tt)* }
+        readiness { $($(#[$cfg:meta])* $name:literal $mechanism:ty: $about:literal;)* }
+        completion { $($completion:literal $ring:ty: $requests:literal;)* }
     ) => {
-        /// Every mechanism there is.
+        /// Every mechanism of this system.
         pub const MECHANISMS: &[MechanismRow] = &[
-            $($(#[$cfg])* MechanismRow { $($($field: $value,)*)? ..readiness::<$mechanism>($name, $about) },)*
-            $($rows)*
+            $($(#[$cfg])* readiness::<$mechanism>($name, $about),)*
+            $(#[cfg(target_os = "linux")] completion::<$ring>($completion, $requests),)*
         ];
 
         /// The readiness mechanisms below a layer as in welsh2001's aSocket, to measure the layer's cost. An experiment must
         /// name them to run them.
         pub const BUFFERED: &[MechanismRow] = &[
             $($(#[$cfg])* MechanismRow {
-                $($($field: $value,)*)?
-                ..buffered::<$mechanism>(
+                run: ready_loop::run_buffered::<$mechanism>,
+                ..readiness::<$mechanism>(
                     concat!($name, "-buffered"),
-                    concat!($name, " below a layer that passes each packet up through a queue, in a buffer of its own (welsh2001's aSocket)"),
+                    concat!($name, " below a layer that copies each packet and passes it up through a queue (welsh2001's aSocket)"),
                 )
             },)*
         ];
@@ -204,64 +198,30 @@ mechanisms! {
         "select" select::Select: "select(2): the kernel and the server scan bitmaps at every wait";
         "poll" poll::Poll: "poll(2): the kernel and the server scan an array at every wait";
         #[cfg(target_os = "linux")]
-        "epoll" epoll::Epoll: "epoll(7), level-triggered: the kernel keeps the interest list";
+        "epoll" epoll::Epoll<false>: "epoll(7), level-triggered: the kernel keeps the interest list";
         #[cfg(target_os = "linux")]
-        "epoll-et" epoll_et::EpollEt:
-            "epoll(7), edge-triggered: the kernel reports each change once";
+        "epoll-et" epoll::Epoll<true>: "epoll(7), edge-triggered: the kernel reports each change once";
         #[cfg(any(target_os = "freebsd", target_os = "macos"))]
         "kqueue" kqueue::Kqueue: "kqueue(2), level-triggered: the kernel keeps the interest list";
-        "spin" spin::Spin: "no wait: the loop tries every socket in turn and keeps a CPU busy" { spins: Spins::Loop };
+        "spin" spin::Spin: "no wait: the loop tries every socket in turn and keeps a CPU busy";
         #[cfg(target_os = "linux")]
-        "rt-signal" rt_signal::RtSignal:
-            "a queued real-time signal for each event (F_SETSIG); poll(2) when the queue overflows"
-            {
-                needs: "room in the signal queue (RLIMIT_SIGPENDING): each overflow costs a poll(2) of all sockets",
-                can_run: rt_signal::can_run
-            };
+        "rt-signal" rt_signal::RtSignal: "a real-time signal for each event (F_SETSIG); poll(2) when their queue overflows";
         #[cfg(target_os = "linux")]
         "io_uring-poll" io_uring_poll::IoUringPoll:
-            "multishot poll requests of io_uring(7): completions report readiness, and the server reads and writes"
-            {
-                needs: "Linux 6.1 with io_uring allowed (kernel.io_uring_disabled)",
-                can_run: io_uring_poll::can_run
-            };
+            "multishot poll requests of io_uring(7): completions report readiness, and the server reads and writes";
     }
     completion {
-        #[cfg(target_os = "linux")]
-        completion::<io_uring::IoUring<false, true, false>>(
-            "io_uring",
-            "io_uring(7): the kernel accepts, receives (multishot, into a buffer ring) and sends",
-            "Linux 6.0",
-            io_uring::can_run::<false, true, false>,
-        ),
-        #[cfg(target_os = "linux")]
-        MechanismRow {
-            spins: Spins::KernelThread,
-            ..completion::<io_uring::IoUring<true, true, false>>(
-                "io_uring-sqpoll",
-                "io_uring with SQPOLL: a kernel thread takes the requests, so that submitting needs no system call",
-                "Linux 6.0",
-                io_uring::can_run::<true, true, false>,
-            )
-        },
-        #[cfg(target_os = "linux")]
-        completion::<io_uring::IoUring<false, false, false>>(
-            "io_uring-oneshot",
-            "io_uring without multishot: one request for each accept and each receive",
-            "Linux 6.0",
-            io_uring::can_run::<false, false, false>,
-        ),
-        #[cfg(target_os = "linux")]
-        completion::<io_uring::IoUring<false, true, true>>(
-            "io_uring-zc",
-            "io_uring with zero-copy sends (SEND_ZC, SENDMSG_ZC)",
-            "Linux 6.1",
-            io_uring::can_run::<false, true, true>,
-        ),
+        "io_uring" io_uring::IoUring<false, true, false>:
+            "io_uring(7): the kernel accepts, receives (multishot, into a buffer ring) and sends";
+        "io_uring-sqpoll" io_uring::IoUring<true, true, false>:
+            "io_uring with SQPOLL: a kernel thread takes the requests, so that submitting needs no system call";
+        "io_uring-oneshot" io_uring::IoUring<false, false, false>:
+            "io_uring without multishot: one request for each accept and each receive";
+        "io_uring-zc" io_uring::IoUring<false, true, true>: "io_uring with zero-copy sends (SEND_ZC, SENDMSG_ZC)";
     }
 }
 
-/// Returns the mechanism of that name.
+/// Returns the mechanism `name`.
 pub fn find_mechanism(name: &str) -> Option<&'static MechanismRow> {
     MECHANISMS.iter().chain(BUFFERED).find(|row| row.name == name)
 }

@@ -1,4 +1,4 @@
-//! Files that others may have placed: opening a FIFO would block, and a device may have no end.
+//! Opens files at paths where another user may have placed a FIFO, which would block, or an endless device.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,7 +12,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().read(true), OFlags::empty(), path)
 }
 
-/// The same with options and further flags of open(2).
+/// Opens a regular file with options and further flags of open(2), without ever blocking.
 pub fn open_with(options: &mut OpenOptions, flags: OFlags, path: &Path) -> io::Result<File> {
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = options.custom_flags(flags.bits() as i32).open(path).map_err(named)?;
@@ -24,7 +24,7 @@ pub fn other_kind() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file; remove it, or name another")
 }
 
-/// Opening a socket, or a FIFO without reader, fails with "No such device or address": report the file's kind instead.
+/// Replaces the error "No such device or address" of a socket, or of a FIFO without a reader.
 fn named(error: io::Error) -> io::Error {
     if error.raw_os_error() == Some(libc::ENXIO) { other_kind() } else { error }
 }
@@ -42,22 +42,22 @@ mod tests {
     #[test]
     fn irregular_file_is_refused_at_once() {
         let folder = tempfile::tempdir().unwrap();
-        let of = |name: &str| folder.path().join(name);
-        fs::write(of("file"), "it").unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("file"), "it").unwrap();
         let mut text = String::new();
-        open(&of("file")).unwrap().read_to_string(&mut text).unwrap();
+        open(&path("file")).unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(text, "it");
 
-        rustix::fs::mknodat(CWD, of("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
-        let _socket = UnixListener::bind(of("socket")).unwrap();
-        std::os::unix::fs::symlink("/dev/zero", of("device")).unwrap();
-        std::os::unix::fs::symlink(of("fifo"), of("link")).unwrap();
+        rustix::fs::mknodat(CWD, path("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let _socket = UnixListener::bind(path("socket")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", path("device")).unwrap();
+        std::os::unix::fs::symlink(path("fifo"), path("link")).unwrap();
         for name in ["fifo", "socket", "device", "link", ""] {
-            let why = open(&of(name)).unwrap_err().to_string();
+            let why = open(&path(name)).unwrap_err().to_string();
             assert!(why.contains("not a regular file"), "{name}: {why}");
-            let why = open_with(OpenOptions::new().write(true), OFlags::empty(), &of(name)).unwrap_err().to_string();
+            let why = open_with(OpenOptions::new().write(true), OFlags::empty(), &path(name)).unwrap_err().to_string();
             assert!(why.contains("not a regular file") || name.is_empty(), "{name}: {why}");
         }
-        assert_eq!(open(&of("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(open(&path("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

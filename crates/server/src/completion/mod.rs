@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use crate::metrics::workers::Counters;
 use crate::socket::destination::{Control, NAME_BYTES};
+use crate::spec::mechanism::Spins;
 use crate::token::Token;
 
 /// A completion mechanism.
@@ -21,6 +22,14 @@ pub trait Completion: Sized {
     const DONE_MAX: usize;
     /// Whether a multishot receive may miss the end of its stream and then stay silent.
     const MISSES_ENDS: bool;
+    /// Required kernel features, beyond those of every supported system.
+    const NEEDS: &str = "";
+    const SPINS: Spins = Spins::Nothing;
+
+    /// Returns the reason if the mechanism cannot run on this host, and the remedy.
+    fn can_run() -> Result<(), String> {
+        Ok(())
+    }
 
     /// Makes a mechanism for `connections_max` connections, fewer than 2^29. A receive returns at most `receive_bytes`.
     fn new(connections_max: usize, receive_bytes: usize, counters: &'static Counters) -> io::Result<Self>;

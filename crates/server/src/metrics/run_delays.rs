@@ -1,27 +1,27 @@
-//! Time in which threads were runnable and waited for a CPU, as the scheduler accounts it.
+//! The time in which threads were runnable and waited for a CPU, as the scheduler accounts for it.
 
 use std::collections::BTreeMap;
 
 use crate::platform;
 
-/// The most threads that are read: each read takes some ten microseconds of the server's CPUs.
+/// The most threads that are read: each read takes about ten microseconds of the server's CPUs.
 const THREADS_MAX: usize = 2_048;
 
-/// A process and a thread of it.
+/// The ids of a process and of one of its threads.
 pub(crate) type ThreadId = (i32, i32);
 
-/// The waits of all threads so far. The sum never falls, even when threads end.
+/// The waits of all threads so far. Their sum never falls, even when threads end.
 #[derive(Debug, Default)]
 pub(crate) struct RunDelays {
-    /// The wait of each living thread, when last read...
+    /// The wait of each living thread at the last reading.
     living_ns: BTreeMap<ThreadId, u64>,
-    /// ...and the sum of all threads that have ended since.
+    /// The sum of the waits of threads that have ended.
     ended_ns: u64,
 }
 
 impl RunDelays {
-    /// Reads `threads`; returns the sum of all waits so far, in nanoseconds. `None` if the kernel does not account them
-    /// (CONFIG_SCHED_INFO), or with too many threads.
+    /// Reads `threads`; returns the sum of all waits so far, in nanoseconds. `None` with too many threads, or if the kernel
+    /// does not account for waits (CONFIG_SCHED_INFO).
     pub(crate) fn update(&mut self, threads: &[ThreadId]) -> Option<u64> {
         if threads.len() > THREADS_MAX {
             return None;
@@ -32,12 +32,12 @@ impl RunDelays {
 
     /// Adds each thread's number of runs and its wait.
     fn add(&mut self, now: BTreeMap<ThreadId, (u64, u64)>) -> Option<u64> {
-        // The reading thread has run: a kernel that counted no run does not count.
+        // A kernel without this account reports zeros.
         if now.values().all(|(runs, _)| *runs == 0) {
             return None;
         }
         for (thread, before_ns) in &self.living_ns {
-            // A lower wait means another thread with the same number.
+            // A lower wait belongs to a new thread with the same id.
             if now.get(thread).is_none_or(|(_, now_ns)| now_ns < before_ns) {
                 self.ended_ns += before_ns;
             }
@@ -56,7 +56,7 @@ mod tests {
         let mut delays = RunDelays::default();
         assert_eq!(delays.add(BTreeMap::from([((1, 1), (3, 50)), ((1, 2), (1, 20))])), Some(70));
         assert_eq!(delays.add(BTreeMap::from([((1, 1), (4, 60))])), Some(80));
-        assert_eq!(delays.add(BTreeMap::from([((1, 1), (1, 5))])), Some(85), "another thread of the same number");
+        assert_eq!(delays.add(BTreeMap::from([((1, 1), (1, 5))])), Some(85), "a new thread with the same id");
     }
 
     #[test]
@@ -88,20 +88,21 @@ mod tests {
                 scope.spawn(spin);
             }
             let mut delays = RunDelays::default();
-            let mut look = || {
-                let threads: Vec<_> = platform::threads_of(process).into_iter().map(|it| (process, it)).collect();
+            let mut read = || {
+                let threads: Vec<_> =
+                    platform::threads_of(process).into_iter().map(|thread| (process, thread)).collect();
                 delays.update(&threads)
             };
-            let (started, before) = (Instant::now(), look());
+            let (started, before) = (Instant::now(), read());
             let Some(before) = before else {
                 is_over.store(true, Relaxed);
                 return crate::skipped::skipped("run delays: this kernel does not account for them");
             };
-            // The kernel adds a wait when it is over. On a busy machine it takes a while until both threads have run.
+            // The kernel adds a wait when it ends. On a busy machine both threads may need long until they run.
             let mut waited_ns = 0;
             while waited_ns < 20_000_000 && started.elapsed() < Duration::from_secs(30) {
                 std::thread::sleep(Duration::from_millis(20));
-                waited_ns = look().unwrap() - before;
+                waited_ns = read().unwrap() - before;
             }
             is_over.store(true, Relaxed);
             assert!(waited_ns >= 20_000_000, "{waited_ns} ns");

@@ -1,7 +1,7 @@
-//! System calls as the kernel counts them, including those of runtimes and libraries.
+//! System calls as the kernel counts them (perf_event_open(2)), including those of runtimes and libraries.
 //!
-//! Each kind has a counter on the tracepoint `raw_syscalls:sys_enter` with a filter of system call numbers. It covers the
-//! thread that opens it and all threads and processes created later; the kernel adds their counts.
+//! Each kind has a counter on the tracepoint `raw_syscalls:sys_enter` with a filter of system call numbers. The counter covers
+//! the thread that opens it and all threads and processes that this thread creates later.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -17,12 +17,11 @@ use crate::metrics::workers::{OTHER, Syscall};
 
 /// The usual mount points of tracefs; the second one is from before Linux 4.1.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// The file with the tracepoint's number.
+/// The file with the number of the tracepoint.
 const TRACEPOINT: &CStr = c"events/raw_syscalls/sys_enter/id";
 
-/// The system call numbers of each kind. A number does not tell a call's purpose: io_uring_enter always counts as a wait, and
-/// so does a rescan; workers of a pool receive connections by reading a pipe. The most frequent kinds come first, because the
-/// kernel tries a filter's numbers in order.
+/// The system call numbers of each kind, the most frequent kinds first, because the kernel tries a filter's numbers in order. A
+/// number does not show a call's purpose: io_uring_enter and rescans count as waits, and the reads of a pool's pipe as reads.
 const NUMBERS: &[(Syscall, &[libc::c_long])] = &[
     (Syscall::Read, &[libc::SYS_read, libc::SYS_recvfrom, libc::SYS_readv, libc::SYS_recvmsg, libc::SYS_recvmmsg]),
     (Syscall::Write, &[libc::SYS_write, libc::SYS_sendto, libc::SYS_writev, libc::SYS_sendmsg, libc::SYS_sendmmsg]),
@@ -60,7 +59,7 @@ const NUMBERS: &[(Syscall, &[libc::c_long])] = &[
     ),
 ];
 
-/// Counters of the opening thread and all threads and processes that it created since.
+/// The counters of the opening thread and of all threads and processes that it created afterwards.
 #[derive(Debug)]
 pub struct Tracepoints(Vec<(&'static str, OwnedFd)>);
 
@@ -68,18 +67,14 @@ impl Tracepoints {
     /// Starts to count for the calling thread and everything that it creates.
     pub fn open() -> Result<Self, String> {
         let tracepoint = tracepoint()?;
-        let mut counters = Vec::new();
-        for (name, filter) in filters() {
-            let counter = count(tracepoint, &filter).map_err(|error| {
-                let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
-                refusal(&error, paranoid.trim())
-            })?;
-            counters.push((name, counter));
-        }
-        Ok(Self(counters))
+        let open = |(name, filter): (_, String)| Ok((name, count(tracepoint, &filter)?));
+        filters().into_iter().map(open).collect::<io::Result<_>>().map(Self).map_err(|error| {
+            let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+            refusal(&error, paranoid.trim())
+        })
     }
 
-    /// Calls by kind so far; [`OTHER`] for calls of no kind.
+    /// The calls so far by kind; [`OTHER`] for calls of no kind.
     pub fn read(&self) -> BTreeMap<String, u64> {
         let read = |counter: &OwnedFd| {
             let mut count = [0; size_of::<u64>()];
@@ -89,7 +84,7 @@ impl Tracepoints {
     }
 }
 
-/// Checks whether the kernel can count system calls.
+/// Checks whether this process can count system calls.
 pub fn can_count() -> Result<(), String> {
     Tracepoints::open().map(drop)
 }
@@ -106,23 +101,23 @@ fn filters() -> Vec<(&'static str, String)> {
     filters
 }
 
-/// The number of the tracepoint. If tracefs is not mounted, mounts it detached for this read.
+/// The number of the tracepoint. Without a mounted tracefs, mounts one that only this process sees.
 fn tracepoint() -> Result<u64, String> {
     let mounted = TRACEFS.iter().map(|folder| rustix::fs::open(*folder, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()));
-    let look = |folder: OwnedFd| {
+    let read = |folder: OwnedFd| {
         let id = rustix::fs::openat(folder, TRACEPOINT, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let mut text = [0; 32];
         let length = rustix::io::read(id, &mut text)?;
         std::str::from_utf8(&text[..length]).ok().and_then(|text| text.trim().parse().ok()).ok_or(Errno::INVAL)
     };
-    if let Some(number) = mounted.into_iter().find_map(|folder| folder.and_then(look).ok()) {
+    if let Some(number) = mounted.into_iter().find_map(|folder| folder.and_then(read).ok()) {
         return Ok(number);
     }
-    mount_detached().and_then(look).map_err(|error| {
+    mount_detached().and_then(read).map_err(|error| {
         let help = match error {
             Errno::PERM | Errno::ACCESS => {
-                "run as root, or have root mount it for a group of yours (mount -t tracefs -o \
-                                            gid=GROUP,mode=750 tracefs /sys/kernel/tracing)"
+                "run as root, or have root mount it for your group (mount -t tracefs -o gid=GROUP,mode=750 tracefs \
+                 /sys/kernel/tracing)"
             }
             Errno::NODEV | Errno::NOENT => "the kernel is built without it (CONFIG_FTRACE_SYSCALLS)",
             _ => "mount it (mount -t tracefs tracefs /sys/kernel/tracing)",
@@ -132,33 +127,29 @@ fn tracepoint() -> Result<u64, String> {
     })
 }
 
-/// A tracefs that only its descriptor refers to.
+/// A tracefs that is mounted nowhere.
 fn mount_detached() -> Result<OwnedFd, Errno> {
     let tracefs = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     rustix::mount::fsconfig_create(&tracefs)?;
     rustix::mount::fsmount(&tracefs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }
 
-/// The first version of the kernel's `perf_event_attr`, which suffices.
+/// The first version of the kernel's `perf_event_attr`.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
     kind: u32,
     size: u32,
     config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
+    sampling_and_format: [u64; 3],
     flags: u64,
-    wakeup_events: u32,
-    bp_type: u32,
-    config1: u64,
+    wakeup_and_breakpoint: [u64; 2],
 }
 
 const PERF_TYPE_TRACEPOINT: u32 = 2;
-/// The first bit field: the counter starts when enabled, with its filter in place.
+/// The first bit field: the counter starts after its filter is set.
 const DISABLED: u64 = 1 << 0;
-/// The second bit field.
+/// The second bit field: the counter covers threads and processes created later.
 const INHERIT: u64 = 1 << 1;
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
 /// `_IO('$', 0)`.
@@ -167,7 +158,7 @@ const PERF_EVENT_IOC_ENABLE: libc::Ioctl = ((b'$' as u64) << 8) as libc::Ioctl;
 const PERF_EVENT_IOC_SET_FILTER: libc::Ioctl =
     (1 << 30 | (size_of::<*const u8>() as u64) << 16 | (b'$' as u64) << 8 | 6) as libc::Ioctl;
 
-/// Opens a counter of the calls that pass the filter, for this thread and everything that it creates.
+/// Opens a counter of the calls that pass the filter.
 fn count(tracepoint: u64, filter: &str) -> io::Result<OwnedFd> {
     let attributes = Attributes {
         kind: PERF_TYPE_TRACEPOINT,
@@ -176,35 +167,23 @@ fn count(tracepoint: u64, filter: &str) -> io::Result<OwnedFd> {
         flags: DISABLED | INHERIT,
         ..Attributes::default()
     };
-    let (this_thread, any_cpu, no_group) = (0, -1, -1);
-    // SAFETY: the kernel reads `attributes`, whose length is in its `size`, and makes a descriptor.
+    let checked = |result: i64| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) };
+    let (this_thread, any_cpu, no_group, flags) = (0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+    let (call, attributes, filter) = (libc::SYS_perf_event_open, &raw const attributes, CString::new(filter)?);
+    // SAFETY: the kernel reads `attributes`, which has its own length, and creates a descriptor.
     let counter = unsafe {
-        let made = libc::syscall(
-            libc::SYS_perf_event_open,
-            &raw const attributes,
-            this_thread,
-            any_cpu,
-            no_group,
-            PERF_FLAG_FD_CLOEXEC,
-        );
-        if made < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let made = checked(libc::syscall(call, attributes, this_thread, any_cpu, no_group, flags).into())?;
         OwnedFd::from_raw_fd(made as i32)
     };
-    let filter = CString::new(filter)?;
-    // SAFETY: the kernel reads the text, which lives across the call.
-    if unsafe { libc::ioctl(counter.as_raw_fd(), PERF_EVENT_IOC_SET_FILTER, filter.as_ptr()) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: no memory is involved.
-    if unsafe { libc::ioctl(counter.as_raw_fd(), PERF_EVENT_IOC_ENABLE, 0) } < 0 {
-        return Err(io::Error::last_os_error());
+    // SAFETY: the kernel reads `filter`, which lives across the calls.
+    unsafe {
+        checked(libc::ioctl(counter.as_raw_fd(), PERF_EVENT_IOC_SET_FILTER, filter.as_ptr()).into())?;
+        checked(libc::ioctl(counter.as_raw_fd(), PERF_EVENT_IOC_ENABLE, 0).into())?;
     }
     Ok(counter)
 }
 
-/// The kernel's error and the remedy. `paranoid` is the value of kernel.perf_event_paranoid.
+/// Explains the kernel's error. `paranoid` is the value of kernel.perf_event_paranoid.
 fn refusal(error: &io::Error, paranoid: &str) -> String {
     let help = match error.raw_os_error() {
         Some(libc::EACCES) => &*format!(
@@ -228,13 +207,13 @@ mod tests {
     #[test]
     fn every_kind_but_rescan_has_system_calls_of_its_own() {
         let kinds: Vec<Syscall> = NUMBERS.iter().map(|(kind, _)| *kind).collect();
-        let counted = |kind: &Syscall| kinds.iter().filter(|it| *it == kind).count();
+        let counted = |kind: &Syscall| kinds.iter().filter(|listed| *listed == kind).count();
         for (kind, name) in Syscall::ALL {
             assert_eq!(counted(&kind), usize::from(kind != Syscall::Rescan), "{name}");
         }
         let all: Vec<_> = NUMBERS.iter().flat_map(|(_, numbers)| numbers.iter()).collect();
         for (at, number) in all.iter().enumerate() {
-            assert!(!all[..at].contains(number), "{number} is there twice");
+            assert!(!all[..at].contains(number), "{number} has one kind");
         }
         let names: Vec<&str> = Syscall::ALL.iter().map(|(_, name)| *name).collect();
         assert!([true, false].iter().all(|wakes| comparable_kinds(*wakes).iter().all(|name| names.contains(name))));
@@ -261,7 +240,7 @@ mod tests {
             counting.join().unwrap()
         });
         match outside {
-            // Starting and ending a thread and reading the counters may read a little, too.
+            // Starting and ending a thread may read, too.
             Ok(counts) => {
                 assert!((1_500..1_600).contains(&counts["read"]), "{counts:?}");
                 assert!((1..10).contains(&counts["spawn"]), "{counts:?}");

@@ -54,15 +54,10 @@ kinds! {
 kinds! {
     /// The kinds of operations that a completion mechanism requests of the kernel.
     Operation {
-        /// Accept connections, once or repeatedly.
         Accept "accept",
-        /// Receive, once or repeatedly.
         Receive "receive",
-        /// Send.
         Send "send",
-        /// End another operation.
         Cancel "cancel",
-        /// Watch a descriptor of the loop.
         Watch "watch",
     }
 }

@@ -20,7 +20,6 @@ use super::{ACCEPTS, ServerContext};
 use crate::metrics::workers::Syscall;
 use crate::readiness::{Interest, Readiness, Ready, Trigger};
 use crate::service::buffered::Buffered;
-use crate::service::erased::Erased;
 use crate::service::with_service;
 use crate::socket::{Accepted, Acceptor, PAUSE, is_readable};
 use crate::token::Token;
@@ -43,7 +42,7 @@ pub(crate) fn run_service<M: Readiness, S: Service<Conn: Send> + Sync>(
 /// Does the same with a layer between the sockets and the service. As in the paper, the layer calls the service through a
 /// vtable.
 pub fn run_buffered<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
-    with_service!(context, |service| staged::run::<ReadyLoops<M>, _>(context, &Buffered(Erased::new(&service))))
+    with_service!(context, |service| staged::run::<ReadyLoops<M>, _>(context, &Buffered::new(&service)))
 }
 
 struct ReadyLoops<M>(PhantomData<M>);

@@ -3,7 +3,6 @@
 
 #[cfg(any(target_os = "freebsd", target_os = "linux"))]
 mod accept4;
-
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
 mod bsd;
 #[cfg(target_os = "freebsd")]
@@ -14,7 +13,6 @@ pub(crate) mod io_uring;
 mod linux;
 #[cfg(target_os = "macos")]
 mod macos;
-mod rlimit;
 mod rusage;
 
 use std::{io, ptr};
@@ -29,8 +27,8 @@ pub use freebsd::*;
 pub use linux::*;
 #[cfg(target_os = "macos")]
 pub use macos::*;
-pub(crate) use rlimit::raise_limit;
 pub(crate) use rusage::{rusage_totals, used_by};
+use rustix::process::{Resource, Rlimit};
 
 /// Maps zeroed memory with MAP_SHARED or MAP_PRIVATE. Unused pages cost nothing.
 pub(crate) fn map(bytes: usize, sharing: libc::c_int) -> io::Result<*mut u8> {
@@ -45,4 +43,14 @@ pub(crate) fn map(bytes: usize, sharing: libc::c_int) -> io::Result<*mut u8> {
         libc::MAP_FAILED => Err(io::Error::last_os_error()),
         at => Ok(at.cast()),
     }
+}
+
+/// Raises a soft limit to the hard one, or to the highest value that the system accepts.
+pub(crate) fn raise_limit(resource: Resource) {
+    let maximum = rustix::process::getrlimit(resource).maximum;
+    let current = match DESCRIPTORS_MAX {
+        Some(most) if resource == Resource::Nofile => Some(maximum.map_or(most, |maximum| maximum.min(most))),
+        _ => maximum,
+    };
+    let _ = rustix::process::setrlimit(resource, Rlimit { current, maximum });
 }

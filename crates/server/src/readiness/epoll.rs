@@ -1,8 +1,13 @@
-//! epoll(7), level-triggered: the kernel keeps the interest list, and epoll_wait(2) returns the ready descriptors.
+//! epoll(7): the kernel keeps the interest list, epoll_ctl(2) changes it, and epoll_wait(2) returns the ready descriptors.
+//!
+//! Level-triggered, each wait reports what is ready. Edge-triggered (EPOLLET), the kernel reports each change once, and each
+//! descriptor is registered once, for both directions.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
+
+use rustix::event::epoll::{CreateFlags, create};
 
 use super::{Interest, Readiness, Ready, Trigger, count_ready, timeout_ms};
 use crate::token::Token;
@@ -10,13 +15,19 @@ use crate::token::Token;
 /// The most events that one wait returns, as in common servers.
 const EVENTS_MAX: usize = 1024;
 
-pub(crate) struct Epoll {
+const IN: u32 = libc::EPOLLIN as u32;
+const OUT: u32 = libc::EPOLLOUT as u32;
+const EDGE: u32 = libc::EPOLLET as u32;
+/// The events that may be the last of a connection.
+const ENDED: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
+
+pub(crate) struct Epoll<const IS_EDGE: bool> {
     epoll: OwnedFd,
     events: Vec<libc::epoll_event>,
 }
 
-impl Epoll {
-    pub(super) fn control(&self, operation: i32, descriptor: RawFd, token: Token, events: u32) -> io::Result<()> {
+impl<const IS_EDGE: bool> Epoll<IS_EDGE> {
+    fn control(&self, operation: i32, descriptor: RawFd, token: Token, events: u32) -> io::Result<()> {
         let mut event = libc::epoll_event { events, u64: token.to_u64() };
         // SAFETY: `event` lives across the call.
         match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor, &raw mut event) } {
@@ -24,54 +35,43 @@ impl Epoll {
             _ => Err(io::Error::last_os_error()),
         }
     }
-
-    #[inline]
-    pub(super) fn take(&mut self, timeout: Option<Duration>) -> io::Result<&[libc::epoll_event]> {
-        // SAFETY: the buffer has room for EVENTS_MAX events.
-        let count = count_ready(unsafe {
-            let room = self.events.as_mut_ptr();
-            libc::epoll_wait(self.epoll.as_raw_fd(), room, EVENTS_MAX as i32, timeout_ms(timeout))
-        })?;
-        // SAFETY: the kernel has written `count` events.
-        unsafe { self.events.set_len(count) };
-        Ok(&self.events)
-    }
 }
 
-fn events(interest: Interest) -> u32 {
+fn events<const IS_EDGE: bool>(interest: Interest) -> u32 {
     match interest {
-        Interest::Read => libc::EPOLLIN as u32,
-        Interest::Write => libc::EPOLLOUT as u32,
+        // The kernel always reports EPOLLHUP and EPOLLERR.
+        _ if IS_EDGE => IN | OUT | libc::EPOLLRDHUP as u32 | EDGE,
+        Interest::Read => IN,
+        Interest::Write => OUT,
     }
 }
 
-impl Readiness for Epoll {
-    const TRIGGER: Trigger = Trigger::Level;
+impl<const IS_EDGE: bool> Readiness for Epoll<IS_EDGE> {
+    const TRIGGER: Trigger = if IS_EDGE { Trigger::Edge } else { Trigger::Level };
     const ADD_SYSCALLS: u64 = 1;
-    const MODIFY_SYSCALLS: u64 = 1;
+    const MODIFY_SYSCALLS: u64 = if IS_EDGE { 0 } else { 1 };
     const UNWATCH_SYSCALLS: u64 = 1;
     const WAKES_EXCLUSIVELY: bool = true;
 
     fn new(_descriptors_max: usize) -> io::Result<Self> {
-        let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;
-        Ok(Self { epoll, events: Vec::with_capacity(EVENTS_MAX) })
+        Ok(Self { epoll: create(CreateFlags::CLOEXEC)?, events: Vec::with_capacity(EVENTS_MAX) })
     }
 
     fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, descriptor, token, events(interest))
+        self.control(libc::EPOLL_CTL_ADD, descriptor, token, events::<IS_EDGE>(interest))
     }
 
     fn add_exclusively(&mut self, listener: RawFd, token: Token) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, listener, token, (libc::EPOLLIN | libc::EPOLLEXCLUSIVE) as u32)
+        let events = IN | libc::EPOLLEXCLUSIVE as u32 | if IS_EDGE { EDGE } else { 0 };
+        self.control(libc::EPOLL_CTL_ADD, listener, token, events)
     }
 
     fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, descriptor, token, events(interest))
-    }
-
-    fn remove(&mut self, _descriptor: RawFd) -> io::Result<()> {
-        // The kernel removes a socket from the list when its last descriptor is closed.
-        Ok(())
+        if IS_EDGE {
+            // `add` registered both directions.
+            return Ok(());
+        }
+        self.control(libc::EPOLL_CTL_MOD, descriptor, token, events::<IS_EDGE>(interest))
     }
 
     fn unwatch(&mut self, descriptor: RawFd) -> io::Result<()> {
@@ -80,9 +80,19 @@ impl Readiness for Epoll {
 
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         ready.clear();
-        for event in self.take(timeout)? {
-            let interest = if event.events & libc::EPOLLOUT as u32 != 0 { Interest::Write } else { Interest::Read };
-            ready.push(Ready { token: Token::from_u64(event.u64), interest, drain: false });
+        // SAFETY: the buffer has room for EVENTS_MAX events.
+        let count = count_ready(unsafe {
+            let room = self.events.as_mut_ptr();
+            libc::epoll_wait(self.epoll.as_raw_fd(), room, EVENTS_MAX as i32, timeout_ms(timeout))
+        })?;
+        // SAFETY: the kernel has written `count` events.
+        unsafe { self.events.set_len(count) };
+        for event in &self.events {
+            let events = event.events;
+            let is_write = if IS_EDGE { events & (IN | ENDED) == 0 } else { events & OUT != 0 };
+            let interest = if is_write { Interest::Write } else { Interest::Read };
+            let drain = IS_EDGE && events & ENDED != 0;
+            ready.push(Ready { token: Token::from_u64(event.u64), interest, drain });
         }
         Ok(())
     }

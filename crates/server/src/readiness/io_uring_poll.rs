@@ -45,11 +45,6 @@ fn ring(entries: u32) -> io::Result<IoUring> {
     builder.setup_single_issuer().setup_defer_taskrun().setup_submit_all().setup_cqsize(4 * entries).build(entries)
 }
 
-/// Returns the reason if the kernel does not support such a ring.
-pub(crate) fn can_run() -> Result<(), String> {
-    ring(8).map(drop).map_err(|error| refusal(&error, "Linux 6.1"))
-}
-
 /// The user data of a poll request.
 fn user_data(descriptor: usize, generation: u32) -> u64 {
     u64::from(generation) << 32 | descriptor as u64
@@ -82,6 +77,11 @@ impl IoUringPoll {
 
 impl Readiness for IoUringPoll {
     const TRIGGER: Trigger = Trigger::Edge;
+    const NEEDS: &str = "Linux 6.1 with io_uring allowed (kernel.io_uring_disabled)";
+
+    fn can_run() -> Result<(), String> {
+        ring(8).map(drop).map_err(|error| refusal(&error, "Linux 6.1"))
+    }
 
     fn new(descriptors_max: usize) -> io::Result<Self> {
         Ok(Self {

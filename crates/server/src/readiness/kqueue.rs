@@ -75,11 +75,6 @@ impl Readiness for Kqueue {
         ignore_absent(self.change(&[addition(descriptor, token, interest), deletion(descriptor, other)]))
     }
 
-    fn remove(&mut self, _descriptor: RawFd) -> io::Result<()> {
-        // The kernel deletes the filters of a descriptor when it is closed.
-        Ok(())
-    }
-
     fn unwatch(&mut self, descriptor: RawFd) -> io::Result<()> {
         ignore_absent(self.change(&[deletion(descriptor, Interest::Read)]))?;
         ignore_absent(self.change(&[deletion(descriptor, Interest::Write)]))

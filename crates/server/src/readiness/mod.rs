@@ -11,8 +11,6 @@ use crate::token::Token;
 #[cfg(target_os = "linux")]
 pub(crate) mod epoll;
 #[cfg(target_os = "linux")]
-pub(crate) mod epoll_et;
-#[cfg(target_os = "linux")]
 pub(crate) mod io_uring_poll;
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
 pub(crate) mod kqueue;
@@ -44,11 +42,19 @@ pub trait Readiness: Sized {
     const UNWATCH_SYSCALLS: u64 = Self::REMOVE_SYSCALLS;
     /// Whether `add_exclusively` is supported.
     const WAKES_EXCLUSIVELY: bool = false;
+    /// Required kernel features, beyond those of every supported system.
+    const NEEDS: &str = "";
+
+    /// Returns the reason if the mechanism cannot run on this host, and the remedy.
+    fn can_run() -> Result<(), String> {
+        Ok(())
+    }
 
     /// Makes a mechanism for descriptors below `descriptors_max`.
     fn new(descriptors_max: usize) -> io::Result<Self>;
 
-    /// Starts to watch a descriptor. Fails with EMFILE if the descriptor is not below `descriptors_max`.
+    /// Starts to watch a descriptor. Mechanisms with tables fail with EMFILE for a descriptor that is not below
+    /// `descriptors_max`.
     fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()>;
 
     /// Starts to watch a listener that other threads watch too, so that a connection does not wake all of them.
@@ -59,8 +65,11 @@ pub trait Readiness: Sized {
     /// Changes the interest of a watched descriptor.
     fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()>;
 
-    /// Stops watching a descriptor that is about to be closed.
-    fn remove(&mut self, descriptor: RawFd) -> io::Result<()>;
+    /// Stops watching a descriptor that is about to be closed. Does nothing by default, because closing a descriptor removes it
+    /// from an interest list in the kernel.
+    fn remove(&mut self, _descriptor: RawFd) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Stops watching a descriptor that stays open.
     fn unwatch(&mut self, descriptor: RawFd) -> io::Result<()> {

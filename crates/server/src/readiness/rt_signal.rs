@@ -68,17 +68,17 @@ fn done(returned: i32) -> io::Result<()> {
     if returned == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Returns the reason if this process may queue no signal.
-pub(crate) fn can_run() -> Result<(), String> {
-    match rustix::process::getrlimit(rustix::process::Resource::Sigpending).maximum {
-        Some(0) => Err("no signal may be queued: RLIMIT_SIGPENDING is 0; raise it (ulimit -Hi)".into()),
-        _ => Ok(()),
-    }
-}
-
 impl Readiness for RtSignal {
     const TRIGGER: Trigger = Trigger::Edge;
     const ADD_SYSCALLS: u64 = 4;
+    const NEEDS: &str = "room in the signal queue (RLIMIT_SIGPENDING): each overflow costs a poll(2) of all sockets";
+
+    fn can_run() -> Result<(), String> {
+        match rustix::process::getrlimit(rustix::process::Resource::Sigpending).maximum {
+            Some(0) => Err("no signal may be queued: RLIMIT_SIGPENDING is 0; raise it (ulimit -Hi)".into()),
+            _ => Ok(()),
+        }
+    }
 
     fn new(descriptors_max: usize) -> io::Result<Self> {
         // SAFETY: `sigemptyset` makes the set valid; only the calling thread's mask changes.

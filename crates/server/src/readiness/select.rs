@@ -35,14 +35,11 @@ impl Sets {
         Self { watched: vec![0; words], ready: vec![0; words], count: 0 }
     }
 
-    fn insert(&mut self, at: usize) {
-        self.count += usize::from(self.watched[at / BITS] >> (at % BITS) & 1 == 0);
-        self.watched[at / BITS] |= 1 << (at % BITS);
-    }
-
-    fn remove(&mut self, at: usize) {
-        self.count -= usize::from(self.watched[at / BITS] >> (at % BITS) & 1 == 1);
-        self.watched[at / BITS] &= !(1 << (at % BITS));
+    fn set(&mut self, at: usize, is_watched: bool) {
+        let (word, bit) = (&mut self.watched[at / BITS], 1 << (at % BITS));
+        self.count -= usize::from(*word & bit != 0);
+        self.count += usize::from(is_watched);
+        *word = if is_watched { *word | bit } else { *word & !bit };
     }
 
     /// Copies the first `words` words of the watched set for the kernel; returns null if that set is empty.
@@ -95,19 +92,15 @@ impl Readiness for Select {
     fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
         let at = index(descriptor, self.tokens.len())?;
         self.tokens[at] = token;
-        let (set, clear) = match interest {
-            Interest::Read => (&mut self.read, &mut self.write),
-            Interest::Write => (&mut self.write, &mut self.read),
-        };
-        set.insert(at);
-        clear.remove(at);
+        self.read.set(at, interest == Interest::Read);
+        self.write.set(at, interest == Interest::Write);
         Ok(())
     }
 
     fn remove(&mut self, descriptor: RawFd) -> io::Result<()> {
         let at = index(descriptor, self.tokens.len())?;
-        self.read.remove(at);
-        self.write.remove(at);
+        self.read.set(at, false);
+        self.write.set(at, false);
         Ok(())
     }
 
@@ -126,13 +119,9 @@ impl Readiness for Select {
             // After a signal the sets are still those that were passed.
             return Ok(());
         }
-        let tokens = &self.tokens;
-        self.read.report(words, &mut left, |at| {
-            ready.push(Ready { token: tokens[at], interest: Interest::Read, drain: false })
-        });
-        self.write.report(words, &mut left, |at| {
-            ready.push(Ready { token: tokens[at], interest: Interest::Write, drain: false })
-        });
+        for (interest, sets) in [(Interest::Read, &self.read), (Interest::Write, &self.write)] {
+            sets.report(words, &mut left, |at| ready.push(Ready { token: self.tokens[at], interest, drain: false }));
+        }
         Ok(())
     }
 }

@@ -8,8 +8,6 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use super::epoll::Epoll;
 #[cfg(target_os = "linux")]
-use super::epoll_et::EpollEt;
-#[cfg(target_os = "linux")]
 use super::io_uring_poll::IoUringPoll;
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
 use super::kqueue::Kqueue;
@@ -36,9 +34,9 @@ macro_rules! for_every_mechanism {
             ("select", $check::<Select>),
             ("poll", $check::<Poll>),
             #[cfg(target_os = "linux")]
-            ("epoll", $check::<Epoll>),
+            ("epoll", $check::<Epoll<false>>),
             #[cfg(target_os = "linux")]
-            ("epoll-et", $check::<EpollEt>),
+            ("epoll-et", $check::<Epoll<true>>),
             #[cfg(any(target_os = "freebsd", target_os = "macos"))]
             ("kqueue", $check::<Kqueue>),
             ("spin", $check::<Spin>),
@@ -275,7 +273,7 @@ fn descriptor_beyond_the_capacity_is_refused() {
     #[cfg(target_os = "linux")]
     check::<RtSignal>();
     #[cfg(target_os = "linux")]
-    match io_uring_poll::can_run() {
+    match IoUringPoll::can_run() {
         Ok(()) => check::<IoUringPoll>(),
         Err(reason) => skipped(&format!("io_uring-poll: {reason}")),
     }
@@ -308,7 +306,7 @@ fn late_signal_is_ignored() {
 #[cfg(target_os = "linux")]
 #[test]
 fn late_completions_never_reach_the_next_connection() {
-    if let Err(reason) = io_uring_poll::can_run() {
+    if let Err(reason) = IoUringPoll::can_run() {
         skipped(&format!("io_uring-poll: {reason}"));
         return;
     }
@@ -340,7 +338,7 @@ fn late_completions_never_reach_the_next_connection() {
 #[cfg(target_os = "linux")]
 #[test]
 fn overflow_of_completion_ring_loses_no_event() {
-    if let Err(reason) = io_uring_poll::can_run() {
+    if let Err(reason) = IoUringPoll::can_run() {
         skipped(&format!("io_uring-poll: {reason}"));
         return;
     }

@@ -1,27 +1,22 @@
 //! The parts that the runtimes share: counters of threads, admission of connections, the loops of acceptors and tasks.
 
-use std::cell::Cell;
-#[cfg(any(feature = "tokio", feature = "smol"))]
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
-#[cfg(any(feature = "tokio", feature = "smol"))]
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-#[cfg(any(feature = "tokio", feature = "smol"))]
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustix::io::Errno;
-#[cfg(any(feature = "tokio", feature = "smol"))]
 use wire::Service;
 
 use crate::metrics::workers::Counters;
 use crate::net::ServerContext;
-#[cfg(any(feature = "tokio", feature = "smol"))]
 use crate::net::connection::{Connection, Next};
 use crate::socket::{self, Accepted, Acceptor};
 use crate::spec::read_budget::ReadBudget;
@@ -33,12 +28,10 @@ thread_local! {
     /// The counters of this thread, and the server that they belong to.
     static COUNTERS: Cell<Option<(usize, &'static Counters)>> = const { Cell::new(None) };
     /// See [`with_buffer`].
-    #[cfg(any(feature = "tokio", feature = "smol"))]
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Calls `read` with a buffer of one read budget. The tasks of a thread share the buffer, because a read ends within one poll.
-#[cfg(any(feature = "tokio", feature = "smol"))]
 fn with_buffer<T>(budget: ReadBudget, read: impl FnOnce(&mut [u8]) -> T) -> T {
     BUFFER.with_borrow_mut(|buffer| {
         // In tests a thread outlives a server, and the next server may have a larger budget.
@@ -91,7 +84,6 @@ impl<S> TaskContext<S> {
     }
 
     /// Whether any connection is open.
-    #[cfg(feature = "may")]
     pub fn are_open(&self) -> bool {
         self.open.load(Relaxed) > 0
     }
@@ -125,11 +117,9 @@ impl<S> Drop for Open<S> {
 /// The next step of an accept loop after a failed accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterFailure {
-    /// Accept again.
     Accept,
     /// Pause for [`REST`], then accept again.
     Rest,
-    /// End, because the server stops.
     Stop,
 }
 
@@ -193,7 +183,6 @@ impl<'a, S> Admission<'a, S> {
 }
 
 /// Accepts connections with `next` and passes them to `spawn`, until the server stops. `rest` pauses for [`REST`].
-#[cfg(any(feature = "tokio", feature = "smol", feature = "compio"))]
 pub async fn accept<S, T: AsFd>(
     admission: &Admission<'_, S>,
     next: impl AsyncFn() -> io::Result<T>,
@@ -218,7 +207,6 @@ pub async fn accept<S, T: AsFd>(
 
 /// Serves one connection to its end, through the runtime's calls to read and to write. `is_time` polls a timer that fires each
 /// tick of the limits.
-#[cfg(any(feature = "tokio", feature = "smol"))]
 pub async fn serve<S: Service, T: AsFd + Unpin>(
     open: Open<S>,
     mut stream: T,
@@ -231,7 +219,7 @@ pub async fn serve<S: Service, T: AsFd + Unpin>(
     let mut connection = Connection::default();
     let mut next = Next::Read;
     while next != Next::End {
-        next = std::future::poll_fn(|context| {
+        next = poll_fn(|context| {
             let polled = match next {
                 Next::Write => write(Pin::new(&mut stream), context, connection.unsent(service)).map_ok(|count| {
                     connection.sent(count, service, tasks.counters());
@@ -272,7 +260,6 @@ pub fn listener(context: &ServerContext<'_>, nonblocking: bool) -> io::Result<Li
 }
 
 /// Evaluates `$body` with a function that accepts the next connection, through the runtime's listener of either kind.
-#[cfg(any(feature = "tokio", feature = "smol", feature = "compio"))]
 macro_rules! with_listener {
     ($context:expr, $nonblocking:expr, $tcp:path, $unix:path, |$next:ident| $body:expr) => {
         match $crate::runtimes::listener($context, $nonblocking)? {
@@ -290,5 +277,4 @@ macro_rules! with_listener {
     };
 }
 
-#[cfg(any(feature = "tokio", feature = "smol", feature = "compio"))]
 pub(super) use with_listener;

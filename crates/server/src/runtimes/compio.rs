@@ -18,7 +18,6 @@ use wire::Service;
 use super::{Admission, Open, REST, TaskContext, accept, with_listener};
 use crate::net::connection::{Connection, Next};
 use crate::net::{OnDrop, ServerContext, StartSignal};
-use crate::service::with_service;
 use crate::socket;
 use crate::spec::model::{ModelRow, ThreadSpec};
 
@@ -38,7 +37,8 @@ pub const ROW: ModelRow = ModelRow {
     ..ModelRow::DEFAULT
 };
 
-fn run<S: Service + Sync + Send + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
+/// Runs the server in the calling thread until it is stopped.
+pub(crate) fn run<S: Service + Sync + Send + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
     let others = context.threads.map_or(0, |threads| threads.network - 1);
     let tasks = TaskContext::new(context, service, others as usize)?;
     let admission = Admission::new(context, tasks)?;
@@ -62,11 +62,6 @@ fn run<S: Service + Sync + Send + 'static>(context: &ServerContext<'_>, service:
         };
         threads.into_iter().map(join).fold(own, Result::and)
     })
-}
-
-/// Runs the server in the calling thread until it is stopped.
-pub(crate) fn run_server(context: &ServerContext<'_>) -> io::Result<()> {
-    with_service!(context, |service| run(context, service))
 }
 
 /// Runs one thread. All threads accept from one listener: the kernel wakes them in turn. Dropping the runtime ends its tasks.

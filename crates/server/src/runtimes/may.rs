@@ -15,7 +15,6 @@ use wire::Service;
 use super::{Admission, AfterFailure, Listener, Open, REST, TaskContext};
 use crate::net::connection::{Connection, Next};
 use crate::net::{OnDrop, ServerContext};
-use crate::service::with_service;
 use crate::spec::model::{ModelRow, PerConnection, ThreadSpec};
 
 /// The row of [`crate::registry::MODELS`].
@@ -36,8 +35,11 @@ const STOP_MAX: Duration = Duration::from_secs(2);
 /// The descriptors of open connections, which the end of the server shuts down. Each connection locks them twice.
 type Descriptors = Mutex<HashSet<RawFd>>;
 
-/// Accepts in this thread. The coroutines run in may's threads, which belong to the process and outlive the server.
-fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
+/// Runs the server in the calling thread until it is stopped. The coroutines run in may's threads, which belong to the process and outlive the server.
+pub(crate) fn run<S: Service<Conn: Send> + Send + Sync + 'static>(
+    context: &ServerContext<'_>,
+    service: S,
+) -> io::Result<()> {
     let threads = context.threads.map_or(1, |threads| threads.network) as usize;
     let tasks = TaskContext::new(context, service, threads)?;
     // Only the first server of a process sets the number of threads. Do not pin each thread to one CPU.
@@ -54,11 +56,6 @@ fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerContext<'
             accept(context, tasks, || listener.accept().map(|(stream, _)| stream))
         }
     }
-}
-
-/// Runs the server in the calling thread until it is stopped.
-pub(crate) fn run_server(context: &ServerContext<'_>) -> io::Result<()> {
-    with_service!(context, |service| run(context, service))
 }
 
 /// A connection of either kind.

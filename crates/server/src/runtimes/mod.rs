@@ -20,6 +20,7 @@ pub(crate) mod tokio;
 pub const FEATURES: &[&str] = if cfg!(target_os = "linux") { &["tokio", "smol", "may", "compio"] } else { &[] };
 
 #[cfg(all(target_os = "linux", any(feature = "tokio", feature = "smol", feature = "may", feature = "compio")))]
+#[allow(dead_code, unused_imports, unused_macros, reason = "not every runtime needs all parts")]
 mod common;
 #[cfg(all(target_os = "linux", any(feature = "tokio", feature = "smol", feature = "may", feature = "compio")))]
 use common::*;

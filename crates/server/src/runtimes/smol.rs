@@ -14,7 +14,6 @@ use wire::Service;
 
 use super::{Admission, Open, REST, TaskContext, accept, with_listener};
 use crate::net::{ACCEPTS, ServerContext};
-use crate::service::with_service;
 use crate::spec::model::{ModelRow, ThreadSpec};
 
 /// The row of [`crate::registry::MODELS`].
@@ -26,7 +25,11 @@ pub const ROW: ModelRow = ModelRow {
     ..ModelRow::DEFAULT
 };
 
-fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
+/// Runs the server in the calling thread until it is stopped.
+pub(crate) fn run<S: Service<Conn: Send> + Send + Sync + 'static>(
+    context: &ServerContext<'_>,
+    service: S,
+) -> io::Result<()> {
     let others = context.threads.map_or(0, |threads| threads.network - 1);
     let tasks = TaskContext::new(context, service, others as usize)?;
     // Dropping the executor ends all tasks. smol's own thread stays, and waits for events while no thread of the server does.
@@ -56,11 +59,6 @@ fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerContext<'
             })
         }))
     })
-}
-
-/// Runs the server in the calling thread until it is stopped.
-pub(crate) fn run_server(context: &ServerContext<'_>) -> io::Result<()> {
-    with_service!(context, |service| run(context, service))
 }
 
 /// Serves one connection to its end.

@@ -13,7 +13,6 @@ use wire::Service;
 
 use super::{Admission, Open, REST, TaskContext, accept, with_listener};
 use crate::net::ServerContext;
-use crate::service::with_service;
 use crate::spec::model::{ModelRow, ThreadSpec};
 
 /// The row of [`crate::registry::MODELS`].
@@ -26,7 +25,11 @@ pub const ROW: ModelRow = ModelRow {
     ..ModelRow::DEFAULT
 };
 
-fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
+/// Runs the server in the calling thread until it is stopped.
+pub(crate) fn run<S: Service<Conn: Send> + Send + Sync + 'static>(
+    context: &ServerContext<'_>,
+    service: S,
+) -> io::Result<()> {
     let tasks = TaskContext::new(context, service, context.threads.map_or(0, |threads| threads.network) as usize)?;
     let mut builder = match context.threads {
         None => Builder::new_current_thread(),
@@ -46,11 +49,6 @@ fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerContext<'
             accept(&admission, next, spawn, async || tokio::time::sleep(REST).await).await
         })
     })
-}
-
-/// Runs the server in the calling thread until it is stopped.
-pub(crate) fn run_server(context: &ServerContext<'_>) -> io::Result<()> {
-    with_service!(context, |service| run(context, service))
 }
 
 /// Serves one connection to its end.

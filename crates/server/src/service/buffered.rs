@@ -2,58 +2,145 @@
 //! it to the service through a queue. Only the mechanisms named `-buffered` have it, to measure its cost.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use wire::Service;
 
 /// The size of a packet in welsh2001.
 const PACKET_BYTES: usize = 8_192;
 
-/// A service above the layer.
-#[derive(Debug)]
-pub struct Buffered<S>(pub S);
-
-#[derive(Debug, Default)]
-pub struct BufferedConn<C> {
-    service: C,
-    /// Packets that the service has not received yet.
-    events: VecDeque<Box<[u8]>>,
+/// A service above the layer, which calls it through a vtable: the loops are compiled once for all services.
+pub struct Buffered<'a> {
+    connect: Box<dyn Fn() -> Box<dyn DynService + 'a> + Sync + 'a>,
+    check_interval: Option<Duration>,
+    checks_max: u32,
 }
 
-impl<S: Service> Service for Buffered<S> {
-    type Conn = BufferedConn<S::Conn>;
+#[derive(Default)]
+pub struct BufferedConn<'a> {
+    /// The service's state, created at the first use.
+    service: Option<Box<dyn DynService + 'a>>,
+    /// Packets that the service has not received yet.
+    packets: VecDeque<Box<[u8]>>,
+}
 
-    #[inline]
+/// A service with its state of one connection. The methods are those of [`Service`].
+trait DynService: Send {
+    fn receive(&mut self, input: &[u8]) -> u64;
+    fn unsent(&self) -> &[u8];
+    fn sent(&mut self, count: usize) -> u64;
+    fn is_over(&self) -> bool;
+    fn is_cut_short(&self) -> bool;
+    fn is_idle(&self) -> bool;
+    fn is_overdue(&mut self) -> bool;
+}
+
+struct ServiceConnection<'a, S: Service> {
+    service: &'a S,
+    conn: S::Conn,
+}
+
+impl<S: Service<Conn: Send> + Sync> DynService for ServiceConnection<'_, S> {
+    fn receive(&mut self, input: &[u8]) -> u64 {
+        self.service.receive(&mut self.conn, input)
+    }
+
+    fn unsent(&self) -> &[u8] {
+        self.service.unsent(&self.conn)
+    }
+
+    fn sent(&mut self, count: usize) -> u64 {
+        self.service.sent(&mut self.conn, count)
+    }
+
+    fn is_over(&self) -> bool {
+        self.service.is_over(&self.conn)
+    }
+
+    fn is_cut_short(&self) -> bool {
+        self.service.is_cut_short(&self.conn)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.service.is_idle(&self.conn)
+    }
+
+    fn is_overdue(&mut self) -> bool {
+        self.service.is_overdue(&mut self.conn)
+    }
+}
+
+impl<'a> Buffered<'a> {
+    pub fn new<S: Service<Conn: Send> + Sync>(service: &'a S) -> Self {
+        Self {
+            connect: Box::new(move || Box::new(ServiceConnection { service, conn: S::Conn::default() })),
+            check_interval: service.check_interval(),
+            checks_max: service.checks_max(),
+        }
+    }
+}
+
+impl<'a> Service for Buffered<'a> {
+    type Conn = BufferedConn<'a>;
+
     fn receive(&self, conn: &mut Self::Conn, input: &[u8]) -> u64 {
-        conn.events.extend(input.chunks(PACKET_BYTES).map(Box::from));
+        conn.packets.extend(input.chunks(PACKET_BYTES).map(Box::from));
+        let service = conn.service.get_or_insert_with(&self.connect);
         let mut requests = 0;
-        while let Some(packet) = conn.events.pop_front() {
-            requests += self.0.receive(&mut conn.service, &packet);
+        while let Some(packet) = conn.packets.pop_front() {
+            requests += service.receive(&packet);
         }
         requests
     }
 
-    #[inline]
-    fn sent(&self, conn: &mut Self::Conn, count: usize) -> u64 {
-        self.0.sent(&mut conn.service, count)
+    fn unsent<'c>(&'c self, conn: &'c Self::Conn) -> &'c [u8] {
+        conn.service.as_ref().map_or(&[], |service| service.unsent())
     }
 
-    forward!(0, |conn| conn.service; unsent is_over is_cut_short is_idle check_interval checks_max is_overdue);
+    fn sent(&self, conn: &mut Self::Conn, count: usize) -> u64 {
+        conn.service.get_or_insert_with(&self.connect).sent(count)
+    }
+
+    fn is_over(&self, conn: &Self::Conn) -> bool {
+        conn.service.as_ref().is_some_and(|service| service.is_over())
+    }
+
+    fn is_cut_short(&self, conn: &Self::Conn) -> bool {
+        conn.service.as_ref().is_some_and(|service| service.is_cut_short())
+    }
+
+    fn is_idle(&self, conn: &Self::Conn) -> bool {
+        conn.service.as_ref().is_none_or(|service| service.is_idle())
+    }
+
+    fn check_interval(&self) -> Option<Duration> {
+        self.check_interval
+    }
+
+    fn checks_max(&self) -> u32 {
+        self.checks_max
+    }
+
+    fn is_overdue(&self, conn: &mut Self::Conn) -> bool {
+        // Creates the state: a client that has sent nothing can be overdue, too.
+        conn.service.get_or_insert_with(&self.connect).is_overdue()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
+    use std::sync::Mutex;
 
     use super::*;
 
     /// Records each input and its address.
-    struct Recorder(RefCell<Vec<(usize, Vec<u8>)>>);
+    struct Recorder(Mutex<Vec<(usize, Vec<u8>)>>);
 
     impl Service for Recorder {
         type Conn = ();
 
         fn receive(&self, (): &mut (), input: &[u8]) -> u64 {
-            self.0.borrow_mut().push((input.as_ptr() as usize, input.to_vec()));
+            self.0.lock().unwrap().push((input.as_ptr() as usize, input.to_vec()));
             1
         }
 
@@ -68,17 +155,92 @@ mod tests {
 
     #[test]
     fn input_reaches_service_in_ordered_packets() {
-        let service = Buffered(Recorder(RefCell::default()));
+        let recorder = Recorder(Mutex::default());
+        let service = Buffered::new(&recorder);
         let input: Vec<u8> = (0..20_000u32).map(|at| at as u8).collect();
         let mut conn = BufferedConn::default();
         assert_eq!(service.receive(&mut conn, &input), 3);
         assert_eq!(service.receive(&mut conn, &[7]), 1);
-        let packets = service.0.0.into_inner();
+        let packets = recorder.0.lock().unwrap();
         assert_eq!(packets.iter().map(|(_, bytes)| bytes.len()).collect::<Vec<_>>(), [8_192, 8_192, 3_616, 1]);
         assert_eq!(packets.iter().flat_map(|(_, bytes)| bytes).copied().take(20_000).collect::<Vec<_>>(), input);
         // Packets are copies.
         let read = input.as_ptr_range();
         let read = read.start as usize..read.end as usize;
         assert!(packets.iter().all(|(at, _)| !read.contains(at)));
+    }
+
+    /// Responds to each input with its length; a connection is overdue at the third check.
+    struct Counting;
+
+    #[derive(Default)]
+    struct Count {
+        output: Vec<u8>,
+        checks: u32,
+    }
+
+    impl Service for Counting {
+        type Conn = Count;
+
+        fn receive(&self, conn: &mut Count, input: &[u8]) -> u64 {
+            conn.output.push(input.len() as u8);
+            1
+        }
+
+        fn unsent<'a>(&'a self, conn: &'a Count) -> &'a [u8] {
+            &conn.output
+        }
+
+        fn sent(&self, conn: &mut Count, count: usize) -> u64 {
+            conn.output.drain(..count);
+            count as u64
+        }
+
+        fn is_over(&self, conn: &Count) -> bool {
+            conn.output == [9]
+        }
+
+        fn is_cut_short(&self, conn: &Count) -> bool {
+            conn.output == [9]
+        }
+
+        fn is_idle(&self, conn: &Count) -> bool {
+            conn.output.is_empty()
+        }
+
+        fn check_interval(&self) -> Option<Duration> {
+            Some(Duration::from_secs(1))
+        }
+
+        fn checks_max(&self) -> u32 {
+            7
+        }
+
+        fn is_overdue(&self, conn: &mut Count) -> bool {
+            conn.checks += 1;
+            conn.checks == 3
+        }
+    }
+
+    #[test]
+    fn buffered_service_forwards_every_method() {
+        let service = Buffered::new(&Counting);
+        assert_eq!((service.check_interval(), service.checks_max()), (Some(Duration::from_secs(1)), 7));
+        let mut conn = BufferedConn::default();
+        assert_eq!(service.unsent(&conn), b"", "no response before the first input");
+        assert!(service.is_idle(&conn) && !service.is_over(&conn) && !service.is_cut_short(&conn));
+        assert_eq!((service.receive(&mut conn, b"abc"), service.receive(&mut conn, &[0; 9])), (1, 1));
+        assert_eq!(service.unsent(&conn), [3, 9]);
+        assert!(!service.is_idle(&conn) && !service.is_over(&conn));
+        assert_eq!(service.sent(&mut conn, 1), 1);
+        assert_eq!(service.unsent(&conn), [9]);
+        assert!(service.is_over(&conn) && service.is_cut_short(&conn));
+    }
+
+    #[test]
+    fn buffered_service_checks_silent_clients() {
+        let service = Buffered::new(&Counting);
+        let mut conn = BufferedConn::default();
+        assert_eq!([0; 4].map(|_| service.is_overdue(&mut conn)), [false, false, true, false]);
     }
 }

@@ -37,7 +37,6 @@ macro_rules! forward {
 }
 
 pub(crate) mod buffered;
-pub(crate) mod erased;
 pub(crate) mod folder;
 pub(crate) mod limits;
 pub mod work;

@@ -1,28 +1,27 @@
-//! Properties of mechanisms. The mechanisms themselves are rows of [`crate::registry`].
+//! Properties of mechanisms. [`crate::registry`] lists the mechanisms.
 
-/// The part that does the I/O.
+/// Whether the server or the kernel does the I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// The kernel reports which sockets are ready, and the server does the I/O.
     Readiness,
-    /// The kernel does the I/O.
+    /// The kernel does the I/O and reports its results.
     Completion,
 }
 
-/// The thread that keeps a CPU busy even when the server is idle.
+/// The thread that keeps a CPU busy while the server is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spins {
     /// None: the mechanism waits.
     Nothing,
     /// The loop itself.
     Loop,
-    /// A kernel thread beside the loop, as long as there is work now and then.
+    /// A kernel thread, which sleeps after some time without requests.
     KernelThread,
 }
 
-/// The mechanisms that cannot serve Unix sockets. SEND_ZC on one fails with EOPNOTSUPP: io_send_zc in io_uring/net.c requires
-/// SOCK_SUPPORT_ZC, which TCP and UDP set.
+/// The mechanisms that cannot serve Unix sockets: SEND_ZC requires SOCK_SUPPORT_ZC, which only TCP and UDP set.
 pub const NEEDS_NETWORK: &[&str] = &["io_uring-zc"];
 
-/// The mechanism of an event-driven model whose name has none: the system's own interest list.
+/// The mechanism of an event-driven model whose name contains none.
 pub const DEFAULT: &str = if cfg!(target_os = "linux") { "epoll" } else { "kqueue" };

@@ -1,79 +1,78 @@
-//! Models: the mapping of accept, network and payload to threads and processes. The models themselves are rows of
-//! [`crate::registry`].
+//! Models: how connections and stages map to threads and processes. [`crate::registry`] lists the models.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-/// The description of a model in [`crate::registry`].
+/// The description of a model.
 #[derive(Debug)]
 pub struct ModelRow {
     /// The name in flags, files and reports.
     pub name: &'static str,
-    /// One line for `muxbench list`.
+    /// The description in `muxbench list`.
     pub about: &'static str,
-    /// The places of the stages, for event-driven models.
+    /// The stages of an event-driven model; `None` for other models.
     pub stages: Option<Stages>,
-    /// The numbers of threads or processes that a name may have, as in `mt-pool:64`.
+    /// The numbers of threads or processes that a name may contain, as in `mt-pool:64`.
     pub threads: ThreadSpec,
-    /// Whether the server counts its own system calls. It cannot see those of a runtime.
+    /// Whether the server counts its system calls. Those of a runtime are unknown to it.
     pub counts_syscalls: bool,
     /// The cost of each connection besides a descriptor.
     pub per_connection: PerConnection,
-    /// Kernel features beyond those of every Linux; empty for most.
+    /// Required kernel features, beyond those of every supported Linux; empty for most.
     pub needs: &'static str,
-    /// Returns why it cannot run here, and the remedy.
+    /// Returns the reason if the model cannot run on this host, and the remedy.
     pub can_run: fn() -> Result<(), String>,
 }
 
-/// The places of the stages of an event-driven server (voras2009). One thread accepts, unless each network thread has its own
-/// listener.
+/// The stages of an event-driven server after accept (voras2009). One thread accepts, unless the accept strategy lets each
+/// network thread do so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stages {
-    /// Reading, and writing what did not fit.
+    /// Reads requests, and writes the rest of responses that did not fit into a socket.
     pub network: NetworkStage,
-    /// Making and writing responses.
+    /// Makes and writes responses.
     pub payload: PayloadStage,
 }
 
-/// The place of the network stage.
+/// The threads of the network stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkStage {
-    /// In the accept thread.
+    /// The accept thread.
     InAccept,
-    /// In the number of threads in the name; none is in the accept thread.
+    /// The number of threads in the name, besides the accept thread.
     Threads,
 }
 
-/// The place of the payload stage.
+/// The threads of the payload stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadStage {
-    /// In the network thread.
+    /// The network thread.
     InNetwork,
-    /// In threads that get connections in turn.
+    /// Threads that get connections in turn.
     Threads,
-    /// In one thread for each network thread.
+    /// One thread for each network thread.
     Paired,
 }
 
-/// The numbers of threads or processes in a model's name.
+/// The numbers of threads or processes that the name of a model may contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ThreadSpec {
     /// None.
     Nothing,
-    /// A number, or none for the model's own behaviour.
+    /// An optional number.
     NumberOrNothing,
     /// A number of network threads.
     Number {
-        /// The number if the name has none.
+        /// The number for a name without one.
         default: u32,
     },
-    /// The numbers of threads of both stages.
+    /// A number of threads for each stage.
     NetworkAndPayload {
-        /// The possible numbers of network threads.
+        /// The valid numbers of network threads.
         network: RangeInclusive<u32>,
-        /// The numbers if the name has none.
+        /// The numbers for a name without them.
         default: (u32, u32),
     },
 }
@@ -95,7 +94,7 @@ pub enum PerConnection {
 }
 
 impl ModelRow {
-    /// The values that most models share; name and description are empty.
+    /// The values that most models share.
     pub(crate) const DEFAULT: Self = Self {
         name: "",
         about: "",
@@ -107,48 +106,46 @@ impl ModelRow {
         can_run: || Ok(()),
     };
 
-    /// Whether one thread serves many connections over a mechanism.
+    /// Whether each thread serves many connections over a mechanism.
     pub fn multiplexes(&self) -> bool {
         self.stages.is_some()
     }
 
-    /// Whether its threads or processes exist before the first connection and serve one at a time.
+    /// Whether threads or processes exist before the first connection, and each serves one connection at a time.
     pub fn is_pool(&self) -> bool {
         self.threads == ThreadSpec::NumberOrNothing
             && matches!(self.per_connection, PerConnection::Thread | PerConnection::Process)
     }
 
-    /// Whether a thread or process begins and ends with each connection.
+    /// Whether each connection has a thread or process of its own, which ends with the connection.
     pub fn has_worker_per_connection(&self) -> bool {
         matches!(self.per_connection, PerConnection::Thread | PerConnection::Process) && !self.is_pool()
     }
 
-    /// Whether other threads than the network's make the responses.
+    /// Whether other threads than the network threads make responses.
     pub fn has_payload_threads(&self) -> bool {
         self.stages.is_some_and(|stages| stages.payload != PayloadStage::InNetwork)
     }
 
-    /// Whether it can serve datagrams: one thread watches all ports, or each port has a thread or process. A pool shares
-    /// connections out, and stages hand them over; a runtime would need other tasks.
+    /// Whether the model can serve datagrams: one thread watches all ports, or each port has a thread or process.
     pub fn serves_datagrams(&self) -> bool {
         let one_thread = Stages { network: NetworkStage::InAccept, payload: PayloadStage::InNetwork };
         self.stages == Some(one_thread) || self.has_worker_per_connection()
     }
 
-    /// Whether several of its threads could accept.
+    /// Whether the model has several network threads, which could accept.
     pub fn has_network_threads(&self) -> bool {
-        let may_have_none =
-            matches!(&self.threads, ThreadSpec::NetworkAndPayload { network, .. } if network.contains(&0));
-        !may_have_none && self.stages.is_some_and(|stages| stages.network == NetworkStage::Threads)
+        let has_one = matches!(&self.threads, ThreadSpec::NetworkAndPayload { network, .. } if network.contains(&0));
+        !has_one && self.stages.is_some_and(|stages| stages.network == NetworkStage::Threads)
     }
 }
 
 /// The numbers of threads or processes of an architecture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Threads {
-    /// Threads of the network stage, or all threads if there are no stages. 0 is the accept thread alone.
+    /// Threads of the network stage (0: the accept thread), or all threads of a model without stages.
     pub network: u32,
-    /// Threads of the payload stage, if named.
+    /// Threads of the payload stage, if the name has them.
     pub payload: Option<u32>,
 }
 
@@ -158,7 +155,7 @@ impl Threads {
         Self { network: count, payload: None }
     }
 
-    /// The default of `model`.
+    /// The default numbers of `model`.
     pub(crate) fn default_of(model: &ModelRow) -> Option<Self> {
         match model.threads {
             ThreadSpec::Nothing | ThreadSpec::NumberOrNothing => None,
@@ -172,7 +169,7 @@ impl Threads {
     /// Parses the numbers in a name of `model`.
     pub(crate) fn parse(text: &str, model: &ModelRow) -> Result<Self, String> {
         let name = model.name;
-        // The plan checks the size of a pool.
+        // The plan checks the size of a pool against the host.
         let most = if model.multiplexes() { THREADS_MAX } else { u32::MAX };
         let number = |text: &str| text.parse::<u32>().ok().filter(|count| *count <= most);
         let above_0 = |text: &str| number(text).filter(|count| *count > 0);
@@ -187,12 +184,10 @@ impl Threads {
                     Some(Self { network: first, payload: Some(above_0(payload)?) })
                 });
                 parts.ok_or_else(|| {
+                    let (from, to, (first, payload)) = (network.start(), network.end(), default);
                     format!(
-                        "invalid number of threads `{text}`: expected NETWORK+PAYLOAD, NETWORK from {} to {}, as in {name}:{}+{}",
-                        network.start(),
-                        network.end(),
-                        default.0,
-                        default.1
+                        "invalid number of threads `{text}`: expected NETWORK+PAYLOAD, NETWORK from {from} to {to}, as in \
+                         {name}:{first}+{payload}"
                     )
                 })
             }
@@ -209,11 +204,11 @@ impl fmt::Display for Threads {
     }
 }
 
-/// CPUs of each stage's threads; empty means all of the server's.
+/// CPUs of each stage's threads; none for all CPUs of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StageCpus {
-    /// CPUs of the accept thread and everything in it.
+    /// CPUs of the accept thread, with all stages in it.
     pub accept: Vec<usize>,
     /// CPUs of the network threads.
     pub network: Vec<usize>,

@@ -3,21 +3,18 @@
 use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
 
-/// The most bytes that one read takes from a connection. They are answered before more is read, and other ready connections have
-/// their turn in between.
+/// The most bytes that one read takes from a connection. Before the next read the server answers them, and serves other ready
+/// connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct ReadBudget(u32);
 
 impl ReadBudget {
-    /// The largest budget in bytes. Threads, coroutines and io_uring's receive buffers hold one budget for each connection: 1 000
-    /// connections then take up to 1 GiB.
+    /// The largest budget in bytes. With a thread, a coroutine or a receive buffer per connection, 1 000 connections then take
+    /// up to 1 GiB.
     pub const BYTES_MAX: u32 = 1 << 20;
 
-    /// Makes a budget of `bytes`.
-    ///
-    /// # Errors
-    /// The range, when `bytes` is outside it.
+    /// Makes a budget of `bytes`; an error names the valid range.
     pub fn new(bytes: u32) -> Result<Self, String> {
         if (1..=Self::BYTES_MAX).contains(&bytes) {
             return Ok(Self(bytes));
@@ -28,12 +25,12 @@ impl ReadBudget {
         ))
     }
 
-    /// Its size in bytes.
+    /// The size in bytes.
     pub fn bytes(self) -> usize {
         self.0 as usize
     }
 
-    /// Whether it is [`ReadBudget::default`].
+    /// Whether this is [`ReadBudget::default`].
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -43,14 +40,14 @@ impl ReadBudget {
         if self.is_default() || service.ports().is_none() {
             return Ok(());
         }
-        Err("cannot set the read budget of `udp`: each read takes one whole datagram; leave it out, or choose a service of \
+        Err("cannot set the read budget of `udp`: each read takes one whole datagram; omit it, or choose a service of \
              connections"
             .into())
     }
 }
 
 impl Default for ReadBudget {
-    /// 64 KiB, the budget before there was a choice.
+    /// 64 KiB, as in stored runs without a read budget.
     fn default() -> Self {
         Self(64 << 10)
     }

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::{Completion, CompletionEvent, Done, Received};
 use crate::metrics::workers::{Counters, Operation, Syscall};
 use crate::platform::{self, io_uring::refusal};
+use crate::spec::mechanism::Spins;
 use crate::token::Token;
 use buffers::Buffers;
 
@@ -37,15 +38,6 @@ pub(crate) struct IoUring<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_
     counters: &'static Counters,
 }
 
-/// Returns the reason if the kernel does not support such a ring.
-pub(crate) fn can_run<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool>() -> Result<(), String> {
-    let (ring, _buffers) = set_up(SQPOLL, *BUFFERS.start(), 1).map_err(|error| refusal(&error, "Linux 6.0"))?;
-    let mut known = Probe::new();
-    ring.submitter().register_probe(&mut known).map_err(|error| format!("no io_uring: {error}"))?;
-    if ZERO_COPY { has_zero_copy(|code| known.is_supported(code)) } else { Ok(()) }
-}
-
-/// Checks for zero-copy sends of streams and datagrams.
 fn has_zero_copy(is_supported: impl Fn(u8) -> bool) -> Result<(), String> {
     if [opcode::SendZc::CODE, opcode::SendMsgZc::CODE].into_iter().all(is_supported) {
         Ok(())
@@ -101,6 +93,15 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
     /// The kernel takes bytes and the end of the stream for one event if both arrive before the receive runs
     /// (github.com/axboe/liburing, issue 1549; also for TCP resets on Linux 6.18).
     const MISSES_ENDS: bool = MULTISHOT;
+    const NEEDS: &str = if ZERO_COPY { "Linux 6.1" } else { "Linux 6.0" };
+    const SPINS: Spins = if SQPOLL { Spins::KernelThread } else { Spins::Nothing };
+
+    fn can_run() -> Result<(), String> {
+        let (ring, _buffers) = set_up(SQPOLL, *BUFFERS.start(), 1).map_err(|error| refusal(&error, "Linux 6.0"))?;
+        let mut known = Probe::new();
+        ring.submitter().register_probe(&mut known).map_err(|error| format!("no io_uring: {error}"))?;
+        if ZERO_COPY { has_zero_copy(|code| known.is_supported(code)) } else { Ok(()) }
+    }
 
     fn new(connections_max: usize, receive_bytes: usize, counters: &'static Counters) -> io::Result<Self> {
         if connections_max >= KIND_ONE as usize {

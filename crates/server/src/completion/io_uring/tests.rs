@@ -19,7 +19,7 @@ use crate::skipped::skipped;
 /// Runs one check for every variant; reports a skipped test if the host has no io_uring.
 macro_rules! for_every_variant {
     ($check:ident) => {
-        if let Err(reason) = can_run::<true, true, true>() {
+        if let Err(reason) = IoUring::<true, true, true>::can_run() {
             skipped(&format!("io_uring: {reason}"));
             return;
         }
@@ -166,7 +166,7 @@ fn completions_beyond_the_queue_capacity_are_not_lost() {
         assert!(all.iter().all(|done| matches!(done.event, CompletionEvent::Sent(Ok(1)))));
         (&theirs).read_exact(&mut vec![0; SENDS]).unwrap();
     }
-    if can_run::<true, true, false>().is_ok() {
+    if IoUring::<true, true, false>::can_run().is_ok() {
         // Zero-copy sends complete one at a time.
         check::<IoUring<false, true, false>>();
         check::<IoUring<true, true, false>>();
@@ -256,7 +256,7 @@ fn datagram_without_room_is_not_sent() {
     // A Unix socket buffers few datagrams. Zero-copy sends do not support Unix sockets.
     let (sender, receiver) = mpsc::channel();
     let thread = std::thread::spawn(move || {
-        if let Err(reason) = can_run::<true, true, false>() {
+        if let Err(reason) = IoUring::<true, true, false>::can_run() {
             skipped(&format!("io_uring: {reason}"));
         } else {
             check::<IoUring<false, true, false>>();
@@ -278,7 +278,7 @@ fn flood_of_connects_leaves_others_served() {
             run_service::<M, _>(context, &Echo(record))
         });
     }
-    if let Err(reason) = can_run::<true, true, true>() {
+    if let Err(reason) = IoUring::<true, true, true>::can_run() {
         skipped(&format!("io_uring: {reason}"));
         return;
     }
