@@ -12,8 +12,7 @@ pub fn deviations_ns(sent_ns: &[i64], interval_ns: f64) -> Vec<f64> {
     let mut sorted = sent_ns.to_vec();
     sorted.sort_unstable();
     let Some(&first) = sorted.first() else { return Vec::new() };
-    // Compare with the sequence that starts at the first send, which differs from t* by a constant. The numbers stay small; a
-    // sum of absolute times would lose the microseconds.
+    // Compare with the sequence that starts at the first send: a sum of absolute times would lose the microseconds.
     let mut deviations: Vec<f64> =
         sorted.iter().enumerate().map(|(i, &sent)| (sent - first) as f64 - i as f64 * interval_ns).collect();
     let mean = mean(&deviations);

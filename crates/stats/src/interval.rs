@@ -29,8 +29,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Compares `values` with `base`, which have one value per repeat. The same `seed` gives the same interval. Returns `None`
-    /// if either is empty or the base is not positive.
+    /// Compares `values` with `base`, one value per repeat. Returns `None` if either is empty or the base is not positive.
     pub fn of(values: &[f64], base: &[f64], seed: u64) -> Option<Self> {
         let divisor = median(base).filter(|&m| m > 0.0)?;
         let ratio = median(values)? / divisor;
@@ -85,8 +84,7 @@ pub fn coverage(repeats: usize) -> f64 {
     repeats.checked_sub(2).map_or(0.0, |from_two| COVERAGE[from_two.min(COVERAGE.len() - 1)])
 }
 
-/// Returns the share of cases in which the interval of an [`Estimate`] covers the true value. This is 0.95, or less with few
-/// repeats, because a bootstrap cannot exceed the range of the values.
+/// Returns the share of cases in which the interval of an [`Estimate`] covers the true value: less with few repeats.
 pub fn estimate_coverage(repeats: usize) -> f64 {
     match repeats {
         0 | 1 => 0.0,

@@ -1,12 +1,10 @@
-//! Search for a capacity, the highest rate at which a goal is met. Probes may give wrong results.
+//! Search for a capacity, the highest rate at which a goal is met. Each probe is a trial at some rate that met the goal or not.
+//! Near the capacity the result is random, and other processes may disturb any probe. The search therefore keeps a probability
+//! for each possible capacity (probabilistic bisection: Horstein 1963; Waeber, Frazier and Henderson 2013). It also infers how
+//! often probes are wrong, as psychophysics does for thresholds (Kontsevich and Tyler 1999).
 //!
-//! Each probe is a trial at some rate that met the goal or not. Near the capacity the result is random, and other
-//! processes may disturb any probe. A bisection would stay wrong after one wrong result. The search therefore keeps a
-//! probability for each possible capacity (probabilistic bisection: Horstein 1963; Waeber, Frazier and Henderson 2013).
-//!
-//! The search also infers how often probes are wrong, as psychophysics does for thresholds (Kontsevich and Tyler 1999).
-//! With capacity c, a probe at rate r meets the goal with probability `FALSE_MET + (1 - disturbed - FALSE_MET) / (1 +
-//! exp(ln(r / c) / width))`. The capacity is thus the rate at which an undisturbed probe meets the goal half the time.
+//! With capacity c, a probe at rate r meets the goal with probability `FALSE_MET + (1 - disturbed - FALSE_MET) / (1 + exp(ln(r
+//! / c) / width))`. The capacity is thus the rate at which an undisturbed probe meets the goal half the time.
 
 use crate::interval::Interval;
 

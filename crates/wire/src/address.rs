@@ -42,18 +42,12 @@ impl Address {
 
     /// Returns the IP address and port, if it has them.
     pub fn ip(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Ip(address) => Some(*address),
-            Self::Unix(_) => None,
-        }
+        if let Self::Ip(address) = self { Some(*address) } else { None }
     }
 
     /// Returns the path of a Unix socket.
     pub fn path(&self) -> Option<&Path> {
-        match self {
-            Self::Ip(_) => None,
-            Self::Unix(path) => Some(path),
-        }
+        if let Self::Unix(path) = self { Some(path) } else { None }
     }
 }
 

@@ -6,8 +6,7 @@ use std::str::FromStr;
 
 use crate::address::serde_as_text;
 
-/// An ordered list of ports, written `7000-7099` or `7000-7004,7010`. The parser limits their number to 65 535, because the
-/// text may come from another host.
+/// An ordered list of ports, written `7000-7099` or `7000-7004,7010`. The parser limits their number to 65 535.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ports(Vec<RangeInclusive<u16>>);
 

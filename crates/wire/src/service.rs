@@ -39,8 +39,7 @@ pub trait Service {
         None
     }
 
-    /// The number of checks without progress of a response after which the connection must end. Servers use it if they cannot
-    /// call [`Service::is_overdue`] during a write.
+    /// The number of checks without progress of a response after which the connection must end.
     fn checks_max(&self) -> u32 {
         u32::MAX
     }

@@ -1,5 +1,4 @@
-//! Bursts of packets, each acknowledged: the bandwidth benchmark of welsh2001. A burst that begins with [`GREETING`] has a
-//! single packet, so that a client can check each connection with few bytes.
+//! Bursts of packets, each acknowledged: the bandwidth benchmark of welsh2001. Greetings check connections with one packet.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,4 @@
-//! The datagram service (maharjan2012). A request is one datagram that begins with an id, and its response begins with the same
-//! id. The remaining bytes have no meaning.
+//! The datagram service (maharjan2012). A request begins with an id, and its response begins with the same id.
 
 use crate::fill::fill;
 

@@ -10,8 +10,7 @@ use wire::Address;
 /// An external server: a command, started without a shell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExternalConfig {
-    /// The program and its arguments, with placeholders: the numbers `{port}`, `{request}` and `{response}`, the socket's path
-    /// `{socket}`, and the `{address}` of the port.
+    /// The program and its arguments. The placeholders are `{port}`, `{request}`, `{response}`, `{socket}` and `{address}`.
     pub command: Vec<String>,
     /// The address to listen on; port 0 is a free one. Older stored runs used 127.0.0.1.
     #[serde(default = "any_port")]

@@ -1,7 +1,6 @@
 //! A mark on all processes of an external server, by which they are found after their supervisor has died: a soft limit of file
-//! locks (RLIMIT_LOCKS) with the supervisor's process id. Every process inherits it, even in another session. Linux has ignored
-//! this limit since 2.4.25. An environment variable would not survive in servers that overwrite their environment, such as
-//! nginx.
+//! locks (RLIMIT_LOCKS) with the supervisor's process id. Every process inherits it; Linux has ignored it since 2.4.25. An
+//! environment variable would not survive in servers that overwrite their environment, such as nginx.
 
 use std::{fs, io};
 

@@ -116,8 +116,8 @@ impl ProcfsStats {
         }
     }
 
-    /// Adds CPU time. A living process's sum is exact; its split into user and system, and its children's time, come in ticks. So
-    /// the increase is divided as close to the kernel's split as possible without either part falling.
+    /// Adds CPU time. A process's sum is exact, and its split into user and system comes in ticks, so the increase is divided
+    /// as close to the kernel's split as possible without either part falling.
     fn add_cpu(&mut self, processes: &[Process], reaped: &Totals) {
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
         let (mut all_ns, mut user_ns) = (reaped.cpu_ns(), reaped.cpu_user_ns);

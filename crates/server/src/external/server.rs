@@ -1,6 +1,5 @@
-//! A running external server. The process that starts it is its supervisor: it adopts orphans (`PR_SET_CHILD_SUBREAPER`) and
-//! reaps all its children, so that it should have no others. The command dies with the supervisor; remaining processes are
-//! found by their [`ProcessTag`].
+//! A running external server. The process that starts it is its supervisor, which adopts orphans and reaps all its children.
+//! The command dies with the supervisor; remaining processes are found by their [`ProcessTag`].
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -68,8 +67,8 @@ fn locked(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
 }
 
 impl ExternalServer {
-    /// Starts the command on a free port or a Unix socket, and waits until it accepts a connection. Calls `on_end` in another
-    /// thread when the command ends, and `is_stopped` while it starts. The error has the command's status and output.
+    /// Starts the command, and waits until it accepts a connection. Calls `on_end` in another thread when the command ends, and
+    /// `is_stopped` while it starts. The error has the command's status and output.
     pub fn start(
         config: &ExternalConfig,
         on_end: impl Fn() + Clone + Send + 'static,

@@ -1,5 +1,5 @@
-//! Processes that end with this one, whichever thread starts them. Linux (PR_SET_PDEATHSIG) kills a child when the thread that
-//! forked it ends. So one thread, which lives as long as the process, forks for all.
+//! Processes that end with this one. Linux (PR_SET_PDEATHSIG) kills a child when the thread that forked it ends. So one thread,
+//! which lives as long as the process, forks for all.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
@@ -33,11 +32,7 @@ pub fn run_processes(context: &ServerContext<'_>) -> io::Result<()> {
     if context.service.ports().is_some() {
         return datagrams::blocking::run_processes(context);
     }
-    let lost = |slot: &'static Slot, _: &AtomicBool| {
-        slot.counters.ended.add(1);
-        slot.release();
-    };
-    children::with_reaper(context.workers, lost, |reaper| {
+    children::with_reaper(context.workers, children::end_lost, |reaper| {
         with_service!(context, |service| accept_loop(context, service, |service, slot, connection, buffer| {
             spawn_process(context, service, slot, connection, buffer).inspect(|()| reaper.unpark())
         }))
@@ -103,8 +98,7 @@ impl<'a> ServedConnection<'a> {
 
 impl Drop for ServedConnection<'_> {
     fn drop(&mut self) {
-        // Update the slot before closing: the descriptor may be reused at once, and stopping the server shuts down what slots
-        // name.
+        // Update the slot before closing: the descriptor may be reused, and stopping the server shuts down what slots name.
         match self.idle {
             Some(idle) => self.slot.set_connection(idle.as_raw_fd()),
             None => self.slot.forget_connection(),

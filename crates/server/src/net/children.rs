@@ -1,7 +1,5 @@
-//! The processes of `mp` and `mp-prefork`: forked, reaped, killed.
-//!
-//! A child that ends normally releases its slot; the reaper releases the slot of one that crashed or was killed. A process id
-//! in a slot always belongs to a child that is not yet reaped, so that no other process is ever signalled.
+//! The processes of `mp` and `mp-prefork`. A child that ends normally releases its slot; the reaper releases the slot of one
+//! that crashed. A process id in a slot belongs to a child that is not yet reaped, so that no other process is ever signalled.
 
 use std::mem::{self, MaybeUninit};
 use std::panic::{self, AssertUnwindSafe};
@@ -21,10 +19,8 @@ const STOP_MAX: Duration = Duration::from_secs(2);
 
 const PANICKED: i32 = 101;
 
-/// Forks a process that runs `body` and exits with its status. It dies with the forking thread if the system supports that.
-///
-/// `body` must not take a lock: another thread may have held it during the fork. It may allocate, because the allocators of
-/// glibc, FreeBSD and macOS stay usable in a child.
+/// Forks a process that runs `body` and exits with its status. `body` must not take a lock: another thread may have held it
+/// during the fork. It may allocate, because the allocators of glibc, FreeBSD and macOS stay usable in a child.
 pub(super) fn fork(slot: &'static Slot, body: impl FnOnce() -> i32) -> io::Result<()> {
     let parent = rustix::process::getpid();
     work::next_stream();
@@ -62,8 +58,8 @@ pub(super) fn leave(workers: &Workers, slot: &Slot) {
     slot.release();
 }
 
-/// Runs `body` beside a thread that reaps the children, then kills the remaining children. `body` unparks that thread after
-/// each fork. `lost` gets the slot of each child that did not end normally, and whether the server stops.
+/// Runs `body` beside a thread that reaps the children, and kills the remaining children at the end. `body` unparks that thread
+/// after each fork. `lost` gets the slot of each child that did not end normally, and whether the server stops.
 pub(super) fn with_reaper<R>(
     workers: &Workers,
     lost: impl FnMut(&'static Slot, &AtomicBool) + Send,
@@ -86,6 +82,12 @@ pub(super) fn with_reaper<R>(
         });
         body(reaper.thread())
     })
+}
+
+/// Releases the slot of a lost child, whose only connection ended with it.
+pub(super) fn end_lost(slot: &'static Slot, _stopping: &AtomicBool) {
+    slot.counters.ended.add(1);
+    slot.release();
 }
 
 /// Kills all children; returns whether there was any.

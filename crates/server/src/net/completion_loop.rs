@@ -256,7 +256,6 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         Ok(true)
     }
 
-    #[inline]
     fn on_received(&mut self, token: Token, received: Received) -> io::Result<()> {
         let Some(serving) = self.connections.get(token) else {
             self.mechanism.give_back(received);
@@ -283,7 +282,6 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         self.advance(token, behind)
     }
 
-    #[inline]
     fn on_sent(&mut self, token: Token, result: Result<usize, Errno>) -> io::Result<()> {
         let Some(serving) = self.connections.get(token) else { return Ok(()) };
         serving.sending = false;
@@ -296,7 +294,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
     }
 
     /// Requests the operation that the connection waits for, unless it is pending. `behind`: its responses did not go out at
-    /// once, so a repeated receive is cancelled until they have. It may still deliver what the mechanism's buffers hold.
+    /// once, so a repeated receive is cancelled until they have.
     #[inline]
     fn advance(&mut self, token: Token, behind: bool) -> io::Result<()> {
         let NetworkContext { service, counters, .. } = self.network;

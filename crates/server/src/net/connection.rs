@@ -119,12 +119,10 @@ impl<C> Connection<C> {
         completed(service.receive(&mut self.service, bytes), counters)
     }
 
-    #[inline]
     pub fn finish(&mut self) {
         self.finished = true;
     }
 
-    #[inline]
     pub fn unsent<'a, S: Service<Conn = C>>(&'a self, service: &'a S) -> &'a [u8] {
         service.unsent(&self.service)
     }
@@ -167,7 +165,6 @@ impl<C> Connection<C> {
     }
 }
 
-#[inline]
 fn completed(requests: u64, counters: &Counters) -> u64 {
     if requests > 0 {
         counters.requests.add(requests);

@@ -1,5 +1,4 @@
-//! The loops of the server, one for each family of architectures, over the hot path that all share: [`connection`]. Datagrams
-//! have ports in place of connections, and loops of their own.
+//! The loops of the server, one for each family of architectures, over the hot path that all share: [`connection`].
 
 pub mod blocking;
 mod children;
@@ -37,8 +36,7 @@ use crate::spec::accept::Accept;
 use crate::spec::model::{ModelRow, StageCpus, Threads};
 use crate::spec::read_budget::ReadBudget;
 
-/// The accept budget: the most connections that a serving thread accepts in a turn. They delay its other connections by about a
-/// tenth of a millisecond.
+/// The accept budget of a serving thread in a turn. It delays the other connections by about a tenth of a millisecond.
 pub(crate) const ACCEPTS: usize = 32;
 
 /// The stack of a thread that serves one connection or port: kawai2008 section 5.1.

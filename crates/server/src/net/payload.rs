@@ -25,7 +25,6 @@ pub enum Action {
 }
 
 impl From<Next> for Action {
-    #[inline]
     fn from(next: Next) -> Self {
         match next {
             Next::Read => Self::Watch(Some(Interest::Read)),
@@ -70,12 +69,10 @@ impl<S: Service> Payload<S> for Inline {
 
     const IS_SHARED: bool = false;
 
-    #[inline]
     fn admit(&mut self, io: OwnedFd, _token: Token) -> Self::Tenant {
         (io, Connection::default())
     }
 
-    #[inline]
     fn io((io, _): &Self::Tenant) -> BorrowedFd<'_> {
         io.as_fd()
     }

@@ -1,8 +1,6 @@
 //! The loop of architectures whose threads (`mt-pool`) or processes (`mp-prefork`) exist before the first connection. Each
-//! serves one connection after the other, to its end.
-//!
-//! Connections beyond the pool wait in the listener's backlog. With [`Accept::Single`] they wait in the pipe between the accept
-//! thread and the pool, and those beyond the server's room are refused.
+//! serves one connection after the other. Connections beyond the pool wait in the listener's backlog or, with
+//! [`Accept::Single`], in the pipe between the accept thread and the pool.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

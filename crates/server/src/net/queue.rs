@@ -122,7 +122,6 @@ impl<T> Jobs<T> {
     }
 
     /// Whether the reader must end, even with items left.
-    #[inline]
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }

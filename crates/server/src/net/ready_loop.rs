@@ -1,5 +1,4 @@
 //! The loop of a network thread that serves many connections: the kernel reports which are ready, and the loop does the I/O.
-//! Each mechanism and each place of the payload stage has its own compiled copy.
 
 use std::collections::VecDeque;
 use std::io;
@@ -39,8 +38,7 @@ pub(crate) fn run_service<M: Readiness, S: Service<Conn: Send> + Sync>(
     staged::run::<ReadyLoops<M>, _>(context, service)
 }
 
-/// Does the same with a layer between the sockets and the service. As in the paper, the layer calls the service through a
-/// vtable.
+/// Does the same with a layer between the sockets and the service. As in the paper, it calls the service through a vtable.
 pub fn run_buffered<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
     with_service!(context, |service| staged::run::<ReadyLoops<M>, _>(context, &Buffered::new(&service)))
 }
@@ -65,11 +63,9 @@ struct ReadyLoop<'a, M, S: Service, P: Payload<S>> {
     connections: ConnectionTable<Entry<P::Tenant>>,
     acceptor: Option<Acceptor<'a>>,
     buffer: ReadBuffer,
-    /// For edge-triggered mechanisms: connections that may have something to read without a further event, each at most once
-    /// (`Entry::unread`). Each gets one read budget a turn.
+    /// For edge-triggered mechanisms: connections that may have more to read, each listed once, with one read budget a turn.
     unread: VecDeque<Token>,
-    /// For edge-triggered mechanisms: the time after which to accept without a further event. Zero if the budget was used up; a
-    /// pause if descriptors or memory had run out.
+    /// For edge-triggered mechanisms: the time after which to accept without an event, as the budget or resources ran out.
     accept_after: Option<Duration>,
     /// Connections from the accept thread, in the order of admission.
     arrivals: VecDeque<OwnedFd>,
@@ -261,7 +257,6 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         Ok(())
     }
 
-    #[inline]
     fn serve(&mut self, token: Token, interest: Interest) -> io::Result<()> {
         // The connection may have ended earlier in this batch, or belong to another stage.
         let Some(entry) = self.connections.get(token).filter(|entry| entry.watched == Some(interest)) else {
@@ -276,7 +271,6 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         if action == Action::Watch(Some(interest)) { Ok(()) } else { self.settle(token, action) }
     }
 
-    #[inline]
     fn serve_edge(&mut self, event: Ready) -> io::Result<()> {
         let token = event.token;
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
@@ -311,10 +305,8 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         Ok(())
     }
 
-    /// Reads once, and lists the connection if it must be read again without an event.
-    ///
-    /// A short read has emptied the socket, and later bytes have an event of their own. So has the end of the stream, unless the
-    /// current event has `drain` set: then the connection is read until a read finds nothing.
+    /// Reads once, and lists the connection if it must be read again without an event. After a short read, later bytes and the
+    /// end of the stream have an event of their own. If `drain` is set, the connection is read until a read finds nothing.
     #[inline]
     fn read(&mut self, token: Token, drain: bool) -> io::Result<()> {
         let Some(entry) = self.connections.get(token) else { return Ok(()) };

@@ -86,8 +86,7 @@ pub(crate) fn check_panic_ends_one_connection(fixture: &'static Fixture, server:
 /// Clients of a flood besides the first, which has a connection and sends a request.
 const FLOOD: u64 = 150;
 
-/// Checks that a server facing [`FLOOD`] connections serves the first before it has accepted more than `accepts_max`, and then
-/// accepts all.
+/// Checks that a server facing [`FLOOD`] connections serves the first before it has accepted more than `accepts_max`.
 pub(crate) fn check_flood_leaves_others_served(
     model: &str,
     threads: Option<u32>,

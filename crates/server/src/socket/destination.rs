@@ -1,6 +1,5 @@
 //! A datagram's destination, which is the source of its response. For a socket bound to all addresses the system would choose
-//! the source, and a connected client or a firewall drops a response from another address. For such sockets the kernel reports
-//! the destination in a control message, and takes the same message as the source of the response.
+//! another source, and the client drops such a response. So the kernel reports the destination in a control message.
 
 use std::io;
 use std::mem::{self, offset_of};
@@ -102,7 +101,6 @@ impl Endpoints {
     pub(crate) const NONE: Self = Self { name: [0; NAME_BYTES], name_bytes: 0, control: Control::NONE };
 
     /// Receives a datagram into the empty `inbox`; returns its length.
-    #[inline]
     pub(crate) fn receive(&mut self, io: BorrowedFd<'_>, inbox: &mut Vec<u8>) -> Result<usize, Errno> {
         let mut room = libc::iovec { iov_base: inbox.as_mut_ptr().cast(), iov_len: inbox.capacity() };
         // SAFETY: numbers and null pointers, of which zeros are valid.
@@ -122,7 +120,6 @@ impl Endpoints {
     }
 
     /// Sends the response to the last datagram; fails at once if the socket has no room.
-    #[inline]
     pub(crate) fn send(&mut self, io: BorrowedFd<'_>, response: &[u8]) -> Result<usize, Errno> {
         let mut part = libc::iovec { iov_base: response.as_ptr().cast_mut().cast(), iov_len: response.len() };
         // SAFETY: numbers and null pointers, of which zeros are valid.

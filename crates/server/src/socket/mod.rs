@@ -311,8 +311,7 @@ pub fn set_io_timeout(connection: impl AsFd, timeout: Duration) {
 /// Makes every accept of a listener report a shutdown, now and later.
 pub fn shut_down(listener: impl AsFd) {
     if platform::SHUTDOWN_WAKES_ACCEPT && !is_tcp(&listener) {
-        // After a Unix socket's shutdown Linux returns EAGAIN to a non-blocking accept, while poll(2) still reports the listener.
-        // Make it block: the next line wakes all waiting accepts.
+        // After a Unix socket's shutdown a non-blocking accept fails with EAGAIN on Linux, so make the listener block.
         let _ = rustix::io::ioctl_fionbio(&listener, false);
     }
     let _ = rustix::net::shutdown(&listener, rustix::net::Shutdown::Both);

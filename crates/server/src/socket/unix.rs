@@ -11,8 +11,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix};
 
 use crate::platform;
 
-/// The file of a listener, removed when dropped, unless another file has replaced it. Drop it before the socket: while that is
-/// open, no other file gets its inode number.
+/// The file of a listener, removed when dropped. Drop it before the socket, so that no other file gets its inode number.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -21,8 +20,7 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Binds `socket` to a path, and replaces a file that a killed server left. Fails if a server listens there, or the file is
-    /// not a socket. If two servers start at once, the later one gets the path.
+    /// Binds `socket` to a path, and replaces a file that a killed server left. Fails if a server listens there.
     pub fn bind(socket: &OwnedFd, path: &Path) -> io::Result<Self> {
         let address = SocketAddrUnix::new(path)?;
         match rustix::net::bind(socket, &address) {

@@ -128,8 +128,7 @@ enum Position {
 }
 
 impl Reader {
-    /// Reads input. Returns the number of bytes that belong to this response, and the response if it is complete. The reader is
-    /// then ready for the next response. `is_head` tells whether the request was HEAD.
+    /// Reads input. Returns the number of bytes taken, and the response if complete. `is_head`: the request was HEAD.
     #[inline]
     pub fn read(&mut self, bytes: &[u8], is_head: bool) -> (usize, Option<Result<Response, Garbage>>) {
         match self.read_parts(bytes, is_head) {

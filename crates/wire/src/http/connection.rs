@@ -151,7 +151,6 @@ impl Http {
     }
 
     /// Takes a head. The response waits if a body follows.
-    #[inline]
     fn take_head(&self, state: &mut BatchState, rest: &[u8], out: &mut Vec<u8>) -> Step {
         if state.scan.is_new() {
             match rest {

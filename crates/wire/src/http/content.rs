@@ -63,8 +63,7 @@ impl Content {
         Self { fill: fill(FILL_BYTES), ..content }
     }
 
-    /// Creates content from files with paths below the root, such as `css/main.css`. A request for a folder returns its
-    /// `index.html`. No request leads to another file.
+    /// Creates content from files with paths below the root, such as `css/main.css`. A folder is its `index.html`.
     pub fn files<P: AsRef<[u8]>>(files: impl IntoIterator<Item = (P, Vec<u8>)>) -> Result<Self, ContentError> {
         let mut content = Self { by_path: HashMap::new(), pages: Vec::new(), fill: Vec::new() };
         for (name, bytes) in files {

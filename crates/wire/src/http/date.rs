@@ -1,14 +1,12 @@
 pub(super) type Date = [u8; 29];
 
-/// Formats a time in seconds since 1970, as in `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 section 5.6.7). This takes about ten
-/// nanoseconds, without a string that threads share and must lock.
+/// Formats a time in seconds since 1970, as in `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 section 5.6.7).
 pub(super) fn date(now: u32) -> Date {
     const WEEKDAYS: &[u8; 21] = b"ThuFriSatSunMonTueWed";
     const MONTHS: &[u8; 36] = b"MarAprMayJunJulAugSepOctNovDecJanFeb";
 
     let (days, second) = (now / 86_400, now % 86_400);
-    // Count from 1 March of the year 0, 719 468 days before 1970, so that a leap day is the last of its year. The calendar
-    // repeats after an era of 400 years, or 146 097 days.
+    // Count from 1 March of the year 0, so that a leap day is the last of its year. An era of 400 years has 146 097 days.
     let days_of_era = (days + 719_468) % 146_097;
     let era = (days + 719_468) / 146_097;
     let year_of_era = (days_of_era - days_of_era / 1460 + days_of_era / 36_524 - days_of_era / 146_096) / 365;

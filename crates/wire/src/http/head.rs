@@ -201,8 +201,7 @@ fn version_at(bytes: &[u8]) -> Range<usize> {
     }
 }
 
-/// Copies a head with HTTP/1.1 instead of a higher minor version, as RFC 9110 section 2.5 requires. `httparse` refuses such a
-/// version.
+/// Copies a head with HTTP/1.1 instead of a higher minor version, which `httparse` refuses (RFC 9110 section 2.5).
 #[cold]
 pub(super) fn as_1_1(bytes: &[u8]) -> Option<Vec<u8>> {
     let version = version_at(bytes);

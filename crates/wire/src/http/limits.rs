@@ -1,5 +1,4 @@
-/// Largest content that is copied behind its head, so that one write sends both. At about this size, the copy takes as much CPU
-/// time as a second write.
+/// Largest content that is copied behind its head. At about this size, the copy takes as much CPU time as a second write.
 pub(super) const COPIED_BYTES_MAX: u64 = 32 << 10;
 /// Size of the output at which a batch stops taking requests.
 pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;

@@ -30,8 +30,7 @@ fn absolute(target: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Decodes a path and removes `.`, `..` and empty segments. Returns `None` if it leads out of the root, contains a zero byte,
-/// or is badly encoded.
+/// Decodes a path and removes `.`, `..` and empty segments; `None` if it is invalid or leads out of the root.
 pub(super) fn normal(path: &[u8]) -> Option<Vec<u8>> {
     // Decode first, so that encoded slashes and dots count too.
     resolve(&decode(path)?)

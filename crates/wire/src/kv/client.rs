@@ -59,8 +59,7 @@ enum Position {
 const LINE_BYTES_MAX: usize = 512;
 
 impl Reader {
-    /// Reads input for the requested `key` and the expected `value`. Returns the number of bytes taken, and the response if
-    /// complete; the next call then reads the next response.
+    /// Reads input for the requested `key` and the expected `value`. Returns the bytes taken, and the response if complete.
     pub fn read(&mut self, bytes: &[u8], key: &[u8], value: &[u8]) -> (usize, Option<Reply>) {
         let mut at = 0;
         while at < bytes.len() {

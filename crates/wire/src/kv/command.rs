@@ -212,8 +212,7 @@ fn parse_words<'a>(
     })
 }
 
-/// Whether a line is an HTTP request, after which memcached ends the connection. memcached checks only the first 23 words, and
-/// only if the verb does not begin like one of its own.
+/// Whether a line is an HTTP request, which ends the connection. memcached checks only the first 23 words and few verbs.
 fn is_http(verb: &[u8], rest: Words<'_>) -> bool {
     !b"gsacidt".contains(verb.first().unwrap_or(&b'g'))
         && !matches!(verb, [_] | [b'm', _])

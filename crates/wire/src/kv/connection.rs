@@ -100,7 +100,6 @@ impl Kv {
     }
 
     /// Executes the command whose line ends at `end`; returns `None` if its value is incomplete.
-    #[inline]
     fn process_one(&self, state: &mut BatchState, rest: &[u8], end: usize, out: &mut Vec<u8>) -> Option<usize> {
         let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
         let line_bytes = end + 1;

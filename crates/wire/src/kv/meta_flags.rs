@@ -1,5 +1,4 @@
-//! Parsing of meta commands: a key, and flags of one letter each with an optional token. The order of the checks is that of
-//! memcached 1.6.18, because its error replies depend on it.
+//! Parsing of meta commands. The order of the checks is that of memcached 1.6.18, because its error replies depend on it.
 
 use std::borrow::Cow;
 
@@ -72,24 +71,18 @@ impl<'a> Meta<'a> {
         }
         let mut flags = words;
         flags.by_ref().take(skipped).for_each(drop);
-        let mut meta = Self { key: Cow::Borrowed(key), flags, options: Options::default() };
-        meta.parse_flags()?;
-        Ok(meta)
-    }
-
-    /// Parses the flags. The first duplicate or unknown flag decides the error, otherwise the last invalid token.
-    fn parse_flags(&mut self) -> Result<(), Error> {
+        let (mut key, mut options) = (Cow::Borrowed(key), Options::default());
+        // The first duplicate or unknown flag decides the error, otherwise the last invalid token.
         let (mut seen, mut result) = (0u128, Ok(()));
-        let options = &mut self.options;
-        for flag in self.flags {
+        for flag in flags {
             let (letter, token) = (flag[0], &flag[1..]);
             if letter >= 127 || seen & (1 << letter) != 0 {
                 return Err("CLIENT_ERROR duplicate flag");
             }
             seen |= 1 << letter;
             let parsed = match letter {
-                b'b' => base64::decode(&self.key).ok_or("CLIENT_ERROR error decoding key").map(|key| {
-                    self.key = Cow::Owned(key);
+                b'b' => base64::decode(&key).ok_or("CLIENT_ERROR error decoding key").map(|decoded| {
+                    key = Cow::Owned(decoded);
                     options.is_binary = true;
                 }),
                 b'N' => set(&mut options.vivify, signed(token), BAD_TOKEN),
@@ -128,7 +121,7 @@ impl<'a> Meta<'a> {
                 result = parsed;
             }
         }
-        result
+        result.map(|()| Self { key, flags, options })
     }
 }
 

@@ -17,7 +17,11 @@ impl Kv {
                 return None;
             };
             let found = match get.touch {
-                None => self.get(key),
+                None => {
+                    let found = self.store.get(key);
+                    self.counters.add(if found.is_some() { Count::GetHit } else { Count::GetMiss });
+                    found
+                }
                 Some(exptime) => self.touch(key, exptime),
             };
             if let Some(item) = found {
@@ -44,7 +48,15 @@ impl Kv {
                 write_line(out, "OK");
             }
             Command::Stats { section, arguments } => self.stats(section, arguments, out),
-            Command::MemoryLimit { mebibytes } => write_line(out, self.limit_memory(mebibytes)),
+            Command::MemoryLimit { mebibytes } => {
+                let line = match mebibytes {
+                    0..8 => "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m",
+                    1_000_000_001.. => "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes",
+                    _ if self.store.set_memory_max_bytes(u64::from(mebibytes) << 20) => "OK",
+                    _ => "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust",
+                };
+                write_line(out, line);
+            }
             Command::Meta(verb, words) => self.meta(verb, words, out),
             Command::Version => write_line(out, concat!("VERSION ", version!())),
             Command::Reply(line) => write_line(out, line),
@@ -76,15 +88,6 @@ impl Kv {
                 self.counters.add(miss);
                 write_line(out, NOT_FOUND);
             }
-        }
-    }
-
-    fn limit_memory(&self, mebibytes: u32) -> &'static str {
-        match mebibytes {
-            0..8 => "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m",
-            1_000_000_001.. => "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes",
-            _ if self.store.set_memory_max_bytes(u64::from(mebibytes) << 20) => "OK",
-            _ => "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust",
         }
     }
 }

@@ -45,13 +45,6 @@ impl Kv {
         Self { store: Store::new(&config, clock), counters: Counters::default(), config, started }
     }
 
-    #[inline]
-    pub(super) fn get(&self, key: &[u8]) -> Option<Item> {
-        let found = self.store.get(key);
-        self.counters.add(if found.is_some() { Count::GetHit } else { Count::GetMiss });
-        found
-    }
-
     /// Gives an item a new time to live; returns the item.
     pub(super) fn touch(&self, key: &[u8], exptime: i32) -> Option<Item> {
         let expires = self.store.expires(exptime);
@@ -156,8 +149,7 @@ impl Kv {
         fits
     }
 
-    /// Adds to or subtracts from an item; `None` if the item is not a number. Addition wraps at 64 bits, subtraction stops at
-    /// 0. Spaces follow a number that became shorter.
+    /// Adds or subtracts; `None` if the item is not a number. Addition wraps at 64 bits, subtraction stops at 0.
     pub(super) fn add_to(&self, item: &mut Item, delta: u64, up: bool, cas: Option<u64>) -> Option<u64> {
         let value = unsigned(&item.data)?;
         let sum = if up { value.wrapping_add(delta) } else { value.saturating_sub(delta) };

@@ -221,8 +221,7 @@ impl Store {
         }
     }
 
-    /// Enables the mark of fetched items, which costs a second look-up and a shard's lock at the first fetch. The first meta
-    /// command calls this, because only meta commands show the mark.
+    /// Enables the mark of fetched items, which only meta commands show: it costs a second look-up at the first fetch.
     pub fn notice_fetches(&self) {
         if !self.notices_fetches.load(Relaxed) {
             self.notices_fetches.store(true, Relaxed);
@@ -251,8 +250,7 @@ impl Store {
         self.enter(key, None::<fn() -> Item>, |item, _| After::Keep(change(item)))
     }
 
-    /// Changes or removes an item atomically. If the item is missing, `make` creates it and `change` gets `true`. Without
-    /// `make`, the result is then `None`.
+    /// Changes or removes an item atomically. `make` creates a missing item, for which `change` gets `true`.
     pub fn enter<T>(
         &self,
         key: &[u8],

@@ -47,11 +47,7 @@ pub(in crate::net) fn run_threads(context: &ServerContext<'_>) -> io::Result<()>
 pub(in crate::net) fn run_processes(context: &ServerContext<'_>) -> io::Result<()> {
     let service = super::service(context)?;
     pin(&context.cpus.accept)?;
-    let lost = |slot: &'static Slot, _: &_| {
-        slot.counters.ended.add(1);
-        slot.release();
-    };
-    children::with_reaper(context.workers, lost, |reaper| {
+    children::with_reaper(context.workers, children::end_lost, |reaper| {
         // Each child gets a copy of this, because it must not allocate.
         let mut datagram_io = DatagramIo::new(&service, context.sockets);
         for_each_port(context, |slot, socket| {
@@ -83,8 +79,7 @@ fn for_each_port<'a>(
     context.wait_for_stop()
 }
 
-/// Sends empty datagrams to each port until all threads have ended, because shutdown(2) of an unconnected socket wakes recvfrom
-/// only on Linux.
+/// Wakes all threads with empty datagrams. shutdown(2) of an unconnected socket wakes recvfrom only on Linux.
 fn wake(context: &ServerContext<'_>) {
     while context.workers.taken().next().is_some() {
         for socket in context.sockets {

@@ -99,7 +99,6 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
         unsafe { self.mechanism.receive_datagrams(io, token, &mut self.envelopes[port as usize]) }
     }
 
-    #[inline]
     fn on_received(&mut self, port: u32, received: Received) -> io::Result<()> {
         if self.free.is_empty() {
             self.waiting.push_back((port, received));
@@ -118,7 +117,6 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
     }
 
     /// Answers a datagram if it is a request, and gives its buffer back.
-    #[inline]
     fn answer(&mut self, port: u32, received: Received) -> io::Result<()> {
         let Some(datagram) = self.mechanism.datagram(&received, &self.envelopes[port as usize]) else {
             self.mechanism.give_back(received);
@@ -153,7 +151,6 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
         unsafe { self.mechanism.send_datagram(io, Token::new(number, 0), message) }
     }
 
-    #[inline]
     fn on_sent(&mut self, number: u32, result: Result<usize, Errno>) -> io::Result<()> {
         super::sent(result, self.counters);
         self.free.push(number);

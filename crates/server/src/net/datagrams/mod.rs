@@ -1,5 +1,4 @@
-//! Services of datagrams: the handling of one datagram, shared by every architecture, and the loop of a thread that watches many
-//! ports over a readiness mechanism.
+//! Services of datagrams: the handling of one datagram, and the loop of a thread that watches many ports for readiness.
 
 pub(super) mod blocking;
 #[cfg(target_os = "linux")]

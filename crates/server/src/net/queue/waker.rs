@@ -20,12 +20,10 @@ impl Waker {
         self.reader.as_fd()
     }
 
-    #[inline]
     pub(super) fn wake(&self) {
         let _ = rustix::io::write(&self.writer, &[0]);
     }
 
-    #[inline]
     pub(super) fn clear(&self) {
         let _ = rustix::io::read(&self.reader, &mut [0; 16]);
     }
