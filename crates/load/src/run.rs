@@ -27,17 +27,11 @@ impl Listener for Alone<'_> {
 }
 
 /// Runs a load that starts on its own.
-///
-/// # Errors
-/// Fails if the load cannot run at all: see [`LoadError`].
 pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
     run_with(config, &mut Alone(on_event))
 }
 
 /// Runs a load whose listener may set the start time.
-///
-/// # Errors
-/// Fails if the load cannot run at all: see [`LoadError`].
 pub fn run_with(config: &LoadConfig, listener: &mut dyn Listener) -> Result<Outcome, LoadError> {
     driver::check(config)?;
     // Threads that start later inherit the timer setting.

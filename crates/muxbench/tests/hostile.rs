@@ -198,7 +198,7 @@ fn assert_withstands(architecture: Architecture, service: &ServiceSpec) {
     for (manner, crowd) in MANNERS.iter().zip(&crowds) {
         let tally = crowd.tally();
         assert!(tally.begun >= OF_EACH_MANNER as u64 && tally.failed == 0, "{what} {manner:?}: {tally:?}");
-        assert!(tally.said_bytes > 0 || manner.name == "flood", "{what} {manner:?}: {tally:?}");
+        assert!(tally.sent_bytes > 0 || manner.name == "flood", "{what} {manner:?}: {tally:?}");
     }
 
     drop(crowds);
@@ -253,11 +253,11 @@ fn assert_bounded_memory(architecture: Architecture, service: &ServiceSpec) {
     honest.exchange(&what);
     let memory_bytes = common::memory_bytes_of(pid);
     let mut crowds = ENDLESS_MANNERS.map(|manner| crowd(&serve, service, ENDLESS_CLIENTS, &named(&[manner])));
-    let sent = |crowds: &[Crowd<'_>]| crowds.iter().map(|crowd| crowd.tally().said_bytes).collect::<Vec<_>>();
+    let sent = |crowds: &[Crowd<'_>]| crowds.iter().map(|crowd| crowd.tally().sent_bytes).collect::<Vec<_>>();
     let (started, mut most_bytes) = (Instant::now(), 0);
     for turn in 0.. {
         let before = sent(&crowds);
-        let behind = crowds.iter_mut().filter(|crowd| crowd.tally().said_bytes < ENDLESS_BYTES);
+        let behind = crowds.iter_mut().filter(|crowd| crowd.tally().sent_bytes < ENDLESS_BYTES);
         behind.for_each(Crowd::act_all);
         let now = sent(&crowds);
         let is_over = now.iter().all(|bytes| *bytes >= ENDLESS_BYTES);

@@ -37,9 +37,9 @@ pub struct Done {
 
 impl fmt::Display for Done {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { requests, hostile: Tally { begun, said_bytes, .. }, is_killed } = self;
+        let Self { requests, hostile: Tally { begun, sent_bytes, .. }, is_killed } = self;
         let killed = if *is_killed { "; a client killed" } else { "" };
-        write!(f, "{requests} honest requests; {begun} hostile connections, {} KiB{killed}", said_bytes >> 10)
+        write!(f, "{requests} honest requests; {begun} hostile connections, {} KiB{killed}", sent_bytes >> 10)
     }
 }
 
@@ -77,7 +77,7 @@ pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result
     );
     let tally = hostile.tally();
     ensure!(
-        tally.begun > before.begun && tally.said_bytes > before.said_bytes,
+        tally.begun > before.begun && tally.sent_bytes > before.sent_bytes,
         "the hostile clients did nothing during the honest load: {before:?}, then {tally:?}"
     );
     ensure!(report.errors.total() == 0, "honest clients: {:?}", report.errors);

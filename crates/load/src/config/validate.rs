@@ -169,9 +169,6 @@ pub fn broken(config: &LoadConfig) -> Option<&'static Rule> {
 }
 
 /// Checks all rules, and the ports of the service `udp`.
-///
-/// # Errors
-/// The first broken rule, as `key: reason; remedy`.
 pub fn check(config: &LoadConfig) -> Result<(), String> {
     match broken(config) {
         Some(rule) => Err(rule.to_string()),
@@ -181,18 +178,12 @@ pub fn check(config: &LoadConfig) -> Result<(), String> {
 }
 
 /// Checks whether the timestamps are available for the transport on this system.
-///
-/// # Errors
-/// The broken rule.
 pub fn check_timestamps(config: &LoadConfig) -> Result<(), String> {
     let is_broken = |rule: &&Rule| rule.key == "client.timestamps" && (rule.is_broken)(config);
     RULES.iter().find(is_broken).map_or(Ok(()), |rule| Err(rule.to_string()))
 }
 
 /// Returns the addresses of the server's UDP ports, in order.
-///
-/// # Errors
-/// Fails if the ports do not match the number of connections.
 pub fn targets(config: &LoadConfig) -> Result<Vec<SocketAddr>, String> {
     let target = config
         .target

@@ -67,9 +67,6 @@ pub struct Hiccups<'scope>(Vec<ScopedJoinHandle<'scope, u64>>);
 
 impl<'scope> Hiccups<'scope> {
     /// Starts a thread on each of `cpus`; `None` means any CPU. An empty list measures nothing.
-    ///
-    /// # Errors
-    /// Fails if a thread cannot be started.
     pub fn start(
         scope: &'scope Scope<'scope, '_>,
         cpus: &[Option<usize>],

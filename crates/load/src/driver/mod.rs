@@ -117,9 +117,6 @@ pub trait Listener {
     fn on(&mut self, event: Event);
 
     /// Returns the start time of the ramp on CLOCK_MONOTONIC, in nanoseconds; `None` starts soon.
-    ///
-    /// # Errors
-    /// The reason why the load must not start.
     fn begin(&mut self) -> Result<Option<u64>, String>;
 }
 
@@ -136,9 +133,6 @@ pub struct Connected {
 }
 
 /// Checks a configuration and the availability of its CPUs.
-///
-/// # Errors
-/// The first broken rule.
 pub fn check(config: &LoadConfig) -> Result<(), LoadError> {
     validate::check(config).map_err(LoadError::Config)?;
     // Check one by one: from a set, the kernel silently uses only the available CPUs.
@@ -151,9 +145,6 @@ pub fn first_of(client: u32) -> u64 {
 }
 
 /// Starts a trial: waits for the start time and announces it.
-///
-/// # Errors
-/// Fails if the listener refuses to start.
 pub fn begin(config: &LoadConfig, clock: &Clock, listener: &mut dyn Listener) -> Result<Times, LoadError> {
     let planned_ns = listener.begin().map_err(LoadError::Config)?;
     let begun_late_ns = planned_ns.map_or(0, |start_ns| clock::monotonic_ns().saturating_sub(start_ns));
@@ -225,9 +216,6 @@ pub struct ClientThread<'a, T> {
 }
 
 /// Runs the client's threads until all have ended. Returns their results and the process's resource usage in the window.
-///
-/// # Errors
-/// Fails if a thread cannot be started; `stop` then ends the running threads.
 pub fn run_threads<T: Send>(
     trial: &Trial<'_>,
     progress: &[&Progress],
@@ -250,9 +238,6 @@ pub fn run_threads<T: Send>(
 }
 
 /// Runs one loop per client, each in its own thread.
-///
-/// # Errors
-/// Fails if a thread cannot be started.
 pub fn run_loops<'a, T: Send>(
     trial: &Trial<'_>,
     progress: &'a [Progress],

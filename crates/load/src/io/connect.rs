@@ -23,10 +23,6 @@ use crate::report::Class;
 const PROGRESS: Duration = Duration::from_millis(200);
 
 /// Opens and verifies all of `config`'s connections. Calls `progress` with the number done. Returns non-blocking sockets.
-///
-/// # Errors
-/// The first connection that cannot be made or gets no valid response. A trial with fewer connections would be a different
-/// trial.
 pub fn connect<P: ClientProtocol>(
     config: &LoadConfig,
     sources: &[IpAddr],
@@ -173,9 +169,6 @@ enum Target {
 
 impl<'a> Dialer<'a> {
     /// Creates a dialer to `config`'s target that uses the addresses of `sources` in turn.
-    ///
-    /// # Errors
-    /// Fails if the address is invalid.
     pub fn new(config: &LoadConfig, sources: &'a [IpAddr]) -> Result<Self, LoadError> {
         let target = match &config.target {
             Address::Ip(target) => Target::Ip(*target),

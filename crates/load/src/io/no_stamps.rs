@@ -18,9 +18,6 @@ pub struct Stamping(Infallible);
 
 impl Stamping {
     /// Always fails.
-    ///
-    /// # Errors
-    /// Always, because only Linux has kernel timestamps.
     pub fn switch_on(_config: &LoadConfig, _sockets: &[OwnedFd]) -> Result<Self, LoadError> {
         Err(LoadError::Config("client.timestamps: the kernel's need Linux; use `client`".to_owned()))
     }

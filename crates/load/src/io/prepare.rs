@@ -15,9 +15,6 @@ const BATCH_BYTES: usize = 16 << 10;
 const PROGRESS: Duration = Duration::from_millis(200);
 
 /// Sends the protocol's preparations on one connection and checks each response. Calls `progress` with the number of responses.
-///
-/// # Errors
-/// The first wrong response.
 pub fn prepare<P: ClientProtocol>(
     config: &LoadConfig,
     protocol: &P,

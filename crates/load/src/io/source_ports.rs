@@ -33,17 +33,11 @@ struct Host {
 
 /// Returns the source addresses to use in turn; none to leave the choice to the system. Holders of idle connections get the
 /// load's own addresses (`LoadConfig::sources`).
-///
-/// # Errors
-/// Fails if all addresses together lack ports: cause, numbers and remedy.
 pub fn sources(config: &LoadConfig) -> Result<Vec<IpAddr>, String> {
     sources_in(config, |ports| sources_with(config, ports))
 }
 
 /// Like [`sources`], with `choose` to map the number of ports per address to source addresses.
-///
-/// # Errors
-/// The error of `choose`.
 pub fn sources_in(
     config: &LoadConfig,
     choose: impl FnOnce(u32) -> Result<Vec<IpAddr>, String>,
@@ -56,18 +50,12 @@ pub fn sources_in(
 }
 
 /// Like [`sources`], for a given number of ports per address.
-///
-/// # Errors
-/// The same as for [`sources`].
 pub fn sources_with(config: &LoadConfig, ports: u32) -> Result<Vec<IpAddr>, String> {
     let Some(target) = config.target.ip() else { return Ok(Vec::new()) };
     sources_among(config, ports, time_wait_s(target.ip()), || addresses(target))
 }
 
 /// Like [`sources`], for a given length of TIME_WAIT and given addresses, best first.
-///
-/// # Errors
-/// The same as for [`sources`].
 pub fn sources_among(
     config: &LoadConfig,
     ports: u32,

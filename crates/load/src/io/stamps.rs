@@ -52,9 +52,6 @@ pub struct Stamping {
 
 impl Stamping {
     /// Enables timestamps on all sockets. Each socket counts from its next write.
-    ///
-    /// # Errors
-    /// Fails if the kernel does not support timestamps or the interface is unknown.
     pub fn switch_on(config: &LoadConfig, sockets: &[OwnedFd]) -> Result<Self, LoadError> {
         let failed =
             |error| LoadError::System { what: "timestamps: the kernel gives none (use --timestamps client)", error };
@@ -90,9 +87,6 @@ impl Stamping {
 }
 
 /// Enables timestamps on a socket, counted from its next write.
-///
-/// # Errors
-/// Fails if the kernel does not support timestamps.
 fn switch_on(io: BorrowedFd<'_>, hardware: bool) -> io::Result<()> {
     let software = libc::SOF_TIMESTAMPING_TX_SCHED
         | libc::SOF_TIMESTAMPING_TX_SOFTWARE
@@ -279,9 +273,6 @@ pub struct Stamped {
 
 /// Tests timestamps: sends packets over loopback until both timestamps arrive or `patience` ends. The kernel enables timestamps
 /// in the background for the first socket, so the first packets may have none.
-///
-/// # Errors
-/// Fails if the system refuses the sockets or the option.
 pub fn on_loopback(patience: Duration) -> io::Result<Stamped> {
     const BETWEEN_PACKETS: Duration = Duration::from_micros(500);
     let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;

@@ -85,9 +85,6 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
     }
 
     /// Waits up to `longest` for progress. Returns the finished connections: number, socket, and result.
-    ///
-    /// # Errors
-    /// Errors of poll(2).
     pub fn wait(&mut self, longest: Duration) -> io::Result<Vec<(u64, F, io::Result<()>)>> {
         let now = Instant::now();
         let nearest = self.under_way.iter().map(|it| it.deadline).min().unwrap_or(now);

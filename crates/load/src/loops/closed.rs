@@ -6,7 +6,7 @@
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::exchange::{EVENTS_MAX, Engine, Exchange, Parsed, Read, Sent, Step, TIMER_BYTES};
+use super::exchange::{EVENTS_MAX, Engine, Exchange, Received, Sent, Step, TIMER_BYTES};
 use crate::config::LoadConfig;
 use crate::config::partition::partition_indices;
 use crate::driver::{self, Connected, Listener, Outcome, Trial};
@@ -38,10 +38,7 @@ pub fn run<P: ClientProtocol>(
 
     // Choose the start time only after the slow initialisation of memory.
     let times = driver::begin(config, &clock, listener)?;
-    let loops = workers.into_iter().map(|worker| {
-        let times = times.clone();
-        move |stop: &AtomicBool| worker.run(times, stop)
-    });
+    let loops = workers.into_iter().map(|worker| |stop: &AtomicBool| worker.run(&times, stop));
     let trial = Trial::sleeping(config, &clock, &times);
     let (recordings, usage) = driver::run_loops(&trial, &progress, loops, listener)?;
 
@@ -77,12 +74,12 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     }
 
     /// Runs from the first request to the last response.
-    fn run(mut self, times: Times, stop: &AtomicBool) -> Recording {
+    fn run(mut self, times: &Times, stop: &AtomicBool) -> Recording {
         for at in 0..self.links.len() {
             let due = self.engine.first_due(times.start);
             self.engine.wake_at(at, due);
         }
-        self.engine.recorder.begin(times);
+        self.engine.recorder.begin(times.clone());
         let mut events = Events::with_capacity(EVENTS_MAX);
         loop {
             let now = self.engine.clock.now();
@@ -140,45 +137,22 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
     /// Reads from a ready connection.
     #[inline]
     fn read(&mut self, at: usize) {
-        match self.engine.read(self.links[at].io.as_fd()) {
-            Read::Bytes(now) => match self.engine.parse(&mut self.exchanges[at]) {
-                Parsed::Part => {}
-                Parsed::Whole { is_last, has_more } => {
-                    self.complete(at, now);
-                    match (is_last, has_more) {
-                        (true, _) => self.end(at, Class::Closed),
-                        (false, true) => self.end(at, Class::Wrong),
-                        (false, false) if self.engine.think.is_none() => self.send(at, now),
-                        (false, false) => {
-                            let due = self.engine.next_due(now);
-                            self.engine.wake_at(at, due);
-                        }
-                    }
-                }
-                Parsed::Wrong => self.end(at, Class::Wrong),
-            },
-            Read::End => self.ended(at),
-            Read::Nothing => {}
-            Read::Failed(class) => self.end(at, class),
-        }
-    }
-
-    /// Handles the server's end of a connection.
-    #[cold]
-    fn ended(&mut self, at: usize) {
-        let now = self.engine.clock.now();
-        match self.engine.end(&mut self.exchanges[at]) {
-            Ok(()) => {
-                self.complete(at, now);
-                self.end(at, Class::Closed);
-            }
-            Err(class) => self.end(at, class),
-        }
-    }
-
-    #[inline]
-    fn complete(&mut self, at: usize, now: u64) {
+        let (now, received) = self.engine.receive(&mut self.exchanges[at], self.links[at].io.as_fd());
+        let (is_last, has_more) = match received {
+            Received::Part => return,
+            Received::Failed(class) => return self.end(at, class),
+            Received::Whole { is_last, has_more } => (is_last, has_more),
+        };
         self.engine.recorder.complete(self.exchanges[at].transaction(at, now));
+        match (is_last, has_more) {
+            (true, _) => self.end(at, Class::Closed),
+            (false, true) => self.end(at, Class::Wrong),
+            (false, false) if self.engine.think.is_none() => self.send(at, now),
+            (false, false) => {
+                let due = self.engine.next_due(now);
+                self.engine.wake_at(at, due);
+            }
+        }
     }
 
     /// Abandons a connection. Its outstanding request gets no response.

@@ -1,4 +1,4 @@
-//! Sequential exchanges of a request and its response on one socket. Closed loops and short-lived connections share them.
+//! Sequential exchanges of requests and responses, for closed loops and for short-lived connections.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,7 +29,7 @@ const SLEEP: Duration = Duration::from_millis(5);
 /// The pause between two attempts to write to a full socket, in nanoseconds.
 const RETRY_NS: f64 = 50_000.0;
 
-/// A request and its response.
+/// A request and its response on one connection.
 pub struct Exchange<P: ClientProtocol> {
     request: P::Request,
     reader: P::Reader,
@@ -37,13 +37,11 @@ pub struct Exchange<P: ClientProtocol> {
     pub due: u64,
     /// t2, in ticks.
     pub sent: u64,
-    /// The bytes of a partly sent request that the socket has accepted.
+    /// The bytes that the socket has accepted of a partly sent request.
     written: u32,
-    /// The state.
     pub step: Step,
 }
 
-/// The state of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// No request is outstanding.
@@ -62,7 +60,6 @@ impl<P: ClientProtocol> Default for Exchange<P> {
 }
 
 impl<P: ClientProtocol> Exchange<P> {
-    /// Whether the request lacks its response.
     #[inline]
     pub fn is_outstanding(&self) -> bool {
         self.step != Step::Idle
@@ -75,7 +72,7 @@ impl<P: ClientProtocol> Exchange<P> {
         self.step = Step::Idle;
     }
 
-    /// Returns the transaction of this connection. `complete` is 0 without a response.
+    /// Returns the transaction. `complete` is 0 without a response.
     #[inline]
     pub fn transaction(&self, connection: usize, complete: u64) -> Transaction {
         let Self { due, sent, .. } = *self;
@@ -83,44 +80,23 @@ impl<P: ClientProtocol> Exchange<P> {
     }
 }
 
-/// The result of sending a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// The socket accepted the whole request.
     Whole,
     /// The socket accepted a part: [`Engine::write_on`] must follow.
     Partly,
-    /// Nothing was sent, because the connection is not established yet.
+    /// The connection is not established yet, so nothing was sent.
     NotConnected,
 }
 
-/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Read {
-    /// Bytes arrived, at this time in ticks.
-    Bytes(u64),
-    /// The server ended the connection.
-    End,
-    /// No bytes are available yet.
-    Nothing,
-    /// The connection failed.
-    Failed(Class),
-}
-
-/// The meaning of the bytes of a read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parsed {
+pub enum Received {
     /// The response is incomplete.
     Part,
-    /// The response is complete.
-    Whole {
-        /// Whether the server ends the connection after this response.
-        is_last: bool,
-        /// Whether unrequested bytes follow.
-        has_more: bool,
-    },
-    /// The bytes are not a valid response.
-    Wrong,
+    /// The response is complete. `is_last`: the server ends the connection after it. `has_more`: unrequested bytes follow.
+    Whole { is_last: bool, has_more: bool },
+    /// The connection failed, or the bytes are not a valid response.
+    Failed(Class),
 }
 
 /// The state of a thread for the exchanges on all of its connections. It allocates only if one line of a response arrives in
@@ -145,10 +121,7 @@ pub struct Engine<'a, P: ClientProtocol> {
 pub const TIMER_BYTES: usize = size_of::<Reverse<(u64, u32)>>();
 
 impl<'a, P: ClientProtocol> Engine<'a, P> {
-    /// Creates the engine of client `number` and reserves all its memory.
-    ///
-    /// # Errors
-    /// Fails without a poller or enough memory.
+    /// Creates the engine of client `number`, and reserves all memory.
     pub fn new(
         (clock, protocol, config): (Clock, &'a P, &LoadConfig),
         number: u32,
@@ -173,7 +146,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         })
     }
 
-    /// Draws a first due time. Think times spread the first requests like later ones.
+    /// Draws the due time of a connection's first request, within one think time.
     pub fn first_due(&mut self, start: u64) -> u64 {
         let think_ticks = self.clock.ticks(self.think.mean_ns as f64) as f64;
         start.saturating_add((think_ticks * self.random.random::<f64>()) as u64)
@@ -189,7 +162,6 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         now.saturating_add(self.clock.ticks(self.think.mean_ns as f64 * factor))
     }
 
-    /// Sets a timer for a connection.
     #[inline]
     pub fn wake_at(&mut self, at: usize, due: u64) {
         self.timers.push(Reverse((due, at as u32)));
@@ -201,7 +173,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         self.timers.peek().map_or(u64::MAX, |Reverse((due, _))| *due)
     }
 
-    /// Takes a timer that is due at `now`. Returns its time and its connection.
+    /// Takes a timer that is due at `now`: its time and its connection.
     #[inline]
     pub fn take_timer(&mut self, now: u64) -> Option<(u64, usize)> {
         let &Reverse((due, at)) = self.timers.peek()?;
@@ -280,52 +252,43 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         Ok(is_whole)
     }
 
-    /// Reads from a ready socket.
+    /// Reads from a ready socket, and verifies the bytes. Returns also t3; 0 if no bytes of a due response arrived.
     #[inline]
-    pub fn read(&mut self, io: BorrowedFd<'_>) -> Read {
+    pub fn receive(&mut self, exchange: &mut Exchange<P>, io: BorrowedFd<'_>) -> (u64, Received) {
         self.inbox.clear();
         match rustix::io::read(io, spare_capacity(&mut self.inbox)) {
-            // t3: right after the read that may complete a response.
-            Ok(count) if count > 0 => Read::Bytes(self.clock.now()),
-            Ok(_) => Read::End,
-            Err(Errno::AGAIN | Errno::INTR) => Read::Nothing,
-            Err(error) => Read::Failed(error.into()),
+            Ok(0) => return self.end(exchange),
+            Ok(_) if exchange.step != Step::Waiting => return (0, Received::Failed(Class::Wrong)),
+            Ok(_) => {}
+            Err(Errno::AGAIN | Errno::INTR) => return (0, Received::Part),
+            Err(error) => return (0, Received::Failed(error.into())),
         }
-    }
-
-    /// Verifies the bytes of the last read.
-    #[inline]
-    pub fn parse(&mut self, exchange: &mut Exchange<P>) -> Parsed {
-        if exchange.step != Step::Waiting {
-            return Parsed::Wrong;
-        }
+        // t3: right after the read that may complete a response.
+        let now = self.clock.now();
         let (taken_bytes, reply) = self.protocol.read(exchange.request, &mut exchange.reader, &self.inbox);
         let (wrong, is_last) = match reply {
-            None => return Parsed::Part,
+            None => return (now, Received::Part),
             Some(Reply::Good) => (None, false),
             Some(Reply::Bad(class)) => (Some(class), false),
             Some(Reply::Last(wrong)) => (wrong, true),
-            Some(Reply::Garbage) => return Parsed::Wrong,
+            Some(Reply::Garbage) => return (now, Received::Failed(Class::Wrong)),
         };
         wrong.into_iter().for_each(|class| self.recorder.errors().count(class, 1));
         exchange.step = Step::Idle;
-        Parsed::Whole { is_last, has_more: taken_bytes < self.inbox.len() }
+        (now, Received::Whole { is_last, has_more: taken_bytes < self.inbox.len() })
     }
 
-    /// Handles the end of the connection.
-    ///
-    /// # Errors
-    /// The class of failure, unless the end of the connection completes the response.
+    /// Handles the end of the connection, which may complete the response.
     #[cold]
-    pub fn end(&mut self, exchange: &mut Exchange<P>) -> Result<(), Class> {
+    fn end(&mut self, exchange: &mut Exchange<P>) -> (u64, Received) {
         let reply = match exchange.step {
-            Step::Idle => return Err(Class::Reset),
+            Step::Idle => return (0, Received::Failed(Class::Reset)),
             Step::Writing => None,
             Step::Waiting => self.protocol.end(exchange.request, &mut exchange.reader),
         };
-        let Some(Reply::Last(wrong)) = reply else { return Err(Class::Short) };
+        let Some(Reply::Last(wrong)) = reply else { return (0, Received::Failed(Class::Short)) };
         wrong.into_iter().for_each(|class| self.recorder.errors().count(class, 1));
         exchange.step = Step::Idle;
-        Ok(())
+        (self.clock.now(), Received::Whole { is_last: true, has_more: false })
     }
 }

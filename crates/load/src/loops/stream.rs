@@ -61,10 +61,7 @@ pub fn run(
 
     // Choose the start time only after the slow initialisation of memory.
     let times = driver::begin(config, &clock, listener)?;
-    let loops = workers.into_iter().map(|worker| {
-        let times = times.clone();
-        move |stop: &AtomicBool| worker.run(times, stop)
-    });
+    let loops = workers.into_iter().map(|worker| |stop: &AtomicBool| worker.run(&times, stop));
     let trial = Trial::sleeping(config, &clock, &times);
     let (results, usage) = driver::run_loops(&trial, &progress, loops, listener)?;
 
@@ -208,7 +205,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Runs from the first burst to the end of the last connection.
-    fn run(mut self, times: Times, stop: &AtomicBool) -> (Moved, Recording) {
+    fn run(mut self, times: &Times, stop: &AtomicBool) -> (Moved, Recording) {
         self.recorder.begin(times.clone());
         for edge in [&mut self.part, &mut self.second] {
             edge.1 = times.window.start + edge.2;

@@ -34,9 +34,6 @@ struct Path {
 
 impl Http {
     /// Creates the client for `traffic` to a server.
-    ///
-    /// # Errors
-    /// Fails if a path or a header does not give a valid request.
     pub fn new(traffic: &HttpTraffic, server: &Address) -> Result<Self, LoadError> {
         if traffic.targets.is_empty() {
             return Err(LoadError::Config("http: names no path; say what to ask for".to_owned()));

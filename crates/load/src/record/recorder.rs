@@ -112,9 +112,6 @@ pub struct Recorder<'a> {
 }
 
 /// Reserves memory for `count` transactions.
-///
-/// # Errors
-/// Fails if there is not enough memory.
 pub fn reserve(config: &LoadConfig, count: u64) -> Result<Vec<Transaction>, LoadError> {
     let mut transactions = Vec::new();
     transactions.try_reserve_exact(count as usize).map_err(|_| LoadError::Memory {
@@ -126,9 +123,6 @@ pub fn reserve(config: &LoadConfig, count: u64) -> Result<Vec<Transaction>, Load
 
 impl<'a> Recorder<'a> {
     /// Creates a recorder with initialised memory for `samples` transactions.
-    ///
-    /// # Errors
-    /// Fails if there is not enough memory.
     pub fn new(clock: Clock, config: &LoadConfig, samples: u64, progress: &'a Progress) -> Result<Self, LoadError> {
         let mut transactions = reserve(config, samples)?;
         // Touch every page before the window begins.

@@ -94,9 +94,6 @@ impl Wall {
 
 impl Clock {
     /// Chooses and calibrates a clock. Takes about 50 ms.
-    ///
-    /// # Errors
-    /// Fails if the TSC is requested but not invariant.
     pub fn calibrate(choice: ClockChoice) -> Result<Self, LoadError> {
         let (source, reason) = match (choice, tsc_is_invariant()) {
             (ClockChoice::Monotonic, _) => (Source::Monotonic, "asked for"),

@@ -26,9 +26,6 @@ const WARM_UP: usize = 1_000;
 
 /// Measures the mean time to send a request of 128 B and to receive its response of 128 B, in nanoseconds. Runs in the calling
 /// thread, on the CPU `cpu` if given. The same thread acts as the server, outside the measured time.
-///
-/// # Errors
-/// Fails if the sockets cannot be made.
 pub fn per_request_ns(timestamps: Timestamps, requests: usize, cpu: Option<usize>) -> Result<f64, LoadError> {
     const BYTES: u32 = 128;
     let failed = |error| LoadError::System { what: "the connections whose cost is measured", error };

@@ -18,33 +18,38 @@ use crate::config::LoadConfig;
 use crate::error::LoadError;
 use crate::io::connect::{self, Dialer};
 
-/// The byte limit of one `Pour` action.
-const POUR_BYTES_MAX: usize = 1 << 20;
-/// The write limit of one `Pour` action, for small datagrams.
-const POUR_WRITES_MAX: usize = 200;
+/// The byte limit of one `Fill` action.
+const FILL_BYTES_MAX: usize = 1 << 20;
+/// The write limit of one `Fill` action, for small datagrams.
+const FILL_WRITES_MAX: usize = 200;
 /// The byte limit of one read.
-const TAKE_BYTES_MAX: usize = 64 << 10;
+const READ_BYTES_MAX: usize = 64 << 10;
 /// Bytes per write of an endless input.
 const ENDLESS_BYTES: usize = 64 << 10;
 /// The byte limit of one write of garbage.
 const GARBAGE_BYTES_MAX: usize = 2048;
+/// A response size that exceeds the default socket buffers.
+const MUCH_BYTES: u64 = 16 << 20;
 
 /// An action of a client.
 enum Act<'a> {
     /// Writes the bytes. Bytes that the socket does not accept are written before any later ones.
-    Say(Cow<'a, [u8]>),
+    Send(Cow<'a, [u8]>),
     /// Writes the bytes repeatedly until the socket accepts no more.
-    Pour(&'a [u8]),
+    Fill(&'a [u8]),
     /// Reads up to this many bytes.
-    Take(usize),
-    /// Does nothing.
+    Read(usize),
     Wait,
     /// Shuts down the sending side.
     HalfClose,
     /// Closes the connection, and reconnects at the next action.
-    Leave,
+    Close,
     /// Resets the connection, and reconnects at the next action.
     Reset,
+}
+
+fn send(bytes: &[u8]) -> Act<'_> {
+    Act::Send(bytes.into())
 }
 
 /// A kind of misbehaviour: a row of [`MANNERS`].
@@ -54,7 +59,7 @@ pub struct Manner {
     /// A description in one line.
     pub about: &'static str,
     /// Selects the next action, given the number of earlier actions on the connection.
-    act: for<'a> fn(&'a Words, u32, &mut Xoshiro256PlusPlus) -> Act<'a>,
+    act: for<'a> fn(&'a Inputs, u32, &mut Xoshiro256PlusPlus) -> Act<'a>,
 }
 
 impl std::fmt::Debug for Manner {
@@ -63,90 +68,53 @@ impl std::fmt::Debug for Manner {
     }
 }
 
+macro_rules! manners {
+    ($($name:literal, $about:literal, $act:expr;)+) => { &[$(Manner { name: $name, about: $about, act: $act }),+] };
+}
+
 /// All kinds of misbehaviour.
-pub const MANNERS: &[Manner] = &[
-    Manner {
-        name: "half",
-        about: "begins a request and says nothing more",
-        act: |words, step, _| if step == 0 { Act::Say((&*words.half).into()) } else { Act::Wait },
-    },
-    Manner {
-        name: "half-closed",
-        about: "begins a request and says that nothing more comes",
-        act: |words, step, _| match step {
-            0 => Act::Say((&*words.half).into()),
-            1 => Act::HalfClose,
-            2..4 => Act::Wait,
-            _ => Act::Leave,
-        },
-    },
-    Manner {
-        name: "slow-writer",
-        about: "goes on with a request byte by byte",
-        act: |words, step, _| Act::Say(if step == 0 { (&*words.half).into() } else { (&*words.more).into() }),
-    },
-    Manner {
-        name: "slow-reader",
-        about: "asks for much and reads it byte by byte",
-        act: |words, step, _| if step == 0 { Act::Say((&*words.much).into()) } else { Act::Take(1) },
-    },
-    Manner {
-        name: "deaf",
-        about: "asks for much, again and again, and reads nothing",
-        act: |words, _, _| Act::Pour(&words.much),
-    },
-    Manner {
-        name: "garbage",
-        about: "says what is no request, and is back with more",
-        act: |_, step, random| match step {
-            0 => {
-                let count = random.random_range(1..=GARBAGE_BYTES_MAX);
-                Act::Say((0..count).map(|_| random.random::<u8>()).collect::<Vec<_>>().into())
-            }
-            1 => Act::Take(TAKE_BYTES_MAX),
-            _ => Act::Reset,
-        },
-    },
-    Manner {
-        name: "beyond",
-        about: "says sizes beyond any limit",
-        act: |words, step, random| match step {
-            0 => Act::Say((&*words.beyond[random.random_range(0..words.beyond.len())]).into()),
-            1..4 => Act::Take(TAKE_BYTES_MAX),
-            _ => Act::Leave,
-        },
-    },
-    Manner {
-        name: "endless",
-        about: "goes on and on with a line, a head, a body or a value, and hears what is said to that",
-        act: |words, step, random| match step {
-            0 => Act::Say((&*words.begun[random.random_range(0..words.begun.len())]).into()),
-            step if step % 2 == 1 => Act::Say((&*words.endless).into()),
-            _ => Act::Take(TAKE_BYTES_MAX),
-        },
-    },
-    Manner {
-        name: "heavy",
-        about: "asks with as much as is allowed, again and again, and hears what is said to that",
-        act: |words, step, _| {
-            if step % 2 == 0 { Act::Say((&*words.heavy).into()) } else { Act::Take(TAKE_BYTES_MAX) }
-        },
-    },
-    Manner {
-        name: "reset",
-        about: "resets in the midst of a response",
-        act: |words, step, _| match step {
-            0 => Act::Say((&*words.much).into()),
-            1 => Act::Take(TAKE_BYTES_MAX),
-            _ => Act::Reset,
-        },
-    },
-    Manner {
-        name: "flood",
-        about: "connects and goes at once, without a word",
-        act: |_, _, random| if random.random() { Act::Leave } else { Act::Reset },
-    },
-];
+pub const MANNERS: &[Manner] = manners! {
+    "half", "begins a request and sends nothing more",
+        |inputs, step, _| if step == 0 { send(&inputs.half) } else { Act::Wait };
+    "half-closed", "begins a request and shuts down its sending side", |inputs, step, _| match step {
+        0 => send(&inputs.half),
+        1 => Act::HalfClose,
+        2..4 => Act::Wait,
+        _ => Act::Close,
+    };
+    "slow-writer", "sends a request byte by byte",
+        |inputs, step, _| send(if step == 0 { &inputs.half } else { &inputs.more });
+    "slow-reader", "requests many bytes and reads them one by one",
+        |inputs, step, _| if step == 0 { send(&inputs.much) } else { Act::Read(1) };
+    "deaf", "requests many bytes again and again, and reads none", |inputs, _, _| Act::Fill(&inputs.much);
+    "garbage", "sends random bytes, resets the connection, and repeats", |_, step, random| match step {
+        0 => {
+            let count = random.random_range(1..=GARBAGE_BYTES_MAX);
+            Act::Send((0..count).map(|_| random.random::<u8>()).collect::<Vec<_>>().into())
+        }
+        1 => Act::Read(READ_BYTES_MAX),
+        _ => Act::Reset,
+    };
+    "beyond", "sends sizes beyond all limits", |inputs, step, random| match step {
+        0 => send(&inputs.beyond[random.random_range(0..inputs.beyond.len())]),
+        1..4 => Act::Read(READ_BYTES_MAX),
+        _ => Act::Close,
+    };
+    "endless", "sends an endless line, head, body or value, and reads the responses", |inputs, step, random| match step {
+        0 => send(&inputs.begun[random.random_range(0..inputs.begun.len())]),
+        step if step % 2 == 1 => send(&inputs.endless),
+        _ => Act::Read(READ_BYTES_MAX),
+    };
+    "heavy", "repeats the largest valid request, and reads the responses",
+        |inputs, step, _| if step % 2 == 0 { send(&inputs.heavy) } else { Act::Read(READ_BYTES_MAX) };
+    "reset", "resets the connection within a response", |inputs, step, _| match step {
+        0 => send(&inputs.much),
+        1 => Act::Read(READ_BYTES_MAX),
+        _ => Act::Reset,
+    };
+    "flood", "connects, and closes or resets the connection at once",
+        |_, _, random| if random.random() { Act::Close } else { Act::Reset };
+};
 
 /// Returns the manner with this name.
 pub fn manner(name: &str) -> Option<&'static Manner> {
@@ -154,7 +122,7 @@ pub fn manner(name: &str) -> Option<&'static Manner> {
 }
 
 /// Inputs to a service.
-struct Words {
+struct Inputs {
     /// The beginning of a request.
     half: Vec<u8>,
     /// Bytes that continue the request without completing it for a long time.
@@ -170,103 +138,98 @@ struct Words {
     heavy: Vec<u8>,
 }
 
-impl Words {
+impl Inputs {
     fn of(service: &ServiceSpec) -> Self {
-        /// More than socket buffers hold by default.
-        const MUCH_BYTES: u64 = 16 << 20;
-        let any = |count: u64| vec![1; count as usize];
-        let requests = |request_bytes: u64, response_bytes: u64| {
-            let most = (POUR_BYTES_MAX as u64 / request_bytes).max(1);
-            any(request_bytes * MUCH_BYTES.div_ceil(response_bytes).clamp(1, most))
-        };
+        let all = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect();
+        let long = |letter: &str| letter.repeat(100_000);
         match service {
-            &ServiceSpec::Fixed { request_bytes, response_bytes } => Self {
-                half: any(u64::from(request_bytes - 1).min(1)),
-                more: any(1),
-                much: requests(request_bytes.into(), response_bytes.into()),
-                beyond: vec![any(POUR_BYTES_MAX as u64)],
-                begun: vec![any(1)],
-                endless: any(ENDLESS_BYTES as u64),
-                heavy: any(request_bytes.into()),
-            },
+            &ServiceSpec::Fixed { request_bytes, response_bytes } => {
+                Self::sized(request_bytes.into(), response_bytes.into())
+            }
             ServiceSpec::Stream(stream) => {
                 let (request_bytes, response_bytes) = stream.sizes(false);
+                Self::sized(request_bytes.min(FILL_BYTES_MAX as u64), response_bytes)
+            }
+            &ServiceSpec::Udp { request_bytes, response_bytes, .. } => {
+                let any = |count: u32| vec![1; count as usize];
                 Self {
-                    half: any((request_bytes - 1).min(1)),
-                    more: any(1),
-                    much: requests(request_bytes.min(POUR_BYTES_MAX as u64), response_bytes),
-                    beyond: vec![any(POUR_BYTES_MAX as u64)],
-                    begun: vec![any(1)],
-                    endless: any(ENDLESS_BYTES as u64),
-                    heavy: any(request_bytes.min(POUR_BYTES_MAX as u64)),
+                    half: any(request_bytes - 1),
+                    much: any(request_bytes),
+                    beyond: vec![any(request_bytes + 1), any(wire::udp::DATAGRAM_BYTES_MAX)],
+                    endless: any(request_bytes),
+                    ..Self::sized(request_bytes.into(), response_bytes.into())
                 }
             }
             ServiceSpec::Kv { .. } => Self {
-                half: b"set hostile 0 0 500000\r\nbegun".to_vec(),
-                more: b"x".to_vec(),
-                much: [
-                    &b"set hostile-much 0 0 100000\r\n"[..],
-                    &[b'x'; 100_000],
-                    b"\r\n",
-                    &b"get hostile-much\r\n".repeat(MUCH_BYTES as usize / 100_000),
-                ]
-                .concat(),
-                beyond: vec![
-                    [&b"set hostile 0 0 4294967295\r\n"[..], &[b'x'; 100_000]].concat(),
-                    b"set hostile 0 0 99999999999999999999\r\n".to_vec(),
-                    b"set hostile 0 0 -1\r\n".to_vec(),
-                    [&b"get "[..], &[b'k'; 100_000]].concat(),
-                    [&b"get"[..], &b" k".repeat(50_000)].concat(),
-                    [b'x'; 100_000].to_vec(),
-                ],
-                begun: vec![
-                    b"x".to_vec(),
-                    b"get ".to_vec(),
-                    b"get k ".to_vec(),
-                    b"set hostile-endless 0 0 1000000\r\n".to_vec(),
-                    b"set hostile-endless 0 0 4294967295\r\n".to_vec(),
-                ],
+                half: "set hostile 0 0 500000\r\nbegun".into(),
+                more: "x".into(),
+                much: format!(
+                    "set hostile-much 0 0 100000\r\n{}\r\n{}",
+                    long("x"),
+                    "get hostile-much\r\n".repeat(MUCH_BYTES as usize / 100_000)
+                )
+                .into(),
+                beyond: all(&[
+                    &format!("set hostile 0 0 4294967295\r\n{}", long("x")),
+                    "set hostile 0 0 99999999999999999999\r\n",
+                    "set hostile 0 0 -1\r\n",
+                    &format!("get {}", long("k")),
+                    &format!("get{}", " k".repeat(50_000)),
+                    &long("x"),
+                ]),
+                begun: all(&[
+                    "x",
+                    "get ",
+                    "get k ",
+                    "set hostile-endless 0 0 1000000\r\n",
+                    "set hostile-endless 0 0 4294967295\r\n",
+                ]),
                 endless: vec![b'x'; ENDLESS_BYTES],
-                heavy: [&b"set hostile-heavy 0 0 1000000\r\n"[..], &[b'x'; 1_000_000], b"\r\n"].concat(),
+                heavy: format!("set hostile-heavy 0 0 1000000\r\n{}\r\n", "x".repeat(1_000_000)).into(),
             },
-            ServiceSpec::Http { .. } => Self {
-                half: b"GET /bytes/5 HTTP/1.1\r\nHost: h\r\nA: ".to_vec(),
-                more: b"a".to_vec(),
-                much: b"GET /bytes/100000000 HTTP/1.1\r\nHost: h\r\n\r\n".to_vec(),
-                beyond: vec![
-                    [&b"GET /"[..], &[b'a'; 100_000]].concat(),
-                    [&b"GET / HTTP/1.1\r\nA: "[..], &[b'a'; 100_000]].concat(),
-                    [&b"GET / HTTP/1.1\r\n"[..], &b"A: b\r\n".repeat(20_000)].concat(),
-                    b"GET /bytes/18446744073709551615 HTTP/1.1\r\nHost: h\r\n\r\n".to_vec(),
-                    b"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 18446744073709551615\r\n\r\n".to_vec(),
-                    b"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999999999999\r\n\r\n".to_vec(),
-                    b"PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n".to_vec(),
-                    [
-                        &b"PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"[..],
-                        &b"1\r\na\r\n".repeat(20_000),
-                    ]
-                    .concat(),
-                ],
-                begun: vec![
-                    b"GET /".to_vec(),
-                    b"GET / HTTP/1.1\r\nA: ".to_vec(),
-                    b"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 18446744073709551615\r\n\r\n".to_vec(),
-                    b"PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n".to_vec(),
-                    b"PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1;x=".to_vec(),
-                ],
-                endless: vec![b'a'; ENDLESS_BYTES],
-                heavy: [&b"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n"[..], &[b'a'; 1_000_000]]
-                    .concat(),
-            },
-            &ServiceSpec::Udp { request_bytes, .. } => Self {
-                half: any(u64::from(request_bytes - 1)),
-                more: any(1),
-                much: any(request_bytes.into()),
-                beyond: vec![any(u64::from(request_bytes) + 1), any(wire::udp::DATAGRAM_BYTES_MAX.into())],
-                begun: vec![any(1)],
-                endless: any(request_bytes.into()),
-                heavy: any(request_bytes.into()),
-            },
+            ServiceSpec::Http { .. } => {
+                let put = |rest: &str| format!("PUT / HTTP/1.1\r\nHost: h\r\n{rest}");
+                let chunked = |rest: &str| put(&format!("Transfer-Encoding: chunked\r\n\r\n{rest}"));
+                Self {
+                    half: "GET /bytes/5 HTTP/1.1\r\nHost: h\r\nA: ".into(),
+                    more: "a".into(),
+                    much: "GET /bytes/100000000 HTTP/1.1\r\nHost: h\r\n\r\n".into(),
+                    beyond: all(&[
+                        &format!("GET /{}", long("a")),
+                        &format!("GET / HTTP/1.1\r\nA: {}", long("a")),
+                        &format!("GET / HTTP/1.1\r\n{}", "A: b\r\n".repeat(20_000)),
+                        "GET /bytes/18446744073709551615 HTTP/1.1\r\nHost: h\r\n\r\n",
+                        &put("Content-Length: 18446744073709551615\r\n\r\n"),
+                        &put("Content-Length: 99999999999999999999\r\n\r\n"),
+                        &chunked("ffffffffffffffff\r\n"),
+                        &chunked(&"1\r\na\r\n".repeat(20_000)),
+                    ]),
+                    begun: all(&[
+                        "GET /",
+                        "GET / HTTP/1.1\r\nA: ",
+                        &put("Content-Length: 18446744073709551615\r\n\r\n"),
+                        &chunked("fffffff\r\n"),
+                        &chunked("1;x="),
+                    ]),
+                    endless: vec![b'a'; ENDLESS_BYTES],
+                    heavy: put(&format!("Content-Length: 1000000\r\n\r\n{}", "a".repeat(1_000_000))).into(),
+                }
+            }
+        }
+    }
+
+    /// The inputs to a service in which any bytes form requests of one size.
+    fn sized(request_bytes: u64, response_bytes: u64) -> Self {
+        let any = |count: u64| vec![1; count as usize];
+        let requests = MUCH_BYTES.div_ceil(response_bytes).clamp(1, (FILL_BYTES_MAX as u64 / request_bytes).max(1));
+        Self {
+            half: any((request_bytes - 1).min(1)),
+            more: any(1),
+            much: any(request_bytes * requests),
+            beyond: vec![any(FILL_BYTES_MAX as u64)],
+            begun: vec![any(1)],
+            endless: any(ENDLESS_BYTES as u64),
+            heavy: any(request_bytes),
         }
     }
 }
@@ -281,25 +244,30 @@ pub struct Tally {
     /// Connections that the server ended or never accepted.
     pub ended: u64,
     /// Bytes written.
-    pub said_bytes: u64,
+    pub sent_bytes: u64,
     /// Bytes read.
-    pub taken_bytes: u64,
+    pub received_bytes: u64,
     /// Connections open now.
     pub open: u64,
 }
 
-/// A client.
 struct Client {
     manner: &'static Manner,
     socket: Option<OwnedFd>,
     /// The number of actions on this connection.
     step: u32,
     /// Bytes that the socket has not accepted yet.
-    rest: Vec<u8>,
+    unsent: Vec<u8>,
+}
+
+impl Client {
+    fn new(manner: &'static Manner) -> Self {
+        Self { manner, socket: None, step: 0, unsent: Vec::new() }
+    }
 }
 
 /// The targets of the clients.
-enum Way<'a> {
+enum Target<'a> {
     Streams(Dialer<'a>),
     /// Ports of a datagram server, used in turn.
     Datagrams(Vec<SocketAddr>),
@@ -307,8 +275,8 @@ enum Way<'a> {
 
 /// Several hostile clients.
 pub struct Crowd<'a> {
-    way: Way<'a>,
-    words: Words,
+    target: Target<'a>,
+    inputs: Inputs,
     clients: Vec<Client>,
     /// The number of connections so far, which selects the source address of the next.
     number: u64,
@@ -320,35 +288,32 @@ pub struct Crowd<'a> {
 impl<'a> Crowd<'a> {
     /// Creates one client for each of `config`'s connections. Source addresses and manners alternate. A client connects at its
     /// first action.
-    ///
-    /// # Errors
-    /// Fails if the address is invalid or there are no manners.
     pub fn new(config: &LoadConfig, sources: &'a [IpAddr], manners: &[&'static Manner]) -> Result<Self, LoadError> {
         if manners.is_empty() || config.connections == 0 {
-            let why = "a crowd without clients or manners does nothing; name one of hostile::MANNERS";
+            let why = "a crowd needs at least one client and one manner; name one of hostile::MANNERS";
             return Err(LoadError::Config(why.into()));
         }
         connect::raise_descriptor_limit();
-        let way = match (&config.service, config.target.ip()) {
+        let target = match (&config.service, config.target.ip()) {
             (ServiceSpec::Udp { ports, .. }, Some(target)) => {
                 let consecutive = || wire::Ports::consecutive(target.port(), *ports);
                 let found = config.ports.clone().or_else(consecutive);
                 let found = found.ok_or_else(|| {
-                    LoadError::Config(format!("{target}: there are not {ports} ports from there on; lower the port"))
+                    LoadError::Config(format!("{ports} ports from {target} on exceed 65535; lower the first port"))
                 })?;
-                Way::Datagrams(found.iter().map(|port| SocketAddr::new(target.ip(), port)).collect())
+                Target::Datagrams(found.iter().map(|port| SocketAddr::new(target.ip(), port)).collect())
             }
-            _ => Way::Streams(Dialer::new(config, sources)?),
+            _ => Target::Streams(Dialer::new(config, sources)?),
         };
         let manners = manners.iter().cycle().take(config.connections as usize);
         Ok(Self {
-            way,
-            words: Words::of(&config.service),
-            clients: manners.map(|manner| Client { manner, socket: None, step: 0, rest: Vec::new() }).collect(),
+            target,
+            inputs: Inputs::of(&config.service),
+            clients: manners.map(|manner| Client::new(manner)).collect(),
             number: 0,
             random: Xoshiro256PlusPlus::seed_from_u64(config.seed),
             tally: Tally::default(),
-            inbox: vec![0; TAKE_BYTES_MAX],
+            inbox: vec![0; READ_BYTES_MAX],
         })
     }
 
@@ -356,34 +321,29 @@ impl<'a> Crowd<'a> {
     pub fn act(&mut self, count: usize) {
         for _ in 0..count {
             let at = self.random.random_range(0..self.clients.len());
-            self.turn_of(at);
+            self.act_one(at);
         }
     }
 
     /// Runs one action of each client.
     pub fn act_all(&mut self) {
-        (0..self.clients.len()).for_each(|at| self.turn_of(at));
+        (0..self.clients.len()).for_each(|at| self.act_one(at));
     }
 
-    fn turn_of(&mut self, at: usize) {
+    fn act_one(&mut self, at: usize) {
         let client = &mut self.clients[at];
         if client.socket.is_none() {
             self.tally.begun += 1;
-            match begin(&self.way, &mut self.number) {
-                Ok(socket) => client.socket = Some(socket),
-                Err(_) => {
-                    self.tally.failed += 1;
-                    return;
-                }
-            }
+            client.socket = connect(&self.target, &mut self.number).ok();
+            self.tally.failed += u64::from(client.socket.is_none());
         }
-        match client.act(&self.words, &mut self.random, &mut self.inbox, &mut self.tally) {
-            Ok(true) => {}
-            Ok(false) => client.forget(),
-            Err(_) => {
-                self.tally.ended += 1;
-                client.forget();
-            }
+        let Some(socket) = &client.socket else { return };
+        let next = (client.manner.act)(&self.inputs, client.step, &mut self.random);
+        client.step += 1;
+        let is_open = run(next, socket, &mut client.unsent, &mut self.inbox, &mut self.tally);
+        self.tally.ended += u64::from(is_open.is_err());
+        if is_open != Ok(true) {
+            *client = Client::new(client.manner);
         }
     }
 
@@ -394,10 +354,10 @@ impl<'a> Crowd<'a> {
 }
 
 /// Starts a connection without waiting for it.
-fn begin(way: &Way<'_>, number: &mut u64) -> Result<OwnedFd, Errno> {
-    match way {
-        Way::Streams(dialer) => dialer.begin(number),
-        Way::Datagrams(ports) => {
+fn connect(target: &Target<'_>, number: &mut u64) -> Result<OwnedFd, Errno> {
+    match target {
+        Target::Streams(dialer) => dialer.begin(number),
+        Target::Datagrams(ports) => {
             *number += 1;
             let socket = connect::datagrams(ports[*number as usize % ports.len()]);
             socket.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
@@ -405,67 +365,52 @@ fn begin(way: &Way<'_>, number: &mut u64) -> Result<OwnedFd, Errno> {
     }
 }
 
-impl Client {
-    /// Runs the next action. Returns whether the connection stays open.
-    fn act(
-        &mut self,
-        words: &Words,
-        random: &mut Xoshiro256PlusPlus,
-        inbox: &mut [u8],
-        tally: &mut Tally,
-    ) -> Result<bool, Errno> {
-        let Some(socket) = &self.socket else { return Ok(false) };
-        let step = self.step;
-        self.step += 1;
-        if !self.rest.is_empty() {
-            let said = write(socket, &self.rest)?;
-            tally.said_bytes += said as u64;
-            self.rest.drain(..said);
+/// Runs an action, after writing the unsent bytes of earlier ones. Returns whether the connection stays open.
+fn run(
+    act: Act<'_>,
+    socket: &OwnedFd,
+    unsent: &mut Vec<u8>,
+    inbox: &mut [u8],
+    tally: &mut Tally,
+) -> Result<bool, Errno> {
+    if !unsent.is_empty() {
+        let sent = write(socket, unsent)?;
+        tally.sent_bytes += sent as u64;
+        unsent.drain(..sent);
+    }
+    match act {
+        Act::Send(_) | Act::Fill(_) if !unsent.is_empty() => {}
+        Act::Send(bytes) => {
+            let sent = write(socket, &bytes)?;
+            tally.sent_bytes += sent as u64;
+            unsent.extend_from_slice(&bytes[sent..]);
         }
-        match (self.manner.act)(words, step, random) {
-            // Bytes of an earlier action are still unwritten.
-            Act::Say(_) | Act::Pour(_) if !self.rest.is_empty() => {}
-            Act::Say(bytes) => {
-                let said = write(socket, &bytes)?;
-                tally.said_bytes += said as u64;
-                self.rest.extend_from_slice(&bytes[said..]);
-            }
-            Act::Pour(bytes) => {
-                let mut poured = 0;
-                for _ in 0..POUR_WRITES_MAX {
-                    let said = write(socket, bytes)?;
-                    poured += said;
-                    self.rest.extend_from_slice(&bytes[said..]);
-                    if poured >= POUR_BYTES_MAX || !self.rest.is_empty() {
-                        break;
-                    }
+        Act::Fill(bytes) => {
+            let mut total = 0;
+            for _ in 0..FILL_WRITES_MAX {
+                let sent = write(socket, bytes)?;
+                total += sent;
+                unsent.extend_from_slice(&bytes[sent..]);
+                if total >= FILL_BYTES_MAX || !unsent.is_empty() {
+                    break;
                 }
-                tally.said_bytes += poured as u64;
             }
-            Act::Take(at_most) => {
-                tally.taken_bytes += read(socket, &mut inbox[..at_most], RecvFlags::DONTWAIT)? as u64;
-            }
-            Act::Wait => {
-                read(socket, &mut inbox[..1], RecvFlags::DONTWAIT | RecvFlags::PEEK)?;
-            }
-            // Ignore the error of a connection that is not established yet.
-            Act::HalfClose => drop(rustix::net::shutdown(socket, Shutdown::Write)),
-            Act::Leave => return Ok(false),
-            Act::Reset => {
-                // A socket without SO_LINGER is closed instead.
-                let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
-                return Ok(false);
-            }
+            tally.sent_bytes += total as u64;
         }
-        Ok(true)
+        Act::Read(bytes_max) => {
+            tally.received_bytes += read(socket, &mut inbox[..bytes_max], RecvFlags::DONTWAIT)? as u64;
+        }
+        Act::Wait => drop(read(socket, &mut inbox[..1], RecvFlags::DONTWAIT | RecvFlags::PEEK)?),
+        // Ignore the error of a connection that is not established yet.
+        Act::HalfClose => drop(rustix::net::shutdown(socket, Shutdown::Write)),
+        Act::Close => return Ok(false),
+        Act::Reset => {
+            // A socket without SO_LINGER is closed instead.
+            let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+            return Ok(false);
+        }
     }
-
-    /// Resets the client's state after the end of its connection.
-    fn forget(&mut self) {
-        self.socket = None;
-        self.step = 0;
-        self.rest = Vec::new();
-    }
+    Ok(true)
 }
 
 /// Returns the number of bytes written; 0 if the buffer is full or the connection is not established yet.
@@ -476,10 +421,7 @@ fn write(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
     }
 }
 
-/// Returns the number of bytes read, which may be 0.
-///
-/// # Errors
-/// Fails if the server has ended the connection.
+/// Returns the number of bytes read, which may be 0; an error if the server has ended the connection.
 fn read(socket: &OwnedFd, inbox: &mut [u8], flags: RecvFlags) -> Result<usize, Errno> {
     match rustix::net::recv(socket, inbox, flags) {
         Ok((0, _)) => Err(Errno::CONNRESET),
@@ -499,7 +441,7 @@ mod tests {
     fn manners_have_unique_documented_names() {
         for (at, row) in MANNERS.iter().enumerate() {
             assert!(!row.about.is_empty() && manner(row.name).is_some(), "{}", row.name);
-            assert!(MANNERS[..at].iter().all(|earlier| earlier.name != row.name), "{} is there twice", row.name);
+            assert!(MANNERS[..at].iter().all(|earlier| earlier.name != row.name), "{} occurs once", row.name);
         }
         assert!(manner("polite").is_none());
     }
@@ -514,9 +456,9 @@ mod tests {
         crowd.act_all();
         let (mut half, _) = listener.accept().unwrap();
         let (mut garbage, _) = listener.accept().unwrap();
-        let mut said = vec![0; Words::of(&service).half.len()];
-        half.read_exact(&mut said).unwrap();
-        assert_eq!(said, Words::of(&service).half);
+        let mut received = vec![0; Inputs::of(&service).half.len()];
+        half.read_exact(&mut received).unwrap();
+        assert_eq!(received, Inputs::of(&service).half);
         garbage.read_exact(&mut [0]).unwrap();
         // `garbage` reads nothing, then resets, and reconnects at the next action.
         crowd.act_all();
@@ -530,7 +472,7 @@ mod tests {
         drop(half);
         let started = std::time::Instant::now();
         while crowd.tally().ended == 0 {
-            assert!(started.elapsed() < Duration::from_secs(30), "it does not see the end");
+            assert!(started.elapsed() < Duration::from_secs(30), "the client notices the end within 30 s");
             crowd.act_all();
         }
     }

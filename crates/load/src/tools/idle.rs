@@ -76,9 +76,6 @@ impl IdleReport {
 }
 
 /// Makes `config`'s connections, reports progress, holds them until `is_over` returns, and then verifies them again.
-///
-/// # Errors
-/// The first connection that cannot be made or gets no valid response.
 pub fn hold(
     config: &LoadConfig,
     on_event: &mut dyn FnMut(Event),

@@ -50,9 +50,6 @@ impl Reflector {
     /// Listens on a free port of 127.0.0.1, or on a Unix socket in the temporary directory, on the CPU `cpu` if given. Each
     /// call of `hold` returns the delay of the next request. Responses keep their order on each connection, so an earlier
     /// response may delay a later one.
-    ///
-    /// # Errors
-    /// Fails if it cannot listen, or if this process may not use the CPU.
     pub fn start(
         transport: Transport,
         service: &ServiceSpec,
@@ -101,9 +98,6 @@ impl Reflector {
     }
 
     /// Stops the reflector and returns the actual delay of each request, in order of the responses.
-    ///
-    /// # Errors
-    /// The error of the reflector's thread.
     pub fn stop(mut self) -> Result<Vec<Held>, LoadError> {
         self.stop.store(true, Relaxed);
         let thread = self.thread.take().expect("it is joined only once");

@@ -9,9 +9,6 @@ use std::{mem, ptr};
 use crate::report::Hardware;
 
 /// Returns the name of the interface on the route to `target`.
-///
-/// # Errors
-/// Fails if there is no route.
 pub fn towards(target: SocketAddr) -> io::Result<String> {
     let (ours, interfaces) = (source(target)?, interfaces()?);
     // Traffic to an address of this host uses loopback, whichever interface has the address.
@@ -25,9 +22,6 @@ pub fn towards(target: SocketAddr) -> io::Result<String> {
 }
 
 /// Returns the source addresses that have a route to `target`, the system's choice first.
-///
-/// # Errors
-/// Fails if there is no route, or if the system does not list its interfaces.
 pub fn addresses_towards(target: SocketAddr) -> io::Result<Vec<IpAddr>> {
     Ok(leading_to(target.ip(), source(target)?, &interfaces()?))
 }

@@ -55,9 +55,6 @@ pub struct Pinned(());
 
 impl Pinned {
     /// Accepts only an empty list.
-    ///
-    /// # Errors
-    /// Fails if `cpus` is not empty.
     pub fn to(cpus: &[usize]) -> Result<Self, LoadError> {
         if cpus.is_empty() {
             return Ok(Self(()));

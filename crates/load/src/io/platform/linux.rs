@@ -74,9 +74,6 @@ pub struct Pinned(Option<CpuSet>);
 
 impl Pinned {
     /// Pins to `cpus`; does nothing if it is empty.
-    ///
-    /// # Errors
-    /// Fails if a CPU does not exist or this process may not use it.
     pub fn to(cpus: &[usize]) -> Result<Self, LoadError> {
         if cpus.is_empty() {
             return Ok(Self(None));

@@ -7,7 +7,7 @@ use std::thread;
 
 use rustix::io::Errno;
 
-use super::super::exchange::{EVENTS_MAX, Engine, Exchange, Parsed, Read, Sent, Step, TIMER_BYTES};
+use super::super::exchange::{EVENTS_MAX, Engine, Exchange, Received, Sent, Step, TIMER_BYTES};
 use crate::config::{LoadConfig, Pacing, Schedule};
 use crate::driver::Turns;
 use crate::error::LoadError;
@@ -32,7 +32,7 @@ struct Slot<P: ClientProtocol> {
     io: Option<OwnedFd>,
     state: State,
     exchange: Exchange<P>,
-    /// The client's delay for the current transaction.
+    /// The client's delay of the current transaction.
     late: u64,
     /// The session's requests without a response.
     calls: u32,
@@ -45,6 +45,11 @@ struct Slot<P: ClientProtocol> {
 }
 
 impl<P: ClientProtocol> Slot<P> {
+    fn new() -> Self {
+        let (io, state, exchange, opened) = (None, State::Free, Exchange::default(), [0; 3]);
+        Self { io, state, exchange, late: 0, calls: 0, opened, is_awaited: false, timer: 0 }
+    }
+
     /// Closes the connection. Because the client closes first, TIME_WAIT is on its side.
     #[inline]
     fn close(&mut self) {
@@ -55,7 +60,7 @@ impl<P: ClientProtocol> Slot<P> {
         self.timer = 0;
     }
 
-    /// Whether the connection is being made, including pauses between attempts.
+    /// Whether the connection is in progress, including pauses between attempts.
     #[inline]
     fn is_opening(&self) -> bool {
         self.state == State::Opening || (self.state == State::Closed && self.opened[0] != 0)
@@ -67,23 +72,20 @@ impl<P: ClientProtocol> Slot<P> {
         self.exchange.is_outstanding() || matches!(self.state, State::Opening | State::Closed)
     }
 
-    /// Begins a session without a connection.
     #[inline]
     fn begin(&mut self, due: u64, late: u64, calls: u32) {
         (self.exchange.due, self.late, self.calls, self.state) = (due, late, calls, State::Closed);
     }
 }
 
-/// The state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The slot has no session.
     Free,
     /// The session has no connection.
     Closed,
-    /// The connection is being made. The first request follows.
+    /// The connection is in progress. The first request follows.
     Opening,
-    /// The connection is established.
     Open,
 }
 
@@ -94,7 +96,6 @@ pub const fn bytes_per_connection<P: ClientProtocol>() -> usize {
 
 /// The result of one client.
 pub struct ClientResult {
-    /// The client's transactions.
     pub recording: Recording,
     /// Connections opened in the window: t1 is the start, t2 the establishment, and t3 the first byte.
     pub opened: Vec<Transaction>,
@@ -104,11 +105,9 @@ pub struct ClientResult {
     pub waited: u64,
     /// Due time and client's delay of each due session, in ticks.
     pub sessions: Vec<(u64, u64)>,
-    /// The share of the window in which the client was busy.
     pub busy_share: Option<f64>,
 }
 
-/// One client.
 pub struct Churner<'a, P: ClientProtocol> {
     engine: Engine<'a, P>,
     dialer: &'a Dialer<'a>,
@@ -135,7 +134,7 @@ pub struct Churner<'a, P: ClientProtocol> {
 }
 
 impl<'a, P: ClientProtocol> Churner<'a, P> {
-    /// Creates client `number` with its part of the connections, and reserves all its memory.
+    /// Creates client `number`, and reserves all its memory.
     pub fn new(
         (clock, protocol, config): (Clock, &'a P, &LoadConfig),
         number: u32,
@@ -155,19 +154,9 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         };
         let opened_max = if is_closed { schedule::count_max(config) } else { sessions.len() as u64 };
         let samples = if is_closed { opened_max } else { opened_max * u64::from(calls) };
-        let slot = |_| Slot {
-            io: None,
-            state: State::Free,
-            exchange: Exchange::default(),
-            late: 0,
-            calls: 0,
-            opened: [0; 3],
-            is_awaited: false,
-            timer: 0,
-        };
         Ok(Self {
             engine: Engine::new((clock, protocol, config), number, connections.len(), samples, progress)?,
-            slots: connections.clone().map(slot).collect(),
+            slots: connections.clone().map(|_| Slot::new()).collect(),
             free: (0..connections.len() as u32).rev().collect(),
             dialer,
             sessions,
@@ -195,7 +184,6 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         self.engine.clock.now()
     }
 
-    /// Sets the times of the trial.
     pub fn begin(&mut self, times: Times) {
         self.sessions.iter_mut().for_each(|(planned, _)| *planned += times.start);
         self.check_at = times.start;
@@ -307,7 +295,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Begins the due sessions.
+    /// Begins due sessions.
     #[inline]
     fn arrive(&mut self, now: u64) {
         while let Some((planned, late)) = self.sessions.get_mut(self.arrived)
@@ -335,7 +323,6 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Sets a slot's timer.
     #[inline]
     fn wake_at(&mut self, at: usize, due: u64) {
         self.slots[at].timer = due;
@@ -354,7 +341,6 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         self.wake_at(at, due);
     }
 
-    /// Starts a slot's connection.
     #[inline]
     fn open(&mut self, at: usize) {
         let slot = &mut self.slots[at];
@@ -384,7 +370,6 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Sends a slot's next request.
     #[inline]
     fn send(&mut self, at: usize, due: u64) {
         let is_late = due >= self.engine.recorder.times().window.end;
@@ -430,7 +415,6 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Handles a ready connection.
     #[inline]
     fn handle(&mut self, at: usize) {
         let slot = &mut self.slots[at];
@@ -438,30 +422,20 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         if slot.state == State::Opening {
             return self.send_first(at);
         }
-        match self.engine.read(io.as_fd()) {
-            Read::Bytes(now) => {
-                if slot.exchange.step == Step::Waiting {
-                    self.note_first_byte(at, now);
-                }
-                match self.engine.parse(&mut self.slots[at].exchange) {
-                    Parsed::Part => {}
-                    Parsed::Whole { is_last, has_more } => {
-                        self.complete(at, now);
-                        if has_more {
-                            return self.fail(at, Class::Wrong);
-                        }
-                        self.next(at, now, is_last);
-                    }
-                    Parsed::Wrong => self.fail(at, Class::Wrong),
-                }
-            }
-            Read::End => self.ended(at),
-            Read::Nothing => {}
-            Read::Failed(class) => self.fail(at, class),
+        let (now, received) = self.engine.receive(&mut slot.exchange, io.as_fd());
+        if now != 0 {
+            self.note_first_byte(at, now);
         }
+        let (is_last, has_more) = match received {
+            Received::Part => return,
+            Received::Failed(class) => return self.fail(at, class),
+            Received::Whole { is_last, has_more } => (is_last, has_more),
+        };
+        self.slots[at].calls -= 1;
+        self.engine.recorder.complete(self.transaction(at, now));
+        if has_more { self.fail(at, Class::Wrong) } else { self.next(at, now, is_last) }
     }
 
-    /// Records the first byte on a connection.
     #[inline]
     fn note_first_byte(&mut self, at: usize, now: u64) {
         let [due, sent, first] = &mut self.slots[at].opened;
@@ -475,12 +449,6 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
                 }
             }
         }
-    }
-
-    #[inline]
-    fn complete(&mut self, at: usize, now: u64) {
-        self.slots[at].calls -= 1;
-        self.engine.recorder.complete(self.transaction(at, now));
     }
 
     /// Returns a slot's transaction. `complete` is 0 without a response.
@@ -516,24 +484,11 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Frees the slot of a finished session in an open loop.
+    /// Frees a slot of an open loop.
     #[inline]
     fn free(&mut self, at: usize) {
         self.slots[at].state = State::Free;
         self.free.push(at as u32);
-    }
-
-    /// Handles the server's end of a connection.
-    #[cold]
-    fn ended(&mut self, at: usize) {
-        let now = self.now();
-        match self.engine.end(&mut self.slots[at].exchange) {
-            Ok(()) => {
-                self.complete(at, now);
-                self.next(at, now, true);
-            }
-            Err(class) => self.fail(at, class),
-        }
     }
 
     /// Ends a session whose connection failed. In a closed loop, a new session follows after a pause.
@@ -549,7 +504,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Counts a connection's failure and its request.
+    /// Counts the failure of a connection, and of its request.
     fn lose(&mut self, at: usize, class: Class) {
         let transaction = self.transaction(at, 0);
         let slot = &self.slots[at];
@@ -572,7 +527,6 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Records planned requests that were not sent.
     fn record_unsent(&mut self, due: u64, requests: u32) {
         let unsent = Transaction { due, ..Transaction::default() };
         (0..requests).for_each(|_| self.engine.recorder.keep(unsent));

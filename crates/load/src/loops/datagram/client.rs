@@ -58,9 +58,6 @@ pub fn open(targets: &[SocketAddr]) -> Result<UdpSocket, LoadError> {
 }
 
 /// Greets each of `ports` and waits for all responses. Calls `progress` with the number of responses.
-///
-/// # Errors
-/// The first port that is unreachable, or silent until the timeout. A trial with fewer ports would be a different trial.
 pub fn greet(
     socket: &UdpSocket,
     config: &LoadConfig,

@@ -6,9 +6,6 @@ use std::net::UdpSocket;
 use crate::report::Class;
 
 /// Does nothing.
-///
-/// # Errors
-/// Never fails.
 #[allow(clippy::unnecessary_wraps, reason = "on Linux it may fail")]
 pub fn tell(_socket: &UdpSocket, _is_v4: bool) -> io::Result<()> {
     Ok(())

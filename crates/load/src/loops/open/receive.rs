@@ -47,9 +47,6 @@ pub const fn bytes_per_connection<P: ClientProtocol>() -> usize {
 
 impl<'a, P: ClientProtocol> Receiver<'a, P> {
     /// Adds all connections to a poller.
-    ///
-    /// # Errors
-    /// Fails without a poller.
     pub fn new(shared: Shared<'a, P>, stamper: Option<Stamper<'a, P>>) -> Result<Self, LoadError> {
         let failed = |error: Errno| LoadError::System { what: "waiting for responses", error: error.into() };
         let poller = Poller::new().map_err(failed)?;
