@@ -6,8 +6,7 @@ use crate::config::validate::targets;
 use crate::config::{LoadConfig, Schedule, Timestamps};
 use crate::driver::{self, Connected, Event, Listener, Outcome};
 use crate::error::LoadError;
-use crate::io::stamps::Stamping;
-use crate::io::{connect, platform, prepare, source_ports};
+use crate::io::{connect, platform, prepare, source_ports, stamps};
 use crate::loops::{churn, closed, datagram, open, stream};
 use crate::protocol::{ClientProtocol, with_protocol};
 use crate::record::request::Link;
@@ -66,13 +65,11 @@ fn run_protocol<P: ClientProtocol>(
         prepare::prepare(config, protocol, &sockets[0], &mut |done| listener.on(Event::Preparing { done, total }))?;
     }
     // The kernel numbers timestamps from here on, so earlier requests have none.
-    let stamping = match config.timestamps {
-        Timestamps::Client => None,
-        Timestamps::Kernel => Some(Stamping::switch_on(config, &sockets)?),
-    };
+    let is_stamped = config.timestamps == Timestamps::Kernel;
+    let kernel = is_stamped.then(|| stamps::enable(config, &sockets)).transpose()?;
     let links: Vec<Link> = sockets.into_iter().map(Link::new).collect();
     listener.on(Event::Connected { connections: total, elapsed_ns: connect_ns });
-    let connected = Connected { clock, links, connect_ns, stamping };
+    let connected = Connected { clock, links, connect_ns, kernel };
     if let Some(stream) = config.service.stream() {
         return stream::run(config, stream, connected, listener);
     }

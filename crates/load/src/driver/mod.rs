@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 use crate::config::{LoadConfig, Pacing, Roles, validate};
 use crate::error::LoadError;
 use crate::io::platform::Pinned;
-use crate::io::stamps::Stamping;
 use crate::record::progress::Progress;
 use crate::record::recorder::Times;
 use crate::record::request::Link;
 use crate::record::summary::{Facts, Usage};
+use crate::report::samples::KernelFacts;
 use crate::report::{LoadReport, Sample};
 use crate::time::clock::{self, Clock, Wall};
 use hiccups::Hiccups;
@@ -128,8 +128,8 @@ pub struct Connected {
     pub links: Vec<Link>,
     /// Time to connect, in nanoseconds.
     pub connect_ns: u64,
-    /// The kernel's timestamps, if requested.
-    pub stamping: Option<Stamping>,
+    /// The kernel's timestamps, if enabled.
+    pub kernel: Option<KernelFacts>,
 }
 
 /// Checks a configuration and the availability of its CPUs.

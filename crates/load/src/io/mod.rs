@@ -1,11 +1,11 @@
 //! System calls: sockets, readiness, kernel timestamps, interfaces, and differences between systems.
 
-pub mod connect;
+pub(crate) mod connect;
 pub mod interface;
-pub mod platform;
-pub mod poller;
-pub mod prepare;
+pub(crate) mod platform;
+pub(crate) mod poller;
+pub(crate) mod prepare;
 pub mod source_ports;
 #[cfg_attr(not(target_os = "linux"), path = "no_stamps.rs")]
 pub mod stamps;
-pub mod verify;
+mod verify;

@@ -1,4 +1,4 @@
-//! A stand-in for systems without kernel timestamps: [`Stamper`] cannot exist, and requesting one is an error.
+//! A stand-in for systems without kernel timestamps: a [`Stamper`] cannot exist, because enabling timestamps always fails.
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
@@ -13,41 +13,25 @@ use crate::protocol::ClientProtocol;
 use crate::record::request::{Shared, Stamp};
 use crate::report::samples::KernelFacts;
 
-/// The type has no values.
-pub struct Stamping(Infallible);
-
-impl Stamping {
-    /// Always fails.
-    pub fn switch_on(_config: &LoadConfig, _sockets: &[OwnedFd]) -> Result<Self, LoadError> {
-        Err(LoadError::Config("client.timestamps: the kernel's need Linux; use `client`".to_owned()))
-    }
-
-    /// Never called.
-    pub fn stamper<'a, P: ClientProtocol>(&self, _: &LoadConfig, _: &'a [Stamp], _: Shared<'a, P>) -> Stamper<'a, P> {
-        match self.0 {}
-    }
-
-    /// Never called.
-    pub fn facts(self, _wall_clock_stepped: bool) -> KernelFacts {
-        match self.0 {}
-    }
+pub(crate) fn enable(_config: &LoadConfig, _sockets: &[OwnedFd]) -> Result<KernelFacts, LoadError> {
+    Err(LoadError::Config("client.timestamps: kernel timestamps need Linux; use `client`".to_owned()))
 }
 
-/// The type has no values.
-pub struct Stamper<'a, P: ClientProtocol>(Infallible, PhantomData<(&'a Stamp, &'a P)>);
+pub(crate) struct Stamper<'a, P: ClientProtocol>(Infallible, PhantomData<(&'a Stamp, &'a P)>);
 
-impl<P: ClientProtocol> Stamper<'_, P> {
-    /// Never called.
+impl<'a, P: ClientProtocol> Stamper<'a, P> {
+    pub fn new(_: &LoadConfig, _: &'a [Stamp], _: Shared<'a, P>) -> Self {
+        unreachable!("kernel timestamps are not enabled")
+    }
+
     pub fn is_all(&mut self, _: Flags, _: usize) -> bool {
         match self.0 {}
     }
 
-    /// Never called.
     pub fn read(&mut self, _io: BorrowedFd<'_>, _inbox: &mut Vec<u8>) -> Result<usize, Errno> {
         match self.0 {}
     }
 
-    /// Never called.
     pub fn arrived(&self, _record: usize) {
         match self.0 {}
     }

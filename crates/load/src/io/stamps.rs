@@ -25,8 +25,8 @@ use rustix::io::Errno;
 
 use crate::config::{LoadConfig, Transport};
 use crate::error::LoadError;
-use crate::io::interface;
 use crate::io::poller::Flags;
+use crate::io::{interface, platform};
 use crate::protocol::ClientProtocol;
 use crate::record::request::{Head, Shared, Stamp};
 use crate::report::Hardware;
@@ -44,49 +44,20 @@ const SCM_TSTAMP_SCHED: u32 = 1;
 /// Kinds of send timestamps: scheduler, driver, wire. Each kind arrives in the order of the requests.
 const KINDS: usize = 3;
 
-/// Enabled timestamps, and the interface of the route.
-pub struct Stamping {
-    interface: String,
-    hardware: Hardware,
+/// Enables timestamps on all sockets. Each socket counts from its next write.
+pub(crate) fn enable(config: &LoadConfig, sockets: &[OwnedFd]) -> Result<KernelFacts, LoadError> {
+    let failed =
+        |error| LoadError::System { what: "cannot enable kernel timestamps; try --timestamps client", error };
+    let unknown = |error| LoadError::System { what: "cannot find the interface on the route to the server", error };
+    let target = config.target.ip().ok_or(io::ErrorKind::Unsupported.into());
+    let interface = target.and_then(interface::towards).map_err(unknown)?;
+    let hardware = interface::hardware(&interface);
+    for socket in sockets {
+        switch_on(socket.as_fd(), hardware == Hardware::On).map_err(failed)?;
+    }
+    Ok(KernelFacts { interface, hardware, wall_clock_stepped: false })
 }
 
-impl Stamping {
-    /// Enables timestamps on all sockets. Each socket counts from its next write.
-    pub fn switch_on(config: &LoadConfig, sockets: &[OwnedFd]) -> Result<Self, LoadError> {
-        let failed =
-            |error| LoadError::System { what: "timestamps: the kernel gives none (use --timestamps client)", error };
-        let unknown =
-            |error| LoadError::System { what: "timestamps: which interface leads to the server is not known", error };
-        let interface = config
-            .target
-            .ip()
-            .ok_or(io::ErrorKind::Unsupported.into())
-            .and_then(interface::towards)
-            .map_err(unknown)?;
-        let hardware = interface::hardware(&interface);
-        for socket in sockets {
-            switch_on(socket.as_fd(), hardware == Hardware::On).map_err(failed)?;
-        }
-        Ok(Self { interface, hardware })
-    }
-
-    /// Creates the timestamp reader for one client's receive role.
-    pub fn stamper<'a, P: ClientProtocol>(
-        &self,
-        config: &LoadConfig,
-        stamps: &'a [Stamp],
-        shared: Shared<'a, P>,
-    ) -> Stamper<'a, P> {
-        Stamper::new(config, stamps, shared)
-    }
-
-    /// Returns the facts for the report.
-    pub fn facts(self, wall_clock_stepped: bool) -> KernelFacts {
-        KernelFacts { interface: self.interface, hardware: self.hardware, wall_clock_stepped }
-    }
-}
-
-/// Enables timestamps on a socket, counted from its next write.
 fn switch_on(io: BorrowedFd<'_>, hardware: bool) -> io::Result<()> {
     let software = libc::SOF_TIMESTAMPING_TX_SCHED
         | libc::SOF_TIMESTAMPING_TX_SOFTWARE
@@ -99,21 +70,11 @@ fn switch_on(io: BorrowedFd<'_>, hardware: bool) -> io::Result<()> {
         | libc::SOF_TIMESTAMPING_RAW_HARDWARE
         | libc::SOF_TIMESTAMPING_OPT_TX_SWHW;
     let flags: u32 = if hardware { software | both } else { software };
-    // SAFETY: the pointer and the length describe the option's integer.
-    let result = unsafe {
-        libc::setsockopt(
-            io.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_TIMESTAMPING,
-            (&raw const flags).cast(),
-            size_of_val(&flags) as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    Ok(platform::set_option(io, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags as i32)?)
 }
 
 /// Reads timestamps for the receive role.
-pub struct Stamper<'a, P: ClientProtocol> {
+pub(crate) struct Stamper<'a, P: ClientProtocol> {
     shared: Shared<'a, P>,
     /// One entry per record.
     stamps: &'a [Stamp],
@@ -138,8 +99,7 @@ struct Cursor {
 }
 
 impl<'a, P: ClientProtocol> Stamper<'a, P> {
-    /// Creates the reader for one client's connections.
-    fn new(config: &LoadConfig, stamps: &'a [Stamp], shared: Shared<'a, P>) -> Self {
+    pub(crate) fn new(config: &LoadConfig, stamps: &'a [Stamp], shared: Shared<'a, P>) -> Self {
         Self {
             stamps,
             datagrams: config.transport() == Transport::Udp,
@@ -151,7 +111,7 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
         }
     }
 
-    /// Reads into an empty `inbox` like `read`. Keeps the packet's timestamps for [`Stamper::arrived`].
+    /// Reads into an empty `inbox`. Keeps the packet's timestamps for [`Stamper::arrived`].
     #[inline]
     pub fn read(&mut self, io: BorrowedFd<'_>, inbox: &mut Vec<u8>) -> Result<usize, Errno> {
         self.last = receive(io, 0, inbox, &mut self.control[0])?;

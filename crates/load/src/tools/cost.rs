@@ -11,7 +11,7 @@ use crate::config::{LoadConfig, Timestamps};
 use crate::error::LoadError;
 use crate::io::platform::Pinned;
 use crate::io::poller::Events;
-use crate::io::stamps::Stamping;
+use crate::io::stamps::{self, Stamper};
 use crate::loops::open::receive::{EVENTS_MAX, Receiver};
 use crate::loops::open::send::Sender;
 use crate::protocol::Fixed;
@@ -43,17 +43,14 @@ pub fn per_request_ns(timestamps: Timestamps, requests: usize, cpu: Option<usize
         sockets.push(stream.into());
         peers.push(listener.accept().map_err(failed)?.0);
     }
-    let stamping = match timestamps {
-        Timestamps::Client => None,
-        Timestamps::Kernel => Some(Stamping::switch_on(&config, &sockets)?),
-    };
+    let kernel = (timestamps == Timestamps::Kernel).then(|| stamps::enable(&config, &sockets)).transpose()?;
     let links: Vec<Link> = sockets.into_iter().map(Link::new).collect();
     let records: Vec<Record> = (0..(WARM_UP + requests) as u32).map(|at| Record::new(1, at % CONNECTIONS)).collect();
     let stamps: Vec<Stamp> = records.iter().map(|_| Stamp::default()).collect();
     let progress = Progress::default();
     let protocol = &Fixed::new(BYTES, BYTES);
     let shared = Shared { clock, protocol, first: 0, records: &records, links: &links, progress: &progress };
-    let stamper = stamping.map(|stamping| stamping.stamper(&config, &stamps, shared));
+    let stamper = kernel.map(|_| Stamper::new(&config, &stamps, shared));
     let mut sender = Sender::new(shared, &config);
     let mut receiver = Receiver::new(shared, stamper)?;
 

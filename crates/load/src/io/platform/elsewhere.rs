@@ -12,7 +12,6 @@ use crate::error::LoadError;
 /// accepts at most OPEN_MAX (sys/syslimits.h).
 pub const DESCRIPTORS_MAX: Option<u64> = if cfg!(target_os = "macos") { Some(10_240) } else { None };
 
-/// Returns the number of CPUs that the calling thread may use.
 pub fn cpus() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
@@ -20,7 +19,6 @@ pub fn cpus() -> usize {
 /// Does nothing: these systems do not delay timers, or offer no setting.
 pub fn sharpen_timers() {}
 
-/// Creates a non-blocking stream socket.
 pub fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket(family, SocketType::STREAM, None)?;
     io::fcntl_setfd(&socket, io::FdFlags::CLOEXEC)?;
@@ -38,12 +36,10 @@ pub fn choose_port_late(_io: &OwnedFd) -> io::Result<()> {
 pub struct RunQueue(());
 
 impl RunQueue {
-    /// Creates the stand-in.
     pub fn of_this_thread() -> Self {
         Self(())
     }
 
-    /// Returns 0: the time is unknown.
     pub fn waited_ns(&self) -> u64 {
         0
     }
@@ -54,11 +50,10 @@ impl RunQueue {
 pub struct Pinned(());
 
 impl Pinned {
-    /// Accepts only an empty list.
     pub fn to(cpus: &[usize]) -> Result<Self, LoadError> {
         if cpus.is_empty() {
             return Ok(Self(()));
         }
-        Err(LoadError::Config(format!("cpus: cannot run on {cpus:?}: to keep threads on CPUs needs Linux; name none")))
+        Err(LoadError::Config(format!("cpus: cannot pin threads to {cpus:?}: pinning needs Linux; remove the CPUs")))
     }
 }

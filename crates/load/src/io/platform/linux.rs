@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::num::NonZeroU64;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use rustix::io;
@@ -25,7 +25,6 @@ pub fn sharpen_timers() {
     let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
 }
 
-/// Creates a non-blocking stream socket.
 pub fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)
 }
@@ -33,17 +32,16 @@ pub fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
 /// Delays the choice of a local port from bind(2) to connect(2) (ip(7), IP_BIND_ADDRESS_NO_PORT). bind(2) would need a port
 /// that is free for all targets.
 pub fn choose_port_late(io: &OwnedFd) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    let length = size_of_val(&on) as libc::socklen_t;
+    set_option(io, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
+}
+
+/// Sets an integer option of a socket.
+pub fn set_option(io: impl AsFd, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {
+    let length = size_of_val(&value) as libc::socklen_t;
     // SAFETY: the pointer and the length describe the option's integer.
-    let result = unsafe {
-        let option = libc::IP_BIND_ADDRESS_NO_PORT;
-        libc::setsockopt(io.as_raw_fd(), libc::IPPROTO_IP, option, (&raw const on).cast(), length)
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(io::Errno::IO))
+    match unsafe { libc::setsockopt(io.as_fd().as_raw_fd(), level, name, (&raw const value).cast(), length) } {
+        0 => Ok(()),
+        _ => Err(io::Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(io::Errno::IO)),
     }
 }
 
@@ -53,12 +51,11 @@ pub fn choose_port_late(io: &OwnedFd) -> io::Result<()> {
 pub struct RunQueue(Option<File>);
 
 impl RunQueue {
-    /// Opens the file of the calling thread.
     pub fn of_this_thread() -> Self {
         Self(File::open("/proc/thread-self/schedstat").ok())
     }
 
-    /// Returns the total so far in nanoseconds; 0 if unknown.
+    /// Returns the total in nanoseconds; 0 if unknown.
     pub fn waited_ns(&self) -> u64 {
         let mut text = [0; 96];
         let read = self.0.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
@@ -79,7 +76,7 @@ impl Pinned {
             return Ok(Self(None));
         }
         let failed = |error: &dyn std::fmt::Display| {
-            LoadError::Config(format!("cpus: cannot run on {cpus:?} ({error}); name CPUs that this process may use"))
+            LoadError::Config(format!("cpus: cannot run on {cpus:?}: {error}; name CPUs that this process may use"))
         };
         let mut set = CpuSet::new();
         for &cpu in cpus {

@@ -49,7 +49,7 @@ pub fn open(targets: &[SocketAddr]) -> Result<UdpSocket, LoadError> {
     let open = || {
         let socket = UdpSocket::bind((any, 0))?;
         socket.set_nonblocking(true)?;
-        unreachable::tell(&socket, is_v4)?;
+        unreachable::enable(&socket, is_v4)?;
         // A smaller buffer is acceptable: the report counts drops.
         let _ = sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BYTES);
         Ok(socket)

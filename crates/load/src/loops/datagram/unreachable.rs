@@ -6,6 +6,7 @@ use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::{mem, ptr};
 
+use crate::io::platform;
 use crate::report::Class;
 
 /// Enough of a datagram's beginning to contain the id.
@@ -14,20 +15,14 @@ const BEGINNING_BYTES: usize = 64;
 const CONTROL_BYTES: usize = 128;
 
 /// Enables ICMP reports for a socket's datagrams.
-pub fn tell(socket: &UdpSocket, is_v4: bool) -> io::Result<()> {
+pub fn enable(socket: &UdpSocket, is_v4: bool) -> io::Result<()> {
     let (level, name) =
         if is_v4 { (libc::IPPROTO_IP, libc::IP_RECVERR) } else { (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) };
-    let on: libc::c_int = 1;
-    // SAFETY: the kernel reads an integer, which lives across the call.
-    let result = unsafe {
-        let bytes = size_of_val(&on) as libc::socklen_t;
-        libc::setsockopt(socket.as_raw_fd(), level, name, ptr::from_ref(&on).cast(), bytes)
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    Ok(platform::set_option(socket, level, name, 1)?)
 }
 
-/// Empties the error queue. Calls `told` with each datagram's beginning and its class of failure.
-pub fn take(socket: &UdpSocket, told: &mut dyn FnMut(&[u8], Class)) {
+/// Empties the error queue. Calls `report` with each datagram's beginning and its class of failure.
+pub fn take(socket: &UdpSocket, report: &mut dyn FnMut(&[u8], Class)) {
     loop {
         let mut beginning = [0u8; BEGINNING_BYTES];
         let mut control = [0u64; CONTROL_BYTES / 8];
@@ -42,11 +37,10 @@ pub fn take(socket: &UdpSocket, told: &mut dyn FnMut(&[u8], Class)) {
         // SAFETY: the header's pointers and lengths describe buffers that live across the call.
         let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
         let Ok(count) = usize::try_from(count) else { return };
-        told(&beginning[..count.min(BEGINNING_BYTES)], class(&header));
+        report(&beginning[..count.min(BEGINNING_BYTES)], class(&header));
     }
 }
 
-/// Returns the class of a report.
 fn class(header: &libc::msghdr) -> Class {
     // SAFETY: the kernel has filled in the control messages of the header, and the macros stay inside them.
     unsafe {

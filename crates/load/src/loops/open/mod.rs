@@ -11,11 +11,13 @@ use crate::config::partition::partition_indices;
 use crate::config::{LoadConfig, Roles, Timestamps};
 use crate::driver::{self, ClientThread, Connected, Listener, Outcome, StopCondition, Trial, busiest};
 use crate::error::LoadError;
+use crate::io::stamps::Stamper;
 use crate::protocol::ClientProtocol;
 use crate::record::progress::Progress;
 use crate::record::recorder::Times;
 use crate::record::request::{Link, Record, Shared, Stamp};
 use crate::record::summary::{self, Facts, Recorded};
+use crate::report::samples::KernelFacts;
 use crate::time::clock::{Clock, Wall};
 use crate::time::schedule;
 use receive::Receiver;
@@ -40,13 +42,13 @@ pub fn run<P: ClientProtocol>(
     connected: Connected,
     listener: &mut dyn Listener,
 ) -> Result<Outcome, LoadError> {
-    let Connected { clock, links, connect_ns, stamping } = connected;
+    let Connected { clock, links, connect_ns, kernel } = connected;
     let (roles, pacing) = driver::resolve(config);
     let mut clients = divide(config)?;
     let times = plan(config, &clock, &mut clients, listener)?;
 
     // Only kernel timestamps need the wall clock.
-    let mut wall = stamping.is_some().then(Wall::default);
+    let mut wall = kernel.is_some().then(Wall::default);
     wall.iter_mut().for_each(|wall| wall.compare(&clock));
     let mut threads: Vec<ClientThread<'_, _>> = Vec::new();
     for (number, client) in clients.iter().enumerate() {
@@ -54,7 +56,7 @@ pub fn run<P: ClientProtocol>(
         let (records, progress) = (&client.records, &client.progress);
         let first = driver::first_of(config.client(number as u32));
         let shared = Shared { clock, protocol, first, records, links, progress };
-        let stamper = stamping.as_ref().map(|it| it.stamper(config, &client.stamps, shared));
+        let stamper = kernel.as_ref().map(|_| Stamper::new(config, &client.stamps, shared));
         let mut sender = Sender::new(shared, config);
         let mut receiver = Receiver::new(shared, stamper)?;
         let until = StopCondition { window: &times.window, drained: times.drained, stop: &client.stop, progress };
@@ -89,7 +91,7 @@ pub fn run<P: ClientProtocol>(
 
     let received: Vec<_> = received.into_iter().flatten().collect();
     let wall = wall.filter(|wall| !wall.stepped(&clock));
-    let kernel = stamping.map(|stamping| stamping.facts(wall.is_none()));
+    let kernel = kernel.map(|kernel| KernelFacts { wall_clock_stepped: wall.is_none(), ..kernel });
     let recorded = |Client { links, records, stamps, .. }| Recorded { first: links.start as u32, records, stamps };
     let records: Vec<Recorded> = clients.into_iter().map(recorded).collect();
     let samples = summary::samples(&clock, wall.as_ref(), &times.window, &records);
