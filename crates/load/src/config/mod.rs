@@ -417,10 +417,11 @@ pub enum Pacing {
 }
 
 /// The threads that send and receive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Roles {
     /// Two threads if `cpus` has one for each, otherwise one loop.
+    #[default]
     Auto,
     /// One thread that sends and receives.
     OneLoop,

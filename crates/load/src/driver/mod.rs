@@ -198,10 +198,10 @@ impl<'a> Trial<'a> {
         Self { config, clock, times, roles: Roles::OneLoop, pacing: None }
     }
 
-    /// The facts for the report, without connections and kernel timestamps.
+    /// The facts for the report, without kernel timestamps.
     pub fn facts(&self, connect_ns: u64, usage: Usage) -> Facts<'a> {
         let Self { config, clock, times, roles, pacing } = *self;
-        Facts { config, roles, pacing, clock, times, connect_ns, usage, links: &[], kernel: None }
+        Facts { config, roles, pacing, clock, times, connect_ns, usage, kernel: None }
     }
 }
 

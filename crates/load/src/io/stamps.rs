@@ -46,8 +46,7 @@ const KINDS: usize = 3;
 
 /// Enables timestamps on all sockets. Each socket counts from its next write.
 pub(crate) fn enable(config: &LoadConfig, sockets: &[OwnedFd]) -> Result<KernelFacts, LoadError> {
-    let failed =
-        |error| LoadError::System { what: "cannot enable kernel timestamps; try --timestamps client", error };
+    let failed = |error| LoadError::System { what: "cannot enable kernel timestamps; try --timestamps client", error };
     let unknown = |error| LoadError::System { what: "cannot find the interface on the route to the server", error };
     let target = config.target.ip().ok_or(io::ErrorKind::Unsupported.into());
     let interface = target.and_then(interface::towards).map_err(unknown)?;

@@ -16,7 +16,6 @@ use crate::protocol::ClientProtocol;
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recording, Times};
 use crate::record::request::Link;
-use crate::record::summary::Facts;
 use crate::report::Class;
 use crate::time::clock::Clock;
 use crate::time::schedule;
@@ -42,8 +41,8 @@ pub fn run<P: ClientProtocol>(
     let trial = Trial::sleeping(config, &clock, &times);
     let (recordings, usage) = driver::run_loops(&trial, &progress, loops, listener)?;
 
-    let facts = Facts { links: &links, ..trial.facts(connect_ns, usage) };
     let memory_bytes = size_of::<Link>() + size_of::<Exchange<P>>() + TIMER_BYTES;
+    let facts = trial.facts(connect_ns, usage);
     let result = facts.account(&recordings, config.first_connections(), driver::cpus(config), memory_bytes as f64);
     Ok(Outcome::new(result, links))
 }

@@ -21,9 +21,7 @@ use crate::io::poller::{Events, Poller};
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recorder, Recording, Times, Transaction};
 use crate::record::request::Link;
-use crate::record::summary::Facts;
-use crate::report::Class;
-use crate::report::{LoadReport, PARTS, StreamReport};
+use crate::report::{Class, LoadReport, PARTS, StreamReport};
 use crate::time::clock::Clock;
 use crate::time::schedule;
 
@@ -66,7 +64,7 @@ pub fn run(
     let (results, usage) = driver::run_loops(&trial, &progress, loops, listener)?;
 
     let (moved, recordings): (Vec<Moved>, Vec<Recording>) = results.into_iter().unzip();
-    let facts = Facts { links: &links, ..trial.facts(connect_ns, usage) };
+    let facts = trial.facts(connect_ns, usage);
     let memory_bytes = size_of::<Connection>() as f64;
     let result = facts.account(&recordings, config.first_connections(), driver::cpus(config), memory_bytes);
     Ok(Outcome::new((with_bytes(result.0, stream, &moved), result.1), links))

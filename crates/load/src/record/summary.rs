@@ -119,7 +119,7 @@ pub fn transaction_samples<'a>(
 
 /// Counts requests without a response in the whole trial. Their class is that of the connection's failure, or a timeout if the
 /// connection is alive. A connection that failed while no request needed it counts once.
-fn errors(links: &[Link], recorded: &[Recorded]) -> Errors {
+pub fn errors(links: &[Link], recorded: &[Recorded]) -> Errors {
     let mut errors = Errors::default();
     let mut idle: Vec<Option<Class>> = links.iter().map(Link::failure).collect();
     for Recorded { first, records, .. } in recorded {
@@ -166,23 +166,8 @@ pub struct Facts<'a> {
     pub connect_ns: u64,
     /// The process's usage in the window.
     pub usage: Usage,
-    /// All connections, with their failures.
-    pub links: &'a [Link],
     /// The source of kernel timestamps; `None` if disabled.
     pub kernel: Option<KernelFacts>,
-}
-
-/// Figures of all requests, including those outside the window.
-#[derive(Debug)]
-pub struct Totals {
-    /// Responses completed inside the window, per second.
-    pub rate_achieved_per_s: f64,
-    /// Requests sent inside the window, per second.
-    pub rate_sent_per_s: f64,
-    /// Requests sent but not answered.
-    pub outstanding: Outstanding,
-    /// Failures.
-    pub errors: Errors,
 }
 
 impl Facts<'_> {
@@ -202,7 +187,7 @@ impl Facts<'_> {
         let count = |time: fn(&Record) -> &AtomicU64| {
             all().filter(|record| window.contains(&time(record).load(Relaxed))).count() as f64
         };
-        let totals = Totals {
+        LoadReport {
             rate_achieved_per_s: count(|record| &record.complete) / window_s,
             rate_sent_per_s: count(|record| &record.sent) / window_s,
             outstanding: Outstanding {
@@ -210,15 +195,14 @@ impl Facts<'_> {
                 at_end: outstanding(window.end),
                 after_drain: outstanding(u64::MAX),
             },
-            errors: errors(self.links, recorded),
-        };
-        let fit = self.config.rate_per_s.and_then(|rate_per_s| fit(samples, 1e9 / rate_per_s));
-        let completed_by_part = Some(by_part(window, all().map(|record| record.complete.load(Relaxed))));
-        LoadReport { fit, completed_by_part, ..self.common(samples, totals, memory_bytes_per_connection) }
+            fit: self.config.rate_per_s.and_then(|rate_per_s| fit(samples, 1e9 / rate_per_s)),
+            completed_by_part: Some(by_part(window, all().map(|record| record.complete.load(Relaxed)))),
+            ..self.common(samples, memory_bytes_per_connection)
+        }
     }
 
     /// Returns the part of the report that all loops share.
-    pub fn common(&self, samples: &[Sample], totals: Totals, memory_bytes_per_connection: f64) -> LoadReport {
+    pub fn common(&self, samples: &[Sample], memory_bytes_per_connection: f64) -> LoadReport {
         let window_ns = self.config.phases.measure_ns;
         let (send_delay, service) =
             (measured(samples, window_ns, send_delay_ns), measured(samples, window_ns, service_ns));
@@ -235,28 +219,17 @@ impl Facts<'_> {
             planned: samples.len() as u64,
             sent: samples.iter().filter(|sample| sample.sent_ns != Sample::NEVER).count() as u64,
             completed: samples.iter().filter(|sample| sample.complete_ns != Sample::NEVER).count() as u64,
-            rate_achieved_per_s: totals.rate_achieved_per_s,
-            completed_by_part: None,
-            rate_sent_per_s: totals.rate_sent_per_s,
-            outstanding: totals.outstanding,
-            errors: totals.errors,
             late: Some(late(&send_delay, &service, samples)),
-            receiver_busy_share: None,
             stalled_ns: self.usage.stalled_ns,
             send_delay,
             service,
             response: measured(samples, window_ns, response_ns),
-            fit: None,
-            closed: None,
-            churn: None,
-            datagrams: None,
-            stream: None,
             kernel: self.kernel.as_ref().map(|kernel| kernel.report(samples, window_ns)),
             memory_bytes_per_connection,
-            processes: Vec::new(),
             begun_late_ns: self.times.begun_late_ns,
             cpu_ns: self.usage.cpu_ns,
             involuntary_switches: self.usage.involuntary_switches,
+            ..LoadReport::default()
         }
     }
 
@@ -285,8 +258,13 @@ impl Facts<'_> {
         let window_s = self.config.phases.measure_ns as f64 / 1e9;
         let sum = |count: &dyn Fn(&Counts) -> u64| all.iter().map(|counts| count(counts)).sum::<u64>();
         let completed_by_part: [u64; PARTS] = std::array::from_fn(|part| sum(&|it| it.completed_by_part[part]));
-        let totals = Totals {
+        let unsampled = sum(&|it| it.unsampled);
+        let cpus = cpus.min(all.len());
+        // An empty sum of floats is -0.
+        let busy = all.iter().filter_map(|it| it.busy_share(self.clock)).fold(0.0, |busy, share| busy + share);
+        let mut report = LoadReport {
             rate_achieved_per_s: completed_by_part.iter().sum::<u64>() as f64 / window_s,
+            completed_by_part: Some(completed_by_part),
             rate_sent_per_s: sum(&|it| it.sent) as f64 / window_s,
             outstanding: Outstanding {
                 at_start: sum(&|it| it.outstanding[0]),
@@ -294,12 +272,14 @@ impl Facts<'_> {
                 after_drain: sum(&|it| it.after_drain),
             },
             errors: all.iter().fold(Errors::default(), |errors, it| errors.and(&it.errors)),
+            closed: Some(ClosedReport {
+                unsampled,
+                busy_share: busy / cpus as f64,
+                cpus: cpus as u32,
+                think_ns: self.config.think.mean_ns,
+            }),
+            ..self.common(samples, memory_bytes_per_connection)
         };
-        let unsampled = sum(&|it| it.unsampled);
-        let cpus = cpus.min(all.len());
-        // An empty sum of floats is -0.
-        let busy = all.iter().filter_map(|it| it.busy_share(self.clock)).fold(0.0, |busy, share| busy + share);
-        let mut report = self.common(samples, totals, memory_bytes_per_connection);
         if unsampled > 0 {
             // Transactions without a sample are the last ones, so the medians per part still come from the samples.
             for (time, measured) in
@@ -314,13 +294,6 @@ impl Facts<'_> {
         report.planned += unsampled;
         report.sent += sum(&|it| it.beyond[0].count());
         report.completed += sum(&|it| it.beyond[1].count());
-        report.completed_by_part = Some(completed_by_part);
-        report.closed = Some(ClosedReport {
-            unsampled,
-            busy_share: busy / cpus as f64,
-            cpus: cpus as u32,
-            think_ns: self.config.think.mean_ns,
-        });
         report
     }
 }
@@ -378,7 +351,6 @@ mod tests {
             times: &times,
             connect_ns: 0,
             usage: Usage::default(),
-            links: &[],
             kernel: None,
         };
         let sample = Sample { sent_ns: 10, complete_ns: 110, ..Sample::UNKNOWN };

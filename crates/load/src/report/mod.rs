@@ -15,7 +15,7 @@ pub use late::{LATE_SHARE_MAX, LateSends};
 pub use samples::Sample;
 
 /// The client's report of one trial.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LoadReport {
     /// The clock and its accuracy.
     pub clock: ClockFacts,
@@ -133,7 +133,7 @@ fn is_in_time(late_ns: &u64) -> bool {
 }
 
 /// A measured time: its distribution, and the histogram behind it, which allows merging.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "Stored")]
 pub struct Measured {
     /// Quantiles and moments.
@@ -328,7 +328,7 @@ pub struct Outstanding {
 }
 
 /// The clock of the timestamps.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClockFacts {
     /// `tsc` or `monotonic`.
     pub source: String,

@@ -1,13 +1,13 @@
 //! A server that delays each response by a known time. The client must then measure that time.
 //!
-//! It is not an architecture under test. Its one thread never sleeps, so it adds the same few microseconds to every delay. It
-//! logs the actual delays, from the end of the read to the beginning of the write.
+//! It is not an architecture under test. Its one thread never sleeps, so it adds the same few microseconds to every delay. Its
+//! log contains the actual delays, from the end of the read to the beginning of the write.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
+use rustix::net::sockopt;
 use wire::{Address, ServiceSpec};
 
 use crate::config::Transport;
@@ -56,39 +57,14 @@ impl Reflector {
         cpu: Option<usize>,
         hold: impl FnMut() -> Duration + Send + 'static,
     ) -> Result<Self, LoadError> {
-        let failed = |error| LoadError::System { what: "the reflector", error };
-        let (first, address) = match transport {
-            Transport::Tcp => {
-                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-                listener.set_nonblocking(true).map_err(failed)?;
-                let address = listener.local_addr().map_err(failed)?;
-                (First::Listener(listener), address.into())
-            }
-            Transport::Udp => {
-                let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-                socket.set_nonblocking(true).map_err(failed)?;
-                let address = socket.local_addr().map_err(failed)?;
-                (First::Datagrams(socket), address.into())
-            }
-            Transport::Unix => {
-                let number = SOCKETS.fetch_add(1, Relaxed);
-                let path = std::env::temp_dir().join(format!("muxbench-reflector-{}-{number}", std::process::id()));
-                let address = Address::unix(path.clone()).map_err(LoadError::Config)?;
-                let listener = UnixListener::bind(&path).map_err(failed)?;
-                listener.set_nonblocking(true).map_err(failed)?;
-                (First::Unix(listener), address)
-            }
-        };
+        let failed = |error| LoadError::System { what: "cannot run the reflector", error };
+        let (first, address) = First::open(transport).map_err(failed)?;
         let stop = Arc::new(AtomicBool::new(false));
         let mut reflector = Self { address, stop: stop.clone(), thread: None };
         let mut reflecting = Reflecting::new(first, service, hold).map_err(failed)?;
-        let stopped = stop;
         let _pinned = Pinned::to(cpu.as_slice())?;
-        let thread = thread::Builder::new()
-            .name("reflector".into())
-            .spawn(move || reflecting.run(&stopped).map(|()| reflecting.log))
-            .map_err(failed)?;
-        reflector.thread = Some(thread);
+        let run = move || reflecting.run(&stop).map(|()| reflecting.log);
+        reflector.thread = Some(thread::Builder::new().name("reflector".into()).spawn(run).map_err(failed)?);
         Ok(reflector)
     }
 
@@ -100,9 +76,9 @@ impl Reflector {
     /// Stops the reflector and returns the actual delay of each request, in order of the responses.
     pub fn stop(mut self) -> Result<Vec<Held>, LoadError> {
         self.stop.store(true, Relaxed);
-        let thread = self.thread.take().expect("it is joined only once");
-        let result = thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
-        result.map_err(|error| LoadError::System { what: "the reflector", error })
+        let thread = self.thread.take().expect("only `stop` and `drop` join the thread");
+        let result = thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread panicked")));
+        result.map_err(|error| LoadError::System { what: "cannot run the reflector", error })
     }
 }
 
@@ -118,22 +94,40 @@ impl Drop for Reflector {
     }
 }
 
+/// The listener or the only datagram socket.
 enum First {
-    Listener(TcpListener),
-    Unix(UnixListener),
+    Listener(OwnedFd),
     Datagrams(UdpSocket),
 }
 
 impl First {
-    fn accept(&self) -> io::Result<OwnedFd> {
-        match self {
-            Self::Listener(listener) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nodelay(true)?;
-                Ok(stream.into())
+    fn open(transport: Transport) -> io::Result<(Self, Address)> {
+        match transport {
+            Transport::Tcp => {
+                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+                let address = listener.local_addr()?.into();
+                Ok((Self::Listener(listener.into()), address))
             }
-            Self::Unix(listener) => Ok(listener.accept()?.0.into()),
-            Self::Datagrams(_) => Err(io::ErrorKind::WouldBlock.into()),
+            Transport::Udp => {
+                let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+                let address = socket.local_addr()?.into();
+                Ok((Self::Datagrams(socket), address))
+            }
+            Transport::Unix => {
+                let number = SOCKETS.fetch_add(1, Relaxed);
+                let path = std::env::temp_dir().join(format!("muxbench-reflector-{}-{number}", std::process::id()));
+                let address = Address::unix(path.clone()).map_err(io::Error::other)?;
+                Ok((Self::Listener(UnixListener::bind(&path)?.into()), address))
+            }
+        }
+    }
+}
+
+impl AsFd for First {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Listener(listener) => listener.as_fd(),
+            Self::Datagrams(socket) => socket.as_fd(),
         }
     }
 }
@@ -166,15 +160,11 @@ struct Reflecting<H> {
 impl<H: FnMut() -> Duration> Reflecting<H> {
     fn new(first: First, service: &ServiceSpec, hold: H) -> io::Result<Self> {
         let Some((request_bytes, response_bytes)) = service.fixed() else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "only `fixed` is reflected"));
+            return Err(io::Error::other("the service must be `fixed`"));
         };
         let poller = Poller::new()?;
-        let descriptor = match &first {
-            First::Listener(listener) => listener.as_fd(),
-            First::Unix(listener) => listener.as_fd(),
-            First::Datagrams(socket) => socket.as_fd(),
-        };
-        poller.add(descriptor, FIRST)?;
+        rustix::io::ioctl_fionbio(&first, true)?;
+        poller.add(first.as_fd(), FIRST)?;
         Ok(Self {
             first,
             poller,
@@ -199,7 +189,7 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
             self.poller.wait(&mut events, Duration::ZERO)?;
             for (at, _) in events.iter() {
                 match (at, &self.first) {
-                    (FIRST, First::Listener(_) | First::Unix(_)) => self.accept()?,
+                    (FIRST, First::Listener(_)) => self.accept()?,
                     (FIRST, First::Datagrams(_)) => self.receive_datagrams()?,
                     (at, _) => self.receive(at),
                 }
@@ -210,14 +200,16 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
 
     fn accept(&mut self) -> io::Result<()> {
         loop {
-            match self.first.accept() {
+            match rustix::net::accept(&self.first) {
                 Ok(io) => {
+                    // A Unix socket does not have this option.
+                    let _ = sockopt::set_tcp_nodelay(&io, true);
                     rustix::io::ioctl_fionbio(&io, true)?;
                     self.poller.add(io.as_fd(), self.streams.len())?;
                     self.streams.push(Some(Stream { io, received_bytes: 0 }));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -289,7 +281,7 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
         let mut rest = &self.response[..];
         while !rest.is_empty() && !stop.load(Relaxed) {
             let written = match &self.first {
-                First::Listener(_) | First::Unix(_) => match &self.streams[peer] {
+                First::Listener(_) => match &self.streams[peer] {
                     Some(stream) => rustix::io::write(&stream.io, rest).map_err(io::Error::from),
                     None => return,
                 },

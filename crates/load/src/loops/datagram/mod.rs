@@ -27,8 +27,7 @@ use crate::error::LoadError;
 use crate::record::progress::Progress;
 use crate::record::recorder::Times;
 use crate::record::request::Record;
-use crate::record::summary::{self, Facts, Recorded, Totals};
-use crate::report::samples::fit;
+use crate::record::summary::{self, Facts, Recorded};
 use crate::report::{DatagramReport, Errors, LoadReport, Outstanding, Sample};
 use crate::time::clock::Clock;
 use crate::time::schedule;
@@ -154,7 +153,6 @@ fn report(
     results: &[LoopResult],
     dropped: Option<u64>,
 ) -> LoadReport {
-    let window_s = facts.config.phases.measure_ns as f64 / 1e9;
     let window = &facts.times.window;
     let count = |is: &dyn Fn(&History) -> bool| {
         let clients = recorded.iter().zip(results);
@@ -163,16 +161,6 @@ fn report(
     };
     // A request without a response counts as lost instead of in flight.
     let in_flight = |tick: u64| count(&|it| it.sent < tick && it.complete > tick);
-    let totals = Totals {
-        rate_achieved_per_s: count(&|it| window.contains(&it.complete)) as f64 / window_s,
-        rate_sent_per_s: count(&|it| window.contains(&it.sent)) as f64 / window_s,
-        outstanding: Outstanding {
-            at_start: in_flight(window.start),
-            at_end: in_flight(window.end),
-            after_drain: count(&History::is_lost),
-        },
-        errors: results.iter().fold(Errors::default(), |errors, result| errors.and(&result.counts.errors)),
-    };
     let sum = |count: fn(&MatchCounts) -> u64| results.iter().map(|result| count(&result.counts)).sum();
     let datagrams = DatagramReport {
         ports: facts.config.connections,
@@ -182,12 +170,15 @@ fn report(
         dropped,
     };
     let memory_bytes = (size_of::<SocketAddr>() + size_of::<u32>()) as f64;
-    let complete = recorded.iter().flat_map(|client| &client.records).map(|record| record.complete.load(Relaxed));
     LoadReport {
-        fit: facts.config.rate_per_s.and_then(|rate_per_s| fit(samples, 1e9 / rate_per_s)),
-        completed_by_part: Some(summary::by_part(window, complete)),
+        outstanding: Outstanding {
+            at_start: in_flight(window.start),
+            at_end: in_flight(window.end),
+            after_drain: count(&History::is_lost),
+        },
+        errors: results.iter().fold(Errors::default(), |errors, result| errors.and(&result.counts.errors)),
         receiver_busy_share: busiest(results.iter().map(|result| result.busy_share)),
         datagrams: Some(datagrams),
-        ..facts.common(samples, totals, memory_bytes)
+        ..facts.report(recorded, samples, memory_bytes)
     }
 }

@@ -95,9 +95,9 @@ pub fn run<P: ClientProtocol>(
     let recorded = |Client { links, records, stamps, .. }| Recorded { first: links.start as u32, records, stamps };
     let records: Vec<Recorded> = clients.into_iter().map(recorded).collect();
     let samples = summary::samples(&clock, wall.as_ref(), &times.window, &records);
-    let facts = Facts { kernel, links: &links, ..trial.facts(connect_ns, usage) };
+    let facts = Facts { kernel, ..trial.facts(connect_ns, usage) };
     let mut report = facts.report(&records, &samples, bytes_per_connection::<P>());
-    report.errors = received.iter().fold(report.errors, |errors, (more, _)| errors.and(more));
+    report.errors = received.iter().fold(summary::errors(&links, &records), |errors, (more, _)| errors.and(more));
     report.receiver_busy_share = busiest(received.iter().map(|(_, busy_share)| *busy_share));
     Ok(Outcome::new((report, samples), links))
 }
