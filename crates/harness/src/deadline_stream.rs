@@ -1,5 +1,5 @@
-//! A connection with one deadline for all reads and writes. The system's timeouts apply to each call separately, so a
-//! peer that sends a byte now and then could delay the end forever.
+//! A connection with one deadline for all reads and writes. The system's timeouts apply to each call separately, so a peer that
+//! sends single bytes could delay the end forever.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -26,7 +26,7 @@ impl<'a> DeadlineStream<'a> {
 }
 
 fn too_late() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "it takes longer than it may")
+    io::Error::new(io::ErrorKind::TimedOut, "the deadline has passed")
 }
 
 /// Maps `WouldBlock`, which some systems return for a timeout, to `TimedOut`.
@@ -67,7 +67,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_trickle_is_not_waited_for() {
+    fn trickle_of_bytes_does_not_extend_the_deadline() {
         let (near, far) = pair();
         // Each byte arrives in time. The thread ends when the peer closes the connection.
         let trickle = thread::spawn(move || {
@@ -75,27 +75,26 @@ pub(crate) mod tests {
                 thread::sleep(Duration::from_millis(5));
             }
         });
-        let mut said = Vec::new();
-        let heard = DeadlineStream::within(&near, Duration::from_millis(300)).read_to_end(&mut said);
-        assert_eq!(heard.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let outcome = DeadlineStream::within(&near, Duration::from_millis(300)).read_to_end(&mut Vec::new());
+        assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
         drop(near);
         trickle.join().unwrap();
     }
 
     #[test]
-    fn who_does_not_listen_is_not_waited_for() {
+    fn write_to_a_peer_that_does_not_read_times_out() {
         let (near, _far) = pair();
-        let said = DeadlineStream::within(&near, Duration::from_millis(300)).write_all(&vec![0; 64 << 20]);
-        assert_eq!(said.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let outcome = DeadlineStream::within(&near, Duration::from_millis(300)).write_all(&vec![0; 64 << 20]);
+        assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]
-    fn what_comes_in_time_is_heard() {
+    fn bytes_before_the_deadline_are_received() {
         let (near, far) = pair();
         DeadlineStream::within(&far, Duration::from_secs(60)).write_all(b"here").unwrap();
         drop(far);
-        let mut said = String::new();
-        DeadlineStream::within(&near, Duration::from_secs(60)).read_to_string(&mut said).unwrap();
-        assert_eq!(said, "here");
+        let mut received = String::new();
+        DeadlineStream::within(&near, Duration::from_secs(60)).read_to_string(&mut received).unwrap();
+        assert_eq!(received, "here");
     }
 }

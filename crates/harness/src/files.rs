@@ -1,5 +1,4 @@
-//! File access for results: only in folders of this user, never through links of other users, and atomic even if the
-//! power fails.
+//! File access for results: only in folders of this user, never through links of other users, and atomic even if the power fails.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -17,9 +16,6 @@ const READ_BYTES_MAX: u64 = 64 << 20;
 const COMPRESSION_MAX: u64 = 64;
 
 /// Reads a file that may belong to any user.
-///
-/// # Errors
-/// When it does not exist, is not a regular file, or is too large.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = regular::open(path)?;
     let mut bytes = Vec::new();
@@ -53,11 +49,11 @@ pub(crate) fn check_ours(folder: &Path) -> anyhow::Result<()> {
     if !it.is_dir() {
         bail!("{folder}: is a link or not a folder; choose the folder itself");
     }
-    if it.uid() != geteuid().as_raw() {
+    let owner = it.uid();
+    if owner != geteuid().as_raw() {
         bail!(
-            "{folder}: belongs to another user (uid {}), who could replace results; choose a folder of your own, or run muxbench as \
-             its owner",
-            it.uid()
+            "{folder}: belongs to another user (uid {owner}), who could replace results; choose a folder of your own, or run \
+             muxbench as its owner"
         );
     }
     if it.mode() & 0o002 != 0 {
@@ -65,16 +61,13 @@ pub(crate) fn check_ours(folder: &Path) -> anyhow::Result<()> {
     }
     // In a sticky folder, such as /tmp, no other user can move it.
     let is_open = |it: &&Path| fs::metadata(it).is_ok_and(|it| it.mode() & 0o1002 == 0o002);
-    if let Some(open) = whole.ancestors().skip(1).find(is_open) {
-        bail!(
-            "{folder}: its parent {} is writable by others, who could replace it; choose a folder elsewhere",
-            open.display()
-        );
+    if let Some(open) = whole.ancestors().skip(1).find(is_open).map(Path::display) {
+        bail!("{folder}: its parent {open} is writable by others, who could replace it; choose a folder elsewhere");
     }
     Ok(())
 }
 
-/// Opens or makes a regular file, but not through a link.
+/// Opens or creates a regular file, but does not follow a link.
 fn open_no_link(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     regular::open_with(options.write(true), OFlags::NOFOLLOW, path)
 }
@@ -84,18 +77,17 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     open_no_link(OpenOptions::new().create(true).truncate(true), path)
 }
 
-/// Creates or truncates a file in any folder. A link must belong to this user, such as one of a descriptor, or to root.
+/// Creates or truncates a file in any folder. Follows links of root and of this user, such as those of descriptors.
 pub(crate) fn create_anywhere(path: &Path) -> io::Result<File> {
     let is_trusted = fs::symlink_metadata(path).is_ok_and(|it| is_owner_trusted(&it));
     if is_trusted { File::create(path) } else { create(path) }
 }
 
-/// Tests whether a file belongs to root or to this user.
 fn is_owner_trusted(it: &Metadata) -> bool {
     it.uid() == 0 || it.uid() == geteuid().as_raw()
 }
 
-/// Creates a file that does not exist.
+/// Creates a new file.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     open_no_link(OpenOptions::new().create_new(true), path)
 }
@@ -111,6 +103,11 @@ pub(crate) fn write(draft: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     keep(draft, path)
 }
 
+/// The folder that contains a path.
+pub(crate) fn parent(path: &Path) -> &Path {
+    path.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."))
+}
+
 /// Renames a draft after its content is on the disk.
 pub(crate) fn keep(draft: &Path, path: &Path) -> io::Result<()> {
     regular::open(draft)?.sync_all()?;
@@ -124,11 +121,7 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all().or_else(|error| if cannot(&error) { Ok(()) } else { Err(error) })
 }
 
-/// Replaces a file, such as a page, with new content. If a link, a device or a pipe belongs to root or to this user,
-/// writes to it instead.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Replaces a file, such as a page, with new content. Writes into a link, a device or a pipe of root or this user instead.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let there = fs::symlink_metadata(path).ok();
     let is_written_to = there.as_ref().is_some_and(|it| {
@@ -138,9 +131,9 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if is_written_to {
         return fs::write(path, bytes);
     }
-    let folder = path.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."));
+    let folder = parent(path);
     let name = path.file_name().ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?.to_string_lossy();
-    // Use the same mode as open(2). The umask applies.
+    // The mode is that of open(2). The umask applies.
     let mode = there.filter(|it| it.is_file()).map_or(0o666, |it| it.mode() & 0o777);
     let mut draft = tempfile::Builder::new()
         .prefix(&format!(".{name}."))

@@ -2,13 +2,13 @@
 //!
 //! All columns are 64-bit integers. `planned_ns`, `sent_ns` (null: never sent) and `complete_ns` (null: never answered) count
 //! nanoseconds from the start of the window. `connection` and `client` are numbers of a connection and of a client process. The
-//! kernel's timestamps, null if missing, are `scheduler_ns`, `driver_ns` and `arrived_ns`, from the same start, and the duration
-//! `hardware_service_ns`. The file's key-value metadata holds all parameters of the trial.
+//! kernel's timestamps, null if missing, are `scheduler_ns`, `driver_ns` and `arrived_ns`, also from the start of the window, and
+//! the duration `hardware_service_ns`. The file's key-value metadata holds all parameters of the trial.
 //!
-//! The crate `parquet` writes the files but does not read them: a hostile file makes it panic, or count to 2^31 again and again.
+//! The crate `parquet` only writes the files, because a hostile file makes it panic or run almost without end.
 //!
 //! # Layout
-//! - here: the columns, and where they are in a file
+//! - here: the columns, and their places in a file
 //! - `column`: reads one column, page by page; `thrift`: reads the encoding of a file's structure
 
 mod column;
@@ -41,48 +41,34 @@ const SCHEMA: &str = "message samples {
     optional int64 hardware_service_ns; required int64 client;
 }";
 
-/// The value of a column in a row; `None` is null.
-type Column = fn(&Sample) -> Option<i64>;
+/// Functions that return the value of a column in a row, and that store the value; `None` is null.
+type Column = (fn(&Sample) -> Option<i64>, fn(&mut Sample, i64));
 
 /// In the order of the schema.
 const COLUMNS: [Column; 9] = [
-    |sample| Some(sample.planned_ns),
-    |sample| known(sample.sent_ns),
-    |sample| known(sample.complete_ns),
-    |sample| Some(i64::from(sample.connection)),
-    |sample| known(sample.scheduler_ns),
-    |sample| known(sample.driver_ns),
-    |sample| known(sample.arrived_ns),
-    |sample| known(sample.hardware_service_ns),
-    |sample| Some(i64::from(sample.client)),
-];
-
-/// Stores the value of a column in a row, in the order of the schema.
-const SETTERS: [fn(&mut Sample, i64); 9] = [
-    |sample, value| sample.planned_ns = value,
-    |sample, value| sample.sent_ns = value,
-    |sample, value| sample.complete_ns = value,
-    |sample, value| sample.connection = value as u32,
-    |sample, value| sample.scheduler_ns = value,
-    |sample, value| sample.driver_ns = value,
-    |sample, value| sample.arrived_ns = value,
-    |sample, value| sample.hardware_service_ns = value,
-    |sample, value| sample.client = value as u32,
+    (|row| Some(row.planned_ns), |row, value| row.planned_ns = value),
+    (|row| known(row.sent_ns), |row, value| row.sent_ns = value),
+    (|row| known(row.complete_ns), |row, value| row.complete_ns = value),
+    (|row| Some(row.connection.into()), |row, value| row.connection = value as u32),
+    (|row| known(row.scheduler_ns), |row, value| row.scheduler_ns = value),
+    (|row| known(row.driver_ns), |row, value| row.driver_ns = value),
+    (|row| known(row.arrived_ns), |row, value| row.arrived_ns = value),
+    (|row| known(row.hardware_service_ns), |row, value| row.hardware_service_ns = value),
+    (|row| Some(row.client.into()), |row, value| row.client = value as u32),
 ];
 
 fn known(ns: i64) -> Option<i64> {
     (ns != Sample::NEVER).then_some(ns)
 }
 
-/// Rows held in memory at once.
+/// The number of rows that are in memory at once.
 const ROWS_PER_GROUP: usize = 1 << 20;
 
-/// Samples cannot be written. The run ends, because later samples could not be written either.
+/// The error of samples that cannot be written. It ends the run, because writing later samples would fail too.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Unwritten(String);
 
-/// The error of samples that cannot be written.
 pub(crate) fn unwritten(path: &Path, error: &dyn fmt::Display) -> Unwritten {
     Unwritten(format!("{}: cannot write samples ({error}); free some space, or choose another folder", path.display()))
 }
@@ -92,10 +78,7 @@ pub(crate) fn failure(reason: String, is_unwritten: bool) -> anyhow::Error {
     if is_unwritten { Unwritten(reason).into() } else { anyhow::Error::msg(reason) }
 }
 
-/// Writes samples, and `parameters` as the file's metadata.
-///
-/// # Errors
-/// Those of the file system, as [`Unwritten`].
+/// Writes samples, and `parameters` as the file's metadata. All errors are [`Unwritten`].
 pub fn write(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> anyhow::Result<()> {
     write_all(path, samples, parameters).map_err(|error| unwritten(path, &format_args!("{error:#}")).into())
 }
@@ -105,7 +88,7 @@ fn write_all(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> 
     let metadata = parameters.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone())).collect();
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        // Repeating connections would compress to nothing; readers rely on a minimum of bytes a row.
+        // Readers rely on a minimum of bytes a row, but equal connections would compress to nothing.
         .set_column_compression("connection".into(), Compression::UNCOMPRESSED)
         .set_key_value_metadata(Some(metadata))
         .build();
@@ -113,10 +96,10 @@ fn write_all(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> 
     let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
     for rows in samples.chunks(ROWS_PER_GROUP) {
         let mut group = writer.next_row_group()?;
-        for column in COLUMNS {
+        for (value, _) in COLUMNS {
             let mut writer = group.next_column()?.expect("as many columns as the schema has");
-            let values: Vec<i64> = rows.iter().filter_map(column).collect();
-            let is_there: Vec<i16> = rows.iter().map(|row| i16::from(column(row).is_some())).collect();
+            let values: Vec<i64> = rows.iter().filter_map(value).collect();
+            let is_there: Vec<i16> = rows.iter().map(|row| i16::from(value(row).is_some())).collect();
             writer.typed::<Int64Type>().write_batch(&values, Some(&is_there), None)?;
             writer.close()?;
         }
@@ -127,9 +110,6 @@ fn write_all(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> 
 }
 
 /// The metadata of samples: the load and its trial.
-///
-/// # Errors
-/// When they cannot be written as JSON.
 pub fn parameters(config: &LoadConfig, trial: Option<&Trial>) -> anyhow::Result<Vec<(&'static str, String)>> {
     let mut parameters =
         vec![("muxbench", env!("CARGO_PKG_VERSION").to_owned()), ("load", serde_json::to_string(config)?)];
@@ -140,10 +120,7 @@ pub fn parameters(config: &LoadConfig, trial: Option<&Trial>) -> anyhow::Result<
     Ok(parameters)
 }
 
-/// Reads samples back, as [`read_from`] does.
-///
-/// # Errors
-/// When the file is missing or is not a samples file.
+/// Reads samples from a file of any user.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
     let place = || format!("reading samples from {}", path.display());
     read_from(&mut regular::open(path).with_context(place)?).with_context(place)
@@ -151,18 +128,15 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
 
 /// The error of a foreign file.
 const FOREIGN: &str = "not the samples of a trial";
-/// Most bytes of a footer. Ours have 2 KiB a group of rows, and the metadata.
+/// The limit of a footer, in bytes. A valid footer has 2 KiB for each group of rows, and the metadata.
 const FOOTER_BYTES_MAX: usize = 8 << 20;
-/// Most rows for each byte of a file beyond one group of rows: either times or connections differ, which takes a quarter of a byte.
+/// The limit of rows for each byte of a file beyond one group of rows. Times or connections differ, which takes a quarter of a byte.
 const ROWS_PER_BYTE_MAX: u64 = 4;
 /// The end of a file: the length of its footer, and a magic number.
 const TAIL_BYTES: usize = 8;
 
-/// Reads samples of a file that may be anybody's. Time and memory are bounded by its size: no byte counts twice, and beyond one group
-/// each byte stands for at most `ROWS_PER_BYTE_MAX` rows.
-///
-/// # Errors
-/// When it cannot be read, or is not a samples file.
+/// Reads samples of any user. The size of the file bounds time and memory: each byte counts once, and beyond one group it stands for
+/// at most `ROWS_PER_BYTE_MAX` rows.
 pub fn read_from(file: &mut (impl Read + Seek)) -> anyhow::Result<Vec<Sample>> {
     let file_bytes = file.seek(SeekFrom::End(0))?;
     let tail_at = file_bytes.checked_sub(TAIL_BYTES as u64).context(FOREIGN)?;
@@ -182,13 +156,13 @@ pub fn read_from(file: &mut (impl Read + Seek)) -> anyhow::Result<Vec<Sample>> {
         let rows = group.count(3).filter(|&rows| rows <= ROWS_PER_GROUP).context(FOREIGN)?;
         let mut chunks = group.structures(1).context(FOREIGN)?;
         let first = samples.len();
-        for (set, is_optional) in SETTERS.into_iter().zip(&are_optional) {
-            let chunk = chunks.next().and_then(|chunk| Chunk::of(&chunk)).context(FOREIGN)?;
-            bytes_left = bytes_left.checked_sub(chunk.bytes as u64).context(FOREIGN)?;
-            ensure!(chunk.bytes <= column::bytes_max(rows), FOREIGN);
-            let pages = part(file, chunk.at, chunk.bytes)?;
-            let values = column::read(&pages, rows, chunk.compression, *is_optional).context(FOREIGN)?;
-            // Allocate only now that the rows are known to exist.
+        for ((_, set), is_optional) in COLUMNS.into_iter().zip(&are_optional) {
+            let (at, bytes, compression) = chunks.next().and_then(|chunk| place(&chunk)).context(FOREIGN)?;
+            bytes_left = bytes_left.checked_sub(bytes as u64).context(FOREIGN)?;
+            ensure!(bytes <= column::bytes_max(rows), FOREIGN);
+            let pages = part(file, at, bytes)?;
+            let values = column::read(&pages, rows, compression, *is_optional).context(FOREIGN)?;
+            // Allocate after reading, which has shown that the rows exist.
             samples.resize(first + rows, Sample::UNKNOWN);
             for (sample, value) in samples[first..].iter_mut().zip(values) {
                 value.into_iter().for_each(|value| set(sample, value));
@@ -198,7 +172,7 @@ pub fn read_from(file: &mut (impl Read + Seek)) -> anyhow::Result<Vec<Sample>> {
     Ok(samples)
 }
 
-/// A part of a file, which must be complete.
+/// The bytes of a complete part of a file.
 fn part(file: &mut (impl Read + Seek), at: u64, bytes: usize) -> io::Result<Vec<u8>> {
     let mut part = vec![0; bytes];
     file.seek(SeekFrom::Start(at))?;
@@ -229,18 +203,10 @@ fn columns(footer: &Structure<'_>) -> Option<Vec<bool>> {
     theirs.next().is_none().then_some(are_optional)
 }
 
-/// The place of a column of a group.
-struct Chunk {
-    at: u64,
-    bytes: usize,
-    compression: column::Compression,
-}
-
-impl Chunk {
-    fn of(chunk: &Structure<'_>) -> Option<Self> {
-        let about = chunk.structure(3)?;
-        // A dictionary precedes the data.
-        let at = about.count(11).or(about.count(9))? as u64;
-        Some(Self { at, bytes: about.count(7)?, compression: column::Compression::of(about.number(4)?)? })
-    }
+/// The position, length and compression of a column of a group.
+fn place(chunk: &Structure<'_>) -> Option<(u64, usize, column::Compression)> {
+    let metadata = chunk.structure(3)?;
+    // A dictionary precedes the data.
+    let at = metadata.count(11).or(metadata.count(9))? as u64;
+    Some((at, metadata.count(7)?, column::Compression::of(metadata.number(4)?)?))
 }

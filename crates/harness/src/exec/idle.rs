@@ -28,9 +28,6 @@ pub struct IdleHolders {
 impl IdleHolders {
     /// Opens `config.idle` connections and verifies them. The processes run on `hosts` of a testbed in turn; without `hosts`, on
     /// this machine. `progress` receives the number of open connections and their total.
-    ///
-    /// # Errors
-    /// When the server refuses or does not serve a connection, or `stop` aborts.
     pub fn start(
         launch: &dyn Launch,
         config: &LoadConfig,
@@ -71,9 +68,6 @@ impl IdleHolders {
     }
 
     /// Verifies every connection again, and ends them all.
-    ///
-    /// # Errors
-    /// When a process does not report, or `stop` aborts.
     pub fn verify(mut self, stop: &Stop) -> anyhow::Result<IdleReport> {
         for process in &mut self.processes {
             process.send("verify")?;

@@ -17,9 +17,6 @@ use crate::spec::network::Network;
 /// Starts the processes of a trial; a [`crate::fleet::Fleet`] starts its clients.
 pub trait Launch {
     /// Creates the testbed for a trial.
-    ///
-    /// # Errors
-    /// When this host cannot create it, or `stop` aborts.
     fn testbed(&self, network: &Network, trial: &Trial, stop: &Stop) -> anyhow::Result<Testbed>;
 
     /// Starts a server, on `host` of a testbed or on this machine.

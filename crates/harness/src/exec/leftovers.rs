@@ -55,9 +55,6 @@ impl Leftover {
     }
 
     /// Kills the process or removes the folder.
-    ///
-    /// # Errors
-    /// When this user may not.
     pub fn remove(&self) -> io::Result<()> {
         let kill = |pid| rustix::process::kill_process(pid, Signal::KILL).map_err(io::Error::from);
         let removed = match self {

@@ -43,17 +43,11 @@ const LAUNCHERS: &[(&str, fn(&Environment<'_>) -> Result<Membership, String>)] =
 ];
 
 /// The membership that this process's environment defines.
-///
-/// # Errors
-/// The missing or invalid variable.
 pub fn membership() -> Result<Membership, String> {
     membership_in(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
 /// The membership that an environment defines.
-///
-/// # Errors
-/// The missing or invalid variable.
 pub fn membership_in(variable: &Environment<'_>) -> Result<Membership, String> {
     let launcher = LAUNCHERS.iter().find(|(name, _)| variable(name).is_some()).ok_or(
         "--distributed: no launcher started this process; start it by srun, mpirun or as a Kubernetes indexed job, or set \

@@ -113,9 +113,6 @@ impl Drop for Draft {
 }
 
 /// Merges the reports of all clients, and writes the merged samples of several clients to `draft`.
-///
-/// # Errors
-/// When a report is impossible, or samples cannot be read or written.
 pub fn merge(order: &LoadOrder, gathered: Vec<Gathered>, draft: &Path) -> anyhow::Result<LoadReport> {
     let (accounts, files): (Vec<Account>, Vec<Draft>) = gathered.into_iter().map(|it| (it.account, it.samples)).unzip();
     if let ([single], [file]) = (&accounts[..], &files[..])

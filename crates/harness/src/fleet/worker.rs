@@ -42,9 +42,6 @@ const LONG: Duration = Duration::from_secs(3600);
 type RunningClient = Arc<Mutex<Option<(u32, ProcessHandle)>>>;
 
 /// Joins the first worker and obeys it until the run ends.
-///
-/// # Errors
-/// When the first worker cannot be reached, or is lost.
 pub fn run(membership: &Membership, program: &Path) -> anyhow::Result<()> {
     run_within(membership, program, Timeouts::DEFAULT)
 }

@@ -19,9 +19,6 @@ pub(crate) fn server_address(transport: Transport) -> Address {
 
 /// The source addresses of `config`'s connections, for the first client host; empty if the kernel can choose. An address has
 /// `ports` ports.
-///
-/// # Errors
-/// When all addresses of a host have too few ports together.
 pub(crate) fn sources(config: &LoadConfig, ports: u32) -> Result<Vec<IpAddr>, String> {
     let is_v6 = config.target.ip().is_some_and(|target| target.is_ipv6());
     let addresses = || (1..=ADDRESSES).map(|last| address(1, is_v6, last)).collect();

@@ -51,9 +51,6 @@ impl TestbedHost {
     }
 
     /// Starts a command on this host. The kernel ends it with this process.
-    ///
-    /// # Errors
-    /// Those of execve(2) and setns(2).
     pub fn spawn(&self, command: Command) -> std::io::Result<std::process::Child> {
         self.namespace.spawn(command)
     }

@@ -102,9 +102,6 @@ pub(crate) fn open_tun(host: &Namespace, device: &str) -> io::Result<OwnedFd> {
 }
 
 /// Forwards packets until `input` ends. Answers each line of `input` with [`RelayEvent::Counts`].
-///
-/// # Errors
-/// When a device cannot be created, or fails.
 pub fn run(config: &RelayConfig, input: BorrowedFd<'_>, send: &mut dyn FnMut(RelayEvent)) -> anyhow::Result<()> {
     set_scheduling(&config.cpus)?;
     let mut devices = Vec::new();

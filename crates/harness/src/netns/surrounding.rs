@@ -53,9 +53,6 @@ pub struct Surrounding {
 
 impl Surrounding {
     /// The testbed that the environment names; `None` if it names none.
-    ///
-    /// # Errors
-    /// When `muxbench lab` does not answer.
     pub fn here() -> anyhow::Result<Option<Self>> {
         std::env::var_os(SOCKET).filter(|path| !path.is_empty()).map(|path| Self::at(path.into())).transpose()
     }
@@ -67,9 +64,6 @@ impl Surrounding {
 
     /// The source addresses for a client whose host has `address`; empty if the kernel can choose, or the host is outside this
     /// testbed.
-    ///
-    /// # Errors
-    /// When all addresses of the host have too few ports together.
     pub fn sources(&self, config: &LoadConfig, address: IpAddr) -> Result<Vec<IpAddr>, String> {
         let mut hosts = 1..=self.network.clients.get();
         let Some(host) = hosts.find(|host| addresses::address(*host, address.is_ipv6(), 1) == address) else {
@@ -80,17 +74,11 @@ impl Surrounding {
     }
 
     /// Measures the network, which takes about a second.
-    ///
-    /// # Errors
-    /// Those of [`Testbed::measure`], or when `muxbench lab` does not answer.
     pub fn measure(&self, stop: &Stop) -> anyhow::Result<NetworkReport> {
         ask(&self.socket, LabQuestion::Measure, stop)
     }
 
     /// The relay's counts since the measurement; `None` without a relay.
-    ///
-    /// # Errors
-    /// Those of [`Testbed::relay_counts`], or when `muxbench lab` does not answer.
     pub fn relay_counts(&self) -> anyhow::Result<Option<RelayCounts>> {
         ask(&self.socket, LabQuestion::RelayCounts, &Stop::default())
     }
@@ -136,9 +124,6 @@ pub struct LabSocket {
 
 impl LabSocket {
     /// Creates the socket.
-    ///
-    /// # Errors
-    /// When the socket cannot be created.
     pub fn new() -> anyhow::Result<Self> {
         let folder = SocketFolder::new().context("cannot create a folder for the lab's socket")?;
         let address = folder.address().map_err(anyhow::Error::msg)?;

@@ -50,9 +50,6 @@ pub struct Testbed {
 impl Testbed {
     /// Creates a testbed. `program`, the muxbench binary, runs as the relay if one is needed, on CPUs that the server and, if
     /// possible, the client do not use. `seed` determines the relay's random numbers.
-    ///
-    /// # Errors
-    /// When this host lacks the means, with a remedy, or `stop` aborts.
     pub fn start(
         network: &Network,
         program: &Path,
@@ -109,9 +106,6 @@ impl Testbed {
     }
 
     /// The source addresses of `config`'s connections, for the first client host; none if the kernel can choose.
-    ///
-    /// # Errors
-    /// When all addresses of a host have too few ports together.
     pub fn sources(&self, config: &LoadConfig) -> Result<Vec<IpAddr>, String> {
         load::io::source_ports::sources_in(config, |ports| addresses::sources(config, ports))
     }
@@ -144,9 +138,6 @@ impl Testbed {
     }
 
     /// Measures the network, which takes about a second.
-    ///
-    /// # Errors
-    /// When a host receives nothing or hardly anything, or `stop` aborts.
     pub fn measure(&mut self, stop: &Stop) -> anyhow::Result<NetworkReport> {
         let link = probe::Link { network: &self.network, link_bytes: conditions::link_bytes(&self.applied), stop };
         let measured = probe::measure(&link, self.server(), self.clients(), self.measurements)?;
@@ -157,9 +148,6 @@ impl Testbed {
     }
 
     /// The relay's counts since the last call; `None` without a relay.
-    ///
-    /// # Errors
-    /// When the relay has ended or does not answer.
     pub fn relay_counts(&mut self) -> anyhow::Result<Option<RelayCounts>> {
         let Some(relay) = &mut self.relay else { return Ok(None) };
         relay.send("counts")?;

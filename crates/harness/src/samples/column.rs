@@ -2,7 +2,7 @@
 
 use super::thrift::{Structure, take, varint};
 
-/// The page types and encodings of our files, by their numbers in Parquet.
+/// Parquet's numbers of the page types and encodings in samples files.
 const DATA: i64 = 0;
 const DICTIONARY: i64 = 2;
 const PLAIN: i64 = 0;
@@ -21,7 +21,7 @@ pub(super) enum Compression {
 }
 
 impl Compression {
-    /// By its number in Parquet.
+    /// The compression with this number in Parquet.
     pub(super) fn of(codec: i64) -> Option<Self> {
         match codec {
             0 => Some(Self::None),
@@ -33,24 +33,24 @@ impl Compression {
     fn decompress(self, bytes: &[u8], content_bytes: usize) -> Option<Vec<u8>> {
         let content = match self {
             Self::None => bytes.to_vec(),
-            // This bounds the memory.
+            // The length bounds the memory.
             Self::Zstd => zstd::bulk::decompress(bytes, content_bytes).ok()?,
         };
         (content.len() == content_bytes).then_some(content)
     }
 }
 
-/// Most bytes of a decompressed page. Ours have half of it, and an eighth of a byte for each optional value.
+/// The limit of a decompressed page, in bytes. A valid page has half of it, and an eighth of a byte for each optional value.
 fn page_bytes_max(values: usize) -> usize {
     64 + 2 * VALUE_BYTES * values
 }
 
-/// Most bytes of a column: its pages and a dictionary.
+/// The limit of a column's pages and dictionary, in bytes.
 pub(super) fn bytes_max(rows: usize) -> usize {
     4 * page_bytes_max(rows)
 }
 
-/// Decodes the pages of a column, with `None` for null; `None` if the pages are invalid or foreign.
+/// Decodes the values of a column, with `None` for null. Returns `None` for invalid and foreign pages.
 pub(super) fn read(
     mut pages: &[u8],
     rows: usize,
@@ -64,26 +64,27 @@ pub(super) fn read(
         let page = take(&mut pages, bytes)?;
         match head.number(1)? {
             DICTIONARY if dictionary.is_none() => {
-                let about = head.structure(7)?;
-                let values = about.count(1)?;
-                let is_known = [PLAIN, PLAIN_DICTIONARY].contains(&about.number(2)?);
-                // A dictionary has at most one value a row.
+                let header = head.structure(7)?;
+                let values = header.count(1)?;
+                let is_known = [PLAIN, PLAIN_DICTIONARY].contains(&header.number(2)?);
+                // A dictionary has at most as many values as rows.
                 if !is_known || values > rows || content_bytes != values * VALUE_BYTES {
                     return None;
                 }
                 dictionary = Some(plain(&compression.decompress(page, content_bytes)?, values)?);
             }
             DATA => {
-                let about = head.structure(5)?;
-                let values = about.count(1)?;
+                let header = head.structure(5)?;
+                let values = header.count(1)?;
                 if values == 0 || values > rows - column.len() || content_bytes > page_bytes_max(values) {
                     return None;
                 }
                 let page = compression.decompress(page, content_bytes)?;
                 let mut page = &page[..];
-                let there = if is_optional { levels(&mut page, about.number(3)?, values)? } else { vec![true; values] };
+                let there =
+                    if is_optional { levels(&mut page, header.number(3)?, values)? } else { vec![true; values] };
                 let count = there.iter().filter(|is_there| **is_there).count();
-                let found = match about.number(2)? {
+                let found = match header.number(2)? {
                     PLAIN => plain(page, count)?,
                     PLAIN_DICTIONARY | RUNS_OF_DICTIONARY => {
                         let dictionary: &Vec<i64> = dictionary.as_ref()?;
@@ -115,7 +116,7 @@ fn levels(page: &mut &[u8], encoding: i64, values: usize) -> Option<Vec<bool>> {
     (encoding == RUNS).then(|| levels.into_iter().map(|level| level == 1).collect())
 }
 
-/// The first `count` numbers of `width` bits, from runs of one repeated number or of packed groups of eight.
+/// The first `count` numbers of `width` bits. A run is a repeated number or packed groups of eight numbers.
 fn runs(mut bytes: &[u8], width: u32, count: usize) -> Option<Vec<u32>> {
     if width > u32::BITS {
         return None;
@@ -148,7 +149,7 @@ fn runs(mut bytes: &[u8], width: u32, count: usize) -> Option<Vec<u32>> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::samples::thrift::tests::{Field, written};
 
@@ -189,7 +190,7 @@ pub(super) mod tests {
         let of_dictionary = [&[1][..], &run(3, 1), &[3, 0b10], &run(4, 0)].concat();
         let pages =
             [dictionary(2, &values), page(9, RUNS_OF_DICTIONARY, &of_dictionary), page(2, PLAIN, &values)].concat();
-        // Only two of the packed eight are needed.
+        // The column needs only two of the eight packed values.
         let all = [-1, -1, -1, 7, -1, 7, 7, 7, 7, 7, -1].map(Some);
         assert_eq!(read(&pages, 11, Compression::None, false).unwrap(), all);
         assert_eq!(read(&pages, 12, Compression::None, false), None, "one row too many");
@@ -212,7 +213,7 @@ pub(super) mod tests {
         let read = |pages: &[Vec<u8>]| read(&pages.concat(), 100, Compression::None, false);
         let of = |bytes: &[u8]| read(&[dictionary(1, &seven), page(100, RUNS_OF_DICTIONARY, bytes)]);
         assert!(of(&[&[0][..], &crate::samples::thrift::tests::varint_of(200)].concat()).is_some());
-        assert_eq!(of(&[&[1][..], &run(100, 1)].concat()), None, "beyond the dictionary");
+        assert_eq!(of(&[&[1][..], &run(100, 1)].concat()), None, "a number beyond the dictionary");
         assert_eq!(of(&[&[33][..], &run(100, 0), &[0; 8]].concat()), None, "numbers of 33 bits");
         assert_eq!(of(&[&[1][..], &[0x81; 11]].concat()), None, "an endless length");
         assert_eq!(of(&[1, 0, 0, 0, 0, 0, 0]), None, "empty runs");
@@ -239,8 +240,8 @@ pub(super) mod tests {
         assert_eq!(read(&data, 10, Compression::Zstd, false), None);
         let of_dictionary = headed(DICTIONARY, content_bytes, about(7, 1 << 20), &bomb);
         assert_eq!(read(&of_dictionary, 10, Compression::Zstd, false), None, "a dictionary with more values than rows");
-        let says_less = headed(DATA, 80, about(5, 10), &bomb);
-        assert_eq!(read(&says_less, 10, Compression::Zstd, false), None);
+        let understated = headed(DATA, 80, about(5, 10), &bomb);
+        assert_eq!(read(&understated, 10, Compression::Zstd, false), None);
         let honest = headed(DATA, 80, about(5, 10), &zstd::bulk::compress(&[0; 80], 1).unwrap());
         assert_eq!(read(&honest, 10, Compression::Zstd, false).unwrap(), [Some(0); 10]);
     }

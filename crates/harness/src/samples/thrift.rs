@@ -1,7 +1,7 @@
-//! Reads Thrift's compact protocol, which encodes the structure of a Parquet file. No claim is trusted: a list has at most one element for
-//! each remaining byte, and memory is allocated only for bytes that exist.
+//! Reads Thrift's compact protocol, which encodes the structure of a Parquet file. Trusts no stated length: a list has at most one
+//! element for each remaining byte, and memory is allocated only for existing bytes.
 
-/// Types on the wire. The type of a boolean field is its value.
+/// Type numbers. The type of a boolean field is its value.
 const TRUE: u8 = 1;
 const FALSE: u8 = 2;
 const BYTE: u8 = 3;
@@ -13,7 +13,7 @@ const LIST: u8 = 9;
 const SET: u8 = 10;
 const STRUCT: u8 = 12;
 
-/// The deepest nesting of structures and lists; our footers have six levels.
+/// The limit of nested structures and lists. Valid footers have six levels.
 const DEPTH_MAX: u32 = 16;
 
 /// The first `count` bytes.
@@ -23,7 +23,7 @@ pub(super) fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// A number with seven bits a byte, the lowest first.
+/// A number with seven bits in each byte, the lowest first.
 pub(super) fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..u64::BITS).step_by(7) {
@@ -48,17 +48,13 @@ fn skip(bytes: &mut &[u8], kind: u8, depth: u32) -> Option<()> {
         }
         LIST | SET => {
             let (kind, count) = list(bytes)?;
-            for _ in 0..count {
-                match kind {
-                    // A boolean in a list takes a byte.
-                    TRUE | FALSE => _ = take(bytes, 1)?,
-                    kind => skip(bytes, kind, depth.checked_sub(1)?)?,
-                }
-            }
+            // A boolean in a list takes a byte.
+            let kind = if matches!(kind, TRUE | FALSE) { BYTE } else { kind };
+            (0..count).try_for_each(|_| skip(bytes, kind, depth.checked_sub(1)?))?;
         }
         STRUCT => {
             let mut last = 0;
-            while let (Some(kind), _) = field(bytes, &mut last)? {
+            while let Some((kind, _)) = field(bytes, &mut last)? {
                 skip(bytes, kind, depth.checked_sub(1)?)?;
             }
         }
@@ -80,17 +76,17 @@ fn list(bytes: &mut &[u8]) -> Option<(u8, usize)> {
     (count <= bytes.len()).then_some((head & 0xf, count))
 }
 
-/// The type of a field (`None`: the end of a structure), and its number, relative to the previous field.
-fn field(bytes: &mut &[u8], last: &mut i64) -> Option<(Option<u8>, i64)> {
+/// The type and number of a field after field `last`; `Some(None)` at the end of a structure.
+fn field(bytes: &mut &[u8], last: &mut i64) -> Option<Option<(u8, i64)>> {
     let [head] = *take(bytes, 1)? else { return None };
     if head == 0 {
-        return Some((None, 0));
+        return Some(None);
     }
     *last = match head >> 4 {
         0 => zigzag(varint(bytes)?),
         delta => last.checked_add(i64::from(delta))?,
     };
-    Some((Some(head & 0xf), *last))
+    Some(Some((head & 0xf, *last)))
 }
 
 /// A signed number, whose lowest bit is the sign.
@@ -105,7 +101,7 @@ impl<'a> Structure<'a> {
     /// Reads a structure from the start of `bytes`, and removes it; `None` if it is invalid.
     pub(super) fn read(bytes: &mut &'a [u8]) -> Option<Self> {
         let (mut fields, mut last) = (Vec::new(), 0);
-        while let (Some(kind), number) = field(bytes, &mut last)? {
+        while let Some((kind, number)) = field(bytes, &mut last)? {
             let before = *bytes;
             skip(bytes, kind, DEPTH_MAX)?;
             fields.push((number, kind, &before[..before.len() - bytes.len()]));
@@ -117,7 +113,6 @@ impl<'a> Structure<'a> {
         self.0.iter().find(|(it, kind, _)| *it == number && kinds.contains(kind)).map(|(.., bytes)| *bytes)
     }
 
-    /// A number field.
     pub(super) fn number(&self, number: i64) -> Option<i64> {
         varint(&mut self.field(number, &[I16, I16 + 1, I64])?).map(zigzag)
     }
@@ -134,7 +129,6 @@ impl<'a> Structure<'a> {
         Some(bytes)
     }
 
-    /// A structure field.
     pub(super) fn structure(&self, number: i64) -> Option<Structure<'a>> {
         Structure::read(&mut self.field(number, &[STRUCT])?)
     }
@@ -149,7 +143,7 @@ impl<'a> Structure<'a> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A field to be written.
@@ -205,7 +199,7 @@ pub(super) mod tests {
         ];
         let mut rest = &bytes[..];
         let it = Structure::read(&mut rest).unwrap();
-        assert_eq!(rest, [9], "what follows is left");
+        assert_eq!(rest, [9], "the bytes after the structure remain");
         assert_eq!((it.number(1), it.count(1), it.bytes(3)), (Some(150), Some(150), Some(&b"ab"[..])));
         let inner = it.structure(4).unwrap();
         assert_eq!((inner.number(1), inner.count(1)), (Some(-1), None));
@@ -219,7 +213,7 @@ pub(super) mod tests {
         let bytes = [0x15, 0xac, 0x02, 0x28, 2, b'a', b'b', 0x1c, 0x16, 0x01, 0, 0x19, 0x2c, 0, 0x25, 0x0e, 0, 0];
         assert!(Structure::read(&mut &bytes[..]).is_some());
         for length in 0..bytes.len() {
-            assert!(Structure::read(&mut &bytes[..length]).is_none(), "of {length} bytes");
+            assert!(Structure::read(&mut &bytes[..length]).is_none(), "the first {length} bytes");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Makes a run's folder.
+//! Creates a run's folder.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,43 +15,37 @@ use crate::model::RunHeader;
 /// Files that an unfinished [`begin`] may leave behind.
 const BEFORE: [&str; 5] = ["lock", "run.json.part", "muxbench.db", "muxbench.db-journal", "samples"];
 
-/// Makes the folder, its parents and a run without trials, and locks it.
-///
-/// # Errors
-/// When the folder is not empty, belongs to another user or cannot be made. Everything that was made is removed then.
+/// Creates the folder, its parents and a run without trials, and locks it. A failure removes everything that it created.
 pub(super) fn begin(folder: &Path, header: &RunHeader) -> anyhow::Result<(Connection, File)> {
     check_free(folder)?;
     let place = || format!("cannot make the folder {}", folder.display());
     let is_missing = |it: &&Path| *it != Path::new("") && !it.exists();
-    // The innermost first.
+    // The innermost folder comes first.
     let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
-    let made = fs::create_dir_all(folder).with_context(place).and_then(|()| begin_in(folder, header));
-    let made = made.and_then(|made| {
-        let synced = missing.iter().try_for_each(|folder| files::sync_folder(parent(folder)));
-        synced.with_context(place).map(|()| made)
-    });
-    if made.is_err() {
+    let create = || {
+        fs::create_dir_all(folder).with_context(place)?;
+        let begun = begin_in(folder, header)?;
+        missing.iter().try_for_each(|folder| files::sync_folder(files::parent(folder))).with_context(place)?;
+        Ok(begun)
+    };
+    let begun = create();
+    if begun.is_err() {
         missing.iter().for_each(|folder| drop(fs::remove_dir(folder)));
     }
-    made
-}
-
-/// The folder that contains another.
-fn parent(folder: &Path) -> &Path {
-    folder.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."))
+    begun
 }
 
 fn begin_in(folder: &Path, header: &RunHeader) -> anyhow::Result<(Connection, File)> {
     files::check_ours(folder)?;
     let lock = folders::lock(folder)?;
-    // The previous holder of the lock may have begun a run, or finished one.
+    // The previous holder of the lock may have begun a run.
     check_free(folder)?;
-    let made = clear(folder).map_err(Into::into).and_then(|()| make(folder, header));
-    if made.is_err() {
+    let created = clear(folder).map_err(Into::into).and_then(|()| create(folder, header));
+    if created.is_err() {
         let _ = clear(folder);
         let _ = fs::remove_file(folder.join("lock"));
     }
-    Ok((made.with_context(|| format!("cannot make the folder {}", folder.display()))?, lock))
+    Ok((created.with_context(|| format!("cannot make the folder {}", folder.display()))?, lock))
 }
 
 /// Checks that a folder contains neither a run nor other files.
@@ -92,8 +86,8 @@ fn clear(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a run without trials; its run.json comes last.
-fn make(folder: &Path, header: &RunHeader) -> anyhow::Result<Connection> {
+/// Creates a run without trials. Its run.json comes last.
+fn create(folder: &Path, header: &RunHeader) -> anyhow::Result<Connection> {
     fs::create_dir(folder.join("samples"))?;
     let text = serde_json::to_string_pretty(header)?;
     let database = database::create(&folder.join("muxbench.db"), &text)?;

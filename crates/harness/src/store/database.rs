@@ -1,5 +1,5 @@
-//! The schema of `muxbench.db`, and opening it. The file may be anybody's: it is opened through no link, and nothing stored in it is
-//! executed.
+//! The schema of `muxbench.db`, and opening the file. It may belong to any user, so links are not followed and nothing stored in the
+//! file is executed.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use server::regular;
 use crate::files;
 use crate::model::TrialRecord;
 
-/// Changes when older versions cannot read the database.
+/// Increases when older versions of muxbench cannot read the database.
 const SCHEMA_VERSION: i64 = 2;
 
 const SCHEMA: &str = "CREATE TABLE trials (
@@ -22,8 +22,7 @@ const SCHEMA: &str = "CREATE TABLE trials (
     lag_p99_ns INTEGER, rate_achieved_per_s REAL, record TEXT NOT NULL
 )";
 
-/// Checksums of the records, because SQLite does not notice changed bytes. A table of its own keeps runs of earlier versions
-/// readable.
+/// Checksums of the records, because SQLite does not detect changed bytes. Runs of earlier versions lack this table.
 const CHECKSUMS: &str =
     "CREATE TABLE IF NOT EXISTS checksums (trial INTEGER PRIMARY KEY, record_crc32 INTEGER NOT NULL)";
 
@@ -32,16 +31,13 @@ const HEADERS: &str = "CREATE TABLE IF NOT EXISTS header (
     only_one INTEGER PRIMARY KEY CHECK (only_one = 0), text TEXT NOT NULL, text_crc32 INTEGER NOT NULL
 )";
 
-/// How long to wait for a database that another program locks, to read it...
+/// The time to wait for a database that another program locks, to read it and to commit a trial.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// ...and to commit a trial, which usually took longer to measure.
 pub(super) const COMMIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Most bytes of one text. Pages that link to themselves can claim any length.
+/// The limit of one text. Pages that link to themselves can claim any length.
 const TEXT_BYTES_MAX: i32 = 64 << 20;
 
-/// The purpose of opening a database.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -53,21 +49,17 @@ pub(super) fn open(folder: &Path, access: Access) -> anyhow::Result<Connection> 
     let database = connect(folder, access).map_err(explained)?;
     let version: i64 = database.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(explained)?;
     if version != SCHEMA_VERSION {
-        let path = folder.join("muxbench.db");
-        bail!(
-            "cannot read {}: it has version {version}, and this muxbench reads version {SCHEMA_VERSION}",
-            path.display()
-        );
+        let path = folder.join("muxbench.db").display().to_string();
+        bail!("cannot read {path}: it has version {version}, and this muxbench reads version {SCHEMA_VERSION}");
     }
     check_tables(&database).map_err(explained)?;
     Ok(database)
 }
 
-/// Opens the database of a folder through no link and executes nothing stored in it. Another user's database is not changed: its
-/// owner has to roll back what was not committed.
+/// Opens the database of a folder. Does not change another user's database, so only its owner can roll back an unfinished commit.
 pub(super) fn connect(folder: &Path, access: Access) -> rusqlite::Result<Connection> {
-    let ours = access == Access::Write || files::check_ours(folder).is_ok();
-    let flags = if ours { OpenFlags::SQLITE_OPEN_READ_WRITE } else { OpenFlags::SQLITE_OPEN_READ_ONLY };
+    let may_write = access == Access::Write || files::check_ours(folder).is_ok();
+    let flags = if may_write { OpenFlags::SQLITE_OPEN_READ_WRITE } else { OpenFlags::SQLITE_OPEN_READ_ONLY };
     // SQLite refuses links anywhere in the path.
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     check_files(&folder)?;
@@ -82,12 +74,11 @@ pub(super) fn connect(folder: &Path, access: Access) -> rusqlite::Result<Connect
     Ok(database)
 }
 
-/// Checks that SQLite would open regular files only: it would wait for a FIFO.
+/// Checks that SQLite would open only regular files. It would wait for a FIFO.
 fn check_files(folder: &Path) -> rusqlite::Result<()> {
     for name in ["muxbench.db", "muxbench.db-journal", "muxbench.db-wal", "muxbench.db-shm"] {
         if fs::symlink_metadata(folder.join(name)).is_ok_and(|it| !it.is_file()) {
-            let why = format!("{name} is {}", regular::other_kind());
-            return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_NOTADB), Some(why)));
+            return Err(failure(ffi::SQLITE_NOTADB, format!("{name} is {}", regular::other_kind())));
         }
     }
     Ok(())
@@ -100,7 +91,7 @@ fn prepare(database: &Connection) -> rusqlite::Result<()> {
     database.execute_batch("PRAGMA synchronous = EXTRA")
 }
 
-/// Checks that we read tables: a view or a computed column can be an endless query.
+/// Checks that the tables are no views and have no computed columns, which could be endless queries.
 pub(super) fn check_tables(database: &Connection) -> rusqlite::Result<()> {
     let others = "SELECT count(*) FROM sqlite_master
         WHERE lower(name) IN ('trials', 'checksums', 'header') AND (type <> 'table' OR rootpage = 0)";
@@ -122,7 +113,7 @@ pub(super) fn create(path: &Path, header: &str) -> rusqlite::Result<Connection> 
     Ok(database)
 }
 
-/// Inserts these trials, all or none.
+/// Inserts all these trials or none.
 pub(super) fn insert<'a>(
     database: &Connection,
     records: impl IntoIterator<Item = &'a TrialRecord>,
@@ -179,8 +170,12 @@ pub(super) fn complete(database: &Connection, header: &str) -> anyhow::Result<()
     Ok(transaction.commit()?)
 }
 
-pub(super) fn corrupt(what: &str) -> rusqlite::Error {
-    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), Some(what.into()))
+pub(super) fn corrupt(problem: &str) -> rusqlite::Error {
+    failure(ffi::SQLITE_CORRUPT, problem.into())
+}
+
+fn failure(code: i32, problem: String) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some(problem))
 }
 
 pub(super) fn is_locked(error: &rusqlite::Error) -> bool {
@@ -189,18 +184,16 @@ pub(super) fn is_locked(error: &rusqlite::Error) -> bool {
 
 /// An error of a folder's database, with a remedy.
 pub(super) fn explained(folder: &Path, error: impl Into<anyhow::Error>) -> anyhow::Error {
-    let (path, error) = (folder.join("muxbench.db"), error.into());
-    let path = path.display();
+    use ErrorCode::{CannotOpen, DiskFull, PermissionDenied, ReadOnly, SystemIoFailure};
+    let error = error.into();
     let Some(cause) = error.downcast_ref::<rusqlite::Error>() else { return error };
     let explanation = match cause.sqlite_error_code() {
-        _ if is_locked(cause) => format!("{path}: another program locks the database; close it and try again"),
-        Some(ErrorCode::DiskFull) => format!("{path}: the disk is full; free some space"),
-        Some(
-            ErrorCode::SystemIoFailure | ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied,
-        ) => {
-            format!("{path}: cannot be read or written; check free space and the owner of the folder")
+        _ if is_locked(cause) => "another program locks the database; close it and try again",
+        Some(DiskFull) => "the disk is full; free some space",
+        Some(SystemIoFailure | ReadOnly | CannotOpen | PermissionDenied) => {
+            "cannot be read or written; check free space and the owner of the folder"
         }
-        _ => format!("{path}: is not a database of muxbench, or damaged"),
+        _ => "is not a database of muxbench, or damaged",
     };
-    error.context(explanation)
+    error.context(format!("{}: {explanation}", folder.join("muxbench.db").display()))
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::files;
 
-/// How long to wait for another process that writes the run.
+/// The time to wait for another process that writes the run.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Locks a run against other writers.
@@ -25,7 +25,7 @@ pub(super) fn lock(folder: &Path) -> anyhow::Result<File> {
         let is_there = || fs::symlink_metadata(&path).is_ok_and(|it| (it.dev(), it.ino()) == (ours.dev(), ours.ino()));
         match file.try_lock() {
             Ok(()) if is_there() => return Ok(file),
-            // A process that could not begin a run removed the file; a killed or forked process may hold it a little longer.
+            // Another process has removed the file, or a killed or forked process still holds it.
             Ok(()) | Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_TIMEOUT => {
                 thread::sleep(Duration::from_millis(10));
             }
@@ -37,7 +37,7 @@ pub(super) fn lock(folder: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// Writes run.json, completely or not at all.
+/// Writes run.json atomically.
 pub(super) fn write_header(folder: &Path, text: &str) -> anyhow::Result<()> {
     let path = folder.join("run.json");
     let place = || format!("cannot write {}; check free space", path.display());
@@ -57,12 +57,12 @@ pub fn runs(folder: &Path) -> Vec<PathBuf> {
         if is_run(folder) {
             found.push(folder.to_owned());
         } else if depth < DEPTH_MAX {
-            let mut inner: Vec<PathBuf> =
-                fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path()).collect();
-            inner.sort();
-            // A link may form a cycle.
-            let is_folder = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|it| it.is_dir());
-            inner.iter().filter(|path| is_folder(path)).for_each(|path| look(path, depth + 1, found));
+            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+            // Links, which may form a cycle, are no folders here.
+            let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            let mut folders: Vec<PathBuf> = folders.map(|entry| entry.path()).collect();
+            folders.sort();
+            folders.iter().for_each(|path| look(path, depth + 1, found));
         }
     }
     let mut found = Vec::new();
@@ -71,16 +71,12 @@ pub fn runs(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The run below `results` that began last.
-///
-/// # Errors
-/// When there is none.
 pub fn latest(results: &Path) -> anyhow::Result<PathBuf> {
     let none = || format!("{}: contains no run; make one with `muxbench compare`", results.display());
     runs(results).into_iter().max_by_key(|folder| (began(folder), folder.clone())).with_context(none)
 }
 
-/// When a run began, to the second, and when its file was written. For an unreadable run both are the latter: [`latest`] must not
-/// skip it silently.
+/// The start of a run, to the second, and the time when its file was written, which also replaces the start of an unreadable run.
 fn began(folder: &Path) -> Option<(SystemTime, SystemTime)> {
     #[derive(Deserialize)]
     struct Begun {

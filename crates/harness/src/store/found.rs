@@ -11,18 +11,12 @@ use super::rows;
 use crate::files;
 use crate::model::{Run, RunHeader, TrialRecord};
 
-/// Reads a run, finished or not; of a damaged one everything readable.
-///
-/// # Errors
-/// When it does not exist, nothing of it can be read, or another program locks it.
+/// Reads a finished or unfinished run. Omits damaged parts.
 pub fn read(folder: &Path) -> anyhow::Result<Run> {
     Ok(look(folder)?.run)
 }
 
 /// The header of a run.
-///
-/// # Errors
-/// When there is no run, or its header is damaged.
 pub fn header(folder: &Path) -> anyhow::Result<RunHeader> {
     let database = database::open(folder, Access::Read).ok();
     Ok(find_header(folder, database.as_ref())?.header)
@@ -97,23 +91,16 @@ fn find_header(folder: &Path, database: Option<&Connection>) -> anyhow::Result<F
         Some(Err(reason)) => (None, Some(format!("the database's copy of run.json is damaged ({reason})"))),
         None => (None, None),
     };
-    match (parsed, copy) {
-        (Ok((header, text)), copy) if copy.as_ref().is_none_or(|copy| *copy == text) => {
-            Ok(FoundHeader { header, text, damage: None, copy_damage })
+    let (text, damage) = match (&parsed, copy) {
+        (Ok((_, text)), Some(copy)) if copy != *text => (copy, "was changed".to_owned()),
+        // If another version wrote the run, the copy is unreadable too.
+        (Err(error), Some(copy)) if serde_json::from_str::<RunHeader>(&copy).is_ok() => {
+            (copy, format!("is damaged ({})", error.root_cause()))
         }
-        (Ok(_), Some(text)) => {
-            let damage = "run.json was changed: the database's copy is used".to_owned();
-            Ok(FoundHeader { header: serde_json::from_str(&text)?, text, damage: Some(damage), copy_damage })
-        }
-        (Err(error), Some(text)) => {
-            // The copy of another version is unreadable too.
-            let Ok(header) = serde_json::from_str(&text) else { return Err(error) };
-            let damage = format!("run.json is damaged ({}): the database's copy is used", error.root_cause());
-            Ok(FoundHeader { header, text, damage: Some(damage), copy_damage })
-        }
-        (Err(error), None) => Err(error),
-        (Ok(_), None) => unreachable!("nothing contradicts run.json without a copy"),
-    }
+        _ => return parsed.map(|(header, text)| FoundHeader { header, text, damage: None, copy_damage }),
+    };
+    let damage = Some(format!("run.json {damage}: the database's copy is used"));
+    Ok(FoundHeader { header: serde_json::from_str(&text)?, text, damage, copy_damage })
 }
 
 /// Parses and verifies a trial's record.

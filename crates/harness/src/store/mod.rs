@@ -1,12 +1,12 @@
 //! A run's folder: `run.json` (the plan and the host), `muxbench.db` (a row and a record for each finished trial),
 //! `samples/NNNN.parquet` (raw samples), `histograms/NNNN.hlog` (histograms for HdrHistogram's tools). Each trial is committed to
-//! the disk as it ends. Damage is reported, and everything else remains readable.
+//! the disk as it ends. Readers report damage and read everything else.
 //!
 //! # Layout
 //! - here: writing a run
 //! - `folders`: the folders of runs, and the lock of a run
 //! - `database`: the schema of `muxbench.db`, and opening it; `rows`: reading it
-//! - `begin`: makes a run's folder
+//! - `begin`: creates a run's folder
 //! - `found`: reads a run, damaged or not; `salvage`: repairs a damaged one
 
 mod begin;
@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use load::LoadReport;
 use rusqlite::Connection;
 
 use crate::files;
@@ -43,17 +44,14 @@ pub struct Store {
 }
 
 impl Store {
-    /// Begins a run in a new or empty folder.
-    ///
-    /// # Errors
-    /// When the folder is not empty, belongs to another user or cannot be made. Everything that was made is removed then.
+    /// Begins a run in a new or empty folder of this user. A failure removes everything that it created.
     pub fn create(folder: &Path, header: &RunHeader) -> anyhow::Result<Self> {
         let (database, lock) = begin::begin(folder, header)?;
         Ok(Self { folder: folder.to_owned(), database, _lock: lock })
     }
 
-    /// Opens a stopped run and reads it. A damaged database is set aside and replaced by one with everything readable, a damaged
-    /// run.json is rewritten, and drafts are removed.
+    /// Opens a stopped run and reads it. Sets a damaged database aside and replaces it by its readable parts, rewrites a damaged
+    /// run.json, and removes drafts.
     ///
     /// # Errors
     /// When the run does not exist, belongs to another user, is unreadable, or another process is writing it.
@@ -66,7 +64,7 @@ impl Store {
             }
         }
         let lock = folders::lock(folder)?;
-        // Read only now: the previous holder of the lock may have committed a trial.
+        // Read after locking: the previous holder of the lock may have committed a trial.
         let Found { run, text, is_header_damaged, is_database_damaged } = found::look(folder)?;
         if is_database_damaged {
             salvage::put_aside(folder, &text, &run.records)?;
@@ -81,61 +79,50 @@ impl Store {
         Ok((Self { folder: folder.to_owned(), database, _lock: lock }, run))
     }
 
-    /// Replaces the header; finished trials remain.
-    ///
-    /// # Errors
-    /// When it cannot be written.
+    /// Replaces the header. Finished trials remain.
     pub fn replace_header(&self, header: &RunHeader) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(header)?;
         database::put_header(&self.database, &text).map_err(|error| database::explained(&self.folder, error))?;
         folders::write_header(&self.folder, &text)
     }
 
-    /// The file for the samples of a trial that is not committed.
+    /// The file for the samples of an uncommitted trial.
     pub fn samples_draft(&self, trial: u32) -> PathBuf {
         samples_path(&self.folder, trial).with_extension("part")
     }
 
-    /// Commits a finished trial with the samples in its draft.
-    ///
-    /// # Errors
-    /// When the disk is full or the database is locked. Nothing of this trial remains then.
+    /// Commits a finished trial with the samples in its draft. If this fails, nothing of the trial remains.
     pub fn commit(&self, record: &TrialRecord) -> anyhow::Result<()> {
         let trial = record.trial.index;
-        // Files first, so that every trial in the database is complete.
-        let committed = self.keep_samples(record).and_then(|()| self.write_histograms(record)).and_then(|()| {
-            database::insert(&self.database, [record]).map_err(|error| database::explained(&self.folder, error))
-        });
+        let [samples, histograms] = [samples_path, histograms_path].map(|path| path(&self.folder, trial));
+        let files = [self.samples_draft(trial), samples, histograms.with_extension("part"), histograms];
+        let remove_files = || files.iter().for_each(|file| drop(fs::remove_file(file)));
+        // Files come first, so that every trial in the database is complete.
+        let written = match &record.load {
+            Some(load) => self.keep_samples(trial).and_then(|()| self.write_histograms(record, load)),
+            // Files of an earlier attempt may remain that was killed before its commit.
+            None => Ok(remove_files()),
+        };
+        let insert =
+            |()| database::insert(&self.database, [record]).map_err(|it| database::explained(&self.folder, it));
+        let committed = written.and_then(insert);
         if committed.is_err() {
-            let (samples, histograms) = (samples_path(&self.folder, trial), histograms_path(&self.folder, trial));
-            for file in [self.samples_draft(trial), samples, histograms.with_extension("part"), histograms] {
-                let _ = fs::remove_file(file);
-            }
+            remove_files();
         }
         committed.with_context(|| format!("{}: cannot commit trial {trial}", self.folder.display()))
     }
 
-    /// Keeps the samples of a trial with a report; without a report they are incomplete.
-    fn keep_samples(&self, record: &TrialRecord) -> anyhow::Result<()> {
-        let (draft, path) = (self.samples_draft(record.trial.index), samples_path(&self.folder, record.trial.index));
-        if record.load.is_none() {
-            // An earlier attempt may have been killed before its commit.
-            [draft, path].iter().for_each(|file| drop(fs::remove_file(file)));
-        } else if draft.exists() {
-            files::keep(&draft, &path).with_context(|| format!("cannot write {}", path.display()))?;
+    fn keep_samples(&self, trial: u32) -> anyhow::Result<()> {
+        let (draft, path) = (self.samples_draft(trial), samples_path(&self.folder, trial));
+        if !draft.exists() {
+            return Ok(());
         }
-        Ok(())
+        files::keep(&draft, &path).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Writes the histograms of a trial with a report, completely or not at all.
-    fn write_histograms(&self, record: &TrialRecord) -> anyhow::Result<()> {
+    fn write_histograms(&self, record: &TrialRecord, load: &LoadReport) -> anyhow::Result<()> {
         let trial = &record.trial;
         let path = histograms_path(&self.folder, trial.index);
-        let Some(load) = &record.load else {
-            // An earlier attempt may have been killed before its commit.
-            let _ = fs::remove_file(path);
-            return Ok(());
-        };
         let place = || format!("{}: cannot write the histograms; check free space", path.display());
         let comment = format!(
             "muxbench trial {}: {}, {} {}, {}, repeat {}",
@@ -146,7 +133,7 @@ impl Store {
             trial.workload.rate_per_s.map_or("closed loop".into(), |rate_per_s| format!("{rate_per_s} requests/s")),
             trial.repeat
         );
-        // The start of the trial: the calendar time of its window is not recorded.
+        // The start of the trial stands for that of the window, which has no calendar time.
         let start: jiff::Timestamp = record.started_at.parse().with_context(place)?;
         let window = Duration::from_nanos(load.window_ns);
         let histograms = [
@@ -156,7 +143,7 @@ impl Store {
         ];
         let mut log = Vec::new();
         stats::log::write_log(&mut log, &comment, start.into(), window, &histograms).with_context(place)?;
-        // A run that an earlier version began has no such folder.
+        // Runs of earlier versions lack this folder.
         let folder = self.folder.join("histograms");
         if fs::create_dir(&folder).is_ok() {
             files::sync_folder(&self.folder).with_context(place)?;

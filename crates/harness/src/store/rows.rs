@@ -1,4 +1,4 @@
-//! Reads the database, which may be damaged, or made by an attacker to be read without end.
+//! Reads the database, which may be damaged, or crafted by an attacker to be endless.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,9 +12,9 @@ use crate::files;
 /// The stored records by trial.
 pub(super) type Texts = BTreeMap<u32, Vec<u8>>;
 
-/// Reads all records, and reports damage of the database. What cannot be read from the beginning is read from the end.
+/// Reads all records, and reports damage of the database. Records behind the damage are read from the end.
 pub(super) fn texts(database: &Connection, folder: &Path) -> rusqlite::Result<(Texts, Vec<String>)> {
-    // Records that exceed their file would never end.
+    // Records that exceed their file may be endless.
     let bytes_max = fs::metadata(folder.join("muxbench.db")).map_or(0, |it| files::content_bytes_max(&it));
     let mut texts = Texts::new();
     let mut read = |order: &str| {

@@ -11,7 +11,7 @@ use super::database;
 use crate::files;
 use crate::model::TrialRecord;
 
-/// Sets a damaged database aside and replaces it by one with these trials. Earlier ones that were set aside remain.
+/// Sets a damaged database aside, beside earlier ones, and replaces it by a database with these trials.
 pub(super) fn put_aside(folder: &Path, header: &str, records: &[TrialRecord]) -> anyhow::Result<()> {
     let (path, draft) = (folder.join("muxbench.db"), folder.join("muxbench.db.part"));
     let place = || format!("cannot replace the damaged {}", path.display());
@@ -31,23 +31,17 @@ pub(super) fn put_aside(folder: &Path, header: &str, records: &[TrialRecord]) ->
 
 /// Unused names for a damaged database and its journal.
 fn unused_aside(folder: &Path) -> (PathBuf, PathBuf) {
-    let mut number = 1;
-    loop {
-        let end = if number == 1 { String::new() } else { format!("-{number}") };
-        let aside = folder.join(format!("muxbench.db.damaged{end}"));
-        let journal = folder.join(format!("muxbench.db.damaged{end}-journal"));
-        if [&aside, &journal].iter().all(|path| fs::symlink_metadata(path).is_err()) {
-            return (aside, journal);
-        }
-        number += 1;
-    }
+    let names = std::iter::once(String::new()).chain((2..).map(|number| format!("-{number}")));
+    let paths = names.map(|end| ["", "-journal"].map(|file| folder.join(format!("muxbench.db.damaged{end}{file}"))));
+    let mut unused = paths.filter(|paths| paths.iter().all(|path| fs::symlink_metadata(path).is_err()));
+    unused.next().expect("numbers are endless").into()
 }
 
 /// Removes unfinished files of a killed run.
 pub(super) fn remove_drafts(folder: &Path) {
     for folder in [folder.to_owned(), folder.join("samples"), folder.join("histograms")] {
         let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-        // The drafts of several clients end with numbers.
+        // Drafts of several clients end with numbers.
         let is_draft = |path: &PathBuf| {
             path.extension().is_some_and(|it| it.to_string_lossy().split('-').next() == Some("part")) && path.is_file()
         };

@@ -68,9 +68,6 @@ pub struct Workers {
 
 impl Workers {
     /// Waits until the other workers of a job have joined.
-    ///
-    /// # Errors
-    /// When the port is in use, or workers do not join in time. Lists the missing workers and the refused connections.
     pub fn accept_all(membership: &Membership, loss: LossPolicy) -> anyhow::Result<Self> {
         let listener = join::listen(membership.port).with_context(|| {
             format!(
