@@ -251,7 +251,7 @@ fn unix_socket_run_removes_its_private_folder() {
     assert!(output.status.success(), "a run over TCP needs no socket folder: {}", text(&output.stderr));
     let output = muxbench().args(&arguments).current_dir(folder.path()).env("TMPDIR", &long).output().unwrap();
     let printed = text(&output.stdout) + &text(&output.stderr);
-    assert!(!output.status.success() && printed.contains("have TMPDIR name a shorter one"), "{printed}");
+    assert!(!output.status.success() && printed.contains("set TMPDIR to a shorter path"), "{printed}");
 }
 
 fn run_report(folder: &Path) -> Output {

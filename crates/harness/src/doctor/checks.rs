@@ -47,12 +47,14 @@ fn unknown(value: impl Into<String>, remedy: impl Into<String>) -> Outcome {
     Outcome { value: value.into(), severity: Severity::Unknown, remedy: remedy.into() }
 }
 
+fn not_reported() -> Outcome {
+    unknown("not reported by the kernel", "")
+}
+
 /// The outcome for a value that the hypervisor hides.
 fn hidden() -> Outcome {
-    unknown(
-        "hidden by the hypervisor",
-        "Repeat more (--repeats 10), and compare only runs of one session on one virtual machine",
-    )
+    let remedy = "Repeat more (--repeats 10), and compare only runs of one session on one virtual machine";
+    unknown("hidden by the hypervisor", remedy)
 }
 
 /// Warns about a limit below `wanted`. Plans name the experiments that a limit excludes.
@@ -64,11 +66,11 @@ fn at_least(number: u64, wanted: u64, suffix: &str, remedy: impl Into<String>) -
 
 /// The shortest pause that shows in results: several times the latency of a small request.
 const PAUSE_LONG_NS: u64 = 200_000;
-/// The share of a CPU's time that shows in medians.
+/// The lowest share of a CPU's time that shows in medians.
 const SHARE_HIGH: f64 = 0.01;
-/// The share of a CPU's time that an idle host may use, including the error of the kernel's coarse ticks.
+/// The highest share of a CPU's time that an idle host uses, with the error of the kernel's coarse ticks.
 const BUSY_HIGH: f64 = 0.03;
-/// The wake-up time that shows beside a latency of some 50 us.
+/// The shortest wake-up time that shows in a latency of some 50 us.
 const IDLE_EXIT_HIGH_US: u64 = 10;
 /// The kernel's default timer slack.
 const SLACK_DEFAULT_NS: u64 = 50_000;
@@ -79,146 +81,97 @@ const CLOCKS_OF_USER_SPACE: &[&str] = &["tsc", "kvm-clock", "hyperv_clocksource_
 /// The size of the kernel's default port range.
 const PORTS: u64 = 28_232;
 
+/// Generates the table from names, effects and functions.
+macro_rules! checks {
+    ($($name:literal: $effect:literal, $examine:expr;)+) => {
+        &[$(CheckRow { name: $name, effect: $effect, examine: $examine }),+]
+    };
+}
+
 /// In the order of the report, the most decisive first.
-pub const CHECKS: &[CheckRow] = &[
-    CheckRow {
-        name: "hypervisor",
-        effect: "A hypervisor decides when virtual CPUs run, shares caches and memory bandwidth with other guests, and makes \
-                 interrupts and wake-ups more expensive. Absolute times hold for this machine only.",
-        examine: |snapshot| match snapshot.fact("hypervisor") {
+pub const CHECKS: &[CheckRow] = checks! {
+    "hypervisor": "A hypervisor decides when virtual CPUs run, shares caches and memory bandwidth with other guests, and makes \
+        interrupts and wake-ups more expensive. Absolute times are valid only for this machine.",
+        |snapshot| match snapshot.fact("hypervisor") {
             Some("true") => warning(
                 "yes, this is a virtual machine",
                 "Repeat more (--repeats 10), compare medians and intervals instead of tails, or use a physical machine",
             ),
             // Only x86 processors have a flag for hypervisors.
             _ if snapshot.fact("machine").is_some_and(|machine| machine != "x86_64") => {
-                unknown("this processor does not tell", "Run systemd-detect-virt")
+                unknown("not reported by this processor", "Run systemd-detect-virt")
             }
             _ => good("none"),
-        },
-    },
-    CheckRow {
-        name: "steal time",
-        effect: "While the hypervisor runs another guest on a CPU that was ready to run, all requests on that CPU wait.",
-        examine: steal,
-    },
-    CheckRow {
-        name: "pauses",
-        effect: "A thread that only reads the clock was interrupted for this long. A server is interrupted as well, and all its \
-                 requests wait. Pauses raise the tails (p99, send delay p99), and above about 1 % the median.",
-        examine: pauses,
-    },
-    CheckRow {
-        name: "neighbours' load",
-        effect: "Other programs on the CPUs of server and client use their time and caches. Latencies grow, and the client \
-                 sends late.",
-        examine: neighbours,
-    },
-    CheckRow {
-        name: "leftovers",
-        effect: "Processes of killed runs use CPUs, memory and ports that later runs need.",
-        examine: |snapshot| match snapshot.leftovers.iter().map(ToString::to_string).collect::<Vec<_>>() {
+        };
+    "steal time": "While the hypervisor runs another guest on a CPU that was ready to run, all requests on that CPU wait.", steal;
+    "pauses": "A thread that only reads the clock was interrupted for this long. A server is interrupted as well, and all its \
+        requests wait. Pauses raise the tails (p99, send delay p99), and above about 1 % the median.", pauses;
+    "neighbours' load": "Other programs on the CPUs of server and client use their time and caches. Latencies grow, and the \
+        client sends late.", neighbours;
+    "leftovers": "Processes of killed runs use CPUs, memory and ports that later runs need.",
+        |snapshot| match snapshot.leftovers.iter().map(ToString::to_string).collect::<Vec<_>>() {
             none if none.is_empty() => good("none"),
             left => warning(left.join("; "), "muxbench doctor --clean"),
-        },
-    },
-    CheckRow {
-        name: "placement",
-        effect: "Server and client get separate cores, with siblings kept together. On one core they disturb each other; on \
-                 two, interrupts and other programs share a core with one of them.",
-        examine: placement,
-    },
-    CheckRow {
-        name: "SMT",
-        effect: "Two sibling threads of a core share its execution units and caches: each slows down while the other works.",
-        examine: |snapshot| match snapshot.fact("smt") {
-            _ if snapshot.is_virtual() && snapshot.fact("smt") != Some("on") => hidden(),
+        };
+    "placement": "Server and client get separate cores. Sibling threads stay together. With one core, server and client disturb \
+        each other. With two, interrupts and other programs share a core with one of them.", placement;
+    "SMT": "Two sibling threads of a core share its execution units and caches: each slows down while the other works.",
+        |snapshot| match snapshot.fact("smt") {
             Some("on") => warning("on", "echo off | sudo tee /sys/devices/system/cpu/smt/control"),
+            _ if snapshot.is_virtual() => hidden(),
             Some(off) => good(off),
-            None => unknown("the kernel does not tell", ""),
-        },
-    },
-    CheckRow {
-        name: "governor",
-        effect: "A governor that follows the load slows down idle CPUs. Latency then falls as the rate rises, and \
-                 architectures that sleep more look worse.",
-        examine: |snapshot| match (snapshot.fact("governor"), snapshot.is_virtual()) {
+            None => not_reported(),
+        };
+    "governor": "A governor that follows the load slows down idle CPUs. Latency then falls as the rate rises, and \
+        architectures that sleep more look worse.",
+        |snapshot| match (snapshot.fact("governor"), snapshot.is_virtual()) {
             (Some("performance"), _) => good("performance"),
             (Some(other), _) => {
                 warning(other, "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor")
             }
             (None, true) => hidden(),
             (None, false) => unknown("no cpufreq driver", "Choose the firmware's performance profile"),
-        },
-    },
-    CheckRow {
-        name: "turbo",
-        effect: "The frequency depends on temperature and on the number of busy cores: the first trials are faster than the \
-                 last, and one busy core is faster than many.",
-        examine: |snapshot| match (snapshot.fact("turbo disabled"), snapshot.fact("boost"), snapshot.is_virtual()) {
+        };
+    "turbo": "The frequency depends on temperature and on the number of busy cores: the first trials are faster than the \
+        last, and one busy core is faster than many.",
+        |snapshot| match (snapshot.fact("turbo disabled"), snapshot.fact("boost"), snapshot.is_virtual()) {
             (Some("1"), _, _) | (None, Some("0"), _) => good("off"),
             (Some(_), _, _) => warning("on", "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"),
             (_, Some(_), _) => warning("on", "echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost"),
             (None, None, true) => hidden(),
             (None, None, false) => unknown("no switch", "Turn it off in the firmware, if possible"),
-        },
-    },
-    CheckRow {
-        name: "C-states",
-        effect: "Leaving a deep idle state takes tens to hundreds of microseconds, which delay requests after idle moments. \
-                 Low rates look slow.",
-        examine: idle_states,
-    },
-    CheckRow {
-        name: "clock source",
-        effect: "The kernel's clock is read from it. Some sources need a system call or an access to a slow device for each \
-                 reading, a microsecond or more.",
-        examine: clock_source,
-    },
-    CheckRow {
-        name: "invariant TSC",
-        effect: "The client stamps requests with the processor's counter if that runs at a constant rate, otherwise with the \
-                 kernel's clock, which is slower to read.",
-        examine: |snapshot| match (snapshot.fact("invariant tsc"), snapshot.fact("machine")) {
+        };
+    "C-states": "Leaving a deep idle state takes tens to hundreds of microseconds, which delay requests after idle moments. \
+        Low rates look slow.", idle_states;
+    "clock source": "The kernel reads its clock from this source. Some sources need a system call or an access to a slow \
+        device for each reading, a microsecond or more.", clock_source;
+    "invariant TSC": "The client stamps requests with the processor's counter if that runs at a constant rate, otherwise with \
+        the kernel's clock, which is slower to read.",
+        |snapshot| match (snapshot.fact("invariant tsc"), snapshot.fact("machine")) {
             (Some("true"), _) => good("yes"),
             (_, Some(machine)) if machine != "x86_64" => good(format!("none on {machine}: the kernel's clock is used")),
-            _ if snapshot.is_virtual() => {
-                warning("no", "Start the guest with it (QEMU: -cpu host,migratable=no,+invtsc)")
-            }
+            _ if snapshot.is_virtual() => warning("no", "Start the guest with it (QEMU: -cpu host,migratable=no,+invtsc)"),
             _ => warning("no", "Use a processor that has it to resolve differences below a microsecond"),
-        },
-    },
-    CheckRow {
-        name: "timer slack",
-        effect: "A timed wait may end this much too late. The client sets 1 ns for itself; servers keep the inherited value, as \
-                 in production.",
-        examine: |snapshot| match snapshot.fact("timer slack ns").and_then(|slack| slack.parse::<u64>().ok()) {
+        };
+    "timer slack": "A timed wait may end this much too late. The client sets 1 ns for itself; servers keep the inherited value, \
+        as in production.",
+        |snapshot| match snapshot.fact("timer slack ns").and_then(|slack| slack.parse::<u64>().ok()) {
             Some(slack_ns) if slack_ns > SLACK_DEFAULT_NS => warning(
                 format!("{}, above the kernel's default", time(slack_ns as f64)),
                 format!("echo {SLACK_DEFAULT_NS} > /proc/$$/timerslack_ns"),
             ),
             Some(slack_ns) => good(time(slack_ns as f64)),
-            None => unknown("the kernel does not tell", ""),
-        },
-    },
-    CheckRow {
-        name: "mitigations",
-        effect: "Mitigations make system calls and context switches more expensive, which favours architectures with fewer of \
-                 them. Results of hosts with different mitigations are not comparable.",
-        examine: mitigations,
-    },
-    CheckRow {
-        name: "descriptors",
-        effect: "A process needs a descriptor for each connection, so the hard limit limits connections.",
-        examine: |snapshot| {
+            None => not_reported(),
+        };
+    "mitigations": "Mitigations make system calls and context switches more expensive, which favours architectures with fewer \
+        of them. Results of hosts with different mitigations are not comparable.", mitigations;
+    "descriptors": "A process needs a descriptor for each connection, so the hard limit limits connections.",
+        |snapshot| {
             let remedy = "sudo prlimit --pid $$ --nofile=1048576:1048576";
             at_least(snapshot.host.descriptors_max, snapshot.host.ports, " (hard limit)", remedy)
-        },
-    },
-    CheckRow {
-        name: "processes and threads",
-        effect: "mp and mt need a process or a thread for each connection, so this limits their connections.",
-        examine: |snapshot| {
+        };
+    "processes and threads": "mp and mt need a process or a thread for each connection, so this limits their connections.",
+        |snapshot| {
             let (limit, name) = &snapshot.host.tasks_max;
             let remedy = match name.as_str() {
                 "kernel.threads-max" => "sudo sysctl kernel.threads-max=200000",
@@ -227,92 +180,59 @@ pub const CHECKS: &[CheckRow] = &[
                 _ => "sudo prlimit --pid $$ --nproc=unlimited",
             };
             at_least(*limit, snapshot.host.ports, &format!(", by {name}"), remedy)
-        },
-    },
-    CheckRow {
-        name: "vm.max_map_count",
-        effect: "The stack of each thread takes two mappings, so this limits the connections of mt.",
-        examine: |snapshot| {
+        };
+    "vm.max_map_count": "The stack of each thread takes two mappings, so this limits the connections of mt.",
+        |snapshot| {
             let remedy = "sudo sysctl vm.max_map_count=262144";
             at_least(snapshot.host.mappings_max, 2 * snapshot.host.ports, "", remedy)
-        },
-    },
-    CheckRow {
-        name: "backlog",
-        effect: "Connections beyond the accept queue (somaxconn) or the SYN queue (tcp_max_syn_backlog) are dropped and tried \
-                 again after a second: connecting takes long, or fails.",
-        examine: backlog,
-    },
-    CheckRow {
-        name: "port range",
-        effect: "Each connection between two addresses needs a port of this range, so this limits connections.",
-        examine: |snapshot| {
+        };
+    "backlog": "The kernel drops connections beyond the accept queue (somaxconn) or the SYN queue (tcp_max_syn_backlog). The \
+        client tries again after a second: connecting takes long, or fails.", backlog;
+    "port range": "Each connection between two addresses needs a port of this range, so this limits connections.",
+        |snapshot| {
             let range = snapshot.fact("port range").map(|range| format!(" ({range})")).unwrap_or_default();
             let remedy = "sudo sysctl net.ipv4.ip_local_port_range=\"1024 65535\"";
             at_least(snapshot.host.ports, PORTS, &range, remedy)
-        },
-    },
-    CheckRow {
-        name: "io_uring",
-        effect: "If io_uring is refused, architectures that use it cannot be measured; others are not affected.",
-        examine: io_uring,
-    },
-    CheckRow {
-        name: "system calls from outside",
-        effect: "If the kernel does not let us count system calls, --count-syscalls is refused, and those of runtimes stay \
-                 unknown. Times are not affected.",
-        examine: |snapshot| match snapshot.fact("system calls from outside") {
+        };
+    "io_uring": "If io_uring is refused, architectures that use it cannot be measured; others are not affected.", io_uring;
+    "system calls from outside": "If the kernel does not let us count system calls, --count-syscalls is refused, and those of \
+        runtimes stay unknown. Times are not affected.",
+        |snapshot| match snapshot.fact("system calls from outside") {
             Some("allowed") => good("can be counted"),
             Some(refused) => warning(refused, "Start muxbench as root for runs with --count-syscalls"),
             None => unknown("not tried", ""),
-        },
-    },
-    CheckRow {
-        name: "kernel timestamps",
-        effect: "The kernel's timestamps of packets separate the time of the network stack from the server's. Without them \
-                 only user-space times are known.",
-        examine: |snapshot| match snapshot.fact("kernel timestamps") {
+        };
+    "kernel timestamps": "The kernel's timestamps of packets separate the time of the network stack from the server's. Without \
+        them only user-space times are known.",
+        |snapshot| match snapshot.fact("kernel timestamps") {
             Some(value @ "sent and received") => good(format!("{value}, tried on loopback")),
             Some(value) => warning(value, "Use a kernel with SO_TIMESTAMPING; sandboxes such as gVisor lack it"),
             None => unknown("not tried", ""),
-        },
-    },
-    CheckRow {
-        name: "hardware timestamps",
-        effect: "An interface with its own clock stamps packets at the wire. Loopback has none and needs none.",
-        examine: |snapshot| match snapshot.fact("hardware timestamps") {
+        };
+    "hardware timestamps": "An interface with its own clock stamps packets at the wire. Loopback has none and needs none.",
+        |snapshot| match snapshot.fact("hardware timestamps") {
             Some("none") => good("no interface has them"),
             Some(interfaces) => good(interfaces),
             None => unknown("not tried", ""),
-        },
-    },
-    CheckRow {
-        name: "container",
-        effect: "Containers add little to a system call on loopback. Their limits and filters apply, and programs outside do not \
-                 appear in their process list.",
-        examine: |snapshot| good(snapshot.fact("container").unwrap_or("none detected")),
-    },
-    CheckRow {
-        name: "cgroup limits",
-        effect: "Once a CPU limit is used up, all threads stop for the rest of the period, usually 100 ms. Limits of memory and \
-                 tasks limit connections.",
-        examine: cgroup,
-    },
-];
+        };
+    "container": "Containers add little to a system call on loopback. Their limits and filters apply. Their process list lacks \
+        the programs outside.", |snapshot| good(snapshot.fact("container").unwrap_or("none detected"));
+    "cgroup limits": "Once a CPU limit is used up, all threads stop for the rest of the period, usually 100 ms. Limits of memory \
+        and tasks limit connections.", cgroup;
+};
 
 fn steal(snapshot: &HostSnapshot) -> Outcome {
     let (Some(share), Some(since_boot)) = (snapshot.noise.steal, snapshot.noise.steal_since_boot) else {
-        return unknown("the kernel does not tell", "");
+        return not_reported();
     };
     let value =
         format!("{} of {}, {} since boot", percent(share), time(snapshot.noise.window_ns as f64), percent(since_boot));
-    let remedy = "Use a machine with dedicated CPUs, or repeat more (--repeats 10) at another time of day";
-    match snapshot.is_virtual() {
-        _ if share.max(since_boot) >= SHARE_HIGH => warning(value, remedy),
-        true if since_boot == 0.0 => {
-            unknown("none, or not reported by the hypervisor", "Look at the pauses, which include it")
-        }
-        _ => good(value),
+    if share.max(since_boot) >= SHARE_HIGH {
+        warning(value, "Use a machine with dedicated CPUs, or repeat more (--repeats 10) at another time of day")
+    } else if snapshot.is_virtual() && since_boot == 0.0 {
+        unknown("none, or not reported by the hypervisor", "Look at the pauses, which include it")
+    } else {
+        good(value)
     }
 }
 
@@ -320,13 +240,17 @@ fn pauses(snapshot: &HostSnapshot) -> Outcome {
     let mut all = snapshot.noise.pauses.clone();
     all.sort_by_key(|pauses| std::cmp::Reverse(pauses.longest_ns));
     let describe = |pauses: &Pauses| {
+        let preempted = match pauses.preempted {
+            0 => "never".into(),
+            1 => "once".into(),
+            count => format!("{count} times"),
+        };
         format!(
-            "CPU {}: longest {}, {} of {:.0} ms lost, preempted {}",
+            "CPU {}: longest {}, {} of {:.0} ms lost, preempted {preempted}",
             pauses.cpu,
             time(pauses.longest_ns as f64),
             percent(pauses.share()),
             pauses.spun_ns as f64 / 1e6,
-            times(pauses.preempted),
         )
     };
     let Some(worst) = all.first() else { return unknown("no CPU could be watched", "") };
@@ -350,7 +274,7 @@ fn pauses(snapshot: &HostSnapshot) -> Outcome {
 fn neighbours(snapshot: &HostSnapshot) -> Outcome {
     let mut busy = snapshot.noise.busy.clone();
     busy.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let Some(worst) = busy.first() else { return unknown("the kernel does not tell", "") };
+    let Some(worst) = busy.first() else { return not_reported() };
     let cpus = first_few(busy.iter().map(|(cpu, share)| format!("CPU {cpu} {} busy", percent(*share))));
     let load = snapshot.fact("load average").map(|load| load.split(' ').take(3).collect::<Vec<_>>().join(" "));
     let value = format!("{cpus}; load average {}", load.as_deref().unwrap_or("unknown"));
@@ -363,11 +287,11 @@ fn neighbours(snapshot: &HostSnapshot) -> Outcome {
 fn placement(snapshot: &HostSnapshot) -> Outcome {
     let cores = &snapshot.host.cores;
     let allowed = Cpus(cores.concat());
-    let online = snapshot.fact("cpus online").unwrap_or_default();
+    let online = snapshot.fact("cpus online").filter(|online| online.parse().as_ref() != Ok(&allowed));
     let count = if cores.len() == 1 { "1 core".to_owned() } else { format!("{} cores", cores.len()) };
     let mut value = format!("{count}, CPUs {allowed}");
     if let Some(siblings) = cores.iter().find(|core| core.len() > 1) {
-        value += &format!(", {} to a core", siblings.len());
+        value += &format!(", {} per core", siblings.len());
     }
     if let Ok(placement) = place(cores, &Placement::default()) {
         value += &format!("; {}", placement.sentence);
@@ -377,24 +301,19 @@ fn placement(snapshot: &HostSnapshot) -> Outcome {
             value += &format!("; {name} {cpus}");
         }
     }
-    if online.parse() == Ok(allowed) || online.is_empty() {
-        if cores.len() > 2 {
-            return good(value);
-        }
-        return warning(value, "Use a machine with at least four cores, and stop other programs on this one");
+    value.extend(online.map(|online| format!("; online: {online}")));
+    match online {
+        _ if cores.len() > 2 => good(value),
+        Some(online) => warning(value, format!("taskset -c {online} muxbench compare")),
+        None => warning(value, "Use a machine with at least four cores, and stop other programs on this one"),
     }
-    value += &format!("; online are {online}");
-    if cores.len() > 2 { good(value) } else { warning(value, format!("taskset -c {online} muxbench compare")) }
 }
 
 fn idle_states(snapshot: &HostSnapshot) -> Outcome {
     let driver = snapshot.fact("cpuidle driver").unwrap_or("no driver");
     let Some(states) = snapshot.fact("cpuidle states") else {
-        return if snapshot.is_virtual() {
-            hidden()
-        } else {
-            unknown(driver, "Turn deep C-states off in the firmware")
-        };
+        let is_virtual = snapshot.is_virtual();
+        return if is_virtual { hidden() } else { unknown(driver, "Turn deep C-states off in the firmware") };
     };
     let exits = states.split(", ").filter_map(|state| state.split(' ').rev().nth(1)?.parse::<u64>().ok());
     let value = format!("{driver}: {states}");
@@ -402,38 +321,34 @@ fn idle_states(snapshot: &HostSnapshot) -> Outcome {
         return warning(value, format!("sudo cpupower idle-set -D {IDLE_EXIT_HIGH_US}"));
     }
     if snapshot.is_virtual() {
-        return unknown(
-            format!("{value}; the hypervisor hides those of the physical CPU"),
-            "Measure at several rates: latency that falls as the rate rises is wake-up time",
-        );
+        let value = format!("{value}; the hypervisor hides those of the physical CPU");
+        return unknown(value, "Measure at several rates: latency that falls as the rate rises is wake-up time");
     }
     good(value)
 }
 
 fn clock_source(snapshot: &HostSnapshot) -> Outcome {
-    let Some(source) = snapshot.fact("clocksource") else { return unknown("the kernel does not tell", "") };
+    let Some(source) = snapshot.fact("clocksource") else { return not_reported() };
     let reading_ns = snapshot.noise.pauses.iter().map(|pauses| pauses.reading_ns).reduce(f64::min);
-    let value = reading_ns.map_or(source.to_owned(), |ns| format!("{source}, {} a reading", time(ns)));
+    let value = reading_ns.map_or(source.to_owned(), |ns| format!("{source}, {} per reading", time(ns)));
     if CLOCKS_OF_USER_SPACE.contains(&source) {
         return good(value);
     }
     let others = snapshot.fact("clocksources").unwrap_or_default();
-    match CLOCKS_OF_USER_SPACE.iter().find(|clock| others.split_whitespace().any(|other| other == **clock)) {
-        Some(better) => warning(
-            value,
-            format!("echo {better} | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        ),
-        None => {
-            warning(value, "Boot with tsc=reliable if the TSC is invariant, and find out why the kernel rejected it")
+    let remedy = match CLOCKS_OF_USER_SPACE.iter().find(|clock| others.split_whitespace().any(|it| it == **clock)) {
+        Some(better) => {
+            format!("echo {better} | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource")
         }
-    }
+        None => "Boot with tsc=reliable if the TSC is invariant, and find out why the kernel rejected it".into(),
+    };
+    warning(value, remedy)
 }
 
 fn mitigations(snapshot: &HostSnapshot) -> Outcome {
     let on = snapshot.fact("mitigations").unwrap_or("unknown");
     match snapshot.fact("vulnerable") {
         Some("none") => good(format!("on: {on}; not vulnerable")),
-        None | Some("unknown") => unknown("the kernel does not tell", ""),
+        None | Some("unknown") => not_reported(),
         Some(vulnerable) => warning(
             format!("on: {on}; vulnerable: {vulnerable}"),
             "Compare only runs with the same stored mitigations; for all of them, boot with mitigations=auto and update the \
@@ -445,7 +360,7 @@ fn mitigations(snapshot: &HostSnapshot) -> Outcome {
 fn backlog(snapshot: &HostSnapshot) -> Outcome {
     let number = |name| snapshot.fact(name).and_then(|number| number.parse::<u64>().ok());
     let (Some(accept), Some(syn)) = (number("somaxconn"), number("tcp_max_syn_backlog")) else {
-        return unknown("the kernel does not tell", "");
+        return not_reported();
     };
     let value = format!("somaxconn {accept}, tcp_max_syn_backlog {syn}");
     // With SYN cookies, the default, handshakes beyond the SYN queue succeed: only the accept queue drops connections.
@@ -455,28 +370,23 @@ fn backlog(snapshot: &HostSnapshot) -> Outcome {
 fn io_uring(snapshot: &HostSnapshot) -> Outcome {
     let disabled = snapshot.fact("io_uring disabled");
     let sysctl = disabled.map_or(String::new(), |value| format!(" (kernel.io_uring_disabled = {value})"));
+    let remedy = match disabled {
+        Some("1" | "2") => "sudo sysctl kernel.io_uring_disabled=0",
+        _ if snapshot.fact("container").is_some() => {
+            "Start the container without the seccomp filter that refuses it (docker: --security-opt seccomp=unconfined)"
+        }
+        _ => "Use a kernel with CONFIG_IO_URING, and no seccomp filter that refuses it",
+    };
     match snapshot.fact("io_uring") {
         Some("allowed") => good(format!("allowed{sysctl}")),
-        Some(refused) => warning(
-            format!("{refused}{sysctl}"),
-            match disabled {
-                Some("1" | "2") => "sudo sysctl kernel.io_uring_disabled=0",
-                _ if snapshot.fact("container").is_some() => {
-                    "Start the container without the seccomp filter that refuses it (docker: --security-opt seccomp=unconfined)"
-                }
-                _ => "Use a kernel with CONFIG_IO_URING, and no seccomp filter that refuses it",
-            },
-        ),
+        Some(refused) => warning(format!("{refused}{sysctl}"), remedy),
         None => unknown("not tried", ""),
     }
 }
 
 fn cgroup(snapshot: &HostSnapshot) -> Outcome {
-    let limits = ["cgroup cpus max", "cgroup memory max bytes", "cgroup tasks max"];
-    let set: Vec<String> = limits
-        .iter()
-        .filter_map(|name| Some(format!("{} {}", name.trim_start_matches("cgroup "), snapshot.fact(name)?)))
-        .collect();
+    let limit = |name: &str| Some(format!("{name} {}", snapshot.fact(&format!("cgroup {name}"))?));
+    let set: Vec<String> = ["cpus max", "memory max bytes", "tasks max"].into_iter().filter_map(limit).collect();
     let value = if set.is_empty() { "none".to_owned() } else { set.join(", ") };
     if snapshot.fact("cgroup cpus max").is_none() {
         return good(value);
@@ -484,23 +394,12 @@ fn cgroup(snapshot: &HostSnapshot) -> Outcome {
     warning(value, "Remove the CPU limit (docker: no --cpus; systemd: empty CPUQuota=)")
 }
 
-/// The first few, and the number of the rest.
+/// Joins the first few values, and counts the rest.
 fn first_few(all: impl ExactSizeIterator<Item = String>) -> String {
     const SHOWN: usize = 4;
     let more = all.len().saturating_sub(SHOWN);
-    let mut shown: Vec<String> = all.take(SHOWN).collect();
-    if more > 0 {
-        shown.push(format!("{more} more with less"));
-    }
-    shown.join("; ")
-}
-
-fn times(count: u64) -> String {
-    match count {
-        0 => "never".into(),
-        1 => "once".into(),
-        count => format!("{count} times"),
-    }
+    let more = (more > 0).then(|| format!("{more} more with less"));
+    all.take(SHOWN).chain(more).collect::<Vec<_>>().join("; ")
 }
 
 fn percent(share: f64) -> String {

@@ -1,4 +1,4 @@
-//! The data of the doctor: what the checks look at, and their results.
+//! The data of the doctor: the input of the checks, and their results.
 
 use serde::Serialize;
 
@@ -16,9 +16,9 @@ pub struct Diagnosis {
     /// The assessment of the value.
     #[serde(rename = "state")]
     pub severity: Severity,
-    /// How it affects results.
+    /// The effect of a bad value on results.
     pub effect: String,
-    /// A command (lower case) or a sentence (capitalised) that remedies it; empty if there is nothing to do.
+    /// A command (lower case) or a sentence (capitalised). Empty if there is nothing to do.
     pub remedy: String,
 }
 
@@ -26,16 +26,16 @@ pub struct Diagnosis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// As it should be, or without effect.
+    /// Good, or without effect.
     Good,
-    /// It disturbs results or limits what can be measured.
+    /// Disturbs results, or limits the possible measurements.
     #[serde(rename = "beware")]
     Warning,
-    /// The host does not tell.
+    /// Not reported by the host.
     Unknown,
 }
 
-/// Everything that the checks look at. Plain data, so that tests can construct it.
+/// The input of the checks. Plain data, so that tests can construct it.
 #[derive(Clone, Debug)]
 pub struct HostSnapshot {
     /// Limits, CPUs, facts.
@@ -47,12 +47,12 @@ pub struct HostSnapshot {
 }
 
 impl HostSnapshot {
-    /// A fact, unless it is missing or empty.
+    /// Returns a fact, unless it is missing or empty.
     pub fn fact(&self, name: &str) -> Option<&str> {
         self.host.facts.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Whether a hypervisor runs this host, which hides much of the machine.
+    /// Tests whether this host is a virtual machine. Its hypervisor hides much of the machine.
     pub fn is_virtual(&self) -> bool {
         self.fact("hypervisor") == Some("true")
     }

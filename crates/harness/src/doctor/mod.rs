@@ -1,10 +1,10 @@
-//! Examines this host: what disturbs results, how, and what remedies it.
+//! Examines this host for problems that disturb results, and names remedies.
 //!
-//! Most facts are those stored with every run ([`crate::host`]). The load of other programs is measured only here ([`noise`]):
-//! that takes a second, too long for planning, and holds for the moment only.
+//! Most facts are those stored with every run ([`crate::host`]). Only the doctor measures the load of other programs ([`noise`]):
+//! the measurement takes a second, which is too long for planning.
 //!
 //! # Layout
-//! - [`finding`]: the data: what the checks look at, and their results
+//! - [`finding`]: the input of the checks, and their results
 //! - [`checks`]: the table of checks; add a row to add a check
 //! - [`noise`]: measures the load of other programs, pauses and steal time
 
@@ -19,20 +19,19 @@ use crate::host;
 use checks::CHECKS;
 use finding::{Diagnosis, HostSnapshot};
 
-/// How long the kernel may take to start stamping packets on a busy host.
+/// The time for the kernel to start stamping packets on a busy host.
 const STAMPS_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Examines this host. Takes a little more than a second; leave the host alone meanwhile.
+/// Examines this host for a little more than a second. The host should be idle meanwhile.
 pub fn examine() -> Vec<Diagnosis> {
     diagnose(&snapshot())
 }
 
-/// The results of all checks, in the order of the table.
+/// Returns the results of all checks, in the order of the table.
 pub fn diagnose(snapshot: &HostSnapshot) -> Vec<Diagnosis> {
     CHECKS.iter().map(|row| row.diagnose(snapshot)).collect()
 }
 
-/// Measures this host; takes a little more than a second.
 fn snapshot() -> HostSnapshot {
     let mut host = host::detect();
     host.facts.insert("kernel timestamps".into(), host::kernel_timestamps(STAMPS_TIMEOUT));

@@ -1,4 +1,4 @@
-//! Measures, for about a second, what this host does besides us.
+//! Measures the load of other programs on this host for about a second.
 
 use std::fs;
 use std::thread;
@@ -8,65 +8,62 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::host::ticks::Reading;
 
-/// How long other load is measured while we sleep. The kernel counts in ticks of 1 to 10 ms.
+/// The measurement of busy CPUs, while this process sleeps. The kernel counts in ticks of 1 to 10 ms.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// How long all CPUs are watched for pauses.
+/// The measurement of pauses on all CPUs.
 const SPIN: Duration = Duration::from_millis(200);
 
-/// The shortest gap between two clock readings that is a pause, unless the clock itself is slow.
+/// The shortest gap between two clock readings that counts as a pause, unless the clock itself is slow.
 const PAUSE_NS: u64 = 1_000;
 
-/// Other load on this host. Plain data, so that tests can construct it.
+/// The load of other programs. Plain data, so that tests can construct it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Noise {
     /// The duration of the measurement.
     pub window_ns: u64,
-    /// The share of time in which each CPU was busy while we slept.
+    /// The share of time in which each CPU was busy while this process slept.
     pub busy: Vec<(usize, f64)>,
-    /// The share of CPU time that the hypervisor took. It includes our spinning, because idle time is never stolen.
+    /// The share of CPU time that the hypervisor took, also while threads spun: idle time is never stolen.
     pub steal: Option<f64>,
-    /// The same since the host was started.
+    /// The same share since the host started.
     pub steal_since_boot: Option<f64>,
-    /// The pauses of each CPU that could be watched.
+    /// The pauses of each CPU that this process may use.
     pub pauses: Vec<Pauses>,
 }
 
 /// The pauses of a thread that only reads the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pauses {
-    /// The CPU that it ran on.
+    /// The CPU of the thread.
     pub cpu: usize,
-    /// How long it ran.
+    /// The duration, in nanoseconds.
     pub spun_ns: u64,
-    /// The longest pause.
+    /// The longest pause, in nanoseconds.
     pub longest_ns: u64,
-    /// The sum of all pauses.
+    /// The sum of all pauses, in nanoseconds.
     pub away_ns: u64,
-    /// How often another thread ran instead; other pauses are due to interrupts or the hypervisor.
+    /// The number of preemptions by other threads. Interrupts or the hypervisor cause all other pauses.
     pub preempted: u64,
-    /// The cost of one clock reading.
+    /// The time of one clock reading, in nanoseconds.
     pub reading_ns: f64,
 }
 
 impl Pauses {
-    /// The share of time lost to pauses.
+    /// Returns the share of time lost to pauses.
     pub fn share(&self) -> f64 {
         self.away_ns as f64 / self.spun_ns.max(1) as f64
     }
 }
 
-/// Measures `cpus`.
+/// Measures the load of `cpus`.
 pub fn measure(cpus: &[usize]) -> Noise {
     let started = Instant::now();
     let before = Reading::now();
     thread::sleep(WINDOW);
     let after = Reading::now();
-    let busy = cpus.iter().filter_map(|&cpu| {
-        let shares = before.until(&after, &[cpu])?;
-        Some((cpu, (shares.used - shares.steal).max(0.0)))
-    });
-    let busy = busy.collect();
+    let busy_share = |cpu| before.until(&after, &[cpu]).map(|shares| (shares.used - shares.steal).max(0.0));
+    let busy = cpus.iter().filter_map(|&cpu| Some((cpu, busy_share(cpu)?))).collect();
     let pauses = thread::scope(|scope| {
         let threads: Vec<_> = cpus.iter().map(|&cpu| scope.spawn(move || spin(cpu))).collect();
         threads.into_iter().filter_map(|thread| thread.join().ok()?).collect()
@@ -81,7 +78,7 @@ pub fn measure(cpus: &[usize]) -> Noise {
     }
 }
 
-/// Reads the clock on `cpu` for [`SPIN`]; `None` if this process may not run there.
+/// Reads the clock on `cpu` for [`SPIN`]. `None` if this process may not use that CPU.
 fn spin(cpu: usize) -> Option<Pauses> {
     let mut set = CpuSet::new();
     set.set(cpu);
@@ -109,7 +106,7 @@ fn spin(cpu: usize) -> Option<Pauses> {
     Some(pauses)
 }
 
-/// How often this thread was preempted.
+/// Returns the number of preemptions of this thread.
 fn preemptions() -> u64 {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let count = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));

@@ -1,11 +1,11 @@
-//! The host, as the planner sees it.
+//! Facts and limits of a host, for the planner.
 
 use std::collections::BTreeMap;
 
 use crate::model::FleetFacts;
 use crate::spec::units::Cpus;
 
-/// The host, as the planner sees it. Plain data, so that tests can construct one.
+/// Facts and limits of a host, for the planner. Plain data, so that tests can construct one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
     /// The CPUs that this process may use, grouped by core. Empty if this system cannot place processes.

@@ -29,11 +29,11 @@ pub(crate) enum Accounting {
 /// The datagrams in one measurement. It takes about 50 µs, so other processes disturb few of them.
 const DATAGRAMS: usize = 32;
 /// The maximum number of measurements.
-const LOOKS_MAX: usize = 200;
+const MEASUREMENTS_MAX: usize = 200;
 /// The maximum time for all measurements.
-const PATIENCE: Duration = Duration::from_millis(50);
+const TIME_MAX: Duration = Duration::from_millis(50);
 /// The minimum number of measurements for a meaningful median.
-const LOOKS_MIN: usize = 20;
+const MEASUREMENTS_MIN: usize = 20;
 /// The maximum share of missing CPU time if interrupts are charged to the process. Reading two clocks takes 1 % (Linux
 /// 6.18).
 const MISSING_CHARGED_MAX: f64 = 0.04;
@@ -66,16 +66,18 @@ fn judge(missing: Option<f64>, configured: Option<Accounting>) -> (Option<Accoun
         _ if missing >= MISSING_APART_MIN => Some(Accounting::Apart),
         _ => None,
     });
-    let words = |accounting| match accounting {
+    let describe = |accounting| match accounting {
         Accounting::Charged => "charged to the process they interrupt",
         Accounting::Apart => CHARGED_TO_NOBODY,
     };
     match (seen, configured) {
         (Some(seen), Some(other)) if seen != other => {
-            (Some(seen), format!("{}, as measured; the kernel's configuration differs", words(seen)))
+            (Some(seen), format!("{}, as measured; the kernel's configuration differs", describe(seen)))
         }
-        (Some(seen), _) => (Some(seen), words(seen).to_owned()),
-        (None, Some(configured)) => (Some(configured), format!("{}, by the kernel's configuration", words(configured))),
+        (Some(seen), _) => (Some(seen), describe(seen).to_owned()),
+        (None, Some(configured)) => {
+            (Some(configured), format!("{}, by the kernel's configuration", describe(configured)))
+        }
         (None, None) => (None, "unknown".to_owned()),
     }
 }
@@ -91,7 +93,7 @@ fn missing_share() -> io::Result<Option<f64>> {
         now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
     };
     let mut bytes = [0; 64];
-    let mut look = || -> io::Result<f64> {
+    let mut measure = || -> io::Result<f64> {
         let (wall_ns, cpu_ns) = (ns(ClockId::Monotonic), ns(ClockId::ThreadCPUTime));
         for _ in 0..DATAGRAMS {
             socket.send(&bytes)?;
@@ -102,11 +104,11 @@ fn missing_share() -> io::Result<Option<f64>> {
     };
     let started = Instant::now();
     let mut shares = Vec::new();
-    while shares.len() < LOOKS_MAX && started.elapsed() < PATIENCE {
-        shares.push(look()?);
+    while shares.len() < MEASUREMENTS_MAX && started.elapsed() < TIME_MAX {
+        shares.push(measure()?);
     }
     shares.sort_by(f64::total_cmp);
-    Ok((shares.len() >= LOOKS_MIN).then(|| shares[shares.len() / 2]))
+    Ok((shares.len() >= MEASUREMENTS_MIN).then(|| shares[shares.len() / 2]))
 }
 
 /// Reads the accounting from the kernel's build configuration, if the distribution provides it.
@@ -129,12 +131,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn experiment_decides_where_it_shows_anything() {
+    fn measurement_outweighs_the_configuration() {
         use Accounting::{Apart, Charged};
         let accounting = |missing, configured| judge(missing, configured).0;
         assert_eq!(accounting(Some(0.01), None), Some(Charged));
         assert_eq!(accounting(Some(0.4), None), Some(Apart));
-        assert_eq!(accounting(Some(0.01), Some(Apart)), Some(Charged), "built in, and turned off");
+        assert_eq!(accounting(Some(0.01), Some(Apart)), Some(Charged), "built in, but disabled at run time");
         assert_eq!(accounting(Some(0.07), Some(Apart)), Some(Apart));
         assert_eq!(accounting(None, Some(Charged)), Some(Charged));
         assert_eq!(accounting(None, None), None);
@@ -144,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn kernel_config_is_read_where_there_is_one() {
+    fn kernel_config_is_parsed() {
         assert_eq!(of_config("CONFIG_HZ=250\nCONFIG_IRQ_TIME_ACCOUNTING=y\n"), Some(Accounting::Apart));
         assert_eq!(of_config("# CONFIG_IRQ_TIME_ACCOUNTING is not set\n"), Some(Accounting::Charged));
         assert_eq!(of_config("CONFIG_HAVE_IRQ_TIME_ACCOUNTING=y\n"), None);
     }
 
     #[test]
-    fn accounting_of_this_kernel_shows() {
+    fn accounting_of_this_kernel_is_consistent() {
         let shares: Vec<Option<f64>> = (0..3).map(|_| missing_share().unwrap()).collect();
         let found: Vec<_> = shares.iter().map(|share| judge(*share, None).0).collect();
         // On a busy machine, a measurement may be missing.

@@ -33,10 +33,10 @@ pub fn place(cores: &[Vec<usize>], wish: &spec::Placement) -> Result<Placement, 
     for (key, cpus) in [("placement.server", &wish.server), ("placement.client", &wish.client)] {
         if let Some(cpu) = cpus.iter().flat_map(|cpus| &cpus.0).find(|cpu| !allowed.contains(cpu)) {
             if allowed.is_empty() {
-                return Err(format!("{key}: to keep processes on CPUs needs Linux; leave it out"));
+                return Err(format!("{key}: only Linux can keep processes on CPUs; remove it"));
             }
             let allowed = Cpus(allowed.clone());
-            return Err(format!("{key}: CPU {cpu} is not among those this process may use ({allowed}); name others"));
+            return Err(format!("{key}: this process may not use CPU {cpu}; choose from {allowed}"));
         }
     }
     let rest = |taken: &[usize]| -> Vec<usize> {
@@ -56,7 +56,7 @@ pub fn place(cores: &[Vec<usize>], wish: &spec::Placement) -> Result<Placement, 
     let mut placement = Placement { server, client, is_elsewhere: false, sentence: String::new() };
     let (server, client) = (Cpus(placement.server.clone()), Cpus(placement.client.clone()));
     placement.sentence = if allowed.is_empty() {
-        "server and client wherever the system puts them: they may disturb each other (to place them needs Linux)"
+        "server and client on CPUs that the system chooses: they may disturb each other (only Linux can place them)"
             .into()
     } else if placement.is_shared() {
         format!("server on CPU {server}, client on CPU {client}: they share CPUs and disturb each other")
@@ -72,8 +72,9 @@ pub fn place(cores: &[Vec<usize>], wish: &spec::Placement) -> Result<Placement, 
 /// As for [`place`]. Also when `wish` names the client's CPUs, because the launcher chooses them.
 pub fn place_server(cores: &[Vec<usize>], wish: &spec::Placement) -> Result<Placement, String> {
     if wish.client.is_some() {
-        return Err("placement.client: clients are on other machines, on the CPUs that the engine gives them there; leave it out"
-            .into());
+        return Err(
+            "placement.client: clients run on other machines, where the launcher chooses their CPUs; remove it".into(),
+        );
     }
     let all = spec::Placement { server: wish.server.clone().or(Some(Cpus(cores.concat()))), client: None };
     let server = place(cores, &all)?.server;
@@ -119,16 +120,16 @@ mod tests {
     }
 
     #[test]
-    fn wishes_are_granted() {
+    fn requested_cpus_are_used() {
         assert_eq!(placed(&[&[0], &[1], &[2]], Some("2"), None), ("2".into(), "0-1".into(), false));
         assert_eq!(placed(&[&[0], &[1]], Some("0-1"), None), ("0-1".into(), "0-1".into(), true));
         assert_eq!(placed(&[&[0], &[1]], Some("1"), Some("1")), ("1".into(), "1".into(), true));
         let error = place(&[vec![0]], &spec::Placement { server: Some(Cpus(vec![7])), client: None }).unwrap_err();
-        assert!(error.starts_with("placement.server: CPU 7"), "{error}");
+        assert!(error.starts_with("placement.server: this process may not use CPU 7"), "{error}");
     }
 
     #[test]
-    fn a_server_whose_clients_are_elsewhere_has_all_cpus() {
+    fn server_with_clients_elsewhere_uses_all_cpus() {
         let cores = [vec![0], vec![1]];
         let wish = |server: Option<&str>, client: Option<&str>| {
             let cpus = |text: Option<&str>| text.map(|text| text.parse().unwrap());
@@ -137,15 +138,15 @@ mod tests {
         let placement = wish(None, None).unwrap();
         assert_eq!((placement.server.clone(), placement.is_shared()), (vec![0, 1], false));
         assert_eq!(wish(Some("1"), None).unwrap().server, [1]);
-        assert!(wish(None, Some("1")).unwrap_err().starts_with("placement.client: clients are on other machines"));
+        assert!(wish(None, Some("1")).unwrap_err().starts_with("placement.client: clients run on other machines"));
         assert!(wish(Some("7"), None).is_err());
     }
 
     #[test]
-    fn where_nobody_can_be_placed_wishes_are_refused() {
+    fn cpus_are_rejected_on_systems_without_placement() {
         let nowhere = place(&[], &spec::Placement::default()).unwrap();
         assert!(nowhere.is_shared() && nowhere.server.is_empty() && nowhere.client.is_empty(), "{nowhere:?}");
         let error = place(&[], &spec::Placement { server: None, client: Some(Cpus(vec![0])) }).unwrap_err();
-        assert!(error.starts_with("placement.client: to keep processes on CPUs needs Linux"), "{error}");
+        assert!(error.starts_with("placement.client: only Linux can keep processes on CPUs"), "{error}");
     }
 }

@@ -52,8 +52,8 @@ pub fn find(name: &str) -> Option<&'static Preset> {
 pub fn of_a_paper(name: &str) -> Result<&'static Preset, String> {
     find(name).ok_or_else(|| {
         format!(
-            "{name}: this experiment is not to be had on {}, for it compares what only Linux has (epoll and others); \
-             reproduce the paper on Linux, whose results `muxbench report FOLDER --paper PAPER` shows anywhere",
+            "{name}: this experiment compares epoll and others that {} lacks; run it on Linux. `muxbench report FOLDER --paper \
+             PAPER` shows its results on any system",
             std::env::consts::OS
         )
     })
@@ -75,10 +75,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_is_not_to_be_had_is_an_error_that_says_where_it_is() {
-        let told = of_a_paper("kawai1066").unwrap_err();
-        assert!(told.starts_with("kawai1066: ") && told.contains(std::env::consts::OS), "{told}");
-        assert!(told.contains("on Linux") && told.contains("muxbench report FOLDER --paper PAPER"), "{told}");
+    fn missing_preset_names_the_system_that_has_it() {
+        let error = of_a_paper("kawai1066").unwrap_err();
+        assert!(error.starts_with("kawai1066: ") && error.contains(std::env::consts::OS), "{error}");
+        assert!(error.contains("on Linux") && error.contains("muxbench report FOLDER --paper PAPER"), "{error}");
         #[cfg(target_os = "linux")]
         assert_eq!(of_a_paper("voras2009").unwrap().name, "voras2009");
         #[cfg(not(target_os = "linux"))]
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn every_preset_parses_and_bears_its_name() {
+    fn every_preset_parses_and_has_its_name() {
         for preset in PRESETS {
             let experiment = preset.experiment();
             assert_eq!(experiment.name, preset.name);

@@ -83,45 +83,38 @@ impl Exec {
     /// # Errors
     /// Names the first wrong key, as `command: ...`.
     pub(super) fn check(&self, transport: Transport) -> Result<(), String> {
-        if self.command.first().is_none_or(String::is_empty) {
-            return Err("command: names no program; write it like [\"python3\", \"server.py\", \"{port}\"]".into());
-        }
         let texts = || self.command.iter().chain(self.environment.values());
-        for text in texts() {
-            // Only braces around lower-case letters and `_` are a placeholder.
-            for (at, _) in text.match_indices('{') {
-                let Some((name, _)) = text[at + 1..].split_once('}') else { continue };
-                let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-                if is_name && !PLACEHOLDERS.contains(&name) {
-                    let known = PLACEHOLDERS.join("}, {");
-                    return Err(format!("command: unknown placeholder `{{{name}}}`; there are {{{known}}}"));
-                }
-            }
-        }
         let place = transport.placeholder();
-        if !texts().skip(1).any(|text| text.contains(place)) {
-            return Err(format!(
-                "command: no argument has `{place}` in it, which is where the server must listen; add it"
-            ));
+        let socket = Transport::Unix.placeholder();
+        let bad_name = self.environment.keys().find(|name| name.is_empty() || name.contains(['=', '\0']));
+        if self.command.first().is_none_or(String::is_empty) {
+            Err("command: missing program; write it like [\"python3\", \"server.py\", \"{port}\"]".into())
+        } else if let Some(name) = texts().find_map(|text| unknown_placeholder(text)) {
+            let known = PLACEHOLDERS.join("}, {");
+            Err(format!("command: unknown placeholder `{{{name}}}`; known: {{{known}}}"))
+        } else if !texts().skip(1).any(|text| text.contains(place)) {
+            Err(format!("command: no argument contains `{place}`, the place to listen on; add it"))
+        } else if transport != Transport::Unix && texts().any(|text| text.contains(socket)) {
+            Err(format!(
+                "command: `{socket}` needs `transport = \"unix\"` in [workload]; add that, or use only `{{port}}`"
+            ))
+        } else if self.start_timeout.0 == 0 {
+            Err("start-timeout: must be longer than 0, such as 10s".into())
+        } else if let Some(name) = bad_name {
+            Err(format!("environment.{name}: invalid name of a variable"))
+        } else if texts().any(|text| text.contains('\0')) {
+            Err("command: an argument contains a zero byte; remove it".into())
+        } else {
+            Ok(())
         }
-        if transport != Transport::Unix && texts().any(|text| text.contains(Transport::Unix.placeholder())) {
-            return Err(
-                "command: `{socket}` has a path only with `transport = \"unix\"` in [workload]; add that, or use \
-                        `{port}` alone"
-                    .into(),
-            );
-        }
-        if self.start_timeout.0 == 0 {
-            return Err("start-timeout: 0 lets no server start; write a time above 0, like 10s".into());
-        }
-        if let Some(name) = self.environment.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
-            return Err(format!("environment.{name}: that cannot name a variable"));
-        }
-        if texts().any(|text| text.contains('\0')) {
-            return Err("command: a program can be given no text with a zero byte in it".into());
-        }
-        Ok(())
     }
+}
+
+/// Returns the first unknown placeholder. Only braces around lower-case letters and `_` are a placeholder.
+fn unknown_placeholder(text: &str) -> Option<&str> {
+    let names = text.match_indices('{').filter_map(|(at, _)| Some(text[at + 1..].split_once('}')?.0));
+    let mut names = names.filter(|name| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
+    names.find(|name| !PLACEHOLDERS.contains(name))
 }
 
 fn ten_seconds() -> Time {

@@ -68,7 +68,7 @@ impl Transport {
         match self {
             Self::Tcp => Ok(()),
             Self::Tcp6 => TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).map(drop).map_err(|error| {
-                format!("cannot listen on ::1: {error}; bring IPv6 up on loopback, or choose tcp or unix")
+                format!("cannot listen on ::1: {error}; enable IPv6 on loopback, or choose tcp or unix")
             }),
             Self::Unix => check_folder(&std::env::temp_dir()),
         }
@@ -82,7 +82,7 @@ fn check_folder(folder: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "a socket's path in `{}` would have {bytes} bytes, and may have {PATH_BYTES_MAX}; have TMPDIR name a shorter one",
+        "a socket path in `{}` of {bytes} bytes exceeds the limit of {PATH_BYTES_MAX}; set TMPDIR to a shorter path",
         folder.display()
     ))
 }
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_ours_alone_and_goes_with_all_that_is_in_it() {
+    fn folder_is_private_and_removed_with_its_files() {
         let (one, other) = (SocketFolder::new().unwrap(), SocketFolder::new().unwrap());
         assert_ne!(one.address(), other.address());
         assert_eq!(fs::metadata(&one.0).unwrap().permissions().mode() & 0o777, 0o700);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_too_long_is_found_before_anything_starts() {
+    fn too_long_path_is_rejected() {
         let long = "x".repeat(PATH_BYTES_MAX - NAMES_BYTES_MAX - 1);
         assert_eq!(check_folder(Path::new(&format!("/{long}"))), Ok(()));
         let longest = Path::new(&format!("/{long}")).join("muxbench-4194304-4294967295").join(SOCKET);
@@ -154,11 +154,11 @@ mod tests {
     }
 
     #[test]
-    fn a_server_listens_where_its_transport_is() {
+    fn address_to_listen_on_matches_the_transport() {
         for transport in [Transport::Tcp, Transport::Tcp6, Transport::Unix] {
             let address = transport.any_address();
             assert_eq!(address.path().is_some(), transport == Transport::Unix);
-            assert_eq!(address.to_string().parse(), Ok(address), "it is stored with the plan");
+            assert_eq!(address.to_string().parse(), Ok(address), "the address reads back from a stored plan");
         }
     }
 }
