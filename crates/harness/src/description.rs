@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::ensure;
 use rustix::event::{PollFd, PollFlags};
 use serde::{Deserialize, Serialize};
 use server::socket::free_port;
@@ -20,14 +20,14 @@ use crate::spec::units::Size;
 const GREETING: &str = "muxbench serves ";
 /// The maximum bytes of a description. A list of ports may be long.
 const BYTES_MAX: u64 = 1 << 20;
-/// The maximum bytes of a request that a client allocates on a server's word.
+/// The maximum bytes of an advertised request that a client allocates without an explicit size.
 const REQUEST_BYTES_MAX: u32 = 64 << 20;
 /// The number of attempts to find two consecutive free ports.
-const TRIES: u32 = 64;
+const ATTEMPTS: u32 = 64;
 /// The total time that either side waits for the other.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// The pause after a failed accept. Another connection may free a descriptor meanwhile.
-const REST: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The description of a service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ pub struct Description {
 }
 
 impl Description {
-    /// Describes one of our servers.
+    /// Describes a built-in server.
     pub fn of(service: ServiceSpec, ports: Option<Ports>) -> Self {
         // Hide the folder from clients.
         let service = match service {
@@ -53,9 +53,6 @@ impl Description {
     }
 
     /// Returns the description as a line.
-    ///
-    /// # Errors
-    /// When the description cannot be written as JSON. No such case is known.
     pub fn line(&self) -> serde_json::Result<String> {
         Ok(format!("{GREETING}{}\n", serde_json::to_string(self)?))
     }
@@ -65,54 +62,43 @@ impl Description {
         serde_json::from_slice(line.strip_prefix(GREETING.as_bytes())?).ok()
     }
 
-    /// Checks the sizes in the description.
-    ///
-    /// # Errors
-    /// When a request needs more memory than a client allocates on a server's word.
+    /// Fails if a request needs more memory than a client allocates for an advertised size.
     pub fn check_sizes(&self) -> anyhow::Result<()> {
         let request_bytes = match (self.service.fixed(), self.service.stream()) {
             (Some((request_bytes, _)), _) => request_bytes,
             (_, Some(stream)) => stream.packet_bytes.max(stream.ack_bytes),
             _ => 0,
         };
-        if request_bytes > REQUEST_BYTES_MAX {
-            bail!(
-                "the server says that it serves {}, and more than {} is not sent at its word: if that is meant, say the sizes \
-                 here too (--request, --response; --packet, --ack)",
-                words(&self.service),
-                Size(REQUEST_BYTES_MAX)
-            );
-        }
+        ensure!(
+            request_bytes <= REQUEST_BYTES_MAX,
+            "the server advertises {}, but requests above {} need explicit sizes: set --request and --response, or --packet and \
+             --ack",
+            format(&self.service),
+            Size(REQUEST_BYTES_MAX)
+        );
         Ok(())
     }
 
-    /// Compares the description with the client's service.
-    ///
-    /// # Errors
-    /// When they differ.
-    pub fn check(&self, asked: &ServiceSpec) -> anyhow::Result<()> {
-        let is_same = match (&self.service, asked) {
-            // The client chooses the records or the paths.
-            (ServiceSpec::Kv { .. }, ServiceSpec::Kv { .. }) | (ServiceSpec::Http { .. }, ServiceSpec::Http { .. }) => {
-                true
-            }
-            (served, asked) => served == asked,
-        };
-        if !is_same {
-            bail!(
-                "the server (muxbench {}) serves {}, and is asked for {}: leave those flags out to take what it serves, or \
-                 start it with the same",
-                self.muxbench,
-                words(&self.service),
-                words(asked)
-            );
-        }
+    /// Fails if the server's service differs from the client's.
+    pub fn check(&self, requested: &ServiceSpec) -> anyhow::Result<()> {
+        // The client chooses the records or the paths.
+        let is_same = matches!(
+            (&self.service, requested),
+            (ServiceSpec::Kv { .. }, ServiceSpec::Kv { .. }) | (ServiceSpec::Http { .. }, ServiceSpec::Http { .. })
+        );
+        ensure!(
+            is_same || self.service == *requested,
+            "the server (muxbench {}) serves {}, but the flags request {}: omit them, or start the server with the same ones",
+            self.muxbench,
+            format(&self.service),
+            format(requested)
+        );
         Ok(())
     }
 }
 
 /// Formats a service with its sizes for messages.
-fn words(service: &ServiceSpec) -> String {
+fn format(service: &ServiceSpec) -> String {
     match (service.fixed(), service.stream(), service.ports()) {
         (Some((request, response)), _, Some(ports)) => {
             format!("udp: {} -> {}, {ports} ports", Size(request), Size(response))
@@ -130,16 +116,14 @@ fn place(mut server: SocketAddr) -> Option<SocketAddr> {
     Some(server)
 }
 
-/// Returns the note for a user who named only the server's address, if the server does not describe its service.
-pub fn nobody_says(server: SocketAddr, asked: &ServiceSpec) -> String {
-    let asked = words(asked);
-    match place(server) {
-        Some(place) => format!(
-            "nobody says at {place} what is served; asking for {asked}: open that port, or give --service, --request and \
-             --response"
-        ),
-        None => format!("nobody can say what is served; asking for {asked}: give --service, --request and --response"),
-    }
+/// Returns a note for a user who named only the address of a server without a description.
+pub fn note_without_description(server: SocketAddr, requested: &ServiceSpec) -> String {
+    let place = place(server).map_or("no port".to_owned(), |place| place.to_string());
+    let requested = format(requested);
+    format!(
+        "the server does not advertise its service at {place}; requesting {requested}: open that port, or set --service, --request \
+         and --response"
+    )
 }
 
 /// Finds a free address, and a listener on the next port. Any port will do. `None` if the next port is always in use,
@@ -152,61 +136,56 @@ fn free_pair_by(
     any: SocketAddr,
     bind: impl Fn(SocketAddr) -> io::Result<TcpListener>,
 ) -> Option<(SocketAddr, TcpListener)> {
-    (0..TRIES).find_map(|_| {
+    (0..ATTEMPTS).find_map(|_| {
         let address = free_port(any).ok()?;
         Some((address, bind(place(address)?).ok()?))
     })
 }
 
-/// Returns a listener for the description of `server`. `None` for a Unix socket, which has no next port.
-///
-/// # Errors
-/// When the port does not exist or is in use.
+/// Returns a listener for the description of `server`. `None` for a Unix socket, which has no next port. Fails if that port does
+/// not exist or is in use.
 pub fn listen(server: &Address) -> Result<Option<TcpListener>, String> {
     let Some(address) = server.ip() else { return Ok(None) };
-    let place = place(address).ok_or_else(|| format!("there is no port after {}", address.port()))?;
+    let place = place(address).ok_or_else(|| format!("no port after {}", address.port()))?;
     TcpListener::bind(place).map(Some).map_err(|error| format!("{place}: {error}"))
 }
 
 /// Starts a thread that sends the description to all clients, for the rest of this process.
-///
-/// # Errors
-/// When the thread cannot start.
 pub fn offer(listener: TcpListener, description: &Description) -> Result<(), String> {
     let line = description.line().map_err(|error| error.to_string())?;
     listener.set_nonblocking(true).map_err(|error| error.to_string())?;
-    let tell = move || tell(std::iter::repeat_with(|| next_of(&listener)), &line);
-    thread::Builder::new().name("description".into()).spawn(tell).map(drop).map_err(|error| error.to_string())
+    let send = move || send(std::iter::repeat_with(|| next_of(&listener)), &line);
+    thread::Builder::new().name("description".into()).spawn(send).map(drop).map_err(|error| error.to_string())
 }
 
 /// Accepts the next connection of a non-blocking listener. Poll first: a blocking accept would reserve a descriptor,
 /// perhaps the one that the server keeps for emergencies.
 fn next_of(listener: &TcpListener) -> io::Result<TcpStream> {
     rustix::event::poll(&mut [PollFd::new(listener, PollFlags::IN)], None)?;
-    let (visitor, _) = listener.accept()?;
+    let (client, _) = listener.accept()?;
     // On some systems, an accepted socket inherits the non-blocking mode.
-    visitor.set_nonblocking(false)?;
-    Ok(visitor)
+    client.set_nonblocking(false)?;
+    Ok(client)
 }
 
 /// Sends the line to each client in turn.
-fn tell(visitors: impl Iterator<Item = io::Result<TcpStream>>, line: &str) {
-    for visitor in visitors {
-        match visitor {
+fn send(clients: impl Iterator<Item = io::Result<TcpStream>>, line: &str) {
+    for client in clients {
+        match client {
             // Ignore errors of the client's connection.
-            Ok(visitor) => drop(DeadlineStream::within(&visitor, PATIENCE).write_all(line.as_bytes())),
-            Err(_) => thread::sleep(REST),
+            Ok(client) => drop(DeadlineStream::within(&client, TIMEOUT).write_all(line.as_bytes())),
+            Err(_) => thread::sleep(PAUSE),
         }
     }
 }
 
 /// Asks a server for its description. `None` if it has none, as with an external server.
 pub fn ask(server: SocketAddr) -> Option<Description> {
-    let stream = TcpStream::connect_timeout(&place(server)?, PATIENCE).ok()?;
-    let mut said = Vec::new();
+    let stream = TcpStream::connect_timeout(&place(server)?, TIMEOUT).ok()?;
+    let mut line = Vec::new();
     // After an error, the bytes may be another server's greeting, which does not parse as a description.
-    let _ = DeadlineStream::within(&stream, PATIENCE).take(BYTES_MAX).read_to_end(&mut said);
-    Description::read(&said)
+    let _ = DeadlineStream::within(&stream, TIMEOUT).take(BYTES_MAX).read_to_end(&mut line);
+    Description::read(&line)
 }
 
 #[cfg(test)]
@@ -221,7 +200,7 @@ mod tests {
     const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
     #[test]
-    fn a_port_is_looked_for_until_the_next_is_free_too() {
+    fn free_pair_retries_until_the_next_port_is_free() {
         let taken = Cell::new(0);
         let (server, listener) = free_pair_by(ANY, |address| {
             if taken.get() < 3 {
@@ -233,46 +212,46 @@ mod tests {
         .unwrap();
         assert_eq!((taken.get(), listener.local_addr().unwrap().port()), (3, server.port() + 1));
         assert!(free_pair_by(ANY, |_| Err(io::ErrorKind::AddrInUse.into())).is_none());
-        assert!(free_pair("192.0.2.1:0".parse().unwrap()).is_none(), "that address is nobody's");
+        assert!(free_pair("192.0.2.1:0".parse().unwrap()).is_none(), "the address is not local");
     }
 
     #[test]
-    fn a_port_that_is_another_s_is_told_by_its_number() {
+    fn port_in_use_is_named_in_the_error() {
         let (server, listener) = free_pair(ANY).unwrap();
-        let told = listen(&server.into()).unwrap_err();
-        assert!(told.starts_with(&listener.local_addr().unwrap().to_string()), "{told}");
+        let error = listen(&server.into()).unwrap_err();
+        assert!(error.starts_with(&listener.local_addr().unwrap().to_string()), "{error}");
         assert!(listen(&"127.0.0.1:65535".parse().unwrap()).unwrap_err().contains("no port after 65535"));
         assert!(listen(&Address::Unix("x".into())).unwrap().is_none());
     }
 
     #[test]
-    fn who_asks_is_told() {
+    fn client_gets_the_description() {
         let (server, listener) = free_pair(ANY).unwrap();
         offer(listener, &Description::of(SERVED, None)).unwrap();
         // On a busy machine, a description may miss the deadline.
-        let asked = || (0..10).find_map(|_| ask(server));
-        let (once, again) = (asked(), asked());
+        let ask = || (0..10).find_map(|_| super::ask(server));
+        let (once, again) = (ask(), ask());
         assert_eq!(once, Some(Description::of(SERVED, None)));
         assert_eq!(again, once);
     }
 
     #[test]
-    fn somebody_else_s_server_says_nothing_of_this() {
+    fn other_program_has_no_description() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port() - 1;
         let greet = thread::spawn(move || listener.accept().unwrap().0.write_all(b"220 mail.example\r\n"));
         assert_eq!(ask(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)), None);
         greet.join().unwrap().unwrap();
-        assert_eq!(ask(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)), None, "and nobody listens now");
+        assert_eq!(ask(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)), None, "a closed port has no description");
     }
 
     #[test]
-    fn a_server_that_goes_on_and_on_is_not_listened_to() {
+    fn slow_description_times_out() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port() - 1;
         let trickle = thread::spawn(move || {
-            let mut visitor = listener.accept().unwrap().0;
-            while visitor.write_all(b"m").is_ok() {
+            let mut client = listener.accept().unwrap().0;
+            while client.write_all(b"m").is_ok() {
                 thread::sleep(Duration::from_millis(50));
             }
         });
@@ -281,24 +260,24 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_after_descriptors_ran_out_is_told() {
+    fn failed_accept_does_not_stop_descriptions() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let mut visitor = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let out = || Err(rustix::io::Errno::MFILE.into());
-        tell([out(), out(), listener.accept().map(|(visitor, _)| visitor), out()].into_iter(), "told\n");
-        let mut said = String::new();
-        visitor.read_to_string(&mut said).unwrap();
-        assert_eq!(said, "told\n");
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let failed = || Err(rustix::io::Errno::MFILE.into());
+        send([failed(), failed(), listener.accept().map(|(client, _)| client), failed()].into_iter(), "line\n");
+        let mut received = String::new();
+        client.read_to_string(&mut received).unwrap();
+        assert_eq!(received, "line\n");
     }
 
     #[test]
-    fn no_more_memory_is_taken_than_is_sane_at_a_server_s_word() {
+    fn large_advertised_requests_are_rejected() {
         let of = |service| Description::of(service, None).check_sizes().map_err(|error| error.to_string());
         let fixed = |request_bytes| ServiceSpec::Fixed { request_bytes, response_bytes: u32::MAX };
         assert_eq!(of(fixed(64 << 20)), Ok(()));
         let error = of(fixed(u32::MAX)).unwrap_err();
         assert!(
-            error.contains("4294967295B -> ") && error.contains("more than 64MiB is not sent at its word"),
+            error.contains("4294967295B -> ") && error.contains("requests above 64MiB need explicit sizes"),
             "{error}"
         );
         let stream = wire::stream::Stream { packet_bytes: 65 << 20, ..Default::default() };
@@ -307,23 +286,23 @@ mod tests {
     }
 
     #[test]
-    fn it_is_asked_on_the_same_interface() {
+    fn description_is_on_the_same_interface() {
         let server: SocketAddr = "[fe80::1%7]:7007".parse().unwrap();
         assert_eq!(place(server).unwrap().to_string(), "[fe80::1%7]:7008");
         let last = "127.0.0.1:65535".parse().unwrap();
         assert_eq!(place(last), None);
-        assert!(nobody_says(last, &SERVED).contains("asking for fixed: 128B -> 10KiB"));
-        let told = nobody_says(server, &SERVED);
-        assert!(told.starts_with("nobody says at [fe80::1%7]:7008") && told.contains("give --service"), "{told}");
+        assert!(note_without_description(last, &SERVED).contains("at no port; requesting fixed: 128B -> 10KiB"));
+        let note = note_without_description(server, &SERVED);
+        assert!(note.contains("at [fe80::1%7]:7008") && note.contains("set --service"), "{note}");
     }
 
     #[test]
-    fn what_differs_is_told() {
+    fn different_service_is_rejected() {
         let description = Description::of(SERVED, None);
         description.check(&SERVED).unwrap();
         let error = description.check(&ServiceSpec::Fixed { request_bytes: 1, response_bytes: 10 << 10 }).unwrap_err();
         let error = error.to_string();
-        assert!(error.contains("fixed: 128B -> 10KiB, and is asked for fixed: 1B -> 10KiB"), "{error}");
+        assert!(error.contains("fixed: 128B -> 10KiB, but the flags request fixed: 1B -> 10KiB"), "{error}");
         let udp = ServiceSpec::Udp { ports: 3, request_bytes: 8, response_bytes: 8 };
         assert!(description.check(&udp).unwrap_err().to_string().contains("udp: 8B -> 8B, 3 ports"));
         let http = Description::of(ServiceSpec::Http { folder: Some("/secret".into()) }, None);

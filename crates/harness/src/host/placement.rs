@@ -24,10 +24,8 @@ impl Placement {
 }
 
 /// Chooses the CPUs that `wish` does not name. `cores` lists the allowed CPUs, grouped by core. A core is not split
-/// between the server and the client. Empty `cores` mean that this system cannot place processes.
-///
-/// # Errors
-/// When `wish` names a CPU that is not allowed.
+/// between the server and the client. Empty `cores` mean that this system cannot place processes. Fails if `wish` names a CPU
+/// that is not allowed.
 pub fn place(cores: &[Vec<usize>], wish: &spec::Placement) -> Result<Placement, String> {
     let allowed: Vec<usize> = cores.concat();
     for (key, cpus) in [("placement.server", &wish.server), ("placement.client", &wish.client)] {
@@ -66,10 +64,8 @@ pub fn place(cores: &[Vec<usize>], wish: &spec::Placement) -> Result<Placement, 
     Ok(placement)
 }
 
-/// Places the server when all clients run on other machines. The server may use all CPUs.
-///
-/// # Errors
-/// As for [`place`]. Also when `wish` names the client's CPUs, because the launcher chooses them.
+/// Places the server when all clients run on other machines. The server may use all CPUs. Fails if `wish` names the client's
+/// CPUs, because the launcher chooses them.
 pub fn place_server(cores: &[Vec<usize>], wish: &spec::Placement) -> Result<Placement, String> {
     if wish.client.is_some() {
         return Err(

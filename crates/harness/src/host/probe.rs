@@ -6,11 +6,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 /// The length of `struct io_uring_params`, all zero without options.
 const IO_URING_PARAMS_BYTES: usize = 120;
 
-/// Creates a ring and drops it. Fails if a sysctl, a container's seccomp filter or the kernel's build prevents
-/// io_uring.
-///
-/// # Errors
-/// The kernel's error.
+/// Creates a ring and drops it. Fails if a sysctl, a container's seccomp filter or the kernel's build prevents io_uring.
 pub fn io_uring() -> io::Result<()> {
     let mut params = [0u64; IO_URING_PARAMS_BYTES / size_of::<u64>()];
     // SAFETY: `params` has the length of the kernel's structure, is zeroed and writable.

@@ -78,10 +78,8 @@ pub fn duration_ns(trial: &Trial) -> u64 {
         + trial.load.kv.as_ref().map_or(0, |kv| u64::from(kv.records) * STORE_NS)
 }
 
-/// Makes a plan for `host`. An infeasible trial stays in the plan, with its reasons.
-///
-/// # Errors
-/// When the placement is impossible for all trials, or the program of an external server is missing.
+/// Makes a plan for `host`. An infeasible trial stays in the plan, with its reasons. Fails if the placement is impossible, or
+/// if the program of an external server is missing.
 pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     let fleet = host.fleet.as_ref();
     let placement = if fleet.is_some_and(FleetFacts::are_elsewhere) {

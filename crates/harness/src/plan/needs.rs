@@ -98,10 +98,7 @@ impl Figures {
     }
 
     /// Replaces figures with those of the stored run `name`, where that run has them. For each architecture, the trial
-    /// with the most connections counts.
-    ///
-    /// # Errors
-    /// When the run is distributed: its workers ran on other hosts, about which nothing is known.
+    /// with the most connections counts. Fails if the run is distributed, because its workers ran on other hosts.
     pub fn with_run(mut self, run: &Run, name: &str) -> Result<Self, String> {
         if run.header.is_fleet_s {
             return Err(format!("--from {name}: its clients ran on other hosts; name a run of this host"));
@@ -287,10 +284,8 @@ impl Setting {
     }
 }
 
-/// Computes the requirements of `plan`. `setting` reads a kernel setting of this host.
-///
-/// # Errors
-/// For Unix sockets, which need one host, and for datagrams, which have no connections.
+/// Computes the requirements of `plan`. `setting` reads a kernel setting of this host. Fails for Unix sockets, which need
+/// one host, and for the service `udp`, which has no connections.
 pub fn of(
     plan: &Plan,
     figures: Figures,

@@ -61,9 +61,6 @@ impl FromStr for Candidate {
 }
 
 /// Checks the name of an external server.
-///
-/// # Errors
-/// When a character is invalid. The message lists the valid ones.
 pub fn check_name(name: &str) -> Result<(), String> {
     if is_word(name) {
         return Ok(());

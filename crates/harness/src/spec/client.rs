@@ -21,11 +21,9 @@ pub struct Client {
     pub roles: Roles,
     /// The number of independent clients, which divide connections and rate among themselves. By default 1, or in a
     /// closed loop one for each of the client's CPUs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<NonZeroU32>,
     /// The number of processes, which divide connections and rate among themselves. Each has `clients` clients. By
     /// default 1, or in a lab one for each client host. A distributed run has one for each worker besides the first.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<NonZeroU32>,
     /// The clock of timestamps.
     #[schemars(with = "ClockName")]

@@ -39,7 +39,6 @@ pub struct Experiment {
     pub phases: Phases,
     /// The lab on this machine, with separate hosts for the server and the clients. By default, they talk over
     /// loopback.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
     /// The options of the servers besides their architectures.
     #[serde(default, skip_serializing_if = "Server::is_default")]
@@ -54,7 +53,6 @@ pub struct Experiment {
     #[serde(default)]
     pub placement: Placement,
     /// The changes that `--quick` makes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick: Option<Quick>,
 }
 
@@ -79,10 +77,8 @@ pub struct Phases {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Placement {
     /// The server's CPUs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<Cpus>,
     /// The client's CPUs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<Cpus>,
 }
 
@@ -91,20 +87,16 @@ pub struct Placement {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Quick {
     /// Replaces `phases.ramp`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ramp: Option<Time>,
     /// Replaces `phases.warm-up`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(alias = "hold")]
     pub warm_up: Option<Time>,
     /// Replaces `phases.measure`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub measure: Option<Time>,
     /// Replaces `phases.cool-down`.
-    #[serde(alias = "drain", skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "drain")]
     pub cool_down: Option<Time>,
     /// Replaces `repeats`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<NonZeroU32>,
 }
 
@@ -117,10 +109,7 @@ fn two_seconds() -> Time {
 }
 
 impl Experiment {
-    /// Reads an experiment file.
-    ///
-    /// # Errors
-    /// Names the first error: invalid syntax, an unknown key, a value without its unit, or a number outside its limits.
+    /// Reads and checks an experiment file. The error shows the first wrong line.
     pub fn parse(text: &str, file: &str) -> Result<Self, ExperimentError> {
         let experiment: Self = toml::from_str(text).map_err(|error| ExperimentError::parsing(file, text, &error))?;
         experiment.check().map_err(|message| ExperimentError::checking(file, text, message))?;

@@ -21,26 +21,20 @@ const GENERATED: &str = "/bytes/";
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Http {
     /// The paths with their queries, requested in turn; by default `/bytes/N` with the response size N.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<OneOrMany<String>>")]
     pub paths: Option<OneOrMany<String>>,
     /// The headers of each request, such as "Accept: text/html".
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<Header>,
     /// The required status of each response; by default 200.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<NonZeroU16>,
     /// The folder with the files that the servers serve; by default they generate `/bytes/N` with N bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
 }
 
 impl Http {
     /// Returns the client's requests. `response` is the configured response size. With `is_ours`, the server generates
-    /// content, so the length of `/bytes/N` is known.
-    ///
-    /// # Errors
-    /// Names a key with a wrong value, as `paths: ...`.
+    /// content, so the length of `/bytes/N` is known. An error begins with the key, as `paths: ...`.
     pub fn traffic(&self, response: Option<Size>, is_ours: bool) -> Result<HttpTraffic, String> {
         let configured = response.map(|size| u64::from(size.0));
         let known = |path: &str| {

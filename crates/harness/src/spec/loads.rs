@@ -12,10 +12,7 @@ use super::workload::{Service, Workload};
 
 impl Experiment {
     /// Returns a load for each combination of connections, idle connections, active share, rate and schedule. The plan
-    /// adds the placement and the seed.
-    ///
-    /// # Errors
-    /// Names a missing size, or a key of `kv` or `http` with a wrong value.
+    /// adds the placement and the seed. Fails on a missing size, or a wrong value of `kv` or `http`.
     pub fn loads(&self) -> Result<Vec<LoadConfig>, String> {
         let (workload, client, phases) = (&self.workload, &self.client, &self.phases);
         // A closed loop has no rate, because its rate is the result.

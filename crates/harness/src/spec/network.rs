@@ -73,10 +73,7 @@ impl FromStr for Network {
 }
 
 impl Network {
-    /// Checks the limits of each key.
-    ///
-    /// # Errors
-    /// Names the first key outside its limits, as `delay: ...`.
+    /// Checks the limits of each key. An error begins with the key, as `delay: ...`.
     pub fn check(&self) -> Result<(), String> {
         if self.clients.get() > CLIENTS_MAX {
             return Err(format!("clients: {} exceeds the limit of {CLIENTS_MAX} client hosts; lower it", self.clients));
@@ -133,9 +130,6 @@ impl Network {
 }
 
 /// Deserialises the network of a stored run. Version 0.1.0 stored the loss as a fraction without a unit.
-///
-/// # Errors
-/// When the stored text is not a network.
 pub fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Network>, D::Error> {
     let mut value = Option::<serde_json::Value>::deserialize(deserializer)?;
     if let Some(loss) = value.as_mut().and_then(|network| network.get_mut("loss"))

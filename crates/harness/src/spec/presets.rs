@@ -45,10 +45,7 @@ pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
-/// Finds the preset that reproduces a paper.
-///
-/// # Errors
-/// When this system lacks the preset. The message names the systems that have it.
+/// Finds the preset that reproduces a paper. Fails on a system that lacks it.
 pub fn of_a_paper(name: &str) -> Result<&'static Preset, String> {
     find(name).ok_or_else(|| {
         format!(

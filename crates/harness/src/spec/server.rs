@@ -17,21 +17,16 @@ use super::units::{Budget, Cpus, Time};
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Server {
     /// The way in which connections are accepted. By default, thread pools use shared and all other models use single.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<AcceptName>")]
     pub accept: Option<Accept>,
     /// The CPUs of the accept thread, a subset of the server's. By default, all of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub accept_cpus: Option<Cpus>,
     /// The CPUs of the network threads.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub network_cpus: Option<Cpus>,
     /// The CPUs of the payload threads.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub payload_cpus: Option<Cpus>,
     /// The maximum bytes of one read from a connection, 1B to 1MiB, before other connections get their turn. By default
     /// 64KiB. All architectures of a trial use the same value.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub read_budget: Option<Budget>,
     /// Whether the kernel counts the system calls of all servers, including the runtimes. Counting makes each call more
     /// expensive. Do not compare figures with and without it.
@@ -67,7 +62,6 @@ pub struct Exec {
     /// - `{request}` and `{response}`: the sizes in bytes.
     pub command: Vec<String>,
     /// The working directory; by default, that of muxbench. A program path with a `/` is relative to it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<PathBuf>,
     /// Environment variables. Their values can contain the same placeholders as `command`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -78,10 +72,7 @@ pub struct Exec {
 }
 
 impl Exec {
-    /// Checks the command, the environment and the timeout.
-    ///
-    /// # Errors
-    /// Names the first wrong key, as `command: ...`.
+    /// Checks the command, the environment and the timeout. An error begins with the key, as `command: ...`.
     pub(super) fn check(&self, transport: Transport) -> Result<(), String> {
         let texts = || self.command.iter().chain(self.environment.values());
         let place = transport.placeholder();

@@ -61,9 +61,6 @@ impl Transport {
     }
 
     /// Checks that this host supports the transport.
-    ///
-    /// # Errors
-    /// When it does not. The message names a remedy.
     pub fn check(self) -> Result<(), String> {
         match self {
             Self::Tcp => Ok(()),
@@ -93,9 +90,6 @@ pub(crate) struct SocketFolder(PathBuf);
 
 impl SocketFolder {
     /// Makes a folder in the temporary directory.
-    ///
-    /// # Errors
-    /// Fails as mkdir(2) does.
     pub(crate) fn new() -> io::Result<Self> {
         loop {
             let number = FOLDERS.fetch_add(1, Relaxed);
@@ -109,10 +103,7 @@ impl SocketFolder {
         }
     }
 
-    /// Returns the address of the socket.
-    ///
-    /// # Errors
-    /// When the path is too long.
+    /// Returns the address of the socket. Fails if the path is too long.
     pub(crate) fn address(&self) -> Result<Address, String> {
         Address::unix(self.0.join(SOCKET))
     }

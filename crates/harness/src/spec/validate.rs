@@ -20,10 +20,7 @@ macro_rules! reject_if {
 }
 
 impl Experiment {
-    /// Checks the rules that involve several keys.
-    ///
-    /// # Errors
-    /// Names the key, its value and the remedy.
+    /// Checks the rules that involve several keys. An error begins with the key, as `workload.rate: ...`.
     pub fn check(&self) -> Result<(), String> {
         if !candidate::is_word(&self.name) || self.name.starts_with('.') {
             return Err(format!("name: `{}` cannot name a folder; use letters, digits and `-`", self.name));

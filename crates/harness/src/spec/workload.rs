@@ -31,13 +31,10 @@ pub struct Workload {
     #[serde(default = "nothing", skip_serializing_if = "is_nothing")]
     pub ports: OneOrMany<NonZeroU32>,
     /// The rate in requests per second. A closed loop has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<OneOrMany<Rate>>,
     /// The size of a request. Only for `fixed` and `udp`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Size>,
     /// The size of a response, for `fixed` and `udp`. For `http`, the size of its content.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Size>,
     /// The schedule of requests. In `closed`, each connection sends its next request after the last response.
     /// Clients with constant intervals take turns (constant), start at random times (constant-drawn), or send
@@ -49,19 +46,16 @@ pub struct Workload {
     #[serde(default, skip_serializing_if = "is_thoughtless")]
     pub think: Think,
     /// The records and requests of `kv`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<Kv>,
     /// The requests of `http`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<Http>,
     /// The bursts of `stream`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<Stream>,
     /// The requests on each connection. After the last one, the client closes the connection and opens another. By
     /// default, connections stay open.
     /// In an open loop, each connection is a session. The session connects at its planned time and sends its requests
     /// one after the other.
-    #[serde(alias = "calls-per-connection", default, skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "calls-per-connection", default)]
     pub requests_per_connection: Option<NonZeroU32>,
     /// The share of connections that carry requests: a fixed subset, drawn with the seed.
     #[serde(default = "all", skip_serializing_if = "is_all")]
@@ -71,7 +65,7 @@ pub struct Workload {
     pub idle: OneOrMany<u32>,
     /// The simulated work of the server for each request, besides its I/O: cpu=TIME or sleep=TIME, optionally followed
     /// by ,exponential.
-    #[serde(alias = "work", default, skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "work", default)]
     pub simulated_work: Option<Work>,
     /// The connection popularity, which selects an active connection for each request: uniform, or zipf:EXPONENT.
     #[serde(alias = "choice", default, skip_serializing_if = "is_uniform")]
@@ -161,10 +155,7 @@ impl Kv {
         ServiceSpec::Kv { memory_max_bytes: self.memory.0.into(), item_max_bytes: self.item_max.0 }
     }
 
-    /// Checks that the server's memory can keep all records.
-    ///
-    /// # Errors
-    /// When a record could be evicted, as `memory: ...` or `item-max: ...`.
+    /// Checks that the server's memory can keep all records. An error begins with the key, as `memory: ...`.
     pub fn check(&self) -> Result<(), String> {
         let Sizes { least, most } = self.value_size;
         let (least, most) = (f64::from(least.0), f64::from(most.0));

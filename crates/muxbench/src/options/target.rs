@@ -124,7 +124,7 @@ impl TargetArgs {
         match (&advertised, &self.target) {
             (Some(advertised), _) => advertised.check(&service)?,
             (None, Some(Address::Ip(address))) if !self.traffic.has_service() => {
-                output::tell(format_args!("muxbench: {}", description::nobody_says(*address, &service)));
+                output::tell(format_args!("muxbench: {}", description::note_without_description(*address, &service)));
             }
             _ => {}
         }

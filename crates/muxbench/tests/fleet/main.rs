@@ -478,7 +478,7 @@ fn client_requests_only_the_advertised_service() {
     for flags in ["--request 78B", "--service stream", "--service kv"] {
         load_until(flags, &|output| {
             let printed = String::from_utf8_lossy(&output.stderr);
-            !output.status.success() && printed.contains("serves fixed: 77B -> 3KiB, and is asked for")
+            !output.status.success() && printed.contains("serves fixed: 77B -> 3KiB, but the flags request")
         });
     }
     serve.kill().and_then(|()| serve.wait()).unwrap();
@@ -495,7 +495,7 @@ fn client_without_advertised_service_states_its_request() {
         load.args(["load", "--target", &target]).args(words(brief)).args(words(flags));
         String::from_utf8_lossy(&load.output().unwrap().stderr).into_owned()
     };
-    let words = "what is served; asking for fixed: 128B -> 10KiB";
+    let words = "requesting fixed: 128B -> 10KiB";
     assert!(printed("").contains(words) && printed("").contains("--service, --request"), "{}", printed(""));
     for flags in ["--request 128B", "--response 10KiB", "--service fixed"] {
         assert!(!printed(flags).contains("what is served"), "{flags}: {}", printed(flags));
