@@ -13,23 +13,21 @@ use super::facts::Host;
 use super::{interrupts, probe};
 
 /// The time to wait for the kernel's timestamps while planning. They usually arrive immediately.
-const STAMPS_PATIENCE: Duration = Duration::from_millis(8);
+const STAMPS_TIMEOUT: Duration = Duration::from_millis(8);
 
 /// Reads the facts and limits of this host.
 pub fn detect() -> Host {
     let allowed = allowed_cpus();
-    let ports = read("/proc/sys/net/ipv4/ip_local_port_range")
-        .and_then(|text| {
-            let mut ends = text.split_whitespace().map(|end| end.parse::<u64>().ok());
-            Some((ends.next()??, ends.next()??))
-        })
-        .map_or(28_232, |(low, high)| high.saturating_sub(low) + 1);
+    let ports = read("/proc/sys/net/ipv4/ip_local_port_range").and_then(|text| {
+        let (low, high) = text.split_once(char::is_whitespace)?;
+        Some(high.trim().parse::<u64>().ok()?.saturating_sub(low.parse().ok()?) + 1)
+    });
     Host {
         cores: cores(&allowed),
         descriptors_max: getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX),
         tasks_max: tasks_max(),
         mappings_max: number("/proc/sys/vm/max_map_count").unwrap_or(65_530),
-        ports,
+        ports: ports.unwrap_or(28_232),
         memory_bytes: memory_bytes(),
         fleet: None,
         facts: facts(&allowed),
@@ -50,8 +48,8 @@ fn meminfo_bytes(name: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Returns the available memory in bytes, or the cgroup's limit if lower. That limit is too high by the memory in use,
-/// but much of this is page cache that the kernel can reclaim.
+/// Returns the available memory in bytes, or the cgroup's limit if lower. That limit includes memory in use, but much of it is
+/// page cache that the kernel can reclaim.
 fn memory_bytes() -> u64 {
     [meminfo_bytes("MemAvailable:"), cgroup_memory_max()].into_iter().flatten().min().unwrap_or(u64::MAX)
 }
@@ -74,62 +72,45 @@ fn cores(allowed: &[usize]) -> Vec<Vec<usize>> {
 }
 
 /// Returns the lowest limit of this process's cgroup and its parents. `limit` reads it from the folder of a cgroup of
-/// `controller`. File names differ between cgroup versions.
-fn cgroup_least<T: Ord>(controller: &str, limit: impl Fn(&str, Version) -> Option<T>) -> Option<T> {
-    let own = read("/proc/self/cgroup")?;
-    own.lines()
-        .filter_map(|line| {
-            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-            let (folder, version) = match controllers {
-                "" => (String::new(), Version::Two),
-                _ if controllers.split(',').any(|one| one == controller) => (format!("/{controller}"), Version::One),
-                _ => return None,
-            };
-            let groups = Path::new(path).ancestors();
-            groups.filter_map(|group| limit(&format!("/sys/fs/cgroup{folder}{}", group.display()), version)).min()
-        })
-        .min()
-}
-
-/// The version of the cgroup interface.
-#[derive(Clone, Copy)]
-enum Version {
-    One,
-    Two,
-}
-
-fn cgroup_limit(controller: &str, name: &str, name_v1: &str) -> Option<u64> {
-    cgroup_least(controller, |group, version| match version {
-        Version::One => number(&format!("{group}/{name_v1}")),
-        Version::Two => number(&format!("{group}/{name}")),
-    })
+/// `controller`, for version 1 of the cgroup interface or for version 2.
+fn cgroup_min(controller: &str, limit: impl Fn(&str, bool) -> Option<u64>) -> Option<u64> {
+    let limit_of_line = |line: &str| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let (folder, is_v1) = match controllers {
+            "" => (String::new(), false),
+            _ if controllers.split(',').any(|one| one == controller) => (format!("/{controller}"), true),
+            _ => return None,
+        };
+        let groups = Path::new(path).ancestors();
+        groups.filter_map(|group| limit(&format!("/sys/fs/cgroup{folder}{}", group.display()), is_v1)).min()
+    };
+    read("/proc/self/cgroup")?.lines().filter_map(limit_of_line).min()
 }
 
 /// Returns the limit of CPU time, in thousandths of a CPU.
 fn cgroup_milli_cpus_max() -> Option<u64> {
-    cgroup_least("cpu", |group, version| {
-        let (quota, period) = match version {
-            Version::One => {
-                // Without a limit the quota is -1, which does not parse as `u64`.
-                (number(&format!("{group}/cpu.cfs_quota_us"))?, number(&format!("{group}/cpu.cfs_period_us"))?)
-            }
-            Version::Two => {
-                let max = read(&format!("{group}/cpu.max"))?;
-                let (quota, period) = max.split_once(' ')?;
-                (quota.parse().ok()?, period.parse().ok()?)
-            }
+    cgroup_min("cpu", |group, is_v1| {
+        let (quota, period): (u64, u64) = if is_v1 {
+            // Without a limit the quota is -1, which does not parse as `u64`.
+            (number(&format!("{group}/cpu.cfs_quota_us"))?, number(&format!("{group}/cpu.cfs_period_us"))?)
+        } else {
+            let max = read(&format!("{group}/cpu.max"))?;
+            let (quota, period) = max.split_once(' ')?;
+            (quota.parse().ok()?, period.parse().ok()?)
         };
         (quota * 1000).checked_div(period)
     })
 }
 
 fn cgroup_tasks_max() -> Option<u64> {
-    cgroup_limit("pids", "pids.max", "pids.max")
+    cgroup_min("pids", |group, _| number(&format!("{group}/pids.max")))
 }
 
 fn cgroup_memory_max() -> Option<u64> {
+    let name = |is_v1| if is_v1 { "memory.limit_in_bytes" } else { "memory.max" };
+    let limit = cgroup_min("memory", |group, is_v1| number(&format!("{group}/{}", name(is_v1))));
     // Version 1 reports the largest number of pages if there is no limit.
-    cgroup_limit("memory", "memory.max", "memory.limit_in_bytes").filter(|bytes| *bytes < 1 << 60)
+    limit.filter(|bytes| *bytes < 1 << 60)
 }
 
 /// Returns the container engine, detected by the files that it creates.
@@ -146,18 +127,15 @@ fn tasks_max() -> (u64, String) {
         (number("/proc/sys/kernel/pid_max"), "kernel.pid_max"),
         (cgroup_tasks_max(), "the cgroup's pids.max"),
     ];
-    let (limit, name) =
-        limits.into_iter().filter_map(|(limit, name)| Some((limit?, name))).min().unwrap_or((u64::MAX, "no limit"));
-    (limit, name.to_owned())
+    let lowest = limits.into_iter().filter_map(|(limit, name)| Some((limit?, name.to_owned()))).min();
+    lowest.unwrap_or((u64::MAX, "no limit".to_owned()))
 }
 
 fn facts(allowed: &[usize]) -> BTreeMap<String, String> {
     let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
     let of_cpu = |name: &str| {
-        cpuinfo
-            .lines()
-            .find(|line| line.starts_with(name))
-            .and_then(|line| Some(line.split_once(':')?.1.trim().to_owned()))
+        let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
     };
     let flags = of_cpu("flags").unwrap_or_default();
     let has = |flag: &str| flags.split_whitespace().any(|word| word == flag);
@@ -207,7 +185,7 @@ fn facts(allowed: &[usize]) -> BTreeMap<String, String> {
         ("io_uring disabled", read("/proc/sys/kernel/io_uring_disabled")),
         ("io_uring", Some(probe::io_uring().map_or_else(|error| format!("refused: {error}"), |()| "allowed".into()))),
         (interrupts::FACT, Some(interrupts::fact())),
-        ("kernel timestamps", Some(kernel_timestamps(STAMPS_PATIENCE))),
+        ("kernel timestamps", Some(kernel_timestamps(STAMPS_TIMEOUT))),
         ("hardware timestamps", Some(hardware_timestamps())),
         ("mitigations", Some(vulnerabilities("Mitigation"))),
         ("vulnerable", Some(vulnerabilities("Vulnerable"))),
@@ -235,13 +213,13 @@ fn idle_states(allowed: &[usize]) -> Option<String> {
     (!states.is_empty()).then(|| states.join(", "))
 }
 
-/// Tests whether the kernel timestamps packets on loopback. Waits at most `patience` for timestamps.
-pub(crate) fn kernel_timestamps(patience: Duration) -> String {
-    match load::io::stamps::on_loopback(patience) {
+/// Tests whether the kernel timestamps packets on loopback. Waits at most `timeout` for timestamps.
+pub(crate) fn kernel_timestamps(timeout: Duration) -> String {
+    match load::io::stamps::on_loopback(timeout) {
         Ok(load::io::stamps::Stamped { sent: true, received: true }) => "sent and received".into(),
         Ok(load::io::stamps::Stamped { sent: true, .. }) => "sent only".into(),
         Ok(load::io::stamps::Stamped { received: true, .. }) => "received only".into(),
-        Ok(_) => format!("none within {} ms", patience.as_millis()),
+        Ok(_) => format!("none within {} ms", timeout.as_millis()),
         Err(error) => format!("refused: {error}"),
     }
 }

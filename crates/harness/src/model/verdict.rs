@@ -14,35 +14,30 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Tests whether an invalid trial says nothing against its server. All failed checks are then about the machine or
-    /// the client: the client was late, other processes took the server's CPUs, or the server was counted late.
+    fn failed_checks(&self) -> impl Iterator<Item = &Check> {
+        self.checks.iter().filter(|check| !check.passed)
+    }
+
+    /// Tests whether all failed checks of an invalid trial are about the machine or the client, and none about the server.
     pub fn is_the_machine_s(&self) -> bool {
-        let mut failed = self.checks.iter().filter(|check| !check.passed).peekable();
-        failed.peek().is_some()
-            && failed.all(|it| {
-                let of_machine = [Check::TAKEN_BY_OTHERS, Check::COUNTED_LATE];
-                it.decides == VerdictKind::ClientLimited || of_machine.contains(&it.name.as_str())
-            })
+        let is_beside = |it: &Check| it.decides == VerdictKind::ClientLimited || it.is_of_machine();
+        self.failed_checks().next().is_some() && self.failed_checks().all(is_beside)
     }
 
     /// Tests whether estimates include the trial. Valid trials count. Unsteady trials count too if the cause may be the
     /// server itself, because their exclusion would hide the server's noise.
     pub fn belongs_in_estimates(&self) -> bool {
-        let has_other_cause = |check: &Check| {
-            let of_machine = [Check::TAKEN_BY_OTHERS, Check::COUNTED_LATE];
-            !check.passed && (check.decides != VerdictKind::Unsteady || of_machine.contains(&check.name.as_str()))
-        };
+        let may_be_server = |check: &Check| check.decides == VerdictKind::Unsteady && !check.is_of_machine();
         match self.kind {
             VerdictKind::Valid => true,
-            VerdictKind::Unsteady => !self.checks.iter().any(has_other_cause),
+            VerdictKind::Unsteady => self.failed_checks().all(may_be_server),
             VerdictKind::ClientLimited | VerdictKind::Saturated | VerdictKind::Failed => false,
         }
     }
 
     /// Tests whether the only fault of a trial is a window with too few requests.
     pub fn has_too_few_requests(&self) -> bool {
-        let mut failed = self.checks.iter().filter(|check| !check.passed).peekable();
-        failed.peek().is_some() && failed.all(|it| it.name == Check::REQUESTS)
+        self.failed_checks().next().is_some() && self.failed_checks().all(|it| it.name == Check::REQUESTS)
     }
 
     /// Returns the verdict on a trial that could not finish.
@@ -77,12 +72,16 @@ pub struct Check {
 }
 
 impl Check {
-    /// The name of a check of the machine: other processes on the server's CPUs.
+    /// The name of a check of the machine: the CPU time of other processes.
     pub const TAKEN_BY_OTHERS: &str = "share of the server's CPUs taken by others";
-    /// The name of a check of the machine: the harness read the server's counters late.
+    /// The name of a check of the machine: the delay of reading the server's counters.
     pub const COUNTED_LATE: &str = "time by which the server was counted late at an edge of the window";
     /// The name of the check for enough requests in the window.
     pub const REQUESTS: &str = "requests in the window";
+
+    fn is_of_machine(&self) -> bool {
+        [Self::TAKEN_BY_OTHERS, Self::COUNTED_LATE].contains(&self.name.as_str())
+    }
 }
 
 /// Serialises numbers that may be infinite or NaN, which JSON lacks.

@@ -75,38 +75,28 @@ impl FromStr for Network {
 impl Network {
     /// Checks the limits of each key. An error begins with the key, as `delay: ...`.
     pub fn check(&self) -> Result<(), String> {
-        if self.clients.get() > CLIENTS_MAX {
-            return Err(format!("clients: {} exceeds the limit of {CLIENTS_MAX} client hosts; lower it", self.clients));
-        }
-        if self.delay > DELAY_MAX {
-            return Err(format!("delay: {} exceeds the limit of {DELAY_MAX}; lower it", self.delay));
-        }
-        if self.jitter > self.delay {
-            return Err(format!(
-                "jitter: {} exceeds the delay of {}: packets would arrive before they are sent; lower it, or raise the delay",
-                self.jitter, self.delay
-            ));
-        }
-        if let Some(loss) = self.loss.filter(|loss| loss.0 > LOSS_MAX.0) {
-            return Err(format!(
-                "loss: {loss} exceeds the limit of {LOSS_MAX}, above which connections fail; lower it"
-            ));
-        }
-        if let Some(bandwidth) = self.bandwidth.filter(|bandwidth| *bandwidth < BANDWIDTH_MIN) {
-            return Err(format!(
-                "bandwidth: {bandwidth} is too low to be measured; raise it to at least {BANDWIDTH_MIN}"
-            ));
-        }
-        match (self.burst, self.bandwidth) {
-            (Some(_), None) => {
-                return Err("burst: there is no bandwidth to exceed; add a bandwidth, or remove the burst".into());
+        let Self { clients, delay, jitter, loss, bandwidth, burst } = self;
+        Err(match (loss, bandwidth, burst) {
+            _ if clients.get() > CLIENTS_MAX => {
+                format!("clients: {clients} exceeds the limit of {CLIENTS_MAX} client hosts; lower it")
             }
-            (Some(burst), _) if burst.0 < BURST_MIN.0 => {
-                return Err(format!("burst: {burst} is less than two packets; raise it to at least {BURST_MIN}"));
+            _ if *delay > DELAY_MAX => format!("delay: {delay} exceeds the limit of {DELAY_MAX}; lower it"),
+            _ if jitter > delay => format!(
+                "jitter: {jitter} exceeds the delay of {delay}: packets would arrive before they are sent; lower it, or raise \
+                 the delay"
+            ),
+            (Some(loss), ..) if loss.0 > LOSS_MAX.0 => {
+                format!("loss: {loss} exceeds the limit of {LOSS_MAX}, above which connections fail; lower it")
             }
-            _ => {}
-        }
-        Ok(())
+            (_, Some(bandwidth), _) if *bandwidth < BANDWIDTH_MIN => {
+                format!("bandwidth: {bandwidth} is too low to be measured; raise it to at least {BANDWIDTH_MIN}")
+            }
+            (_, None, Some(_)) => "burst: there is no bandwidth to exceed; add a bandwidth, or remove the burst".into(),
+            (.., Some(burst)) if burst.0 < BURST_MIN.0 => {
+                format!("burst: {burst} is less than two packets; raise it to at least {BURST_MIN}")
+            }
+            _ => return Ok(()),
+        })
     }
 
     /// Returns the flags for this network, such as `--network lab:clients=5 --delay 1ms`.
@@ -155,7 +145,7 @@ impl fmt::Display for Network {
             write!(f, " each way")?;
         }
         if let Some(loss) = self.loss {
-            write!(f, ", {} lost each way", percent(loss.0))?;
+            write!(f, ", {} % lost each way", (loss.0 * 1e6).round() / 1e4)?;
         }
         if let Some(bandwidth) = self.bandwidth {
             write!(f, ", {bandwidth}/s")?;
@@ -165,11 +155,6 @@ impl fmt::Display for Network {
         }
         Ok(())
     }
-}
-
-/// Formats a share in percent, with at most four decimals.
-fn percent(share: f64) -> String {
-    format!("{} %", (share * 1e6).round() / 1e4)
 }
 
 #[cfg(test)]

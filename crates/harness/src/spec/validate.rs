@@ -8,7 +8,7 @@ use super::candidate::{self, Candidate};
 use super::experiment::Experiment;
 use super::server::Exec;
 use super::transport::Transport;
-use super::workload::{Service, is_nothing};
+use super::workload::Service;
 
 /// Fails with the reason of the first condition that holds.
 macro_rules! reject_if {
@@ -78,7 +78,7 @@ impl Experiment {
     /// Rejects keys that are missing, and keys that the service does not use.
     fn check_keys(&self) -> Result<(), String> {
         let (workload, service) = (&self.workload, self.workload.service);
-        let (has_ports, has_connections) = (!is_nothing(&workload.ports), !is_nothing(&workload.connections));
+        let (has_ports, has_connections) = (!workload.ports.0.is_empty(), !workload.connections.0.is_empty());
         let (is_udp, is_http, is_stream) =
             (service == Service::Udp, service == Service::Http, service == Service::Stream);
         let has_own_sizes = is_stream || service == Service::Kv;

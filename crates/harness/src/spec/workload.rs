@@ -15,20 +15,19 @@ use super::transport::Transport;
 use super::units::{Rate, Share, Size, Sizes, Think, Work};
 
 /// The traffic of an experiment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Workload {
     /// The service that the server runs.
-    #[serde(default)]
     pub service: Service,
     /// The transport of requests.
-    #[serde(default, skip_serializing_if = "is_tcp")]
+    #[serde(skip_serializing_if = "is_default")]
     pub transport: Transport,
     /// The number of open connections. `udp` has `ports` instead.
-    #[serde(default = "nothing", skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_default")]
     pub connections: OneOrMany<NonZeroU32>,
     /// The number of ports that the server listens on. Only for `udp`.
-    #[serde(default = "nothing", skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_default")]
     pub ports: OneOrMany<NonZeroU32>,
     /// The rate in requests per second. A closed loop has none.
     pub rate: Option<OneOrMany<Rate>>,
@@ -39,11 +38,10 @@ pub struct Workload {
     /// The schedule of requests. In `closed`, each connection sends its next request after the last response.
     /// Clients with constant intervals take turns (constant), start at random times (constant-drawn), or send
     /// simultaneously (constant-together).
-    #[serde(default = "slot_random")]
     #[schemars(with = "OneOrMany<ScheduleName>")]
     pub schedule: OneOrMany<Schedule>,
     /// The think time of a closed loop, between a response and the connection's next request: TIME or TIME,exponential.
-    #[serde(default, skip_serializing_if = "is_thoughtless")]
+    #[serde(skip_serializing_if = "is_default")]
     pub think: Think,
     /// The records and requests of `kv`.
     pub kv: Option<Kv>,
@@ -55,20 +53,20 @@ pub struct Workload {
     /// default, connections stay open.
     /// In an open loop, each connection is a session. The session connects at its planned time and sends its requests
     /// one after the other.
-    #[serde(alias = "calls-per-connection", default)]
+    #[serde(alias = "calls-per-connection")]
     pub requests_per_connection: Option<NonZeroU32>,
     /// The share of connections that carry requests: a fixed subset, drawn with the seed.
-    #[serde(default = "all", skip_serializing_if = "is_all")]
+    #[serde(skip_serializing_if = "is_default")]
     pub active: OneOrMany<Share>,
     /// The number of additional open connections that carry no requests.
-    #[serde(default = "none", skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "is_default")]
     pub idle: OneOrMany<u32>,
     /// The simulated work of the server for each request, besides its I/O: cpu=TIME or sleep=TIME, optionally followed
     /// by ,exponential.
-    #[serde(alias = "work", default)]
+    #[serde(alias = "work")]
     pub simulated_work: Option<Work>,
     /// The connection popularity, which selects an active connection for each request: uniform, or zipf:EXPONENT.
-    #[serde(alias = "choice", default, skip_serializing_if = "is_uniform")]
+    #[serde(alias = "choice", skip_serializing_if = "is_default")]
     #[schemars(with = "String")]
     pub popularity: Popularity,
 }
@@ -162,15 +160,17 @@ impl Kv {
         // The mean of a log-uniform distribution.
         let mean = if most > least { (most - least) / (most / least).ln() } else { least };
         let needed = f64::from(self.records.get()) * (mean + RECORD_BYTES);
-        if most + RECORD_BYTES > f64::from(self.item_max.0) {
-            let (value, item) = (self.value_size.most, self.item_max);
-            return Err(format!("item-max: {item} has no room for a value of {value}; raise it, or lower value-size"));
+        let Self { records, memory, item_max, value_size, .. } = self;
+        if most + RECORD_BYTES > f64::from(item_max.0) {
+            let value = value_size.most;
+            return Err(format!(
+                "item-max: {item_max} is too small for a value of {value}; raise it, or lower value-size"
+            ));
         }
-        if u64::from(self.item_max.0) > u64::from(self.memory.0) / 4 {
-            return Err(format!("item-max: {} is more than a quarter of the memory, {}", self.item_max, self.memory));
+        if item_max.0 > memory.0 / 4 {
+            return Err(format!("item-max: {item_max} exceeds a quarter of the memory of {memory}; lower it"));
         }
-        if 2.0 * needed > f64::from(self.memory.0) {
-            let (records, memory) = (self.records, self.memory);
+        if 2.0 * needed > f64::from(memory.0) {
             let mib = (2.0 * needed / f64::from(1 << 20)).ceil();
             return Err(format!(
                 "memory: {records} records may exceed {memory}, and an evicted record is an error; raise it to {mib}MiB, twice \
@@ -181,43 +181,25 @@ impl Kv {
     }
 }
 
-/// An empty list means that the key is missing. A written list is never empty.
-fn nothing() -> OneOrMany<NonZeroU32> {
-    OneOrMany(Vec::new())
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
-pub(super) fn is_nothing(list: &OneOrMany<NonZeroU32>) -> bool {
-    list.0.is_empty()
+/// Implements `Default` for lists of a workload.
+macro_rules! list_defaults {
+    ($($type:ty: $list:expr;)+) => {$(
+        impl Default for OneOrMany<$type> {
+            fn default() -> Self {
+                Self($list)
+            }
+        }
+    )+};
 }
 
-fn all() -> OneOrMany<Share> {
-    OneOrMany(vec![Share(1.0)])
-}
-
-fn is_all(active: &OneOrMany<Share>) -> bool {
-    *active == all()
-}
-
-fn is_tcp(transport: &Transport) -> bool {
-    *transport == Transport::Tcp
-}
-
-fn none() -> OneOrMany<u32> {
-    OneOrMany(vec![0])
-}
-
-fn is_none(idle: &OneOrMany<u32>) -> bool {
-    idle.0 == [0]
-}
-
-fn is_uniform(popularity: &Popularity) -> bool {
-    *popularity == Popularity::Uniform
-}
-
-fn is_thoughtless(think: &Think) -> bool {
-    think.0.is_none()
-}
-
-fn slot_random() -> OneOrMany<Schedule> {
-    OneOrMany(vec![Schedule::SlotRandom])
+list_defaults! {
+    // A missing key is an empty list. A written list is never empty.
+    NonZeroU32: Vec::new();
+    Share: vec![Share(1.0)];
+    u32: vec![0];
+    Schedule: vec![Schedule::SlotRandom];
 }
