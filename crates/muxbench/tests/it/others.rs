@@ -1,14 +1,13 @@
 //! External servers: those of `examples/servers`, and misbehaving commands.
 
-mod common;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{
+use crate::cases::{Cases, case};
+use crate::common::{
     ExternalServer, ROOT, TIMEOUT, eventually, exchange, is_alive, muxbench, persistent_command, prepared, skipped,
 };
 use harness::model::{TrialRecord, VerdictKind};
@@ -68,7 +67,6 @@ fn records(folder: &Path, file: &str) -> (Vec<TrialRecord>, Output) {
     (harness::store::read(&folder.join("here")).unwrap().records, output)
 }
 
-#[test]
 fn example_servers_are_measured_and_leave_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let commands = commands();
@@ -138,7 +136,6 @@ fn rest(mut stream: TcpStream, name: &str) -> usize {
     all.len()
 }
 
-#[test]
 fn example_servers_answer_requests_in_any_pieces() {
     for (name, example) in &each(100, 3000) {
         let mut stream = example.connect();
@@ -166,7 +163,6 @@ fn example_servers_answer_requests_in_any_pieces() {
     }
 }
 
-#[test]
 fn example_servers_answer_requests_before_a_half_close() {
     for (name, example) in &each(10, 1_000_000) {
         let mut stream = example.connect();
@@ -180,7 +176,6 @@ fn example_servers_answer_requests_before_a_half_close() {
     }
 }
 
-#[test]
 fn external_server_ends_with_its_run() {
     for (at, signal) in [None, Some(Signal::TERM), Some(Signal::KILL)].into_iter().enumerate() {
         let folder = tempfile::tempdir().unwrap();
@@ -234,7 +229,6 @@ until "$1" doctor --clean | tee printed | grep '^No leftovers'; do cat printed; 
 ! grep -qs '100[0]' /proc/[0-9]*/cmdline
 "#;
 
-#[test]
 fn doctor_ends_server_of_killed_supervisor_and_runner() {
     let folder = tempfile::tempdir().unwrap();
     let command = ("persistent".to_owned(), persistent_command(&folder.path().join("supervisor")));
@@ -265,7 +259,6 @@ fn doctor_ends_server_of_killed_supervisor_and_runner() {
     assert!(lines[2..].iter().filter(is_of_server).count() >= 2, "{printed}");
 }
 
-#[test]
 fn cause_of_death_of_a_command_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let python = format!("{ROOT}/examples/servers/python/asyncio_server.py");
@@ -295,7 +288,6 @@ fn cause_of_death_of_a_command_is_reported() {
     assert!(!reason("exec:wrong").is_empty());
 }
 
-#[test]
 fn commands_are_shown_and_start_only_if_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let touch = words(&["sh", "-c", "touch started; exit 1", "sh", "{port}"]);
@@ -325,4 +317,15 @@ fn commands_are_shown_and_start_only_if_allowed() {
     fs::write(folder.path().join("x.toml"), file.replace("\"sh\", \"-c\"", "\"no-such-program\", \"-c\"")).unwrap();
     message(&["plan", "x.toml"], 1, &["exec.touch.command: cannot find `no-such-program` in PATH"]);
     message(&["compare", "--arch", "epoll,exec:touch"], 1, &["a flag cannot define a command", "[exec.touch]"]);
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(example_servers_are_measured_and_leave_nothing));
+    cases.once(case!(example_servers_answer_requests_in_any_pieces));
+    cases.once(case!(example_servers_answer_requests_before_a_half_close));
+    cases.once(case!(external_server_ends_with_its_run));
+    cases.once(case!(doctor_ends_server_of_killed_supervisor_and_runner));
+    cases.once(case!(cause_of_death_of_a_command_is_reported));
+    cases.once(case!(commands_are_shown_and_start_only_if_allowed));
 }

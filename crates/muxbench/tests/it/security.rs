@@ -1,7 +1,5 @@
 //! Security: access to servers and results, files outside a served folder, and escape sequences on a terminal.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,10 +8,12 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use common::{Serve, TIMEOUT, eventually, muxbench};
+use crate::cases::{Cases, case};
+use crate::common::{Serve, TIMEOUT, eventually, muxbench};
 use harness::store::Store;
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Pid;
+use server::Architecture;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -48,30 +48,27 @@ fn bound_addresses(pid: Pid) -> Vec<IpAddr> {
     found
 }
 
-#[test]
-fn server_without_listen_is_reachable_from_this_host_only() {
-    for architecture in ["epoll", "mt", "symped:2/epoll", "mt-pool:2"].map(|name| name.parse().unwrap()) {
-        let mut servers = vec![
-            Serve::start(architecture, 1, 1),
-            Serve::start_kv(architecture, &[]),
-            Serve::start_http(architecture, &[]),
-            Serve::start_stream(architecture, &[]),
-        ];
-        if !architecture.model.is_pool() && !architecture.to_string().contains("symped") {
-            servers.push(Serve::start_udp(architecture, 3, &[]));
-        }
-        for serve in &servers {
-            let bound_addresses = bound_addresses(serve.pid());
-            assert!(!bound_addresses.is_empty(), "{architecture} listens");
-            assert!(bound_addresses.iter().all(IpAddr::is_loopback), "{architecture}: {bound_addresses:?}");
-        }
+fn server_without_listen_is_reachable_from_this_host_only(architecture: Architecture) {
+    let mut servers = vec![
+        Serve::start(architecture, 1, 1),
+        Serve::start_kv(architecture, &[]),
+        Serve::start_http(architecture, &[]),
+        Serve::start_stream(architecture, &[]),
+    ];
+    if !architecture.model.is_pool() && !architecture.to_string().contains("symped") {
+        servers.push(Serve::start_udp(architecture, 3, &[]));
     }
-    let public = Serve::start_with("epoll".parse().unwrap(), 1, 1, &["--listen", "0.0.0.0:0"], None);
-    let bound_addresses = bound_addresses(public.pid());
-    assert!(
-        !bound_addresses.is_empty() && bound_addresses.iter().all(IpAddr::is_unspecified),
-        "--listen 0.0.0.0 binds all addresses: {bound_addresses:?}"
-    );
+    for serve in &servers {
+        let bound_addresses = bound_addresses(serve.pid());
+        assert!(!bound_addresses.is_empty(), "{architecture} listens");
+        assert!(bound_addresses.iter().all(IpAddr::is_loopback), "{architecture}: {bound_addresses:?}");
+    }
+}
+
+fn server_on_all_addresses_is_reachable_from_any_host() {
+    let serve = Serve::start_with("epoll".parse().unwrap(), 1, 1, &["--listen", "0.0.0.0:0"], None);
+    let bound = bound_addresses(serve.pid());
+    assert!(!bound.is_empty() && bound.iter().all(IpAddr::is_unspecified), "{bound:?}");
 }
 
 /// The first two lines of a server, and its addresses.
@@ -84,7 +81,6 @@ fn greeting(flags: &[&str]) -> (String, Vec<IpAddr>) {
     (printed, bound_addresses)
 }
 
-#[test]
 fn server_prints_which_hosts_can_connect() {
     let (printed, bound_addresses) = greeting(&[]);
     assert!(printed.contains(" listens on 127.0.0.1:"), "{printed}");
@@ -95,7 +91,6 @@ fn server_prints_which_hosts_can_connect() {
     assert!(bound_addresses.iter().any(IpAddr::is_unspecified), "{bound_addresses:?}");
 }
 
-#[test]
 fn server_advertises_its_service_on_the_next_port() {
     let epoll = "epoll".parse().unwrap();
     let servers = [
@@ -131,7 +126,6 @@ fn printed(serve: &Serve, request: &[u8]) -> String {
     text(&printed)
 }
 
-#[test]
 fn no_path_leads_out_of_a_served_folder() {
     let folder = tempfile::tempdir().unwrap();
     let (served, secret) = (folder.path().join("served"), folder.path().join("secret"));
@@ -177,7 +171,6 @@ fn everything(folder: &Path) -> Vec<PathBuf> {
     std::iter::once(folder.to_owned()).chain(inner.flat_map(|entry| everything(&entry.path()))).collect()
 }
 
-#[test]
 fn results_are_not_writable_by_others_under_any_umask() {
     let folder = tempfile::tempdir().unwrap();
     let small = "compare --arch epoll --connections 4 --rate 100 --request 1B --response 1B --ramp 0 --warm-up 50ms \
@@ -197,7 +190,6 @@ fn results_are_not_writable_by_others_under_any_umask() {
     }
 }
 
-#[test]
 fn folder_writable_by_others_is_rejected_for_results() {
     let folder = tempfile::tempdir().unwrap();
     let open = folder.path().join("open");
@@ -211,7 +203,6 @@ fn folder_writable_by_others_is_rejected_for_results() {
     Store::create(&open.join("run"), &run.header).unwrap();
 }
 
-#[test]
 fn stored_escapes_do_not_reach_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let run = testkit::hostile(testkit::run());
@@ -256,7 +247,6 @@ fn load_with_advertisement(described: &str) -> Output {
     })
 }
 
-#[test]
 fn advertised_sizes_take_no_memory_of_the_client() {
     let error = |described: &str| {
         let output = load_with_advertisement(described);
@@ -277,4 +267,18 @@ fn advertised_sizes_take_no_memory_of_the_client() {
         printed.contains("udp: 16B -> 16B, 4000000000 ports, but the flags request udp: 16B -> 16B, 65535 ports"),
         "{printed}"
     );
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    let models = ["epoll", "mt", "symped:2/epoll", "mt-pool:2"];
+    cases.named(&models, case!(server_without_listen_is_reachable_from_this_host_only));
+    cases.once(case!(server_on_all_addresses_is_reachable_from_any_host));
+    cases.once(case!(server_prints_which_hosts_can_connect));
+    cases.once(case!(server_advertises_its_service_on_the_next_port));
+    cases.once(case!(no_path_leads_out_of_a_served_folder));
+    cases.once(case!(results_are_not_writable_by_others_under_any_umask));
+    cases.once(case!(folder_writable_by_others_is_rejected_for_results));
+    cases.once(case!(stored_escapes_do_not_reach_the_terminal));
+    cases.once(case!(advertised_sizes_take_no_memory_of_the_client));
 }

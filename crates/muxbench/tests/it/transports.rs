@@ -1,7 +1,5 @@
 //! Unix sockets and TCP over IPv6: the conformance of each architecture, and the features of the transports.
 
-mod common;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, Shutdown, TcpListener};
@@ -10,7 +8,8 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use common::{Serve, descriptors_of, each, eventually, exchange, muxbench, skipped};
+use crate::cases::{Cases, case};
+use crate::common::{Serve, descriptors_of, eventually, exchange, muxbench, skipped};
 use server::{Accept, Architecture};
 use wire::Address;
 
@@ -39,7 +38,7 @@ fn assert_serves(architecture: Architecture, listen: &str) {
     pipelined.read_exact(&mut vec![0; 5 * RESPONSE]).unwrap();
     pipelined.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     assert!(pipelined.read(&mut [0; 1]).is_err(), "a part of a request gets no response");
-    pipelined.set_read_timeout(Some(common::TIMEOUT)).unwrap();
+    pipelined.set_read_timeout(Some(crate::common::TIMEOUT)).unwrap();
     pipelined.write_all(&[1; REQUEST - 1]).unwrap();
     pipelined.read_exact(&mut vec![0; RESPONSE]).unwrap();
 
@@ -56,73 +55,57 @@ fn assert_serves(architecture: Architecture, listen: &str) {
     assert_eq!((&totals["requests"], &totals["accepted"]), (&(10 + 3 + 1 + 6 + 3).into(), &4.into()), "{architecture}");
 }
 
-#[test]
-fn every_architecture_serves_over_ipv6() {
-    if let Err(error) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
-        skipped(&format!("IPv6: {error}"));
-        return;
-    }
-    each().for_each(|architecture| assert_serves(architecture, "[::1]:0"));
+fn every_architecture_serves_over_ipv6(architecture: Architecture) {
+    assert_serves(architecture, "[::1]:0");
 }
 
-#[test]
-fn every_architecture_serves_unix_socket_and_removes_it() {
+fn every_architecture_serves_unix_socket_and_removes_it(architecture: Architecture) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let listen = Address::unix(path.clone()).unwrap();
-    for architecture in each() {
-        match architecture.can_listen(&listen) {
-            Ok(()) => assert_serves(architecture, &listen.to_string()),
-            // This architecture cannot use Unix sockets on any host.
-            Err(reason) => println!("{architecture}: {reason}"),
-        }
-        assert!(!path.exists(), "{architecture} removes its socket");
+    match architecture.can_listen(&listen) {
+        Ok(()) => assert_serves(architecture, &listen.to_string()),
+        // This architecture cannot use Unix sockets on any host.
+        Err(reason) => println!("{architecture}: {reason}"),
     }
+    assert!(!path.exists(), "{architecture} removes its socket");
 }
 
-#[test]
-fn short_write_continues_when_socket_is_writable() {
+fn short_write_continues_when_socket_is_writable(architecture: Architecture) {
     // A Unix socket has a small buffer, so that each response needs several writes. Its client reads at once: the socket may be
     // writable again before the stage that continues the write is notified.
     let folder = tempfile::tempdir().unwrap();
     let listen = Address::unix(folder.path().join("s")).unwrap();
-    for architecture in each().filter(|it| it.model.stages.is_some() && it.can_listen(&listen).is_ok()) {
-        let serve = start(architecture, &listen.to_string());
-        let clients: Vec<_> = (0..4)
-            .map(|_| {
-                let mut stream = serve.connect();
-                std::thread::spawn(move || (0..20).for_each(|_| exchange(&mut stream, REQUEST, RESPONSE)))
-            })
-            .collect();
-        assert!(clients.into_iter().all(|client| client.join().is_ok()), "{architecture}");
-        serve.stop();
-    }
+    let serve = start(architecture, &listen.to_string());
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let mut stream = serve.connect();
+            std::thread::spawn(move || (0..20).for_each(|_| exchange(&mut stream, REQUEST, RESPONSE)))
+        })
+        .collect();
+    assert!(clients.into_iter().all(|client| client.join().is_ok()), "{architecture}");
+    serve.stop();
 }
 
-#[test]
-fn io_uring_sees_an_end_right_after_bytes() {
+fn io_uring_sees_an_end_right_after_bytes(architecture: Architecture) {
     // Bytes and end may both arrive before a receive first runs. A receive of io_uring could miss the end and leak the connection.
     let folder = tempfile::tempdir().unwrap();
     let listen = Address::unix(folder.path().join("s")).unwrap();
-    let is_io_uring = |it: &Architecture| it.mechanism.is_some_and(|row| row.name.starts_with("io_uring"));
-    for architecture in each().filter(|it| is_io_uring(it) && it.can_listen(&listen).is_ok()) {
-        let serve = Serve::start_with(architecture, 2, 1, &["--listen", &listen.to_string()], None);
-        exchange(&mut serve.connect(), 2, 1);
-        serve.settle();
-        let held = || (descriptors_of(serve.pid()), serve.children().len());
-        let before = held();
-        let mut clients: Vec<_> = (0..64).map(|_| serve.connect()).collect();
-        exchange(&mut clients[0], 2, 1);
-        serve.settle();
-        for mut client in clients {
-            client.write_all(&[1]).unwrap();
-        }
-        eventually(&format!("all connections of {architecture} have ended"), || held() <= before);
-        serve.stop();
+    let serve = Serve::start_with(architecture, 2, 1, &["--listen", &listen.to_string()], None);
+    exchange(&mut serve.connect(), 2, 1);
+    serve.settle();
+    let held = || (descriptors_of(serve.pid()), serve.children().len());
+    let before = held();
+    let mut clients: Vec<_> = (0..64).map(|_| serve.connect()).collect();
+    exchange(&mut clients[0], 2, 1);
+    serve.settle();
+    for mut client in clients {
+        client.write_all(&[1]).unwrap();
     }
+    eventually(&format!("all connections of {architecture} have ended"), || held() <= before);
+    serve.stop();
 }
 
-#[test]
 fn all_accept_strategies_but_reuseport_accept_unix_sockets() {
     let folder = tempfile::tempdir().unwrap();
     let listen = Address::unix(folder.path().join("s")).unwrap();
@@ -152,7 +135,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-#[test]
 fn stale_socket_is_replaced_and_another_file_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
@@ -181,7 +163,6 @@ fn stale_socket_is_replaced_and_another_file_is_an_error() {
     assert_rejected("unix:s", &["--arch", "io_uring-zc"], "choose another mechanism");
 }
 
-#[test]
 fn load_drives_unix_socket_and_rejects_wrong_flags() {
     let folder = tempfile::tempdir().unwrap();
     let target = format!("unix:{}", folder.path().join("s").display());
@@ -220,7 +201,6 @@ fn load_drives_unix_socket_and_rejects_wrong_flags() {
     drop(serve);
 }
 
-#[test]
 fn unix_socket_run_removes_its_private_folder() {
     let folder = tempfile::tempdir().unwrap();
     let temporary = folder.path().join("t");
@@ -271,7 +251,6 @@ while True:
     threading.Thread(target=serve, args=[listener.accept()[0]], daemon=True).start()
 ";
 
-#[test]
 fn external_server_gets_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("server.py"), PYTHON).unwrap();
@@ -291,4 +270,26 @@ fn external_server_gets_a_unix_socket() {
     let load = record.load.unwrap_or_else(|| panic!("{}", record.verdict.reason));
     assert!(load.completed > 0 && load.errors.total() == 0, "{:?}", load.errors);
     assert_eq!(record.server.unwrap().connections, 10);
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    match TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
+        Ok(_) => cases.each(case!(every_architecture_serves_over_ipv6)),
+        Err(error) => skipped(&format!("IPv6: {error}")),
+    }
+    let unix = Address::unix("s").unwrap();
+    cases.each(case!(every_architecture_serves_unix_socket_and_removes_it));
+    cases.each_that(
+        |it| it.model.stages.is_some() && it.can_listen(&unix).is_ok(),
+        case!(short_write_continues_when_socket_is_writable),
+    );
+    let is_io_uring = |it: &Architecture| it.mechanism.is_some_and(|row| row.name.starts_with("io_uring"));
+    cases
+        .each_that(|it| is_io_uring(it) && it.can_listen(&unix).is_ok(), case!(io_uring_sees_an_end_right_after_bytes));
+    cases.once(case!(all_accept_strategies_but_reuseport_accept_unix_sockets));
+    cases.once(case!(stale_socket_is_replaced_and_another_file_is_an_error));
+    cases.once(case!(load_drives_unix_socket_and_rejects_wrong_flags));
+    cases.once(case!(unix_socket_run_removes_its_private_folder));
+    cases.once(case!(external_server_gets_a_unix_socket));
 }

@@ -1,7 +1,5 @@
 //! The command line, as a user runs it.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod reports;
 mod stops;
 mod verdicts;
@@ -12,7 +10,8 @@ use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use common::{ROOT, Serve, children_of, descendants, eventually, is_alive, muxbench, prepared};
+use crate::cases::{Cases, case};
+use crate::common::{ROOT, Serve, children_of, descendants, eventually, is_alive, muxbench, prepared};
 use harness::store::Store;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -107,7 +106,6 @@ fn failed_run(folder: &Path, experiment: &str) {
     }
 }
 
-#[test]
 fn pools_are_measured_with_every_accept_strategy() {
     let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
@@ -167,7 +165,6 @@ impl Drop for Hogs {
     }
 }
 
-#[test]
 fn kernel_timestamps_prove_that_requests_left() {
     let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
@@ -189,7 +186,6 @@ fn kernel_timestamps_prove_that_requests_left() {
     );
 }
 
-#[test]
 fn flags_set_locality_and_schedules() {
     let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
@@ -214,7 +210,6 @@ fn flags_set_locality_and_schedules() {
     }
 }
 
-#[test]
 fn calibrate_recovers_hold_times() {
     let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
@@ -247,7 +242,6 @@ fn calibrate_recovers_hold_times() {
     assert!(text(&shared.stderr).contains("give each side CPUs of its own"));
 }
 
-#[test]
 fn experiment_file_is_planned_and_run() {
     let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
@@ -264,7 +258,6 @@ fn experiment_file_is_planned_and_run() {
     assert!(schema["properties"]["workload"].is_object());
 }
 
-#[test]
 fn experiment_is_read_from_a_named_pipe() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fifo.toml");
@@ -277,14 +270,12 @@ fn experiment_is_read_from_a_named_pipe() {
     assert_eq!(json(&child.wait_with_output().unwrap())["experiment"], "smoke");
 }
 
-#[test]
 fn experiment_in_a_device_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let output = run(folder.path(), &["plan", "/dev/zero"], 1);
     assert!(text(&output.stderr).contains("/dev/zero: not a regular file; try `-` and a pipe"), "{output:?}");
 }
 
-#[test]
 fn user_errors_are_reported_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("bad.toml"), "name = \"x\"\narchitectures = \"epol\"\n").unwrap();
@@ -322,7 +313,6 @@ fn user_errors_are_reported_before_anything_starts() {
     assert!(!folder.path().join("results").exists(), "no run was started");
 }
 
-#[test]
 fn needed_hosts_follow_from_documented_or_measured_costs() {
     let folder = tempfile::tempdir().unwrap();
     let large = ["compare", "--arch", "epoll,mt", "--connections", "1000000", "--rate", "100000", "--print-experiment"];
@@ -361,7 +351,6 @@ fn needed_hosts_follow_from_documented_or_measured_costs() {
     run(folder.path(), &["plan", "large.toml", "--from", "small"], 2);
 }
 
-#[test]
 fn idle_holds_and_verifies_connections_to_any_server() {
     let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
@@ -426,7 +415,6 @@ fn assert_closed(folder: &Path, trials_expected: usize) {
     assert!(log.contains(" connections, closed loop, repeat 0"), "{log}");
 }
 
-#[test]
 fn closed_loops_are_compared_by_transactions() {
     let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
@@ -439,7 +427,6 @@ fn closed_loops_are_compared_by_transactions() {
     assert_closed(folder.path(), 8);
 }
 
-#[test]
 fn closed_loops_of_kv_are_compared() {
     let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
@@ -458,7 +445,6 @@ fn closed_loops_of_kv_are_compared() {
     run(folder.path(), &["plan", "again.toml"], 0);
 }
 
-#[test]
 fn flags_unused_by_closed_loops_and_kv_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let assert_rejected = |flags: &[&str], reason: &str| {
@@ -485,10 +471,9 @@ fn flags_unused_by_closed_loops_and_kv_are_rejected() {
     }
 }
 
-#[test]
 fn serve_and_load_work_alone() {
     let _cpus = share_cpus();
-    let serve = common::Serve::start("poll".parse().unwrap(), 128, 10_240);
+    let serve = crate::common::Serve::start("poll".parse().unwrap(), 128, 10_240);
     let folder = tempfile::tempdir().unwrap();
     let samples = folder.path().join("samples.parquet");
     let output = muxbench()
@@ -515,13 +500,12 @@ fn serve_and_load_work_alone() {
     assert!(totals["requests"].as_u64().unwrap() >= 220, "{totals}");
 }
 
-#[test]
 fn client_with_other_sizes_fails_before_the_ramp() {
     let _cpus = share_cpus();
     // Use a Unix socket: over TCP the server advertises its sizes.
     let folder = tempfile::tempdir().unwrap();
     let listen = format!("unix:{}", folder.path().join("socket").display());
-    let serve = common::Serve::start_with("epoll".parse().unwrap(), 128, 100, &["--listen", &listen], None);
+    let serve = crate::common::Serve::start_with("epoll".parse().unwrap(), 128, 100, &["--listen", &listen], None);
     let output = muxbench()
         .args(["load", "--target", &serve.address.to_string(), "--request", "128B", "--response", "200B"])
         .args(["--connections", "5", "--timeout", "200ms"])
@@ -536,7 +520,6 @@ fn client_with_other_sizes_fails_before_the_ramp() {
     );
 }
 
-#[test]
 fn every_command_has_help_completions_and_man_page() {
     let folder = tempfile::tempdir().unwrap();
     let commands = [
@@ -590,7 +573,6 @@ fn every_command_has_help_completions_and_man_page() {
     }
 }
 
-#[test]
 fn doctor_checks_every_cause_of_disturbance() {
     const SUBJECTS: &[&str] = &[
         "clock source",
@@ -636,7 +618,6 @@ fn doctor_checks_every_cause_of_disturbance() {
     assert_eq!(findings.len(), SUBJECTS.len(), "{findings:?}");
 }
 
-#[test]
 fn closed_output_pipe_is_no_error() {
     let mut child = muxbench().arg("list").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -645,14 +626,13 @@ fn closed_output_pipe_is_no_error() {
 }
 
 /// A plan without --from uses the costs of docs/scale.md.
-#[test]
 fn plan_of_hosts_uses_documented_costs() {
     let folder = tempfile::tempdir().unwrap();
     let flags = ["compare", "--connections", "1000", "--arch", "epoll,io_uring,mt,mp", "--print-experiment"];
     std::fs::write(folder.path().join("thousand.toml"), run(folder.path(), &flags, 0).stdout).unwrap();
     let printed = text(&run(folder.path(), &["plan", "thousand.toml", "--hosts", "--markdown"], 0).stdout);
     let figures = &printed[printed.rfind("\n\n|").expect(&printed)..];
-    let documented = include_str!("../../../../docs/scale.md");
+    let documented = include_str!("../../../../../docs/scale.md");
     assert!(figures.lines().count() > 8, "{figures}");
     for row in figures.lines().filter(|line| line.starts_with('|')) {
         assert!(documented.lines().any(|line| line == row), "docs/scale.md has no row `{row}`");
@@ -661,4 +641,30 @@ fn plan_of_hosts_uses_documented_costs() {
     for number in numbers {
         assert!(documented.contains(number), "docs/scale.md has no figure `{number}`");
     }
+}
+
+/// Adds the cases of this folder.
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(pools_are_measured_with_every_accept_strategy));
+    cases.once(case!(kernel_timestamps_prove_that_requests_left));
+    cases.once(case!(flags_set_locality_and_schedules));
+    cases.once(case!(calibrate_recovers_hold_times));
+    cases.once(case!(experiment_file_is_planned_and_run));
+    cases.once(case!(experiment_is_read_from_a_named_pipe));
+    cases.once(case!(experiment_in_a_device_is_an_error));
+    cases.once(case!(user_errors_are_reported_before_anything_starts));
+    cases.once(case!(needed_hosts_follow_from_documented_or_measured_costs));
+    cases.once(case!(idle_holds_and_verifies_connections_to_any_server));
+    cases.once(case!(closed_loops_are_compared_by_transactions));
+    cases.once(case!(closed_loops_of_kv_are_compared));
+    cases.once(case!(flags_unused_by_closed_loops_and_kv_are_rejected));
+    cases.once(case!(serve_and_load_work_alone));
+    cases.once(case!(client_with_other_sizes_fails_before_the_ramp));
+    cases.once(case!(every_command_has_help_completions_and_man_page));
+    cases.once(case!(doctor_checks_every_cause_of_disturbance));
+    cases.once(case!(closed_output_pipe_is_no_error));
+    cases.once(case!(plan_of_hosts_uses_documented_costs));
+    reports::cases(cases);
+    stops::cases(cases);
+    verdicts::cases(cases);
 }

@@ -1,22 +1,19 @@
 //! The service `stream` in every architecture: no byte is lost in either direction.
-#![cfg(target_os = "linux")]
-
-mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Serve, as_nobody, for_each_architecture, muxbench, muxbench_for_all_users};
+use crate::cases::{Cases, case};
+use crate::common::{Serve, as_nobody, muxbench, muxbench_for_all_users};
 use load::LoadConfig;
 use load::config::{Phases, Schedule};
 use serde_json::Value;
+use server::Architecture;
 use wire::ServiceSpec;
 use wire::stream::{Direction, GREETING, Stream};
 
-/// Servers tested in parallel.
-const AT_ONCE: usize = 4;
 /// A burst whose size is no multiple of a read or a write.
 const SIZES: Stream = Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In };
 
@@ -39,89 +36,75 @@ fn end(mut stream: TcpStream) -> u64 {
     stream.read_to_end(&mut Vec::new()).unwrap() as u64
 }
 
-#[test]
-fn each_burst_is_acknowledged_and_every_byte_counted() {
-    for_each_architecture(&ServiceSpec::Stream(SIZES), AT_ONCE, |architecture| {
-        let serve = Serve::start_stream(architecture, &flags("in"));
-        let (burst, packet) = (SIZES.burst_bytes(), u64::from(SIZES.packet_bytes));
-        let mut whole = serve.connect();
-        // A greeting is one packet and a burst has all packets. The server separates them in one write.
-        whole.write_all(&[bytes(packet, true), bytes(burst, false), bytes(packet, true)].concat()).unwrap();
-        take(&mut whole, 3 * 33);
-        // The server acknowledges a burst only after its last byte.
-        whole.write_all(&bytes(burst - 1, false)).unwrap();
-        whole.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        assert!(whole.read(&mut [0]).is_err(), "{architecture}");
-        whole.set_read_timeout(Some(common::TIMEOUT)).unwrap();
-        whole.write_all(&[1]).unwrap();
-        take(&mut whole, 33);
-        assert_eq!(end(whole), 0, "{architecture}");
-        // A burst that ends early is not acknowledged, but its bytes count.
-        let mut broken = serve.connect();
-        broken.write_all(&bytes(burst + 500_000, false)).unwrap();
-        assert_eq!(end(broken), 33, "{architecture}");
-        let (status, totals) = serve.stop();
-        assert!(status.success(), "{architecture}: {status}");
-        assert_eq!(totals["bytes_in"], 2 * packet + 3 * burst + 500_000, "{architecture}");
-        assert_eq!(totals["bytes_out"], 5 * 33, "{architecture}");
-        assert_eq!(totals["requests"], 5, "{architecture}");
-    });
+fn each_burst_is_acknowledged_and_every_byte_counted(architecture: Architecture) {
+    let serve = Serve::start_stream(architecture, &flags("in"));
+    let (burst, packet) = (SIZES.burst_bytes(), u64::from(SIZES.packet_bytes));
+    let mut whole = serve.connect();
+    // A greeting is one packet and a burst has all packets. The server separates them in one write.
+    whole.write_all(&[bytes(packet, true), bytes(burst, false), bytes(packet, true)].concat()).unwrap();
+    take(&mut whole, 3 * 33);
+    // The server acknowledges a burst only after its last byte.
+    whole.write_all(&bytes(burst - 1, false)).unwrap();
+    whole.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    assert!(whole.read(&mut [0]).is_err(), "{architecture}");
+    whole.set_read_timeout(Some(crate::common::TIMEOUT)).unwrap();
+    whole.write_all(&[1]).unwrap();
+    take(&mut whole, 33);
+    assert_eq!(end(whole), 0, "{architecture}");
+    // A burst that ends early is not acknowledged, but its bytes count.
+    let mut broken = serve.connect();
+    broken.write_all(&bytes(burst + 500_000, false)).unwrap();
+    assert_eq!(end(broken), 33, "{architecture}");
+    let (status, totals) = serve.stop();
+    assert!(status.success(), "{architecture}: {status}");
+    assert_eq!(totals["bytes_in"], 2 * packet + 3 * burst + 500_000, "{architecture}");
+    assert_eq!(totals["bytes_out"], 5 * 33, "{architecture}");
+    assert_eq!(totals["requests"], 5, "{architecture}");
 }
 
-#[test]
-fn slow_client_gets_all_bursts_of_the_server() {
-    let sizes = Stream { direction: Direction::Out, ..SIZES };
-    for_each_architecture(&ServiceSpec::Stream(sizes), AT_ONCE, |architecture| {
-        let serve = Serve::start_stream(architecture, &flags("out"));
-        let (burst, packet) = (SIZES.burst_bytes(), u64::from(SIZES.packet_bytes));
-        let mut stream = serve.connect();
-        stream.write_all(&bytes(33, true)).unwrap();
-        take(&mut stream, packet);
-        // The responses exceed the socket buffers, and the client reads them late.
-        for _ in 0..12 {
-            stream.write_all(&bytes(33, false)).unwrap();
-        }
-        std::thread::sleep(Duration::from_millis(100));
-        take(&mut stream, 12 * burst);
-        assert_eq!(end(stream), 0, "{architecture}");
-        let (_, totals) = serve.stop();
-        assert_eq!((&totals["bytes_in"], &totals["bytes_out"]), (&(13 * 33).into(), &(packet + 12 * burst).into()));
-    });
-}
-
-#[test]
-fn client_and_server_count_the_same_bytes() {
-    for direction in [Direction::In, Direction::Out] {
-        let sizes = Stream { direction, ..SIZES };
-        let service = ServiceSpec::Stream(sizes);
-        for_each_architecture(&service, AT_ONCE, |architecture| {
-            let name = if direction == Direction::In { "in" } else { "out" };
-            let serve = Serve::start_stream(architecture, &flags(name));
-            let config = LoadConfig {
-                connections: 7,
-                clients: 2,
-                rate_per_s: None,
-                schedule: Schedule::Closed,
-                phases: Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 100_000_000, cool_down_ns: 60_000_000_000 },
-                timeout_ns: 60_000_000_000,
-                ..LoadConfig::new(serve.address.clone(), service.clone())
-            };
-            let report = load::run(&config, &mut |_| ()).unwrap().report;
-            assert_eq!(report.errors.total(), 0, "{architecture}: {:?}", report.errors);
-            let stream = report.stream.unwrap();
-            assert_eq!(stream.ended, 7, "{architecture}");
-            assert_eq!(stream.bytes, stream.bytes_by_part.iter().sum::<u64>());
-            assert_eq!(stream.bytes, stream.bytes_by_second.iter().sum::<u64>());
-            let (greeting_bytes, answer_bytes) = sizes.sizes(true);
-            assert!(stream.sent_bytes > 7 * greeting_bytes && stream.received_bytes >= 7 * answer_bytes);
-            let (_, totals) = serve.stop();
-            assert_eq!(totals["bytes_in"], stream.sent_bytes, "{architecture}");
-            assert_eq!(totals["bytes_out"], stream.received_bytes, "{architecture}");
-        });
+fn slow_client_gets_all_bursts_of_the_server(architecture: Architecture) {
+    let serve = Serve::start_stream(architecture, &flags("out"));
+    let (burst, packet) = (SIZES.burst_bytes(), u64::from(SIZES.packet_bytes));
+    let mut stream = serve.connect();
+    stream.write_all(&bytes(33, true)).unwrap();
+    take(&mut stream, packet);
+    // The responses exceed the socket buffers, and the client reads them late.
+    for _ in 0..12 {
+        stream.write_all(&bytes(33, false)).unwrap();
     }
+    std::thread::sleep(Duration::from_millis(100));
+    take(&mut stream, 12 * burst);
+    assert_eq!(end(stream), 0, "{architecture}");
+    let (_, totals) = serve.stop();
+    assert_eq!((&totals["bytes_in"], &totals["bytes_out"]), (&(13 * 33).into(), &(packet + 12 * burst).into()));
 }
 
-#[test]
+fn client_and_server_count_the_same_bytes(architecture: Architecture, direction: Direction) {
+    let sizes = Stream { direction, ..SIZES };
+    let name = if direction == Direction::In { "in" } else { "out" };
+    let serve = Serve::start_stream(architecture, &flags(name));
+    let config = LoadConfig {
+        connections: 7,
+        clients: 2,
+        rate_per_s: None,
+        schedule: Schedule::Closed,
+        phases: Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 100_000_000, cool_down_ns: 60_000_000_000 },
+        timeout_ns: 60_000_000_000,
+        ..LoadConfig::new(serve.address.clone(), ServiceSpec::Stream(sizes))
+    };
+    let report = load::run(&config, &mut |_| ()).unwrap().report;
+    assert_eq!(report.errors.total(), 0, "{architecture}: {:?}", report.errors);
+    let stream = report.stream.unwrap();
+    assert_eq!(stream.ended, 7, "{architecture}");
+    assert_eq!(stream.bytes, stream.bytes_by_part.iter().sum::<u64>());
+    assert_eq!(stream.bytes, stream.bytes_by_second.iter().sum::<u64>());
+    let (greeting_bytes, answer_bytes) = sizes.sizes(true);
+    assert!(stream.sent_bytes > 7 * greeting_bytes && stream.received_bytes >= 7 * answer_bytes);
+    let (_, totals) = serve.stop();
+    assert_eq!(totals["bytes_in"], stream.sent_bytes, "{architecture}");
+    assert_eq!(totals["bytes_out"], stream.received_bytes, "{architecture}");
+}
+
 fn streams_compare_by_bandwidth_with_verified_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let output = muxbench()
@@ -151,7 +134,6 @@ fn streams_compare_by_bandwidth_with_verified_bytes() {
     assert!(text.contains("epoll-buffered"), "{text}");
 }
 
-#[test]
 fn missing_threads_are_reported_as_the_limit() {
     let folder = tempfile::tempdir().unwrap();
     let program = muxbench_for_all_users(folder.path());
@@ -180,7 +162,6 @@ fn missing_threads_are_reported_as_the_limit() {
     assert!(row["verdict"] == "failed" && reason.contains("ran out of threads: raise its limit"), "{row}");
 }
 
-#[test]
 fn bandwidth_is_printed_each_second() {
     let serve = Serve::start_stream("epoll".parse().unwrap(), &[]);
     let output = muxbench()
@@ -195,7 +176,6 @@ fn bandwidth_is_printed_each_second() {
     assert!(text.contains("fairness") && text.contains("whole bursts"), "{text}");
 }
 
-#[test]
 fn stream_flags_need_a_stream() {
     for (arguments, why) in [
         (vec!["serve", "--packet", "1KiB"], "add --service stream"),
@@ -212,4 +192,20 @@ fn stream_flags_need_a_stream() {
         let printed = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && printed.contains(why), "{arguments:?}: {printed}");
     }
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    let service = ServiceSpec::Stream(SIZES);
+    cases.serving(&service, case!(each_burst_is_acknowledged_and_every_byte_counted));
+    cases.serving(&service, case!(slow_client_gets_all_bursts_of_the_server));
+    for direction in [Direction::In, Direction::Out] {
+        let (name, check) = case!(client_and_server_count_the_same_bytes);
+        let name = format!("{name}::{direction:?}");
+        cases.serving(&service, (&name, move |architecture| check(architecture, direction)));
+    }
+    cases.once(case!(streams_compare_by_bandwidth_with_verified_bytes));
+    cases.once(case!(missing_threads_are_reported_as_the_limit));
+    cases.once(case!(bandwidth_is_printed_each_second));
+    cases.once(case!(stream_flags_need_a_stream));
 }

@@ -161,7 +161,6 @@ fn assert_ran_in_lab(launcher: &Launcher, network: &str, connections: &[u32], fo
     run
 }
 
-#[test]
 fn open_mpi_starts_distributed_run_in_lab() {
     if !may_make_hosts() {
         return;
@@ -172,7 +171,6 @@ fn open_mpi_starts_distributed_run_in_lab() {
     assert_ran_in_lab(&OPEN_MPI, "1ms each way", &[15, 16], &folder, &output);
 }
 
-#[test]
 fn slurm_runs_kawai2008_on_six_hosts_with_delay_and_loss() {
     if !may_make_hosts() {
         return;
@@ -233,7 +231,6 @@ fn wait_for_client(launcher: &Launcher, rank: u32, folder: &Path) -> Pid {
     found.unwrap()
 }
 
-#[test]
 fn sigint_under_slurm_finishes_the_trial() {
     if !may_make_hosts() {
         return;
@@ -270,7 +267,6 @@ fn assert_continues_without_worker(launcher: &Launcher, job: Child, folder: &Pat
     assert_continued_after(["worker 2 on ", "is lost"], folder, &[31]);
 }
 
-#[test]
 fn run_under_slurm_continues_without_lost_worker() {
     if !may_make_hosts() {
         return;
@@ -282,7 +278,6 @@ fn run_under_slurm_continues_without_lost_worker() {
     assert_continues_without_worker(&SLURM, job, &folder);
 }
 
-#[test]
 fn workers_on_the_server_host_of_a_lab_are_rejected() {
     if !may_make_hosts() {
         return;
@@ -303,7 +298,6 @@ fn workers_on_the_server_host_of_a_lab_are_rejected() {
     assert!(!folder.path().join("run").exists());
 }
 
-#[test]
 fn processes_in_a_lab_end_with_its_command() {
     if !may_make_hosts() {
         return;
@@ -348,7 +342,6 @@ fn mpirun(hosts: &Hosts, flags: &str, arguments: &str, folder: &Path) -> Command
     )
 }
 
-#[test]
 fn open_mpi_starts_distributed_run_on_three_hosts() {
     let Some(hosts) = Hosts::new('m') else { return };
     let folder = hosts.path("run");
@@ -362,7 +355,6 @@ fn open_mpi_starts_distributed_run_on_three_hosts() {
     );
 }
 
-#[test]
 fn run_under_open_mpi_continues_without_lost_worker() {
     let Some(hosts) = Hosts::new('g') else { return };
     let folder = hosts.path("run");
@@ -373,3 +365,15 @@ fn run_under_open_mpi_continues_without_lost_worker() {
 
 /// Keeps Open MPI from ending all processes when one dies.
 const RECOVERY: &str = "--enable-recovery";
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(open_mpi_starts_distributed_run_in_lab));
+    cases.once(case!(slurm_runs_kawai2008_on_six_hosts_with_delay_and_loss));
+    cases.once(case!(sigint_under_slurm_finishes_the_trial));
+    cases.once(case!(run_under_slurm_continues_without_lost_worker));
+    cases.once(case!(workers_on_the_server_host_of_a_lab_are_rejected));
+    cases.once(case!(processes_in_a_lab_end_with_its_command));
+    cases.once(case!(open_mpi_starts_distributed_run_on_three_hosts));
+    cases.once(case!(run_under_open_mpi_continues_without_lost_worker));
+}

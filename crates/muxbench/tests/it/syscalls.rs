@@ -1,11 +1,10 @@
 //! System calls as counted by the servers and by the kernel.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::process::Output;
 
-use common::{Serve, exchange, muxbench, skipped};
+use crate::cases::{Cases, case};
+use crate::common::{Serve, exchange, muxbench, skipped};
 use serde_json::Value;
 use server::metrics::tracepoints::can_count;
 use server::metrics::{OTHER, comparable_kinds};
@@ -59,7 +58,6 @@ fn cannot_count(folder: &std::path::Path) -> bool {
     true
 }
 
-#[test]
 fn own_and_kernel_counts_agree_in_every_architecture() {
     let folder = tempfile::tempdir().unwrap();
     if cannot_count(folder.path()) {
@@ -100,7 +98,6 @@ fn own_and_kernel_counts_agree_in_every_architecture() {
 }
 
 /// Only the kernel counts the reads of runtimes.
-#[test]
 fn read_budget_bounds_reads_of_runtimes() {
     const REQUEST: usize = 1 << 20;
     let folder = tempfile::tempdir().unwrap();
@@ -122,7 +119,6 @@ fn read_budget_bounds_reads_of_runtimes() {
     }
 }
 
-#[test]
 fn kernel_counts_are_shown_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
     if cannot_count(folder.path()) {
@@ -156,4 +152,11 @@ fn kernel_counts_are_shown_only_on_request() {
     let plan: Value = serde_json::from_slice(&plan.stdout).unwrap();
     assert_eq!(plan["trials"][0]["serve"]["count_syscalls"], true);
     assert_eq!(plan["trials"][0]["impossible"], serde_json::json!([]));
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(own_and_kernel_counts_agree_in_every_architecture));
+    cases.once(case!(read_budget_bounds_reads_of_runtimes));
+    cases.once(case!(kernel_counts_are_shown_only_on_request));
 }

@@ -1,7 +1,5 @@
 //! The service `http` in every architecture: real clients, and the behaviour of the loops.
 
-mod common;
-
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -11,28 +9,13 @@ use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Serve, eventually, muxbench, peer, skipped};
+use crate::cases::{Cases, case};
+use crate::common::{Serve, eventually, muxbench, peer};
 use rustix::event::{PollFd, PollFlags};
 use server::Architecture;
 use wire::ServiceSpec;
 
-/// Runs a test with every architecture that can run here.
-fn for_each_architecture(test: impl Fn(Architecture) + Sync) {
-    common::for_each_architecture(&ServiceSpec::Http { folder: None }, 6, test);
-}
-
-/// The architectures of a list that can run here.
-fn can_run(names: &[&str]) -> Vec<Architecture> {
-    let all = names.iter().map(|name| name.parse::<Architecture>().unwrap());
-    all.filter(|architecture| match architecture.can_run() {
-        Ok(()) => true,
-        Err(reason) => {
-            skipped(&format!("{architecture}: {reason}"));
-            false
-        }
-    })
-    .collect()
-}
+const SERVICE: &ServiceSpec = &ServiceSpec::Http { folder: None };
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -117,31 +100,27 @@ fn curl(base: &str) -> Result<(), String> {
     Ok(())
 }
 
-#[test]
-fn http_tools_end_without_errors_in_every_architecture() {
-    for_each_architecture(|architecture| {
-        let serve = Serve::start_http(architecture, &[]);
-        let (base, url) = (format!("http://{}", serve.ip()), format!("http://{}/bytes/1024", serve.ip()));
-        let all = [
-            wrk(&url),
-            ab(&url, 200, false),
-            ab(&url, 500, true),
-            h2load(&url, 500),
-            httperf(serve.ip().port(), "/bytes/1024", 20, 5),
-            curl(&base),
-        ];
-        for outcome in all {
-            outcome.unwrap_or_else(|error| panic!("{architecture}: {error}"));
-        }
-        serve.settle();
-        let (status, totals) = serve.stop();
-        assert!(status.success(), "{architecture}: {status}");
-        assert!(totals["requests"].as_u64().unwrap() >= 200 + 500 + 500 + 100 + 8, "{architecture}: {totals}");
-        assert_eq!(totals["timed_out"], 0, "{architecture}");
-    });
+fn http_tools_end_without_errors_in_every_architecture(architecture: Architecture) {
+    let serve = Serve::start_http(architecture, &[]);
+    let (base, url) = (format!("http://{}", serve.ip()), format!("http://{}/bytes/1024", serve.ip()));
+    let all = [
+        wrk(&url),
+        ab(&url, 200, false),
+        ab(&url, 500, true),
+        h2load(&url, 500),
+        httperf(serve.ip().port(), "/bytes/1024", 20, 5),
+        curl(&base),
+    ];
+    for outcome in all {
+        outcome.unwrap_or_else(|error| panic!("{architecture}: {error}"));
+    }
+    serve.settle();
+    let (status, totals) = serve.stop();
+    assert!(status.success(), "{architecture}: {status}");
+    assert!(totals["requests"].as_u64().unwrap() >= 200 + 500 + 500 + 100 + 8, "{architecture}: {totals}");
+    assert_eq!(totals["timed_out"], 0, "{architecture}");
 }
 
-#[test]
 fn wrong_server_is_detected() {
     // The server alternates between a body that is too short and status 404.
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -206,46 +185,42 @@ fn generated(bytes: usize) -> Vec<u8> {
     fill.into_iter().cycle().take(bytes).collect()
 }
 
-#[test]
-fn keep_alive_and_order_hold_in_every_architecture() {
-    for_each_architecture(|architecture| {
-        let serve = Serve::start_http(architecture, &[]);
-        let mut stream = serve.connect();
-        for _ in 0..3 {
-            stream.write_all(GET).unwrap();
-            assert_eq!(response(&mut stream, false), (200, generated(5)), "{architecture}");
-        }
-        // Pipelined requests, two of them with unused bodies, the last one in two pieces.
-        let pipelined = [
-            b"HEAD /bytes/70000 HTTP/1.1\r\nHost: h\r\n\r\n",
-            &b"GET /bytes/70000 HTTP/1.1\r\nHost: h\r\n\r\n"[..],
-            b"GET /none HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n12345",
-            b"PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-            GET,
-        ]
-        .concat();
-        let (first, last) = pipelined.split_at(pipelined.len() - 7);
-        stream.write_all(first).unwrap();
-        thread::sleep(Duration::from_millis(20));
-        stream.write_all(last).unwrap();
-        assert_eq!(response(&mut stream, true).0, 200, "{architecture}");
-        assert_eq!(response(&mut stream, false), (200, generated(70_000)), "{architecture}");
-        assert_eq!(response(&mut stream, false).0, 404, "{architecture}");
-        assert_eq!(response(&mut stream, false).0, 405, "{architecture}");
-        assert_eq!(response(&mut stream, false), (200, generated(5)), "{architecture}");
-        // After a half-close the response still arrives.
+fn keep_alive_and_order_hold_in_every_architecture(architecture: Architecture) {
+    let serve = Serve::start_http(architecture, &[]);
+    let mut stream = serve.connect();
+    for _ in 0..3 {
         stream.write_all(GET).unwrap();
-        stream.shutdown(Shutdown::Write).unwrap();
-        let (last, _) = rest(&mut stream);
-        assert_eq!(codes(&last), ["200"], "{architecture}");
-        let (status, totals) = serve.stop();
-        assert!(status.success(), "{architecture}: {status}");
-        assert_eq!((&totals["requests"], &totals["accepted"]), (&9.into(), &1.into()), "{architecture}");
-    });
+        assert_eq!(response(&mut stream, false), (200, generated(5)), "{architecture}");
+    }
+    // Pipelined requests, two of them with unused bodies, the last one in two pieces.
+    let pipelined = [
+        b"HEAD /bytes/70000 HTTP/1.1\r\nHost: h\r\n\r\n",
+        &b"GET /bytes/70000 HTTP/1.1\r\nHost: h\r\n\r\n"[..],
+        b"GET /none HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n12345",
+        b"PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        GET,
+    ]
+    .concat();
+    let (first, last) = pipelined.split_at(pipelined.len() - 7);
+    stream.write_all(first).unwrap();
+    thread::sleep(Duration::from_millis(20));
+    stream.write_all(last).unwrap();
+    assert_eq!(response(&mut stream, true).0, 200, "{architecture}");
+    assert_eq!(response(&mut stream, false), (200, generated(70_000)), "{architecture}");
+    assert_eq!(response(&mut stream, false).0, 404, "{architecture}");
+    assert_eq!(response(&mut stream, false).0, 405, "{architecture}");
+    assert_eq!(response(&mut stream, false), (200, generated(5)), "{architecture}");
+    // After a half-close the response still arrives.
+    stream.write_all(GET).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let (last, _) = rest(&mut stream);
+    assert_eq!(codes(&last), ["200"], "{architecture}");
+    let (status, totals) = serve.stop();
+    assert!(status.success(), "{architecture}: {status}");
+    assert_eq!((&totals["requests"], &totals["accepted"]), (&9.into(), &1.into()), "{architecture}");
 }
 
-#[test]
-fn refused_request_gets_a_status_before_the_close() {
+fn refused_request_gets_a_status_before_the_close(architecture: Architecture) {
     // Exceeds the socket buffers, so the client is still sending when the server responds.
     let flood = vec![b'x'; 2 << 20];
     let line = [&b"GET /"[..], &[b'a'; 9000], b" HTTP/1.1\r\n\r\n"].concat();
@@ -261,63 +236,53 @@ fn refused_request_gets_a_status_before_the_close() {
         (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "501"),
         (b"GET / HTTP/2.0\r\nHost: h\r\n\r\n", "505"),
     ];
-    for_each_architecture(|architecture| {
-        let serve = Serve::start_http(architecture, &[]);
-        for (request, expected) in cases {
-            let mut stream = serve.connect();
-            // A valid request before the refused one is answered.
-            stream.write_all(&[GET, request].concat()).unwrap();
-            // The server reads all of it: otherwise a client that reads only after sending would lose the response.
-            let sent = stream.write_all(&flood);
-            sent.unwrap_or_else(|error| panic!("{architecture}: {expected}: {error}"));
-            let (printed, is_reset) = rest(&mut stream);
-            assert_eq!(codes(&printed), ["200", expected], "{architecture}");
-            assert!(!is_reset, "{architecture}: {expected}");
-        }
-        let (status, totals) = serve.stop();
-        assert!(status.success(), "{architecture}: {status}");
-        assert_eq!((&totals["accepted"], &totals["timed_out"]), (&9.into(), &0.into()), "{architecture}");
-    });
-}
-
-#[test]
-fn client_that_never_stops_sending_is_cut_off() {
-    // One architecture for each loop.
-    for architecture in
-        can_run(&["epoll", "epoll-et", "io_uring", "mt", "mp-prefork:1", "seda:1+1/epoll", "tokio", "smol", "may"])
-    {
-        let serve = Serve::start_http(architecture, &[]);
+    let serve = Serve::start_http(architecture, &[]);
+    for (request, expected) in cases {
         let mut stream = serve.connect();
-        stream.write_all(b"GET / HTTP/2.0\r\nHost: h\r\n\r\n").unwrap();
-        let piece = [b'x'; 1 << 20];
-        let sent = (0..200).take_while(|_| stream.write_all(&piece).is_ok()).count();
-        assert!((8..100).contains(&sent), "{architecture}: {sent} MiB");
+        // A valid request before the refused one is answered.
+        stream.write_all(&[GET, request].concat()).unwrap();
+        // The server reads all of it: otherwise a client that reads only after sending would lose the response.
+        let sent = stream.write_all(&flood);
+        sent.unwrap_or_else(|error| panic!("{architecture}: {expected}: {error}"));
+        let (printed, is_reset) = rest(&mut stream);
+        assert_eq!(codes(&printed), ["200", expected], "{architecture}");
+        assert!(!is_reset, "{architecture}: {expected}");
     }
+    let (status, totals) = serve.stop();
+    assert!(status.success(), "{architecture}: {status}");
+    assert_eq!((&totals["accepted"], &totals["timed_out"]), (&9.into(), &0.into()), "{architecture}");
 }
 
-#[test]
-fn slow_readers_get_large_responses_whole() {
+fn client_that_never_stops_sending_is_cut_off(architecture: Architecture) {
+    // One architecture for each loop.
+    let serve = Serve::start_http(architecture, &[]);
+    let mut stream = serve.connect();
+    stream.write_all(b"GET / HTTP/2.0\r\nHost: h\r\n\r\n").unwrap();
+    let piece = [b'x'; 1 << 20];
+    let sent = (0..200).take_while(|_| stream.write_all(&piece).is_ok()).count();
+    assert!((8..100).contains(&sent), "{architecture}: {sent} MiB");
+}
+
+fn slow_readers_get_large_responses_whole(architecture: Architecture) {
     const BYTES: usize = 6_000_000;
     let expected = generated(BYTES);
-    for_each_architecture(|architecture| {
-        let serve = Serve::start_http(architecture, &[]);
-        let mut stream = serve.connect();
-        let request = format!("GET /bytes/{BYTES} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut printed = Vec::new();
-        loop {
-            // Read the first MiB more slowly than the server writes.
-            if printed.len() < 1 << 20 {
-                thread::sleep(Duration::from_millis(5));
-            }
-            let mut piece = [0; 32 << 10];
-            match stream.read(&mut piece).unwrap_or_else(|error| panic!("{architecture}: {error}")) {
-                0 => break,
-                count => printed.extend_from_slice(&piece[..count]),
-            }
+    let serve = Serve::start_http(architecture, &[]);
+    let mut stream = serve.connect();
+    let request = format!("GET /bytes/{BYTES} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut printed = Vec::new();
+    loop {
+        // Read the first MiB more slowly than the server writes.
+        if printed.len() < 1 << 20 {
+            thread::sleep(Duration::from_millis(5));
         }
-        assert!(printed.ends_with(&expected), "{architecture}: {} bytes", printed.len());
-    });
+        let mut piece = [0; 32 << 10];
+        match stream.read(&mut piece).unwrap_or_else(|error| panic!("{architecture}: {error}")) {
+            0 => break,
+            count => printed.extend_from_slice(&piece[..count]),
+        }
+    }
+    assert!(printed.ends_with(&expected), "{architecture}: {} bytes", printed.len());
 }
 
 /// The time limit of the server. Clients act after each `PAUSE`.
@@ -359,50 +324,43 @@ fn is_cut_off(stream: &TcpStream, name: &str) -> bool {
     is_gone
 }
 
-#[test]
-fn slow_clients_are_cut_off_and_others_are_not() {
+fn slow_clients_are_cut_off_and_others_are_not(architecture: Architecture) {
     let limit = format!("{}ms", LIMIT.as_millis());
-    common::for_each_architecture(&ServiceSpec::Http { folder: None }, 12, |architecture| {
-        let mut piece = vec![0; 1 << 20];
-        let serve = Serve::start_http(architecture, &["--request-timeout", &limit, "--keepalive-timeout", &limit]);
-        let started = Instant::now();
-        let mut slow: Vec<_> = SLOW
-            .iter()
-            .map(|(name, first, next)| {
-                let mut stream = serve.connect();
-                stream.write_all(first).unwrap();
-                (name, stream, next)
-            })
-            .collect();
-        let mut active = serve.connect();
-        let mut reader = serve.connect();
-        reader.write_all(b"GET /bytes/1000000000 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
-        while !slow.is_empty() || started.elapsed() < 2 * LIMIT {
-            assert!(started.elapsed() < common::TIMEOUT, "{architecture}: {:?} is cut off in time", slow[0].0);
-            slow.retain_mut(|(name, stream, next)| {
-                let is_gone = next(stream).is_err() || is_cut_off(stream, name);
-                assert!(
-                    !is_gone || started.elapsed() >= LIMIT,
-                    "{architecture}: {name} is not cut off before the limit"
-                );
-                !is_gone
-            });
-            active.write_all(GET).unwrap();
-            assert_eq!(response(&mut active, false).0, 200, "{architecture}");
-            // Read enough to make the socket writable again: the kernel reports that only when a third of its buffer is free.
-            reader.read_exact(&mut piece).unwrap_or_else(|error| panic!("{architecture}: {error}"));
-            thread::sleep(PAUSE);
-        }
-        let (status, totals) = serve.stop();
-        assert!(status.success(), "{architecture}: {status}");
-        assert_eq!(totals["timed_out"], SLOW.len(), "{architecture}");
-    });
+    let mut piece = vec![0; 1 << 20];
+    let serve = Serve::start_http(architecture, &["--request-timeout", &limit, "--keepalive-timeout", &limit]);
+    let started = Instant::now();
+    let mut slow: Vec<_> = SLOW
+        .iter()
+        .map(|(name, first, next)| {
+            let mut stream = serve.connect();
+            stream.write_all(first).unwrap();
+            (name, stream, next)
+        })
+        .collect();
+    let mut active = serve.connect();
+    let mut reader = serve.connect();
+    reader.write_all(b"GET /bytes/1000000000 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    while !slow.is_empty() || started.elapsed() < 2 * LIMIT {
+        assert!(started.elapsed() < crate::common::TIMEOUT, "{architecture}: {:?} is cut off in time", slow[0].0);
+        slow.retain_mut(|(name, stream, next)| {
+            let is_gone = next(stream).is_err() || is_cut_off(stream, name);
+            assert!(!is_gone || started.elapsed() >= LIMIT, "{architecture}: {name} is not cut off before the limit");
+            !is_gone
+        });
+        active.write_all(GET).unwrap();
+        assert_eq!(response(&mut active, false).0, 200, "{architecture}");
+        // Read enough to make the socket writable again: the kernel reports that only when a third of its buffer is free.
+        reader.read_exact(&mut piece).unwrap_or_else(|error| panic!("{architecture}: {error}"));
+        thread::sleep(PAUSE);
+    }
+    let (status, totals) = serve.stop();
+    assert!(status.success(), "{architecture}: {status}");
+    assert_eq!(totals["timed_out"], SLOW.len(), "{architecture}");
 }
 
-#[test]
-fn disabled_time_limit_cuts_no_client_off() {
+fn disabled_time_limit_cuts_no_client_off(architecture: Architecture) {
     let limit = format!("{}ms", LIMIT.as_millis());
-    let check = &|architecture: Architecture, is_request_off: bool| {
+    for is_request_off in [true, false] {
         let (request, keepalive) = if is_request_off { ("off", &*limit) } else { (&*limit, "off") };
         let what = format!("{architecture}: --request-timeout {request} --keepalive-timeout {keepalive}");
         let flags = ["--request-timeout", request, "--keepalive-timeout", keepalive];
@@ -416,28 +374,19 @@ fn disabled_time_limit_cuts_no_client_off() {
         thread::sleep(LIMIT);
         unlimited.write_all(GET).unwrap();
         assert_eq!(response(unlimited, false).0, 200, "{what}");
-    };
-    thread::scope(|scope| {
-        let names = ["epoll", "io_uring", "mt", "mp-prefork:2", "seda:1+1/epoll", "tokio", "smol", "may"];
-        for architecture in can_run(&names) {
-            scope.spawn(move || [true, false].map(|is_request_off| check(architecture, is_request_off)));
-        }
-    });
+    }
 }
 
-#[test]
-fn refused_client_without_limits_keeps_no_worker() {
-    for architecture in ["mt-pool:1", "mp-prefork:1"] {
-        let flags = ["--request-timeout", "off", "--keepalive-timeout", "off"];
-        let serve = Serve::start_http(architecture.parse().unwrap(), &flags);
-        let mut refused = serve.connect();
-        refused.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4194304\r\n\r\n").unwrap();
-        assert_eq!(response(&mut refused, false).0, 413, "{architecture}");
-        // The refused client stays connected and sends nothing, yet the pool serves the next client.
-        let mut next = serve.connect();
-        next.write_all(GET).unwrap();
-        assert_eq!(response(&mut next, false).0, 200, "{architecture}");
-    }
+fn refused_client_without_limits_keeps_no_worker(architecture: Architecture) {
+    let flags = ["--request-timeout", "off", "--keepalive-timeout", "off"];
+    let serve = Serve::start_http(architecture, &flags);
+    let mut refused = serve.connect();
+    refused.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4194304\r\n\r\n").unwrap();
+    assert_eq!(response(&mut refused, false).0, 413, "{architecture}");
+    // The refused client stays connected and sends nothing, yet the pool serves the next client.
+    let mut next = serve.connect();
+    next.write_all(GET).unwrap();
+    assert_eq!(response(&mut next, false).0, 200, "{architecture}");
 }
 
 /// Creates a folder with files and a link to one of them.
@@ -456,21 +405,18 @@ fn get(serve: &Serve, path: &str) -> (u16, Vec<u8>) {
     response(&mut stream, false)
 }
 
-#[test]
-fn folder_is_served_from_memory() {
-    for architecture in can_run(&["epoll", "seda:1+1/epoll", "mp", "mp-prefork:2", "mt-pool:2", "io_uring", "tokio"]) {
-        let folder = folder();
-        let path = folder.path().to_str().unwrap();
-        let serve = Serve::start_http(architecture, &["--folder", path]);
-        // The server has read all files at its start.
-        fs::remove_dir_all(folder.path()).unwrap();
-        assert_eq!(get(&serve, "/"), (200, b"the front".to_vec()), "{architecture}");
-        for path in ["/css/a%20b.css", "/also.css", "/./css//a%20b.css"] {
-            assert_eq!(get(&serve, path), (200, vec![b'c'; 100_000]), "{architecture}: {path}");
-        }
-        assert_eq!(get(&serve, "/css/").0, 404, "{architecture}");
-        assert_eq!(get(&serve, "/bytes/5").0, 404, "{architecture}");
+fn folder_is_served_from_memory(architecture: Architecture) {
+    let folder = folder();
+    let path = folder.path().to_str().unwrap();
+    let serve = Serve::start_http(architecture, &["--folder", path]);
+    // The server has read all files at its start.
+    fs::remove_dir_all(folder.path()).unwrap();
+    assert_eq!(get(&serve, "/"), (200, b"the front".to_vec()), "{architecture}");
+    for path in ["/css/a%20b.css", "/also.css", "/./css//a%20b.css"] {
+        assert_eq!(get(&serve, path), (200, vec![b'c'; 100_000]), "{architecture}: {path}");
     }
+    assert_eq!(get(&serve, "/css/").0, 404, "{architecture}");
+    assert_eq!(get(&serve, "/bytes/5").0, 404, "{architecture}");
 }
 
 /// Returns the error of `serve` for a folder that it cannot serve.
@@ -480,7 +426,6 @@ fn error_of_serving(folder: &Path) -> String {
     text(&output.stderr)
 }
 
-#[test]
 fn unservable_folder_is_rejected_with_its_path() {
     let folder = folder();
     symlink("/etc/passwd", folder.path().join("css/out")).unwrap();
@@ -490,4 +435,21 @@ fn unservable_folder_is_rejected_with_its_path() {
     assert!(printed.contains("none: No such file or directory"), "{printed}");
     let output = muxbench().args(["serve", "--folder", "/tmp"]).output().unwrap();
     assert!(text(&output.stderr).contains("--folder: only http serves files"), "{}", text(&output.stderr));
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.serving(SERVICE, case!(http_tools_end_without_errors_in_every_architecture));
+    cases.once(case!(wrong_server_is_detected));
+    cases.serving(SERVICE, case!(keep_alive_and_order_hold_in_every_architecture));
+    cases.serving(SERVICE, case!(refused_request_gets_a_status_before_the_close));
+    let loops = ["epoll", "epoll-et", "io_uring", "mt", "mp-prefork:1", "seda:1+1/epoll", "tokio", "smol", "may"];
+    cases.named(&loops, case!(client_that_never_stops_sending_is_cut_off));
+    cases.serving(SERVICE, case!(slow_readers_get_large_responses_whole));
+    cases.serving(SERVICE, case!(slow_clients_are_cut_off_and_others_are_not));
+    cases.named(&loops, case!(disabled_time_limit_cuts_no_client_off));
+    cases.named(&["mt-pool:1", "mp-prefork:1"], case!(refused_client_without_limits_keeps_no_worker));
+    let models = ["epoll", "seda:1+1/epoll", "mp", "mp-prefork:2", "mt-pool:2", "io_uring", "tokio"];
+    cases.named(&models, case!(folder_is_served_from_memory));
+    cases.once(case!(unservable_folder_is_rejected_with_its_path));
 }

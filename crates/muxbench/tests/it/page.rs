@@ -1,11 +1,10 @@
 //! The HTML pages of reports in a real browser without a network.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::{muxbench, prepared};
+use crate::cases::{Cases, case};
+use crate::common::{muxbench, prepared};
 use harness::model::Run;
 use harness::store::Store;
 
@@ -37,7 +36,6 @@ fn browse(page: &Path, kind: &str) -> String {
 const SMALL: &str = "compare --arch epoll,mt,select --connections 8,16 --rate 200,400 --ramp 50ms --warm-up 50ms --measure 250ms \
                      --cool-down 60s --repeats 1 --output small --quiet";
 
-#[test]
 fn page_of_a_run_works_and_is_accessible() {
     let folder = tempfile::tempdir().unwrap();
     let (out, _) = run(folder.path(), &SMALL.split_whitespace().collect::<Vec<_>>());
@@ -68,7 +66,6 @@ fn store(folder: &Path, run: &Run) {
     run.records.iter().for_each(|record| store.commit(record).unwrap());
 }
 
-#[test]
 fn page_of_a_paper_works_and_is_accessible() {
     let folder = tempfile::tempdir().unwrap();
     for experiment in ["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated", "kawai2008-synchronisation"] {
@@ -88,7 +85,6 @@ fn page_of_a_paper_works_and_is_accessible() {
     assert!(page.contains("<h3>Figure 6. ") && !page.contains("<h3>Figure 10. "));
 }
 
-#[test]
 fn page_of_streams_works() {
     let folder = tempfile::tempdir().unwrap();
     store(&folder.path().join("streams"), &testkit::bandwidth_run());
@@ -96,7 +92,6 @@ fn page_of_streams_works() {
     println!("{}", browse(&folder.path().join("streams/report.html"), "run"));
 }
 
-#[test]
 fn index_links_to_its_runs() {
     let folder = tempfile::tempdir().unwrap();
     for (at, mut made_up) in [testkit::run(), testkit::other_run(), testkit::closed_run()].into_iter().enumerate() {
@@ -135,7 +130,6 @@ fn index_links_to_its_runs() {
     assert!(text_of(&output.stderr).contains("--html index.html") && !output.status.success());
 }
 
-#[test]
 fn page_into_a_folder_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = "compare --arch epoll --connections 2 --rate 100 --ramp 10ms --warm-up 10ms --measure 50ms --repeats 1 \
@@ -153,7 +147,6 @@ fn page_into_a_folder_is_rejected() {
     assert!(error_of(&["report", "one", "--html", "--json"]).contains("cannot be used with"));
 }
 
-#[test]
 fn vendored_plotly_is_the_published_one() {
     let packages = prepared("MUXBENCH_BROWSER", "browser");
     let published = packages.join("node_modules/plotly.js-basic-dist-min/plotly-basic.min.js");
@@ -163,4 +156,14 @@ fn vendored_plotly_is_the_published_one() {
         read(&published) == read(Path::new(vendored)),
         "{vendored} equals the package in xtask/browser/package-lock.json; copy that package"
     );
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(page_of_a_run_works_and_is_accessible));
+    cases.once(case!(page_of_a_paper_works_and_is_accessible));
+    cases.once(case!(page_of_streams_works));
+    cases.once(case!(index_links_to_its_runs));
+    cases.once(case!(page_into_a_folder_is_rejected));
+    cases.once(case!(vendored_plotly_is_the_published_one));
 }

@@ -35,7 +35,6 @@ fn start_long(folder: &Path) -> (std::process::Child, Vec<Pid>) {
     (child, processes)
 }
 
-#[test]
 fn stopped_or_killed_run_keeps_trials_and_resumes() {
     let _cpus = share_cpus();
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
@@ -53,7 +52,6 @@ fn stopped_or_killed_run_keeps_trials_and_resumes() {
     }
 }
 
-#[test]
 fn interrupted_reproduction_continues_in_further_calls() {
     let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
@@ -87,7 +85,6 @@ fn interrupted_reproduction_continues_in_further_calls() {
     assert!(text(&other.stderr).contains("try another folder"), "{}", text(&other.stderr));
 }
 
-#[test]
 fn signal_before_the_first_trial_is_not_lost() {
     let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
@@ -152,13 +149,11 @@ fn killed_mid_trial(command: &str) -> Vec<harness::model::TrialRecord> {
     records
 }
 
-#[test]
 fn server_killed_mid_trial_fails_only_the_trial() {
     let _cpus = share_cpus();
     killed_mid_trial("serve");
 }
 
-#[test]
 fn dead_idle_connections_fail_the_trial() {
     let _cpus = share_cpus();
     let records = killed_mid_trial("idle");
@@ -167,4 +162,13 @@ fn dead_idle_connections_fail_the_trial() {
     assert_eq!((idle.held, idle.alive, idle.processes), (30, 30, 1), "{idle:?}");
     let checks = &records[1].verdict.checks;
     assert!(checks.iter().any(|check| check.name.contains("idle connections") && check.passed), "{checks:?}");
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(stopped_or_killed_run_keeps_trials_and_resumes));
+    cases.once(case!(interrupted_reproduction_continues_in_further_calls));
+    cases.once(case!(signal_before_the_first_trial_is_not_lost));
+    cases.once(case!(server_killed_mid_trial_fails_only_the_trial));
+    cases.once(case!(dead_idle_connections_fail_the_trial));
 }

@@ -1,17 +1,15 @@
 //! Hostile and broken clients against every service in every architecture: honest clients stay served, memory stays bounded,
 //! and the server survives. `conformance`, `http` and `kv` test single errors.
-#![cfg(target_os = "linux")]
-
-mod common;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use common::{Serve, eventually, for_each_architecture, pools};
+use crate::cases::{Cases, case};
+use crate::common::{Serve, eventually};
 use load::LoadConfig;
 use load::tools::hostile::{Crowd, MANNERS, Manner, manner};
-use server::Architecture;
+use server::{Accept, Architecture};
 use wire::fixed::Fixed;
 use wire::http::{Content, Http};
 use wire::kv::{Kv, KvConfig};
@@ -19,8 +17,6 @@ use wire::stream::{Direction, GREETING, Stream, Streaming};
 use wire::udp::{Udp, put_id};
 use wire::{SERVICES, Service, ServiceSpec};
 
-/// Servers tested in parallel.
-const AT_ONCE: usize = 6;
 /// Hostile clients per attack, and the repetitions of each.
 const OF_EACH_MANNER: usize = 3;
 const TURNS: usize = 6;
@@ -176,7 +172,7 @@ fn named(names: &[&str]) -> Vec<&'static Manner> {
 
 /// Checks that a server survives all hostile clients. It has more workers than clients, because a worker of a pool serves only
 /// one connection.
-fn assert_withstands(architecture: Architecture, service: &ServiceSpec) {
+fn service_withstands_every_attack(architecture: Architecture, service: &ServiceSpec) {
     let what = format!("{architecture} {service:?}");
     let serve = Serve::start_of(architecture, service, connection_limit(service));
     let pid = serve.pid();
@@ -184,7 +180,7 @@ fn assert_withstands(architecture: Architecture, service: &ServiceSpec) {
     honest.exchange(&what);
     // Idle threads may still be opening their descriptors.
     serve.settle();
-    let (memory_bytes, descriptors) = (common::memory_bytes_of(pid), common::descriptors_of_all(pid));
+    let (memory_bytes, descriptors) = (crate::common::memory_bytes_of(pid), crate::common::descriptors_of_all(pid));
     let children = serve.children().len();
 
     let mut crowds: Vec<_> = MANNERS.iter().map(|manner| crowd(&serve, service, OF_EACH_MANNER, &[manner])).collect();
@@ -192,7 +188,7 @@ fn assert_withstands(architecture: Architecture, service: &ServiceSpec) {
         crowds.iter_mut().for_each(Crowd::act_all);
         honest.exchange(&what);
         Honest::new(&serve, service).exchange(&what);
-        let more_bytes = common::memory_bytes_of(pid).saturating_sub(memory_bytes);
+        let more_bytes = crate::common::memory_bytes_of(pid).saturating_sub(memory_bytes);
         assert!(more_bytes < MEMORY_MAX_BYTES, "{what}: {more_bytes} bytes more after {turn} turns");
     }
     for (manner, crowd) in MANNERS.iter().zip(&crowds) {
@@ -203,22 +199,12 @@ fn assert_withstands(architecture: Architecture, service: &ServiceSpec) {
 
     drop(crowds);
     eventually(&format!("{what}: all resources of the hostile clients are released"), || {
-        common::descriptors_of_all(pid) <= descriptors && serve.children().len() <= children
+        crate::common::descriptors_of_all(pid) <= descriptors && serve.children().len() <= children
     });
     honest.exchange(&what);
     let (status, totals) = serve.stop();
     assert!(status.success(), "{what}: {status}");
     assert!(matches!(totals["crashed"].as_u64(), None | Some(0)), "{what}: {totals}");
-}
-
-#[test]
-fn every_service_withstands_every_attack() {
-    for row in SERVICES {
-        for service in specs(row.name) {
-            println!("{service:?}");
-            for_each_architecture(&service, AT_ONCE, |architecture| assert_withstands(architecture, &service));
-        }
-    }
 }
 
 /// Flags that limit connections, if the service has any.
@@ -227,31 +213,13 @@ fn connection_limit(service: &ServiceSpec) -> &'static [&'static str] {
 }
 
 /// Clients that never stop sending: the server refuses or discards their input.
-#[test]
-fn endless_input_takes_no_memory_in_any_loop() {
-    let stream = Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In };
-    let services = [
-        ServiceSpec::Fixed { request_bytes: 1 << 20, response_bytes: 1 },
-        ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 },
-        ServiceSpec::Http { folder: None },
-        ServiceSpec::Stream(stream),
-    ];
-    for service in &services {
-        for_each_architecture(service, AT_ONCE, |architecture| {
-            if KINDS.contains(&&*architecture.to_string()) {
-                assert_bounded_memory(architecture, service);
-            }
-        });
-    }
-}
-
-fn assert_bounded_memory(architecture: Architecture, service: &ServiceSpec) {
+fn endless_input_takes_no_memory(architecture: Architecture, service: &ServiceSpec) {
     let what = format!("{architecture} {service:?}");
     let serve = Serve::start_of(architecture, service, connection_limit(service));
     let pid = serve.pid();
     let mut honest = Honest::new(&serve, service);
     honest.exchange(&what);
-    let memory_bytes = common::memory_bytes_of(pid);
+    let memory_bytes = crate::common::memory_bytes_of(pid);
     let mut crowds = ENDLESS_MANNERS.map(|manner| crowd(&serve, service, ENDLESS_CLIENTS, &named(&[manner])));
     let sent = |crowds: &[Crowd<'_>]| crowds.iter().map(|crowd| crowd.tally().sent_bytes).collect::<Vec<_>>();
     let (started, mut most_bytes) = (Instant::now(), 0);
@@ -262,7 +230,7 @@ fn assert_bounded_memory(architecture: Architecture, service: &ServiceSpec) {
         let now = sent(&crowds);
         let is_over = now.iter().all(|bytes| *bytes >= ENDLESS_BYTES);
         if turn % 64 == 0 || is_over {
-            most_bytes = most_bytes.max(common::memory_bytes_of(pid).saturating_sub(memory_bytes));
+            most_bytes = most_bytes.max(crate::common::memory_bytes_of(pid).saturating_sub(memory_bytes));
         }
         if is_over {
             break;
@@ -271,7 +239,10 @@ fn assert_bounded_memory(architecture: Architecture, service: &ServiceSpec) {
             // Wait until the server has read more.
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert!(started.elapsed() < common::TIMEOUT, "{what}: the server reads or refuses endless input: {now:?}");
+        assert!(
+            started.elapsed() < crate::common::TIMEOUT,
+            "{what}: the server reads or refuses endless input: {now:?}"
+        );
     }
     println!("{what}: {most_bytes} bytes more");
     assert!(most_bytes < ENDLESS_MEMORY_MAX_BYTES, "{what}: {most_bytes} bytes more: {:?}", sent(&crowds));
@@ -281,56 +252,71 @@ fn assert_bounded_memory(architecture: Architecture, service: &ServiceSpec) {
 }
 
 /// More clients than the limit: the server refuses them, and serves the others.
-#[test]
-fn connection_flood_leaves_accepted_connections_served() {
+fn connection_flood_leaves_accepted_connections_served(architecture: Architecture) {
     let service = ServiceSpec::Fixed { request_bytes: 10, response_bytes: 1_000 };
-    for_each_architecture(&service, AT_ONCE, |architecture| {
-        // A full pool lets connections wait.
-        if architecture.model.is_pool() {
-            return;
-        }
-        let what = architecture.to_string();
-        let serve = Serve::start_of(architecture, &service, &["--connections-max", "8"]);
-        let mut inside = Honest::new(&serve, &service);
+    let what = architecture.to_string();
+    let serve = Serve::start_of(architecture, &service, &["--connections-max", "8"]);
+    let mut inside = Honest::new(&serve, &service);
+    inside.exchange(&what);
+    let mut flood = crowd(&serve, &service, 60, &named(&["half", "flood", "slow-writer"]));
+    // Refused clients notice it at their next action. The server ends no accepted connection.
+    eventually(&format!("{what}: some connections are refused"), || {
+        flood.act_all();
         inside.exchange(&what);
-        let mut flood = crowd(&serve, &service, 60, &named(&["half", "flood", "slow-writer"]));
-        // Refused clients notice it at their next action. The server ends no accepted connection.
-        eventually(&format!("{what}: some connections are refused"), || {
-            flood.act_all();
-            inside.exchange(&what);
-            flood.tally().ended > 0
-        });
-        drop(flood);
-        let is_served = || {
-            let (request, expected) = conversation(&service);
-            let mut stream = serve.try_connect().ok()?;
-            stream.write_all(&request).ok()?;
-            stream.read_exact(&mut vec![0; expected.len()]).ok()
-        };
-        eventually(&format!("{what}: a new connection is served again"), || is_served().is_some());
-        let (status, totals) = serve.stop();
-        assert!(status.success(), "{what}: {status}");
-        assert!(totals["refused"].as_u64().is_some_and(|refused| refused > 0), "{what}: {totals}");
+        flood.tally().ended > 0
     });
+    drop(flood);
+    let is_served = || {
+        let (request, expected) = conversation(&service);
+        let mut stream = serve.try_connect().ok()?;
+        stream.write_all(&request).ok()?;
+        stream.read_exact(&mut vec![0; expected.len()]).ok()
+    };
+    eventually(&format!("{what}: a new connection is served again"), || is_served().is_some());
+    let (status, totals) = serve.stop();
+    assert!(status.success(), "{what}: {status}");
+    assert!(totals["refused"].as_u64().is_some_and(|refused| refused > 0), "{what}: {totals}");
 }
 
 /// A worker serves one connection at a time. Slow clients therefore occupy a pool until the service's limits cut them off.
-#[test]
-fn pool_serves_again_after_slow_clients_are_cut_off() {
+fn pool_serves_again_after_slow_clients_are_cut_off(pool: Architecture, accept: Accept) {
     const LIMIT: Duration = Duration::from_secs(1);
     let service = ServiceSpec::Http { folder: None };
-    for (pool, accept) in pools(1) {
-        let what = format!("{pool} {accept}");
-        let accept = accept.to_string();
-        let serve = Serve::start_http(pool, &["--accept", &accept, "--request-timeout", "1s"]);
-        let started = Instant::now();
-        let mut slow = crowd(&serve, &service, 1, &named(&["half"]));
-        slow.act_all();
-        let mut honest = Honest::new(&serve, &service);
-        honest.exchange(&what);
-        assert!(started.elapsed() >= LIMIT, "{what}: the worker serves one connection at a time");
-        let (status, totals) = serve.stop();
-        assert!(status.success(), "{what}: {status}");
-        assert_eq!(totals["timed_out"], 1, "{what}");
+    let what = format!("{pool} {accept}");
+    let accept = accept.to_string();
+    let serve = Serve::start_http(pool, &["--accept", &accept, "--request-timeout", "1s"]);
+    let started = Instant::now();
+    let mut slow = crowd(&serve, &service, 1, &named(&["half"]));
+    slow.act_all();
+    let mut honest = Honest::new(&serve, &service);
+    honest.exchange(&what);
+    assert!(started.elapsed() >= LIMIT, "{what}: the worker serves one connection at a time");
+    let (status, totals) = serve.stop();
+    assert!(status.success(), "{what}: {status}");
+    assert_eq!(totals["timed_out"], 1, "{what}");
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    for service in SERVICES.iter().flat_map(|row| specs(row.name)) {
+        let (name, check) = case!(service_withstands_every_attack);
+        let name = format!("{name}::{}", service.name());
+        let served = service.clone();
+        cases.serving(&service, (&name, move |architecture| check(architecture, &served)));
     }
+    let stream = Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In };
+    let services = [
+        ServiceSpec::Fixed { request_bytes: 1 << 20, response_bytes: 1 },
+        ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 },
+        ServiceSpec::Http { folder: None },
+        ServiceSpec::Stream(stream),
+    ];
+    for service in services {
+        let (name, check) = case!(endless_input_takes_no_memory);
+        let name = format!("{name}::{}", service.name());
+        cases.named(&KINDS, (&name, move |architecture| check(architecture, &service)));
+    }
+    // A full pool lets connections wait.
+    cases.each_that(|it| !it.model.is_pool(), case!(connection_flood_leaves_accepted_connections_served));
+    cases.pools(&["mt-pool:1", "mp-prefork:1"], case!(pool_serves_again_after_slow_clients_are_cut_off));
 }

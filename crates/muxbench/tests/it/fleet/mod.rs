@@ -1,17 +1,14 @@
 //! Distributed runs: several client processes of one trial, on this machine or as workers of a launcher.
-#![cfg(target_os = "linux")]
 
 mod clusters;
-#[path = "../common/mod.rs"]
-mod common;
-
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use common::{children_of, eventually, muxbench, prepared, skipped};
+use crate::cases::{Cases, case};
+use crate::common::{children_of, eventually, muxbench, prepared, skipped};
 use harness::model::network::Links;
 use harness::model::{Run, TrialRecord, VerdictKind};
 use harness::store::Store;
@@ -61,7 +58,6 @@ fn assert_merged(folder: &Path, record: &TrialRecord, connections: &[u32]) {
     assert!(left.iter().all(|path| path.extension().is_some_and(|it| it == "parquet")), "{left:?}");
 }
 
-#[test]
 fn client_processes_share_every_kind_of_load() {
     for (flags, connections) in [
         ("--connections 10 --rate 300", [3, 3, 4]),
@@ -99,7 +95,6 @@ fn client_processes_share_every_kind_of_load() {
     }
 }
 
-#[test]
 fn failed_client_process_fails_trial_by_its_number() {
     // Each Zipf client would have its own most popular connection, so several processes are rejected.
     let output =
@@ -232,7 +227,6 @@ impl Job {
     }
 }
 
-#[test]
 fn workers_share_each_trial_and_first_process_stores_it() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
@@ -251,7 +245,6 @@ fn workers_share_each_trial_and_first_process_stores_it() {
     assert!(String::from_utf8_lossy(&outputs[0].stderr).contains("distributed run of 4 processes"));
 }
 
-#[test]
 fn worker_limited_to_some_cpus_is_reported_once() {
     let host = harness::host::detect();
     let cpus = host.cores.concat();
@@ -281,7 +274,6 @@ fn worker_limited_to_some_cpus_is_reported_once() {
     assert!(online > cpus.len() || !printed.contains("worker 2 ") && !printed.contains("worker 0 "), "{printed}");
 }
 
-#[test]
 fn workers_need_neither_experiment_nor_folder() {
     let place = tempfile::tempdir().unwrap();
     let (folder, file) = (place.path().join("run"), place.path().join("x.toml"));
@@ -307,7 +299,6 @@ fn workers_need_neither_experiment_nor_folder() {
     assert!(rows.exists());
 }
 
-#[test]
 fn sigint_to_all_processes_finishes_the_trial() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
@@ -323,7 +314,6 @@ fn sigint_to_all_processes_finishes_the_trial() {
     assert!(outputs[1..].iter().all(|other| other.status.success()), "{outputs:?}");
 }
 
-#[test]
 fn dead_worker_fails_its_trial_by_name_and_ends_run() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
@@ -352,7 +342,6 @@ fn dead_worker_fails_its_trial_by_name_and_ends_run() {
     assert_merged(&folder, &run.records[2], &[15, 16]);
 }
 
-#[test]
 fn run_continues_without_lost_worker() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
@@ -363,7 +352,6 @@ fn run_continues_without_lost_worker() {
     assert_continued_after(["worker 1 on ", "is lost"], &folder, &[15, 16]);
 }
 
-#[test]
 fn worker_with_killed_client_joins_the_next_trial() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
@@ -381,7 +369,6 @@ fn worker_with_killed_client_joins_the_next_trial() {
     assert_continued_after(["worker 2 on ", "the client ended"], &folder, &[15, 16]);
 }
 
-#[test]
 fn distributed_run_uses_requested_transport_or_fails() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
@@ -400,7 +387,6 @@ fn distributed_run_uses_requested_transport_or_fails() {
     assert_merged(&folder, &run.records[0], &[31]);
 }
 
-#[test]
 fn distributed_run_rejects_lab_and_resume_checks_it() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
@@ -432,7 +418,6 @@ fn distributed_run_rejects_lab_and_resume_checks_it() {
     assert!(!output.status.success() && printed.contains("this host does not meet its needs:\nnetwork"), "{printed}");
 }
 
-#[test]
 fn client_requests_only_the_advertised_service() {
     let mut serve = muxbench();
     serve.args(words("serve --arch epoll --request 77B --response 3KiB --listen 127.0.0.1:0 --json"));
@@ -484,7 +469,6 @@ fn client_requests_only_the_advertised_service() {
     serve.kill().and_then(|()| serve.wait()).unwrap();
 }
 
-#[test]
 fn client_without_advertised_service_states_its_request() {
     // A listener that advertises nothing, so that no other process can advertise on its port.
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -500,4 +484,22 @@ fn client_without_advertised_service_states_its_request() {
     for flags in ["--request 128B", "--response 10KiB", "--service fixed"] {
         assert!(!printed(flags).contains("what is served"), "{flags}: {}", printed(flags));
     }
+}
+
+/// Adds the cases of this folder.
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(client_processes_share_every_kind_of_load));
+    cases.once(case!(failed_client_process_fails_trial_by_its_number));
+    cases.once(case!(workers_share_each_trial_and_first_process_stores_it));
+    cases.once(case!(worker_limited_to_some_cpus_is_reported_once));
+    cases.once(case!(workers_need_neither_experiment_nor_folder));
+    cases.once(case!(sigint_to_all_processes_finishes_the_trial));
+    cases.once(case!(dead_worker_fails_its_trial_by_name_and_ends_run));
+    cases.once(case!(run_continues_without_lost_worker));
+    cases.once(case!(worker_with_killed_client_joins_the_next_trial));
+    cases.once(case!(distributed_run_uses_requested_transport_or_fails));
+    cases.once(case!(distributed_run_rejects_lab_and_resume_checks_it));
+    cases.once(case!(client_requests_only_the_advertised_service));
+    cases.once(case!(client_without_advertised_service_states_its_request));
+    clusters::cases(cases);
 }

@@ -1,7 +1,4 @@
 //! Labs: their set-up, their effect on packets, and their removal. Most tests need root.
-#![cfg(target_os = "linux")]
-
-mod common;
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
@@ -15,7 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{TIMEOUT, children_of, is_alive, muxbench, skipped};
+use crate::cases::{Cases, case};
+use crate::common::{TIMEOUT, children_of, is_alive, muxbench, skipped};
 use harness::netns::conditions::{Found, choose};
 use harness::spec::network::Network;
 use rustix::process::{Pid, Signal};
@@ -159,7 +157,6 @@ fn family(pid: Pid) -> Vec<Pid> {
     all
 }
 
-#[test]
 fn service_time_includes_the_round_trip() {
     let Some(_one) = one_at_a_time() else { return };
     let before = lab_objects();
@@ -193,7 +190,6 @@ fn service_time_includes_the_round_trip() {
     until_gone(&processes.into_iter().collect::<Vec<_>>(), &made);
 }
 
-#[test]
 fn network_conditions_are_as_requested() {
     let Some(_one) = one_at_a_time() else { return };
     let flags = ["--delay", "5ms", "--jitter", "2ms", "--loss", "5%", "--bandwidth", "20Mbit"];
@@ -224,7 +220,6 @@ fn network_conditions_are_as_requested() {
     }
 }
 
-#[test]
 fn kernel_alone_applies_loss_and_bandwidth() {
     let Some(_one) = one_at_a_time() else { return };
     let wanted: Network = toml(&[("loss", "\"10%\""), ("bandwidth", "\"50Mbit\"")]);
@@ -243,7 +238,6 @@ fn toml(keys: &[(&str, &str)]) -> Network {
     ::toml::from_str(&text).unwrap()
 }
 
-#[test]
 fn lab_carries_ipv6_idle_connections_and_datagrams() {
     let Some(_one) = one_at_a_time() else { return };
     let v6 = compare(&["--network", "lab:clients=3", "--transport", "tcp6", "--idle", "10", "--delay", "500us"]);
@@ -268,7 +262,6 @@ fn lab_carries_ipv6_idle_connections_and_datagrams() {
     assert!(trial(&udp)["load"]["service"]["distribution"]["p50_ns"].as_u64().unwrap() >= 2_000_000);
 }
 
-#[test]
 fn killed_runner_leaves_nothing() {
     let Some(_one) = one_at_a_time() else { return };
     for (delay, processes) in [("1ms", 3), ("0", 2)] {
@@ -294,7 +287,6 @@ fn killed_runner_leaves_nothing() {
     assert!(output.status.success());
 }
 
-#[test]
 fn doctor_removes_leftovers_of_a_killed_run() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().join("muxbench-4194305-0");
@@ -323,7 +315,6 @@ fn lab_of_a_shell(through: &[&str], script: &str, temporary: &Path) -> Child {
     lab
 }
 
-#[test]
 fn lab_after_sighup_leaves_nothing() {
     let Some(_one) = one_at_a_time() else { return };
     let temporary = tempfile::tempdir().unwrap();
@@ -339,7 +330,6 @@ fn lab_after_sighup_leaves_nothing() {
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "the folder of sockets is removed");
 }
 
-#[test]
 fn lab_forwards_signals() {
     let Some(_one) = one_at_a_time() else { return };
     let temporary = tempfile::tempdir().unwrap();
@@ -351,7 +341,6 @@ fn lab_forwards_signals() {
     }
 }
 
-#[test]
 fn lab_kills_a_command_that_ignores_signals() {
     let Some(_one) = one_at_a_time() else { return };
     let temporary = tempfile::tempdir().unwrap();
@@ -368,7 +357,6 @@ fn lab_kills_a_command_that_ignores_signals() {
     }
 }
 
-#[test]
 fn nohup_keeps_lab_alive() {
     let Some(_one) = one_at_a_time() else { return };
     let temporary = tempfile::tempdir().unwrap();
@@ -389,7 +377,6 @@ wait $lab
 until "$1" doctor --clean | tee "$TMPDIR/printed" | grep '^No leftovers'; do cat "$TMPDIR/printed"; done
 "#;
 
-#[test]
 fn doctor_ends_leftovers_of_a_killed_lab() {
     let Some(_one) = one_at_a_time() else { return };
     let temporary = tempfile::tempdir().unwrap();
@@ -406,7 +393,6 @@ fn doctor_ends_leftovers_of_a_killed_lab() {
     assert!(lines[1..].iter().any(|line| line.starts_with("removed: folder ")), "{printed}");
 }
 
-#[test]
 fn invalid_network_is_rejected_before_anything_starts() {
     let error_of = |flags: &[&str]| {
         let output = muxbench().arg("compare").args(flags).output().unwrap();
@@ -420,7 +406,6 @@ fn invalid_network_is_rejected_before_anything_starts() {
     assert!(error_of(&["--network", "lab", "--bandwidth", "1GB"]).contains("1Gbit"));
 }
 
-#[test]
 fn plan_without_root_names_the_missing_privilege() {
     // Any user may enter the folder and run the copy.
     let folder = tempfile::tempdir().unwrap();
@@ -439,4 +424,21 @@ fn plan_without_root_names_the_missing_privilege() {
     let output = plan.output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(printed.contains("impossible") && printed.contains("run as root"), "{printed}");
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(service_time_includes_the_round_trip));
+    cases.once(case!(network_conditions_are_as_requested));
+    cases.once(case!(kernel_alone_applies_loss_and_bandwidth));
+    cases.once(case!(lab_carries_ipv6_idle_connections_and_datagrams));
+    cases.once(case!(killed_runner_leaves_nothing));
+    cases.once(case!(doctor_removes_leftovers_of_a_killed_run));
+    cases.once(case!(lab_after_sighup_leaves_nothing));
+    cases.once(case!(lab_forwards_signals));
+    cases.once(case!(lab_kills_a_command_that_ignores_signals));
+    cases.once(case!(nohup_keeps_lab_alive));
+    cases.once(case!(doctor_ends_leftovers_of_a_killed_lab));
+    cases.once(case!(invalid_network_is_rejected_before_anything_starts));
+    cases.once(case!(plan_without_root_names_the_missing_privilege));
 }

@@ -8,7 +8,6 @@ fn limited(limit: &str, arguments: &[&str]) -> Output {
     command.arg(limit).arg(env!("CARGO_BIN_EXE_muxbench")).args(arguments).output().unwrap()
 }
 
-#[test]
 fn exhausted_resource_is_named_with_a_remedy() {
     /// The timeout suits a busy machine.
     const LOAD: [&str; 7] = ["load", "--request", "1B", "--response", "1B", "--timeout", "60s"];
@@ -54,7 +53,6 @@ ip link set lo up && echo "40000 40009" > /proc/sys/net/ipv4/ip_local_port_range
 exec "$0" compare --arch epoll --connections 30 --rate 200 --ramp 0 --warm-up 0 --measure 200ms --cool-down 60s --timeout 60s --repeats 1 --json "$@"
 "#;
 
-#[test]
 fn exhausted_ports_reject_plan_or_use_other_addresses() {
     let few = |more: &[&str]| {
         let folder = tempfile::tempdir().unwrap();
@@ -110,7 +108,6 @@ time_t time(time_t *now) {
 }
 "#;
 
-#[test]
 fn wall_clock_step_changes_no_measurement() {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("jumping.so");
@@ -149,7 +146,6 @@ fn wall_clock_step_changes_no_measurement() {
     }
 }
 
-#[test]
 fn lost_cpu_ends_run_and_resume_finishes_it() {
     let folder = tempfile::tempdir().unwrap();
     for side in ["server", "client"] {
@@ -207,7 +203,6 @@ fn lost_cpu_ends_run_and_resume_finishes_it() {
     }
 }
 
-#[test]
 fn taken_port_is_reported_and_left_alone() {
     let serve = Serve::start("epoll".parse().unwrap(), 1, 1);
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -221,5 +216,14 @@ fn taken_port_is_reported_and_left_alone() {
         );
         assert!(message.contains("choose another address or port"), "{message}");
     }
-    common::exchange(&mut serve.connect(), 1, 1);
+    crate::common::exchange(&mut serve.connect(), 1, 1);
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(exhausted_resource_is_named_with_a_remedy));
+    cases.once(case!(exhausted_ports_reject_plan_or_use_other_addresses));
+    cases.once(case!(wall_clock_step_changes_no_measurement));
+    cases.once(case!(lost_cpu_ends_run_and_resume_finishes_it));
+    cases.once(case!(taken_port_is_reported_and_left_alone));
 }

@@ -1,12 +1,11 @@
 //! A stopped client sends late: its trial is invalid, or its tails are marked.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::{Serve, muxbench};
+use crate::cases::{Cases, case};
+use crate::common::{Serve, muxbench};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -44,7 +43,6 @@ fn load_with_stops_and(server: &str, schedule: &str, times: u32, stop: Duration)
     serde_json::from_str(&json).unwrap()
 }
 
-#[test]
 fn stopped_client_is_limited_and_says_why() {
     let found = load_with_stops("epoll", 3, Duration::from_millis(60));
     // The stops make up a tenth of the window, so the client is late even on a noisy machine.
@@ -56,7 +54,6 @@ fn stopped_client_is_limited_and_says_why() {
     assert!(late["count"].as_u64().unwrap() >= 100 && late["bound_ns"].as_u64().unwrap() >= 100_000, "{late}");
 }
 
-#[test]
 fn briefly_stopped_client_has_no_unmarked_p99() {
     let found = load_with_stops("epoll", 1, Duration::from_millis(12));
     // On a noisy machine the trial may be client-limited instead.
@@ -68,7 +65,6 @@ fn briefly_stopped_client_has_no_unmarked_p99() {
     }
 }
 
-#[test]
 fn stopped_client_without_send_delay_is_limited() {
     // Closed loops have no send delay. With two threads the receiver is stalled, too.
     for schedule in ["--schedule closed", "--schedule closed --think 1ms", "--rate 1000 --roles two-threads"] {
@@ -80,7 +76,6 @@ fn stopped_client_without_send_delay_is_limited() {
     }
 }
 
-#[test]
 fn briefly_stopped_closed_loop_has_no_unmarked_p99() {
     let found = load_with_stops_and("epoll", "--schedule closed", 3, Duration::from_millis(15));
     // On a noisy machine the trial may be client-limited instead.
@@ -88,4 +83,12 @@ fn briefly_stopped_closed_loop_has_no_unmarked_p99() {
         let reason = found["verdict"]["reason"].as_str().unwrap();
         assert!(reason.contains("p99 may be the client's, which was stalled for"), "{reason}");
     }
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.alone(case!(stopped_client_is_limited_and_says_why));
+    cases.alone(case!(briefly_stopped_client_has_no_unmarked_p99));
+    cases.alone(case!(stopped_client_without_send_delay_is_limited));
+    cases.alone(case!(briefly_stopped_closed_loop_has_no_unmarked_p99));
 }

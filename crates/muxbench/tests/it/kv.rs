@@ -1,7 +1,6 @@
 //! The service `kv` in every architecture: real clients of memcached, and the behaviour of the loops.
 
-mod common;
-#[path = "../../wire/src/kv/tests/recorded.rs"]
+#[path = "../../../wire/src/kv/tests/recorded.rs"]
 mod recorded;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,15 +9,13 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use common::{ExternalServer, Serve, muxbench, peer, prepared};
+use crate::cases::{Cases, case};
+use crate::common::{ExternalServer, Serve, muxbench, peer, prepared};
 use recorded::RECORDED;
 use server::Architecture;
 use wire::ServiceSpec;
 
-/// Runs a test with every architecture that can run `kv` here.
-fn for_each_architecture(test: impl Fn(Architecture) + Sync) {
-    common::for_each_architecture(&ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 }, 6, test);
-}
+const SERVICE: &ServiceSpec = &ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -97,49 +94,34 @@ fn pymemcache_tests(port: u16) -> Result<(), String> {
     (0..10).find_map(|_| run("test_touch", 6).ok()).map_or_else(|| run("test_touch", 6), Ok)
 }
 
-#[test]
-fn memccapable_passes_in_every_architecture() {
-    for_each_architecture(|architecture| {
-        let serve = Serve::start_kv(architecture, &[]);
-        memccapable(serve.ip(), 60).unwrap_or_else(|error| panic!("{architecture}: {error}"));
-    });
+fn memccapable_passes_in_every_architecture(architecture: Architecture) {
+    let serve = Serve::start_kv(architecture, &[]);
+    memccapable(serve.ip(), 60).unwrap_or_else(|error| panic!("{architecture}: {error}"));
 }
 
-#[test]
-fn memcslap_has_no_error_in_any_architecture() {
-    for_each_architecture(|architecture| {
-        let serve = Serve::start_kv(architecture, &[]);
-        for test in ["set", "get", "mget"] {
-            memcslap(serve.ip(), test, 1000).unwrap_or_else(|error| panic!("{architecture}: {error}"));
-        }
-        let (status, totals) = serve.stop();
-        assert!(status.success(), "{architecture}: {status}");
-        assert!(totals["requests"].as_u64().unwrap() >= 4 * 2 * 1000, "{architecture}: {totals}");
-    });
+fn memcslap_has_no_error_in_any_architecture(architecture: Architecture) {
+    let serve = Serve::start_kv(architecture, &[]);
+    for test in ["set", "get", "mget"] {
+        memcslap(serve.ip(), test, 1000).unwrap_or_else(|error| panic!("{architecture}: {error}"));
+    }
+    let (status, totals) = serve.stop();
+    assert!(status.success(), "{architecture}: {status}");
+    assert!(totals["requests"].as_u64().unwrap() >= 4 * 2 * 1000, "{architecture}: {totals}");
 }
 
-#[test]
-fn pymemcache_passes_in_every_architecture() {
-    for_each_architecture(|architecture| {
-        let serve = Serve::start_kv(architecture, &[]);
-        pymemcache(serve.ip().port()).unwrap_or_else(|error| panic!("{architecture}: {error}"));
-    });
+fn pymemcache_passes_in_every_architecture(architecture: Architecture) {
+    let serve = Serve::start_kv(architecture, &[]);
+    pymemcache(serve.ip().port()).unwrap_or_else(|error| panic!("{architecture}: {error}"));
 }
 
-#[test]
-fn meta_memcache_passes_in_every_architecture() {
-    for_each_architecture(|architecture| {
-        let serve = Serve::start_kv(architecture, &[]);
-        meta_memcache(serve.ip().port()).unwrap_or_else(|error| panic!("{architecture}: {error}"));
-    });
+fn meta_memcache_passes_in_every_architecture(architecture: Architecture) {
+    let serve = Serve::start_kv(architecture, &[]);
+    meta_memcache(serve.ip().port()).unwrap_or_else(|error| panic!("{architecture}: {error}"));
 }
 
-#[test]
-fn tests_of_pymemcache_pass_in_every_architecture() {
-    for_each_architecture(|architecture| {
-        let serve = Serve::start_kv(architecture, &[]);
-        pymemcache_tests(serve.ip().port()).unwrap_or_else(|error| panic!("{architecture}: {error}"));
-    });
+fn tests_of_pymemcache_pass_in_every_architecture(architecture: Architecture) {
+    let serve = Serve::start_kv(architecture, &[]);
+    pymemcache_tests(serve.ip().port()).unwrap_or_else(|error| panic!("{architecture}: {error}"));
 }
 
 fn memcached() -> ExternalServer {
@@ -154,7 +136,6 @@ fn memcached() -> ExternalServer {
     })
 }
 
-#[test]
 fn memcached_passes_the_same_checks() {
     let memcached = memcached();
     let address = memcached.address;
@@ -288,7 +269,6 @@ impl RandomCommands {
     }
 }
 
-#[test]
 fn random_commands_are_answered_as_by_memcached() {
     const SEEDS: u64 = 8;
     const COMMANDS: usize = 1_500;
@@ -316,7 +296,6 @@ fn random_commands_are_answered_as_by_memcached() {
     }
 }
 
-#[test]
 fn recorded_conversations_match_memcached() {
     for (input, output) in RECORDED {
         let memcached = memcached();
@@ -335,7 +314,6 @@ fn recorded_conversations_match_memcached() {
     }
 }
 
-#[test]
 fn client_drives_memcached_as_it_drives_muxbench() {
     let memcached = memcached();
     let serve = Serve::start_kv("epoll".parse().unwrap(), &[]);
@@ -381,7 +359,6 @@ fn wrong_server(answer: fn(&str) -> &'static str) -> SocketAddr {
     address
 }
 
-#[test]
 fn wrong_server_is_detected() {
     let forgetful = wrong_server(|line| match line.split_whitespace().next() {
         Some("set") => "STORED\r\n",
@@ -412,68 +389,62 @@ fn rest(mut stream: TcpStream, architecture: Architecture) -> Vec<u8> {
     all
 }
 
-#[test]
-fn connection_ended_by_the_service_is_closed() {
+fn connection_ended_by_the_service_is_closed(architecture: Architecture) {
     const TOO_LONG: &[u8] = &[b'x'; 4000];
-    for_each_architecture(|architecture| {
-        let serve = Serve::start_kv(architecture, &[]);
-        // First and second piece of the requests, and the expected responses before the close.
-        let endings: [(&[u8], &[u8], &str); 5] = [
-            (b"quit\r\n", b"", ""),
-            (b"get a\r\nquit\r\n", b"", "END\r\n"),
-            (TOO_LONG, b"", ""),
-            (b"version\r\nset ", TOO_LONG, "VERSION 1.6.18-muxbench\r\n"),
-            (b"qu", b"it\r\n", ""),
-        ];
-        for (first, second, expected) in endings {
-            let mut stream = serve.connect();
-            stream.write_all(first).unwrap();
-            thread::sleep(Duration::from_millis(if second.is_empty() { 0 } else { 20 }));
-            stream.write_all(second).unwrap();
-            assert_eq!(text(&rest(stream, architecture)), expected, "{architecture}");
-        }
-        let (status, totals) = serve.stop();
-        assert!(status.success(), "{architecture}: {status}");
-        assert_eq!(totals["accepted"], 5, "{architecture}");
-    });
+    let serve = Serve::start_kv(architecture, &[]);
+    // First and second piece of the requests, and the expected responses before the close.
+    let endings: [(&[u8], &[u8], &str); 5] = [
+        (b"quit\r\n", b"", ""),
+        (b"get a\r\nquit\r\n", b"", "END\r\n"),
+        (TOO_LONG, b"", ""),
+        (b"version\r\nset ", TOO_LONG, "VERSION 1.6.18-muxbench\r\n"),
+        (b"qu", b"it\r\n", ""),
+    ];
+    for (first, second, expected) in endings {
+        let mut stream = serve.connect();
+        stream.write_all(first).unwrap();
+        thread::sleep(Duration::from_millis(if second.is_empty() { 0 } else { 20 }));
+        stream.write_all(second).unwrap();
+        assert_eq!(text(&rest(stream, architecture)), expected, "{architecture}");
+    }
+    let (status, totals) = serve.stop();
+    assert!(status.success(), "{architecture}: {status}");
+    assert_eq!(totals["accepted"], 5, "{architecture}");
 }
 
-#[test]
-fn responses_that_grow_while_sent_arrive_whole() {
+fn responses_that_grow_while_sent_arrive_whole(architecture: Architecture) {
     const GETS: usize = 12;
     let value: Vec<u8> = (0..1_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let hit = [&b"VALUE big 0 1000000\r\n"[..], &value, b"\r\n"].concat();
     let store = [&b"set big 0 0 1000000\r\n"[..], &value, b"\r\n"].concat();
-    for_each_architecture(|architecture| {
-        let serve = Serve::start_kv(architecture, &[]);
-        let mut stream = serve.connect();
-        stream.write_all(&store).unwrap();
-        let mut stored = [0; 8];
-        stream.read_exact(&mut stored).unwrap();
-        assert_eq!(&stored, b"STORED\r\n", "{architecture}");
+    let serve = Serve::start_kv(architecture, &[]);
+    let mut stream = serve.connect();
+    stream.write_all(&store).unwrap();
+    let mut stored = [0; 8];
+    stream.read_exact(&mut stored).unwrap();
+    assert_eq!(&stored, b"STORED\r\n", "{architecture}");
 
-        // First many requests for the item and one more line; later one request for as many items.
-        stream.write_all(&[b"get big\r\n".repeat(GETS), b"version\r\n".to_vec()].concat()).unwrap();
-        thread::sleep(Duration::from_millis(20));
-        let expected = [[&hit[..], b"END\r\n"].concat().repeat(GETS), b"VERSION 1.6.18-muxbench\r\n".to_vec()].concat();
-        let mut received = vec![0; expected.len()];
-        stream.read_exact(&mut received).unwrap_or_else(|error| panic!("{architecture}: {error}"));
-        assert!(received == expected, "{architecture}: all responses have the stored value");
+    // First many requests for the item and one more line; later one request for as many items.
+    stream.write_all(&[b"get big\r\n".repeat(GETS), b"version\r\n".to_vec()].concat()).unwrap();
+    thread::sleep(Duration::from_millis(20));
+    let expected = [[&hit[..], b"END\r\n"].concat().repeat(GETS), b"VERSION 1.6.18-muxbench\r\n".to_vec()].concat();
+    let mut received = vec![0; expected.len()];
+    stream.read_exact(&mut received).unwrap_or_else(|error| panic!("{architecture}: {error}"));
+    assert!(received == expected, "{architecture}: all responses have the stored value");
 
-        stream.write_all(&[&b"get"[..], &b" big".repeat(GETS), b"\r\nget none\r\n"].concat()).unwrap();
-        // After a half-close the responses still arrive.
-        stream.shutdown(Shutdown::Write).unwrap();
-        thread::sleep(Duration::from_millis(20));
-        assert!(rest(stream, architecture) == [&hit.repeat(GETS)[..], b"END\r\nEND\r\n"].concat(), "{architecture}");
+    stream.write_all(&[&b"get"[..], &b" big".repeat(GETS), b"\r\nget none\r\n"].concat()).unwrap();
+    // After a half-close the responses still arrive.
+    stream.shutdown(Shutdown::Write).unwrap();
+    thread::sleep(Duration::from_millis(20));
+    assert!(rest(stream, architecture) == [&hit.repeat(GETS)[..], b"END\r\nEND\r\n"].concat(), "{architecture}");
 
-        let (status, totals) = serve.stop();
-        assert!(status.success(), "{architecture}: {status}");
-        assert_eq!(
-            totals["requests"].as_u64(),
-            Some(1 + GETS as u64 + 1 + 2),
-            "{architecture}: each request is counted once"
-        );
-    });
+    let (status, totals) = serve.stop();
+    assert!(status.success(), "{architecture}: {status}");
+    assert_eq!(
+        totals["requests"].as_u64(),
+        Some(1 + GETS as u64 + 1 + 2),
+        "{architecture}: each request is counted once"
+    );
 }
 
 /// A connection that sends lines.
@@ -500,42 +471,56 @@ impl Lines {
     }
 }
 
-#[test]
-fn concurrent_changes_add_up_in_every_architecture() {
+fn concurrent_changes_add_up_in_every_architecture(architecture: Architecture) {
     const CONNECTIONS: u64 = 6;
     const ADDS: u64 = 300;
     const SWAPS: u64 = 40;
-    for_each_architecture(|architecture| {
-        let serve = Serve::start_kv(architecture, &[]);
-        let connect = || Lines(BufReader::new(serve.connect()));
-        let mut first = connect();
-        assert_eq!(first.send("set sum 0 0 1\r\n0\r\n"), "STORED\r\n");
-        assert_eq!(first.send("set swapped 0 0 1\r\n0\r\n"), "STORED\r\n");
-        thread::scope(|scope| {
-            for _ in 0..CONNECTIONS {
-                scope.spawn(|| {
-                    let mut lines = connect();
-                    // Send all at once, so that one thread may get several.
-                    let mut last = lines.send(&"incr sum 2\r\n".repeat(ADDS as usize));
-                    for _ in 1..ADDS {
-                        let next = lines.line();
-                        assert!(next.trim().parse::<u64>().unwrap() > last.trim().parse().unwrap(), "{architecture}");
-                        last = next;
+    let serve = Serve::start_kv(architecture, &[]);
+    let connect = || Lines(BufReader::new(serve.connect()));
+    let mut first = connect();
+    assert_eq!(first.send("set sum 0 0 1\r\n0\r\n"), "STORED\r\n");
+    assert_eq!(first.send("set swapped 0 0 1\r\n0\r\n"), "STORED\r\n");
+    thread::scope(|scope| {
+        for _ in 0..CONNECTIONS {
+            scope.spawn(|| {
+                let mut lines = connect();
+                // Send all at once, so that one thread may get several.
+                let mut last = lines.send(&"incr sum 2\r\n".repeat(ADDS as usize));
+                for _ in 1..ADDS {
+                    let next = lines.line();
+                    assert!(next.trim().parse::<u64>().unwrap() > last.trim().parse().unwrap(), "{architecture}");
+                    last = next;
+                }
+                let mut swaps = 0;
+                while swaps < SWAPS {
+                    let (value, number) = lines.gets("swapped");
+                    let next = (value + 1).to_string();
+                    let request = format!("cas swapped 0 0 {} {number}\r\n{next}\r\n", next.len());
+                    match lines.send(&request).as_str() {
+                        "STORED\r\n" => swaps += 1,
+                        other => assert_eq!(other, "EXISTS\r\n", "{architecture}"),
                     }
-                    let mut swaps = 0;
-                    while swaps < SWAPS {
-                        let (value, number) = lines.gets("swapped");
-                        let next = (value + 1).to_string();
-                        let request = format!("cas swapped 0 0 {} {number}\r\n{next}\r\n", next.len());
-                        match lines.send(&request).as_str() {
-                            "STORED\r\n" => swaps += 1,
-                            other => assert_eq!(other, "EXISTS\r\n", "{architecture}"),
-                        }
-                    }
-                });
-            }
-        });
-        assert_eq!(first.gets("sum").0, 2 * CONNECTIONS * ADDS, "{architecture}");
-        assert_eq!(first.gets("swapped").0, CONNECTIONS * SWAPS, "{architecture}");
+                }
+            });
+        }
     });
+    assert_eq!(first.gets("sum").0, 2 * CONNECTIONS * ADDS, "{architecture}");
+    assert_eq!(first.gets("swapped").0, CONNECTIONS * SWAPS, "{architecture}");
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.serving(SERVICE, case!(memccapable_passes_in_every_architecture));
+    cases.serving(SERVICE, case!(memcslap_has_no_error_in_any_architecture));
+    cases.serving(SERVICE, case!(pymemcache_passes_in_every_architecture));
+    cases.serving(SERVICE, case!(meta_memcache_passes_in_every_architecture));
+    cases.serving(SERVICE, case!(tests_of_pymemcache_pass_in_every_architecture));
+    cases.once(case!(memcached_passes_the_same_checks));
+    cases.once(case!(random_commands_are_answered_as_by_memcached));
+    cases.once(case!(recorded_conversations_match_memcached));
+    cases.once(case!(client_drives_memcached_as_it_drives_muxbench));
+    cases.once(case!(wrong_server_is_detected));
+    cases.serving(SERVICE, case!(connection_ended_by_the_service_is_closed));
+    cases.serving(SERVICE, case!(responses_that_grow_while_sent_arrive_whole));
+    cases.serving(SERVICE, case!(concurrent_changes_add_up_in_every_architecture));
 }

@@ -2,7 +2,6 @@
 
 use super::*;
 
-#[test]
 fn overloaded_server_is_saturated_and_not_ranked() {
     let folder = tempfile::tempdir().unwrap();
     let _cpus = exclusive_cpus();
@@ -39,7 +38,6 @@ fn overloaded_server_is_saturated_and_not_ranked() {
     assert_eq!(output.status.code(), Some(3), "no trial is valid");
 }
 
-#[test]
 fn client_without_cpu_time_is_client_limited() {
     let folder = tempfile::tempdir().unwrap();
     let _cpus = exclusive_cpus();
@@ -63,10 +61,9 @@ fn check<'a>(verdict: &'a Value, word: &str) -> &'a Value {
     checks.iter().find(|check| check["name"].as_str().unwrap().contains(word)).unwrap_or_else(|| panic!("{verdict}"))
 }
 
-#[test]
 fn violated_schedule_is_client_limited() {
     let _cpus = share_cpus();
-    let serve = common::Serve::start("epoll".parse().unwrap(), 128, 128);
+    let serve = crate::common::Serve::start("epoll".parse().unwrap(), 128, 128);
     let child = muxbench()
         .args(["load", "--target", &serve.address.to_string(), "--response", "128B", "--schedule", "constant"])
         .args([
@@ -110,7 +107,6 @@ fn violated_schedule_is_client_limited() {
     assert_eq!(output.status.code(), Some(3));
 }
 
-#[test]
 fn strict_accepts_only_valid_trials() {
     let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
@@ -120,4 +116,12 @@ fn strict_accepts_only_valid_trials() {
         arguments.iter().enumerate().filter(|(at, _)| !(3..5).contains(at)).map(|(_, it)| *it).collect();
     measure(folder.path(), &arguments);
     run(folder.path(), &["run", "--resume", "run", "--quiet", "--strict"], 3);
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(overloaded_server_is_saturated_and_not_ranked));
+    cases.once(case!(client_without_cpu_time_is_client_limited));
+    cases.once(case!(violated_schedule_is_client_limited));
+    cases.once(case!(strict_accepts_only_valid_trials));
 }

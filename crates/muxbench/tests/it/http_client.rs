@@ -1,11 +1,10 @@
 //! `muxbench load` against nginx, whose log names the requests of each connection.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
 
-use common::{ExternalServer, eventually, muxbench, prepared};
+use crate::cases::{Cases, case};
+use crate::common::{ExternalServer, eventually, muxbench, prepared};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -85,7 +84,6 @@ fn errors(report: &Value, class: &str) -> (u64, u64) {
     (errors.values().filter_map(Value::as_u64).sum(), errors[class].as_u64().unwrap())
 }
 
-#[test]
 fn connections_are_kept_alive_in_open_and_closed_loops() {
     for schedule in [OPEN, CLOSED] {
         let nginx = Nginx::start(1_000_000);
@@ -103,7 +101,6 @@ fn connections_are_kept_alive_in_open_and_closed_loops() {
     }
 }
 
-#[test]
 fn server_that_closes_connections_is_reported_or_redialled() {
     for schedule in [OPEN, CLOSED] {
         let nginx = Nginx::start(10);
@@ -124,7 +121,6 @@ fn server_that_closes_connections_is_reported_or_redialled() {
     }
 }
 
-#[test]
 fn short_lived_connections_are_measured() {
     let nginx = Nginx::start(1_000_000);
     let url = nginx.url("/two");
@@ -149,7 +145,6 @@ fn short_lived_connections_are_measured() {
     assert!(printed.contains("SYN to established") && printed.contains("connections of 1 request each"), "{printed}");
 }
 
-#[test]
 fn status_and_length_are_verified() {
     let nginx = Nginx::start(1_000_000);
     let missing = nginx.url("/missing");
@@ -175,7 +170,6 @@ fn status_and_length_are_verified() {
     assert_eq!(errors(&header, "wrong"), (0, 0));
 }
 
-#[test]
 fn response_of_changing_length_is_wrong() {
     let nginx = Nginx::start(1_000_000);
     let file = nginx.folder.path().join("content/two");
@@ -197,7 +191,6 @@ fn response_of_changing_length_is_wrong() {
     assert_eq!(report["report"]["completed"], report["report"]["planned"], "wrong responses end no connection");
 }
 
-#[test]
 fn unusable_url_is_rejected() {
     for (arguments, why) in [
         (&["https://127.0.0.1/"][..], "TLS is not supported"),
@@ -212,4 +205,14 @@ fn unusable_url_is_rejected() {
         let printed = error_of(arguments);
         assert!(printed.contains(why), "{arguments:?}: {printed}");
     }
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(connections_are_kept_alive_in_open_and_closed_loops));
+    cases.once(case!(server_that_closes_connections_is_reported_or_redialled));
+    cases.once(case!(short_lived_connections_are_measured));
+    cases.once(case!(status_and_length_are_verified));
+    cases.once(case!(response_of_changing_length_is_wrong));
+    cases.once(case!(unusable_url_is_rejected));
 }

@@ -1,8 +1,5 @@
 //! Failing accept(2): accepted connections stay served, and waiting ones are accepted after the error. A filter of system
 //! calls (seccomp_unotify(2)) lets the test choose the result of each accept.
-#![cfg(target_os = "linux")]
-
-mod common;
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,13 +7,13 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use common::{Serve, eventually, exchange, for_each_architecture, is_alive};
+use crate::cases::{Cases, case};
+use crate::common::{Serve, eventually, exchange, is_alive};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 use server::Architecture;
 use server::spec::mechanism::Family;
 use server::spec::model::PerConnection;
-use wire::ServiceSpec;
 
 const REQUEST_BYTES: u32 = 10;
 const RESPONSE_BYTES: u32 = 1_000;
@@ -207,49 +204,43 @@ fn assert_survives_without_descriptors(architecture: Architecture, serve: &Serve
     eventually(&format!("{architecture}: the server stops"), || !is_alive(serve.pid()));
 }
 
-#[test]
-fn accept_errors_end_no_connection_in_every_architecture() {
-    with_each_filtered(None, |_| true, assert_survives_errors);
+fn accept_errors_end_no_connection(architecture: Architecture) {
+    with_filter(architecture, None, assert_survives_errors);
 }
 
-#[test]
-fn forbidden_accept_without_descriptors_ends_no_connection() {
-    // A process per connection has descriptors of its own, and a pool of threads reserves one per thread at its start.
-    let shares_descriptors =
-        |it: Architecture| !it.model.is_pool() && it.model.per_connection != PerConnection::Process;
-    with_each_filtered(Some(DESCRIPTORS), shares_descriptors, assert_survives_without_descriptors);
+fn forbidden_accept_without_descriptors_ends_no_connection(architecture: Architecture) {
+    with_filter(architecture, Some(DESCRIPTORS), assert_survives_without_descriptors);
 }
 
-/// Runs a test with each architecture whose accepts the filter sees, with a limit of descriptors.
-fn with_each_filtered(
-    descriptors_max: Option<u64>,
-    is_tried: impl Fn(Architecture) -> bool + Sync,
-    test: impl Fn(Architecture, &Serve, &Accepts) + Sync,
-) {
-    let service = ServiceSpec::Fixed { request_bytes: REQUEST_BYTES, response_bytes: RESPONSE_BYTES };
-    for_each_architecture(&service, 6, |architecture| {
-        if accepts_in_kernel(architecture) || !is_tried(architecture) {
-            return;
-        }
-        std::thread::scope(|scope| {
-            // A filter stays with its thread, and the server ends with that thread: use a new thread.
-            let tried = scope.spawn(|| {
-                let accepts = Accepts::filtered()
-                    .unwrap_or_else(|why| panic!("no filter of system calls (seccomp_unotify(2)): {why}"));
-                std::thread::scope(|scope| {
-                    scope.spawn(|| accepts.answer());
-                    let tried = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                        let serve =
-                            Serve::start_with(architecture, REQUEST_BYTES, RESPONSE_BYTES, &[], descriptors_max);
-                        test(architecture, &serve, &accepts);
-                        let (status, _) = serve.stop();
-                        assert!(status.success(), "{architecture}: {status}");
-                    }));
-                    accepts.is_over.store(true, SeqCst);
-                    tried
-                })
-            });
-            tried.join().unwrap().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+/// Runs a test with a server whose accepts go through the filter, with a limit of descriptors.
+fn with_filter(architecture: Architecture, descriptors_max: Option<u64>, test: fn(Architecture, &Serve, &Accepts)) {
+    std::thread::scope(|scope| {
+        // A filter stays with its thread, and the server ends with that thread: use a new thread.
+        let tried = scope.spawn(|| {
+            let accepts = Accepts::filtered()
+                .unwrap_or_else(|why| panic!("no filter of system calls (seccomp_unotify(2)): {why}"));
+            std::thread::scope(|scope| {
+                scope.spawn(|| accepts.answer());
+                let tried = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    let serve = Serve::start_with(architecture, REQUEST_BYTES, RESPONSE_BYTES, &[], descriptors_max);
+                    test(architecture, &serve, &accepts);
+                    let (status, _) = serve.stop();
+                    assert!(status.success(), "{architecture}: {status}");
+                }));
+                accepts.is_over.store(true, SeqCst);
+                tried
+            })
         });
+        tried.join().unwrap().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    let is_seen = |it: &Architecture| !accepts_in_kernel(*it);
+    cases.each_that(is_seen, case!(accept_errors_end_no_connection));
+    // A process per connection has descriptors of its own, and a pool of threads reserves one per thread at its start.
+    let shares = |it: &Architecture| !it.model.is_pool() && it.model.per_connection != PerConnection::Process;
+    let both = |it: &Architecture| is_seen(it) && shares(it);
+    cases.each_that(both, case!(forbidden_accept_without_descriptors_ends_no_connection));
 }

@@ -1,15 +1,13 @@
 //! Overflow of the kernel's event queue.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
-use common::{Serve, exchange};
+use crate::cases::{Cases, case};
+use crate::common::{Serve, exchange};
 use rustix::process::Resource;
 
 /// A queue of length zero overflows at each event, a short queue at some events.
-#[test]
 fn rescans_replace_lost_signals() {
     for signals_max in [0, 3] {
         let limit = Some((Resource::Sigpending, signals_max));
@@ -39,4 +37,9 @@ fn rescans_replace_lost_signals() {
         assert_eq!(totals["requests"], 201);
         assert!(totals["syscalls"]["rescan"].as_u64().unwrap() > 0, "{signals_max}: {totals}");
     }
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(rescans_replace_lost_signals));
 }

@@ -2,7 +2,6 @@
 
 use super::*;
 
-#[test]
 fn report_repeats_the_table_of_compare() {
     let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
@@ -58,7 +57,6 @@ fn report_repeats_the_table_of_compare() {
     );
 }
 
-#[test]
 fn two_runs_are_compared_by_row() {
     let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
@@ -107,7 +105,6 @@ fn two_runs_are_compared_by_row() {
     assert!(error.contains("absent: contains no run"), "{error}");
 }
 
-#[test]
 fn send_deviation_is_computed_from_stored_samples() {
     let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
@@ -156,7 +153,6 @@ fn send_deviation_is_computed_from_stored_samples() {
     }
 }
 
-#[test]
 fn paper_experiment_prints_the_tables_of_the_paper() {
     let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
@@ -185,7 +181,6 @@ fn paper_experiment_prints_the_tables_of_the_paper() {
     }
 }
 
-#[test]
 fn public_tools_read_samples_and_histograms() {
     let _cpus = share_cpus();
     let interpreter = prepared("MUXBENCH_PYTHON", "python");
@@ -230,7 +225,6 @@ fn public_tools_read_samples_and_histograms() {
     }
 }
 
-#[test]
 fn single_figure_runs_only_its_experiments() {
     let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
@@ -284,7 +278,6 @@ fn single_figure_runs_only_its_experiments() {
     assert!(printed.contains("--paper"), "{printed}");
 }
 
-#[test]
 fn finished_paper_is_shown_and_not_run_again() {
     let folder = tempfile::tempdir().unwrap();
     for experiment in ["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated", "kawai2008-synchronisation"] {
@@ -334,7 +327,6 @@ fn tables(markdown: &str) -> usize {
     tables
 }
 
-#[test]
 fn every_table_prints_as_markdown() {
     let folder = tempfile::tempdir().unwrap();
     for (name, run) in [
@@ -370,9 +362,21 @@ fn every_table_prints_as_markdown() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
 fn doctor_prints_markdown() {
     let folder = tempfile::tempdir().unwrap();
     let markdown = text(&run(folder.path(), &["doctor", "--markdown"], 0).stdout);
     assert_eq!(tables(&markdown), 1, "{markdown}");
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(report_repeats_the_table_of_compare));
+    cases.once(case!(two_runs_are_compared_by_row));
+    cases.once(case!(send_deviation_is_computed_from_stored_samples));
+    cases.once(case!(paper_experiment_prints_the_tables_of_the_paper));
+    cases.once(case!(public_tools_read_samples_and_histograms));
+    cases.once(case!(single_figure_runs_only_its_experiments));
+    cases.once(case!(finished_paper_is_shown_and_not_run_again));
+    cases.once(case!(every_table_prints_as_markdown));
+    cases.once(case!(doctor_prints_markdown));
 }

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
+use server::Architecture;
 pub use server::skipped::skipped;
 use server::spec::mechanism::Spins;
-use server::{Accept, Architecture, Threads};
 use wire::stream::{Direction, Stream};
 use wire::{Address, Ports, ServiceSpec};
 
@@ -29,73 +29,6 @@ pub const TIMEOUT: Duration = Duration::from_secs(120);
 /// The built binary.
 pub fn muxbench() -> Command {
     Command::new(env!("CARGO_BIN_EXE_muxbench"))
-}
-
-/// All architectures that can run here: every model with every mechanism, runtimes with two threads (their tasks may migrate),
-/// and stages with other numbers of threads. Prints each name, so that the output of a failed test shows it.
-pub fn each() -> impl Iterator<Item = Architecture> {
-    let all = Architecture::every();
-    let is_runtime = |row: &&Architecture| server::runtimes::FEATURES.contains(&row.model.name);
-    let with_two_threads =
-        all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
-    let stages = ["amped:0+2/epoll", "amped:0+1/epoll-et", "amped:0+2/rt-signal", "seda:1+3/poll", "symped:1/io_uring"];
-    let stages = stages.iter().map(|name| name.parse().unwrap());
-    let each: Vec<Architecture> = all.iter().copied().chain(with_two_threads).chain(stages).collect();
-    each.into_iter().filter(|architecture| match architecture.can_run() {
-        Ok(()) => {
-            println!("{architecture}");
-            true
-        }
-        Err(reason) => {
-            skipped(&format!("{architecture}: {reason}"));
-            false
-        }
-    })
-}
-
-/// Runs a test with every architecture that can run here and serve `service`: every model with every mechanism, runtimes with
-/// two threads, stages with other numbers of threads, and buffered mechanisms. Runs `at_once` tests in parallel, because
-/// clients mostly wait.
-pub fn for_each_architecture(service: &ServiceSpec, at_once: usize, test: impl Fn(Architecture) + Sync) {
-    let all = Architecture::every();
-    let is_runtime = |row: &&Architecture| server::runtimes::FEATURES.contains(&row.model.name);
-    let with_two_threads =
-        all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
-    let stages =
-        ["symped:1/epoll", "amped:0+1/epoll", "amped:0+2/rt-signal", "seda:1+3/poll"].map(|it| it.parse().unwrap());
-    let buffered = Architecture::buffered();
-    let each: Vec<Architecture> = all.iter().copied().chain(with_two_threads).chain(stages).chain(buffered).collect();
-    let each = each.into_iter().filter(|architecture| {
-        let possible = architecture.can_run();
-        if let Err(reason) = &possible {
-            skipped(&format!("{architecture}: {reason}"));
-        }
-        // An architecture that cannot serve this service cannot do so on any host: no note of a skipped test.
-        possible.is_ok() && architecture.can_serve(service).is_ok()
-    });
-    let each = Mutex::new(each.collect::<Vec<_>>().into_iter());
-    let next = || each.lock().unwrap().next();
-    std::thread::scope(|scope| {
-        for _ in 0..at_once {
-            scope.spawn(|| {
-                while let Some(architecture) = next() {
-                    println!("{architecture}");
-                    test(architecture);
-                }
-            });
-        }
-    });
-}
-
-/// Every pool with `size` workers, with each of its accept strategies.
-pub fn pools(size: u32) -> impl Iterator<Item = (Architecture, Accept)> {
-    let pools = Architecture::all().into_iter().filter(|architecture| architecture.model.is_pool());
-    pools.flat_map(move |pool| {
-        let pool: Architecture = format!("{}:{size}", pool.model.name).parse().unwrap();
-        let strategies = Accept::ALL.into_iter().map(|(accept, _, _)| accept);
-        let strategies = strategies.filter(move |accept| accept.check(pool).is_ok());
-        strategies.map(move |accept| (pool, accept)).inspect(|(pool, accept)| println!("{pool} {accept}"))
-    })
 }
 
 /// Runs an external tool with a time limit.

@@ -1,9 +1,6 @@
 //! Faults during a run: finished trials stay stored, --resume runs the rest, and nothing is left behind. docs/reliability.md
 //! names the tests of other faults.
-#![cfg(target_os = "linux")]
 
-#[path = "../common/mod.rs"]
-mod common;
 mod resources;
 
 use std::fs::{self, Permissions};
@@ -14,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{
+use crate::cases::{Cases, case};
+use crate::common::{
     Serve, TIMEOUT, as_nobody, descendants, eventually, is_alive, muxbench, muxbench_for_all_users, persistent_command,
     skipped,
 };
@@ -198,18 +196,15 @@ fn kill_in_each_phase(word: &str, transport: &str) {
     });
 }
 
-#[test]
 fn killed_server_fails_only_its_trial() {
     kill_in_each_phase("serve", "unix");
     assert_eq!(socket_folders(), 0);
 }
 
-#[test]
 fn killed_client_fails_only_its_trial() {
     kill_in_each_phase("load", "tcp");
 }
 
-#[test]
 fn killed_supervisor_ends_external_server_and_fails_one_trial() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -249,7 +244,6 @@ fn killed_supervisor_ends_external_server_and_fails_one_trial() {
     eventually("all processes of the run end", || processes(folder, "").is_empty());
 }
 
-#[test]
 fn first_sigint_finishes_trial_second_aborts() {
     let records_after = |measure: &str, stop_run: fn(&Stop)| {
         let folder = tempfile::tempdir().unwrap();
@@ -297,7 +291,6 @@ fn start_long_trial(folder: &Path) -> (Child, Vec<Pid>, impl BufRead + use<>) {
     (child, descendants(pid), printed)
 }
 
-#[test]
 fn second_sigint_sigterm_and_sighup_end_a_run_at_once() {
     for signals in [&[Signal::INT, Signal::INT][..], &[Signal::TERM], &[Signal::HUP]] {
         let folder = tempfile::tempdir().unwrap();
@@ -325,7 +318,6 @@ fn second_sigint_sigterm_and_sighup_end_a_run_at_once() {
     }
 }
 
-#[test]
 fn aborted_run_does_not_wait_for_hung_idle_connections() {
     let folder = tempfile::tempdir().unwrap();
     link_muxbench(folder.path());
@@ -386,7 +378,6 @@ echo $? > ../code.resumed
 cp -r run ../resumed
 "#;
 
-#[test]
 fn full_disk_ends_run_and_resume_finishes_it() {
     let Some(mut command) = unshare("--mount") else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -425,7 +416,6 @@ fn store_fixture(folder: &Path) -> Run {
     run
 }
 
-#[test]
 fn read_only_folder_rejects_runs_and_shows_reports() {
     let folder = tempfile::tempdir().unwrap();
     let program = muxbench_for_all_users(folder.path());
@@ -458,7 +448,6 @@ fn read_only_folder_rejects_runs_and_shows_reports() {
     }
 }
 
-#[test]
 fn delayed_runner_makes_trial_unsteady() {
     let folder = tempfile::tempdir().unwrap();
     link_muxbench(folder.path());
@@ -480,7 +469,6 @@ fn delayed_runner_makes_trial_unsteady() {
     assert!(record.load.is_some(), "the client was not delayed: {words}");
 }
 
-#[test]
 fn full_standard_error_ends_no_run() {
     let folder = tempfile::tempdir().unwrap();
     let full = || fs::File::options().write(true).open("/dev/full").unwrap();
@@ -498,7 +486,6 @@ fn full_standard_error_ends_no_run() {
     run_with_full_stderr("report nowhere", &[1]);
 }
 
-#[test]
 fn damaged_database_is_reported_and_the_rest_is_shown() {
     let folder = tempfile::tempdir().unwrap();
     let run = store_fixture(&folder.path().join("run"));
@@ -523,7 +510,6 @@ fn damaged_database_is_reported_and_the_rest_is_shown() {
     assert!(error.contains("muxbench.db: is not a database of muxbench, or damaged"), "{error}");
 }
 
-#[test]
 fn server_outlives_the_thread_that_started_it() {
     let start = || Serve::start("epoll".parse().unwrap(), 1, 1);
     let serve = std::thread::spawn(start).join().unwrap();
@@ -532,7 +518,6 @@ fn server_outlives_the_thread_that_started_it() {
     assert!(serve.try_exchange(1, 1).is_some(), "the server still serves");
 }
 
-#[test]
 fn server_ends_with_the_process_that_started_it() {
     let mut shell = Command::new("sh")
         .args(["-c", "\"$0\" serve --arch epoll --json & read line", env!("CARGO_BIN_EXE_muxbench")])
@@ -547,4 +532,22 @@ fn server_ends_with_the_process_that_started_it() {
     let (sender, line_count) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(lines.lines().count()));
     assert!(line_count.recv_timeout(Duration::from_secs(60)).is_ok(), "the server ends and closes its output");
+}
+
+/// Adds the cases of this folder.
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(killed_server_fails_only_its_trial));
+    cases.once(case!(killed_client_fails_only_its_trial));
+    cases.once(case!(killed_supervisor_ends_external_server_and_fails_one_trial));
+    cases.once(case!(first_sigint_finishes_trial_second_aborts));
+    cases.once(case!(second_sigint_sigterm_and_sighup_end_a_run_at_once));
+    cases.once(case!(aborted_run_does_not_wait_for_hung_idle_connections));
+    cases.once(case!(full_disk_ends_run_and_resume_finishes_it));
+    cases.once(case!(read_only_folder_rejects_runs_and_shows_reports));
+    cases.once(case!(delayed_runner_makes_trial_unsteady));
+    cases.once(case!(full_standard_error_ends_no_run));
+    cases.once(case!(damaged_database_is_reported_and_the_rest_is_shown));
+    cases.once(case!(server_outlives_the_thread_that_started_it));
+    cases.once(case!(server_ends_with_the_process_that_started_it));
+    resources::cases(cases);
 }

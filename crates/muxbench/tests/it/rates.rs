@@ -1,13 +1,11 @@
 //! Sweeps and searches, as a user runs them. Simulated work per request limits the capacity on any machine.
 
-mod common;
-
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::{Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{eventually, muxbench};
+use crate::cases::{Cases, case};
+use crate::common::{eventually, muxbench};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
@@ -33,13 +31,6 @@ const SMALL: &[&str] = &[
 const AUTOBENCH: &str =
     "dem_req_rate,req_rate,con_rate,min_rep_rate,avg_rep_rate,max_rep_rate,stddev_rep_rate,resp_time,net_io,errors";
 
-/// Lets one test run at a time, because each occupies one or two CPUs.
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn exclusive_cpus() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -56,9 +47,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
 }
 
-#[test]
 fn sweep_stops_past_saturation_and_writes_autobench_columns() {
-    let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
     let sweep = ["sweep", "--arch", "epoll", "--rate", "100,2k..6k+1k", "--measure", "1s", "--output", "here"];
     let files = ["--csv", "steps.csv", "--tsv", "steps.tsv"];
@@ -119,9 +108,7 @@ fn sweep_stops_past_saturation_and_writes_autobench_columns() {
     assert_eq!(std::fs::read_to_string(folder.path().join("again.csv")).unwrap(), csv);
 }
 
-#[test]
 fn sweeps_of_sessions_and_datagrams_have_all_columns() {
-    let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
     let traffics: [(&[&str], bool); 2] = [
         (&["--requests-per-connection", "2", "--connections", "10"], true),
@@ -141,9 +128,7 @@ fn sweeps_of_sessions_and_datagrams_have_all_columns() {
     }
 }
 
-#[test]
 fn interleaved_architectures_share_a_row_of_tsv() {
-    let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
     let sweep = ["sweep", "--arch", "epoll,mt", "--rate", "50..100+50", "--repeats", "2", "--measure", "400ms"];
     let more = ["--past", "never", "--tsv", "steps.tsv", "--json"];
@@ -162,9 +147,7 @@ fn interleaved_architectures_share_a_row_of_tsv() {
     assert_eq!(tsv.lines().count(), 3);
 }
 
-#[test]
 fn capacity_is_below_the_computed_limit() {
-    let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
     let capacity = ["capacity", "--p50", "20ms", "--arch", "epoll", "--from", "400", "--measure", "200ms"];
     let limits = ["--precision", "30%", "--time-max", "15s", "--output", "here"];
@@ -193,9 +176,7 @@ fn capacity_is_below_the_computed_limit() {
     assert!(rates[0] == 400.0 && rates.iter().all(|rate| *rate <= 1600.0), "no rate above 1600 is probed: {rates:?}");
 }
 
-#[test]
 fn met_highest_rate_is_a_lower_bound_of_capacity() {
-    let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
     let capacity = ["capacity", "--p50", "10s", "--arch", "epoll", "--from", "50", "--to", "50", "--measure", "400ms"];
     let whole = json(&run(folder.path(), &[&capacity[..], &["--time-max", "60s", "--json"], SMALL].concat(), &[0, 3]));
@@ -207,9 +188,7 @@ fn met_highest_rate_is_a_lower_bound_of_capacity() {
     }
 }
 
-#[test]
 fn search_out_of_time_resumes_with_more() {
-    let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
     let capacity = ["capacity", "--p50", "1us", "--arch", "epoll", "--from", "100", "--measure", "200ms"];
     run(folder.path(), &[&capacity[..], &["--time-max", "1ms", "--output", "here"], SMALL].concat(), &[0, 3]);
@@ -239,9 +218,7 @@ fn unmet(out: &str) -> usize {
     of("no rate meets the limit") + of("time limit")
 }
 
-#[test]
 fn stopped_sweeps_and_searches_keep_trials_and_resume() {
-    let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
     let sweep = ["sweep", "--arch", "epoll,mt", "--rate", "60..100+20", "--past", "never", "--measure", "400ms"];
     let capacity =
@@ -277,7 +254,6 @@ fn stopped_sweeps_and_searches_keep_trials_and_resume() {
     }
 }
 
-#[test]
 fn user_errors_are_reported_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
     let cases: &[(&[&str], i32, &str)] = &[
@@ -300,4 +276,16 @@ fn user_errors_are_reported_before_anything_starts() {
         assert!(error.contains(words), "{arguments:?}: {error}");
     }
     assert!(!folder.path().join("results").exists(), "no run was started");
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.alone(case!(sweep_stops_past_saturation_and_writes_autobench_columns));
+    cases.alone(case!(sweeps_of_sessions_and_datagrams_have_all_columns));
+    cases.alone(case!(interleaved_architectures_share_a_row_of_tsv));
+    cases.alone(case!(capacity_is_below_the_computed_limit));
+    cases.alone(case!(met_highest_rate_is_a_lower_bound_of_capacity));
+    cases.alone(case!(search_out_of_time_resumes_with_more));
+    cases.alone(case!(stopped_sweeps_and_searches_keep_trials_and_resume));
+    cases.alone(case!(user_errors_are_reported_before_anything_starts));
 }

@@ -1,0 +1,176 @@
+//! The list of test cases. A check of architectures is a case for each of them, so that one that fails leaves the others running.
+//!
+//! By default a check runs on a selection that contains every row of both tables. The pairs of model and mechanism differ from
+//! check to check. With MUXBENCH_EVERY in the environment, it runs on every pair.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+use server::{Accept, Architecture, Threads};
+use wire::ServiceSpec;
+
+use crate::common::skipped;
+
+/// Cases that run at once. Most of them wait for a server, a client or a timer.
+const AT_ONCE: usize = 6;
+
+/// The name of a test function with its module, and the function.
+macro_rules! case {
+    ($function:path) => {
+        (concat!(module_path!(), "::", stringify!($function)), $function)
+    };
+}
+pub(crate) use case;
+
+/// Thread numbers besides the defaults.
+const STAGES: &[&str] =
+    &["amped:0+2/epoll", "amped:0+1/epoll-et", "amped:0+2/rt-signal", "seda:1+3/poll", "symped:1/io_uring"];
+
+/// All cases of the binary.
+pub struct Cases {
+    /// Whether checks run on every pair of model and mechanism.
+    every: bool,
+    /// Architectures that can run here: every model with every mechanism, runtimes also with two threads, [`STAGES`].
+    architectures: Vec<Architecture>,
+    together: Vec<Trial>,
+    alone: Vec<Trial>,
+}
+
+impl Cases {
+    fn new(every: bool) -> Self {
+        let all = Architecture::every();
+        let is_runtime = |row: &&Architecture| server::runtimes::FEATURES.contains(&row.model.name);
+        let in_two = all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
+        let stages = STAGES.iter().map(|name| name.parse().unwrap());
+        let architectures: Vec<_> = all.iter().copied().chain(in_two).chain(stages).filter(can_run).collect();
+        Self { every, architectures, together: Vec::new(), alone: Vec::new() }
+    }
+
+    /// Adds a test.
+    pub fn once(&mut self, (name, test): (&str, fn())) {
+        self.together.push(trial(name.to_owned(), test));
+    }
+
+    /// Adds a test that runs while no other does, because it measures.
+    pub fn alone(&mut self, (name, test): (&str, fn())) {
+        self.alone.push(trial(name.to_owned(), test));
+    }
+
+    /// Adds a check of all architectures.
+    pub fn each(&mut self, check: (&str, impl Check)) {
+        self.each_that(|_| true, check);
+    }
+
+    /// Adds a check of the architectures that `applies` selects.
+    pub fn each_that(&mut self, applies: impl Fn(&Architecture) -> bool, check: (&str, impl Check)) {
+        self.select(self.architectures.iter().copied().filter(applies).collect(), check);
+    }
+
+    /// Adds a check of the architectures that serve `service`, those with a buffered mechanism included.
+    pub fn serving(&mut self, service: &ServiceSpec, check: (&str, impl Check)) {
+        let buffered = Architecture::buffered().into_iter().filter(can_run);
+        let all = self.architectures.iter().copied().chain(buffered);
+        self.select(all.filter(|it| it.can_serve(service).is_ok()).collect(), check);
+    }
+
+    /// Adds a check of named architectures, all of them.
+    pub fn named(&mut self, names: &[&str], check: (&str, impl Check)) {
+        let is_left_out =
+            |name: &&&str| server::runtimes::FEATURES.contains(name) && name.parse::<Architecture>().is_err();
+        let compiled = names.iter().filter(|name| !is_left_out(name)).map(|name| name.parse().unwrap());
+        self.add(compiled.filter(can_run).collect(), check);
+    }
+
+    /// Adds a check of pools with each of their accept strategies.
+    pub fn pools(&mut self, names: &[&str], (name, check): (&str, fn(Architecture, Accept))) {
+        for (accept, _, _) in Accept::ALL {
+            let pools = names.iter().map(|name| name.parse().unwrap());
+            let pools = pools.filter(|pool| accept.check(*pool).is_ok()).collect();
+            self.add(pools, (&format!("{name}::{accept}"), move |pool| check(pool, accept)));
+        }
+    }
+
+    /// Adds a check of the architectures whose network threads accept by themselves, with each such strategy.
+    pub fn accepting(&mut self, (name, check): (&str, fn(Architecture, Accept))) {
+        for accept in [Accept::Reuseport, Accept::Exclusive] {
+            let applies = |it: &Architecture| accept.check(*it).is_ok() && !it.model.is_pool();
+            self.each_that(applies, (&format!("{name}::{accept}"), move |architecture| check(architecture, accept)));
+        }
+    }
+
+    fn select(&mut self, all: Vec<Architecture>, (name, check): (&str, impl Check)) {
+        let chosen = if self.every { all } else { select(all, name) };
+        self.add(chosen, (name, check));
+    }
+
+    fn add(&mut self, architectures: Vec<Architecture>, (name, check): (&str, impl Check)) {
+        for architecture in architectures {
+            let check = check.clone();
+            self.together.push(trial(format!("{name}::{architecture}"), move || check(architecture)));
+        }
+    }
+}
+
+/// A test of one architecture.
+pub trait Check: Fn(Architecture) + Clone + Send + 'static {}
+
+impl<F: Fn(Architecture) + Clone + Send + 'static> Check for F {}
+
+/// Runs the cases that the arguments select, as the standard test harness does.
+pub fn run(add: &[fn(&mut Cases)]) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    let mut cases = Cases::new(std::env::var_os("MUXBENCH_EVERY").is_some());
+    add.iter().for_each(|add| add(&mut cases));
+    arguments.test_threads = arguments.test_threads.or(Some(AT_ONCE));
+    let together = libtest_mimic::run(&arguments, cases.together);
+    arguments.test_threads = Some(1);
+    let alone = libtest_mimic::run(&arguments, cases.alone);
+    ExitCode::from(u8::from(together.has_failed() || alone.has_failed()))
+}
+
+/// A case without the module path of this binary.
+fn trial(name: String, test: impl FnOnce() + Send + 'static) -> Trial {
+    let name = name.split_once("::").map_or(name.as_str(), |(_, name)| name);
+    Trial::test(name, move || {
+        test();
+        Ok(())
+    })
+}
+
+fn can_run(architecture: &Architecture) -> bool {
+    match architecture.can_run() {
+        Ok(()) => true,
+        Err(reason) => {
+            skipped(&format!("{architecture}: {reason}"));
+            false
+        }
+    }
+}
+
+/// Returns architectures that contain each model and each mechanism of `all`. First come pairs of a model and a mechanism that
+/// are both new, then those of which one is. The check's name gives the order in which they are tried.
+fn select(mut all: Vec<Architecture>, check: &str) -> Vec<Architecture> {
+    all.sort_by_cached_key(|architecture| {
+        let mut hasher = DefaultHasher::new();
+        (check, architecture.to_string()).hash(&mut hasher);
+        hasher.finish()
+    });
+    let (mut models, mut mechanisms) = (BTreeSet::new(), BTreeSet::new());
+    let mut chosen = BTreeMap::new();
+    for needed in [2, 1] {
+        for architecture in &all {
+            let mechanism = architecture.mechanism.map(|row| row.name);
+            let is_new =
+                (!models.contains(architecture.model.name), mechanism.is_some_and(|it| !mechanisms.contains(it)));
+            let wanted = if mechanism.is_none() { 1 } else { needed };
+            if u8::from(is_new.0) + u8::from(is_new.1) >= wanted {
+                models.insert(architecture.model.name);
+                mechanisms.extend(mechanism);
+                chosen.insert(architecture.to_string(), *architecture);
+            }
+        }
+    }
+    chosen.into_values().collect()
+}

@@ -1,0 +1,52 @@
+//! All integration tests of the program, in one binary: `cargo test -p muxbench --test it -- [NAME]`.
+#![cfg_attr(not(target_os = "linux"), allow(unused))]
+
+use std::process::ExitCode;
+
+mod accept;
+mod cases;
+mod common;
+mod conformance;
+mod faults;
+mod fleet;
+mod hostile;
+mod http;
+mod http_client;
+mod kv;
+mod lab;
+mod late;
+mod others;
+mod overflow;
+mod page;
+mod rates;
+mod security;
+mod stream;
+mod syscalls;
+mod tool;
+mod transports;
+mod udp;
+
+fn main() -> ExitCode {
+    cases::run(&[
+        accept::cases,
+        conformance::cases,
+        faults::cases,
+        fleet::cases,
+        hostile::cases,
+        http::cases,
+        http_client::cases,
+        kv::cases,
+        lab::cases,
+        late::cases,
+        others::cases,
+        overflow::cases,
+        page::cases,
+        rates::cases,
+        security::cases,
+        stream::cases,
+        syscalls::cases,
+        tool::cases,
+        transports::cases,
+        udp::cases,
+    ])
+}
