@@ -272,7 +272,7 @@ fn the_wall_clock_is_read_where_it_cannot_change_a_figure() {
     // What it is for: when a run and a trial began; records of a key-value store that end by the calendar; what the kernel's
     // stamps are compared with, which are of it.
     let allowed = [
-        "crates/harness/src/exec/outcome.rs",
+        "crates/harness/src/exec/runner.rs",
         "crates/load/src/time/clock.rs",
         "crates/muxbench/src/execution.rs",
         "crates/server/src/service/mod.rs",

@@ -6,6 +6,7 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use super::forward::forward;
 use serde::{Deserialize, Serialize};
 use wire::Service;
 

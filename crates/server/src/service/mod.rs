@@ -1,43 +1,8 @@
 //! The services as a server runs them.
 
-/// Forwards the named methods of [`wire::Service`] to `self.$service`, with `$state` as the connection's state.
-macro_rules! forward {
-    ($service:tt, |$conn:ident| $state:expr; $($method:ident)*) => {
-        $(forward!(@$method $service, $conn, $state);)*
-    };
-    (@unsent $service:tt, $conn:ident, $state:expr) => {
-        #[inline]
-        fn unsent<'a>(&'a self, $conn: &'a Self::Conn) -> &'a [u8] {
-            self.$service.unsent(&$state)
-        }
-    };
-    (@check_interval $service:tt, $conn:ident, $state:expr) => {
-        #[inline]
-        fn check_interval(&self) -> Option<std::time::Duration> {
-            self.$service.check_interval()
-        }
-    };
-    (@checks_max $service:tt, $conn:ident, $state:expr) => {
-        fn checks_max(&self) -> u32 {
-            self.$service.checks_max()
-        }
-    };
-    (@is_overdue $service:tt, $conn:ident, $state:expr) => {
-        #[inline]
-        fn is_overdue(&self, $conn: &mut Self::Conn) -> bool {
-            self.$service.is_overdue(&mut $state)
-        }
-    };
-    (@$predicate:ident $service:tt, $conn:ident, $state:expr) => {
-        #[inline]
-        fn $predicate(&self, $conn: &Self::Conn) -> bool {
-            self.$service.$predicate(&$state)
-        }
-    };
-}
-
 pub(crate) mod buffered;
 pub(crate) mod folder;
+mod forward;
 pub(crate) mod limits;
 pub mod work;
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use super::forward::forward;
 use serde::{Deserialize, Serialize};
 use wire::Service;
 use wire::udp::{ID_BYTES, Udp};
