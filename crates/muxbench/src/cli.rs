@@ -1,10 +1,16 @@
 //! The command line.
 
+use std::process::ExitCode;
+
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands;
+use crate::commands::{
+    calibrate, capacity, compare, docs, idle, list, load, plan, report, reproduce, run, serve, sweep,
+};
+#[cfg(target_os = "linux")]
+use crate::commands::{doctor, lab, relay};
 use crate::options::execution::ExecutionArgs;
 
 /// Flags of single commands that `--resume` allows: they extend a search, or write files.
@@ -34,30 +40,45 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// All commands, in the order of the help text.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    Compare(commands::compare::Args),
-    Sweep(commands::sweep::Args),
-    Capacity(commands::capacity::Args),
-    Run(commands::run::Args),
-    Plan(commands::plan::Args),
-    Reproduce(commands::reproduce::Args),
-    Report(commands::report::Args),
-    List(commands::list::Args),
-    Calibrate(commands::calibrate::Args),
+/// Declares the commands, in the order of the help text, with their arguments and functions.
+macro_rules! commands {
+    ($($(#[$attribute:meta])* $name:ident($args:ty) => $run:expr,)*) => {
+        #[derive(Debug, Subcommand)]
+        pub enum Command {
+            $($(#[$attribute])* $name($args),)*
+        }
+
+        impl Command {
+            pub fn run(&self) -> anyhow::Result<ExitCode> {
+                match self {
+                    $($(#[$attribute])* Self::$name(args) => $run(args),)*
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    Compare(compare::Args) => compare::run,
+    Sweep(sweep::Args) => sweep::run,
+    Capacity(capacity::Args) => capacity::run,
+    Run(run::Args) => run::run,
+    Plan(plan::Args) => plan::run,
+    Reproduce(reproduce::Args) => reproduce::run,
+    Report(report::Args) => report::run,
+    List(list::Args) => list::run,
+    Calibrate(calibrate::Args) => calibrate::run,
     #[cfg(target_os = "linux")]
-    Doctor(commands::doctor::Args),
-    Serve(commands::serve::Args),
-    Load(commands::load::Args),
-    Idle(commands::idle::Args),
+    Doctor(doctor::Args) => doctor::run,
+    Serve(serve::Args) => serve::run,
+    Load(load::Args) => load::run,
+    Idle(idle::Args) => idle::run,
     #[cfg(target_os = "linux")]
-    Lab(commands::lab::Args),
+    Lab(lab::Args) => lab::run,
     #[cfg(target_os = "linux")]
-    #[command(hide = true)]
-    Relay(commands::relay::Args),
-    Completions(commands::docs::CompletionsArgs),
-    Man(commands::docs::ManArgs),
+    Relay(relay::Args) => relay::run,
+    Completions(docs::CompletionsArgs) => |args| docs::completions(args, Cli::command()),
+    Man(docs::ManArgs) => |args| docs::man(args, Cli::command()),
 }
 
 impl Cli {
@@ -75,41 +96,35 @@ impl Cli {
     }
 }
 
-/// Returns an error that names the flags that `--resume` would ignore, if any: the run's folder contains its
-/// experiment.
+/// Returns an error that names the flags that `--resume` would ignore, if any: a stored run contains its experiment.
 fn conflict_with_resume(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
     if !matches.try_contains_id("resume").unwrap_or(false) {
         return None;
     }
-    let allowed = allowed_with_resume(command.get_name());
-    let is_given = |arg: &&Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
-    let is_allowed = |arg: &Arg| allowed.iter().any(|id| id == arg.get_id().as_str());
-    let wrong: Vec<&Arg> = command.get_arguments().filter(is_given).filter(|arg| !is_allowed(arg)).collect();
+    let shared = ExecutionArgs::augment_args(clap::Command::default());
+    let own = ALLOWED_WITH_RESUME.iter().find(|(name, _)| *name == command.get_name()).map_or(&[][..], |(_, own)| own);
+    let is_allowed = |arg: &&Arg| {
+        let id = arg.get_id();
+        own.iter().any(|own| id == own) || id != NEW_RUN_ONLY && shared.get_arguments().any(|arg| arg.get_id() == id)
+    };
+    let (allowed, mut wrong): (Vec<_>, Vec<_>) = command.get_arguments().partition(is_allowed);
+    wrong.retain(|arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine));
     let names = listed(&wrong, "and")?;
     let positional = wrong.iter().any(|arg| arg.is_positional());
     let folder = if positional { " (the folder of a run follows --resume directly)" } else { "" };
-    let possible = command.get_arguments().filter(|arg| is_allowed(arg) && arg.get_id() != "resume");
-    let possible = listed(&possible.collect::<Vec<_>>(), "or").unwrap_or_default();
+    let allowed: Vec<_> = allowed.into_iter().filter(|arg| arg.get_id() != "resume").collect();
     Some(format!(
         "{names} cannot be used with --resume: the experiment and the folder of a run cannot change; omit that, or start a \
-         new run without --resume{folder}. --resume allows {possible}"
+         new run without --resume{folder}. --resume allows {}",
+        listed(&allowed, "or").unwrap_or_default()
     ))
-}
-
-/// Returns the ids of the flags that `--resume` allows.
-fn allowed_with_resume(command: &str) -> Vec<String> {
-    let shared = ExecutionArgs::augment_args(clap::Command::default());
-    let shared = shared.get_arguments().map(|arg| arg.get_id().to_string()).filter(|id| id != NEW_RUN_ONLY);
-    let own = ALLOWED_WITH_RESUME.iter().filter(|(name, _)| *name == command).flat_map(|(_, own)| own.iter());
-    shared.chain(own.map(ToString::to_string)).collect()
 }
 
 /// Lists arguments as the user writes them, with `word` before the last; `None` if there are none.
 fn listed(args: &[&Arg], word: &str) -> Option<String> {
     let name = |arg: &&Arg| match (arg.get_long(), arg.get_value_names()) {
         (Some(long), _) => format!("--{long}"),
-        (None, Some([name, ..])) => name.to_string(),
-        (None, _) => arg.get_id().to_string(),
+        (None, names) => names.and_then(<[_]>::first).map_or_else(|| arg.get_id().to_string(), ToString::to_string),
     };
     let names: Vec<String> = args.iter().map(name).collect();
     let (last, others) = names.split_last()?;

@@ -1,7 +1,7 @@
 //! The protocol between a runner and its child processes: an order on standard input, events on standard output.
 
 use std::io;
-use std::process;
+use std::process::{self, ExitCode};
 
 use anyhow::Context;
 use serde::Serialize;
@@ -24,4 +24,11 @@ pub fn read_order<T: DeserializeOwned>() -> anyhow::Result<T> {
 /// Sends an event to the runner. Exits if the runner has died.
 pub fn send(event: &impl Serialize) {
     output::print_line(event).unwrap_or_else(|_| process::exit(1));
+}
+
+/// Returns the exit code of a process, after sending the event of an error.
+pub fn exit_code<E: Serialize>(result: anyhow::Result<()>, failed: impl FnOnce(anyhow::Error) -> E) -> ExitCode {
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    send(&failed(error));
+    ExitCode::FAILURE
 }

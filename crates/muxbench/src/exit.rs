@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::output;
 
-/// The run has ended without a valid trial.
+/// The run has no valid trial.
 pub const NO_VALID_TRIAL: u8 = 3;
 /// A signal stopped the command; shells report this code for SIGINT.
 pub const STOPPED: u8 = 130;
@@ -15,7 +15,6 @@ pub fn stopped(command: &str) -> ExitCode {
     ExitCode::from(STOPPED)
 }
 
-/// Returns the exit code for a valid or invalid result.
 pub fn of_validity(is_valid: bool) -> ExitCode {
     if is_valid { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) }
 }

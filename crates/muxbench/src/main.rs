@@ -1,6 +1,5 @@
 //! muxbench compares ways of building a network server under one workload, and states how certain the result is.
 //!
-//! # Layout
 //! - [`cli`]: all commands; [`commands`]: one file per command; [`options`]: flags that several commands share
 //! - [`execution`]: runs an experiment and shows its result; [`progress`]: the progress line; [`signals`]: Ctrl-C
 //! - [`control`]: the protocol between a runner and its child processes
@@ -31,7 +30,7 @@ fn restrict_umask() {
 fn main() -> ExitCode {
     restrict_umask();
     let cli = cli::Cli::from_command_line();
-    match commands::dispatch(cli.command) {
+    match cli.command.run() {
         Ok(code) => code,
         Err(error) => {
             let error = match error.downcast::<clap::Error>() {

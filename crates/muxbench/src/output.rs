@@ -3,25 +3,20 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use papers::PaperComparison;
 use report::format::visible;
 use report::text::Medium;
 use serde::Serialize;
 
-/// Returns the columns of the terminal, or enough for any table if standard output is a file or a pipe.
-fn width() -> usize {
+/// Returns the medium of tables and prose. A file or a pipe has enough columns for any table.
+pub fn medium(markdown: bool) -> Medium {
     match rustix::termios::tcgetwinsize(io::stdout()) {
-        Ok(size) if size.ws_col > 0 => size.ws_col.into(),
-        _ => 160,
+        _ if markdown => Medium::Markdown,
+        Ok(size) if size.ws_col > 0 => Medium::Terminal(size.ws_col.into()),
+        _ => Medium::Terminal(160),
     }
 }
 
-/// Returns the medium of tables and prose.
-pub fn medium(markdown: bool) -> Medium {
-    if markdown { Medium::Markdown } else { Medium::Terminal(width()) }
-}
-
-/// Prints text with its line ends. Escapes control characters, which a terminal would obey. Ignores a closed pipe.
+/// Prints text. Escapes control characters, which a terminal would obey. Ignores a closed pipe.
 pub fn print(text: &str) -> anyhow::Result<()> {
     print_raw(&visible(text))
 }
@@ -49,7 +44,7 @@ pub fn warn(line: impl Display) {
     note(format_args!("warning: {line}"));
 }
 
-/// Writes text without a line end; otherwise like [`tell`].
+/// Writes text without a line end to standard error. Ignores write errors.
 pub fn tell_in_line(text: impl Display) {
     let mut output = anstream::stderr();
     let _ = write!(output, "{text}").and_then(|()| output.flush());
@@ -65,23 +60,4 @@ pub fn print_line(value: &impl Serialize) -> anyhow::Result<()> {
     let mut output = io::stdout().lock();
     writeln!(output, "{}", serde_json::to_string(value)?)?;
     Ok(output.flush()?)
-}
-
-/// Prints a result in one of three formats.
-pub fn print_form<T: Serialize>(
-    (is_json, is_csv): (bool, bool),
-    json: impl FnOnce() -> T,
-    csv: impl FnOnce() -> String,
-    text: impl FnOnce() -> String,
-) -> anyhow::Result<()> {
-    match (is_json, is_csv) {
-        (true, _) => print_json(&json()),
-        (_, true) => print(&csv()),
-        _ => print(&text()),
-    }
-}
-
-/// Prints a comparison of runs with a paper.
-pub fn print_comparison(forms: (bool, bool), comparison: &PaperComparison, medium: Medium) -> anyhow::Result<()> {
-    print_form(forms, || comparison.json(), || comparison.csv(), || comparison.render(medium))
 }

@@ -3,28 +3,23 @@
 use std::time::Duration;
 
 use harness::exec::event::RunEvent;
-use harness::model::SearchGoal;
-use harness::model::TrialOutcome;
-use harness::model::{Trial, TrialRecord};
+use harness::model::{RunHeader, Strategy, TrialOutcome, TrialRecord};
 use harness::plan::duration_ns;
 use harness::spec::units::Share;
+use harness::strategy;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::format;
 use report::text::tail_mark;
 
 use crate::output;
 
-/// Shows a run's progress on standard error.
+/// Shows a run's progress on standard error until dropped.
 pub struct Progress {
+    /// The finished trials and their total. A search has no total.
     bar: ProgressBar,
-    is_terminal: bool,
-    /// Number of trials; `None` for a search, which plans as it goes.
-    total: Option<usize>,
-    finished: usize,
     current: String,
     /// Duration of the remaining trials; for a search, the longest duration.
     left_ns: u64,
-    /// Progress of the current trial.
     pace: Pace,
     /// Result of the last trial.
     last: String,
@@ -54,35 +49,23 @@ impl Pace {
 }
 
 impl Progress {
-    /// Returns the progress of a run with these trials.
-    pub fn new(trials: &[&Trial]) -> Self {
-        let left_ns = trials.iter().map(|trial| duration_ns(trial)).sum();
-        Self::start(Some(trials.len()), left_ns)
-    }
-
-    /// Returns the progress of a search after these probes.
-    pub fn for_search(question: &SearchGoal, findings: &[TrialOutcome]) -> Self {
-        let elapsed_ns = findings.iter().map(|finding| finding.elapsed_ns).sum();
-        Self::start(None, question.time_max_ns.saturating_sub(elapsed_ns))
-    }
-
-    fn start(total: Option<usize>, left_ns: u64) -> Self {
-        let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-        let target = if is_terminal { ProgressDrawTarget::stderr_with_hz(4) } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(total.map(|total| total as u64), target);
-        let template = if total.is_some() { "{pos}/{len} [{wide_bar}] {msg}" } else { "probe {pos}: {wide_msg}" };
+    /// Shows the progress of a run after these outcomes.
+    pub fn new(header: &RunHeader, outcomes: &[TrialOutcome]) -> Self {
+        let (total, left_ns, template) = match &header.strategy {
+            Strategy::Capacity(goal) => {
+                let elapsed_ns = outcomes.iter().map(|outcome| outcome.elapsed_ns).sum();
+                (None, goal.time_max_ns.saturating_sub(elapsed_ns), "probe {pos}: {wide_msg}")
+            }
+            Strategy::Whole | Strategy::Sweep { .. } => {
+                let trials = strategy::ahead(header, outcomes);
+                let left_ns = trials.iter().map(|trial| duration_ns(trial)).sum();
+                (Some(trials.len() as u64), left_ns, "{pos}/{len} [{wide_bar}] {msg}")
+            }
+        };
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(4));
         let style = ProgressStyle::with_template(template).expect("the template is valid");
         bar.set_style(style.progress_chars("=> "));
-        Self {
-            bar,
-            is_terminal,
-            total,
-            finished: 0,
-            current: String::new(),
-            left_ns,
-            pace: Pace::default(),
-            last: String::new(),
-        }
+        Self { bar, current: String::new(), left_ns, pace: Pace::default(), last: String::new() }
     }
 
     /// Handles an event of the runner.
@@ -109,11 +92,10 @@ impl Progress {
                 self.show(&format!("{phase}{rate}"));
             }
             RunEvent::Load(_) => {}
-            RunEvent::Finished(record) => self.finished(record),
+            RunEvent::Finished(record) => self.finish(record),
             RunEvent::Pruned(trial) => {
-                self.total = self.total.map(|total| total - 1);
                 self.left_ns = self.left_ns.saturating_sub(duration_ns(trial));
-                self.bar.set_length(self.total.unwrap_or_default() as u64);
+                self.bar.dec_length(1);
             }
         }
     }
@@ -123,29 +105,25 @@ impl Progress {
     }
 
     fn left(&self) -> String {
-        let most = if self.total.is_none() { "at most " } else { "" };
+        let most = if self.bar.length().is_none() { "at most " } else { "" };
         let left_ns = self.left_ns.saturating_sub(self.pace.elapsed_ns);
         format!("{most}{} left", short(Duration::from_nanos(left_ns)))
     }
 
-    fn finished(&mut self, record: &TrialRecord) {
-        self.finished += 1;
-        let took_ns = if self.total.is_some() { duration_ns(&record.trial) } else { record.elapsed_ns };
+    fn finish(&mut self, record: &TrialRecord) {
+        let total = self.bar.length();
+        let took_ns = if total.is_some() { duration_ns(&record.trial) } else { record.elapsed_ns };
         self.left_ns = self.left_ns.saturating_sub(took_ns);
         self.pace = Pace::default();
-        self.last = format!("; last {}{}", record.trial.architecture, brief_result(record));
+        let result = brief_result(record);
+        self.last = format!("; last {}{result}", record.trial.architecture);
         self.bar.inc(1);
-        if !self.is_terminal {
-            let verdict = report::format::verdict(record.verdict.kind);
-            let total = self.total.map_or(String::new(), |total| format!("/{total}"));
-            let (finished, current, result) = (self.finished, &self.current, brief_result(record));
-            output::tell(format_args!("{finished}{total} {current}: {verdict}{result}; {}", self.left()));
+        if self.bar.is_hidden() {
+            let verdict = format::verdict(record.verdict.kind);
+            let total = total.map_or(String::new(), |total| format!("/{total}"));
+            let (finished, current, left) = (self.bar.position(), &self.current, self.left());
+            output::tell(format_args!("{finished}{total} {current}: {verdict}{result}; {left}"));
         }
-    }
-
-    /// Clears the line.
-    pub fn end(self) {
-        self.bar.finish_and_clear();
     }
 }
 
@@ -194,7 +172,7 @@ mod tests {
     #[test]
     fn time_left_decreases_within_a_trial() {
         let run = testkit::run();
-        let mut progress = Progress::new(&run.header.trials.iter().collect::<Vec<_>>());
+        let mut progress = Progress::new(&run.header, &[]);
         let whole = progress.left_ns;
         progress.on(&RunEvent::Started(&run.header.trials[0]));
         let progress_event = |completed| load::Event::Progress {

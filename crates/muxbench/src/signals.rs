@@ -25,16 +25,12 @@ pub fn stop_at_signals() -> anyhow::Result<Stop> {
     let mut interrupts = Signals::new([SIGINT]).context(CANNOT)?;
     let requested = stop.clone();
     let listen = move || {
-        let mut is_second = false;
-        for _ in interrupts.forever() {
-            if is_second {
-                requested.abort();
-            } else {
-                // Standard error may be closed.
-                let _ = anstream::stderr().write_all(FINISHING.as_bytes());
-            }
-            is_second = true;
+        let mut interrupts = interrupts.forever();
+        if interrupts.next().is_some() {
+            // Standard error may be closed.
+            let _ = anstream::stderr().write_all(FINISHING.as_bytes());
         }
+        interrupts.for_each(|_| requested.abort());
     };
     thread::Builder::new().name("signals".into()).spawn(listen).context(CANNOT)?;
     Ok(stop)

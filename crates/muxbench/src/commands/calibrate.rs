@@ -10,18 +10,18 @@ use anyhow::bail;
 use harness::calibration::{self, Hold, Law, Settings};
 use harness::host::{self, placement};
 use harness::spec;
-use harness::spec::units::{Cpus, Rate, Time};
+use harness::spec::units::{Rate, Time};
 use wire::{Address, ServiceSpec};
 
-use crate::options::client::ClientArgs;
 use crate::options::format::FormatArgs;
 use crate::options::named;
+use crate::options::settings::{ClientArgs, PlacementArgs};
 use crate::{exit, output};
 
 /// Measure known response times with the client, and print its bias and spread
 ///
-/// The client runs against a null server, and against servers that hold each response for a known time. The difference between
-/// measured and known times is the client's error on this machine.
+/// The client loads a null server, and servers that hold each response for a known time. The difference between measured and
+/// known times is the client's error on this machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench calibrate                                   # 0, 100 us and 1 ms, half a minute
@@ -49,12 +49,8 @@ pub struct Args {
     /// Duration of each measurement
     #[arg(long, value_name = "TIME", default_value = "800ms")]
     measure: Time,
-    /// CPU of the server [default: the first]
-    #[arg(long, value_name = "CPUS", help_heading = "Placement")]
-    server_cpus: Option<Cpus>,
-    /// CPUs of the client [default: the other half]
-    #[arg(long, value_name = "CPUS", help_heading = "Placement")]
-    client_cpus: Option<Cpus>,
+    #[command(flatten)]
+    placement: PlacementArgs,
     #[command(flatten)]
     client: ClientArgs,
     /// Exit with 3 unless the bias of every hold time is within its limit
@@ -67,10 +63,10 @@ pub struct Args {
     quiet: bool,
 }
 
-/// Calibrates the client.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let wish = spec::Placement { server: args.server_cpus.clone(), client: args.client_cpus.clone() };
-    let placed = placement::place(&host::detect().cores, &wish).map_err(anyhow::Error::msg)?;
+    let mut cpus = spec::Placement::default();
+    args.placement.apply(&mut cpus);
+    let placed = placement::place(&host::detect().cores, &cpus).map_err(anyhow::Error::msg)?;
     if placed.is_shared() {
         bail!(
             "--server-cpus, --client-cpus: {}; the calibration server polls all the time, so give each side CPUs of its own",
@@ -79,10 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut client = spec::Client::default();
     args.client.apply(&mut client);
-    let any = match args.transport {
-        Transport::Tcp | Transport::Udp => "127.0.0.1:0",
-        Transport::Unix => "unix:reflector",
-    };
+    let any = if args.transport == Transport::Unix { "unix:reflector" } else { "127.0.0.1:0" };
     // An exponential random value hardly ever exceeds twenty times its mean.
     let cool_down_ns = args.hold.iter().map(|hold| hold.0.saturating_mul(20)).max().unwrap_or(0) + 2_000_000_000;
     let load = LoadConfig {
@@ -108,15 +101,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let calibration = calibration::calibrate(&settings, &mut |at, total, hold| {
         if shows {
             let left_s = (total - at) as u64 * (args.measure.0 + 300_000_000) / 1_000_000_000;
-            let mean = Time(hold.mean_ns);
-            let name = hold.law.name();
-            output::tell_in_line(format_args!("\r{} of {total}: hold {mean} {name}, {left_s} s left   ", at + 1));
+            let (at, mean, law) = (at + 1, Time(hold.mean_ns), hold.law.name());
+            output::tell_in_line(format_args!("\r{at} of {total}: hold {mean} {law}, {left_s} s left   "));
         }
     })?;
     if shows {
         output::tell_in_line(format_args!("\r{:60}\r", ""));
     }
     args.format.print(&calibration, report::text::calibration::render)?;
-    let recovered = calibration.conditions.iter().all(calibration::Condition::is_recovered);
-    Ok(exit::of_validity(recovered || !args.strict))
+    let is_recovered = calibration.conditions.iter().all(calibration::Condition::is_recovered);
+    Ok(exit::of_validity(is_recovered || !args.strict))
 }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::error::ErrorKind;
+use harness::host::Host;
 use harness::model::{LatencyLimit, RunHeader, SearchGoal, Strategy};
 use harness::plan;
 use harness::spec::OneOrMany;
@@ -13,19 +14,19 @@ use crate::execution;
 use crate::options::execution::ExecutionArgs;
 use crate::options::setup::{SetupArgs, checked};
 
-const LIMITS: &str = "Limits (all given limits must be met)";
+const LIMITS: &str = "Limits (a probe must meet all)";
 /// The highest rate of any search, even if memory allows more.
 const MOST_PER_S: f64 = 10e6;
 
 /// Find the highest rate at which each architecture meets a limit of its response time
 ///
 /// The response time runs from the planned send of a request to the last byte of its response, and so includes queueing. A
-/// probe is a short trial at one rate. It meets the limits, or it does not. It also needs 95 % of the planned rate and no errors
-/// (of `udp`: at most 1 % lost).
+/// probe is a short trial at one rate. It succeeds if it meets all limits, achieves 95 % of the planned rate, and has no errors
+/// (`udp`: loses at most 1 %).
 ///
-/// The search doubles the rate until two probes in a row miss the limits. It then estimates the capacity from all probes and
-/// their reliability, so that one disturbed probe does not mislead it. The printed interval contains the capacity with a
-/// probability of 95 %. The searches of all architectures are interleaved. If the client is the bottleneck, the result is a lower bound.
+/// The search doubles the rate until two probes in a row fail. It then estimates the capacity from all probes and their
+/// reliability, so that one disturbed probe does not mislead it. The printed interval contains the capacity with a probability
+/// of 95 %. The searches of all architectures are interleaved. If the client is the bottleneck, the result is a lower bound.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench capacity --p99 1ms
@@ -72,7 +73,6 @@ impl Args {
     }
 }
 
-/// Runs the searches, or finishes interrupted ones.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let usage = |kind, reason: &str| Err(clap::Error::raw(kind, reason).into());
     if args.execution.explain {
@@ -80,19 +80,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             "--explain compares trials at one rate, and probes differ in rate; try `muxbench compare --explain`";
         return usage(ErrorKind::ArgumentConflict, reason);
     }
-    if args.execution.is_resume() {
-        let change = |header: &mut RunHeader| match (&mut header.strategy, args.time_max) {
-            (_, None) => Ok(()),
-            (Strategy::Capacity(question), Some(time_max)) => {
-                question.time_max_ns = time_max.0;
-                Ok(())
-            }
-            (_, Some(_)) => bail!("--time-max: the run is no search; omit it"),
-        };
-        return Ok(execution::resume_with(&args.execution, || Ok(()), change)?.0);
-    }
     let limits = args.limits();
-    if limits.is_empty() {
+    if limits.is_empty() && args.execution.resume.is_none() {
         let reason = "a search needs a limit: add --p99 1ms, or another of --p50, --p90, --p99 and --p999";
         return usage(ErrorKind::MissingRequiredArgument, reason);
     }
@@ -114,7 +103,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         Ok(experiment)
     };
-    let course = |plan: plan::Plan, host: &harness::host::Host| {
+    let strategy = |plan: plan::Plan, host: &Host| {
         let in_memory = plan.trials.iter().map(|trial| plan::rate_max_per_s(trial, host).round());
         let most_per_s = in_memory.fold(args.to.map_or(MOST_PER_S, |rate| rate.0), f64::min);
         if most_per_s < from.0 {
@@ -125,5 +114,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let time_max_ns = args.time_max.map_or(600_000_000_000, |time| time.0);
         Ok((plan, Strategy::Capacity(SearchGoal { limits, from_per_s: from.0, most_per_s, precision, time_max_ns })))
     };
-    Ok(execution::start_as(experiment, &args.execution, course)?.0)
+    let change = |header: &mut RunHeader| {
+        match (&mut header.strategy, args.time_max) {
+            (Strategy::Capacity(goal), Some(time_max)) => goal.time_max_ns = time_max.0,
+            (_, Some(_)) => bail!("--time-max: the run is no search; omit it"),
+            (_, None) => {}
+        }
+        Ok(())
+    };
+    Ok(execution::run(&args.execution, experiment, strategy, change)?.0)
 }

@@ -13,16 +13,14 @@ use crate::{execution, output};
 
 /// Run one workload against several architectures and print which one is best
 ///
-/// Without flags: mp, mt, select, poll and epoll; 400 and 2 000 connections; requests of 128 B, responses of 10 KiB; 2 000
-/// requests/s; three interleaved repeats. Takes less than a minute.
+/// Without flags, muxbench compares mp, mt, select, poll and epoll with 400 and 2 000 connections, requests of 128 B,
+/// responses of 10 KiB and 2 000 requests/s, in three interleaved repeats. This takes less than a minute.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  muxbench compare
   muxbench compare --arch epoll,mt --connections 10000 --rate 500,2000 --measure 10s --repeats 5
   muxbench compare --request 1B --response 1B --rate 8000 --json > result.json
   muxbench compare --connections 10000 --active 1/64,1 --idle 5000      # locality (kawai2006)
-  muxbench compare --arch epoll,symped:2 --schedule closed --connections 20,100     # transactions per second
-  muxbench compare --arch epoll,mt --schedule closed --service kv --keys zipf:0.99  # a key-value store
+  muxbench compare --arch epoll,mt --schedule closed --service kv --keys zipf:0.99  # transactions per second
   muxbench compare --arch epoll,mt --service http --response 1KiB   # HTTP/1.1, a GET of /bytes/1024
   muxbench compare --arch all --requests-per-connection 1 --rate 1000  # a connection per request
   muxbench compare --arch epoll,select,mt --service udp --ports 10,1000 --rate 100  # datagrams to many ports
@@ -30,7 +28,6 @@ use crate::{execution, output};
   muxbench compare --transport unix         # Unix sockets; tcp6 is IPv6
   muxbench compare --network lab --delay 10ms --jitter 1ms --loss 0.1% --bandwidth 1Gbit   # needs root
   muxbench compare --arch all --explain --count-syscalls  # system calls, counted by the kernel
-  muxbench compare --timestamps kernel --strict      # kernel send times; exit with 3 unless all valid
   muxbench compare --measure 1min --print-experiment > mine.toml    # an experiment file")]
 pub struct Args {
     #[command(flatten)]
@@ -48,11 +45,7 @@ pub struct Args {
     print_experiment: bool,
 }
 
-/// Runs the experiment, prints it, or finishes an interrupted run.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if args.execution.is_resume() {
-        return execution::resume(&args.execution);
-    }
     let experiment = || {
         let mut experiment = args.setup.experiment()?;
         if !args.rate.is_empty() {
@@ -65,5 +58,5 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         output::print(&experiment()?.1)?;
         return Ok(ExitCode::SUCCESS);
     }
-    execution::start(|| Ok(experiment()?.0), &args.execution)
+    Ok(execution::run(&args.execution, || Ok(experiment()?.0), execution::whole, |_| Ok(()))?.0)
 }

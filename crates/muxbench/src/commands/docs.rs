@@ -3,6 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Command;
 use clap_complete::Shell;
 
@@ -11,7 +12,7 @@ use clap_complete::Shell;
 #[command(after_help = "Examples:
   muxbench completions bash > /etc/bash_completion.d/muxbench")]
 pub struct CompletionsArgs {
-    /// Shell to print completions for
+    /// Name of the shell
     shell: Shell,
 }
 
@@ -20,26 +21,21 @@ pub struct CompletionsArgs {
 #[command(after_help = "Examples:
   muxbench man compare > muxbench-compare.1")]
 pub struct ManArgs {
-    /// Command to print the page of [default: muxbench itself]
+    /// Command [default: muxbench itself]
     command: Option<String>,
 }
 
-/// Prints the completions for one shell.
 pub fn completions(args: &CompletionsArgs, mut all: Command) -> anyhow::Result<ExitCode> {
     clap_complete::generate(args.shell, &mut all, "muxbench", &mut io::stdout());
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the manual page of a command.
 pub fn man(args: &ManArgs, mut all: Command) -> anyhow::Result<ExitCode> {
     all.build();
-    let command = match &args.command {
-        None => all,
-        Some(name) => all
-            .find_subcommand(name)
-            .cloned()
-            .ok_or_else(|| anyhow::anyhow!("unknown command `{name}`; try `muxbench help`"))?,
-    };
-    clap_mangen::Man::new(command).render(&mut io::stdout())?;
+    if let Some(name) = &args.command {
+        let found = all.find_subcommand(name).cloned();
+        all = found.with_context(|| format!("unknown command `{name}`; try `muxbench help`"))?;
+    }
+    clap_mangen::Man::new(all).render(&mut io::stdout())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,7 @@ use crate::output;
 
 /// Find the causes of disturbed results on this host, their effects and remedies
 ///
-/// Takes about a second; leave the host idle meanwhile. The exit code is 0 whatever it finds.
+/// Takes about a second; leave the host idle meanwhile. The exit code is 0 even if there are findings.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench doctor                                   # warnings come first
@@ -20,12 +20,11 @@ use crate::output;
 pub struct Args {
     #[command(flatten)]
     format: FormatArgs,
-    /// End the processes and remove the socket folders that killed runs have left; examine nothing
+    /// End the processes and remove the socket folders that killed runs have left, without an examination
     #[arg(long, conflicts_with_all = ["json", "markdown"])]
     clean: bool,
 }
 
-/// Examines the host and prints the findings.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.clean {
         return clean();
@@ -33,8 +32,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if stderr().is_terminal() {
         output::tell("measuring...");
     }
-    args.format
-        .print(&harness::doctor::examine(), |findings, medium| report::text::doctor::render(findings, medium))?;
+    args.format.print(&harness::doctor::examine(), |found, medium| report::text::doctor::render(found, medium))?;
     Ok(ExitCode::SUCCESS)
 }
 

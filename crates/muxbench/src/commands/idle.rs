@@ -39,7 +39,6 @@ pub struct Args {
     control: bool,
 }
 
-/// Holds connections for a user or a runner.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.control { for_runner() } else { for_user(args) }
 }
@@ -53,16 +52,9 @@ fn for_runner() -> anyhow::Result<ExitCode> {
             std::process::exit(0);
         }
     };
-    match idle::hold(&config, &mut |event| control::send(&event), &mut wait) {
-        Ok(report) => {
-            control::send(&Event::Verified { report });
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(error) => {
-            control::send(&Event::Failed { reason: error.to_string() });
-            Ok(ExitCode::FAILURE)
-        }
-    }
+    let report = idle::hold(&config, &mut |event| control::send(&event), &mut wait);
+    let result = report.map(|report| control::send(&Event::Verified { report })).map_err(Into::into);
+    Ok(control::exit_code(result, |error| Event::Failed { reason: error.to_string() }))
 }
 
 /// Holds connections for a user.
@@ -73,7 +65,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // The second signal exits at once.
+        // The second signal ends the process.
         signal_hook::flag::register_conditional_shutdown(signal, exit::STOPPED.into(), stop.clone())?;
         signal_hook::flag::register(signal, stop.clone()).context("cannot handle signals")?;
     }

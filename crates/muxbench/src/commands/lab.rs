@@ -26,9 +26,9 @@ const END_MAX: Duration = Duration::from_secs(5);
 
 /// Create a lab (network namespaces) and run a command on its server host
 ///
-/// A launcher such as srun can then use one machine as a cluster: MUXBENCH_LAB_HOSTS lists the namespaces for nsenter(1), the
-/// server's first. A distributed run in a lab measures and reports the network before each trial. When the command ends, all
-/// processes in the lab end. SIGHUP and SIGTERM are forwarded to the command, which is killed after 5 s.
+/// With a launcher such as srun, one machine then acts as a cluster. MUXBENCH_LAB_HOSTS lists the namespaces for nsenter(1),
+/// beginning with the server's. A distributed run in a lab measures and reports the network before each trial. When the command
+/// ends, all processes in the lab end. The lab forwards SIGHUP and SIGTERM to the command, and kills it after 5 s.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench lab --network lab:clients=5 --delay 1ms -- deploy/slurm-in-lab.sh srun -N6 muxbench run kawai2008-http --quick --distributed
@@ -44,7 +44,6 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// Runs the command and returns its exit code.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let network = args.network.network().unwrap_or_default();
     network.check().map_err(|why| anyhow::anyhow!("--{why}"))?;
@@ -60,15 +59,15 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let forwarded = [(terminated, Signal::TERM), (hangup, Signal::HUP)];
     let cpus = (&cpus.server[..], &cpus.client[..]);
-    let stop = Stop::default();
-    let mut lab = Testbed::start(&network, &program, cpus, args.seed, &stop).context("cannot create the lab")?;
+    let lab = Testbed::start(&network, &program, cpus, args.seed, &Stop::default());
+    let mut lab = lab.context("cannot create the lab")?;
     let socket = LabSocket::new()?;
     crate::output::note(format_args!("{network}: up in {} ms", lab.setup().as_millis()));
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]).env(SOCKET, socket.path()).env(HOSTS, lab.paths().join(" "));
-    let name = args.command[0].display();
-    let mut child = lab.server().spawn(command).with_context(|| format!("cannot start {name}"))?;
-    // An interactive shell ignores SIGTERM, and other commands may ignore SIGHUP.
+    let child = lab.server().spawn(command);
+    let mut child = child.with_context(|| format!("cannot start {}", args.command[0].display()))?;
+    // The command may ignore signals: an interactive shell ignores SIGTERM.
     let mut deadline = None;
     let status = loop {
         if let Some(status) = child.try_wait()? {

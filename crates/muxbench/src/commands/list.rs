@@ -40,16 +40,12 @@ struct Row {
 }
 
 impl Row {
-    fn new(name: impl ToString, about: impl Into<String>) -> Self {
-        Self { name: name.to_string(), about: about.into(), needs: String::new(), not_here: None, limit: None }
-    }
-
-    fn of(name: impl ToString, about: impl Into<String>, needs: &str, can_run: Result<(), String>) -> Self {
-        Self { needs: needs.into(), not_here: can_run.err(), ..Self::new(name, about) }
+    fn new(name: impl ToString, about: impl Into<String>, needs: &str, can_run: Result<(), String>) -> Self {
+        Self { name: name.to_string(), about: about.into(), needs: needs.into(), not_here: can_run.err(), limit: None }
     }
 
     fn of_architecture(architecture: Architecture, host: &Host) -> Self {
-        let row = Self::of(architecture, architecture.about(), &architecture.needs(), architecture.can_run());
+        let row = Self::new(architecture, architecture.about(), &architecture.needs(), architecture.can_run());
         Self { limit: Some(plan::limit(architecture, host)), ..row }
     }
 
@@ -63,7 +59,7 @@ impl Row {
 }
 
 fn of_mechanism(row: &MechanismRow) -> Row {
-    Row::of(row.name, row.about, row.needs, (row.can_run)())
+    Row::new(row.name, row.about, row.needs, (row.can_run)())
 }
 
 /// Returns whether any architecture uses this accept strategy.
@@ -71,18 +67,19 @@ fn is_used(accept: Accept) -> bool {
     Architecture::every().into_iter().any(|architecture| accept.check(architecture).is_ok())
 }
 
-/// Prints all tables.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let host = host::detect();
     let architectures = Architecture::all().into_iter().map(|row| Row::of_architecture(row, &host));
+    let always = |name: &str, about: &str| Row::new(name, about, "", Ok(()));
+    let accept = Accept::ALL.iter().filter(|row| is_used(row.0));
     let sections: [(&str, Vec<Row>); 7] = [
         ("architectures", architectures.collect()),
-        ("models", MODELS.iter().map(|row| Row::of(row.name, row.about, row.needs, (row.can_run)())).collect()),
+        ("models", MODELS.iter().map(|row| Row::new(row.name, row.about, row.needs, (row.can_run)())).collect()),
         ("mechanisms", MECHANISMS.iter().map(of_mechanism).collect()),
         ("buffered mechanisms", BUFFERED.iter().map(of_mechanism).collect()),
-        ("accept", Accept::ALL.iter().filter(|row| is_used(row.0)).map(|row| Row::new(row.1, row.2)).collect()),
-        ("services", SERVICES.iter().map(|row| Row::new(row.name, row.about)).collect()),
-        ("presets", PRESETS.iter().map(|preset| Row::new(preset.name, preset.experiment().about)).collect()),
+        ("accept", accept.map(|row| always(row.1, row.2)).collect()),
+        ("services", SERVICES.iter().map(|row| always(row.name, row.about)).collect()),
+        ("presets", PRESETS.iter().map(|preset| always(preset.name, &preset.experiment().about)).collect()),
     ];
     if args.format.json {
         output::print_json(&BTreeMap::from(sections))?;

@@ -1,18 +1,17 @@
 //! `muxbench load`: one client against an external server.
 
-use std::fmt::Write;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ::load::config::{LoadConfig, Phases, Popularity, Schedule, Transport};
 use ::load::report::{LateSends, Measured};
-use ::load::{Event, Listener, LoadReport, Outcome};
+use ::load::{Event, Listener, LoadReport, Outcome, Sample};
 use anyhow::{Context, bail};
 use harness::exec::idle::IdleHolders;
 use harness::exec::launch::Muxbench;
 use harness::judge::Judgement;
-use harness::model::{LoadOrder, Trial, VerdictKind};
+use harness::model::{LoadOrder, Trial, Verdict, VerdictKind};
 use harness::process::stop::Stop;
 use harness::samples::Unwritten;
 use harness::spec::units::{Cpus, Rate, Share, Time};
@@ -21,10 +20,9 @@ use report::format;
 use report::text::{Medium, load_report, table, tail_mark};
 
 use crate::commands::idle;
-use crate::options::client::ClientArgs;
 use crate::options::format::FormatArgs;
 use crate::options::named;
-use crate::options::phases::PhaseArgs;
+use crate::options::settings::{ClientArgs, PhaseArgs};
 use crate::options::target::TargetArgs;
 use crate::{control, exit, output};
 
@@ -83,7 +81,6 @@ pub struct Args {
     control: bool,
 }
 
-/// Loads a server.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.control { for_runner(args) } else { for_user(args) }
 }
@@ -98,20 +95,19 @@ fn closed_loop_clients(args: &Args, connections: u32) -> u32 {
 /// Loads a server under the control of a runner.
 fn for_runner(args: &Args) -> anyhow::Result<ExitCode> {
     let LoadOrder { config, trial, is_quiet } = control::read_order()?;
-    match load(&config, Some(&trial), args, &mut Runner { is_quiet }) {
-        Ok(Outcome { report, connections, .. }) => {
-            control::send(&Event::Finished { report: Box::new(report) });
-            // Keep the connections open until the runner has read their cost from the server.
-            control::read_line()?;
-            drop(connections);
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(error) => {
-            let is_unwritten = error.is::<Unwritten>();
-            control::send(&Event::Failed { reason: format!("{error:#}"), is_unwritten });
-            Ok(ExitCode::FAILURE)
-        }
-    }
+    let outcome = ::load::run_with(&config, &mut Runner { is_quiet }).map_err(Into::into);
+    let result = outcome.and_then(|Outcome { report, connections, samples, .. }| {
+        write_samples(args, &config, Some(&trial), &samples)?;
+        control::send(&Event::Finished { report: Box::new(report) });
+        // Keep the connections open until the runner has read their cost from the server.
+        control::read_line()?;
+        drop(connections);
+        Ok(())
+    });
+    Ok(control::exit_code(result, |error| Event::Failed {
+        reason: format!("{error:#}"),
+        is_unwritten: error.is::<Unwritten>(),
+    }))
 }
 
 /// Sends events to a runner and waits for its start signal.
@@ -135,43 +131,27 @@ impl Listener for Runner {
     }
 }
 
-/// Shows events to a user.
-struct Display<F>(F);
-
-impl<F: FnMut(Event)> Listener for Display<F> {
-    fn on(&mut self, event: Event) {
-        (self.0)(event);
-    }
-
-    fn begin(&mut self) -> Result<Option<u64>, String> {
-        Ok(None)
-    }
-}
-
 /// Loads a server for a user.
 fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     let mut client = spec::Client::default();
     args.client.apply(&mut client);
     let target = args.target.config()?;
-    let (usual, drain) = match target.service.stream() {
+    let (schedule, cool_down) = match target.service.stream() {
         Some(_) => (Schedule::Closed, stream::DRAIN),
         None => (Schedule::SlotRandom, Time(2_000_000_000)),
     };
-    let schedule = args.schedule.unwrap_or(usual);
-    let mut phases = spec::Phases {
-        ramp: Time(1_000_000_000),
-        warm_up: Time(1_000_000_000),
-        measure: Time(5_000_000_000),
-        cool_down: drain,
-    };
+    let schedule = args.schedule.unwrap_or(schedule);
+    let is_closed = schedule == Schedule::Closed;
+    let second = Time(1_000_000_000);
+    let mut phases = spec::Phases { ramp: second, warm_up: second, measure: Time(5_000_000_000), cool_down };
     args.phases.apply(&mut phases);
-    let closed = schedule == Schedule::Closed;
+    let clients = if is_closed { closed_loop_clients(args, target.connections) } else { 1 };
     let config = LoadConfig {
         datagrams: args.transport == Some(Transport::Udp),
         idle: args.idle,
         active: args.active.0,
         popularity: args.popularity,
-        rate_per_s: args.rate.or((!closed).then_some(Rate(2_000.0))).map(|rate| rate.0),
+        rate_per_s: args.rate.or((!is_closed).then_some(Rate(2_000.0))).map(|rate| rate.0),
         schedule,
         phases: Phases {
             ramp_ns: phases.ramp.0,
@@ -181,9 +161,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
         },
         pacing: client.pacing,
         roles: client.roles,
-        clients: client
-            .clients
-            .map_or_else(|| if closed { closed_loop_clients(args, target.connections) } else { 1 }, NonZeroU32::get),
+        clients: client.clients.map_or(clients, NonZeroU32::get),
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
         clock: client.clock,
         timestamps: client.timestamps,
@@ -203,23 +181,17 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     let holders = IdleHolders::start(&Muxbench { program }, &config, &[], &Stop::default(), &mut |_, _| ())?;
     let mut shown = String::new();
     let mut bandwidth = Bandwidth::default();
-    let Outcome { report, .. } = load(
-        &config,
-        None,
-        args,
-        &mut Display(|event| {
-            if let Event::Progress { phase, elapsed_ns, bytes, .. } = &event
-                && config.service.stream().is_some()
-            {
-                bandwidth.show(phase, *elapsed_ns, *bytes);
-            } else if let Event::Progress { phase, sent, completed, .. } = event
-                && phase != shown
-            {
-                output::tell(format_args!("{phase}: {sent} sent, {completed} completed so far"));
-                shown = phase;
-            }
-        }),
-    )?;
+    let Outcome { report, samples, .. } = ::load::run(&config, &mut |event| match event {
+        Event::Progress { phase, elapsed_ns, bytes, .. } if config.service.stream().is_some() => {
+            bandwidth.show(&phase, elapsed_ns, bytes);
+        }
+        Event::Progress { phase, sent, completed, .. } if phase != shown => {
+            output::tell(format_args!("{phase}: {sent} sent, {completed} completed so far"));
+            shown = phase;
+        }
+        _ => {}
+    })?;
+    write_samples(args, &config, None, &samples)?;
     let held = if config.idle > 0 { Some(holders.verify(&Stop::default())?) } else { None };
     let mut judgement = Judgement::new(&report, None);
     if let Some(idle) = &held {
@@ -236,17 +208,11 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(exit::of_validity(verdict.kind == VerdictKind::Valid))
 }
 
-fn load(
-    config: &LoadConfig,
-    trial: Option<&Trial>,
-    args: &Args,
-    listener: &mut dyn Listener,
-) -> anyhow::Result<Outcome> {
-    let outcome = ::load::run_with(config, listener)?;
-    if let Some(path) = &args.samples {
-        harness::samples::write(path, &outcome.samples, &harness::samples::parameters(config, trial)?)?;
-    }
-    Ok(outcome)
+/// Writes the samples if the user requested them.
+fn write_samples(args: &Args, config: &LoadConfig, trial: Option<&Trial>, samples: &[Sample]) -> anyhow::Result<()> {
+    let Some(path) = &args.samples else { return Ok(()) };
+    harness::samples::write(path, samples, &harness::samples::parameters(config, trial)?)?;
+    Ok(())
 }
 
 /// Prints the bandwidth of streams each second.
@@ -262,19 +228,14 @@ impl Bandwidth {
         if elapsed_ns < self.shown_ns + 900_000_000 {
             return;
         }
-        let seconds = |ns: u64| ns as f64 / 1e9;
-        let bytes_per_s = (bytes - self.shown_bytes) as f64 / seconds(elapsed_ns - self.shown_ns);
-        output::tell(format_args!(
-            "{:5.1} to {:5.1} s  {:>9}  {phase}",
-            seconds(self.shown_ns),
-            seconds(elapsed_ns),
-            format::bandwidth(bytes_per_s)
-        ));
+        let [from_s, to_s] = [self.shown_ns, elapsed_ns].map(|ns| ns as f64 / 1e9);
+        let bandwidth = format::bandwidth((bytes - self.shown_bytes) as f64 / (to_s - from_s));
+        output::tell(format_args!("{from_s:5.1} to {to_s:5.1} s  {bandwidth:>9}  {phase}"));
         (self.shown_ns, self.shown_bytes) = (elapsed_ns, bytes);
     }
 }
 
-fn text(report: &LoadReport, verdict: &harness::model::Verdict, medium: Medium) -> String {
+fn text(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
     let (times, facts) = (times(report, medium), facts(report, verdict));
     match medium {
         Medium::Terminal(_) => format!("{times}\n{facts}"),
@@ -289,19 +250,10 @@ fn times(report: &LoadReport, medium: Medium) -> String {
     let (late, own) = (report.late_sends(), LateSends::default());
     let mut line = |name: &str, measured: &Measured, late: &LateSends| {
         let d = &measured.distribution;
-        let times = [
-            (0.01, d.p1_ns),
-            (0.25, d.p25_ns),
-            (0.5, d.p50_ns),
-            (0.75, d.p75_ns),
-            (0.9, d.p90_ns),
-            (0.95, d.p95_ns),
-            (0.99, d.p99_ns),
-            (0.999, d.p999_ns),
-            (1.0, d.max_ns),
-        ];
-        let shown = times.map(|(q, ns)| tail_mark::mark(format::us(ns as f64), late, q));
-        rows.push([name.to_owned()].into_iter().chain(shown).collect());
+        let ns = [d.p1_ns, d.p25_ns, d.p50_ns, d.p75_ns, d.p90_ns, d.p95_ns, d.p99_ns, d.p999_ns, d.max_ns];
+        let quantiles = [0.01, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
+        let times = ns.into_iter().zip(quantiles).map(|(ns, q)| tail_mark::mark(format::us(ns as f64), late, q));
+        rows.push([name.to_owned()].into_iter().chain(times).collect());
     };
     if report.stream.is_some() {
         line("time of a burst", &report.service, &own);
@@ -327,78 +279,63 @@ fn times(report: &LoadReport, medium: Medium) -> String {
 }
 
 /// Formats counts, rates, errors and the verdict as lines of text.
-fn facts(report: &LoadReport, verdict: &harness::model::Verdict) -> String {
-    let mut text = String::new();
+fn facts(report: &LoadReport, verdict: &Verdict) -> String {
+    let mut lines = Vec::new();
     if let Some(kernel) = &report.kernel {
-        let _ = writeln!(
-            text,
+        lines.push(format!(
             "kernel timestamps on {} (hardware timestamps: {}): {} requests and {} responses without, {} out of order{}",
             kernel.interface,
             format::name(&kernel.hardware),
             kernel.unstamped_sent,
             kernel.unstamped_arrived,
             kernel.out_of_order,
-            if kernel.wall_clock_stepped { "; unusable, for the wall clock was set during the run" } else { "" }
-        );
+            if kernel.wall_clock_stepped { "; unusable, because the wall clock was set during the run" } else { "" }
+        ));
     }
     let rate = format::digits(report.rate_achieved_per_s);
-    let _ = match (&report.closed, report.rate_asked_per_s) {
-        (Some(closed), _) if let Some(bytes) = &report.stream => {
-            writeln!(text, "{}", load_report::stream(bytes, closed, report))
-        }
-        (Some(closed), _) => {
-            let beyond = match closed.unsampled {
+    let (completed, errors) = (report.completed, report.errors.total());
+    lines.push(match (&report.closed, &report.stream) {
+        (Some(closed), Some(stream)) => load_report::stream(stream, closed, report),
+        (Some(closed), None) => {
+            let unsampled = match closed.unsampled {
                 0 => String::new(),
-                count => format!("; no samples of the last {count}, for the memory of samples was full"),
+                count => format!("; no samples of the last {count}, because the memory of samples was full"),
             };
             let busy = 100.0 * closed.busy_share;
-            let (completed, errors) = (report.completed, report.errors.total());
-            writeln!(
-                text,
-                "{completed} transactions{beyond}, {rate} transactions/s, {errors} errors, {busy:.0} % of the client's CPUs in use"
+            format!(
+                "{completed} transactions{unsampled}, {rate} transactions/s, {errors} errors, {busy:.0} % of the client's CPUs in use"
             )
         }
-        (None, asked) => writeln!(
-            text,
-            "{} of {} requests completed, {rate} of {} requests/s, {} errors",
-            report.completed,
-            report.planned,
-            asked.map_or("-".into(), format::digits),
-            report.errors.total()
-        ),
-    };
+        (None, _) => {
+            let (planned, target) = (report.planned, report.rate_asked_per_s.map_or("-".into(), format::digits));
+            format!("{completed} of {planned} requests completed, {rate} of {target} requests/s, {errors} errors")
+        }
+    });
     if let Some(churn) = &report.churn {
-        let calls = churn.requests_per_connection;
-        let rate = format::digits(churn.opened_per_s);
+        let requests = match churn.requests_per_connection {
+            1 => "1 request".to_owned(),
+            count => format!("{count} requests"),
+        };
         let waited = match churn.waited {
             0 => String::new(),
-            count => format!("; {count} sessions waited for another to end"),
+            count => format!("; {count} sessions waited for another session to end"),
         };
-        let from = match churn.sources {
+        let sources = match churn.sources {
             0 | 1 => String::new(),
             count => format!(", from {count} addresses"),
         };
-        let requests = if calls == 1 { "request" } else { "requests" };
-        let _ = writeln!(
-            text,
-            "{} connections of {calls} {requests} each, {rate} connections/s{from}{waited}",
-            churn.opened
-        );
+        let rate = format::digits(churn.opened_per_s);
+        lines.push(format!("{} connections of {requests} each, {rate} connections/s{sources}{waited}", churn.opened));
     }
-    if let Some(datagrams) = &report.datagrams {
-        let _ = writeln!(text, "{}", load_report::datagrams(datagrams, report.planned));
-    }
-    let failed = report.errors.by_class().into_iter().filter(|(_, count)| *count > 0);
-    for (class, count) in failed {
-        let why = match class {
+    lines.extend(report.datagrams.as_ref().map(|datagrams| load_report::datagrams(datagrams, report.planned)));
+    for (class, count) in report.errors.by_class().into_iter().filter(|(_, count)| *count > 0) {
+        let remedy = match class {
             "closed" => " (the server closes connections after some responses; try --requests-per-connection)",
             _ => "",
         };
-        let _ = writeln!(text, "  {class}: {count}{why}");
+        lines.push(format!("  {class}: {count}{remedy}"));
     }
-    if let Some(note) = tail_mark::note_of_load(report) {
-        let _ = writeln!(text, "{note}");
-    }
-    let _ = writeln!(text, "{}: {}", format::verdict(verdict.kind), verdict.reason);
-    text
+    lines.extend(tail_mark::note_of_load(report));
+    lines.push(format!("{}: {}", format::verdict(verdict.kind), verdict.reason));
+    lines.join("\n") + "\n"
 }

@@ -21,8 +21,8 @@ const REQUESTS: usize = 20_000;
 
 /// Show every trial of an experiment, its duration, and the reasons why this host cannot run it
 ///
-/// With --hosts, show the needs of the largest workload on the server's host and the client hosts: descriptors, memory, ports,
-/// addresses, kernel settings.
+/// With --hosts, show the needs of the largest workload on the server's host and on the client hosts: descriptors, memory,
+/// ports, addresses and kernel settings.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench plan experiments/kawai2008-http.toml
@@ -42,13 +42,13 @@ pub struct Args {
     schema: bool,
 }
 
-/// Client hosts, and the source of the costs per connection.
+/// The client hosts, and the source of costs.
 #[derive(Debug, clap::Args)]
 pub struct HostsArgs {
     /// Show the needs of the largest workload
     #[arg(long, help_heading = "Hosts")]
     hosts: bool,
-    /// Stored run whose costs per connection and per request replace the documented ones
+    /// Stored run whose costs per connection and per request replace the documented costs
     #[arg(long, value_name = "RUN", requires = "hosts", help_heading = "Hosts")]
     from: Option<PathBuf>,
     /// Measure the client's CPU time per request now, on this host
@@ -89,7 +89,6 @@ impl HostsArgs {
     }
 }
 
-/// Prints the plan, the needs or the schema.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.schema {
         output::print_json(&Experiment::schema())?;

@@ -11,13 +11,13 @@ use crate::control;
 
 /// Forward packets between the hosts of a lab, for a runner
 #[derive(Debug, clap::Args)]
+#[command(hide = true)]
 pub struct Args {
     /// Read the order as a line on standard input, and print events as JSON lines
     #[arg(long, required = true)]
     control: bool,
 }
 
-/// Forwards packets until standard input ends.
 pub fn run(_args: &Args) -> anyhow::Result<ExitCode> {
     let mut line = Vec::new();
     // Read single bytes, because the relay itself reads the bytes after the line.
@@ -26,11 +26,6 @@ pub fn run(_args: &Args) -> anyhow::Result<ExitCode> {
         line.push(byte[0]);
     }
     let config: RelayConfig = serde_json::from_slice(&line).context("cannot read the order on standard input")?;
-    match relay::run(&config, io::stdin().as_fd(), &mut |event| control::send(&event)) {
-        Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(error) => {
-            control::send(&RelayEvent::Failed { reason: format!("{error:#}") });
-            Ok(ExitCode::FAILURE)
-        }
-    }
+    let result = relay::run(&config, io::stdin().as_fd(), &mut |event| control::send(&event));
+    Ok(control::exit_code(result, |error| RelayEvent::Failed { reason: format!("{error:#}") }))
 }

@@ -1,5 +1,4 @@
-//! `muxbench report`: shows one stored run (also beside a paper or as a page), two runs side by side, or the history
-//! of many.
+//! `muxbench report`: shows one stored run, the difference of two, or the history of many.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,7 +16,11 @@ use report::plot::{Drawn, trends};
 use report::{RunDiff, export, format, html, text};
 
 use crate::files::{send_times, write, write_figures, write_paper_figures};
+use crate::options::format::FormatArgs;
 use crate::{execution, output};
+
+/// Flags for output on the terminal.
+const NOT_FOR_PAGES: [&str; 5] = ["json", "explain", "csv", "markdown", "send_deviation"];
 
 /// Show a stored run, the difference of two, or the history of many
 #[derive(Debug, clap::Args)]
@@ -34,24 +37,20 @@ use crate::{execution, output};
   muxbench report --paper kawai2008 --figure 6                   # one figure of the paper
   muxbench report --send-deviation         # how evenly requests were sent")]
 pub struct Args {
-    /// Folder of a run [default: the newest under results/]. Two runs are compared; more, or a folder of runs, are shown as
-    /// a history
+    /// Folder of a run [default: the newest under results/]. Two runs are compared. More runs, or a folder of runs, are shown
+    /// as a history
     #[arg(value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// Print all data as JSON
-    #[arg(long, conflicts_with = "csv")]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
     /// Explain the result: system calls, events, context switches and CPU time per request, and what sets each
     /// architecture apart from the best
     #[arg(long, conflicts_with_all = ["json", "csv", "paper", "send_deviation"])]
     explain: bool,
-    /// Print CSV, a row per trial. For two runs: per comparison. For a history: per repeated measurement. For a paper: per
-    /// published value, or per claim if it has no tables; with --figure per point, with --table per row of the table
-    #[arg(long)]
+    /// Print CSV. A row is a trial of a run, a comparison of two runs, or a repeated measurement of a history. With --paper, a
+    /// row is a published value, or a claim if there are no tables; with --figure a point, with --table a row of the table
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
     csv: bool,
-    /// Print tables as Markdown, to paste into an issue
-    #[arg(long, conflicts_with_all = ["json", "csv", "html", "figures"])]
-    markdown: bool,
     /// Show the run beside a paper: its tables with the published values, and which claims hold here
     #[arg(long, value_name = "NAME", conflicts_with = "send_deviation")]
     #[arg(value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
@@ -62,22 +61,26 @@ pub struct Args {
     /// Show only this table of the paper, by its number
     #[arg(long, value_name = "N", requires = "paper", conflicts_with = "figure")]
     table: Option<String>,
-    /// Write a self-contained HTML page; `-` is standard output [default: report.html in RUN; with --paper PAPER.html there;
-    /// for a folder of runs index.html there]
-    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["json", "explain", "csv", "send_deviation"])]
+    /// Write a self-contained HTML page; `-` is standard output [default: in RUN, report.html, or PAPER.html with --paper, or
+    /// index.html for a folder of runs]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = NOT_FOR_PAGES)]
     html: Option<Option<PathBuf>>,
     /// Write each figure of the page to this folder, as SVG and PNG
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "explain", "csv", "send_deviation"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = NOT_FOR_PAGES)]
     figures: Option<PathBuf>,
     /// Print the deviation of each trial's sends from even intervals (kawai2006), from the stored samples
     #[arg(long)]
     send_deviation: bool,
 }
 
-/// Shows stored runs.
+impl Args {
+    fn is_page(&self) -> bool {
+        self.html.is_some() || self.figures.is_some()
+    }
+}
+
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let is_folder_of_runs = |folder: &PathBuf| !store::is_run(folder) && !store::runs(folder).is_empty();
-    let is_page = args.html.is_some() || args.figures.is_some();
     let needs_one = args.paper.is_some() || args.send_deviation;
     match args.runs.as_slice() {
         [] => show_run(args, &store::latest(Path::new("results"))?),
@@ -86,63 +89,61 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Err(clap::Error::raw(ErrorKind::ArgumentConflict, reason).into())
         }
         [folder] if !is_folder_of_runs(folder) => show_run(args, folder),
-        [a, b] if !is_page && !is_folder_of_runs(a) && !is_folder_of_runs(b) => show_difference(args, a, b),
+        [a, b] if !args.is_page() && !is_folder_of_runs(a) && !is_folder_of_runs(b) => show_difference(args, a, b),
         runs => show_history(args, runs),
     }?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows one run.
 fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
     let run = read(folder)?;
-    let of_rates = [
+    for (flag, is_given) in [
         ("--explain", args.explain),
         ("--html", args.html.is_some()),
         ("--figures", args.figures.is_some()),
         ("--paper", args.paper.is_some()),
-    ];
-    if let Some((flag, _)) = of_rates.iter().find(|(_, is_given)| *is_given)
-        && matches!(run.header.strategy, Strategy::Capacity(_))
-    {
-        bail!("{flag}: the run is a search, whose probes differ in rate; try a run of `muxbench compare`");
+    ] {
+        if is_given && matches!(run.header.strategy, Strategy::Capacity(_)) {
+            bail!("{flag}: the run is a search, whose probes differ in rate; try a run of `muxbench compare`");
+        }
     }
-    let (medium, forms) = (output::medium(args.markdown), (args.json, args.csv));
+    let path = |name: &str| args.html.clone().map(|file| file.unwrap_or_else(|| folder.join(name)));
     let mut sends_of = |trial| send_times(folder, trial);
+    let summary = || report::model::Summary::of(&run);
     if let Some(paper) = args.paper.as_deref().and_then(papers::find) {
         let part = paper.part(args.figure.as_deref(), args.table.as_deref())?;
         let comparison = PaperComparison::of(paper, part, std::slice::from_ref(&run), &mut [&mut sends_of])?;
-        if let Some(file) = &args.html {
+        if let Some(path) = path(&comparison.file_name()) {
             let shown = [folder.display().to_string()];
             let of_one = ["muxbench", "report", &shown[0], "--paper", paper.name].map(str::to_owned);
             let origin = Origin { command: &run.header.command, of_one: &of_one, folders: &shown };
-            let page = papers::html::render(&comparison, std::slice::from_ref(&run), &origin)?;
-            write_page(&page, file.clone().unwrap_or_else(|| folder.join(comparison.file_name())))?;
+            write_page(&papers::html::render(&comparison, std::slice::from_ref(&run), &origin)?, path)?;
         }
         if let Some(folder) = &args.figures {
             write_paper_figures(&comparison, folder)?;
         }
-        if args.html.is_none() && args.figures.is_none() {
-            output::print_comparison(forms, &comparison, medium)?;
+        if !args.is_page() {
+            args.format.print_comparison(args.csv, &comparison)?;
         }
-    } else if args.html.is_some() || args.figures.is_some() {
-        if let Some(file) = &args.html {
-            write_page(&html::render(&run)?, file.clone().unwrap_or_else(|| folder.join("report.html")))?;
+    } else if args.is_page() {
+        if let Some(path) = path("report.html") {
+            write_page(&html::render(&run)?, path)?;
         }
         if let Some(folder) = &args.figures {
-            let Drawn { architectures, figures } = Drawn::of(&run, &report::model::Summary::of(&run));
+            let Drawn { architectures, figures } = Drawn::of(&run, &summary());
             let figures = figures.iter().map(|(figure, chart)| (figure.name, figure.title, chart));
             write_figures(figures, &architectures, folder)?;
         }
     } else if args.send_deviation {
         let deviations = Deviations::of(&run, &mut sends_of);
-        let show = || text::deviation::render(&deviations, medium);
-        output::print_form(forms, || &deviations, || export::deviation::csv(&deviations), show)?;
+        let show = |medium| text::deviation::render(&deviations, medium);
+        args.format.print_or_csv(args.csv, || &deviations, || export::deviation::csv(&deviations), show)?;
     } else {
-        let show = || {
-            let explanation = || format!("\n{}", text::cost::render(&report::model::Summary::of(&run), medium));
+        let show = |medium| {
+            let explanation = || format!("\n{}", text::cost::render(&summary(), medium));
             text::render(&run, medium) + &if args.explain { explanation() } else { String::new() }
         };
-        output::print_form(forms, || export::json::of(&run), || export::csv::of(&run), show)?;
+        args.format.print_or_csv(args.csv, || export::json::of(&run), || export::csv::of(&run), show)?;
     }
     Ok(())
 }
@@ -161,7 +162,7 @@ fn write_page(page: &str, path: PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Shows the history of many runs: the measurements that several runs share.
+/// Shows the history of many runs.
 fn show_history(args: &Args, given: &[PathBuf]) -> anyhow::Result<()> {
     if args.explain {
         bail!("--explain explains one run, but there are several; name one");
@@ -186,7 +187,7 @@ fn show_history(args: &Args, given: &[PathBuf]) -> anyhow::Result<()> {
         }
     }
     let history = builder.finish(0);
-    if args.html.is_some() || args.figures.is_some() {
+    if args.is_page() {
         if let Some(file) = &args.html {
             let path = match (file, given) {
                 (Some(path), _) => path.clone(),
@@ -203,8 +204,8 @@ fn show_history(args: &Args, given: &[PathBuf]) -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    let show = || text::history::render(&history, output::medium(args.markdown));
-    output::print_form((args.json, args.csv), || &history, || export::history::csv(&history), show)
+    let show = |medium| text::history::render(&history, medium);
+    args.format.print_or_csv(args.csv, || &history, || export::history::csv(&history), show)
 }
 
 /// Returns a relative link from a page to the page of a run, or to its folder if it has no page.
@@ -221,7 +222,7 @@ fn link(page: &Path, run: &Path) -> anyhow::Result<String> {
     let mut parts: Vec<String> = up.chain(down).collect();
     let page = if run.join("report.html").exists() { "report.html" } else { "" };
     parts.push(page.to_owned());
-    // Without `./`, a first part with a colon would be read as a scheme.
+    // Without `./`, a first part with a colon would be a scheme.
     Ok(format!("./{}", parts.join("/")))
 }
 
@@ -248,8 +249,8 @@ fn show_difference(args: &Args, a: &Path, b: &Path) -> anyhow::Result<()> {
         }
     }
     let diff = RunDiff::of(&first, &second);
-    let show = || text::run_diff::render(&diff, output::medium(args.markdown));
-    output::print_form((args.json, args.csv), || &diff, || export::run_diff::csv(&diff), show)
+    let show = |medium| text::run_diff::render(&diff, medium);
+    args.format.print_or_csv(args.csv, || &diff, || export::run_diff::csv(&diff), show)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::execution::print_places;
 use crate::files::{send_times, write, write_paper_figures};
+use crate::options::format::FormatArgs;
 use crate::{execution, exit, output, signals};
 
 const EXAMPLES: &str = "Examples:
@@ -26,9 +27,9 @@ const EXAMPLES: &str = "Examples:
   muxbench reproduce welsh2001 --figures plots     # figures as SVG and PNG too
   muxbench reproduce voras2009 --json > claims.json";
 
-/// Run the experiments of a paper, and show its figures, its tables and which of its claims hold here
+/// Run the experiments of a paper, show its figures and tables, and check its claims
 ///
-/// A second call runs only the missing trials. The result is also a page, PAPER.html in the results folder.
+/// A second call runs only the missing trials. muxbench also writes the result as a page: PAPER.html in the results folder.
 #[derive(Debug, clap::Args)]
 #[command(after_help = help())]
 pub struct Args {
@@ -38,7 +39,7 @@ pub struct Args {
     /// Run the same matrix with shorter phases, in minutes (default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Run the phases and repeats of the paper, where it states them: hours
+    /// Run the phases and repeats that the paper states, in hours
     #[arg(long)]
     full: bool,
     /// Run and show only this figure, by its number in the paper
@@ -53,16 +54,12 @@ pub struct Args {
     /// Write each figure to this folder, as SVG and PNG
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
-    /// Print JSON: tables, figures and the values behind each claim
-    #[arg(long, conflicts_with = "csv")]
-    json: bool,
-    /// Print CSV, a row per published value, or per claim if the paper has no tables; with --figure per point, with --table
-    /// per row of the table
-    #[arg(long)]
+    #[command(flatten)]
+    format: FormatArgs,
+    /// Print CSV. A row is a published value, or a claim if the paper has no tables; with --figure a point, with --table a
+    /// row of the table
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
     csv: bool,
-    /// Print tables as Markdown, to paste into an issue
-    #[arg(long, conflicts_with_all = ["json", "csv"])]
-    markdown: bool,
     /// Print no progress
     #[arg(long, short)]
     quiet: bool,
@@ -78,32 +75,31 @@ fn help() -> String {
     format!("Papers:\n{papers}\n{EXAMPLES}")
 }
 
-/// Runs the missing trials and shows the paper.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(paper) = papers::find(&args.paper) else { bail!("unknown paper {}", args.paper) };
     let part = paper.part(args.figure.as_deref(), args.table.as_deref())?;
     let scale = if args.full { "full" } else { "quick" };
-    let usual = || Path::new("results").join(format!("reproduce-{}-{scale}", paper.name));
-    let folder = args.output.clone().unwrap_or_else(usual);
+    let default = || Path::new("results").join(format!("reproduce-{}-{scale}", paper.name));
+    let folder = args.output.clone().unwrap_or_else(default);
     let (scale_flag, shown_folder) = (format!("--{scale}"), folder.display().to_string());
     let of_one = ["muxbench", "reproduce", paper.name, &scale_flag, "--output", &shown_folder].map(str::to_owned);
     let words: Vec<String> = of_one.iter().cloned().chain(part.flags()).collect();
-    let stopped = || exit::stopped(&html::command(&[words.clone(), display_flags(args)].concat()));
     let stop = signals::stop_at_signals()?;
     let experiments = paper.experiments_of(part);
+    let folders: Vec<PathBuf> = experiments.iter().map(|name| folder.join(name)).collect();
     // Find all presets before the first experiment starts.
     let presets = experiments.iter().map(|name| presets::of_a_paper(name));
     let presets = presets.collect::<Result<Vec<_>, _>>().map_err(anyhow::Error::msg)?;
     let mut runs = Vec::new();
-    for (name, preset) in experiments.iter().zip(presets) {
+    for ((name, folder), preset) in experiments.iter().zip(&folders).zip(presets) {
         let experiment = preset.experiment();
         let experiment = if args.full { experiment } else { experiment.quick() };
         if !args.quiet {
-            output::note(format_args!("{name}, in {}", folder.join(name).display()));
+            output::note(format_args!("{name}, in {}", folder.display()));
         }
-        let (run, ended) = execution::complete(&experiment, &folder.join(name), args.quiet, &stop)?;
+        let (run, ended) = execution::complete(&experiment, folder, args.quiet, &stop)?;
         if ended == RunEnd::Stopped || stop.is_requested() {
-            return Ok(stopped());
+            return Ok(exit::stopped(&html::command(&[words, display_flags(args)].concat())));
         }
         runs.push(run);
     }
@@ -112,7 +108,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let at_once = Arc::new(AtomicBool::new(true));
         signal_hook::flag::register_conditional_shutdown(signal, exit::STOPPED.into(), at_once)?;
     }
-    let folders: Vec<PathBuf> = experiments.iter().map(|name| folder.join(name)).collect();
     let mut sends_of: Vec<_> = folders.iter().map(|folder| |trial| send_times(folder, trial)).collect();
     let mut sends_of: Vec<&mut SendsOf<'_>> = sends_of.iter_mut().map(|sends_of| sends_of as _).collect();
     let comparison = PaperComparison::of(paper, part, &runs, &mut sends_of)?;
@@ -122,19 +117,19 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let page = folder.join(comparison.file_name());
     let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
     let origin = Origin { command: &words, of_one: &of_one, folders: &folders };
-    let document = papers::html::render(&comparison, &runs, &origin)?;
-    write(&page, document.as_bytes())?;
-    output::print_comparison((args.json, args.csv), &comparison, output::medium(args.markdown))?;
-    let places = format!("Page: {}\nResults: {}\n", page.display(), folder.display());
-    if !args.json && !args.csv {
-        print_places(&format!("\n{places}"), args.markdown)?;
+    write(&page, papers::html::render(&comparison, &runs, &origin)?.as_bytes())?;
+    args.format.print_comparison(args.csv, &comparison)?;
+    if !args.format.json && !args.csv {
+        let places = format!("\nPage: {}\nResults: {}\n", page.display(), folder.display());
+        print_places(&places, args.format.markdown)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Returns the flags that do not change the experiments.
 fn display_flags(args: &Args) -> Vec<String> {
-    let flags = [("--json", args.json), ("--csv", args.csv), ("--markdown", args.markdown), ("--quiet", args.quiet)];
+    let (json, markdown) = (args.format.json, args.format.markdown);
+    let flags = [("--json", json), ("--csv", args.csv), ("--markdown", markdown), ("--quiet", args.quiet)];
     let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag.to_owned());
     let figures = args.figures.iter().flat_map(|folder| ["--figures".to_owned(), folder.display().to_string()]);
     figures.chain(flags).collect()

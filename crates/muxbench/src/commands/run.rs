@@ -21,10 +21,6 @@ pub struct Args {
     execution: ExecutionArgs,
 }
 
-/// Runs the experiment, or finishes an interrupted run.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if args.execution.is_resume() {
-        return execution::resume(&args.execution);
-    }
-    execution::start(|| args.experiment.read(), &args.execution)
+    Ok(execution::run(&args.execution, || args.experiment.read(), execution::whole, |_| Ok(()))?.0)
 }

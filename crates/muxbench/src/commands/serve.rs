@@ -1,15 +1,18 @@
 //! `muxbench serve`: runs one server until a signal stops it.
 
-use std::io::BufRead;
 use std::net::TcpListener;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
-use std::{io, thread};
+use std::{io, iter, thread};
 
 use anyhow::{Context, bail};
+use harness::description::{self, Description};
+use harness::spec::stream::Stream;
+use harness::spec::units::{Cpus, Limit, Size, Work};
+use harness::spec::{self, Service};
 #[cfg(target_os = "linux")]
 use server::ExternalServer;
 use server::control::Event;
@@ -19,14 +22,8 @@ use signal_hook::iterator::Signals;
 use wire::udp::DATAGRAM_BYTES_MAX;
 use wire::{Address, Ports, ServiceSpec};
 
-use harness::description::{self, Description};
-use harness::spec::Service;
-use harness::spec::stream::Stream;
-use harness::spec::units::{Budget, Cpus, Limit, Size, Work};
-
 use crate::options::named;
-use crate::options::stages::StageArgs;
-use crate::options::traffic::StreamArgs;
+use crate::options::settings::{ServerArgs, StreamArgs};
 use crate::output;
 
 /// Run one server until SIGTERM or Ctrl-C, then print its counters
@@ -44,16 +41,12 @@ pub struct Args {
     /// Architecture: `MODEL[:THREADS][/MECHANISM]`; see `muxbench list`
     #[arg(long, default_value = server::spec::mechanism::DEFAULT, value_name = "ARCH")]
     arch: Architecture,
-    /// Accept strategy of a pool: single, shared, reuseport, exclusive [default: shared]
-    #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
-    accept: Option<Accept>,
-    /// Bytes that the server reads from one connection before it serves the next, 1B to 1MiB [default: 64KiB]
-    #[arg(long, value_name = "SIZE")]
-    read_budget: Option<Budget>,
+    #[command(flatten)]
+    server: ServerArgs,
     /// Service: fixed (fixed-size messages), kv (key-value store), http, udp (datagrams), stream (bursts)
     #[arg(long, default_value = "fixed", value_name = "SERVICE", value_parser = named::<Service>)]
     service: Service,
-    /// Number of ports of `udp`, from the port of --listen on; port 0 takes free ones, consecutive if possible
+    /// Number of ports of `udp`, from the port of --listen on; with port 0 free ports, consecutive if possible
     #[arg(long, default_value = "10", value_name = "N")]
     ports: NonZeroU32,
     /// Request size of `fixed` and `udp`
@@ -71,10 +64,10 @@ pub struct Args {
     /// Folder that `http` serves from memory, at most 1 GiB; without one it serves /bytes/N, a body of N bytes
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Longest time for a client of `http` to send a request, or to pause in reading a response; or off
+    /// Longest time for a client of `http` to send a request or to pause while it reads a response, or off
     #[arg(long, default_value = "60s", value_name = "TIME")]
     request_timeout: Limit,
-    /// Longest idle time of a connection of `http` after a response; or off
+    /// Longest idle time of a connection of `http` after a response, or off
     #[arg(long, default_value = "75s", value_name = "TIME")]
     keepalive_timeout: Limit,
     /// Simulated work for each request, fixed or random: cpu=50us, sleep=1ms, cpu=50us,exponential
@@ -82,17 +75,15 @@ pub struct Args {
     simulated_work: Option<Work>,
     #[command(flatten)]
     stream: StreamArgs,
-    #[command(flatten)]
-    stages: StageArgs,
-    /// Address to listen on: `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`. Port 0 takes a free one. The server
-    /// advertises its service on port + 1
+    /// Address to listen on: `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`; port 0 stands for a free port. The
+    /// server advertises its service on port + 1
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: Address,
     /// CPUs of the server, such as 0-1,3
     #[arg(long, value_name = "CPUS")]
     cpus: Option<Cpus>,
-    /// Maximal number of connections, and the size of a pool without :THREADS. The server refuses more, and a pool lets
-    /// them wait [default: 20000; such a pool: 256]
+    /// Maximum number of connections, and size of a pool without :THREADS. The server refuses further connections; a pool
+    /// lets them wait [default: 20000; for a pool 256]
     #[arg(long, value_name = "N")]
     connections_max: Option<u32>,
     /// Have the kernel count the server's system calls; makes each call more expensive
@@ -108,6 +99,8 @@ pub struct Args {
 
 /// Attempts to find two consecutive free ports before the server takes any free port.
 const ATTEMPTS: u32 = 32;
+/// Interval of checks whether a server has ended by itself.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Events that the main thread waits for.
 enum Message {
@@ -119,17 +112,18 @@ enum Message {
     Ended,
 }
 
-/// Serves until a signal or the runner stops it.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (sender, messages) = mpsc::channel();
-    listen_to_signals(sender.clone())?;
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot handle signals")?;
+    forward("signals", sender.clone(), move || iter::from_fn(move || signals.forever().next().map(|_| Message::Stop)))?;
     if !args.control {
         listen_to_parent(sender)?;
         return for_user(args, &messages);
     }
     end_with_runner()?;
-    listen_to_input(sender.clone())?;
-    match for_runner(&sender, &messages) {
+    let lines = || io::stdin().lines().map_while(Result::ok).map(Message::Line).chain([Message::EndOfInput]);
+    forward("input", sender.clone(), lines)?;
+    match for_runner(sender, &messages) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {
             send(&Event::Failed { reason: format!("{error:#}") });
@@ -138,24 +132,33 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Sends messages to the main thread from a thread of their own.
+fn forward<I: Iterator<Item = Message>>(
+    name: &str,
+    sender: Sender<Message>,
+    messages: impl FnOnce() -> I + Send + 'static,
+) -> anyhow::Result<()> {
+    let send_all = move || messages().all(|message| sender.send(message).is_ok());
+    thread::Builder::new().name(name.into()).spawn(send_all)?;
+    Ok(())
+}
+
 /// Serves for a user: prints the address first, and the counters at the end.
-fn for_user(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<ExitCode> {
-    let mut stages = harness::spec::Server::default();
-    args.stages.apply(&mut stages);
+fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCode> {
+    let mut options = spec::Server::default();
+    args.server.apply(&mut options);
     let config = ServeConfig {
         architecture: args.arch,
-        accept: args.accept.unwrap_or_else(|| Accept::default_of(args.arch.model)),
+        accept: options.accept.unwrap_or_else(|| Accept::default_of(args.arch.model)),
         service: service(args)?,
         work: args.simulated_work.map(|work| work.0),
         listen: args.listen.clone(),
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
-        stage_cpus: stages.stage_cpus(),
-        read_budget_bytes: args.read_budget.map_or_else(Default::default, |budget| budget.0),
+        stage_cpus: options.stage_cpus(),
+        read_budget_bytes: options.read_budget.map_or_else(Default::default, |budget| budget.0),
         connections_max: match args.service {
             Service::Udp => args.ports.get(),
-            Service::Fixed | Service::Kv | Service::Http | Service::Stream => {
-                args.connections_max.unwrap_or_else(|| connections_max(args.arch))
-            }
+            _ => args.connections_max.unwrap_or_else(|| connections_max(args.arch)),
         },
         limits: Limits { request_ns: args.request_timeout.0, keepalive_ns: args.keepalive_timeout.0 },
         count_syscalls: args.count_syscalls,
@@ -170,44 +173,43 @@ fn for_user(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<E
     if args.json {
         send(&ready_event(&server));
     } else {
-        let served = match args.service {
-            Service::Fixed => format!("fixed: {} -> {}", args.request, response(args)),
-            Service::Kv => format!("kv: {}", args.memory),
-            Service::Http => match &args.folder {
-                Some(folder) => format!("http: {}", folder.display()),
-                None => "http: /bytes/N".into(),
-            },
-            Service::Stream => stream(args).to_string(),
-            Service::Udp => format!(
-                "udp: {} -> {}, ports {}",
-                args.request,
-                response(args),
-                server.ports().map(ToString::to_string).unwrap_or_default()
-            ),
-        };
-        let (architecture, address) = (config.architecture, server.address());
-        output::print(&format!("{architecture} listens on {address} ({served}); stop it with Ctrl-C\n"))?;
-        let reachable = match server.address().ip() {
-            Some(address) if address.ip().is_loopback() => {
-                let (all, port) = (if address.is_ipv4() { "0.0.0.0" } else { "[::]" }, address.port());
-                format!("Only this host can connect; --listen {all}:{port} admits other hosts\n")
-            }
-            Some(_) => "All hosts that reach this one can connect; without --listen only this host can\n".to_owned(),
-            // The folder's permissions decide who can connect to a Unix socket.
-            None => String::new(),
-        };
-        output::print(&reachable)?;
+        output::print(&greeting(args, &server))?;
     }
-    wait_for_stop(&server, messages)?;
+    while !server.has_ended() && !matches!(messages.recv_timeout(POLL_INTERVAL), Ok(Message::Stop)) {}
     let end = server.snapshot();
     server.stop()?;
     if args.json {
         send(&Event::Mark { snapshot: end });
     } else {
-        let counters = ServerCounters::between(&ready, &ready, &end);
-        output::print_json(&counters.totals)?;
+        output::print_json(&ServerCounters::between(&ready, &ready, &end).totals)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Formats the address of a server, its service, and the hosts that can connect.
+fn greeting(args: &Args, server: &Server) -> String {
+    let (request, response) = (args.request, response(args));
+    let service = match (args.service, &args.folder, server.ports()) {
+        (Service::Fixed, ..) => format!("fixed: {request} -> {response}"),
+        (Service::Kv, ..) => format!("kv: {}", args.memory),
+        (Service::Http, Some(folder), _) => format!("http: {}", folder.display()),
+        (Service::Http, None, _) => "http: /bytes/N".into(),
+        (Service::Stream, ..) => stream(args).to_string(),
+        (Service::Udp, _, ports) => {
+            format!("udp: {request} -> {response}, ports {}", ports.map(ToString::to_string).unwrap_or_default())
+        }
+    };
+    let reachable = match server.address().ip() {
+        Some(address) if address.ip().is_loopback() => {
+            let (all, port) = (if address.is_ipv4() { "0.0.0.0" } else { "[::]" }, address.port());
+            format!("Only this host can connect; --listen {all}:{port} admits other hosts\n")
+        }
+        Some(_) => "All hosts that reach this one can connect; without --listen only this host can\n".to_owned(),
+        // The folder's permissions decide who can connect to a Unix socket.
+        None => String::new(),
+    };
+    let address = server.address();
+    format!("{} listens on {address} ({service}); stop it with Ctrl-C\n{reachable}", args.arch)
 }
 
 /// Starts a server and listens on the next port to advertise its service. If the user gave port 0, chooses a port
@@ -254,27 +256,22 @@ fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
     if args.service != Service::Stream && stream(args) != Stream::default() {
         bail!("--packet, --packets, --ack and --direction need a stream: add --service stream, or omit the flags");
     }
+    let (request, response) = (args.request, response(args));
+    let (request_bytes, response_bytes) = (request.0, response.0);
     Ok(match args.service {
-        Service::Fixed => ServiceSpec::Fixed { request_bytes: args.request.0, response_bytes: response(args).0 },
+        Service::Fixed => ServiceSpec::Fixed { request_bytes, response_bytes },
         Service::Udp => {
-            if let Some(size) = [args.request, response(args)].into_iter().find(|size| !wire::udp::is_size(size.0)) {
+            if let Some(size) = [request, response].into_iter().find(|size| !wire::udp::is_size(size.0)) {
                 bail!("--request, --response: invalid datagram size {size}; expected 8 to {DATAGRAM_BYTES_MAX} bytes");
             }
-            ServiceSpec::Udp {
-                ports: args.ports.get(),
-                request_bytes: args.request.0,
-                response_bytes: response(args).0,
-            }
+            ServiceSpec::Udp { ports: args.ports.get(), request_bytes, response_bytes }
         }
         Service::Kv => {
-            if args.item_max.0 > args.memory.0 / 4 {
-                bail!(
-                    "--item-max {} exceeds a quarter of --memory ({}); try a smaller one",
-                    args.item_max,
-                    args.memory
-                );
+            let (item_max, memory) = (args.item_max, args.memory);
+            if item_max.0 > memory.0 / 4 {
+                bail!("--item-max {item_max} exceeds a quarter of --memory ({memory}); try a smaller one");
             }
-            ServiceSpec::Kv { memory_max_bytes: args.memory.0.into(), item_max_bytes: args.item_max.0 }
+            ServiceSpec::Kv { memory_max_bytes: memory.0.into(), item_max_bytes: item_max.0 }
         }
         Service::Http => ServiceSpec::Http { folder: args.folder.clone() },
         Service::Stream => stream(args).service(),
@@ -284,33 +281,19 @@ fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
 /// Returns the default of `--connections-max`. Pools are smaller, because their threads take long to start.
 fn connections_max(architecture: Architecture) -> u32 {
     const POOL: u32 = 256;
-    const ROOM: u32 = 20_000;
-    if architecture.pool_size(POOL) == Some(POOL) { POOL } else { ROOM }
-}
-
-fn wait_for_stop(server: &Server, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
-    loop {
-        match messages.recv_timeout(Duration::from_millis(500)) {
-            Ok(Message::Stop) => return Ok(()),
-            _ if server.has_ended() => return Ok(()),
-            _ => {}
-        }
-    }
+    if architecture.pool_size(POOL) == Some(POOL) { POOL } else { 20_000 }
 }
 
 /// Serves for a runner, which sends the configuration as one line of JSON, then `mark` and `moved`.
-fn for_runner(sender: &mpsc::Sender<Message>, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
+#[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "external servers need Linux"))]
+fn for_runner(sender: Sender<Message>, messages: &Receiver<Message>) -> anyhow::Result<()> {
     let Message::Line(line) = messages.recv()? else { bail!("standard input has no configuration") };
     match serde_json::from_str(&line).context("cannot read the configuration on standard input")? {
         ServerSpec::Ours(config) => serve_own(&config, messages),
         #[cfg(not(target_os = "linux"))]
-        ServerSpec::External(_) => {
-            let _ = sender;
-            bail!("external servers need Linux")
-        }
+        ServerSpec::External(_) => bail!("external servers need Linux"),
         #[cfg(target_os = "linux")]
         ServerSpec::External(config) => {
-            let sender = sender.clone();
             let ended = move || {
                 let _ = sender.send(Message::Ended);
             };
@@ -320,36 +303,32 @@ fn for_runner(sender: &mpsc::Sender<Message>, messages: &mpsc::Receiver<Message>
         }
     }
 }
-
 /// Runs an external server until it is stopped, and ends all its processes.
 #[cfg(target_os = "linux")]
-fn serve_external(mut exec: ExternalServer, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
-    send(&Event::Ready { address: exec.address.clone(), ports: None, snapshot: exec.ready.clone() });
+fn serve_external(mut server: ExternalServer, messages: &Receiver<Message>) -> anyhow::Result<()> {
+    send(&Event::Ready { address: server.address.clone(), ports: None, snapshot: server.ready.clone() });
     loop {
         match messages.recv()? {
-            Message::Line(line) if line == "mark" => send(&Event::Mark { snapshot: exec.snapshot() }),
+            Message::Line(line) if line == "mark" => send(&Event::Mark { snapshot: server.snapshot() }),
             Message::Line(line) => bail!("unknown order `{line}` on standard input; expected `mark`"),
             // An earlier attempt ended because its port was in use.
-            Message::Ended if !exec.has_ended() => {}
-            Message::Ended => bail!("the command ended: {}", exec.last_words()),
+            Message::Ended if !server.has_ended() => {}
+            Message::Ended => bail!("the command ended: {}", server.last_words()),
             Message::EndOfInput | Message::Stop => return Ok(()),
         }
     }
 }
 
 /// Runs one of muxbench's own servers until it is stopped.
-fn serve_own(config: &ServeConfig, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
+fn serve_own(config: &ServeConfig, messages: &Receiver<Message>) -> anyhow::Result<()> {
     let server = Server::start(config)?;
     send(&ready_event(&server));
-    loop {
+    while !server.has_ended() {
         match messages.recv()? {
             Message::Line(line) if line == "mark" => send(&Event::Mark { snapshot: server.snapshot() }),
             Message::Line(line) if line == "moved" => send(&Event::Moved { moved: server.moved() }),
             Message::Line(line) => bail!("unknown order `{line}` on standard input; expected `mark` or `moved`"),
             Message::EndOfInput | Message::Stop | Message::Ended => break,
-        }
-        if server.has_ended() {
-            break;
         }
     }
     Ok(server.stop()?)
@@ -369,7 +348,7 @@ fn end_with_runner() -> anyhow::Result<()> {
 /// Stops the server when its parent process ends. PR_SET_PDEATHSIG would signal the end of the thread that forked,
 /// which may end long before the parent process.
 #[cfg(target_os = "linux")]
-fn listen_to_parent(sender: mpsc::Sender<Message>) -> anyhow::Result<()> {
+fn listen_to_parent(sender: Sender<Message>) -> anyhow::Result<()> {
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::io::{Errno, retry_on_intr};
     use rustix::process::{PidfdFlags, getppid, pidfd_open};
@@ -380,43 +359,12 @@ fn listen_to_parent(sender: mpsc::Sender<Message>) -> anyhow::Result<()> {
         Err(Errno::SRCH) => return Ok(()),
         parent => parent.context("cannot watch the parent process; pidfd_open needs Linux 5.3")?,
     };
-    let listen = move || {
-        if retry_on_intr(|| poll(&mut [PollFd::new(&parent, PollFlags::IN)], None)).is_ok() {
-            let _ = sender.send(Message::Stop);
-        }
-    };
-    thread::Builder::new().name("parent".into()).spawn(listen)?;
-    Ok(())
+    let ended = move || retry_on_intr(|| poll(&mut [PollFd::new(&parent, PollFlags::IN)], None)).ok();
+    forward("parent", sender, move || iter::once_with(ended).flatten().map(|_| Message::Stop))
 }
 
 /// Does nothing: other systems signal the end of the process, if at all.
 #[cfg(not(target_os = "linux"))]
-fn listen_to_parent(_sender: mpsc::Sender<Message>) -> anyhow::Result<()> {
+fn listen_to_parent(_sender: Sender<Message>) -> anyhow::Result<()> {
     end_with_runner()
-}
-
-fn listen_to_signals(sender: mpsc::Sender<Message>) -> anyhow::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot handle signals")?;
-    let listen = move || {
-        for _ in signals.forever() {
-            if sender.send(Message::Stop).is_err() {
-                return;
-            }
-        }
-    };
-    thread::Builder::new().name("signals".into()).spawn(listen)?;
-    Ok(())
-}
-
-fn listen_to_input(sender: mpsc::Sender<Message>) -> anyhow::Result<()> {
-    let listen = move || {
-        for line in io::stdin().lock().lines().map_while(Result::ok) {
-            if sender.send(Message::Line(line)).is_err() {
-                return;
-            }
-        }
-        let _ = sender.send(Message::EndOfInput);
-    };
-    thread::Builder::new().name("input".into()).spawn(listen)?;
-    Ok(())
 }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use harness::model::Strategy;
+use harness::plan::Plan;
 use harness::spec::OneOrMany;
 use harness::spec::units::{Rates, Time};
 use harness::store;
@@ -20,9 +21,9 @@ use crate::options::setup::{SetupArgs, checked};
 
 /// Run a series of ascending rates until each architecture is past saturation
 ///
-/// All repeats of all architectures run interleaved at one rate before the next rate begins. A step is past saturation when most
-/// of its repeats are saturated, have failed, or achieved less than 95 % of the planned rate. After --past such steps in a row an
-/// architecture is skipped. One disturbed step therefore stops nothing.
+/// A step is all repeats of all architectures at one rate, interleaved. An architecture is past saturation at a step if most of
+/// its repeats are saturated, have failed, or achieved less than 95 % of the planned rate. After --past such steps in a row, the
+/// sweep skips the architecture. So one disturbed step stops nothing.
 ///
 /// The columns are those of autobench: dem_req_rate, req_rate, con_rate, min_rep_rate, avg_rep_rate, max_rep_rate,
 /// stddev_rep_rate (requests, connections and replies per second), resp_time (mean response time from the planned send, ms),
@@ -56,7 +57,7 @@ pub struct Args {
     execution: ExecutionArgs,
 }
 
-/// The number of steps past saturation in a row after which an architecture is skipped; `None` means never.
+/// The value of `--past`; `None` means never.
 #[derive(Clone, Copy, Debug)]
 struct Past(Option<u32>);
 
@@ -67,14 +68,11 @@ impl FromStr for Past {
         if text == "never" {
             return Ok(Self(None));
         }
-        let steps = text
-            .parse::<NonZeroU32>()
-            .map_err(|_| format!("invalid number of steps `{text}`: expected a number above 0, or never"))?;
-        Ok(Self(Some(steps.get())))
+        let error = |_| format!("invalid number of steps `{text}`: expected a number above 0, or never");
+        text.parse::<NonZeroU32>().map(|steps| Self(Some(steps.get()))).map_err(error)
     }
 }
 
-/// Runs the sweep, or finishes an interrupted one, and writes its rows.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Check the files now instead of after hours.
     let check = || [&args.csv, &args.tsv].into_iter().flatten().try_for_each(|file| check_path(file));
@@ -86,12 +84,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         set(&mut experiment.repeats, args.repeats);
         Ok(checked(&experiment)?.0)
     };
-    let (code, folder) = if args.execution.is_resume() {
-        execution::resume_with(&args.execution, check, |_| Ok(()))?
-    } else {
-        let course = Strategy::Sweep { past: args.past.map_or(Some(2), |past| past.0) };
-        execution::start_as(experiment, &args.execution, |plan, _| Ok((plan.by_rate(), course)))?
-    };
+    let past = args.past.map_or(Some(2), |past| past.0);
+    let strategy = |plan: Plan, _: &_| Ok((plan.by_rate(), Strategy::Sweep { past }));
+    let (code, folder) = execution::run(&args.execution, experiment, strategy, |_| check())?;
     write(args, &folder)?;
     Ok(code)
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use harness::exec::event::RunEnd;
-use harness::model::{Run, Strategy, TrialOutcome, TrialRecord, VerdictKind};
+use harness::model::{Run, Strategy, TrialOutcome, VerdictKind};
 use harness::strategy::search::{CapacityBound, RateSearch};
 use harness::strategy::{self, search};
 
@@ -23,14 +23,11 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
         if args.explain {
             output::print(&format!("\n{}", report::text::cost::render(&report::model::Summary::of(run), medium)))?;
         }
-        let page = match run.header.strategy {
+        let mut places = format!("Results: {folder} (as a page with figures: muxbench report {folder} --html)\n");
+        if matches!(run.header.strategy, Strategy::Capacity(_)) {
             // The probes of a search differ in rate, so no page can show them.
-            Strategy::Capacity(_) => String::new(),
-            Strategy::Whole | Strategy::Sweep { .. } => {
-                format!(" (as a page with figures: muxbench report {folder} --html)")
-            }
-        };
-        let mut places = format!("Results: {folder}{page}\n");
+            places = format!("Results: {folder}\n");
+        }
         if let Some(paper) = papers::of_experiment(&run.header.experiment) {
             places += &format!("Beside the paper: muxbench report {folder} --paper {}\n", paper.name);
         }
@@ -43,7 +40,7 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
         RunEnd::WorkerLost => {
             output::note(format_args!(
                 "the run has ended because a worker was lost; finished trials are saved. Finish the run with as many workers \
-                 as before: {resume}. With --lost-worker continue, a run goes on with the other workers"
+                 as before: {resume}. With --lost-worker continue, a run continues with the other workers"
             ));
             ExitCode::from(NO_VALID_TRIAL)
         }
@@ -63,22 +60,21 @@ pub fn print_places(places: &str, markdown: bool) -> anyhow::Result<()> {
 /// Returns whether any result is valid or, with `strict`, all are. A strict sweep also accepts trials past
 /// saturation. A strict search needs a precise capacity of each server that the client does not limit.
 fn is_believable(run: &Run, strict: bool) -> bool {
-    let valid = |record: &&TrialRecord| record.verdict.kind == VerdictKind::Valid;
-    let outcomes =
-        || run.records.iter().map(|record| TrialOutcome::new(record, &run.header.strategy)).collect::<Vec<_>>();
-    let count = run.records.iter().filter(valid).count();
+    let outcomes: Vec<_> = run.records.iter().map(|record| TrialOutcome::new(record, &run.header.strategy)).collect();
+    let count = |kind| run.records.iter().filter(|record| record.verdict.kind == kind).count();
+    let (valid, planned) = (count(VerdictKind::Valid), run.header.trials.len());
     match &run.header.strategy {
-        Strategy::Whole => count >= if strict { run.header.trials.len() } else { 1 },
-        Strategy::Sweep { .. } if strict => {
-            let past = run.records.iter().filter(|record| record.verdict.kind == VerdictKind::Saturated).count();
-            count > 0 && count + past + strategy::pruned(&run.header, &outcomes()).len() == run.header.trials.len()
-        }
-        Strategy::Sweep { .. } => count >= 1,
-        Strategy::Capacity(question) => {
-            let searches = search::searches(&run.header, question, &outcomes());
+        Strategy::Capacity(goal) => {
+            let searches = search::searches(&run.header, goal, &outcomes);
             let is_found = |it: &RateSearch<'_>| matches!(it.answer(), Some(CapacityBound::Server { .. }));
             let is_precise = |it: &RateSearch<'_>| is_found(it) && it.ended == Some(search::SearchEnd::Precise);
             if strict { searches.iter().all(is_precise) } else { searches.iter().any(|it| it.answer().is_some()) }
         }
+        Strategy::Whole if strict => valid == planned,
+        Strategy::Sweep { .. } if strict => {
+            let past = count(VerdictKind::Saturated) + strategy::pruned(&run.header, &outcomes).len();
+            valid > 0 && valid + past == planned
+        }
+        Strategy::Whole | Strategy::Sweep { .. } => valid > 0,
     }
 }

@@ -7,8 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use harness::files;
-use harness::spec::Experiment;
-use harness::spec::presets::{self, PRESETS};
+use harness::spec::{Experiment, presets};
 
 /// An experiment and its scale.
 #[derive(Debug, clap::Args)]
@@ -27,7 +26,7 @@ pub struct ExperimentArgs {
 impl ExperimentArgs {
     /// Reads and checks the experiment.
     pub fn read(&self) -> anyhow::Result<Experiment> {
-        let presets = || PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
+        let presets = || presets::PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
         let Some(file) = &self.file else {
             bail!("FILE is missing; name an experiment file or one of the presets: {}", presets())
         };
@@ -50,9 +49,7 @@ impl ExperimentArgs {
         };
         experiment.server.count_syscalls |= self.count_syscalls;
         if self.quick && experiment.quick.is_none() {
-            bail!(
-                "--quick: {file} has no [quick] table; add one that sets some of ramp, warm-up, measure, cool-down and repeats"
-            );
+            bail!("--quick: {file} has no [quick] table; add one with ramp, warm-up, measure, cool-down or repeats");
         }
         Ok(if self.quick { experiment.quick() } else { experiment })
     }

@@ -1,5 +1,6 @@
 //! Flags that choose the output format.
 
+use papers::PaperComparison;
 use report::Medium;
 use serde::Serialize;
 
@@ -17,7 +18,7 @@ pub struct FormatArgs {
 }
 
 impl FormatArgs {
-    /// The medium of tables and prose.
+    /// Returns the medium of tables and prose.
     pub fn medium(&self) -> Medium {
         output::medium(self.markdown)
     }
@@ -25,5 +26,25 @@ impl FormatArgs {
     /// Prints `value` as JSON, or its text.
     pub fn print<T: Serialize>(&self, value: &T, text: impl FnOnce(&T, Medium) -> String) -> anyhow::Result<()> {
         if self.json { output::print_json(value) } else { output::print(&text(value, self.medium())) }
+    }
+
+    /// Prints a result as JSON, as CSV, or its text.
+    pub fn print_or_csv<T: Serialize>(
+        &self,
+        is_csv: bool,
+        json: impl FnOnce() -> T,
+        csv: impl FnOnce() -> String,
+        text: impl FnOnce(Medium) -> String,
+    ) -> anyhow::Result<()> {
+        match is_csv {
+            _ if self.json => output::print_json(&json()),
+            true => output::print(&csv()),
+            false => output::print(&text(self.medium())),
+        }
+    }
+
+    /// Prints a comparison of runs with a paper.
+    pub fn print_comparison(&self, is_csv: bool, comparison: &PaperComparison) -> anyhow::Result<()> {
+        self.print_or_csv(is_csv, || comparison.json(), || comparison.csv(), |medium| comparison.render(medium))
     }
 }

@@ -4,36 +4,25 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use anyhow::bail;
-use harness::spec::Candidate;
-use harness::spec::presets;
-use harness::spec::stream;
 use harness::spec::transport::Transport;
-use harness::spec::units::{Budget, Cpus, Share, Time, Work};
-use harness::spec::{Experiment, OneOrMany, Phases, Service};
+use harness::spec::units::{Share, Time, Work};
+use harness::spec::{Candidate, Experiment, OneOrMany, Phases, Service, presets, stream};
 use load::config::{Popularity, Schedule};
-use server::{Accept, Architecture};
+use server::Architecture;
 
-use super::client::ClientArgs;
 use super::network::NetworkArgs;
-use super::phases::PhaseArgs;
-use super::stages::StageArgs;
+use super::settings::{ClientArgs, PhaseArgs, PlacementArgs, ServerArgs};
 use super::traffic::TrafficArgs;
 use super::{named, set, set_list};
 
-/// All of an experiment except its rates and repeats.
+/// An experiment without its rates and repeats.
 #[derive(Debug, clap::Args)]
 pub struct SetupArgs {
     /// Architectures, comma-separated: `MODEL[:THREADS][/MECHANISM]`, or `all`; see `muxbench list`
     #[arg(long, value_name = "ARCH", value_delimiter = ',')]
     arch: Vec<String>,
-    /// Accept strategy of a pool: single, shared, reuseport, exclusive [default: shared]
-    #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
-    accept: Option<Accept>,
-    /// Bytes that a server reads from one connection before it serves the next, 1B to 1MiB [default: 64KiB]
-    #[arg(long, value_name = "SIZE")]
-    read_budget: Option<Budget>,
     #[command(flatten)]
-    stages: StageArgs,
+    server: ServerArgs,
     /// Have the kernel count the servers' system calls; makes each call more expensive. --explain shows the counts
     #[arg(long)]
     count_syscalls: bool,
@@ -75,12 +64,8 @@ pub struct SetupArgs {
     phases: PhaseArgs,
     #[command(flatten)]
     network: NetworkArgs,
-    /// CPUs of the server, such as 0-1,3 [default: one half]
-    #[arg(long, value_name = "CPUS", help_heading = "Placement")]
-    server_cpus: Option<Cpus>,
-    /// CPUs of the client [default: the other half]
-    #[arg(long, value_name = "CPUS", help_heading = "Placement")]
-    client_cpus: Option<Cpus>,
+    #[command(flatten)]
+    placement: PlacementArgs,
     #[command(flatten)]
     client: ClientArgs,
     /// Client processes, which share connections and rate; each has --clients [default: 1; in a lab one per client host]
@@ -93,53 +78,48 @@ impl SetupArgs {
     pub fn experiment(&self) -> anyhow::Result<Experiment> {
         let mut experiment = presets::find("compare").expect("the preset exists").experiment();
         set_list(&mut experiment.architectures, &architectures(&self.arch)?);
-        set(&mut experiment.workload.transport, self.transport);
-        set_list(&mut experiment.workload.connections, &self.connections);
-        set_list(&mut experiment.workload.schedule, &self.schedule);
-        self.traffic.apply(&mut experiment.workload);
-        experiment.workload.ports = OneOrMany(self.ports.clone());
-        if experiment.workload.service == Service::Udp {
+        set(&mut experiment.seed, self.seed);
+        let workload = &mut experiment.workload;
+        set(&mut workload.transport, self.transport);
+        set_list(&mut workload.connections, &self.connections);
+        set_list(&mut workload.schedule, &self.schedule);
+        set_list(&mut workload.active, &self.active);
+        set_list(&mut workload.idle, &self.idle);
+        set(&mut workload.popularity, self.popularity);
+        set(&mut workload.simulated_work, self.simulated_work);
+        self.traffic.apply(workload);
+        workload.ports = OneOrMany(self.ports.clone());
+        if workload.service == Service::Udp {
             // Drop the preset's connections; the check rejects connections from a flag.
-            if self.connections.is_empty() {
-                experiment.workload.connections = OneOrMany(Vec::new());
-            }
+            workload.connections = OneOrMany(self.connections.clone());
             if self.ports.is_empty() {
-                experiment.workload.ports = OneOrMany([10, 1_000].into_iter().filter_map(NonZeroU32::new).collect());
+                workload.ports = OneOrMany([10, 1_000].into_iter().filter_map(NonZeroU32::new).collect());
             }
         }
         if self.folder.is_some() {
-            experiment.workload.http.get_or_insert_default().folder.clone_from(&self.folder);
+            workload.http.get_or_insert_default().folder.clone_from(&self.folder);
         }
-        if experiment.workload.service == Service::Stream {
+        if workload.service == Service::Stream {
             if self.schedule.is_empty() {
-                experiment.workload.schedule = OneOrMany(vec![Schedule::Closed]);
+                workload.schedule = OneOrMany(vec![Schedule::Closed]);
             }
             experiment.phases.cool_down = stream::DRAIN;
         }
-        if experiment.workload.is_closed() {
+        if workload.is_closed() {
             // Drop the preset's rate; the check rejects a rate from a flag.
-            experiment.workload.rate = None;
+            workload.rate = None;
         }
-        set_list(&mut experiment.workload.active, &self.active);
-        set_list(&mut experiment.workload.idle, &self.idle);
-        set(&mut experiment.workload.popularity, self.popularity);
-        set(&mut experiment.seed, self.seed);
         self.phases.apply(&mut experiment.phases);
         experiment.network = self.network.network();
-        experiment.placement.server.clone_from(&self.server_cpus);
-        experiment.placement.client.clone_from(&self.client_cpus);
-        experiment.server.accept = self.accept.or(experiment.server.accept);
-        experiment.server.read_budget = self.read_budget.or(experiment.server.read_budget);
-        self.stages.apply(&mut experiment.server);
-        experiment.workload.simulated_work = self.simulated_work.or(experiment.workload.simulated_work);
+        self.placement.apply(&mut experiment.placement);
+        self.server.apply(&mut experiment.server);
         experiment.server.count_syscalls = self.count_syscalls;
         self.client.apply(&mut experiment.client);
-        experiment.client.processes = self.client_processes.or(experiment.client.processes);
+        set(&mut experiment.client.processes, self.client_processes);
         Ok(experiment)
     }
 
-    /// Returns an experiment with many rates, each run once in a short window, with the fewest connections of the
-    /// preset.
+    /// Returns an experiment for many rates: one short repeat each, with the fewest connections of the preset.
     pub fn experiment_of_rates(&self, name: &str, measure: Time) -> anyhow::Result<Experiment> {
         let mut experiment = self.experiment()?;
         experiment.name = name.into();
@@ -165,14 +145,14 @@ fn architectures(names: &[String]) -> anyhow::Result<Vec<Candidate>> {
         return Ok(Architecture::all().into_iter().map(Candidate::from).collect());
     }
     let parse = |name: &String| {
-        let contender = name.parse().map_err(anyhow::Error::msg)?;
-        if let Candidate::Exec(exec) = &contender {
+        let candidate = name.parse().map_err(anyhow::Error::msg)?;
+        if let Candidate::Exec(exec) = &candidate {
             bail!(
                 "--arch {name}: a flag cannot define a command; write an experiment file with a table [exec.{exec}] \
                  (--print-experiment prints one to start from) and try `muxbench run FILE --allow-exec`"
             );
         }
-        Ok(contender)
+        Ok(candidate)
     };
     names.iter().map(parse).collect()
 }

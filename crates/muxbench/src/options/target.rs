@@ -6,8 +6,7 @@ use std::str::FromStr;
 use ::load::config::{HttpTraffic, LoadConfig};
 use anyhow::{Context, anyhow, bail};
 use harness::description;
-use harness::spec::presets;
-use harness::spec::{OneOrMany, Service, Workload};
+use harness::spec::{OneOrMany, Service, Workload, presets};
 use wire::{Address, Ports, ServiceSpec};
 
 use super::traffic::TrafficArgs;
@@ -16,10 +15,10 @@ use crate::output;
 
 /// The default of `--connections`.
 const CONNECTIONS: u32 = 400;
-/// The default of `--ports`; the same as that of `serve`.
+/// The default of `--ports`, as in `serve`.
 const PORTS: u32 = 10;
 
-/// Address and requests.
+/// The address of a server, and the requests.
 #[derive(Debug, clap::Args)]
 pub struct TargetArgs {
     /// URL to request from an `http` server: `http://HOST[:PORT]/PATH`
@@ -31,7 +30,7 @@ pub struct TargetArgs {
     /// Open connections [default: 400]
     #[arg(long, value_name = "N")]
     connections: Option<NonZeroU32>,
-    /// Ports of a `udp` server: how many, from the target's port on, or the list that `serve` prints, such as
+    /// Ports of a `udp` server: their number, from the target's port on, or the list that `serve` prints, such as
     /// 7000-7004,7010-7014 [default: 10]
     #[arg(long, value_name = "N|PORTS", conflicts_with = "connections")]
     ports: Option<PortsArg>,
@@ -39,7 +38,7 @@ pub struct TargetArgs {
     traffic: TrafficArgs,
 }
 
-/// Ports by their count, or by their numbers.
+/// The value of `--ports`.
 #[derive(Clone, Debug)]
 enum PortsArg {
     Count(NonZeroU32),
@@ -67,30 +66,27 @@ impl TargetArgs {
             (traffic.service, traffic.response) = (Service::Http, None);
         }
         // `serve` advertises its service; a URL may belong to any server.
-        let advertised = match (&self.url, &self.target) {
-            (None, Some(Address::Ip(address))) => description::ask(*address),
-            _ => None,
-        };
-        if let Some(advertised) = &advertised
-            && !self.traffic.has_request_size()
-        {
-            advertised.check_sizes()?;
-        }
+        let advertised = self.target.as_ref().and_then(Address::ip).and_then(description::ask);
         match &advertised {
-            Some(advertised) => self.traffic.apply_advertised(&mut traffic, &advertised.service),
+            Some(advertised) => {
+                if !self.traffic.has_request_size() {
+                    advertised.check_sizes()?;
+                }
+                self.traffic.apply_advertised(&mut traffic, &advertised.service);
+            }
             None => self.traffic.apply(&mut traffic),
         }
         self.check(&traffic)?;
         let url = self.url.as_deref().map(url::resolve).transpose()?;
         let target = url.as_ref().map(|url| url.target.clone()).or_else(|| self.target.clone());
-        let advertised_ports = advertised.as_ref().and_then(|advertised| advertised.ports.clone());
-        let (count, ports) = match &self.ports {
-            None => advertised_ports.map_or((PORTS, None), |ports| (ports.count(), Some(ports))),
-            Some(PortsArg::Count(count)) => (count.get(), None),
-            Some(PortsArg::List(ports)) => (ports.count(), Some(ports.clone())),
+        let (count, ports) = match (&self.ports, advertised.as_ref().and_then(|it| it.ports.clone())) {
+            (Some(PortsArg::Count(count)), _) => (count.get(), None),
+            (Some(PortsArg::List(ports)), _) => (ports.count(), Some(ports.clone())),
+            (None, Some(ports)) => (ports.count(), Some(ports)),
+            (None, None) => (PORTS, None),
         };
-        let connections =
-            if traffic.service == Service::Udp { count } else { self.connections.map_or(CONNECTIONS, NonZeroU32::get) };
+        let is_udp = traffic.service == Service::Udp;
+        let connections = if is_udp { count } else { self.connections.map_or(CONNECTIONS, NonZeroU32::get) };
         let (mut kv, mut http) = (None, None);
         let service = match (traffic.service, traffic.request, traffic.response) {
             (Service::Fixed, Some(request), Some(response)) => {
@@ -124,7 +120,7 @@ impl TargetArgs {
         match (&advertised, &self.target) {
             (Some(advertised), _) => advertised.check(&service)?,
             (None, Some(Address::Ip(address))) if !self.traffic.has_service() => {
-                output::tell(format_args!("muxbench: {}", description::note_without_description(*address, &service)));
+                output::note(description::note_without_description(*address, &service));
             }
             _ => {}
         }
@@ -139,27 +135,20 @@ impl TargetArgs {
         })
     }
 
-    /// Rejects flags of services other than that of `traffic`.
+    /// Rejects flags of another service than that of `traffic`.
     fn check(&self, traffic: &Workload) -> anyhow::Result<()> {
-        let is_udp = traffic.service == Service::Udp;
-        let rules = [
-            (traffic.kv.is_some(), Service::Kv, "--records and the other flags of a key-value store: add --service kv"),
-            (
-                traffic.http.is_some(),
-                Service::Http,
-                "--path, --header and --expect-status need HTTP: add --service http or name a URL",
-            ),
-            (
-                traffic.stream.is_some(),
-                Service::Stream,
-                "--packet, --packets, --ack and --direction need a stream: add --service stream",
-            ),
-            (self.ports.is_some(), Service::Udp, "--ports needs udp: add --service udp"),
-        ];
-        if let Some((.., reason)) = rules.iter().find(|(given, service, _)| *given && traffic.service != *service) {
-            bail!("{reason}, or omit the flags");
+        for (is_given, service, flags) in [
+            (traffic.kv.is_some(), Service::Kv, "--records and the other flags of a key-value store"),
+            (traffic.http.is_some(), Service::Http, "--path, --header and --expect-status"),
+            (traffic.stream.is_some(), Service::Stream, "--packet, --packets, --ack and --direction"),
+            (self.ports.is_some(), Service::Udp, "--ports"),
+        ] {
+            if is_given && traffic.service != service {
+                let name = report::format::name(&service);
+                bail!("{flags}: only {name} uses these flags; add --service {name}, or omit the flags");
+            }
         }
-        if is_udp && self.connections.is_some() {
+        if traffic.service == Service::Udp && self.connections.is_some() {
             bail!("--connections: udp has no connections; try --ports");
         }
         Ok(())

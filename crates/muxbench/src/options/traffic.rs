@@ -4,22 +4,21 @@ use std::num::{NonZeroU16, NonZeroU32};
 
 use harness::spec::http::Header;
 use harness::spec::stream::Stream;
-use harness::spec::units::{Share, Size, Sizes, Think};
+use harness::spec::units::{Size, Think};
 use harness::spec::{OneOrMany, Service, Workload};
-use load::config::Popularity;
 use wire::ServiceSpec;
-use wire::stream::Direction;
 
+use super::settings::{KvArgs, StreamArgs};
 use super::{named, set};
 
-/// Flags of the service and of the requests.
+/// The service and its requests.
 #[derive(Debug, clap::Args)]
 pub struct TrafficArgs {
     /// Think time of a connection in a closed loop, fixed or random: 1ms, or 1ms,exponential [default: 0]
     #[arg(long, value_name = "THINK")]
     think: Option<Think>,
-    /// Requests on each connection before a new connection replaces it. In an open loop the schedule starts sessions of
-    /// that many requests, and --connections limits how many are open at once [default: unlimited]
+    /// Requests on each connection before a new connection replaces it. In an open loop the schedule starts sessions with
+    /// this number of requests, and --connections limits the open sessions [default: unlimited]
     #[arg(long, value_name = "N", alias = "calls-per-connection")]
     requests_per_connection: Option<NonZeroU32>,
     /// Service: fixed (fixed-size messages); kv (key-value store); http; udp (datagrams to many ports); stream (bursts at
@@ -32,7 +31,7 @@ pub struct TrafficArgs {
     /// Response size of `fixed` and `udp`; body size of `http` [default: 10KiB; udp: 128B]
     #[arg(long, value_name = "SIZE")]
     response: Option<Size>,
-    /// Path to request from `http`; several are requested in turn [default: /bytes/N with N from --response]
+    /// Path to request from `http`; several paths are requested in turn [default: /bytes/N with N from --response]
     #[arg(long, value_name = "PATH", help_heading = "HTTP")]
     path: Vec<String>,
     /// Header of each request, such as `Accept: text/html`; may be repeated
@@ -41,59 +40,16 @@ pub struct TrafficArgs {
     /// Expected status of each response [default: 200]
     #[arg(long, value_name = "STATUS", help_heading = "HTTP")]
     expect_status: Option<NonZeroU16>,
-    /// Records of `kv`, all stored before the ramp [default: 30000]
-    #[arg(long, value_name = "N", help_heading = "Key-value store")]
-    records: Option<NonZeroU32>,
-    /// Range of value sizes, log-uniform [default: 10B..1000B]
-    #[arg(long, value_name = "SIZE..SIZE", help_heading = "Key-value store")]
-    value_size: Option<Sizes>,
-    /// Share of the requests that get a record; the others set one [default: 90%]
-    #[arg(long, value_name = "SHARE", help_heading = "Key-value store")]
-    get_share: Option<Share>,
-    /// Key popularity: uniform, zipf (exponent 1), zipf:0.99 [default: uniform]
-    #[arg(long, value_name = "POPULARITY", help_heading = "Key-value store")]
-    keys: Option<Popularity>,
-    /// Memory of the server for records [default: 64MiB]
-    #[arg(long, value_name = "SIZE", help_heading = "Key-value store")]
-    memory: Option<Size>,
-    /// Largest record, at most a quarter of --memory [default: 1MiB]
-    #[arg(long, value_name = "SIZE", help_heading = "Key-value store")]
-    item_max: Option<Size>,
+    #[command(flatten)]
+    kv: KvArgs,
     #[command(flatten)]
     stream: StreamArgs,
-}
-
-/// Flags of the service `stream`, for server and client.
-#[derive(Debug, clap::Args)]
-pub struct StreamArgs {
-    /// Packet size of `stream` [default: 8KiB]
-    #[arg(long, value_name = "SIZE", help_heading = "Streams")]
-    packet: Option<Size>,
-    /// Packets of a burst [default: 1000]
-    #[arg(long, value_name = "N", help_heading = "Streams")]
-    packets: Option<NonZeroU32>,
-    /// Size of the acknowledgement of a burst or, with --direction out, of the request for one [default: 32B]
-    #[arg(long, value_name = "SIZE", help_heading = "Streams")]
-    ack: Option<Size>,
-    /// Sender of the bursts: in (the clients), out (the server) [default: in]
-    #[arg(long, value_name = "DIRECTION", value_parser = named::<Direction>, help_heading = "Streams")]
-    direction: Option<Direction>,
-}
-
-impl StreamArgs {
-    /// Overwrites the settings with flags that the user gave.
-    pub fn apply(&self, stream: &mut Stream) {
-        set(&mut stream.packet, self.packet);
-        set(&mut stream.packets, self.packets);
-        set(&mut stream.ack, self.ack);
-        set(&mut stream.direction, self.direction);
-    }
 }
 
 impl TrafficArgs {
     /// Returns whether flags set all sizes of the requests.
     pub fn has_request_size(&self) -> bool {
-        self.request.is_some() || self.stream.packet.is_some() && self.stream.ack.is_some()
+        self.request.is_some() || self.stream.has_sizes()
     }
 
     /// Returns whether flags set the service or a message size.
@@ -123,11 +79,11 @@ impl TrafficArgs {
         }
     }
 
-    /// Overwrites the settings with flags that the user gave, and drops sizes that the service does not have.
+    /// Overwrites the settings whose flags the user gave, and drops sizes that the service does not have.
     pub fn apply(&self, workload: &mut Workload) {
         set(&mut workload.think, self.think);
         set(&mut workload.service, self.service);
-        workload.requests_per_connection = self.requests_per_connection.or(workload.requests_per_connection);
+        set(&mut workload.requests_per_connection, self.requests_per_connection);
         match workload.service {
             Service::Kv | Service::Stream => (workload.request, workload.response) = (None, None),
             Service::Http => {
@@ -138,32 +94,26 @@ impl TrafficArgs {
             Service::Udp => workload.response = workload.request,
             Service::Fixed => {}
         }
-        workload.request = self.request.or(workload.request);
-        workload.response = self.response.or(workload.response);
+        set(&mut workload.request, self.request);
+        set(&mut workload.response, self.response);
         update(&mut workload.http, false, |http| {
-            http.paths = (!self.path.is_empty()).then(|| OneOrMany(self.path.clone())).or(http.paths.take());
+            if !self.path.is_empty() {
+                http.paths = Some(OneOrMany(self.path.clone()));
+            }
             http.headers.extend(self.header.iter().cloned());
-            http.status = self.expect_status.or(http.status);
+            set(&mut http.status, self.expect_status);
         });
         update(&mut workload.stream, workload.service == Service::Stream, |stream| self.stream.apply(stream));
-        update(&mut workload.kv, workload.service == Service::Kv, |kv| {
-            set(&mut kv.records, self.records);
-            set(&mut kv.value_size, self.value_size);
-            set(&mut kv.get_share, self.get_share);
-            set(&mut kv.keys, self.keys);
-            set(&mut kv.memory, self.memory);
-            set(&mut kv.item_max, self.item_max);
-        });
+        update(&mut workload.kv, workload.service == Service::Kv, |kv| self.kv.apply(kv));
     }
 }
 
-/// Changes the settings of one service. Settings that are absent and stay at their defaults remain absent, unless
-/// `needed`.
-fn update<T: Clone + Default + PartialEq>(place: &mut Option<T>, needed: bool, change: impl FnOnce(&mut T)) {
-    let before = place.clone().unwrap_or_default();
+/// Changes the settings of one service. Absent settings that keep their defaults stay absent, unless `needed`.
+fn update<T: Clone + Default + PartialEq>(settings: &mut Option<T>, needed: bool, change: impl FnOnce(&mut T)) {
+    let before = settings.clone().unwrap_or_default();
     let mut after = before.clone();
     change(&mut after);
     if needed || after != before {
-        *place = Some(after);
+        *settings = Some(after);
     }
 }

@@ -7,10 +7,9 @@ use anyhow::{Context, bail};
 use wire::Address;
 use wire::http::client::Url;
 
-/// Longest time to connect to each of several addresses of a host.
+/// Longest time to connect to an address of a host with several addresses.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
 
-/// A resolved URL.
 #[derive(Debug)]
 pub struct ResolvedUrl {
     /// The server's address: the first one that accepts a connection, if the host has several.

@@ -192,7 +192,7 @@ fn flags_set_locality_and_schedules() {
     let more =
         ["--active", "1/4,1", "--idle", "30", "--popularity", "zipf:0.8", "--schedule", "poisson", "--output", "run"];
     let out = text(&measure(folder.path(), &[SMALL, &more].concat()).stdout);
-    let title = "20 connections, 1/4 active, 30 idle connections, chosen by zipf:0.8, 500 requests/s, as a Poisson \
+    let title = "20 connections, 1/4 active, 30 idle connections, popularity zipf:0.8, 500 requests/s, as a Poisson \
                  process, 1B -> 100B";
     assert!(out.contains(title), "{out}");
     let store = harness::store::read(&folder.path().join("run")).unwrap();
@@ -298,7 +298,7 @@ fn user_errors_are_reported_before_anything_starts() {
         (&["compare", "--server-cpus", "4000"], 1, "may not use CPU 4000"),
         (&["compare", "--connections", "4000000000"], 1, "no trial can run on this host"),
         (&["compare", "--active", "2"], 2, "such as 1/16"),
-        (&["compare", "--popularity", "pareto"], 2, "write uniform, zipf"),
+        (&["compare", "--popularity", "pareto"], 2, "expected uniform, zipf"),
         (&["compare", "--schedule", "random"], 2, "expected one of `slot-random`"),
         (&["compare", "--pacing", "fast"], 2, "expected one of `auto`"),
         (&["serve", "--listen", "192.0.2.1:1"], 1, "cannot listen on 192.0.2.1:1"),

@@ -1,0 +1,141 @@
+//! Flags that overwrite single settings.
+
+use std::num::NonZeroU32;
+
+use harness::spec::network::Network;
+use harness::spec::stream::Stream;
+use harness::spec::units::{Bandwidth, Budget, Cpus, Loss, Share, Size, Sizes, Time};
+use harness::spec::{Client, Kv, Phases, Placement, Server};
+use load::config::{ClockChoice, Pacing, Popularity, Roles, Timestamps};
+use server::Accept;
+use wire::stream::Direction;
+
+use super::{named, set};
+
+/// Declares a group of optional flags under a heading, and a method that applies them. A row has the name of flag and
+/// setting, its type, the name of its value, and further attributes.
+macro_rules! flags {
+    ($(#[$doc:meta])* $group:ident, $settings:ty, $heading:literal:
+     $($(#[$help:meta])* $flag:ident: $kind:ty = $value:literal $([$($more:tt)*])?;)*) => {
+        $(#[$doc])*
+        #[derive(Debug, clap::Args)]
+        pub struct $group {
+            $($(#[$help])*
+            #[arg(long, value_name = $value, help_heading = $heading $(, $($more)*)?)]
+            $flag: Option<$kind>,)*
+        }
+
+        impl $group {
+            /// Overwrites the settings whose flags the user gave.
+            pub fn apply(&self, settings: &mut $settings) {
+                $(set(&mut settings.$flag, self.$flag.clone());)*
+            }
+        }
+    };
+}
+
+flags! {
+    /// The server's accept strategy, read budget, and CPUs of its stages.
+    ServerArgs, Server, "Server":
+    /// Accept strategy of a pool: single, shared, reuseport, exclusive [default: shared]
+    accept: Accept = "ACCEPT" [value_parser = named::<Accept>];
+    /// Bytes that a server reads from one connection before it serves the next, 1B to 1MiB [default: 64KiB]
+    read_budget: Budget = "SIZE";
+    /// CPUs of the accept thread of a staged server, a subset of the server's CPUs [default: all of them]
+    accept_cpus: Cpus = "CPUS";
+    /// CPUs of the network threads of a staged server
+    network_cpus: Cpus = "CPUS";
+    /// CPUs of the payload threads of a staged server
+    payload_cpus: Cpus = "CPUS";
+}
+
+flags! {
+    /// The client's threads, clocks and time limit.
+    ClientArgs, Client, "Client":
+    /// Method to wait for the next planned send time: auto, yield, spin, sleep-spin [default: auto]
+    pacing: Pacing = "PACING" [value_parser = named::<Pacing>];
+    /// Threads for sending and receiving: auto, one-loop, two-threads [default: auto]
+    roles: Roles = "ROLES" [value_parser = named::<Roles>];
+    /// Independent clients, which share connections and rate evenly [default: 1; in a closed loop one per CPU]
+    clients: NonZeroU32 = "N";
+    /// Clock of the timestamps: auto, tsc, monotonic [default: auto]
+    clock: ClockChoice = "CLOCK" [value_parser = named::<ClockChoice>];
+    /// Source of the timestamps: client; kernel, which records when a request left the host [default: client]
+    timestamps: Timestamps = "SOURCE" [value_parser = named::<Timestamps>];
+    /// Longest time to connect and get the first response; a slower connection fails the trial [default: 10s]
+    timeout: Time = "TIME";
+}
+
+flags! {
+    /// The CPUs of both sides.
+    PlacementArgs, Placement, "Placement":
+    /// CPUs of the server, such as 0-1,3 [default: one half]
+    server: Cpus = "CPUS" [long = "server-cpus"];
+    /// CPUs of the client [default: the other half]
+    client: Cpus = "CPUS" [long = "client-cpus"];
+}
+
+flags! {
+    /// Durations of the four phases of a trial.
+    PhaseArgs, Phases, "Phases":
+    /// Duration in which the rate grows exponentially to its target
+    ramp: Time = "TIME";
+    /// Duration at the target rate before the measurement
+    warm_up: Time = "TIME" [alias = "hold"];
+    /// Duration of the window: the requests planned in it are measured
+    measure: Time = "TIME";
+    /// Longest wait for outstanding responses after the window
+    cool_down: Time = "TIME" [alias = "drain"];
+}
+
+flags! {
+    /// The conditions of a lab.
+    ConditionArgs, Network, "Network":
+    /// Delay of each packet in each direction, such as 10ms
+    delay: Time = "TIME" [requires = "network"];
+    /// Largest random deviation from --delay, such as 1ms
+    jitter: Time = "TIME" [requires = "network"];
+    /// Share of packets lost in each direction, such as 0.1%
+    loss: Loss = "SHARE" [requires = "network"];
+    /// Bandwidth of each host's link, such as 1Gbit
+    bandwidth: Bandwidth = "BANDWIDTH" [requires = "network"];
+    /// Bytes that an idle host may send at once before --bandwidth limits it, such as 11KiB [default: 1 ms of bandwidth]
+    burst: Size = "SIZE" [requires = "bandwidth"];
+}
+
+flags! {
+    /// The service `kv` and its requests.
+    KvArgs, Kv, "Key-value store":
+    /// Records of `kv`, all stored before the ramp [default: 30000]
+    records: NonZeroU32 = "N";
+    /// Range of value sizes, log-uniform [default: 10B..1000B]
+    value_size: Sizes = "SIZE..SIZE";
+    /// Share of the requests that get a record; the other requests set a record [default: 90%]
+    get_share: Share = "SHARE";
+    /// Key popularity: uniform, zipf (exponent 1), zipf:0.99 [default: uniform]
+    keys: Popularity = "POPULARITY";
+    /// Memory of the server for records [default: 64MiB]
+    memory: Size = "SIZE";
+    /// Largest record, at most a quarter of --memory [default: 1MiB]
+    item_max: Size = "SIZE";
+}
+
+flags! {
+    /// The bursts of the service `stream`.
+    StreamArgs, Stream, "Streams":
+    /// Packet size of `stream` [default: 8KiB]
+    packet: Size = "SIZE";
+    /// Packets of a burst [default: 1000]
+    packets: NonZeroU32 = "N";
+    /// Size of the acknowledgement of a burst; with --direction out, of the request for a burst [default: 32B]
+    ack: Size = "SIZE";
+    /// Sender of the bursts: in (the clients), out (the server) [default: in]
+    direction: Direction = "DIRECTION" [value_parser = named::<Direction>];
+}
+
+impl StreamArgs {
+    /// Returns whether flags set the sizes of packets and acknowledgements.
+    pub fn has_sizes(&self) -> bool {
+        self.packet.is_some() && self.ack.is_some()
+    }
+}
