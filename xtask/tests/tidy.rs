@@ -190,7 +190,6 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/server/src/external/spawn.rs",
         "crates/server/src/metrics/tracepoints.rs",
         "crates/server/src/runtimes/may.rs",
-        "crates/server/src/platform/rusage.rs",
         "crates/server/src/metrics/workers.rs",
         "crates/server/tests/accounting.rs",
         "crates/server/tests/allocations.rs",

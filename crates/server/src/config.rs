@@ -32,28 +32,22 @@ impl ServerSpec {
 
     /// The address that the server listens on.
     pub fn listen(&self) -> &Address {
-        match self {
-            Self::Ours(config) => &config.listen,
-            Self::External(config) => &config.listen,
-        }
+        let (Self::Ours(ServeConfig { listen, .. }) | Self::External(ExternalConfig { listen, .. })) = self;
+        listen
     }
 
     /// The same server on another address.
     #[must_use]
     pub fn listening_on(mut self, address: Address) -> Self {
-        match &mut self {
-            Self::Ours(config) => config.listen = address,
-            Self::External(config) => config.listen = address,
-        }
+        let (Self::Ours(ServeConfig { listen, .. }) | Self::External(ExternalConfig { listen, .. })) = &mut self;
+        *listen = address;
         self
     }
 
     /// The CPUs that the server may run on; none for all CPUs.
     pub fn cpus(&self) -> &[usize] {
-        match self {
-            Self::Ours(config) => &config.cpus,
-            Self::External(config) => &config.cpus,
-        }
+        let (Self::Ours(ServeConfig { cpus, .. }) | Self::External(ExternalConfig { cpus, .. })) = self;
+        cpus
     }
 }
 

@@ -1,6 +1,6 @@
-//! Nobody's CPU time is left out: not that of a process that ends, nor of a thread.
+//! A server counts the whole CPU time of its children, also of short-lived ones.
 //!
-//! One test, alone in its process: it looks at all its children.
+//! The only test of its process, because it measures all children of the process.
 #![cfg(target_os = "linux")]
 
 use std::io::{Read, Write};
@@ -14,9 +14,9 @@ use wire::ServiceSpec;
 const CONNECTIONS: u32 = 300;
 
 /// CPU time of all children that were waited for, in nanoseconds.
-fn of_children_ns() -> u64 {
+fn children_ns() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel fills in `usage`, of which zeros are valid.
+    // SAFETY: the kernel fills in `usage`.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
         usage.assume_init()
@@ -52,20 +52,20 @@ fn short_lived_children_are_counted_with_their_exits() {
         stream.write_all(&[0]).unwrap();
         stream.read_exact(&mut [0]).unwrap();
         if number == CONNECTIONS / 2 {
-            // With a child that lives, and is counted again once it has ended.
+            // This snapshot counts a living child, and the last one counts it after its end.
             middle = server.snapshot().totals.cpu_children_ns;
         }
-        // Children that were forked meanwhile have the client's socket too: closing it would not end the connection.
+        // Children that were forked meanwhile inherited the client's socket, so that closing it does not end the connection.
         stream.shutdown(Shutdown::Both).unwrap();
     }
-    // Until the last one has seen its client go. What it does after that is of one child in hundreds.
+    // Wait until the last child has seen the end of its connection. The rest of its time is negligible.
     while server.snapshot().connections_open > 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
     let counted = server.snapshot().totals.cpu_children_ns - before;
-    assert!(before <= middle && middle - before <= counted, "it never goes back");
+    assert!(before <= middle && middle - before <= counted, "CPU time never falls");
     server.stop().unwrap();
-    let used = of_children_ns();
+    let used = children_ns();
     let share = counted as f64 / used as f64;
-    assert!((0.95..=1.01).contains(&share), "{counted} of {used} ns are counted, {share:.3}");
+    assert!((0.95..=1.01).contains(&share), "{counted} of {used} ns are counted ({share:.3}), expected 0.95 to 1.01");
 }

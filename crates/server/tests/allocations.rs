@@ -1,6 +1,6 @@
-//! Nothing on the way of a request allocates: not the loops, the mechanisms, the hand-offs between stages, nor a get.
+//! Requests allocate no memory in loops, mechanisms, hand-offs between stages and most services.
 //!
-//! One test, alone in its process: it counts the allocations of all threads.
+//! The only test of its process, because it counts the allocations of all threads.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
@@ -13,27 +13,27 @@ use muxbench_server::{Accept, Architecture, ServeConfig, Server};
 use wire::http::{Content, Http, HttpConn};
 use wire::{Service, ServiceSpec};
 
-/// Allocations so far, of a block or of more room for one.
+/// The number of allocations and reallocations so far.
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 struct Counting;
 
-// SAFETY: everything is the system's allocator's, which does as it must.
+// SAFETY: the system's allocator does all the work.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: the caller keeps the contract of the same method.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: the caller keeps the contract of the same method.
         unsafe { System.dealloc(block, layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: the caller keeps the contract of the same method.
         unsafe { System.realloc(block, layout, new_bytes) }
     }
 }
@@ -43,19 +43,19 @@ static COUNTING: Counting = Counting;
 
 const CONNECTIONS: usize = 16;
 const ROUNDS: usize = 200;
-/// Queues, and buffers of connections, may still grow to what a busier moment needs: each doubles a few times, once.
+/// Queues and buffers of connections may still grow in a busy moment: each doubles a few times.
 const GROWTH_MAX: u64 = 40;
 
-/// A request of a service, and how much is answered to it.
+/// A request of a service and its response.
 struct Exchange<'a> {
     name: &'a str,
     request: &'a [u8],
     response_bytes: usize,
-    /// How often it may allocate.
+    /// The most allocations of all its requests.
     allocations_max: u64,
 }
 
-/// Each connection sends, then each receives, so that several wait at once; nothing here allocates.
+/// Sends a request on each connection, then receives each response, so that several requests wait at once. Allocates nothing.
 fn exchange(streams: &mut [TcpStream], request: &[u8], response: &mut [u8], rounds: usize) {
     for _ in 0..rounds {
         streams.iter_mut().for_each(|stream| stream.write_all(request).unwrap());
@@ -80,14 +80,14 @@ fn start(architecture: Architecture, service: &ServiceSpec) -> Server {
     Server::start(&config).unwrap_or_else(|error| panic!("{architecture}: {error}"))
 }
 
-/// Architectures whose loops are ours and run in this process. A runtime's allocations are its own matter.
-fn each() -> Vec<Architecture> {
+/// The architectures that run muxbench's loops in this process: those without child processes and runtimes.
+fn architectures() -> Vec<Architecture> {
     let more =
         ["amped:0+2/epoll", "amped:1+1/epoll", "symped:1/epoll", "seda:1+3/epoll"].map(|name| name.parse().unwrap());
     let all = Architecture::every().into_iter().chain(more);
-    let is_ours = |row: &Architecture| !muxbench_server::runtimes::FEATURES.contains(&row.model.name);
-    let is_here = |row: &Architecture| row.model.per_connection != PerConnection::Process;
-    all.filter(|row| is_ours(row) && is_here(row))
+    let has_own_loop = |row: &Architecture| !muxbench_server::runtimes::FEATURES.contains(&row.model.name);
+    let is_in_process = |row: &Architecture| row.model.per_connection != PerConnection::Process;
+    all.filter(|row| has_own_loop(row) && is_in_process(row))
         .filter(|row| match row.can_run() {
             Ok(()) => true,
             Err(reason) => {
@@ -116,14 +116,14 @@ fn requests_allocate_nothing() {
             allocations_max: GROWTH_MAX,
         },
         Exchange { name: "miss", request: b"get none\r\n", response_bytes: 5, allocations_max: GROWTH_MAX },
-        // A long answer is given memory for as long as it is sent, so that idle connections keep none.
+        // A long response has memory of its own until it is sent, so that idle connections keep none.
         Exchange {
             name: "large get",
             request: b"get large\r\n",
             response_bytes: hit("large", 30_000),
             allocations_max: GROWTH_MAX + requests,
         },
-        // The value and its key.
+        // One allocation for the value and one for the key.
         Exchange { name: "set", request: &set_small, response_bytes: 8, allocations_max: GROWTH_MAX + 2 * requests },
     ];
     let http = ServiceSpec::Http { folder: None };
@@ -140,7 +140,7 @@ fn requests_allocate_nothing() {
         allocations_max: GROWTH_MAX,
     };
     let mut response = vec![0; 64 << 10];
-    for architecture in each() {
+    for architecture in architectures() {
         for (service, exchanges) in [
             (&fixed, std::slice::from_ref(&fixed_exchange)),
             (&kv, &kv_exchanges),
@@ -164,8 +164,11 @@ fn requests_allocate_nothing() {
                 let before = ALLOCATIONS.load(Relaxed);
                 exchange(&mut streams, request, response, ROUNDS);
                 let allocations = ALLOCATIONS.load(Relaxed) - before;
-                println!("{architecture} {name}: {allocations} allocations of {requests} requests");
-                assert!(allocations <= *allocations_max, "{architecture} {name}: {allocations} of {requests} requests");
+                println!("{architecture} {name}: {allocations} allocations in {requests} requests");
+                assert!(
+                    allocations <= *allocations_max,
+                    "{architecture} {name}: {allocations} allocations in {requests} requests"
+                );
             }
             drop(streams);
             server.stop().unwrap_or_else(|error| panic!("{architecture}: {error}"));
@@ -177,7 +180,7 @@ fn requests_allocate_nothing() {
     }
 }
 
-/// The same of datagrams: requests to each port.
+/// Checks the allocations of datagrams, which go to each port in turn.
 fn datagrams(architecture: Architecture, udp: &ServiceSpec) {
     let server = start(architecture, udp);
     let host = server.address().ip().unwrap().ip();
@@ -196,7 +199,7 @@ fn datagrams(architecture: Architecture, udp: &ServiceSpec) {
     exchange(ROUNDS);
     let allocations = ALLOCATIONS.load(Relaxed) - before;
     let requests = CONNECTIONS * ROUNDS;
-    println!("{architecture} udp: {allocations} allocations of {requests} requests");
-    assert!(allocations <= GROWTH_MAX, "{architecture} udp: {allocations} of {requests} requests");
+    println!("{architecture} udp: {allocations} allocations in {requests} requests");
+    assert!(allocations <= GROWTH_MAX, "{architecture} udp: {allocations} allocations in {requests} requests");
     server.stop().unwrap_or_else(|error| panic!("{architecture}: {error}"));
 }

@@ -1,4 +1,4 @@
-//! Stages stay on the CPUs that they were given.
+//! The threads of each stage run on the stage's CPUs.
 #![cfg(target_os = "linux")]
 
 use std::time::{Duration, Instant};
@@ -7,15 +7,15 @@ use std::{fs, thread};
 use muxbench_server::{Accept, Architecture, ServeConfig, Server, StageCpus};
 use wire::ServiceSpec;
 
-/// CPUs that a thread may run on, as the kernel lists them, of each of this process's threads by name.
+/// The name of each thread of this process, and the kernel's list of the CPUs that it may run on.
 fn cpus_of_threads() -> Vec<(String, String)> {
     let tasks = fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
-    let of = |status: &str, field: &str| {
+    let value = |status: &str, field: &str| {
         status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default().trim().to_owned()
     };
     // A thread may end meanwhile.
     let statuses = tasks.filter_map(|path| fs::read_to_string(path.join("status")).ok());
-    statuses.map(|status| (of(&status, "Name:"), of(&status, "Cpus_allowed_list:"))).collect()
+    statuses.map(|status| (value(&status, "Name:"), value(&status, "Cpus_allowed_list:"))).collect()
 }
 
 #[test]
@@ -39,21 +39,21 @@ fn each_stage_stays_on_its_cpus() {
             count_syscalls: false,
         };
         let server = Server::start(&config).unwrap();
-        // By a thread's name: how many, and where.
+        // The beginning of the threads' names, their number and their CPU.
         let network = if name.starts_with("amped") { 1 } else { 2 };
         let payload = if name.starts_with("symped") { 0 } else { 2 };
         let expected = [("accept", 1, first), ("network-", network, last), ("payload-", payload, first)];
-        let is_so = |threads: &[(String, String)]| {
+        let is_pinned = |threads: &[(String, String)]| {
             expected.iter().all(|(stage, count, cpu)| {
-                let of = || threads.iter().filter(|(name, _)| name.starts_with(stage));
-                of().count() == *count && of().all(|(_, cpus)| *cpus == cpu.to_string())
+                let named = || threads.iter().filter(|(name, _)| name.starts_with(stage));
+                named().count() == *count && named().all(|(_, cpus)| *cpus == cpu.to_string())
             })
         };
-        // A thread gives itself its name and its CPUs.
+        // Each thread sets its name and its CPUs itself: wait for them.
         let deadline = Instant::now() + Duration::from_secs(60);
         let mut threads = cpus_of_threads();
-        while !is_so(&threads) {
-            assert!(Instant::now() < deadline, "{name}: {threads:?}, not {expected:?}");
+        while !is_pinned(&threads) {
+            assert!(Instant::now() < deadline, "{name}: {threads:?}, expected {expected:?}");
             thread::sleep(Duration::from_millis(5));
             threads = cpus_of_threads();
         }

@@ -1,4 +1,4 @@
-//! A service of datagrams at all of the host's addresses answers from the one that was asked.
+//! A datagram service on a wildcard address sends each response from the address that received the request.
 #![cfg(target_os = "linux")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -30,14 +30,14 @@ fn server(architecture: Architecture, listen: IpAddr) -> Server {
     Server::start(&config).unwrap_or_else(|error| panic!("{architecture}: {error}"))
 }
 
-/// Asks by a socket that is connected, and hears nobody else.
-fn is_answered(to: SocketAddr) -> bool {
+/// Whether a response comes from `to`: a connected socket receives from no other address.
+fn responds(to: SocketAddr) -> bool {
     let unspecified: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let client = UdpSocket::bind((unspecified, 0)).unwrap();
     client.connect(to).unwrap();
     client.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     let mut response = [0; BYTES as usize];
-    // Over loopback a datagram gets there; on a busy machine its answer may take its time.
+    // Loopback loses no datagram, but on a busy machine the response may be late.
     (0..20).any(|_| {
         let _ = client.send(&Udp::new(BYTES, BYTES).request());
         client.recv(&mut response).is_ok_and(|count| count == BYTES as usize)
@@ -45,7 +45,7 @@ fn is_answered(to: SocketAddr) -> bool {
 }
 
 #[test]
-fn wildcard_server_answers_from_the_address_asked() {
+fn wildcard_server_responds_from_requested_address() {
     let mut names = Vec::new();
     for model in MODELS.iter().filter(|model| model.serves_datagrams()) {
         match model.multiplexes() {
@@ -60,22 +60,22 @@ fn wildcard_server_answers_from_the_address_asked() {
         }
     }
     let other = Ipv4Addr::new(127, 0, 0, 2);
-    let mut asked = vec![(IpAddr::from(Ipv4Addr::UNSPECIFIED), IpAddr::from(other))];
+    let mut targets = vec![(IpAddr::from(Ipv4Addr::UNSPECIFIED), IpAddr::from(other))];
     if UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
-        asked.push((Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::LOCALHOST.into()));
-        asked.push((Ipv6Addr::UNSPECIFIED.into(), other.into()));
+        targets.push((Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::LOCALHOST.into()));
+        targets.push((Ipv6Addr::UNSPECIFIED.into(), other.into()));
     } else {
-        skipped("there is no IPv6");
+        skipped("IPv6 on loopback");
     }
-    // One that is bound to an address has always answered from it.
-    asked.push((other.into(), other.into()));
+    // A server that is bound to one address, for comparison.
+    targets.push((other.into(), other.into()));
     let mut silent = Vec::new();
     for name in &names {
-        for &(listen, to) in &asked {
+        for &(listen, to) in &targets {
             let server = server(name.parse().unwrap(), listen);
             for port in server.ports().unwrap().iter() {
-                if !is_answered((to, port).into()) {
-                    silent.push(format!("{name} at {listen}: nothing from {to}:{port}"));
+                if !responds((to, port).into()) {
+                    silent.push(format!("{name} on {listen}: no response from {to}:{port}"));
                     break;
                 }
             }

@@ -12,11 +12,10 @@ use crate::socket::destination::{Control, NAME_BYTES};
 use crate::spec::mechanism::Spins;
 use crate::token::Token;
 
-/// A completion mechanism.
+/// A completion mechanism. It queues operations and submits them with the next `wait` at the latest.
 ///
-/// A mechanism queues operations and submits them with the next `wait` at the latest. Implementations allocate in `new` only,
-/// never log, and read no clocks. They count their system calls and operations. When dropped, they first end every operation
-/// that still uses memory.
+/// Implementations allocate in `new` only, never log, and read no clocks. They count their system calls and operations. When
+/// dropped, they first end every operation that still uses memory.
 pub trait Completion: Sized {
     /// The most completions that one `wait` reports.
     const DONE_MAX: usize;
@@ -52,7 +51,6 @@ pub trait Completion: Sized {
     /// `bytes` must neither move nor change until [`CompletionEvent::Sent`] is reported or the mechanism is dropped.
     unsafe fn send(&mut self, io: RawFd, token: Token, bytes: &[u8]) -> io::Result<()>;
 
-    /// The received bytes.
     fn bytes(&self, received: &Received) -> &[u8];
 
     /// Returns the buffer of a receive, if any, to the mechanism.
@@ -73,8 +71,9 @@ pub trait Datagrams: Completion {
 
     /// Sends one datagram; fails at once if the socket's buffer is full.
     ///
-    /// # Safety `message` and everything that it points to must neither move nor change until [`CompletionEvent::Sent`] is
-    /// reported or the mechanism is dropped.
+    /// # Safety
+    /// `message` and everything it points to must neither move nor change until [`CompletionEvent::Sent`] is reported or the
+    /// mechanism is dropped.
     unsafe fn send_datagram(&mut self, io: RawFd, token: Token, message: *const libc::msghdr) -> io::Result<()>;
 
     /// The received datagram; `None` after a failed receive.
@@ -82,7 +81,6 @@ pub trait Datagrams: Completion {
 }
 
 /// A socket's memory for the header of a received datagram. It points to itself, so it must not move.
-#[derive(Debug)]
 pub struct Envelope {
     /// The sender of the last datagram, for one-shot receives.
     pub name: [u8; NAME_BYTES],
@@ -94,8 +92,6 @@ pub struct Envelope {
     pub message: libc::msghdr,
 }
 
-/// A received datagram.
-#[derive(Debug)]
 pub struct Datagram<'a> {
     /// The sender's address as a `sockaddr`.
     pub from: &'a [u8],
@@ -107,7 +103,6 @@ pub struct Datagram<'a> {
     pub length: usize,
 }
 
-/// A completed operation.
 #[derive(Debug)]
 pub struct Done {
     /// The connection or watched descriptor; without meaning for an accept.
@@ -115,7 +110,7 @@ pub struct Done {
     pub event: CompletionEvent,
 }
 
-/// An operation and its result.
+/// A completed operation with its result.
 #[derive(Debug)]
 pub enum CompletionEvent {
     Readable,

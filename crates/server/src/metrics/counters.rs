@@ -49,9 +49,8 @@ macro_rules! totals {
             pub $kinds: BTreeMap<String, u64>,)*
             $($(#[$usage_doc])*
             pub $usage: u64,)*
-            /// Time in which threads were runnable and waited for a CPU, in nanoseconds; `None` where the system does not
-            /// report it. Threads that wait at once each count; the wait between a thread's last snapshot and its end is
-            /// missing.
+            /// Time in which threads were runnable and waited for a CPU, in nanoseconds, summed over the threads; `None` where
+            /// the system does not report it. The time between a thread's last snapshot and its end is missing.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub run_delay_ns: Option<u64>,
         }
@@ -96,9 +95,9 @@ totals! {
         refused,
         /// Connections closed because their clients exceeded a time limit.
         timed_out,
-        /// Datagrams that were no requests; `None` for other services.
+        /// Datagrams without a valid request; `None` for other services.
         ignored,
-        /// Responses as datagrams that the kernel rejected.
+        /// Response datagrams that the kernel rejected.
         unsent,
         /// Datagrams dropped because a port's socket was full; `None` where the system does not report it.
         dropped,

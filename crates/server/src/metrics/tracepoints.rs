@@ -17,7 +17,6 @@ use crate::metrics::workers::{OTHER, Syscall};
 
 /// The usual mount points of tracefs; the second one is from before Linux 4.1.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// The file with the number of the tracepoint.
 const TRACEPOINT: &CStr = c"events/raw_syscalls/sys_enter/id";
 
 /// The system call numbers of each kind, the most frequent kinds first, because the kernel tries a filter's numbers in order. A
@@ -89,7 +88,6 @@ pub fn can_count() -> Result<(), String> {
     Tracepoints::open().map(drop)
 }
 
-/// The name and the filter of each kind.
 fn filters() -> Vec<(&'static str, String)> {
     let filter = |numbers: &[libc::c_long], test: &str, and_or: &str| {
         numbers.iter().map(|number| format!("id {test} {number}")).collect::<Vec<_>>().join(and_or)

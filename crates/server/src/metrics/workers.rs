@@ -2,6 +2,7 @@
 //!
 //! Each worker is the only writer of its slot, so that counting is a plain add: no lock, no locked instruction, no allocation.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{io, slice};
 
@@ -148,7 +149,7 @@ const FRONT_BYTES: usize = 4096;
 const THREAD: u32 = u32::MAX;
 
 impl Slot {
-    /// Frees the slot. Its next owner adds to its counts.
+    /// Frees the slot. The next owner adds to the counts of this one.
     pub fn release(&self) {
         self.forget_connection();
         self.owner.store(0, Release);
@@ -218,7 +219,6 @@ impl Workers {
         Ok(Self { slots, ticks, leaving, reaped: Mutex::default(), fresh_from: AtomicUsize::new(1) })
     }
 
-    /// The counters of the accept thread.
     pub fn accept(&self) -> &'static Counters {
         &self.slots[0].counters
     }
@@ -231,16 +231,12 @@ impl Workers {
     /// Takes a free slot, searching from `cursor`; `None` if all are taken. Only the accept thread may call this.
     pub fn claim(&self, cursor: &mut usize) -> Option<&'static Slot> {
         let workers = &self.slots[1..];
-        for step in 0..workers.len() {
-            let at = (*cursor + step) % workers.len();
-            if workers[at].is_free() {
-                *cursor = at + 1;
-                self.fresh_from.fetch_max(at + 2, Relaxed);
-                workers[at].owner.store(THREAD, Relaxed);
-                return Some(&workers[at]);
-            }
-        }
-        None
+        let mut places = (0..workers.len()).map(|step| (*cursor + step) % workers.len());
+        let at = places.find(|&at| workers[at].is_free())?;
+        *cursor = at + 1;
+        self.fresh_from.fetch_max(at + 2, Relaxed);
+        workers[at].owner.store(THREAD, Relaxed);
+        Some(&workers[at])
     }
 
     /// Lists a child that is about to free its slot, until [`Workers::forget_leaving`]. A full list omits the child's usage
@@ -265,12 +261,9 @@ impl Workers {
     /// The children that are not yet reaped, each once.
     pub fn processes(&self) -> Vec<i32> {
         // Read the slots first: a child is listed before it frees its slot.
-        let in_slots: Vec<i32> = self.taken().filter_map(Slot::process).collect();
-        let leaving = self.leaving.iter().map(|place| place.load(Relaxed) as i32).filter(|&pid| pid != 0);
-        let mut processes: Vec<i32> = in_slots.into_iter().chain(leaving).collect();
-        processes.sort_unstable();
-        processes.dedup();
-        processes
+        let mut processes: BTreeSet<i32> = self.taken().filter_map(Slot::process).collect();
+        processes.extend(self.leaving.iter().map(|place| place.load(Relaxed) as i32).filter(|&pid| pid != 0));
+        processes.into_iter().collect()
     }
 
     /// CPU time and switches of reaped children. A reaper holds the lock while it reaps, and a reader while it sums up living

@@ -132,17 +132,12 @@ pub(crate) fn serving_threads(workers: &Workers) -> Vec<(i32, i32)> {
 
 /// CPU time of a process in nanoseconds; `None` if it has ended.
 pub(crate) fn cpu_ns(pid: i32) -> Option<u64> {
-    let mut clock = 0;
-    // SAFETY: the C library fills in `clock`.
-    if unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } != 0 {
-        return None;
-    }
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills in `time`.
-    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
-        return None;
-    }
-    Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // SAFETY: each call fills in its result.
+    let is_known = unsafe {
+        libc::clock_getcpuclockid(pid, &raw mut clock) == 0 && libc::clock_gettime(clock, &raw mut time) == 0
+    };
+    is_known.then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 /// User memory of this process and its children, in bytes. Each process counts its share of a shared page.

@@ -13,8 +13,8 @@ pub(crate) mod io_uring;
 mod linux;
 #[cfg(target_os = "macos")]
 mod macos;
-mod rusage;
 
+use std::mem::MaybeUninit;
 use std::{io, ptr};
 
 #[cfg(any(target_os = "freebsd", target_os = "linux"))]
@@ -27,8 +27,9 @@ pub use freebsd::*;
 pub use linux::*;
 #[cfg(target_os = "macos")]
 pub use macos::*;
-pub(crate) use rusage::{rusage_totals, used_by};
 use rustix::process::{Resource, Rlimit};
+
+use crate::metrics::counters::Totals;
 
 /// Maps zeroed memory with MAP_SHARED or MAP_PRIVATE. Unused pages cost nothing.
 pub(crate) fn map(bytes: usize, sharing: libc::c_int) -> io::Result<*mut u8> {
@@ -53,4 +54,25 @@ pub(crate) fn raise_limit(resource: Resource) {
         _ => maximum,
     };
     let _ = rustix::process::setrlimit(resource, Rlimit { current, maximum });
+}
+
+/// CPU time and switches of `who`, a RUSAGE constant of getrusage(2).
+pub(crate) fn used_by(who: libc::c_int) -> Totals {
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the kernel fills in `usage`; the call cannot fail with these arguments.
+    rusage_totals(&unsafe {
+        libc::getrusage(who, usage.as_mut_ptr());
+        usage.assume_init()
+    })
+}
+
+pub(crate) fn rusage_totals(usage: &libc::rusage) -> Totals {
+    let nanoseconds = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+    Totals {
+        cpu_user_ns: nanoseconds(usage.ru_utime),
+        cpu_system_ns: nanoseconds(usage.ru_stime),
+        voluntary_switches: usage.ru_nvcsw as u64,
+        involuntary_switches: usage.ru_nivcsw as u64,
+        ..Totals::default()
+    }
 }

@@ -3,9 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
-use std::net::TcpListener;
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixListener;
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -43,7 +41,6 @@ fn with_buffer<T>(budget: ReadBudget, read: impl FnOnce(&mut [u8]) -> T) -> T {
 }
 
 /// The state that all tasks of a server share. Never freed, because tasks may outlive the accept loop by a moment.
-#[derive(Debug)]
 pub struct TaskContext<S> {
     pub service: S,
     /// Counters that threads take at their first use, and the number taken.
@@ -104,7 +101,6 @@ impl<S> TaskContext<S> {
 }
 
 /// An open connection. Dropped with its task, even after a panic.
-#[derive(Debug)]
 pub struct Open<S: 'static>(pub &'static TaskContext<S>);
 
 impl<S> Drop for Open<S> {
@@ -124,7 +120,6 @@ pub enum AfterFailure {
 }
 
 /// Admits or refuses connections. All accept loops of a server share one, with its spare descriptor.
-#[derive(Debug)]
 pub struct Admission<'a, S: 'static> {
     shared: &'static TaskContext<S>,
     /// Accepts the connections that must be refused for lack of descriptors; the runtime accepts all others. The lock gives its
@@ -241,40 +236,31 @@ pub async fn serve<S: Service, T: AsFd + Unpin>(
     }
 }
 
-/// A listener of the standard library, which a runtime converts to its own type.
-#[derive(Debug)]
-pub enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
 /// The server's listener with another descriptor, so that a runtime may close it. Both share the mode `nonblocking`.
-pub fn listener(context: &ServerContext<'_>, nonblocking: bool) -> io::Result<Listener> {
+pub fn listener(context: &ServerContext<'_>, nonblocking: bool) -> io::Result<OwnedFd> {
     let listener = context.listener.try_clone()?;
     rustix::io::ioctl_fionbio(&listener, nonblocking)?;
     if !nonblocking {
         // An accept of the connection to refuse must not block if another loop has taken that connection.
         socket::set_accept_timeout(&listener, REST)?;
     }
-    Ok(if socket::is_tcp(&listener) { Listener::Tcp(listener.into()) } else { Listener::Unix(listener.into()) })
+    Ok(listener)
 }
 
 /// Evaluates `$body` with a function that accepts the next connection, through the runtime's listener of either kind.
 macro_rules! with_listener {
-    ($context:expr, $nonblocking:expr, $tcp:path, $unix:path, |$next:ident| $body:expr) => {
-        match $crate::runtimes::listener($context, $nonblocking)? {
-            $crate::runtimes::Listener::Tcp(listener) => {
-                let listener = $tcp(listener)?;
-                let $next = async || listener.accept().await.map(|(stream, _)| stream);
-                $body
-            }
-            $crate::runtimes::Listener::Unix(listener) => {
-                let listener = $unix(listener)?;
-                let $next = async || listener.accept().await.map(|(stream, _)| stream);
-                $body
-            }
+    ($context:expr, $nonblocking:expr, $tcp:path, $unix:path, |$next:ident| $body:expr) => {{
+        let listener = $crate::runtimes::listener($context, $nonblocking)?;
+        if $crate::socket::is_tcp(&listener) {
+            let listener = $tcp(std::net::TcpListener::from(listener))?;
+            let $next = async || listener.accept().await.map(|(stream, _)| stream);
+            $body
+        } else {
+            let listener = $unix(std::os::unix::net::UnixListener::from(listener))?;
+            let $next = async || listener.accept().await.map(|(stream, _)| stream);
+            $body
         }
-    };
+    }};
 }
 
 pub(super) use with_listener;

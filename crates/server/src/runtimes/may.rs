@@ -8,13 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use may::coroutine;
-use may::net::{TcpListener, TcpStream};
-use may::os::unix::net::{UnixListener, UnixStream};
+use may::net::TcpListener;
+use may::os::unix::net::UnixListener;
 use wire::Service;
 
-use super::{Admission, AfterFailure, Listener, Open, REST, TaskContext};
+use super::{Admission, AfterFailure, Open, REST, TaskContext, listener};
 use crate::net::connection::{Connection, Next};
 use crate::net::{OnDrop, ServerContext};
+use crate::socket;
 use crate::spec::model::{ModelRow, PerConnection, ThreadSpec};
 
 /// The row of [`crate::registry::MODELS`].
@@ -35,7 +36,7 @@ const STOP_MAX: Duration = Duration::from_secs(2);
 /// The descriptors of open connections, which the end of the server shuts down. Each connection locks them twice.
 type Descriptors = Mutex<HashSet<RawFd>>;
 
-/// Runs the server in the calling thread until it is stopped. The coroutines run in may's threads, which belong to the process and outlive the server.
+/// Runs the server in the calling thread until it is stopped. The coroutines run in may's threads, which outlive the server.
 pub(crate) fn run<S: Service<Conn: Send> + Send + Sync + 'static>(
     context: &ServerContext<'_>,
     service: S,
@@ -44,39 +45,28 @@ pub(crate) fn run<S: Service<Conn: Send> + Send + Sync + 'static>(
     let tasks = TaskContext::new(context, service, threads)?;
     // Only the first server of a process sets the number of threads. Do not pin each thread to one CPU.
     may::config().set_workers(threads).set_worker_pin(false);
-    match super::listener(context, true)? {
-        Listener::Tcp(listener) => {
+    let listener = listener(context, true)?;
+    let tick = tasks.service.check_interval();
+    macro_rules! accept {
+        ($listener:ty) => {{
             // SAFETY: the new listener owns the descriptor.
-            let listener = unsafe { TcpListener::from_raw_fd(listener.into_raw_fd()) };
-            accept(context, tasks, || listener.accept().map(|(stream, _)| stream))
-        }
-        Listener::Unix(listener) => {
-            // SAFETY: the new listener owns the descriptor.
-            let listener = unsafe { UnixListener::from_raw_fd(listener.into_raw_fd()) };
-            accept(context, tasks, || listener.accept().map(|(stream, _)| stream))
-        }
+            let listener = unsafe { <$listener>::from_raw_fd(listener.into_raw_fd()) };
+            accept(context, tasks, || {
+                let (stream, _) = listener.accept()?;
+                // Neither call fails for a timeout above 0.
+                let _ = (stream.set_read_timeout(tick), stream.set_write_timeout(tick));
+                Ok(stream)
+            })
+        }};
     }
+    if socket::is_tcp(&listener) { accept!(TcpListener) } else { accept!(UnixListener) }
 }
 
 /// A connection of either kind.
-trait Stream: Read + Write + AsRawFd + Send + 'static {
-    fn set_timeouts(&self, timeout: Option<Duration>) -> io::Result<()>;
-}
+trait Stream: Read + Write + AsRawFd + Send + 'static {}
+impl<T: Read + Write + AsRawFd + Send + 'static> Stream for T {}
 
-macro_rules! streams {
-    ($($stream:ty)*) => {
-        $(impl Stream for $stream {
-            fn set_timeouts(&self, timeout: Option<Duration>) -> io::Result<()> {
-                self.set_read_timeout(timeout)?;
-                self.set_write_timeout(timeout)
-            }
-        })*
-    };
-}
-
-streams!(TcpStream UnixStream);
-
-/// Accepts by `next`, until the server stops.
+/// Accepts connections with `next` until the server stops.
 fn accept<S, T: Stream>(
     context: &ServerContext<'_>,
     tasks: &'static TaskContext<S>,
@@ -136,8 +126,6 @@ fn serve<S: Service>(open: Open<S>, mut stream: impl Stream, served: &Descriptor
     });
     // SAFETY: the stream outlives `io`.
     let io = unsafe { BorrowedFd::borrow_raw(descriptor) };
-    // A timeout above 0 is always valid.
-    let _ = stream.set_timeouts(service.check_interval());
     let mut next = Next::Read;
     while next != Next::End && !connection.is_overdue(io, service, tasks.counters()) {
         let done = match next {

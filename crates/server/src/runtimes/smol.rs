@@ -62,11 +62,7 @@ pub(crate) fn run<S: Service<Conn: Send> + Send + Sync + 'static>(
 }
 
 /// Serves one connection to its end.
-fn serve<S, T>(open: Open<S>, stream: T) -> impl Future<Output = ()>
-where
-    S: Service,
-    T: AsyncRead + AsyncWrite + AsFd + Unpin,
-{
+fn serve<S: Service, T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open<S>, stream: T) -> impl Future<Output = ()> {
     let mut timer = open.0.service.check_interval().map(|tick| Box::new(Timer::interval(tick)));
     super::serve(open, stream, T::poll_read, T::poll_write, move |context| {
         timer.as_mut().is_some_and(|timer| Pin::new(timer).poll_next(context).is_ready())

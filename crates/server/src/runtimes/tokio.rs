@@ -52,11 +52,7 @@ pub(crate) fn run<S: Service<Conn: Send> + Send + Sync + 'static>(
 }
 
 /// Serves one connection to its end.
-fn serve<S, T>(open: Open<S>, stream: T) -> impl Future<Output = ()>
-where
-    S: Service,
-    T: AsyncRead + AsyncWrite + AsFd + Unpin,
-{
+fn serve<S: Service, T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open<S>, stream: T) -> impl Future<Output = ()> {
     let read = |stream: Pin<&mut T>, context: &mut Context<'_>, buffer: &mut [u8]| {
         let mut input = ReadBuf::new(buffer);
         stream.poll_read(context, &mut input).map_ok(|()| input.filled().len())

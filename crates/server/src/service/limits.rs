@@ -40,7 +40,6 @@ impl Limits {
 }
 
 /// A service with limits for its clients.
-#[derive(Debug)]
 pub struct WithLimits<S> {
     service: S,
     tick: Option<Duration>,

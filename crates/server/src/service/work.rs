@@ -52,7 +52,6 @@ impl Work {
 }
 
 /// A service with work for each request. Without work it costs one predictable branch.
-#[derive(Debug)]
 pub struct WithWork<S> {
     service: S,
     work: Option<Work>,

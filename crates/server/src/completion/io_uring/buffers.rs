@@ -11,7 +11,6 @@ use crate::platform;
 /// The gap between buffers: a cache line, so that they begin in different cache sets.
 const GAP_BYTES: usize = 64;
 
-/// Buffers of one size.
 pub(super) struct Buffers {
     /// The ring's entries, followed by the buffers.
     mapping: *mut u8,

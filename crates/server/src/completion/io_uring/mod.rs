@@ -39,11 +39,9 @@ pub(crate) struct IoUring<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_
 }
 
 fn has_zero_copy(is_supported: impl Fn(u8) -> bool) -> Result<(), String> {
-    if [opcode::SendZc::CODE, opcode::SendMsgZc::CODE].into_iter().all(is_supported) {
-        Ok(())
-    } else {
-        Err("the kernel lacks zero-copy sends of streams or datagrams; it needs Linux 6.1 or later".into())
-    }
+    let has_both = [opcode::SendZc::CODE, opcode::SendMsgZc::CODE].into_iter().all(is_supported);
+    let reason = "the kernel lacks zero-copy sends of streams or datagrams; they need Linux 6.1 or later";
+    has_both.then_some(()).ok_or_else(|| reason.into())
 }
 
 fn set_up(sqpoll: bool, buffers: usize, buffer_bytes: usize) -> io::Result<(Ring, Buffers)> {
