@@ -23,8 +23,7 @@ use xtask::cycles;
 /// Developer tasks
 #[derive(Debug, Parser)]
 enum Command {
-    /// Format, lints, all tests, documentation and links for other systems: must pass before a change is merged
-    Test,
+    Test(check::Test),
     /// Builds target/python (tools that read results, linker for other systems) if necessary and prints its interpreter
     Python,
     /// Builds target/servers (external servers that tests run) if necessary and prints its folder
@@ -53,7 +52,7 @@ enum Command {
 fn main() -> ExitCode {
     let print = |path: &Path| println!("{}", path.display());
     let result = match Command::parse() {
-        Command::Test => check::run(),
+        Command::Test(test) => check::run(&test),
         Command::Python => python::prepare().map(|interpreter| print(&interpreter)),
         Command::Servers => servers::prepare().map(|folder| print(&folder)),
         Command::Peers => peers::prepare().map(|folder| print(&folder)),

@@ -8,29 +8,61 @@ pub mod sanitize;
 
 use std::process::Command;
 
+use anyhow::Context;
 use rustix::fs::Mode;
 use xtask::root;
 
 use crate::command;
-use crate::environment::{browser, peers, python, servers};
+use crate::environment::{self, debian, python};
+
+/// The check that `--fast` runs of each row of the tables.
+const SMOKE: &str = "conformance::each_request_gets_a_whole_response";
+
+/// Format, lints, tests, documentation: must pass before a change is merged
+#[derive(clap::Args, Debug)]
+pub struct Test {
+    /// Only format, lints, unit tests and one check of each row of the tables; needs no other programs
+    #[arg(long, conflicts_with = "every")]
+    fast: bool,
+    /// Also every model with every mechanism, loom models, and links for other systems
+    #[arg(long)]
+    every: bool,
+}
 
 /// Runs all steps in order and stops at the first failure.
-pub fn run() -> anyhow::Result<()> {
+pub fn run(test: &Test) -> anyhow::Result<()> {
     // Let other users read the files that tests write.
     rustix::process::umask(Mode::from_raw_mode(0o022));
     cargo(&["fmt", "--all", "--check"])?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"])?;
+    if test.fast {
+        step(&mut tests(&["--workspace", "--lib", "--bins"])?)?;
+        step(&mut tests(&["--package", "xtask", "--tests"])?)?;
+        return step(&mut tests(&["--package", "muxbench", "--test", "it", "--", SMOKE])?);
+    }
     audit::run(false)?;
-    let interpreter = python::prepare()?;
-    let mut tests = cargo_command(&["test", "--workspace", "--all-features", "--locked"]);
-    tests.env(python::VARIABLE, &interpreter);
-    tests.env(servers::VARIABLE, servers::prepare()?);
-    tests.env(peers::VARIABLE, peers::prepare()?);
-    tests.env(browser::VARIABLE, browser::prepare()?);
-    command::step("cargo test --workspace --all-features --locked", &mut tests, "")?;
+    let environment = environment::prepare()?;
+    let mut all = tests(&["--workspace"])?;
+    all.envs(environment.iter().map(|(variable, path)| (*variable, path)));
+    if test.every {
+        all.env("MUXBENCH_EVERY", "1");
+    }
+    step(&mut all)?;
     cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--all-features", "--locked"])?;
-    loom::run()?;
-    cross::link(&interpreter)
+    if test.every {
+        loom::run()?;
+        cross::link(&python::prepare()?)?;
+    }
+    Ok(())
+}
+
+/// Returns `cargo test` with these arguments. Clippy compiles the workspace for it, so that lints need no build of their own.
+fn tests(arguments: &[&str]) -> anyhow::Result<Command> {
+    let mut command = cargo_command(&["test", "--all-features", "--locked"]);
+    command.args(arguments);
+    let clippy =
+        debian::find("clippy-driver").context("no clippy-driver in PATH: run `rustup component add clippy`")?;
+    command.env("RUSTC_WORKSPACE_WRAPPER", clippy).env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__");
+    Ok(command)
 }
 
 fn cargo_command(arguments: &[&str]) -> Command {
@@ -42,5 +74,11 @@ fn cargo_command(arguments: &[&str]) -> Command {
 }
 
 fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
-    command::step(&format!("cargo {}", arguments.join(" ")), &mut cargo_command(arguments), "")
+    step(&mut cargo_command(arguments))
+}
+
+/// Runs a cargo command with its output on the terminal, after a line with its arguments.
+fn step(command: &mut Command) -> anyhow::Result<()> {
+    let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    command::step(&format!("cargo {}", arguments.join(" ")), command, "")
 }

@@ -14,7 +14,7 @@ use crate::command;
 /// The variable with the folder's path, for tests.
 pub const VARIABLE: &str = "MUXBENCH_BROWSER";
 
-const TOOLS: &[Tool] = &[
+pub const TOOLS: &[Tool] = &[
     ("chromium", "--version", "chromium", "install Chromium, as the command `chromium`"),
     ("node", "--version", "nodejs", "install Node.js 18 or newer (https://nodejs.org)"),
     ("npm", "--version", "npm", "install npm, which comes with Node.js"),

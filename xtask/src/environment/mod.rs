@@ -12,6 +12,17 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use xtask::root;
 
+/// Installs and builds all of them, with one call of the package manager. Returns the variables in which tests look for them.
+pub fn prepare() -> anyhow::Result<[(&'static str, PathBuf); 4]> {
+    debian::require(&[python::TOOLS, servers::TOOLS, peers::TOOLS, browser::TOOLS].concat())?;
+    Ok([
+        (python::VARIABLE, python::prepare()?),
+        (servers::VARIABLE, servers::prepare()?),
+        (peers::VARIABLE, peers::prepare()?),
+        (browser::VARIABLE, browser::prepare()?),
+    ])
+}
+
 /// Builds the folder `target/NAME`, unless it `is_intact` and its file `mark` shows that it was built from the same
 /// `inputs`.
 fn build_once(

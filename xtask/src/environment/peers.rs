@@ -4,7 +4,6 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::Context;
 use xtask::root;
@@ -14,7 +13,7 @@ use super::debian::{self, Tool};
 /// The variable with the folder's path, for tests.
 pub const VARIABLE: &str = "MUXBENCH_PEERS";
 
-const TOOLS: &[Tool] = &[
+pub const TOOLS: &[Tool] = &[
     ("memcached", "-V", "memcached", "install memcached 1.6 (https://memcached.org)"),
     (
         "memcslap",
@@ -30,11 +29,6 @@ const TOOLS: &[Tool] = &[
     ("ip", "-V", "iproute2", "install iproute2 (https://wiki.linuxfoundation.org/networking/iproute2)"),
     ("nft", "--version", "nftables", "install nftables (https://netfilter.org/projects/nftables)"),
     ("mpirun", "--version", "openmpi-bin", "install Open MPI 4.1 (https://www.open-mpi.org)"),
-];
-
-/// Tools that exit with an error after printing their version (`srun` without a configuration does), or that only
-/// root has in PATH.
-const OTHERS: &[Tool] = &[
     ("wrk", "-v", "wrk", "install wrk 4 (https://github.com/wg/wrk)"),
     ("nginx", "-v", "nginx", "install nginx (https://nginx.org)"),
     ("srun", "-V", "slurm-wlm", "install Slurm 22.05 (https://slurm.schedmd.com)"),
@@ -44,32 +38,18 @@ const OTHERS: &[Tool] = &[
 /// Commands that come with a tool and always have an effect when run.
 const COMPANIONS: &[&str] = &["memccapable", "scontrol", "slurmctld", "slurmd"];
 
-/// Folders that only root has in PATH.
-const ROOT_FOLDERS: &[&str] = &["/usr/sbin", "/usr/local/sbin"];
-
 /// Installs missing commands and returns a folder with links to all commands.
 pub fn prepare() -> anyhow::Result<PathBuf> {
     debian::require(TOOLS)?;
-    for (tool, argument, package, alternative) in OTHERS {
-        if find(tool).is_none_or(|path| Command::new(path).arg(argument).output().is_err()) {
-            eprintln!("{tool}: not found; installing Debian's {package}");
-            debian::install(package, alternative).with_context(|| format!("`{tool}` does not run"))?;
-        }
-    }
     let folder = root().join("target/peers");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let tools = TOOLS.iter().chain(OTHERS).map(|tool| tool.0).chain(COMPANIONS.iter().copied());
+    let tools = TOOLS.iter().map(|tool| tool.0).chain(COMPANIONS.iter().copied());
     for tool in tools {
-        let path = find(tool).with_context(|| format!("`{tool}` is in no folder of PATH; install it into one"))?;
+        let path =
+            debian::find(tool).with_context(|| format!("`{tool}` is in no folder of PATH; install it into one"))?;
         replace_link(&path, &folder.join(tool))?;
     }
     Ok(folder)
-}
-
-fn find(tool: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(ROOT_FOLDERS.iter().map(PathBuf::from));
-    folders.map(|folder| folder.join(tool)).find(|path| path.is_file())
 }
 
 /// Replaces a link atomically, because several test commands may do so at the same time.

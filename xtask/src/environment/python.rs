@@ -6,11 +6,15 @@ use std::process::Command;
 use anyhow::Context;
 use xtask::root;
 
-use super::debian;
+use super::debian::{self, Tool};
 use crate::command;
 
 /// The variable with the interpreter's path, for tests.
 pub const VARIABLE: &str = "MUXBENCH_PYTHON";
+
+/// Debian's python3 lacks `ensurepip`, which `venv` needs.
+pub const TOOLS: &[Tool] =
+    &[("python3", "-cimport venv, ensurepip", "python3-venv", "install Python 3 with its module venv")];
 
 /// Builds the environment if necessary and returns its interpreter.
 pub fn prepare() -> anyhow::Result<PathBuf> {
@@ -31,9 +35,7 @@ fn interpreter(folder: &Path) -> PathBuf {
 }
 
 fn build(folder: &Path, requirements: &Path) -> anyhow::Result<()> {
-    // Debian's python3 lacks `ensurepip`, which `venv` needs.
-    let modules = ("python3", "-cimport venv, ensurepip", "python3-venv", "install Python 3 with its module venv");
-    debian::require(&[modules])?;
+    debian::require(TOOLS)?;
     command::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder))?;
     let mut pip = Command::new(interpreter(folder));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]).arg(requirements);

@@ -12,7 +12,7 @@ use crate::command;
 /// The variable with the folder's path, for tests.
 pub const VARIABLE: &str = "MUXBENCH_SERVERS";
 
-const TOOLS: &[Tool] = &[
+pub const TOOLS: &[Tool] = &[
     ("go", "version", "golang-go", "install Go 1.19 or newer (https://go.dev/dl)"),
     ("javac", "-version", "default-jdk-headless", "install a JDK of Java 17 or newer"),
     ("java", "-version", "default-jdk-headless", "install a JDK of Java 17 or newer"),

@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::forward::forward;
 use wire::Service;
 
 /// The size of a packet in welsh2001.
