@@ -46,7 +46,7 @@ impl Histogram {
 
     /// Adds all values of another histogram.
     pub fn merge(&mut self, other: &Self) {
-        self.0.add(&other.0).expect("all have the same bounds");
+        self.0.add(&other.0).expect("all histograms have the same bounds");
     }
 
     /// Returns the number of values.

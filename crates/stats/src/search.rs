@@ -113,7 +113,9 @@ impl Search {
     }
 
     fn bracket(&self, probe: Probe) -> Stage {
-        let Stage::Bracket { rate, mut met, mut unmet } = self.stage else { unreachable!("called in this stage only") };
+        let Stage::Bracket { rate, mut met, mut unmet } = self.stage else {
+            unreachable!("called only while the rate is bracketed")
+        };
         let before = self.probes.len().checked_sub(2).map(|at| self.probes[at]);
         if probe.met {
             met = Some(rate);

@@ -60,7 +60,7 @@ impl Service for Fixed {
 
     #[inline]
     fn sent(&self, conn: &mut FixedConn, count: usize) -> u64 {
-        debug_assert!(count as u64 <= conn.unsent_bytes, "more sent than there was");
+        debug_assert!(count as u64 <= conn.unsent_bytes, "the count exceeds the unsent bytes");
         conn.unsent_bytes -= count as u64;
         0
     }

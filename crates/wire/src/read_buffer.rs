@@ -15,7 +15,7 @@ pub(crate) struct Processed {
 pub(crate) struct ReadBuffer(Vec<u8>);
 
 impl ReadBuffer {
-    /// Processes `input` behind the pending input and keeps the rest; returns the number of completed requests.
+    /// Processes `input` new input follows the pending input and keeps the rest; returns the number of completed requests.
     #[inline]
     pub fn receive(&mut self, input: &[u8], process: impl FnOnce(&[u8]) -> Processed) -> u64 {
         if !self.0.is_empty() {
@@ -69,11 +69,15 @@ mod tests {
     #[test]
     fn unprocessed_input_waits() {
         let mut buffer = ReadBuffer::default();
-        assert_eq!(buffer.resume(|_| unreachable!("nothing is pending")), 0);
+        assert_eq!(buffer.resume(|_| unreachable!("processing must not start without input")), 0);
         assert_eq!((buffer.receive(b"12", process), buffer.0.len()), (2, 0), "whole requests are not copied");
         assert_eq!((buffer.receive(b"345", process), &buffer.0[..]), (2, &b"5"[..]));
-        assert_eq!((buffer.receive(b"6789", process), &buffer.0[..]), (2, &b"789"[..]), "behind the pending input");
+        assert_eq!(
+            (buffer.receive(b"6789", process), &buffer.0[..]),
+            (2, &b"789"[..]),
+            "new input follows the pending input"
+        );
         assert_eq!((buffer.resume(process), &buffer.0[..]), (2, &b"9"[..]));
-        assert_eq!((buffer.receive(b".123", process), buffer.0.len()), (1, 0), "nothing is kept after the end");
+        assert_eq!((buffer.receive(b".123", process), buffer.0.len()), (1, 0), "the end clears the buffer");
     }
 }

@@ -79,7 +79,10 @@ impl Streaming {
     /// Creates a service with these sizes, all at least 1.
     pub fn new(stream: Stream) -> Self {
         let Stream { packet_bytes, packets, ack_bytes, .. } = stream;
-        assert!(packet_bytes > 0 && packets > 0 && ack_bytes > 0, "a burst and what goes back have at least one byte");
+        assert!(
+            packet_bytes > 0 && packets > 0 && ack_bytes > 0,
+            "a burst and its acknowledgement have at least one byte"
+        );
         let length = stream.sizes(false).1.min(WRITE_BYTES_MAX) as usize;
         Self { stream, fill: fill(length) }
     }
@@ -114,7 +117,7 @@ impl Service for Streaming {
 
     #[inline]
     fn sent(&self, conn: &mut StreamConn, count: usize) -> u64 {
-        debug_assert!(count as u64 <= conn.unsent_bytes, "more sent than there was");
+        debug_assert!(count as u64 <= conn.unsent_bytes, "the count exceeds the unsent bytes");
         conn.unsent_bytes -= count as u64;
         0
     }

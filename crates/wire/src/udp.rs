@@ -18,7 +18,7 @@ impl Udp {
     /// Creates a service with these sizes, from [`ID_BYTES`] to [`DATAGRAM_BYTES_MAX`].
     pub fn new(request_bytes: u32, response_bytes: u32) -> Self {
         let sizes = [request_bytes, response_bytes];
-        assert!(sizes.iter().all(|&bytes| is_size(bytes)), "a datagram has room for its id, and fits");
+        assert!(sizes.iter().all(|&bytes| is_size(bytes)), "a size must be from 8 to 65 507 bytes");
         Self { request_bytes: request_bytes as usize, response_bytes: response_bytes as usize }
     }
 
@@ -80,7 +80,7 @@ mod tests {
         for bytes in [0, 7, 8, 15, 17, 100] {
             assert_eq!(udp.request_id(&datagram[..bytes], bytes), None, "{bytes}");
         }
-        assert!(udp.request_id(&datagram[..8], 16).is_some(), "the beginning is enough");
+        assert!(udp.request_id(&datagram[..8], 16).is_some(), "the first 8 bytes contain the id");
         for bytes in [0, 7, 8, 16, 99, 101] {
             assert_eq!(udp.response_id(&datagram[..bytes]), None, "{bytes}");
         }

@@ -27,7 +27,7 @@ impl WriteBuffer {
     #[inline]
     pub fn sent(&mut self, count: usize) {
         self.sent_bytes += count;
-        debug_assert!(self.sent_bytes <= self.sending.len(), "more sent than there was");
+        debug_assert!(self.sent_bytes <= self.sending.len(), "the count exceeds the unsent bytes");
         if self.sent_bytes == self.sending.len() {
             self.sent_bytes = 0;
             clear(&mut self.sending);

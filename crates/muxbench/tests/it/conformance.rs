@@ -455,8 +455,8 @@ fn infeasible_architecture_states_its_reason() {
     for (flags, reason) in [
         ("--arch epoll --accept shared", "one thread accepts for all"),
         ("--arch mp-prefork --accept single", "it does not pass descriptors between processes"),
-        ("--arch mt-pool:100", "its 100 threads need 124 descriptors, which exceeds the limit of 64"),
-        ("--arch mt-pool:40 --accept exclusive", "its 40 threads need 104 descriptors, which exceeds the limit of 64"),
+        ("--arch mt-pool:100", "100 threads need 124 descriptors, which exceeds the limit of 64"),
+        ("--arch mt-pool:40 --accept exclusive", "40 threads need 104 descriptors, which exceeds the limit of 64"),
     ] {
         let script = format!("ulimit -n 64; exec {binary} serve {flags}");
         let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();

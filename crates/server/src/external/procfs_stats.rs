@@ -221,12 +221,12 @@ mod tests {
         stats.add_switches(BTreeMap::from([((1, 1), (6, 1))]));
         assert_eq!((stats.ended, stats.switches.len()), ((9, 0), 1));
         stats.add_switches(BTreeMap::from([((1, 1), (2, 0))]));
-        assert_eq!(stats.ended, (15, 1), "another thread of the same number");
+        assert_eq!(stats.ended, (15, 1), "a reused thread id counts as a new thread");
 
         let totals = |user: u64, system: u64| Totals { cpu_user_ns: user, cpu_system_ns: system, ..Totals::default() };
         stats.add_cpu(&[], &totals(10, 10));
         stats.add_cpu(&[], &totals(4, 26));
-        assert_eq!((stats.cpu_user_ns, stats.cpu_system_ns), (10, 20), "neither goes back, and the sum is exact");
+        assert_eq!((stats.cpu_user_ns, stats.cpu_system_ns), (10, 20), "neither figure falls, and the sum is exact");
         stats.add_cpu(&[], &totals(0, 0));
         assert_eq!((stats.cpu_user_ns, stats.cpu_system_ns), (10, 20));
     }
@@ -253,7 +253,7 @@ mod tests {
         // A child forked by another test may hold them a little longer.
         let started = std::time::Instant::now();
         while connections(&Address::Unix(path.clone())) > 0 {
-            assert!(started.elapsed() < std::time::Duration::from_secs(20), "they have ended");
+            assert!(started.elapsed() < std::time::Duration::from_secs(20), "the connections end");
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         fs::remove_file(&path).unwrap();

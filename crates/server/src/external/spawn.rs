@@ -38,7 +38,8 @@ pub fn spawn(mut command: Command) -> io::Result<Child> {
         drop(command);
         let _ = says.send(child);
     };
-    let no_thread = || io::Error::other("no thread to start processes; raise the limit of processes (ulimit -u)");
+    let no_thread =
+        || io::Error::other("cannot create the thread that starts processes; raise the limit of processes (ulimit -u)");
     let tasks = TASKS.as_ref().ok_or_else(no_thread)?;
     tasks.send(Box::new(task)).map_err(|_| no_thread())?;
     started.recv().map_err(|_| no_thread())?

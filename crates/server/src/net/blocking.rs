@@ -79,8 +79,7 @@ pub(super) fn serve<S: Service>(service: &S, io: &OwnedFd, buffer: &mut ReadBuff
 /// A connection served by a thread. It is closed and counted when dropped, after a panic too.
 pub(super) struct ServedConnection<'a> {
     slot: &'a Slot,
-    io: Option<OwnedFd>,
-    /// The descriptor that the thread waits on afterwards.
+    pub(super) io: OwnedFd,
     idle: Option<BorrowedFd<'a>>,
 }
 
@@ -88,11 +87,7 @@ impl<'a> ServedConnection<'a> {
     /// Stores the connection in the slot, so that stopping the server can shut it down.
     pub(super) fn new(slot: &'a Slot, io: OwnedFd, idle: Option<BorrowedFd<'a>>) -> Self {
         slot.set_connection(io.as_raw_fd());
-        Self { slot, io: Some(io), idle }
-    }
-
-    pub(super) fn io(&self) -> &OwnedFd {
-        self.io.as_ref().expect("it is closed at the end only")
+        Self { slot, io, idle }
     }
 }
 
@@ -103,7 +98,6 @@ impl Drop for ServedConnection<'_> {
             Some(idle) => self.slot.set_connection(idle.as_raw_fd()),
             None => self.slot.forget_connection(),
         }
-        drop(self.io.take());
         self.slot.counters.syscall(Syscall::Close);
         self.slot.counters.ended.add(1);
     }
@@ -124,7 +118,7 @@ fn spawn_thread<S: Service + Sync>(
         // Dropped last.
         let _release = OnDrop(|| slot.release());
         let served = ServedConnection::new(slot, connection, None);
-        serve(service, served.io(), &mut ReadBuffer::new(budget), &slot.counters);
+        serve(service, &served.io, &mut ReadBuffer::new(budget), &slot.counters);
     });
     match spawned {
         Ok(_) => {

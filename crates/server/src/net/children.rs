@@ -33,7 +33,7 @@ pub(super) fn fork(slot: &'static Slot, body: impl FnOnce() -> i32) -> io::Resul
             let status = if rustix::process::getppid() == Some(parent) {
                 // Set it in the child too: its slot must be found even if it crashes before the parent continues.
                 slot.set_process_if_taken(rustix::process::getpid().as_raw_pid());
-                // Unwinding would continue in the parent's frames, which kill the child's siblings and stop the server.
+                // Unwinding would run the parent's frames, which kill the other children and stop the server.
                 panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
                     mem::forget(panic);
                     PANICKED
@@ -52,7 +52,6 @@ pub(super) fn fork(slot: &'static Slot, body: impl FnOnce() -> i32) -> io::Resul
     }
 }
 
-/// Releases a child's slot just before the child ends.
 pub(super) fn leave(workers: &Workers, slot: &Slot) {
     workers.add_leaving(rustix::process::getpid().as_raw_pid());
     slot.release();
@@ -198,7 +197,7 @@ mod tests {
             unsafe { libc::_exit(PANICKED) }
         }
         let (crashed, process) = outcome.expect("the parent does not panic").unwrap();
-        assert_eq!(crashed, 0, "its sibling was killed");
+        assert_eq!(crashed, 0, "no other child crashed");
         assert!(process.is_some_and(|pid| pid > 0));
         assert!(workers.reaped().cpu_children_ns > 0);
     }

@@ -181,7 +181,6 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         Ok(false)
     }
 
-    /// Ends the connections whose clients have taken too long.
     fn end_overdue(&mut self) -> io::Result<()> {
         let NetworkContext { service, counters, .. } = self.network;
         // The sender of the message has no counters.
@@ -430,7 +429,7 @@ mod tests {
             }
             let mut polled: Vec<_> = self.requested.iter().map(|(io, ..)| PollFd::new(io, PollFlags::IN)).collect();
             rustix::event::poll(&mut polled, None)?;
-            let at = polled.iter().position(|fd| !fd.revents().is_empty()).expect("poll reported one");
+            let at = polled.iter().position(|fd| !fd.revents().is_empty()).expect("poll reported a descriptor");
             let (io, token, operation) = self.requested.swap_remove(at);
             let event = match operation {
                 Operation::Watch => CompletionEvent::Readable,

@@ -112,11 +112,11 @@ impl<C> Connection<C> {
         self.next(io, service)
     }
 
-    /// Passes received bytes to the service; returns the number of completed requests.
+    /// Passes received bytes to the service.
     #[inline]
-    pub fn receive<S: Service<Conn = C>>(&mut self, bytes: &[u8], service: &S, counters: &Counters) -> u64 {
+    pub fn receive<S: Service<Conn = C>>(&mut self, bytes: &[u8], service: &S, counters: &Counters) {
         counters.bytes_in.add(bytes.len() as u64);
-        completed(service.receive(&mut self.service, bytes), counters)
+        completed(service.receive(&mut self.service, bytes), counters);
     }
 
     pub fn finish(&mut self) {
@@ -165,9 +165,8 @@ impl<C> Connection<C> {
     }
 }
 
-fn completed(requests: u64, counters: &Counters) -> u64 {
+fn completed(requests: u64, counters: &Counters) {
     if requests > 0 {
         counters.requests.add(requests);
     }
-    requests
 }

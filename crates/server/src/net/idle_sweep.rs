@@ -47,7 +47,7 @@ mod tests {
         let mut sweep = IdleSweep::new().unwrap();
         let turns: Vec<Range<usize>> = [1_500, 1_500, 1_500].map(|slots| sweep.next_slots(slots).unwrap()).into();
         assert_eq!(turns, [0..1_024, 1_024..1_500, 0..1_024]);
-        assert_eq!(sweep.next_slots(3).unwrap(), 0..3, "there are fewer now");
+        assert_eq!(sweep.next_slots(3).unwrap(), 0..3, "a smaller table restarts the sweep");
         assert_eq!(sweep.next_slots(0).unwrap(), 0..0);
     }
 }

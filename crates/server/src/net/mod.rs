@@ -102,7 +102,7 @@ impl ServerContext<'_> {
                 Accepted::Connection(connection) => {
                     let _ = serve(connection).map_err(|connection| acceptor.refuse(connection));
                 }
-                // `WouldBlock`: of a blocking accept only with a timeout, and none is set; otherwise the connection has gone.
+                // `WouldBlock`: the client has gone, as a blocking accept has no timeout.
                 Accepted::None | Accepted::WouldBlock | Accepted::Later => {}
                 Accepted::Shutdown => break,
             }
@@ -128,7 +128,6 @@ impl<'a> StartSignal<'a> {
         Self { missing: AtomicUsize::new(threads), context }
     }
 
-    /// Notes that one thread has what it needs and is about to wait.
     pub(crate) fn thread_ready(&self) {
         if self.missing.fetch_sub(1, Relaxed) == 1 {
             self.context.notify_started();

@@ -60,7 +60,6 @@ pub trait Payload<S: Service> {
     fn is_overdue(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> bool;
 }
 
-/// Responses made in the network thread.
 #[derive(Debug)]
 pub struct Inline;
 
@@ -178,7 +177,6 @@ impl Unserved {
         }
     }
 
-    /// Moves the bytes to `bytes`; returns whether the buffer was full.
     fn take(&mut self, bytes: &mut Vec<u8>) -> bool {
         let was_full = self.is_full();
         bytes.clear();
@@ -228,7 +226,7 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
             return next.into();
         }
         let mut unserved = lock(&tenant.unserved);
-        // The connection was a job until now: blocked.
+        // The connection was blocked, and thus a job.
         unserved.is_job = false;
         self.advance(tenant, unserved, counters)
     }

@@ -44,7 +44,7 @@ fn threads<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::R
     // A thread without a descriptor would spin over accept4 and take CPU time from the others.
     if let Some(limit) = rustix::process::getrlimit(Resource::Nofile).current.filter(|limit| *limit < needed) {
         return Err(io::Error::other(format!(
-            "its {} threads need {needed} descriptors, which exceeds the limit of {limit}",
+            "{} threads need {needed} descriptors, which exceeds the limit of {limit}",
             context.pool_size()
         )));
     }
@@ -231,7 +231,7 @@ fn work<S: Service>(
                     counters.accepted.add(1);
                 }
                 let served = ServedConnection::new(slot, connection, Some(source.descriptor()));
-                serve(service, served.io(), buffer, counters);
+                serve(service, &served.io, buffer, counters);
             }
             Accepted::None | Accepted::WouldBlock | Accepted::Later => {}
             Accepted::Shutdown => return Ok(()),
@@ -264,7 +264,7 @@ mod tests {
         let server = fixture.start("mt-pool", Some(2), |context| threads(context, &panicking_service())).started();
         let mut client = fixture.connect();
         client.write_all(b"!").unwrap();
-        assert_eq!(client.read(&mut [0]).unwrap(), 0, "its connection ends");
+        assert_eq!(client.read(&mut [0]).unwrap(), 0, "the connection of the panicking thread ends");
         server.outcome().unwrap_err();
         assert_eq!(fixture.workers.connections_open(), 0);
         assert!(fixture.workers.taken().next().is_none(), "every slot is free");

@@ -33,7 +33,6 @@ impl<T> Mailbox<T> {
         Ok(Self { queue: Mutex::new(Vec::new()), waker: Waker::new()? })
     }
 
-    /// Readable when there may be something to take.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.waker.descriptor()
     }
@@ -63,7 +62,7 @@ impl<T> Mailbox<T> {
 
     /// Takes all items, in exchange for an empty `taken`. Clears the waker first: a later item wakes again.
     pub(super) fn take(&self, taken: &mut Vec<T>, counters: &Counters) {
-        debug_assert!(taken.is_empty(), "the last ones are done");
+        debug_assert!(taken.is_empty(), "the earlier items were handled");
         counters.syscall(Syscall::Wake);
         self.waker.clear();
         mem::swap(&mut *lock(&self.queue), taken);
@@ -103,7 +102,7 @@ impl<T> Jobs<T> {
 
     /// Waits for items and takes all of them, in exchange for an empty `taken`. Returns `false` once the queue is closed.
     pub(super) fn take(&self, taken: &mut Vec<T>, counters: &Counters) -> bool {
-        debug_assert!(taken.is_empty(), "the last ones are done");
+        debug_assert!(taken.is_empty(), "the earlier items were handled");
         let mut state = lock(&self.state);
         while state.queue.is_empty() && !self.is_closed() {
             state.waits = true;
@@ -121,7 +120,6 @@ impl<T> Jobs<T> {
         self.arrived.notify_one();
     }
 
-    /// Whether the reader must end, even with items left.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }

@@ -278,17 +278,8 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
             // A listed connection is read from the list; room to write means nothing to a connection that waits for requests.
             (Some(Interest::Read), Interest::Read) if !entry.unread => self.read(token, event.drain),
             // Perhaps only more requests arrived: the write then finds the socket still full.
-            (Some(Interest::Write), _) => self.write(token),
+            (Some(Interest::Write), _) => self.serve(token, Interest::Write),
             (Some(Interest::Read) | None, _) => Ok(()),
-        }
-    }
-
-    fn write(&mut self, token: Token) -> io::Result<()> {
-        let Some(entry) = self.connections.get(token) else { return Ok(()) };
-        let NetworkContext { service, counters, .. } = self.network;
-        match self.payload.on_writable(&mut entry.tenant, service, counters) {
-            Action::Watch(Some(Interest::Write)) => Ok(()),
-            action => self.settle(token, action),
         }
     }
 
@@ -360,7 +351,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                 Ok(())
             }
             // Another stage found the socket full: room may have been reported before the message arrived.
-            (_, Some(Interest::Write), Trigger::Edge) if P::IS_SHARED => self.write(token),
+            (_, Some(Interest::Write), Trigger::Edge) if P::IS_SHARED => self.serve(token, Interest::Write),
             _ => Ok(()),
         }
     }

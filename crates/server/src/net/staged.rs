@@ -2,7 +2,6 @@
 //! accept thread or other threads. Payload: the network thread or other threads.
 
 use std::io;
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{PoisonError, mpsc};
 use std::thread::{self, Scope};
@@ -17,7 +16,7 @@ use crate::platform::pin;
 use crate::service::limits;
 use crate::socket::{self, Acceptor};
 use crate::spec::accept::Accept;
-use crate::spec::model::{NetworkStage, PayloadStage, Stages};
+use crate::spec::model::{NetworkStage, PayloadStage};
 use crate::sync::Mutex;
 
 /// The parameters of a network thread. A thread without a mailbox gets no messages; one without a listener does not accept.
@@ -131,7 +130,11 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
         for (number, mailbox) in mailboxes.iter().enumerate() {
             let listener = listeners.get(number).or(shares_listener.then_some(context.listener));
             let mailbox = Some(mailbox);
-            let queues = &queues[payload_threads(stages, number, payloads)];
+            let queues = match stages.payload {
+                PayloadStage::InNetwork => &[],
+                PayloadStage::Threads => &queues[..],
+                PayloadStage::Paired => &queues[number..=number],
+            };
             group.start(scope, &mut cursor, format!("network-{number}"), &context.cpus.network, move |counters| {
                 let own = NetworkContext { listener, shares_listener, stop: None, mailbox, counters, ..network };
                 run_network::<F, S>(own, queues)
@@ -147,14 +150,6 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
 /// Descriptors that are not connections: standard streams, listener, spare, stop, a mechanism's own, and inherited ones.
 const OTHER_DESCRIPTORS: usize = 1024;
 const DESCRIPTORS_PER_NETWORK: usize = 8;
-
-fn payload_threads(stages: Stages, network: usize, payloads: usize) -> Range<usize> {
-    match stages.payload {
-        PayloadStage::InNetwork => 0..0,
-        PayloadStage::Threads => 0..payloads,
-        PayloadStage::Paired => network..network + 1,
-    }
-}
 
 fn run_network<'a, F: NetworkLoop, S: Service>(
     network: NetworkContext<'a, S>,

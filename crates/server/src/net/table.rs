@@ -88,10 +88,10 @@ mod tests {
         let mut connections = ConnectionTable::with_capacity(1);
         let first = connections.reserve().unwrap();
         connections.fill(first, 'a');
-        assert!(connections.reserve().is_none(), "room for one");
+        assert!(connections.reserve().is_none(), "the table has one slot");
         assert_eq!(connections.remove(first), Some('a'));
         let second = connections.reserve().unwrap();
-        assert!(connections.get(second).is_none(), "not there yet");
+        assert!(connections.get(second).is_none(), "a reserved slot has no occupant");
         connections.fill(second, 'b');
         assert_eq!(first.slot(), second.slot());
         assert!(connections.get(first).is_none());

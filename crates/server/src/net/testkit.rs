@@ -71,14 +71,14 @@ pub(crate) fn check_panic_ends_one_connection(fixture: &'static Fixture, server:
     for _ in 0..3 {
         let mut client = fixture.connect();
         client.write_all(b"!").unwrap();
-        assert_eq!(client.read(&mut [0]).unwrap_or(0), 0, "its connection ends");
+        assert_eq!(client.read(&mut [0]).unwrap_or(0), 0, "the panicking connection ends");
     }
-    wait_until("they are counted", || fixture.workers.connections_open() == 0);
+    wait_until("panicking connections are counted as ended", || fixture.workers.connections_open() == 0);
     let mut other = fixture.connect();
     other.write_all(b"?").unwrap();
     other.read_exact(&mut [0]).unwrap();
     drop(other);
-    wait_until("it is counted", || fixture.workers.connections_open() == 0);
+    wait_until("the served connection is counted as ended", || fixture.workers.connections_open() == 0);
     assert_eq!(fixture.workers.totals().accepted, Some(4));
     server.stop().unwrap();
 }
@@ -102,9 +102,9 @@ pub(crate) fn check_flood_leaves_others_served(
         let _ = sender.send(fixture.workers.totals().accepted.unwrap_or_default());
     };
     let server = fixture.start(model, threads, move |context| serve(context, Box::new(record)));
-    let taken = taken.recv_timeout(PATIENCE).expect("the first is served");
+    let taken = taken.recv_timeout(PATIENCE).expect("the first client is served");
     assert!(taken <= accepts_max, "{taken} of {} were accepted before one was served", FLOOD + 1);
-    wait_until("all are accepted", || fixture.workers.totals().accepted == Some(FLOOD + 1));
+    wait_until("all connections are accepted", || fixture.workers.totals().accepted == Some(FLOOD + 1));
     first.read_exact(&mut [0]).unwrap();
     drop(flood);
     server.stop().unwrap();

@@ -164,7 +164,7 @@ mod tests {
         control.set_reply_source(&received[..length]);
         assert_eq!(control.length, length);
         assert_eq!(control.bytes[DATA..DATA + V6_ADDRESS_BYTES], [7; V6_ADDRESS_BYTES]);
-        assert_eq!(control.bytes[DATA + V6_ADDRESS_BYTES..length], [0; 4], "whichever interface the route has");
+        assert_eq!(control.bytes[DATA + V6_ADDRESS_BYTES..length], [0; 4], "the route chooses the interface");
         received[DATA] = 0xff;
         control.set_reply_source(&received[..length]);
         assert_eq!(control.length, 0);

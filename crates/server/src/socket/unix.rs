@@ -88,7 +88,7 @@ mod tests {
         let path = folder.join("s");
 
         drop(UnixListener::bind(&path).unwrap());
-        assert!(path.exists(), "it is left behind");
+        assert!(path.exists(), "a killed server leaves its file");
         let file = bind(&path).unwrap();
         drop(file);
         assert!(!path.exists());
@@ -103,12 +103,12 @@ mod tests {
         fs::remove_file(&path).unwrap();
         fs::write(&path, "mine").unwrap();
         drop(file);
-        assert_eq!(fs::read(&path).unwrap(), b"mine", "another's file of that name stays");
+        assert_eq!(fs::read(&path).unwrap(), b"mine", "a file that replaced the socket stays");
         assert!(bind(&path).unwrap_err().to_string().contains("not a socket"));
         fs::remove_file(&path).unwrap();
 
         let other_kind = UnixDatagram::bind(&path).unwrap();
-        assert!(bind(&path).is_err() && path.exists(), "a socket of another kind is somebody's");
+        assert!(bind(&path).is_err() && path.exists(), "a datagram socket is not replaced");
         drop(other_kind);
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -22,7 +22,6 @@ pub(super) enum Part {
     /// The size of the next chunk.
     Size(u64),
     Content,
-    /// A line end or a field.
     Other,
     Last,
 }

@@ -17,7 +17,6 @@ pub struct HttpConn {
     batch: BatchState,
 }
 
-/// State of a connection between two batches.
 #[derive(Debug, Default)]
 struct BatchState {
     scan: Scan,

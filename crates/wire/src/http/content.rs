@@ -14,7 +14,6 @@ pub(super) const FILL_BYTES: usize = if cfg!(miri) { 1 << 15 } else { 1 << 20 };
 const _: () = assert!(FILL_BYTES as u64 >= COPIED_BYTES_MAX);
 /// Path of generated content: `/bytes/10240` has 10 KiB.
 const GENERATED: &[u8] = b"/bytes/";
-/// The file that a request for a folder returns.
 const INDEX: &[u8] = b"index.html";
 
 const FRONT: &str = "<!DOCTYPE html>\n<title>muxbench</title>\n<p>/bytes/N has N bytes.\n";
@@ -59,7 +58,7 @@ impl fmt::Debug for Content {
 impl Content {
     /// Creates a small page at `/`, and constant content of N bytes at `/bytes/N`, up to [`GENERATED_BYTES_MAX`].
     pub fn generated() -> Self {
-        let content = Self::files([(INDEX, FRONT.into())]).expect("a request can name it");
+        let content = Self::files([(INDEX, FRONT.into())]).expect("`index.html` is a valid path");
         Self { fill: fill(FILL_BYTES), ..content }
     }
 

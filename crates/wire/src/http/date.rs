@@ -6,7 +6,7 @@ pub(super) fn date(now: u32) -> Date {
     const MONTHS: &[u8; 36] = b"MarAprMayJunJulAugSepOctNovDecJanFeb";
 
     let (days, second) = (now / 86_400, now % 86_400);
-    // Count from 1 March of the year 0, so that a leap day is the last of its year. An era of 400 years has 146 097 days.
+    // Count from 1 March of the year 0, 719 468 days before 1970, so that a leap day ends its year. An era has 400 years.
     let days_of_era = (days + 719_468) % 146_097;
     let era = (days + 719_468) / 146_097;
     let year_of_era = (days_of_era - days_of_era / 1460 + days_of_era / 36_524 - days_of_era / 146_096) / 365;

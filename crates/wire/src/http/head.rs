@@ -213,7 +213,6 @@ pub(super) fn as_1_1(bytes: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Parses a number that has only digits; `None` on overflow.
 #[inline]
 pub(super) fn digits(word: &[u8]) -> Option<u64> {
     if word.is_empty() {

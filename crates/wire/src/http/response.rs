@@ -12,7 +12,6 @@ use crate::service::Clock;
 
 const OK: &str = "HTTP/1.1 200 OK\r\n";
 const SERVER: &[u8] = b"Server: muxbench\r\nDate: ";
-/// Space for a head without its content.
 const HEAD_BYTES: usize = 256;
 
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,3 @@
-/// The errors of RFC 9110 section 15 that the service uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     BadRequest,

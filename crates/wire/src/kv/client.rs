@@ -13,7 +13,7 @@ pub fn get(out: &mut Vec<u8>, key: &[u8]) {
 pub fn set(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     out.extend_from_slice(b"set ");
     out.extend_from_slice(key);
-    write!(out, " 0 0 {}\r\n", value.len()).expect("a vector takes everything");
+    write!(out, " 0 0 {}\r\n", value.len()).expect("writing to a vector cannot fail");
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
 }

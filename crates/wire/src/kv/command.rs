@@ -8,13 +8,6 @@ pub(super) const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
 const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
 const OK: &str = "OK";
 
-/// A parsed command line. A `quiet` one gets no reply.
-#[derive(Debug)]
-pub(super) struct Request<'a> {
-    pub command: Command<'a>,
-    pub quiet: bool,
-}
-
 /// A command, whose words are borrowed from its line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Command<'a> {
@@ -30,21 +23,12 @@ pub(super) enum Command<'a> {
     MemoryLimit { mebibytes: u32 },
     // `ms`: the rest of the line, which a value follows.
     MetaSet(&'a [u8]),
-    // The other meta commands, with the rest of the line.
-    Meta(MetaVerb, &'a [u8]),
+    // `mg`, `md`, `ma`, `me`: the letter and the rest of the line.
+    Meta(u8, &'a [u8]),
     Version,
     Quit,
     // No effect except this reply.
     Reply(&'static str),
-}
-
-/// A meta command that no value follows.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum MetaVerb {
-    Get,
-    Delete,
-    Arithmetic,
-    Debug,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,9 +76,9 @@ impl<'a> Iterator for Words<'a> {
     }
 }
 
-/// Reads a line, without its end.
+/// Reads a line, without its end; returns the command, and whether its client wants no reply.
 #[inline]
-pub(super) fn parse(line: &[u8]) -> Request<'_> {
+pub(super) fn parse(line: &[u8]) -> (Command<'_>, bool) {
     let mut words = Words(line);
     let verb = words.next().unwrap_or_default();
     match verb {
@@ -104,17 +88,14 @@ pub(super) fn parse(line: &[u8]) -> Request<'_> {
         b"gat" => loud(get_and_touch(words, false)),
         b"gats" => loud(get_and_touch(words, true)),
         b"ms" => loud(Ok(Command::MetaSet(words.0))),
-        b"mg" => loud(Ok(Command::Meta(MetaVerb::Get, words.0))),
-        b"md" => loud(Ok(Command::Meta(MetaVerb::Delete, words.0))),
-        b"ma" => loud(Ok(Command::Meta(MetaVerb::Arithmetic, words.0))),
-        b"me" => loud(Ok(Command::Meta(MetaVerb::Debug, words.0))),
+        [b'm', letter @ (b'g' | b'd' | b'a' | b'e')] => loud(Ok(Command::Meta(*letter, words.0))),
         b"mn" => loud(Ok(Command::Reply("MN"))),
         _ => parse_rest(verb, words),
     }
 }
 
-fn loud<'a>(command: Result<Command<'a>, &'static str>) -> Request<'a> {
-    Request { command: command.unwrap_or_else(Command::Reply), quiet: false }
+fn loud<'a>(command: Result<Command<'a>, &'static str>) -> (Command<'a>, bool) {
+    (command.unwrap_or_else(Command::Reply), false)
 }
 
 /// Checks the length of all keys before the first look-up. A short line has only short keys.
@@ -136,7 +117,7 @@ fn get_and_touch<'a>(mut words: Words<'a>, cas: bool) -> Result<Command<'a>, &'s
 
 /// Parses the commands with a limited number of words. memcached takes `noreply` from the last of them, even if there are too
 /// many, and ignores it on a line with too few or too many words.
-fn parse_rest<'a>(verb: &'a [u8], rest: Words<'a>) -> Request<'a> {
+fn parse_rest<'a>(verb: &'a [u8], rest: Words<'a>) -> (Command<'a>, bool) {
     const WORDS_MAX: usize = 7;
     let mut words = [&b""[..]; WORDS_MAX];
     let count = words.iter_mut().zip(rest).map(|(place, word)| *place = word).count();
@@ -150,7 +131,7 @@ fn parse_rest<'a>(verb: &'a [u8], rest: Words<'a>) -> Request<'a> {
         _ => false,
     };
     let quiet = last_is_noreply && !always_replies && command != Err(ERROR);
-    Request { command: command.unwrap_or_else(Command::Reply), quiet }
+    (command.unwrap_or_else(Command::Reply), quiet)
 }
 
 fn parse_words<'a>(
@@ -212,7 +193,7 @@ fn parse_words<'a>(
     })
 }
 
-/// Whether a line is an HTTP request, which ends the connection. memcached checks only the first 23 words and few verbs.
+/// Whether a line is an HTTP request, which ends the connection. memcached checks only 23 words, and verbs unlike its own.
 fn is_http(verb: &[u8], rest: Words<'_>) -> bool {
     !b"gsacidt".contains(verb.first().unwrap_or(&b'g'))
         && !matches!(verb, [_] | [b'm', _])

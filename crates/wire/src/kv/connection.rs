@@ -2,7 +2,7 @@
 
 use super::command::{Command, Get, StoreMode, parse};
 use super::counters::Count;
-use super::meta_flags::{MetaSet, Refusal};
+use super::meta_flags::MetaSet;
 use super::protocol::{BAD_DATA, KEYS_BYTES_MAX, LINE_BYTES_MAX, OUTPUT_BYTES_MAX, TOO_LARGE, write_line};
 use super::storage::Kv;
 use crate::read_buffer::{Processed, ReadBuffer};
@@ -19,7 +19,6 @@ pub struct KvConn {
     batch: BatchState,
 }
 
-/// State of a connection between two batches.
 #[derive(Debug, Default)]
 struct BatchState {
     /// The length of the input that is known to have no line end.
@@ -110,9 +109,9 @@ impl Kv {
             state.over = true;
             return Some(line_bytes);
         }
-        let request = parse(line);
+        let (command, is_quiet) = parse(line);
         let output_bytes = out.len();
-        let taken_bytes = match request.command {
+        let taken_bytes = match command {
             Command::Get { keys, get } => self.process_keys(state, get, line, line.len() - keys.len(), line_bytes, out),
             Command::Store(request) if !self.store.fits(request.key.len(), request.value_bytes) => {
                 // Delete the older value too, because its client believes it replaced.
@@ -124,7 +123,7 @@ impl Kv {
                 self.write_stored(&request, value, out);
             })?,
             Command::MetaSet(words) => match MetaSet::parse(words) {
-                Err(Refusal { reason, value_bytes }) => {
+                Err((reason, value_bytes)) => {
                     state.discarded_bytes = value_bytes.map_or(0, |value_bytes| value_bytes + END.len());
                     write_line(out, reason);
                     line_bytes
@@ -146,7 +145,7 @@ impl Kv {
                 line_bytes
             }
         };
-        if request.quiet {
+        if is_quiet {
             out.truncate(output_bytes);
         }
         Some(taken_bytes)

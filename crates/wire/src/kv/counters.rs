@@ -19,7 +19,6 @@ pub(super) enum Count {
     CasBad,
     TouchHit,
     TouchMiss,
-    /// Items stored by any command.
     Stored,
     TooLarge,
     MetaDebug,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::base64;
-use super::command::{BAD_FORMAT, MetaVerb, Words};
+use super::command::{BAD_FORMAT, Words};
 use super::counters::Count;
 use super::meta_flags::{Error, LONG_OPAQUE, Meta, MetaSet, OPAQUE_BYTES_MAX};
 use super::protocol::{KEY_BYTES_MAX, NOT_A_NUMBER, write_line};
@@ -26,15 +26,15 @@ impl Kv {
             .expect("the length of the opaque token was checked");
     }
 
-    pub(super) fn meta(&self, verb: MetaVerb, words: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn meta(&self, letter: u8, words: &[u8], out: &mut Vec<u8>) {
         self.store.notice_fetches();
         let start = out.len();
         let words = Words(words);
-        let result = match verb {
-            MetaVerb::Get => Meta::parse_get(words).and_then(|meta| self.meta_get(&meta, out)),
-            MetaVerb::Delete => Meta::parse_other(words).and_then(|meta| self.meta_delete(&meta, out)),
-            MetaVerb::Arithmetic => Meta::parse_other(words).and_then(|meta| self.meta_arithmetic(&meta, out)),
-            MetaVerb::Debug => self.meta_debug(words, out),
+        let result = match letter {
+            b'g' => Meta::parse_get(words).and_then(|meta| self.meta_get(&meta, out)),
+            b'd' => Meta::parse_other(words).and_then(|meta| self.meta_delete(&meta, out)),
+            b'a' => Meta::parse_other(words).and_then(|meta| self.meta_arithmetic(&meta, out)),
+            _ => self.meta_debug(words, out),
         };
         if let Err(error) = result {
             out.truncate(start);
@@ -218,7 +218,6 @@ impl Kv {
         Ok(())
     }
 
-    /// Writes the reply with a sum, and applies the flags that change the item's time to live.
     fn write_sum(
         &self,
         meta: &Meta<'_>,

@@ -18,7 +18,6 @@ pub(super) type Error = &'static str;
 
 pub(super) struct Meta<'a> {
     pub key: Cow<'a, [u8]>,
-    /// The flags as written.
     pub flags: Words<'a>,
     pub options: Options,
 }
@@ -136,16 +135,11 @@ pub(super) struct MetaSet<'a> {
     pub value_bytes: usize,
 }
 
-pub(super) struct Refusal {
-    pub reason: Error,
-    /// Size of the value to discard, if one follows.
-    pub value_bytes: Option<usize>,
-}
-
 impl<'a> MetaSet<'a> {
-    pub fn parse(words: &'a [u8]) -> Result<Self, Refusal> {
+    /// An error has the size of the value to discard, if one follows.
+    pub fn parse(words: &'a [u8]) -> Result<Self, (Error, Option<usize>)> {
         let words = Words(words);
-        let refuse = |reason| Refusal { reason, value_bytes: None };
+        let refuse = |reason| (reason, None);
         let mut first = words;
         let key = first.next().ok_or(refuse(ERROR))?;
         let length = first.next().filter(|_| key.len() <= KEY_BYTES_MAX).ok_or(refuse(BAD_FORMAT))?;
@@ -154,7 +148,7 @@ impl<'a> MetaSet<'a> {
         }
         let value_bytes = value_bytes(length).ok_or(refuse(BAD_FORMAT))?;
         // From here on, the end of the value is known, even if another part of the line is wrong.
-        let refuse = |reason| Refusal { reason, value_bytes: Some(value_bytes) };
+        let refuse = |reason| (reason, Some(value_bytes));
         let meta = Meta::parse(words, 1, MANY_FLAGS).map_err(refuse)?;
         let mode = match (meta.options.mode, meta.options.cas) {
             (None | Some(b'S' | b'R'), Some(_)) => StoreMode::Cas,
@@ -172,7 +166,6 @@ impl<'a> MetaSet<'a> {
         Ok(Self { meta, mode, value_bytes })
     }
 
-    /// Returns the equivalent classic command.
     pub fn request(&self) -> StoreRequest<'_> {
         let Options { exptime, vivify, client_flags, cas, .. } = self.meta.options;
         let is_join = matches!(self.mode, StoreMode::Append | StoreMode::Prepend);

@@ -57,7 +57,7 @@ impl Kv {
                 };
                 write_line(out, line);
             }
-            Command::Meta(verb, words) => self.meta(verb, words, out),
+            Command::Meta(letter, words) => self.meta(letter, words, out),
             Command::Version => write_line(out, concat!("VERSION ", version!())),
             Command::Reply(line) => write_line(out, line),
             // The batch handles these.

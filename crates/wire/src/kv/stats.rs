@@ -5,7 +5,6 @@ use super::counters::Count;
 use super::protocol::{OUTPUT_BYTES_MAX, version, write_line};
 use super::storage::Kv;
 
-/// Slab class of all items.
 const CLASS: u64 = 1;
 const CLASSES_MAX: u64 = 64;
 

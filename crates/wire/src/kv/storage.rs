@@ -92,7 +92,7 @@ impl Kv {
             Stored::from_item(item)
         };
         let stored = match mode {
-            StoreMode::Set => unreachable!("it has no condition"),
+            StoreMode::Set => unreachable!("`set` is unconditional"),
             StoreMode::Add => self.store.enter(key, Some(make), |item, is_new| {
                 After::Keep(if is_new { Stored::from_item(item) } else { Stored::No })
             }),

@@ -141,7 +141,7 @@ impl Store {
             .estimated_items_capacity((config.memory_max_bytes / 512) as usize)
             .shards(1 << shards.ilog2())
             .build()
-            .expect("capacity and items are given");
+            .expect("capacity and items are set");
         Self {
             cache: Cache::with_options(options, Weight, DefaultHashBuilder::default(), evicted.clone()),
             clock,
@@ -296,7 +296,7 @@ impl Store {
             }
             // Another thread is adding the item, so there was no item before.
             EntryResult::Timeout => None,
-            EntryResult::Replaced(..) => unreachable!("not requested"),
+            EntryResult::Replaced(..) => unreachable!("no change replaces an entry"),
         }
     }
 

@@ -320,7 +320,7 @@ fn flags_of_later_versions_are_understood() {
 }
 
 #[test]
-fn plain_get_reads_no_clock_until_access_times_are_asked() {
+fn plain_get_reads_no_clock_until_an_access_time_is_read() {
     let reads = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&reads);
     let kv = Kv::new(
@@ -380,7 +380,7 @@ fn stats_sections_describe_the_stored_items() {
     let (kv, _) = kv(KvConfig::default());
     respond(&kv, b"set b 0 100 2\r\nxx\r\nset a 0 0 1\r\nx\r\nms YyBj 1 b\r\nx\r\nset gone 0 -1 1\r\nx\r\nget a\r\n");
     let dump = format!("ITEM a [1 b; 0 s]\r\nITEM b [2 b; {} s]\r\nEND\r\n", NOW + 100);
-    assert_eq!(respond(&kv, b"stats cachedump 1 0\r\n"), dump, "a key that is binary might be no line");
+    assert_eq!(respond(&kv, b"stats cachedump 1 0\r\n"), dump, "binary keys are not listed");
     assert_eq!(respond(&kv, b"stats cachedump 1 1\r\n"), "ITEM a [1 b; 0 s]\r\nEND\r\n");
     assert!(respond(&kv, b"stats items\r\n").starts_with("STAT items:1:number 4\r\n"));
     let slabs = respond(&kv, b"stats slabs\r\n");

@@ -23,7 +23,7 @@ pub(in crate::net) fn run_threads(context: &ServerContext<'_>) -> io::Result<()>
         let outcome = for_each_port(context, |slot, socket| {
             let serve = || {
                 let _end = OnDrop(|| {
-                    // Otherwise the server would seem to live, with a port that nobody serves.
+                    // Otherwise the server would continue with a port that no thread serves.
                     if thread::panicking() {
                         context.end_early();
                     }
@@ -84,7 +84,7 @@ fn wake(context: &ServerContext<'_>) {
     while context.workers.taken().next().is_some() {
         for socket in context.sockets {
             if let Some(own) = rustix::net::getsockname(socket).ok().and_then(|it| SocketAddr::try_from(it).ok()) {
-                // If there is no room, the thread has enough to wake it.
+                // If there is no room, the queued datagrams wake the thread.
                 let _ = rustix::net::sendto(socket, &[], SendFlags::DONTWAIT, &own);
             }
         }

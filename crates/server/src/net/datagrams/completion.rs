@@ -29,13 +29,11 @@ pub(in crate::net) fn run<M: Datagrams>(context: &ServerContext<'_>) -> io::Resu
 struct DatagramCompletionLoop<'a, M> {
     // Dropped first: the kernel may be using the fields below.
     mechanism: M,
-    /// The memory of each port's receive.
     envelopes: Box<[Envelope]>,
     replies: Box<[Reply]>,
     free: Vec<u32>,
     /// Requests by port that arrived when no reply was free.
     waiting: VecDeque<(u32, Received)>,
-    /// A response without its id.
     response: Vec<u8>,
     service: &'a WithWork<Udp>,
     context: &'a ServerContext<'a>,
@@ -86,7 +84,6 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
                     CompletionEvent::Readable => return Ok(()),
                     CompletionEvent::Received(received) => self.on_received(token.slot(), received)?,
                     CompletionEvent::Sent(result) => self.on_sent(token.slot(), result)?,
-                    // No accept is requested.
                     CompletionEvent::Accepted { .. } => {}
                 }
             }

@@ -40,7 +40,7 @@ fn service(context: &ServerContext<'_>) -> io::Result<WithWork<Udp>> {
     }
 }
 
-/// Counts a datagram of `bytes`. Returns its id; `None` if it is no request and must be ignored.
+/// Counts a datagram of `bytes`. Returns its id; `None` if it is not a request.
 #[inline]
 fn take(service: &WithWork<Udp>, datagram: &[u8], bytes: usize, counters: &Counters) -> Option<[u8; ID_BYTES]> {
     counters.bytes_in.add(bytes as u64);
@@ -230,7 +230,7 @@ mod tests {
         while counters.unsent.get() == 0 {
             client.send(&request).unwrap();
             sent += 1;
-            receiver.recv_timeout(Duration::from_secs(30)).expect("it waits for room");
+            receiver.recv_timeout(Duration::from_secs(30)).expect("a full socket must not block the server");
         }
         assert_eq!(counters.requests.get(), sent);
         assert_eq!(counters.bytes_out.get(), (sent - 1) * 40);

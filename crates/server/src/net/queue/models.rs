@@ -56,7 +56,7 @@ fn jobs_wake_a_thread_that_waits() {
         let senders = [sender(&[1, 2]), sender(&[3])];
         let (mut all, mut taken) = (Vec::new(), Vec::new());
         while all.len() < 3 {
-            assert!(jobs.take(&mut taken, &Counters::default()), "nobody closes it");
+            assert!(jobs.take(&mut taken, &Counters::default()), "the queue stays open");
             all.append(&mut taken);
         }
         senders.into_iter().for_each(|sender| sender.join().unwrap());
