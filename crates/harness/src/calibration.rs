@@ -173,10 +173,10 @@ pub fn calibrate(settings: &Settings, on_trial: &mut dyn FnMut(usize, usize, Hol
             trials[at].push(trial(settings, hold, u64::from(round))?);
         }
     }
-    let conditions = holds.iter().zip(&trials).map(|(&hold, of_it)| condition(settings, hold, of_it, &trials[0]));
+    let conditions = holds.iter().zip(&trials).map(|(&hold, of_hold)| condition(settings, hold, of_hold, &trials[0]));
     Ok(Calibration {
         transport: settings.load.transport(),
-        rate_per_s: settings.load.rate_per_s.context("a calibration is an open loop and has a rate")?,
+        rate_per_s: settings.load.rate_per_s.context("a calibration needs a rate, because it is an open loop")?,
         connections: settings.load.connections,
         client: trials[0].first().map(|trial| trial.client.clone()).unwrap_or_default(),
         rounds: settings.rounds,
@@ -187,27 +187,18 @@ pub fn calibrate(settings: &Settings, on_trial: &mut dyn FnMut(usize, usize, Hol
 
 fn trial(settings: &Settings, hold: Hold, round: u64) -> anyhow::Result<Trial> {
     let seed = settings.load.seed.wrapping_add(round);
-    let reflector = Reflector::start(
-        settings.load.transport(),
-        &settings.load.service,
-        Some(settings.server_cpu),
-        hold.draws(seed),
-    )?;
-    let config = LoadConfig { target: reflector.address().clone(), seed, ..settings.load.clone() };
+    let load = &settings.load;
+    let reflector = Reflector::start(load.transport(), &load.service, Some(settings.server_cpu), hold.draws(seed))?;
+    let config = LoadConfig { target: reflector.address().clone(), seed, ..load.clone() };
     let Outcome { report, samples, connections } = load::run(&config, &mut |_| ())?;
     // Keep the connections open until the reflector has stopped.
     let held = reflector.stop()?;
     drop(connections);
-    let failed: Vec<String> = report
-        .errors
-        .by_class()
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(class, count)| format!("{count} {class}"))
-        .collect();
+    let failed = report.errors.by_class().into_iter().filter(|(_, count)| *count > 0);
+    let failed: Vec<String> = failed.map(|(class, count)| format!("{count} {class}")).collect();
     ensure!(
         failed.is_empty(),
-        "round {}, hold {} of {}: requests failed ({}); lower --hold or --rate, or take more --connections",
+        "round {}, hold {} of {}: requests failed ({}); lower --hold or --rate, or raise --connections",
         round + 1,
         hold.law.name(),
         Time(hold.mean_ns),
@@ -218,7 +209,7 @@ fn trial(settings: &Settings, hold: Hold, round: u64) -> anyhow::Result<Trial> {
     };
     Ok(Trial {
         requests: matched(&samples, &held)
-            .context("requests of the client are not in the server's log; report it with the command that you gave")?,
+            .context("the server's log lacks requests of the client; report this bug with your command")?,
         send_delay_p99_ns: report.send_delay.distribution.p99_ns as f64,
         client: format!("{}, {}", word(serde_json::to_value(report.roles)), word(serde_json::to_value(report.pacing))),
     })
@@ -246,13 +237,12 @@ fn condition(settings: &Settings, hold: Hold, trials: &[Trial], null: &[Trial]) 
     let all = || trials.iter().flat_map(|trial| &trial.requests);
     let recovered = |time: fn(&Request) -> Option<f64>| recovered(trials, null, time, settings.load.seed);
     let has_kernel = all().any(|request| request.kernel_ns.is_some());
-    let delays: Vec<f64> = trials.iter().map(|trial| trial.send_delay_p99_ns).collect();
     Condition {
         hold,
         count: all().count() as u64,
         held_p50_ns: median(all().map(|request| request.held_ns)),
         service_p50_ns: median(all().map(|request| request.client_ns)),
-        send_delay_p99_ns: median(delays.into_iter()),
+        send_delay_p99_ns: median(trials.iter().map(|trial| trial.send_delay_p99_ns)),
         client: recovered(|request| Some(request.client_ns)),
         kernel: has_kernel.then(|| recovered(|request| request.kernel_ns)),
         bias_ns_max: BIAS_NS_MAX.max(BIAS_SHARE_MAX * hold.mean_ns as f64),
@@ -305,12 +295,12 @@ mod tests {
         let requests = matched(&samples, &log).unwrap();
         let found: Vec<(f64, f64)> = requests.iter().map(|request| (request.held_ns, request.client_ns)).collect();
         assert_eq!(found, [(30.0, 130.0), (10.0, 110.0), (20.0, 120.0)]);
-        assert_eq!(matched(&[sample(2, 1)], &log), None, "a connection that the reflector does not know");
+        assert_eq!(matched(&[sample(2, 1)], &log), None, "the reflector has no such connection");
         // Samples match the end of the log. Requests from before the window are at its beginning.
         let log = [held(0, 1), held(0, 2), held(0, 3), held(0, 4)];
         let samples = [sample(0, 103), sample(0, 104)];
         let holds: Vec<f64> = matched(&samples, &log).unwrap().iter().map(|request| request.held_ns).collect();
-        assert_eq!(holds, [4.0, 3.0], "the last ones");
+        assert_eq!(holds, [4.0, 3.0], "the last holds of the log");
     }
 
     /// Returns trials of a client with an error of `wrong_ns`, and a round trip of 5 µs ± 1 µs.
@@ -325,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_client_is_its_bias() {
+    fn error_of_the_client_is_its_bias() {
         let null = made_up(0.0, 0.0);
         for wrong_ns in [0.0, 3_000.0, -3_000.0] {
             let found = recovered(&made_up(100_000.0, wrong_ns), &null, |request| Some(request.client_ns), 1);
@@ -336,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn holds_are_drawn_from_their_laws() {
+    fn holds_follow_their_distributions() {
         for law in [Law::Fixed, Law::Uniform, Law::Exponential] {
             let mut draw = Hold { mean_ns: 100_000, law }.draws(1);
             let drawn: Vec<f64> = (0..20_000).map(|_| draw().as_nanos() as f64).collect();

@@ -61,7 +61,7 @@ fn assert_unsteady(found: &muxbench_harness::model::Verdict, check: &str) {
 }
 
 #[test]
-fn a_server_that_slows_half_way_is_unsteady() {
+fn server_that_slows_halfway_is_unsteady() {
     for transport in [Transport::Tcp, Transport::Udp] {
         let found = verdict(transport, |number| Duration::from_millis(if number < HALF_WAY { 30 } else { 200 }));
         assert_unsteady(&found, "Pettitt");
@@ -69,13 +69,13 @@ fn a_server_that_slows_half_way_is_unsteady() {
 }
 
 #[test]
-fn a_server_that_slows_little_by_little_is_unsteady() {
+fn server_that_slows_gradually_is_unsteady() {
     let found = verdict(Transport::Tcp, |number| Duration::from_micros(30_000 + 600 * u64::from(number)));
     assert_unsteady(&found, "Mann-Kendall");
 }
 
 #[test]
-fn a_server_that_keeps_its_pace_is_steady() {
+fn constant_server_is_steady() {
     // A neighbour may disturb a trial, but hardly every repeat.
     let is_steady = || {
         let found = verdict(Transport::Tcp, |_| Duration::from_millis(100));
@@ -85,11 +85,11 @@ fn a_server_that_keeps_its_pace_is_steady() {
         }
         !unsteady
     };
-    assert!((0..5).any(|_| is_steady()), "one of five runs is steady");
+    assert!((0..5).any(|_| is_steady()), "at least one of five runs is steady");
 }
 
 #[test]
-fn a_server_that_sessions_have_to_wait_for_is_saturated() {
+fn server_with_waiting_sessions_is_saturated() {
     // The server handles one connection at a time, each for 20 ms: 50 per second.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -139,7 +139,7 @@ fn fast_server(response_bytes: usize) -> std::net::SocketAddr {
 }
 
 #[test]
-fn receiver_without_time_to_spare_limits_the_client() {
+fn busy_receiver_limits_the_client() {
     const RESPONSE_BYTES: u32 = 16 << 20;
     let service = ServiceSpec::Fixed { request_bytes: 8, response_bytes: RESPONSE_BYTES };
     let cpu = muxbench_harness::host::detect().cores[0][0];
@@ -163,7 +163,7 @@ fn receiver_without_time_to_spare_limits_the_client() {
 }
 
 #[test]
-fn a_server_that_stops_answering_is_saturated() {
+fn server_that_stops_answering_is_saturated() {
     let found = verdict(Transport::Tcp, |number| Duration::from_secs(if number < HALF_WAY { 0 } else { 60 }));
     let saturated = found.checks.iter().filter(|check| !check.passed && check.decides == VerdictKind::Saturated);
     let names: Vec<&str> = saturated.map(|check| check.name.as_str()).collect();

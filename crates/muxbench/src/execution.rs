@@ -188,7 +188,7 @@ pub fn warn_of_damage(folder: &Path, run: &Run) {
 /// Warns of changes of this host since the run began.
 fn warn_of_differences(header: &RunHeader) {
     for (fact, before, now) in differences(&header.host, &host::detect().facts) {
-        if fact != "network" || !header.is_fleet_s {
+        if fact != "network" || !header.is_distributed {
             output::warn(format_args!("this host has changed since the run began: {fact}: {before}, now {now}"));
         }
     }
@@ -204,8 +204,8 @@ fn check_clients(header: &RunHeader, clients: &Clients) -> anyhow::Result<()> {
             workers.count(),
             planned + 1
         ),
-        (Some(_), _) if !header.is_fleet_s => bail!("the run is not distributed; omit --distributed"),
-        (None, _) if header.is_fleet_s => {
+        (Some(_), _) if !header.is_distributed => bail!("the run is not distributed; omit --distributed"),
+        (None, _) if header.is_distributed => {
             bail!("the run is distributed; try --distributed with {} processes", planned + 1)
         }
         (Some(workers), Some(trial)) => plan::infeasible_for_workers(trial, &workers.facts()),
@@ -279,7 +279,7 @@ impl Session {
             strategy,
             host: host.facts,
             placement: plan.placement,
-            is_fleet_s: clients.is_some(),
+            is_distributed: clients.is_some(),
         };
         let store = Store::create(&folder, &header)?;
         Ok(Self { folder, store, header, done: Vec::new(), clients })

@@ -146,7 +146,7 @@ fn empty_run() -> Run {
                 ("network".into(), "loopback".into()),
             ]),
             placement: "server on CPU 0, client on CPU 1: disjoint".into(),
-            is_fleet_s: false,
+            is_distributed: false,
         },
         records: Vec::new(),
         damage: Vec::new(),

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_host_has_what_plans_need() {
+    fn this_host_has_facts_and_limits() {
         let host = detect();
         assert!(host.cores.iter().flatten().count() >= 1);
         assert!(host.cpus_online().is_none_or(|count| count >= host.cores.concat().len()), "{:?}", host.facts);
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_show_what_came_and_what_went() {
+    fn differences_include_added_and_removed_facts() {
         let facts = |facts: &[(&str, &str)]| -> BTreeMap<String, String> {
             facts.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };

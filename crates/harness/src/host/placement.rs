@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_with_siblings_together() {
+    fn cores_are_halved_with_siblings_together() {
         assert_eq!(placed(&[&[0]], None, None), ("0".into(), "0".into(), true));
         assert_eq!(placed(&[&[0], &[1]], None, None), ("0".into(), "1".into(), false));
         assert_eq!(

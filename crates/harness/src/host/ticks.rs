@@ -141,7 +141,7 @@ mod tests {
     fn proc_stat_lines_are_read() {
         let line = "cpu1 10 20 30 400 5 6 7 8 9 10";
         assert_eq!(Ticks::parse(line), Some(Ticks { cpu: 1, idle: 405, interrupts: 13, steal: 8 }));
-        assert_eq!(Ticks::parse("cpu  1 1 1 1 1 1 1 1 0 0"), None, "all together");
+        assert_eq!(Ticks::parse("cpu  1 1 1 1 1 1 1 1 0 0"), None, "the line of all CPUs together is skipped");
         assert_eq!(Ticks::parse("intr 1 2 3"), None);
         assert_eq!(Ticks::parse("cpu0 1 2"), None);
     }
@@ -165,9 +165,9 @@ mod tests {
         assert!(is_near(one.used, 0.4) && is_near(one.interrupts, 0.05) && is_near(one.steal, 0.1), "{one:?}");
         let both = before.until(&after, &[0, 1]).unwrap();
         assert!(is_near(both.used, 0.2) && is_near(both.steal, 0.05), "{both:?}");
-        assert_eq!(before.until(&after, &[7]), None, "there is no such CPU");
+        assert_eq!(before.until(&after, &[7]), None, "an unknown CPU has no shares");
         assert_eq!(before.until(&after, &[]), None);
-        assert_eq!(after.until(&after, &[0]), None, "no time has gone by");
+        assert_eq!(after.until(&after, &[0]), None, "an empty interval has no shares");
         assert_eq!((after.cpus(), before.cpus()), (vec![0, 1], vec![0, 1]));
         assert!(is_near(after.since_boot(&[0]).unwrap().steal, 0.05));
     }
@@ -183,12 +183,18 @@ mod tests {
     }
 
     #[test]
-    fn stolen_time_is_others_whoever_was_charged() {
+    fn stolen_time_counts_as_taken_by_others() {
         let shares = Shares { used: 0.6, interrupts: 0.0, steal: 0.1 };
-        assert!(is_near(shares.taken_by_others(0.5, Accounting::Charged), 0.1), "not charged to the server");
-        assert!(is_near(shares.taken_by_others(0.6, Accounting::Charged), 0.1), "charged to the server");
+        assert!(
+            is_near(shares.taken_by_others(0.5, Accounting::Charged), 0.1),
+            "stolen time was not charged to the server"
+        );
+        assert!(
+            is_near(shares.taken_by_others(0.6, Accounting::Charged), 0.1),
+            "stolen time was charged to the server"
+        );
         assert!(is_near(shares.taken_by_others(0.2, Accounting::Charged), 0.4));
-        assert_eq!(Shares::default().taken_by_others(0.01, Accounting::Apart), 0.0, "ticks are coarser than CPU time");
+        assert_eq!(Shares::default().taken_by_others(0.01, Accounting::Apart), 0.0, "a share is never negative");
     }
 
     /// Returns the CPU time of the calling thread, in nanoseconds.
@@ -233,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbour_of_busy_network_server_is_seen_whole() {
+    fn neighbour_of_busy_network_server_is_measured() {
         let [ours, theirs, taken] = beside_a_neighbour(|cpu, is_over| {
             let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
             socket.connect(socket.local_addr().unwrap()).unwrap();
@@ -251,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbour_of_idle_server_is_seen_whole() {
+    fn neighbour_of_idle_server_is_measured() {
         let [_, theirs, taken] = beside_a_neighbour(|_, _| 0);
         // Other processes of this machine may take even more.
         assert!(taken > theirs - 0.04, "{taken:.3} of {theirs:.3}");

@@ -170,7 +170,7 @@ fn late_tail_of_sends_is_client_limited() {
     for delay_ns in [3_000_000, 44_000_000] {
         let late = verdict(1_100, delay_ns);
         assert_eq!(late.kind, VerdictKind::ClientLimited, "{}", late.reason);
-        assert!(late.is_the_machine_s());
+        assert!(late.is_blameless_for_server());
     }
     let reason = verdict(1_100, 44_000_000).reason;
     assert!(reason.starts_with("send delay p99 44") && reason.contains(" ms exceeds the limit of 1 ms"), "{reason}");
@@ -429,12 +429,12 @@ fn shift_of_p90_alone_is_unsteady() {
 fn effects_of_the_machine_do_not_count_against_server() {
     let mut late = healthy();
     late.send_delay = measured([2_000_000; 10]);
-    assert!(judge(&late, None).is_the_machine_s());
+    assert!(judge(&late, None).is_blameless_for_server());
     let counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
-    assert!(judge(&healthy(), Some(&ServerSide { taken: Some(0.6), ..side(&counters, 1) })).is_the_machine_s());
+    assert!(judge(&healthy(), Some(&ServerSide { taken: Some(0.6), ..side(&counters, 1) })).is_blameless_for_server());
     late.outstanding.at_end = 500;
-    assert!(!judge(&late, None).is_the_machine_s(), "the server may be a cause too");
-    assert!(!judge(&healthy(), None).is_the_machine_s(), "a valid trial has no failed check");
+    assert!(!judge(&late, None).is_blameless_for_server(), "the server may be a cause too");
+    assert!(!judge(&healthy(), None).is_blameless_for_server(), "a valid trial has no failed check");
 }
 
 #[test]

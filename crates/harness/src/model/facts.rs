@@ -13,7 +13,7 @@ pub struct FleetFacts {
     /// The CPUs of each worker on other machines: the lowest number of all. `None` without such workers.
     pub elsewhere_cpus: Option<u32>,
     /// The addresses at which workers reach this machine.
-    pub ways: Vec<IpAddr>,
+    pub addresses: Vec<IpAddr>,
     /// The network of the lab that the workers run in, and its means. `None` without a lab.
     pub lab: Option<(Network, Applied)>,
     /// The workers on the server's host of a lab. Their requests pass none of its links.

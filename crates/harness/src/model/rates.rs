@@ -40,19 +40,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_asked_in_time_is_shared_out() {
+    fn rates_between_readings_are_interpolated() {
         // One second with 32 MB, then one second with none. Half of each second has no readings.
         let moved = |at_ms: u64, megabytes: u64| Moved {
             at_ns: 7_000_000_000 + at_ms * 1_000_000,
             bytes_in: 5 + megabytes * 1_000_000,
             bytes_out: 99,
         };
-        let asked = [moved(0, 0), moved(500, 16), moved(1_500, 32), moved(2_000, 32)];
-        assert_eq!(server_bytes_per_s(Direction::In, &asked), Some(16e6));
-        assert_eq!(server_bytes_per_s(Direction::Out, &asked), Some(0.0));
-        let parts = server_bytes_per_s_by_part(Direction::In, &asked).unwrap().map(|it| it.round());
+        let readings = [moved(0, 0), moved(500, 16), moved(1_500, 32), moved(2_000, 32)];
+        assert_eq!(server_bytes_per_s(Direction::In, &readings), Some(16e6));
+        assert_eq!(server_bytes_per_s(Direction::Out, &readings), Some(0.0));
+        let parts = server_bytes_per_s_by_part(Direction::In, &readings).unwrap().map(|it| it.round());
         assert_eq!((parts[0], parts[7], parts[8], parts[23], parts[24], parts[31]), (32e6, 32e6, 16e6, 16e6, 0.0, 0.0));
-        for few in [&asked[..0], &asked[..1]] {
+        for few in [&readings[..0], &readings[..1]] {
             assert_eq!(server_bytes_per_s(Direction::In, few), None);
             assert_eq!(server_bytes_per_s_by_part(Direction::In, few), None);
         }

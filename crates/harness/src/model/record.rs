@@ -51,7 +51,7 @@ impl TrialRecord {
             idle: None,
             network: None,
             cpu_taken_by_others: None,
-            verdict: Verdict::failed(format!("its figures cannot be stored, for one of them is no number ({error})")),
+            verdict: Verdict::failed(format!("the figures cannot be stored, because one is not a number ({error})")),
             ..self
         }
     }
@@ -123,8 +123,8 @@ pub struct RunHeader {
     /// The placement of the server and the client, in one sentence.
     pub placement: String,
     /// Whether the run is distributed.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_fleet_s: bool,
+    #[serde(rename = "is_fleet_s", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_distributed: bool,
 }
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ impl RunHeader {
             strategy: Strategy::Whole,
             host: Default::default(),
             placement: plan.placement,
-            is_fleet_s: false,
+            is_distributed: false,
         }
     }
 }

@@ -94,7 +94,8 @@ pub enum ProbeResult {
     /// The trial exceeded a limit because the client could not keep up.
     UnmetByTheClient,
     /// Inconclusive: other processes took the server's CPUs, or the window had too few requests.
-    Spoilt,
+    #[serde(rename = "spoilt")]
+    Disturbed,
     /// The trial did not finish.
     Failed,
 }

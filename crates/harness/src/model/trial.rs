@@ -102,7 +102,7 @@ impl Trial {
     }
 
     /// Tests whether another trial has the same architecture, options and traffic, at any rate.
-    pub fn is_alike_but_for_the_rate(&self, other: &Self) -> bool {
+    pub fn differs_only_in_rate(&self, other: &Self) -> bool {
         let mut workload = other.workload.clone();
         workload.rate_per_s = self.workload.rate_per_s;
         self.architecture == other.architecture
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_planned_of_either_reads_back_and_ours_as_it_ever_was() {
+    fn planned_trials_of_all_versions_read_back() {
         let text = "name = \"x\"\narchitectures = [\"epoll\", \"exec:it\"]\n\
                     [exec.it]\ncommand = [\"sh\", \"{port}\"]\nenvironment = { PORT = \"{port}\" }\n\
                     [workload]\nconnections = 1\nrate = 1\nrequest = \"1B\"\nresponse = \"2B\"\n\

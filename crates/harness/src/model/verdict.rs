@@ -19,7 +19,7 @@ impl Verdict {
     }
 
     /// Tests whether all failed checks of an invalid trial are about the machine or the client, and none about the server.
-    pub fn is_the_machine_s(&self) -> bool {
+    pub fn is_blameless_for_server(&self) -> bool {
         let is_beside = |it: &Check| it.decides == VerdictKind::ClientLimited || it.is_of_machine();
         self.failed_checks().next().is_some() && self.failed_checks().all(is_beside)
     }

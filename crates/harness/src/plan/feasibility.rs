@@ -182,7 +182,7 @@ pub fn infeasible_for_workers(trial: &Trial, fleet: &FleetFacts) -> Vec<String> 
             return reasons;
         }
     };
-    if let Some(address) = fleet.ways.iter().find(|address| is_wrong(address)) {
+    if let Some(address) = fleet.addresses.iter().find(|address| is_wrong(address)) {
         let (other, form) = if address.is_ipv4() { ("tcp", "[ADDRESS]:PORT") } else { ("tcp6", "ADDRESS:PORT") };
         reasons.push(format!(
             "workload.transport: {transport}, but workers reach this host at {address}; set MUXBENCH_RENDEZVOUS to its {form} \

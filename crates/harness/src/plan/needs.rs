@@ -1,7 +1,8 @@
 //! Requirements of an experiment's largest trial for its hosts: descriptors, memory, tasks, ports, client hosts and
 //! kernel settings. They are computed from measurements per connection and per CPU, each with its source.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use server::spec::model::PerConnection;
@@ -100,7 +101,7 @@ impl Figures {
     /// Replaces figures with those of the stored run `name`, where that run has them. For each architecture, the trial
     /// with the most connections counts. Fails if the run is distributed, because its workers ran on other hosts.
     pub fn with_run(mut self, run: &Run, name: &str) -> Result<Self, String> {
-        if run.header.is_fleet_s {
+        if run.header.is_distributed {
             return Err(format!("--from {name}: its clients ran on other hosts; name a run of this host"));
         }
         let mut largest: BTreeMap<String, (u64, f64, f64)> = BTreeMap::new();
@@ -293,25 +294,20 @@ pub fn of(
     host: &Host,
     setting: impl Fn(&str) -> Option<u64>,
 ) -> Result<Needs, String> {
-    let mut largest: Vec<&Trial> = Vec::new();
-    for trial in &plan.trials {
-        if trial.workload.transport == Transport::Unix {
-            return Err("workload.transport: a Unix socket cannot connect two hosts; choose tcp".into());
-        }
-        if trial.workload.service.ports().is_some() {
-            return Err("workload.service: `udp` has no connections; `plan` without --hosts checks its ports".into());
-        }
-        match largest.iter_mut().find(|it| it.architecture == trial.architecture) {
-            Some(it) if size(trial) > size(it) => *it = trial,
-            Some(_) => {}
-            None => largest.push(trial),
-        }
+    if plan.trials.iter().any(|trial| trial.workload.transport == Transport::Unix) {
+        return Err("workload.transport: a Unix socket cannot connect two hosts; choose tcp".into());
     }
+    if plan.trials.iter().any(|trial| trial.workload.service.ports().is_some()) {
+        return Err("workload.service: `udp` has no connections; `plan` without --hosts checks its ports".into());
+    }
+    let mut largest: Vec<&Trial> = plan.trials.iter().collect();
+    largest.sort_by(|a, b| size(b).partial_cmp(&size(a)).unwrap_or(Ordering::Equal));
+    let most = *largest.first().ok_or("the plan has no trials")?;
+    let mut architectures = BTreeSet::new();
+    largest.retain(|trial| architectures.insert(trial.architecture.to_string()));
     let mut servers: Vec<ServerNeeds> = largest.iter().filter_map(|trial| server(trial, &figures)).collect();
     let bytes = |it: &ServerNeeds| it.user_bytes + it.kernel_bytes;
     servers.sort_by(|a, b| bytes(a).total_cmp(&bytes(b)).then_with(|| a.architecture.cmp(&b.architecture)));
-    let most = largest.iter().max_by(|a, b| size(a).partial_cmp(&size(b)).unwrap_or(std::cmp::Ordering::Equal));
-    let Some(most) = most else { return Err("the plan has no trials".into()) };
     let reuses = setting(&TW_REUSE.replace('.', "/")) == Some(1);
     let clients = clients(most, &figures, client, reuses);
     let settings = settings(&servers, &clients, most, host, setting);
@@ -530,9 +526,9 @@ mod tests {
 
     #[test]
     fn distributed_run_has_no_figures_of_this_host() {
-        let of = |is_fleet_s| {
+        let of = |is_distributed| {
             let plan = crate::plan::plan(&presets::find("compare").unwrap().experiment(), &Host::made_up()).unwrap();
-            let header = RunHeader { is_fleet_s, ..RunHeader::made_up(plan) };
+            let header = RunHeader { is_distributed, ..RunHeader::made_up(plan) };
             let run = Run { header, records: Vec::new(), damage: Vec::new() };
             Figures::documented().with_run(&run, "results/x")
         };

@@ -92,7 +92,7 @@ fn closed_loop_has_a_client_for_each_cpu() {
 
 /// Facts of a distributed run with `here` workers on this machine.
 fn workers(here: u32) -> FleetFacts {
-    FleetFacts { here, elsewhere_cpus: None, ways: Vec::new(), lab: None, beside_server: Vec::new() }
+    FleetFacts { here, elsewhere_cpus: None, addresses: Vec::new(), lab: None, beside_server: Vec::new() }
 }
 
 #[test]
@@ -143,8 +143,9 @@ fn workers_reject_a_transport_that_one_of_them_lacks() {
     let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
     experiment.client.processes = std::num::NonZeroU32::new(2);
     let (v4, v6): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "fd00::1".parse().unwrap());
-    let reasons = |experiment: &Experiment, here, ways: &[IpAddr]| {
-        let fleet = FleetFacts { elsewhere_cpus: (here < 2).then_some(2), ways: ways.to_vec(), ..workers(here) };
+    let reasons = |experiment: &Experiment, here, addresses: &[IpAddr]| {
+        let fleet =
+            FleetFacts { elsewhere_cpus: (here < 2).then_some(2), addresses: addresses.to_vec(), ..workers(here) };
         let host = Host { cores: vec![vec![0], vec![1]], ..Host::made_up() };
         let trial = &plan(experiment, &host).unwrap().trials[0];
         infeasible_for_workers(trial, &fleet)
@@ -361,7 +362,7 @@ fn read_budget_reaches_each_server_or_is_rejected() {
         let old = text.replace(",\"read_budget_bytes\":262144", "");
         let old = serde_json::from_str::<Trial>(&old).unwrap();
         assert_eq!(old.serve.ours().unwrap().read_budget_bytes, ReadBudget::default());
-        assert!(!old.is_alike_but_for_the_rate(&trial), "another budget is another configuration");
+        assert!(!old.differs_only_in_rate(&trial), "another budget is another configuration");
     }
     for trial in planned("maharjan2012-udp", &["epoll"]) {
         let is_rejected =

@@ -46,7 +46,7 @@ pub fn find(name: &str) -> Option<&'static Preset> {
 }
 
 /// Finds the preset that reproduces a paper. Fails on a system that lacks it.
-pub fn of_a_paper(name: &str) -> Result<&'static Preset, String> {
+pub fn find_paper(name: &str) -> Result<&'static Preset, String> {
     find(name).ok_or_else(|| {
         format!(
             "{name}: this experiment compares epoll and others that {} lacks; run it on Linux. `muxbench report FOLDER --paper \
@@ -73,13 +73,13 @@ mod tests {
 
     #[test]
     fn missing_preset_names_the_system_that_has_it() {
-        let error = of_a_paper("kawai1066").unwrap_err();
+        let error = find_paper("kawai1066").unwrap_err();
         assert!(error.starts_with("kawai1066: ") && error.contains(std::env::consts::OS), "{error}");
         assert!(error.contains("on Linux") && error.contains("muxbench report FOLDER --paper PAPER"), "{error}");
         #[cfg(target_os = "linux")]
-        assert_eq!(of_a_paper("voras2009").unwrap().name, "voras2009");
+        assert_eq!(find_paper("voras2009").unwrap().name, "voras2009");
         #[cfg(not(target_os = "linux"))]
-        of_a_paper("voras2009").unwrap_err();
+        find_paper("voras2009").unwrap_err();
     }
 
     #[test]

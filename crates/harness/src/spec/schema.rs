@@ -24,5 +24,6 @@ names_for_the_schema! {
     RolesName: "auto" "one-loop" "two-threads";
     ClockName: "auto" "tsc" "monotonic";
     TimestampsName: "client" "kernel";
+    DirectionName: "in" "out";
     AcceptName: "single" "shared" "reuseport" "exclusive";
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
 use wire::stream::Direction;
 
+use super::schema::DirectionName;
 use super::units::{Size, Time};
 
 /// The default cool-down of streams. Sockets hold megabytes each, so a slow server with a thousand streams needs this
@@ -27,17 +28,6 @@ pub struct Stream {
     /// The sender: the clients (in) or the server (out).
     #[schemars(with = "DirectionName")]
     pub direction: Direction,
-}
-
-/// The names of [`Direction`], for the JSON Schema.
-#[derive(JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[allow(dead_code, reason = "only its schema is used")]
-enum DirectionName {
-    /// The clients send.
-    In,
-    /// The server sends.
-    Out,
 }
 
 impl Default for Stream {

@@ -413,7 +413,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(text in ".*") {
+        fn no_text_panics(text in ".*") {
             let _ = (text.parse::<Size>(), text.parse::<Time>(), text.parse::<Rate>(), text.parse::<Rates>());
             let _ = (text.parse::<Share>(), text.parse::<Loss>(), text.parse::<Cpus>());
         }
@@ -482,7 +482,11 @@ mod tests {
         assert_eq!(("10k".parse(), "1.5M".parse()), (Ok(Rate(10_000.0)), Ok(Rate(1_500_000.0))));
         let rates = |text: &str| -> Vec<f64> { text.parse::<Rates>().unwrap().0.iter().map(|rate| rate.0).collect() };
         assert_eq!(rates("10000..25000+5000"), [10_000.0, 15_000.0, 20_000.0, 25_000.0]);
-        assert_eq!(rates("10k..24k+5k"), [10_000.0, 15_000.0, 20_000.0], "the last step may end before the range");
+        assert_eq!(
+            rates("10k..24k+5k"),
+            [10_000.0, 15_000.0, 20_000.0],
+            "the last step may be below the end of the range"
+        );
         assert_eq!(rates("1k..8k*2"), [1_000.0, 2_000.0, 4_000.0, 8_000.0]);
         assert_eq!((rates("0.1..0.3+0.1").len(), rates("500"), rates("5..5+1")), (3, vec![500.0], vec![5.0]));
         for wrong in

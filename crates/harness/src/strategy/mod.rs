@@ -12,7 +12,7 @@ impl TrialOutcome {
     /// Summarises a trial for the strategy of its run.
     pub fn new(record: &TrialRecord, strategy: &Strategy) -> Self {
         let probe = match strategy {
-            Strategy::Capacity(question) => Some(question.probe(record)),
+            Strategy::Capacity(goal) => Some(goal.probe(record)),
             Strategy::Whole | Strategy::Sweep { .. } => None,
         };
         Self {
@@ -28,7 +28,7 @@ impl TrialOutcome {
 /// Returns the next trial to run. `None` at the end.
 pub fn next(header: &RunHeader, outcomes: &[TrialOutcome]) -> Option<Trial> {
     match &header.strategy {
-        Strategy::Capacity(question) => search::next(header, question, outcomes),
+        Strategy::Capacity(goal) => search::next(header, goal, outcomes),
         Strategy::Whole | Strategy::Sweep { .. } => ahead(header, outcomes).first().map(|trial| (*trial).clone()),
     }
 }
@@ -91,7 +91,7 @@ mod tests {
         let keys: Vec<_> = order.iter().map(|(_, rate, repeat)| (*rate as u32, *repeat)).collect();
         assert!(keys.is_sorted(), "{keys:?}");
         for pair in order.chunks(2) {
-            assert_ne!(pair[0].0, pair[1].0, "they take turns");
+            assert_ne!(pair[0].0, pair[1].0, "architectures take turns");
         }
     }
 
@@ -108,21 +108,25 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_a_neighbour_spoilt_stops_nobody() {
-        assert_eq!(run(&header(), |_, rate, _| rate == 200.0 || rate == 400.0).len(), 24, "never two in a row");
-        assert_eq!(run(&header(), |_, _, repeat| repeat == 0).len(), 24, "half of the repeats are not most");
+    fn single_disturbed_step_prunes_nothing() {
+        assert_eq!(
+            run(&header(), |_, rate, _| rate == 200.0 || rate == 400.0).len(),
+            24,
+            "no two consecutive rates are past saturation"
+        );
+        assert_eq!(run(&header(), |_, _, repeat| repeat == 0).len(), 24, "half of the repeats are not a majority");
     }
 
     #[test]
-    fn a_poisson_process_that_brings_less_is_kept_up_with() {
+    fn poisson_process_with_fewer_requests_is_kept_up_with() {
         let kept_up = |planned: u64, achieved_per_s: f64| {
             let healthy = crate::judge::tests::healthy();
             keeps_up(&LoadReport { planned, rate_achieved_per_s: achieved_per_s, ..healthy })
         };
-        assert!(kept_up(900, 899.0), "all that came, of the 1000 asked for");
+        assert!(kept_up(900, 899.0), "all planned requests, of 1000 configured");
         assert!(!kept_up(900, 850.0));
         assert!(!kept_up(1_000, 899.0));
-        assert!(kept_up(1_100, 960.0), "more came than was asked for");
+        assert!(kept_up(1_100, 960.0), "more requests than configured");
         let mut waiting = LoadReport { planned: 900, rate_achieved_per_s: 899.0, ..crate::judge::tests::healthy() };
         waiting.churn = Some(ChurnReport {
             requests_per_connection: 1,
@@ -133,11 +137,11 @@ mod tests {
             connect: waiting.send_delay.clone(),
             first_byte: waiting.send_delay.clone(),
         });
-        assert!(!keeps_up(&waiting), "others never got their turn");
+        assert!(!keeps_up(&waiting), "some sessions never started");
     }
 
     #[test]
-    fn a_sweep_that_does_not_stop_runs_everything() {
+    fn sweep_without_limit_runs_everything() {
         let header = RunHeader { strategy: Strategy::Sweep { past: None }, ..header() };
         assert_eq!(run(&header, |_, _, _| true).len(), 24);
     }

@@ -12,7 +12,7 @@ use stats::{Interval, Search};
 
 use super::sweep::keeps_up;
 use crate::judge::LOST_SHARE_MAX;
-use crate::model::{ProbeResult, RunHeader, SearchGoal, Trial, TrialOutcome, TrialRecord, VerdictKind};
+use crate::model::{LatencyLimit, ProbeResult, RunHeader, SearchGoal, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::plan;
 
 /// The minimum number of requests slower than a quantile.
@@ -34,41 +34,40 @@ impl SearchGoal {
         let unanswered_max = load.datagrams.as_ref().map_or(0.0, |_| LOST_SHARE_MAX * load.planned as f64);
         let unanswered = load.planned.saturating_sub(load.completed) as f64;
         let answered = load.completed > 0 && unanswered <= unanswered_max && load.errors.total() == 0;
-        let slow = self.limits.iter().filter(|limit| load.response.histogram.quantile(limit.quantile) > limit.max_ns);
-        let slow: Vec<f64> = slow.map(|limit| limit.quantile).collect();
-        let quick = slow.is_empty();
+        let is_slow = |limit: &&LatencyLimit| load.response.histogram.quantile(limit.quantile) > limit.max_ns;
+        let mut slow = self.limits.iter().filter(is_slow).peekable();
+        let is_quick = slow.peek().is_none();
         // The client may be the cause of all exceeded quantiles. The search then treats it as the limit and continues.
-        let is_client_slow = !quick && slow.iter().all(|quantile| load.is_client_tail(*quantile));
+        let is_client_slow = !is_quick && slow.all(|limit| load.is_client_tail(limit.quantile));
+        let keeps_up = keeps_up(load) && answered;
         match record.verdict.kind {
-            VerdictKind::Failed if record.verdict.has_too_few_requests() => ProbeResult::Spoilt,
+            VerdictKind::Failed if record.verdict.has_too_few_requests() => ProbeResult::Disturbed,
             VerdictKind::Saturated | VerdictKind::Failed => ProbeResult::Unmet,
-            _ if keeps_up(load) && answered && quick => ProbeResult::Met,
+            _ if keeps_up && is_quick => ProbeResult::Met,
             VerdictKind::ClientLimited => ProbeResult::UnmetByTheClient,
-            VerdictKind::Unsteady if record.verdict.is_the_machine_s() => ProbeResult::Spoilt,
-            VerdictKind::Valid | VerdictKind::Unsteady if keeps_up(load) && answered && is_client_slow => {
-                ProbeResult::UnmetByTheClient
-            }
+            VerdictKind::Unsteady if record.verdict.is_blameless_for_server() => ProbeResult::Disturbed,
+            VerdictKind::Valid | VerdictKind::Unsteady if keeps_up && is_client_slow => ProbeResult::UnmetByTheClient,
             VerdictKind::Valid | VerdictKind::Unsteady => ProbeResult::Unmet,
         }
     }
 
-    /// Returns the window of a probe in nanoseconds. It extends `asked_ns` if the quantiles or a verdict need more
+    /// Returns the window of a probe in nanoseconds. It extends `window_ns` if the quantiles or a verdict need more
     /// requests.
-    fn measure_ns(&self, asked_ns: u64, rate_per_s: f64) -> u64 {
+    fn measure_ns(&self, window_ns: u64, rate_per_s: f64) -> u64 {
         let rarest = self.limits.iter().map(|limit| 1.0 - limit.quantile).fold(1.0, f64::min);
         let needed_ns = ((SLOWER_MIN / rarest).max(REQUESTS_MIN) / rate_per_s * 1e9) as u64;
-        needed_ns.clamp(asked_ns, asked_ns * MEASURE_FACTOR_MAX)
+        needed_ns.clamp(window_ns, window_ns * MEASURE_FACTOR_MAX)
     }
 
-    /// Returns the lowest rate to try, in requests per second, with a configured window of `asked_ns`.
-    pub fn least_per_s(asked_ns: u64) -> f64 {
-        REQUESTS_MIN / (asked_ns * MEASURE_FACTOR_MAX) as f64 * 1e9
+    /// Returns the lowest rate to try, in requests per second, with a configured window of `window_ns`.
+    pub fn min_rate_per_s(window_ns: u64) -> f64 {
+        REQUESTS_MIN / (window_ns * MEASURE_FACTOR_MAX) as f64 * 1e9
     }
 
     fn bounds(&self, first: &Trial) -> Bounds {
         Bounds {
             from: self.from_per_s,
-            least: Self::least_per_s(first.workload.phases.measure_ns),
+            least: Self::min_rate_per_s(first.workload.phases.measure_ns),
             most: self.most_per_s,
             precision: self.precision,
         }
@@ -129,7 +128,7 @@ impl RateSearch<'_> {
     /// Returns the result so far. `None` without a bracket and without a probe that met the limits.
     pub fn answer(&self) -> Option<CapacityBound> {
         let met = self.probes.iter().filter(|(_, probe)| *probe == ProbeResult::Met).map(|(rate, _)| *rate);
-        let highest_met = met.fold(None, |highest: Option<f64>, rate| Some(highest.map_or(rate, |it| it.max(rate))));
+        let highest_met = met.reduce(f64::max);
         let Some(Capacity { rate, interval }) = self.search.capacity() else {
             let client = self.blames_the_client(highest_met.unwrap_or(0.0)..f64::INFINITY);
             return highest_met.map(|rate_per_s| CapacityBound::AtLeast { rate_per_s, client });
@@ -142,9 +141,8 @@ impl RateSearch<'_> {
 
     /// Tests whether the client is the cause of most unmet probes at these rates.
     fn blames_the_client(&self, rates: std::ops::Range<f64>) -> bool {
-        let count = |what: ProbeResult| {
-            self.probes.iter().filter(|(rate, probe)| *probe == what && rates.contains(rate)).count()
-        };
+        let is_counted = |result, (rate, probe): &(f64, ProbeResult)| *probe == result && rates.contains(rate);
+        let count = |result| self.probes.iter().filter(|probe| is_counted(result, probe)).count();
         count(ProbeResult::UnmetByTheClient) > count(ProbeResult::Unmet)
     }
 
@@ -162,21 +160,19 @@ impl RateSearch<'_> {
 }
 
 /// Returns all searches of a run in their present state.
-pub fn searches<'a>(header: &'a RunHeader, question: &SearchGoal, outcomes: &[TrialOutcome]) -> Vec<RateSearch<'a>> {
+pub fn searches<'a>(header: &'a RunHeader, goal: &SearchGoal, outcomes: &[TrialOutcome]) -> Vec<RateSearch<'a>> {
     let searches = header.trials.len() as u32;
-    let is_time_over = outcomes.iter().map(|outcome| outcome.elapsed_ns).sum::<u64>() >= question.time_max_ns;
+    let is_time_over = outcomes.iter().map(|outcome| outcome.elapsed_ns).sum::<u64>() >= goal.time_max_ns;
     let of = |first: &'a Trial| {
-        let mut search = Search::new(question.bounds(first));
-        let mut these: Vec<&TrialOutcome> =
-            outcomes.iter().filter(|outcome| outcome.index % searches == first.index).collect();
-        these.sort_by_key(|outcome| outcome.index);
-        let probes: Vec<(f64, ProbeResult)> =
-            these.into_iter().filter_map(|outcome| outcome.rate_per_s.zip(outcome.probe)).collect();
+        let mut search = Search::new(goal.bounds(first));
+        let mut outcomes: Vec<_> = outcomes.iter().filter(|outcome| outcome.index % searches == first.index).collect();
+        outcomes.sort_by_key(|outcome| outcome.index);
+        let probes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.rate_per_s.zip(outcome.probe)).collect();
         for (rate, probe) in &probes {
             match probe {
                 ProbeResult::Met => search.add(*rate, true),
                 ProbeResult::Unmet | ProbeResult::UnmetByTheClient => search.add(*rate, false),
-                ProbeResult::Spoilt | ProbeResult::Failed => {}
+                ProbeResult::Disturbed | ProbeResult::Failed => {}
             }
         }
         let search = RateSearch { first, probes, search, ended: None };
@@ -187,15 +183,15 @@ pub fn searches<'a>(header: &'a RunHeader, question: &SearchGoal, outcomes: &[Tr
 
 /// Returns the next probe. It belongs to the search with the fewest probes; a seeded shuffle chooses among several. The
 /// index of a probe modulo the number of searches identifies its search.
-pub fn next(header: &RunHeader, question: &SearchGoal, outcomes: &[TrialOutcome]) -> Option<Trial> {
-    let mut open: Vec<_> = searches(header, question, outcomes);
+pub fn next(header: &RunHeader, goal: &SearchGoal, outcomes: &[TrialOutcome]) -> Option<Trial> {
+    let mut open: Vec<_> = searches(header, goal, outcomes);
     open.retain(|search| search.ended.is_none());
     let round = open.iter().map(|search| search.probes.len()).min()?;
     let mut order = Xoshiro256PlusPlus::seed_from_u64(header.seed.wrapping_add(round as u64));
     open.shuffle(&mut order);
     let search = open.into_iter().find(|search| search.probes.len() == round)?;
     let rate_per_s = search.search.next()?;
-    let measure_ns = question.measure_ns(search.first.workload.phases.measure_ns, rate_per_s);
+    let measure_ns = goal.measure_ns(search.first.workload.phases.measure_ns, rate_per_s);
     let index = round as u32 * header.trials.len() as u32 + search.first.index;
     Some(plan::probe(search.first, header.seed, index, round as u32, rate_per_s, measure_ns))
 }

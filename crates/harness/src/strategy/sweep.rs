@@ -16,9 +16,9 @@ pub(super) fn is_past(record: &TrialRecord) -> bool {
 /// Tests whether the server achieved nearly the due rate. A Poisson process may plan fewer requests than configured.
 /// With short-lived connections, the plan lacks sessions that never started, so the configured rate is due.
 pub(super) fn keeps_up(load: &LoadReport) -> bool {
-    let Some(asked_per_s) = load.rate_asked_per_s else { return true };
+    let Some(configured_per_s) = load.rate_asked_per_s else { return true };
     let planned_per_s = load.planned as f64 / (load.window_ns as f64 / 1e9);
-    let due_per_s = if load.churn.is_some() { asked_per_s } else { planned_per_s.min(asked_per_s) };
+    let due_per_s = if load.churn.is_some() { configured_per_s } else { planned_per_s.min(configured_per_s) };
     load.rate_achieved_per_s >= ACHIEVED_SHARE_MIN * due_per_s
 }
 
@@ -38,7 +38,7 @@ fn steps_past(header: &RunHeader, outcomes: &[TrialOutcome], trial: &Trial) -> u
     for outcome in outcomes {
         let Some(other) = header.trials.iter().find(|other| other.index == outcome.index) else { continue };
         let rate = rate_of(other);
-        if !other.is_alike_but_for_the_rate(trial) || rate >= rate_of(trial) {
+        if !other.differs_only_in_rate(trial) || rate >= rate_of(trial) {
             continue;
         }
         let past = u32::from(outcome.is_past);

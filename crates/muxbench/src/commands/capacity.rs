@@ -97,9 +97,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         experiment.workload.rate = Some(OneOrMany(vec![from]));
         let (experiment, _) = checked(&experiment)?;
-        let least_per_s = SearchGoal::least_per_s(experiment.phases.measure.0);
-        if from.0 < least_per_s {
-            bail!("--from {from}: too few requests for a percentile; try {least_per_s} or more, or a longer --measure");
+        let min_rate_per_s = SearchGoal::min_rate_per_s(experiment.phases.measure.0);
+        if from.0 < min_rate_per_s {
+            bail!(
+                "--from {from}: too few requests for a percentile; try {min_rate_per_s} or more, or a longer --measure"
+            );
         }
         Ok(experiment)
     };

@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let experiments = paper.experiments_of(part);
     let folders: Vec<PathBuf> = experiments.iter().map(|name| folder.join(name)).collect();
     // Find all presets before the first experiment starts.
-    let presets = experiments.iter().map(|name| presets::of_a_paper(name));
+    let presets = experiments.iter().map(|name| presets::find_paper(name));
     let presets = presets.collect::<Result<Vec<_>, _>>().map_err(anyhow::Error::msg)?;
     let mut runs = Vec::new();
     for ((name, folder), preset) in experiments.iter().zip(&folders).zip(presets) {

@@ -33,7 +33,7 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
         }
         print_places(&places, args.format.markdown)?;
     }
-    let distributed = if run.header.is_fleet_s { " --distributed" } else { "" };
+    let distributed = if run.header.is_distributed { " --distributed" } else { "" };
     let resume = format!("muxbench run{distributed} --resume {folder}");
     Ok(match ended {
         RunEnd::Stopped => stopped(&resume),

@@ -59,7 +59,7 @@ impl Probes {
             met: count(ProbeResult::Met),
             unmet: count(ProbeResult::Unmet),
             unmet_by_the_client: count(ProbeResult::UnmetByTheClient),
-            spoilt: count(ProbeResult::Spoilt),
+            spoilt: count(ProbeResult::Disturbed),
             failed: count(ProbeResult::Failed),
         }
     }

@@ -261,7 +261,7 @@ pub(crate) fn missing(trials: &[&Trial], records: &[&TrialRecord], pruned: &[u32
 /// One saturated or failed repeat disqualifies the row.
 fn verdict(verdicts: &[&Verdict]) -> VerdictKind {
     let valid = verdicts.iter().filter(|verdict| verdict.kind == VerdictKind::Valid).count();
-    let is_disturbed = |verdict: &&&Verdict| verdict.kind == VerdictKind::Unsteady || verdict.is_the_machine_s();
+    let is_disturbed = |verdict: &&&Verdict| verdict.kind == VerdictKind::Unsteady || verdict.is_blameless_for_server();
     let disturbed = verdicts.iter().filter(is_disturbed).count();
     if valid > disturbed && valid + disturbed == verdicts.len() {
         return VerdictKind::Valid;

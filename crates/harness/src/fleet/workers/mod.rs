@@ -112,14 +112,14 @@ impl Workers {
             let are_shared = beside.clone().all(|it| it.hello.cpus == *cpus);
             (cpus.len() / if are_shared { beside.count() } else { 1 }).max(1) as u32
         };
-        let mut ways: Vec<IpAddr> = self.workers.iter().map(|worker| worker.ours).collect();
-        ways.sort();
-        ways.dedup();
+        let mut addresses: Vec<IpAddr> = self.workers.iter().map(|worker| worker.ours).collect();
+        addresses.sort();
+        addresses.dedup();
         let is_beside = |worker: &&ConnectedWorker| is_here(worker) && worker.hello.network == self.network;
         FleetFacts {
             here: self.workers.iter().filter(is_here).count() as u32,
             elsewhere_cpus: self.workers.iter().filter(|worker| !is_here(worker)).map(cpus).min(),
-            ways,
+            addresses,
             lab: self.surrounding.as_ref().map(|lab| (lab.network.clone(), lab.applied)),
             beside_server: self.workers.iter().filter(is_beside).map(|worker| worker.hello.rank).collect(),
         }
@@ -158,7 +158,7 @@ impl Workers {
 
     /// A description of the network of the requests.
     pub fn network(&self) -> String {
-        let addresses: Vec<String> = self.facts().ways.iter().map(ToString::to_string).collect();
+        let addresses: Vec<String> = self.facts().addresses.iter().map(ToString::to_string).collect();
         format!("between workers, to {}", addresses.join(", "))
     }
 

@@ -54,7 +54,7 @@ fn run_workers(others: &[(u32, &'static str)], timeouts: Timeouts) -> (anyhow::R
         assert_eq!(workers.server_ip(), Some(Ipv4Addr::LOCALHOST.into()));
         let facts = workers.facts();
         assert_eq!((facts.here, facts.elsewhere_cpus), (2, None));
-        assert_eq!(facts.ways, [IpAddr::from(Ipv4Addr::LOCALHOST)]);
+        assert_eq!(facts.addresses, [IpAddr::from(Ipv4Addr::LOCALHOST)]);
         assert_eq!((facts.lab, facts.beside_server), (None, vec![1, 2]));
     });
     (first, others.into_iter().map(|other| other.join().unwrap()).collect())

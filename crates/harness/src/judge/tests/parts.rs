@@ -79,7 +79,7 @@ fn server_counted_late_makes_trial_unsteady() {
     };
     assert_eq!(judged(&healthy(), 90_000_000).kind, VerdictKind::Valid);
     let late = judged(&healthy(), 110_000_000);
-    assert!(late.kind == VerdictKind::Unsteady && late.is_the_machine_s(), "{}", late.reason);
+    assert!(late.kind == VerdictKind::Unsteady && late.is_blameless_for_server(), "{}", late.reason);
     assert_eq!(late.reason, format!("{} 110 ms exceeds the limit of 100 ms", Check::COUNTED_LATE));
     // A longer window has a higher limit.
     let long = LoadReport { window_ns: 10_000_000_000, ..healthy() };
@@ -155,7 +155,7 @@ fn worker_whose_cpus_others_took_is_named() {
     let quiet = judged([None, Some(0.2)]);
     assert_eq!((quiet.kind, &*quiet.checks.last().unwrap().name), (VerdictKind::Valid, TAKEN_FROM_WORKER_1));
     let crowded = judged([Some(0.0), Some(0.4)]);
-    assert!(crowded.kind == VerdictKind::ClientLimited && crowded.is_the_machine_s());
+    assert!(crowded.kind == VerdictKind::ClientLimited && crowded.is_blameless_for_server());
     assert_eq!(crowded.reason, format!("{TAKEN_FROM_WORKER_1}: 0.400 exceeds the limit of 0.250"));
     let without_schedule = LoadReport { rate_asked_per_s: None, ..healthy() };
     let failed = with(&without_schedule, |it| it.add_clients(&healthy(), PHASES));

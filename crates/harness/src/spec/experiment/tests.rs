@@ -24,7 +24,7 @@ measure = "1s"
 const CLOSED_OF: &str = "rate = [100, 200.5]\nrequest = \"1B\"\nresponse = \"10KiB\"\n[phases]";
 
 #[test]
-fn a_closed_loop_of_kv_and_its_defaults() {
+fn closed_loop_of_kv_has_defaults() {
     let text =
         GOOD.replace(CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\nthink = \"1ms,exponential\"\n[phases]");
     let experiment = Experiment::parse(&text, "x.toml").unwrap();
@@ -37,7 +37,7 @@ fn a_closed_loop_of_kv_and_its_defaults() {
 }
 
 #[test]
-fn read_budget_of_external_servers_alone_is_refused() {
+fn read_budget_of_external_servers_alone_is_rejected() {
     let text = GOOD.replace("architectures = \"epoll\"", "architectures = \"exec:it\"");
     let text = format!("{text}[exec.it]\ncommand = [\"sh\", \"{{port}}\"]\n[server]\nread-budget = \"256KiB\"\n");
     let error = Experiment::parse(&text, "x.toml").unwrap_err().to_string();
@@ -50,7 +50,7 @@ fn read_budget_of_external_servers_alone_is_refused() {
 }
 
 #[test]
-fn a_small_file_and_its_defaults() {
+fn small_file_has_defaults() {
     let experiment = Experiment::parse(GOOD, "x.toml").unwrap();
     assert_eq!(experiment.workload.rate.as_ref().unwrap().0, [Rate(100.0), Rate(200.5)]);
     assert_eq!(experiment.repeats, one());
@@ -60,7 +60,7 @@ fn a_small_file_and_its_defaults() {
 }
 
 #[test]
-fn every_mistake_is_told_with_its_place() {
+fn every_mistake_is_reported_with_its_line() {
     let wrong = [
         ("connections = 10", "conections = 10"),
         ("connections = 10", "connections = 0"),
@@ -175,7 +175,7 @@ fn every_mistake_is_told_with_its_place() {
 }
 
 #[test]
-fn the_schema_names_every_key() {
+fn schema_lists_every_key() {
     let schema = Experiment::schema();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     assert_eq!(schema["additionalProperties"], false);
@@ -187,7 +187,7 @@ fn the_schema_names_every_key() {
 }
 
 #[test]
-fn first_names_of_keys_read_as_the_standard_ones() {
+fn old_names_of_keys_are_accepted() {
     let with = |extra: &str| GOOD.replace("[phases]", &format!("{extra}\n[phases]"));
     let first = with("calls-per-connection = 3\nwork = \"cpu=1us\"\nchoice = \"uniform\"\n")
         .replace("[phases]", "[phases]\ndrain = \"3s\"");

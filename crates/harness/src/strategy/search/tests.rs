@@ -7,7 +7,7 @@ use crate::model::{LatencyLimit, Strategy};
 use crate::spec::OneOrMany;
 use crate::spec::units::Rate;
 
-fn question() -> SearchGoal {
+fn goal() -> SearchGoal {
     SearchGoal {
         limits: vec![
             LatencyLimit { quantile: 0.99, max_ns: 1_000_000 },
@@ -20,27 +20,27 @@ fn question() -> SearchGoal {
     }
 }
 
-fn header(question: SearchGoal) -> RunHeader {
+fn header(goal: SearchGoal) -> RunHeader {
     let mut experiment = crate::spec::presets::find("smoke").unwrap().experiment();
     experiment.architectures.0 = ["epoll", "mt", "poll"].map(|name| name.parse().unwrap()).to_vec();
     experiment.workload.connections.0.truncate(1);
-    experiment.workload.rate = Some(OneOrMany(vec![Rate(question.from_per_s)]));
+    experiment.workload.rate = Some(OneOrMany(vec![Rate(goal.from_per_s)]));
     experiment.repeats = std::num::NonZeroU32::MIN;
     let plan = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap();
-    RunHeader { strategy: Strategy::Capacity(question), ..RunHeader::made_up(plan) }
+    RunHeader { strategy: Strategy::Capacity(goal), ..RunHeader::made_up(plan) }
 }
 
 /// Probes a healthy trial after `change`, with a limit for the median alone.
 fn probe(change: impl FnOnce(&mut LoadReport)) -> ProbeResult {
-    probe_of(SearchGoal { limits: vec![LatencyLimit { quantile: 0.5, max_ns: 1_000_000 }], ..question() }, change)
+    probe_of(SearchGoal { limits: vec![LatencyLimit { quantile: 0.5, max_ns: 1_000_000 }], ..goal() }, change)
 }
 
 /// Probes a healthy trial after `change`, with any goal.
-fn probe_of(question: SearchGoal, change: impl FnOnce(&mut LoadReport)) -> ProbeResult {
+fn probe_of(goal: SearchGoal, change: impl FnOnce(&mut LoadReport)) -> ProbeResult {
     let mut load = judge::tests::healthy();
     change(&mut load);
     let verdict = judge::judge(&load, None);
-    let trial = header(question.clone()).trials.swap_remove(0);
+    let trial = header(goal.clone()).trials.swap_remove(0);
     let record = TrialRecord {
         trial,
         started_at: "2026-01-01T00:00:00Z".into(),
@@ -52,11 +52,11 @@ fn probe_of(question: SearchGoal, change: impl FnOnce(&mut LoadReport)) -> Probe
         cpu_taken_by_others: None,
         verdict,
     };
-    question.probe(&record)
+    goal.probe(&record)
 }
 
 #[test]
-fn a_poisson_process_that_brings_less_is_answered_all_the_same() {
+fn poisson_process_with_fewer_requests_meets_its_limits() {
     let of = |planned: u64, achieved_per_s: f64| {
         probe(|load| {
             (load.planned, load.sent, load.completed) = (planned, planned, planned);
@@ -64,23 +64,23 @@ fn a_poisson_process_that_brings_less_is_answered_all_the_same() {
         })
     };
     assert_eq!(of(1_000, 999.0), ProbeResult::Met);
-    assert_eq!(of(900, 899.0), ProbeResult::Met, "all that came");
+    assert_eq!(of(900, 899.0), ProbeResult::Met, "all planned requests were answered");
     assert_eq!(of(1_000, 900.0), ProbeResult::Unmet);
 }
 
 #[test]
-fn a_window_with_too_few_requests_says_nothing() {
+fn window_with_too_few_requests_is_inconclusive() {
     let few = |load: &mut LoadReport| (load.planned, load.sent, load.completed) = (15, 15, 15);
-    assert_eq!(probe(few), ProbeResult::Spoilt);
+    assert_eq!(probe(few), ProbeResult::Disturbed);
     let and_an_error = |load: &mut LoadReport| {
         few(load);
         load.errors.reset = 1;
     };
-    assert_eq!(probe(and_an_error), ProbeResult::Unmet, "that is the server's");
+    assert_eq!(probe(and_an_error), ProbeResult::Unmet, "an error of the server is conclusive");
 }
 
 #[test]
-fn one_percent_of_datagrams_may_be_lost_and_no_other_request() {
+fn only_datagrams_may_be_lost_up_to_one_percent() {
     let lost = |lost: u64| {
         move |load: &mut LoadReport| {
             load.completed -= lost;
@@ -98,10 +98,10 @@ fn one_percent_of_datagrams_may_be_lost_and_no_other_request() {
 }
 
 #[test]
-fn tail_that_the_client_made_is_not_the_server_s_limit() {
+fn tail_caused_by_the_client_is_attributed_to_it() {
     let of = |late: u64| {
-        let question = SearchGoal { limits: vec![LatencyLimit { quantile: 0.99, max_ns: 1_000_000 }], ..question() };
-        probe_of(question, |load| {
+        let goal = SearchGoal { limits: vec![LatencyLimit { quantile: 0.99, max_ns: 1_000_000 }], ..goal() };
+        probe_of(goal, |load| {
             load.response.histogram = (0..1_000).map(|at| if at < 20 { 5_000_000 } else { 50_000 }).collect();
             load.late = Some(LateSends { bound_ns: 100_000, count: late, sent: 1_000, ..LateSends::default() });
         })
@@ -114,8 +114,8 @@ fn tail_that_the_client_made_is_not_the_server_s_limit() {
 fn search(header: &RunHeader, probe: impl Fn(&str, f64) -> ProbeResult) -> Vec<TrialOutcome> {
     let mut outcomes: Vec<TrialOutcome> = Vec::new();
     while let Some(trial) = crate::strategy::next(header, &outcomes) {
-        assert!(outcomes.len() < 1_000, "it does not end");
-        assert!(outcomes.iter().all(|outcome| outcome.index != trial.index), "a number is given once");
+        assert!(outcomes.len() < 1_000, "the search ends");
+        assert!(outcomes.iter().all(|outcome| outcome.index != trial.index), "indices are unique");
         let rate_per_s = trial.workload.rate_per_s;
         assert_eq!(trial.load.rate_per_s, rate_per_s);
         let probe = probe(&trial.architecture.to_string(), rate_per_s.unwrap());
@@ -135,12 +135,12 @@ fn of<'a>(searches: &'a [RateSearch<'a>], name: &str) -> &'a RateSearch<'a> {
 }
 
 #[test]
-fn each_architecture_s_capacity_is_found_and_they_take_turns() {
-    let header = header(question());
+fn capacities_are_found_in_turns() {
+    let header = header(goal());
     let outcomes = search(&header, |name, rate| {
         if rate <= if name == "epoll" { 40_000.0 } else { 700.0 } { ProbeResult::Met } else { ProbeResult::Unmet }
     });
-    let searches = searches(&header, &question(), &outcomes);
+    let searches = searches(&header, &goal(), &outcomes);
     for (name, capacity) in [("epoll", 40_000.0), ("mt", 700.0), ("poll", 700.0)] {
         let search = of(&searches, name);
         assert_eq!(search.ended, Some(SearchEnd::Precise));
@@ -151,15 +151,15 @@ fn each_architecture_s_capacity_is_found_and_they_take_turns() {
         let mut of_round: Vec<u32> = three.iter().map(|outcome| outcome.index).collect();
         of_round.sort_unstable();
         let first = 3 * round as u32;
-        assert_eq!(of_round, [first, first + 1, first + 2], "each once in a round");
+        assert_eq!(of_round, [first, first + 1, first + 2], "each search probes once per round");
     }
     let order = |round: usize| outcomes[3 * round..3 * round + 3].iter().map(|it| it.index % 3).collect::<Vec<_>>();
-    assert!((1..8).any(|round| order(round) != order(0)), "in changing order");
+    assert!((1..8).any(|round| order(round) != order(0)), "the order changes between rounds");
 }
 
 #[test]
-fn what_is_next_depends_on_what_is_finished_alone() {
-    let header = header(question());
+fn next_probe_depends_only_on_finished_trials() {
+    let header = header(goal());
     let outcomes = search(&header, |_, rate| if rate <= 5_000.0 { ProbeResult::Met } else { ProbeResult::Unmet });
     for (at, outcome) in outcomes.iter().enumerate() {
         let mut stored = outcomes[..at].to_vec();
@@ -171,14 +171,14 @@ fn what_is_next_depends_on_what_is_finished_alone() {
 }
 
 #[test]
-fn a_client_that_gives_out_bounds_what_is_known() {
-    let header = header(question());
+fn limited_client_gives_a_lower_bound() {
+    let header = header(goal());
     let outcomes = search(&header, |name, rate| match name {
         _ if rate <= 9_000.0 => ProbeResult::Met,
         "mt" => ProbeResult::UnmetByTheClient,
         _ => ProbeResult::Unmet,
     });
-    let searches = searches(&header, &question(), &outcomes);
+    let searches = searches(&header, &goal(), &outcomes);
     let Some(CapacityBound::AtLeast { rate_per_s, client: true }) = of(&searches, "mt").answer() else {
         panic!("{:?}", of(&searches, "mt").answer())
     };
@@ -187,11 +187,11 @@ fn a_client_that_gives_out_bounds_what_is_known() {
 }
 
 #[test]
-fn searches_end_when_time_is_over_or_nothing_comes_of_them() {
-    let short = SearchGoal { time_max_ns: 10_000_000_000, ..question() };
+fn searches_end_at_the_time_limit_or_on_failures() {
+    let short = SearchGoal { time_max_ns: 10_000_000_000, ..goal() };
     let header = header(short.clone());
     let outcomes = search(&header, |name, _| if name == "mt" { ProbeResult::Failed } else { ProbeResult::Met });
-    assert_eq!(outcomes.len(), 10, "of a second each");
+    assert_eq!(outcomes.len(), 10, "each trial takes a second");
     let searches = searches(&header, &short, &outcomes);
     assert_eq!(of(&searches, "mt").ended, Some(SearchEnd::Failed));
     assert_eq!(of(&searches, "mt").answer(), None);
@@ -199,37 +199,37 @@ fn searches_end_when_time_is_over_or_nothing_comes_of_them() {
     let Some(CapacityBound::AtLeast { rate_per_s, client: false }) = of(&searches, "epoll").answer() else {
         panic!("{:?}", of(&searches, "epoll").answer())
     };
-    assert!(rate_per_s >= 4_000.0, "what it met");
+    assert!(rate_per_s >= 4_000.0, "the highest rate that met the limits");
 }
 
 #[test]
-fn a_spoilt_probe_is_made_again() {
-    let header = header(question());
+fn disturbed_probe_is_repeated() {
+    let header = header(goal());
     let count = std::cell::Cell::new(0);
     let outcomes = search(&header, |_, rate| {
         count.set(count.get() + 1);
         match count.get() % 3 {
-            0 => ProbeResult::Spoilt,
+            0 => ProbeResult::Disturbed,
             _ if rate <= 5_000.0 => ProbeResult::Met,
             _ => ProbeResult::Unmet,
         }
     });
-    for search in searches(&header, &question(), &outcomes) {
+    for search in searches(&header, &goal(), &outcomes) {
         let Some(CapacityBound::Server { interval, .. }) = search.answer() else { panic!("{:?}", search.answer()) };
         assert!(interval.low <= 5_000.0 && 5_000.0 <= interval.high, "{interval:?}");
     }
 }
 
 #[test]
-fn a_probe_measures_long_enough_for_its_quantiles() {
+fn window_suffices_for_the_quantiles() {
     let second = 1_000_000_000;
-    let p99 = SearchGoal { limits: vec![question().limits[0]], ..question() };
+    let p99 = SearchGoal { limits: vec![goal().limits[0]], ..goal() };
     assert_eq!(p99.measure_ns(second, 10_000.0), second);
     let half = p99.measure_ns(second, 500.0).abs_diff(2 * second);
     assert!(half < 1_000, "1000 requests, ten of them slower");
-    assert_eq!(p99.measure_ns(second, 10.0), 10 * second, "but no longer than that");
-    let p50 = SearchGoal { limits: vec![LatencyLimit { quantile: 0.5, max_ns: 1 }], ..question() };
+    assert_eq!(p99.measure_ns(second, 10.0), 10 * second, "the factor is limited");
+    let p50 = SearchGoal { limits: vec![LatencyLimit { quantile: 0.5, max_ns: 1 }], ..goal() };
     assert_eq!(p50.measure_ns(second, 10.0), 5 * second, "50 requests, though a median asks for 20");
-    assert_eq!(question().limits.iter().map(LatencyLimit::name).collect::<Vec<_>>(), ["p99", "p99.9"]);
-    assert_eq!(question().limits[0].to_string(), "p99 <= 1ms");
+    assert_eq!(goal().limits.iter().map(LatencyLimit::name).collect::<Vec<_>>(), ["p99", "p99.9"]);
+    assert_eq!(goal().limits[0].to_string(), "p99 <= 1ms");
 }

@@ -82,7 +82,7 @@ fn failed_run(folder: &Path, experiment: &str) {
         strategy: harness::model::Strategy::Whole,
         host: host.facts,
         placement: plan.placement,
-        is_fleet_s: false,
+        is_distributed: false,
     };
     let store = harness::store::Store::create(folder, &header).unwrap();
     for trial in &header.trials {
