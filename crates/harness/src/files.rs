@@ -36,10 +36,7 @@ pub(crate) fn content_bytes_max(file: &Metadata) -> u64 {
     }
 }
 
-/// Checks that a folder belongs to this user, and that no other user can replace files in it.
-///
-/// # Errors
-/// When it is a link, belongs to another user, or it or a parent is writable by others.
+/// Checks that a folder is no link and belongs to this user, and that no other user can replace files in it.
 pub(crate) fn check_ours(folder: &Path) -> anyhow::Result<()> {
     let place = || format!("cannot inspect {}", folder.display());
     // A trailing slash would follow a link.
@@ -87,7 +84,6 @@ fn is_owner_trusted(it: &Metadata) -> bool {
     it.uid() == 0 || it.uid() == geteuid().as_raw()
 }
 
-/// Creates a new file.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     open_no_link(OpenOptions::new().create_new(true), path)
 }
@@ -103,7 +99,6 @@ pub(crate) fn write(draft: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     keep(draft, path)
 }
 
-/// The folder that contains a path.
 pub(crate) fn parent(path: &Path) -> &Path {
     path.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."))
 }

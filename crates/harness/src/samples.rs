@@ -6,10 +6,6 @@
 //! the duration `hardware_service_ns`. The file's key-value metadata holds all parameters of the trial.
 //!
 //! The crate `parquet` only writes the files, because a hostile file makes it panic or run almost without end.
-//!
-//! # Layout
-//! - here: the columns, and their places in a file
-//! - `column`: reads one column, page by page; `thrift`: reads the encoding of a file's structure
 
 mod column;
 #[cfg(test)]
@@ -126,7 +122,6 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
     read_from(&mut regular::open(path).with_context(place)?).with_context(place)
 }
 
-/// The error of a foreign file.
 const FOREIGN: &str = "not the samples of a trial";
 /// The limit of a footer, in bytes. A valid footer has 2 KiB for each group of rows, and the metadata.
 const FOOTER_BYTES_MAX: usize = 8 << 20;
@@ -172,7 +167,6 @@ pub fn read_from(file: &mut (impl Read + Seek)) -> anyhow::Result<Vec<Sample>> {
     Ok(samples)
 }
 
-/// The bytes of a complete part of a file.
 fn part(file: &mut (impl Read + Seek), at: u64, bytes: usize) -> io::Result<Vec<u8>> {
     let mut part = vec![0; bytes];
     file.seek(SeekFrom::Start(at))?;

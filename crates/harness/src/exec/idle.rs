@@ -84,7 +84,6 @@ impl IdleHolders {
     }
 }
 
-/// The configuration of one process.
 fn process_config(config: &LoadConfig, connections: u32, sources: Vec<IpAddr>) -> LoadConfig {
     LoadConfig {
         connections,

@@ -97,7 +97,6 @@ pub(crate) fn end_all_of(supervisor: Pid) -> anyhow::Result<()> {
     }
 }
 
-/// The IDs of all processes.
 fn processes() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())

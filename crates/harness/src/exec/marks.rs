@@ -1,9 +1,6 @@
 //! Observations of a trial: counters at the edges of the window, and the reports of the processes.
 
-use std::time::{Duration, Instant};
-
 use load::LoadReport;
-use load::report::PARTS;
 use load::tools::idle::IdleReport;
 use server::{Moved, ServerCounters, Snapshot};
 
@@ -17,7 +14,6 @@ pub(super) struct Mark {
     pub(super) server: Snapshot,
     /// Before the request: a server of thousands of processes uses its CPUs for up to half a second to answer.
     pub(super) ticks_before: Reading,
-    /// After the answer.
     pub(super) ticks_after: Reading,
 }
 
@@ -40,7 +36,6 @@ pub(super) struct Observations {
 }
 
 impl Observations {
-    /// The server's counters over the window.
     pub(super) fn counters(&self) -> Option<ServerCounters> {
         let counters =
             ServerCounters::between(self.ready.as_ref()?, &self.start.as_ref()?.server, &self.end.as_ref()?.server);
@@ -85,31 +80,5 @@ impl Observations {
             let busy_share = closed.busy_share + interrupts * cpus.len() as f64 / f64::from(closed.cpus.max(1));
             closed.busy_share = busy_share.min(1.0);
         }
-    }
-}
-
-/// The edges of a window's parts. At each edge a stream server reports once how many bytes it has moved.
-pub(super) struct PartEdges {
-    /// The first edge.
-    pub(super) start: Instant,
-    pub(super) part: Duration,
-    /// The number of past edges. There is one edge more than parts.
-    pub(super) passed: u32,
-}
-
-impl PartEdges {
-    /// The time of the next edge; `None` after the last.
-    pub(super) fn next(&self) -> Option<Instant> {
-        (self.passed <= PARTS as u32).then(|| self.start + self.part * self.passed)
-    }
-
-    /// Whether at least one edge has passed since the last call.
-    pub(super) fn is_due(&mut self, now: Instant) -> bool {
-        let mut is_due = false;
-        while self.next().is_some_and(|at| now >= at) {
-            is_due = true;
-            self.passed += 1;
-        }
-        is_due
     }
 }

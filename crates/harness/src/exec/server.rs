@@ -25,7 +25,6 @@ const CAUSE_TIMEOUT: Duration = Duration::from_secs(3);
 #[error("the server: {0}")]
 struct ServerFailed(String);
 
-/// The process of a trial's server.
 pub(super) struct Server<'a> {
     pub(super) process: Box<dyn Process<ServerEvent>>,
     pub(super) stop: &'a Stop,
@@ -68,7 +67,6 @@ impl Server<'_> {
         }
     }
 
-    /// Kills a server that does not respond.
     fn kill_silent(&mut self, problem: std::fmt::Arguments<'_>) -> anyhow::Error {
         self.process.kill();
         anyhow!("the server {problem} ({})", self.process.exit_report())
@@ -88,22 +86,15 @@ impl Server<'_> {
 
     /// The cause of a client's `error`. The server may have refused connections, because other processes use up the limits of this
     /// host that the plan relies on.
-    pub(super) fn cause_of_client_error(
-        &mut self,
-        trial: &Trial,
-        ready: Option<&Snapshot>,
-        error: anyhow::Error,
-    ) -> anyhow::Error {
+    pub(super) fn cause_of_client_error(&mut self, trial: &Trial, error: anyhow::Error) -> anyhow::Error {
         if error.is::<ServerFailed>() || error.is::<Unwritten>() || self.stop.is_aborted() {
             return error;
         }
-        let refused = |snapshot: &Snapshot| snapshot.totals.refused.unwrap_or(0);
-        let now = match self.mark() {
-            Ok(mark) => refused(&mark.server),
+        let count = match self.mark() {
+            Ok(mark) => mark.server.totals.refused.unwrap_or(0),
             Err(failed) if failed.is::<ServerFailed>() => return failed,
             Err(_) => 0,
         };
-        let count = now.saturating_sub(ready.map_or(0, refused));
         if count == 0 {
             return self.cause(error);
         }
@@ -140,7 +131,7 @@ mod tests {
             let stop = Stop::default();
             let mut server = shell(script, &stop);
             let error = if is_read_already { server.mark().err().unwrap() } else { anyhow!("a connection was reset") };
-            let cause = server.cause_of_client_error(&trial, None, error);
+            let cause = server.cause_of_client_error(&trial, error);
             assert_eq!(cause.to_string(), "the server: out of luck");
         }
     }

@@ -11,7 +11,7 @@ use server::ServerSpec;
 use super::event::RunEvent;
 use super::idle::IdleHolders;
 use super::launch::Launch;
-use super::marks::{Mark, Observations, PartEdges};
+use super::marks::{Mark, Observations};
 use super::server::{SERVER_TIMEOUT, Server};
 use crate::fleet::{self, Fleet};
 use crate::model::{LoadOrder, Trial};
@@ -24,10 +24,8 @@ use crate::spec::transport::{SocketFolder, Transport};
 const MARK_LEAD_NS: u64 = 200_000_000;
 const MARK_LEAD_NS_PER_CONNECTION: u64 = 50_000;
 
-/// A running trial.
 pub(super) struct TrialRun<'a> {
     pub(super) trial: &'a Trial,
-    /// The file for its samples.
     pub(super) samples: &'a Path,
     pub(super) launch: &'a dyn Launch,
     pub(super) stop: &'a Stop,
@@ -83,9 +81,7 @@ impl TrialRun<'_> {
             ServerSpec::External(exec) => SERVER_TIMEOUT + Duration::from_nanos(exec.start_timeout_ns),
         };
         let (address, ports, snapshot) = server.wait_ready(start_timeout)?;
-        let ready = observations.ready.insert(snapshot).clone();
-        let client_failed = |server: &mut Server<'_>, error| server.cause_of_client_error(trial, Some(&ready), error);
-
+        observations.ready = Some(snapshot);
         let mut config = LoadConfig { target: address, ports, ..trial.load.clone() };
         if let Some(testbed) = testbed {
             config.sources = testbed.sources(&config).map_err(anyhow::Error::msg)?;
@@ -93,7 +89,7 @@ impl TrialRun<'_> {
         let hosts = testbed.map_or(&[][..], Testbed::clients);
         let mut connecting = |done, total| on_event(RunEvent::Load(&load::Event::Connecting { done, total }));
         let idle = IdleHolders::start(*launch, &config, hosts, stop, &mut connecting)
-            .map_err(|error| client_failed(server, error))?;
+            .map_err(|error| server.cause_of_client_error(trial, error))?;
         let order = LoadOrder::new(config, trial.clone());
         fleet.set_client_hosts(hosts)?;
         fleet.broadcast(&order, samples).map_err(|error| server.cause(error))?;
@@ -101,7 +97,7 @@ impl TrialRun<'_> {
             event.into_iter().for_each(|event| on_event(RunEvent::Load(event)));
             stop.check().map(|()| Instant::now() + POLL_INTERVAL)
         };
-        let start_ns = fleet.barrier(&mut on_connecting).map_err(|error| client_failed(server, error))?;
+        let start_ns = fleet.barrier(&mut on_connecting).map_err(|error| server.cause_of_client_error(trial, error))?;
 
         let phases = trial.workload.phases;
         let to_window_ns = phases.ramp_ns + phases.warm_up_ns;
@@ -117,7 +113,9 @@ impl TrialRun<'_> {
         ];
         let part = Duration::from_nanos(phases.measure_ns / PARTS as u64);
         let is_stream = trial.workload.service.stream().is_some();
-        let mut edges = is_stream.then(|| PartEdges { start: at(to_window_ns), part, passed: 0 });
+        // The remaining edges of the window's parts, the last first. At each edge a stream server reports its moved bytes.
+        let edges = (0..=PARTS as u32).rev().filter(|_| is_stream).map(|edge| at(to_window_ns) + part * edge);
+        let mut edges: Vec<Instant> = edges.collect();
         let mut on_measuring = |event: Option<&load::Event>| {
             event.into_iter().for_each(|event| on_event(RunEvent::Load(event)));
             if server.process.has_ended() {
@@ -125,18 +123,19 @@ impl TrialRun<'_> {
                 bail!("the server ended");
             }
             // The bytes come before the mark at the end of the window, which takes longer.
-            while edges.as_mut().is_some_and(|edges| edges.is_due(Instant::now())) {
+            while edges.last().is_some_and(|edge| Instant::now() >= *edge) {
+                edges.retain(|edge| Instant::now() < *edge);
                 observations.moved.push(server.moved()?);
             }
             while let Some((_, field)) = marks.pop_if(|(at, _)| Instant::now() >= *at) {
                 *field(observations) = Some(server.mark()?);
             }
             stop.check()?;
-            let due = marks.last().map(|(at, _)| *at).into_iter().chain(edges.as_ref().and_then(PartEdges::next));
+            let due = marks.last().map(|(at, _)| *at).into_iter().chain(edges.last().copied());
             Ok(due.fold(Instant::now() + POLL_INTERVAL, Instant::min))
         };
         let gathered = fleet.gather(&mut on_measuring);
-        let reports = gathered.map_err(|error| client_failed(server, error))?;
+        let reports = gathered.map_err(|error| server.cause_of_client_error(trial, error))?;
         // A busy machine may have delayed marks. The clients still hold their connections.
         while let Some((_, field)) = marks.pop() {
             *field(observations) = Some(server.mark()?);

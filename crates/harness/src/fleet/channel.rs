@@ -28,7 +28,6 @@ const KEEPALIVE_PROBES: u32 = 3;
 struct SealedStream {
     key: Key,
     side: Side,
-    /// The number of the next message.
     number: u64,
 }
 
@@ -57,7 +56,6 @@ impl SealedStream {
 pub(super) struct Session {
     pub(super) stream: TcpStream,
     pub(super) key: Key,
-    /// The side of this worker.
     pub(super) side: Side,
 }
 
@@ -122,12 +120,6 @@ impl Channel {
         }
     }
 
-    /// The next message; `None` after `deadline`.
-    #[cfg(test)]
-    pub(super) fn receive(&self, deadline: Instant) -> anyhow::Result<Option<Message>> {
-        Ok(self.receive_timed(deadline)?.map(|(_, message)| message))
-    }
-
     /// Waits for the next message without a timeout.
     pub(super) fn receive_blocking(&self) -> anyhow::Result<Message> {
         let (_, message) = self.received.recv().ok().context("its connection ended")?;
@@ -139,7 +131,6 @@ impl Channel {
         matches!(self.received.try_recv(), Err(TryRecvError::Empty))
     }
 
-    /// Ends the connection.
     pub(super) fn close(&self) {
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
@@ -157,6 +148,13 @@ mod tests {
     use super::*;
     use crate::deadline_stream::tests::pair;
     use crate::fleet::secret::{Secret, Transcript};
+
+    impl Channel {
+        /// The next message; `None` after `deadline`.
+        pub(in crate::fleet) fn receive(&self, deadline: Instant) -> anyhow::Result<Option<Message>> {
+            Ok(self.receive_timed(deadline)?.map(|(_, message)| message))
+        }
+    }
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(300)

@@ -8,7 +8,6 @@ use load::{Event, LoadReport};
 
 use crate::samples;
 
-/// The name of a single client.
 pub(super) const SINGLE: &str = "the client";
 
 /// The times to wait for other workers and for clients. Tests use shorter times.
@@ -50,7 +49,6 @@ pub(super) enum ClientMessage {
     },
 }
 
-/// A client on this or another host.
 pub(super) trait ClientLink {
     fn name(&self) -> String;
 
@@ -101,20 +99,17 @@ pub(super) fn await_message<T>(
     }
 }
 
-/// Waits until a client is ready.
 pub(super) fn await_ready(
     client: &mut dyn ClientLink,
     timeout: Duration,
     hook: &mut WaitHook<'_>,
 ) -> anyhow::Result<()> {
-    await_message(client, Instant::now() + timeout, Some(timeout), hook, accept_ready)
+    await_message(client, Instant::now() + timeout, Some(timeout), hook, |message| match message {
+        ClientMessage::Event(Event::Ready) => Ok(()),
+        other => Err(other),
+    })
 }
 
-fn accept_ready(message: ClientMessage) -> Result<(), ClientMessage> {
-    if matches!(message, ClientMessage::Event(Event::Ready)) { Ok(()) } else { Err(message) }
-}
-
-/// Waits for a client's report.
 pub(super) fn await_report(
     client: &mut dyn ClientLink,
     deadline: Instant,
@@ -160,9 +155,9 @@ mod tests {
     #[test]
     fn message_read_after_the_deadline_counts() {
         let mut client = Scripted(vec![Event::Ready, Event::Connecting { done: 1, total: 2 }]);
-        let (deadline, mut hook) = (Instant::now(), |_: Option<&Event>| Ok(Instant::now()));
-        await_message(&mut client, deadline, None, &mut hook, accept_ready).unwrap();
-        let error = await_message(&mut client, deadline, None, &mut hook, accept_ready).unwrap_err().to_string();
+        let mut hook = |_: Option<&Event>| Ok(Instant::now());
+        await_ready(&mut client, Duration::ZERO, &mut hook).unwrap();
+        let error = await_ready(&mut client, Duration::ZERO, &mut hook).unwrap_err().to_string();
         assert!(error.contains("the client exceeded its time limit") && error.contains("silent"), "{error}");
     }
 }

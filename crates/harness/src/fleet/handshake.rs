@@ -18,7 +18,6 @@ use crate::deadline_stream::DeadlineStream;
 const PROTOCOL: u32 = 5;
 /// The number of characters to show of a refusal, which a stranger may have sent.
 const REFUSAL_CHARACTERS_MAX: usize = 200;
-/// The remedy where secrets differ.
 const SAME_SECRET: &str = "set MUXBENCH_SECRET to the same text in all workers";
 
 /// A peer that has proven that it knows the secret.

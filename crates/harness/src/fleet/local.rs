@@ -27,7 +27,6 @@ pub struct Local {
     /// The clients' hosts in a testbed; empty without a testbed.
     hosts: Vec<TestbedHost>,
     clients: Vec<LocalClient>,
-    /// The deadline for the reports.
     deadline: Instant,
 }
 
@@ -44,7 +43,6 @@ impl Local {
     }
 }
 
-/// The command of a client that writes its samples to a file.
 pub(super) fn command(program: &Path, samples: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(["load", "--control", "--samples"]).arg(samples);
@@ -154,7 +152,7 @@ mod tests {
                 *'"part":{"number":0,'* | *'"part":{"number":2,'*) echo '{"event":"ready"}'; read begin ;;
                 *) echo '{"event":"failed","reason":"out of luck"}' ;;
             esac"#;
-        crate::process::child::write_program(&program, script);
+        crate::process::child::tests::write_program(&program, script);
         let experiment = crate::spec::presets::find("smoke").unwrap().experiment();
         let trial = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap().trials.remove(0);
         let mut hook = |_: Option<&Event>| Ok(Instant::now() + Duration::from_secs(1));

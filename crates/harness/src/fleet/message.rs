@@ -59,13 +59,11 @@ pub(super) enum Message {
 pub(super) struct Hello {
     pub(super) rank: u32,
     pub(super) ranks: u32,
-    /// The host name.
     pub(super) host: String,
     /// An identifier of the machine, even if its processes see different host names.
     pub(super) machine: String,
     /// An identifier of the network namespace, whose processes use ports of the same addresses.
     pub(super) network: u64,
-    /// The CPUs that the worker may use.
     pub(super) cpus: Vec<usize>,
     /// The number of CPUs of the host; 0 if unknown.
     pub(super) cpus_of_host: u32,

@@ -11,7 +11,6 @@ use std::sync::Arc;
 const SLOTS: usize = 256;
 const SLOTS_PER_SOURCE: usize = 64;
 
-/// Handshakes in progress.
 #[derive(Default)]
 pub(super) struct PendingHandshakes {
     /// In the order of arrival.

@@ -69,12 +69,10 @@ impl Secret {
         Self(text.as_bytes().to_vec())
     }
 
-    /// Whether the secret is too short to resist guessing.
     pub(super) fn is_short(&self) -> bool {
         self.0.len() < CHARACTERS_MIN
     }
 
-    /// A side's proof that it knows the secret.
     pub(super) fn prove(&self, side: Side, transcript: &Transcript) -> Proof {
         self.proof(side, transcript).finalize().into_bytes().into()
     }
@@ -95,17 +93,14 @@ impl Secret {
     }
 }
 
-/// A session key.
 #[derive(Clone)]
 pub(super) struct Key([u8; 32]);
 
 impl Key {
-    /// The tag of message `number` of a side.
     pub(super) fn tag(&self, side: Side, number: u64, message: &[u8]) -> Tag {
         self.mac(side, number, message).finalize().into_bytes().into()
     }
 
-    /// Whether a tag belongs to message `number` of a side.
     pub(super) fn is_valid(&self, side: Side, number: u64, message: &[u8], tag: &Tag) -> bool {
         self.mac(side, number, message).verify_slice(tag).is_ok()
     }

@@ -29,9 +29,7 @@ use crate::samples::Unwritten;
 
 /// The pause before the next attempt to join.
 const RETRY: Duration = Duration::from_millis(100);
-/// The longest timeout for connecting to one address.
 const CONNECTING_MAX: Duration = Duration::from_secs(60);
-/// The size of a part of the samples file.
 const PART_BYTES: u64 = 1 << 20;
 /// The time from reading the CPUs' counters to the window, in nanoseconds.
 const CPU_READ_LEAD_NS: u64 = 50_000_000;

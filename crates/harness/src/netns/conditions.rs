@@ -2,7 +2,7 @@
 
 use crate::model::network::{Applied, Links, Means};
 use crate::spec::network::Network;
-use crate::spec::units::{Bandwidth, Time};
+use crate::spec::units::Bandwidth;
 
 /// The length of a full packet with its Ethernet header, in bytes.
 const PACKET_BYTES: u64 = 1_514;
@@ -13,14 +13,6 @@ const QUEUE_NS: u64 = 50_000_000;
 /// The packets that netem holds before it drops more.
 const NETEM_PACKETS: u32 = 1_000_000;
 
-/// The bytes of a packet that the kernel counts in addition to the IP packet. A TUN device has no Ethernet header.
-pub(crate) fn link_bytes(applied: &Applied) -> u64 {
-    match applied.links {
-        Links::Veth => 14,
-        Links::Tun => 0,
-    }
-}
-
 /// The commands for tc(8) in each host, for its interface `device`.
 pub(crate) fn tc(applied: &Applied, network: &Network, device: &str) -> String {
     let mut lines = String::new();
@@ -29,9 +21,9 @@ pub(crate) fn tc(applied: &Applied, network: &Network, device: &str) -> String {
     if delay || loss {
         lines += &format!("qdisc add dev {device} {parent} netem limit {NETEM_PACKETS}");
         if delay {
-            lines += &format!(" delay {}us", us(network.delay));
+            lines += &format!(" delay {}us", network.delay.0 as f64 / 1e3);
             if network.jitter.0 > 0 {
-                lines += &format!(" {}us", us(network.jitter));
+                lines += &format!(" {}us", network.jitter.0 as f64 / 1e3);
             }
         }
         if let Some(loss) = network.loss.filter(|_| loss) {
@@ -57,11 +49,6 @@ pub(crate) fn nft(applied: &Applied, network: &Network, device: &str) -> String 
          add chain inet muxbench input {{ type filter hook input priority 0; }}\n\
          add rule inet muxbench input iifname \"{device}\" numgen random mod 1000000 < {dropped_per_million} drop\n"
     )
-}
-
-/// A time in microseconds, the unit of tc(8).
-fn us(time: Time) -> f64 {
-    time.0 as f64 / 1e3
 }
 
 /// The bytes that pass in `ns` at a bandwidth.
@@ -91,10 +78,8 @@ pub struct Found {
     pub nft: Result<(), String>,
 }
 
-/// Chooses the means of a network's conditions, and prefers those of the kernel to the relay.
-///
-/// # Errors
-/// The missing means, each with the key of its condition and a remedy.
+/// Chooses the means of a network's conditions, and prefers those of the kernel to the relay. An error lists the missing means, each
+/// with the key of its condition and a remedy.
 pub fn choose(network: &Network, found: &Found) -> Result<Applied, Vec<String>> {
     if let Err(reason) = &found.namespaces {
         return Err(vec![format!("network: {reason}")]);
@@ -195,7 +180,7 @@ pub(crate) fn relay_cpus(_server: &[usize], _client: &[usize]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::units::Loss;
+    use crate::spec::units::{Loss, Time};
 
     fn all() -> Found {
         Found { namespaces: Ok(()), veth: Ok(()), tun: Ok(()), netem: Ok(()), tbf: Ok(()), nft: Ok(()) }

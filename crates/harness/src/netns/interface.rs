@@ -17,23 +17,16 @@ const HOST_BITS: [u32; 2] = [24, 64];
 /// The length of the queue to the relay, in packets: enough for a burst of many connections.
 const RELAY_QUEUE_PACKETS: u32 = 10_000;
 
-/// The kernel's counters of a host's interface.
-pub(super) struct InterfaceCounters {
-    /// Received bytes, including headers.
-    pub(super) received_bytes: u64,
-    /// Packets that the device dropped because its queue was full.
-    pub(super) sent_dropped: u64,
-}
+/// The columns of /proc/net/dev with the received bytes, including headers, and the packets dropped from a full send queue.
+pub(super) const RECEIVED_BYTES: usize = 0;
+pub(super) const SENT_DROPPED: usize = 11;
 
-impl InterfaceCounters {
-    pub(super) fn read(host: &Namespace) -> io::Result<Self> {
-        let text = host.within(|| std::fs::read_to_string("/proc/thread-self/net/dev"))??;
-        let line = text.lines().find_map(|line| line.trim().strip_prefix(DEVICE)?.strip_prefix(':'));
-        // Eight columns count received packets, bytes first. Eight more count sent packets; the fourth of them counts drops.
-        let number = |at: usize| line?.split_whitespace().nth(at)?.parse().ok();
-        let counted = || Some(Self { received_bytes: number(0)?, sent_dropped: number(11)? });
-        counted().ok_or_else(|| io::Error::other("/proc/net/dev has no counters for the interface of a host"))
-    }
+/// The counter in a column of /proc/net/dev for a host's interface.
+pub(super) fn counter(host: &Namespace, column: usize) -> io::Result<u64> {
+    let text = host.within(|| std::fs::read_to_string("/proc/thread-self/net/dev"))??;
+    let line = text.lines().find_map(|line| line.trim().strip_prefix(DEVICE)?.strip_prefix(':'));
+    let counter = line.and_then(|line| line.split_whitespace().nth(column)?.parse().ok());
+    counter.ok_or_else(|| io::Error::other("/proc/net/dev has no counters for the interface of a host"))
 }
 
 /// The commands for ip(8) that set up the interface of host `number`: its addresses and its routes.

@@ -41,12 +41,16 @@ impl Namespace {
         let made = thread::spawn(|| {
             // SAFETY: the call unshares the network of this thread only; all threads keep sharing descriptors.
             unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET)? };
-            Ok(Self(Arc::new(File::open("/proc/thread-self/ns/net")?.into())))
+            Self::open("/proc/thread-self/ns/net")
         });
         made.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
     }
 
-    /// A path by which other processes can open the namespace while this one lives.
+    pub fn open(path: &str) -> io::Result<Self> {
+        Ok(Self(Arc::new(File::open(path)?.into())))
+    }
+
+    /// A path by which other processes can open the namespace while this process lives.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
@@ -116,12 +120,6 @@ impl Namespace {
 }
 
 /// Moves the calling thread into a namespace.
-pub(crate) fn move_to(namespace: &impl AsFd) -> io::Result<()> {
+fn move_to(namespace: &impl AsFd) -> io::Result<()> {
     Ok(rustix::thread::move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
-}
-
-impl From<File> for Namespace {
-    fn from(opened: File) -> Self {
-        Self(Arc::new(opened.into()))
-    }
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, bail, ensure};
 use super::addresses::address;
 use super::conditions::burst_bytes;
 use super::host::TestbedHost;
-use super::interface::InterfaceCounters;
+use super::interface;
 use crate::model::network::Measured;
 use crate::process::stop::{POLL_INTERVAL, Stop};
 use crate::spec::network::Network;
@@ -82,10 +82,10 @@ pub(super) fn measure(
     while (!is_enough(&round_trips) || silent.is_some()) && Instant::now() < deadline {
         (round_trips, silent) = timed()?;
     }
+    let returned = round_trips.len() as u32;
     ensure!(
         is_enough(&round_trips),
-        "the lab's network loses nearly everything: {} of {ROUND_TRIPS} datagrams returned",
-        round_trips.len()
+        "the lab's network loses nearly everything: {returned} of {ROUND_TRIPS} datagrams returned"
     );
     if let Some(host) = silent {
         bail!("the lab's network loses everything from client host {}", clients[host].number);
@@ -107,7 +107,7 @@ pub(super) fn measure(
     };
     let bandwidth = (bandwidth(here, &there, server)?, bandwidth(&there, here, host)?);
     Ok(Measured {
-        round_trips: round_trips.len() as u32,
+        round_trips: returned,
         round_trip_p50_ns: quantile(0.5),
         round_trip_p99_ns: quantile(0.99),
         host: (clients.len() > 1).then_some(host.number),
@@ -117,7 +117,6 @@ pub(super) fn measure(
     })
 }
 
-/// The network under measurement.
 pub(super) struct Link<'a> {
     pub(super) network: &'a Network,
     /// The bytes of a packet that the kernel counts in addition to those of IP.
@@ -153,6 +152,7 @@ impl Link<'_> {
 
 fn socket(host: &TestbedHost) -> io::Result<UdpSocket> {
     let socket = host.namespace.within(|| UdpSocket::bind((address(host.number, false, 1), 0)))??;
+    socket.set_read_timeout(Some(BUSY_DELAY / 2))?;
     // Without the permission the socket keeps the default size.
     let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BYTES);
     Ok(socket)
@@ -169,7 +169,6 @@ fn round_trips(
     let to = server.local_addr()?;
     let is_over = AtomicBool::new(false);
     let interval = ROUND_TRIP_INTERVAL.max(Duration::from_secs_f64(1.0 / link.small_per_s().max(1e-3)));
-    server.set_read_timeout(Some(BUSY_DELAY / 2))?;
     // Each datagram contains its send time, because several are in flight.
     let begun = Instant::now();
     let receive = |socket: &UdpSocket, expected: u32| -> io::Result<Vec<u64>> {
@@ -194,17 +193,11 @@ fn round_trips(
                 }
             }
         });
-        let receivers: Vec<_> = clients
-            .iter()
-            .enumerate()
-            .map(|(at, client)| {
-                let expected = (at as u32..count).step_by(clients.len()).count() as u32;
-                scope.spawn(move || {
-                    client.set_read_timeout(Some(BUSY_DELAY / 2))?;
-                    receive(client, expected)
-                })
-            })
-            .collect();
+        let receiver = |(at, client)| {
+            let expected = (at as u32..count).step_by(clients.len()).count() as u32;
+            scope.spawn(move || receive(client, expected))
+        };
+        let receivers: Vec<_> = clients.iter().enumerate().map(receiver).collect();
         let send_all = || -> io::Result<()> {
             for number in (0..count).take_while(|_| !link.stop.is_aborted()) {
                 let mut datagram = [0; SMALL_BYTES];
@@ -238,7 +231,6 @@ fn count_arrivals(link: &Link<'_>, from: &UdpSocket, to: &UdpSocket, count: u32)
         }
         Ok(())
     };
-    to.set_read_timeout(Some(link.one_way_max().min(POLL_INTERVAL)))?;
     let is_sent = AtomicBool::new(false);
     let receive = || -> io::Result<u32> {
         let (mut datagram, mut count, mut silent) = ([0; LARGE_BYTES], 0, Instant::now());
@@ -320,7 +312,7 @@ fn received(host: &TestbedHost) -> io::Result<(u64, Instant)> {
     let mut fastest = (Duration::MAX, 0, Instant::now());
     for _ in 0..READINGS_MAX {
         let started = Instant::now();
-        let bytes = InterfaceCounters::read(&host.namespace)?.received_bytes;
+        let bytes = interface::counter(&host.namespace, interface::RECEIVED_BYTES)?;
         let now = Instant::now();
         fastest = fastest.min((now - started, bytes, now));
         if fastest.0 <= READING_MAX {
@@ -374,7 +366,11 @@ mod tests {
 
     #[test]
     fn abort_does_not_wait_for_datagrams() {
-        let socket = || UdpSocket::bind("127.0.0.1:0").unwrap();
+        let socket = || {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.set_read_timeout(Some(BUSY_DELAY / 2)).unwrap();
+            socket
+        };
         // The server's socket is connected to another one, so no datagram returns. The delay is five minutes.
         let (there, here, nobody) = (socket(), [socket()], socket());
         nobody.connect(there.local_addr().unwrap()).unwrap();

@@ -9,7 +9,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -106,11 +106,18 @@ pub fn run(config: &RelayConfig, input: BorrowedFd<'_>, send: &mut dyn FnMut(Rel
     set_scheduling(&config.cpus)?;
     let mut devices = Vec::new();
     for path in &config.hosts {
-        let host = Namespace::from(File::open(path).with_context(|| format!("cannot open the host {path}"))?);
+        let host = Namespace::open(path).with_context(|| format!("cannot open the host {path}"))?;
         devices.push(open_tun(&host, DEVICE).context("cannot create a TUN device")?);
     }
     send(RelayEvent::Ready);
-    let mut relay = Relay::new(config.conditions);
+    let mut relay = Relay {
+        conditioner: Conditioner::new(config.conditions),
+        held: BinaryHeap::new(),
+        held_count: 0,
+        buffers: Vec::new(),
+        counts: RelayCounts::default(),
+        late: Histogram::new(),
+    };
     let mut lines = [0; 64];
     loop {
         let next_ns = relay.write_due(&devices, monotonic_ns());
@@ -165,7 +172,6 @@ struct Held {
     bytes: Vec<u8>,
 }
 
-/// All delayed packets.
 struct Relay {
     conditioner: Conditioner,
     held: BinaryHeap<Reverse<Held>>,
@@ -177,17 +183,6 @@ struct Relay {
 }
 
 impl Relay {
-    fn new(conditions: Conditions) -> Self {
-        Self {
-            conditioner: Conditioner::new(conditions),
-            held: BinaryHeap::new(),
-            held_count: 0,
-            buffers: Vec::new(),
-            counts: RelayCounts::default(),
-            late: Histogram::new(),
-        }
-    }
-
     /// Forwards all packets that are due. Returns the due time of the next packet.
     fn write_due(&mut self, devices: &[OwnedFd], now_ns: u64) -> Option<u64> {
         while self.held.peek().is_some_and(|Reverse(first)| first.due_ns <= now_ns) {
@@ -205,7 +200,6 @@ impl Relay {
         }
     }
 
-    /// Reads packets from a host's device.
     fn read(&mut self, device: &OwnedFd, devices: &[OwnedFd]) -> anyhow::Result<()> {
         for _ in 0..READ_BUDGET {
             let mut bytes = self.buffers.pop().unwrap_or_else(|| vec![0; BUFFER_BYTES]);
@@ -243,13 +237,9 @@ impl Relay {
 
     /// The counts since the last call.
     fn take_counts(&mut self) -> RelayCounts {
-        let late = std::mem::replace(&mut self.late, Histogram::new());
-        let mut counts = std::mem::take(&mut self.counts);
-        if late.count() > 0 {
-            let late = late.distribution();
-            (counts.late_p50_ns, counts.late_p99_ns) = (late.p50_ns, late.p99_ns);
-        }
-        counts
+        let late = std::mem::take(&mut self.late).distribution();
+        let counts = std::mem::take(&mut self.counts);
+        RelayCounts { late_p50_ns: late.p50_ns, late_p99_ns: late.p99_ns, ..counts }
     }
 }
 
@@ -266,7 +256,6 @@ struct Flow {
     delay_ns: u64,
     /// The end of this delay.
     until_ns: u64,
-    /// The due time of the last packet.
     last_ns: u64,
 }
 
@@ -319,12 +308,9 @@ fn flow_hash(packet: &[u8]) -> u64 {
     let is_fragment = !is_v6 && packet.len() >= 20 && (packet[6] & 0x3f, packet[7]) != (0, 0);
     let has_ports = !is_fragment && protocol.first().is_some_and(|protocol| TCP_AND_UDP.contains(protocol));
     let ports = if has_ports { bytes(header..header + 4) } else { &[] };
-    // FNV-1a (Fowler, Noll and Vo) mixes the upper half best.
-    let hash =
-        addresses.iter().chain(protocol).chain(ports).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
-    hash >> 32
+    let mut hasher = DefaultHasher::new();
+    (addresses, protocol, ports).hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]

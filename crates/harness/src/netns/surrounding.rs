@@ -34,7 +34,6 @@ const QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
 enum LabQuestion {
     /// The specification of the network, and its means.
     Network,
-    /// A measurement of the network.
     Measure,
     /// The relay's counts since the measurement.
     #[serde(rename = "account")]

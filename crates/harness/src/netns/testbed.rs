@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal};
 use super::addresses;
 use super::conditions::{self, Found, relay_cpus};
 use super::host::{TestbedHost, settings};
-use super::interface::{self, DEVICE, InterfaceCounters};
+use super::interface::{self, DEVICE};
 use super::namespace::{Namespace, Tool};
 use super::probe;
 use super::relay::{Conditions, RelayConfig, RelayEvent};
@@ -38,12 +38,10 @@ pub struct Testbed {
     setup_ns: u64,
     /// The server's host, then the clients'.
     hosts: Vec<TestbedHost>,
-    /// The namespace of the bridge.
     _bridge: Option<Namespace>,
     relay: Option<Child<RelayEvent>>,
     /// The packets that the relay had not read in time when its counts were last read.
     overflowed: u64,
-    /// The number of measurements so far.
     measurements: usize,
 }
 
@@ -139,7 +137,9 @@ impl Testbed {
 
     /// Measures the network, which takes about a second.
     pub fn measure(&mut self, stop: &Stop) -> anyhow::Result<NetworkReport> {
-        let link = probe::Link { network: &self.network, link_bytes: conditions::link_bytes(&self.applied), stop };
+        // A TUN device has no Ethernet header.
+        let link_bytes = if self.applied.links == Links::Veth { 14 } else { 0 };
+        let link = probe::Link { network: &self.network, link_bytes, stop };
         let measured = probe::measure(&link, self.server(), self.clients(), self.measurements)?;
         self.measurements += 1;
         // Discard the relay's counts of the probes.
@@ -164,7 +164,7 @@ impl Testbed {
 
     /// The number of packets that the relay has not read in time since the testbed started.
     fn overflowed(&self) -> anyhow::Result<u64> {
-        let dropped = self.hosts.iter().map(|host| Ok(InterfaceCounters::read(&host.namespace)?.sent_dropped));
+        let dropped = self.hosts.iter().map(|host| interface::counter(&host.namespace, interface::SENT_DROPPED));
         dropped.sum::<std::io::Result<u64>>().context("cannot read the interface counters of the lab's hosts")
     }
 }
@@ -190,7 +190,6 @@ fn create_bridge(hosts: &[TestbedHost]) -> anyhow::Result<Namespace> {
     Ok(bridge)
 }
 
-/// The conditions that the relay applies.
 fn relay_conditions(network: &Network, applied: &Applied, seed: u64) -> Conditions {
     let by_relay = |means: Option<Means>| means == Some(Means::Tun);
     let (delay_ns, jitter_ns) = if by_relay(applied.delay) { (network.delay.0, network.jitter.0) } else { (0, 0) };

@@ -22,7 +22,6 @@ use super::stop::{POLL_INTERVAL, Stop};
 /// The time for a child to end after its standard input was closed, and for its standard error to end after the child: a
 /// grandchild may keep it open.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// The length of standard error to keep.
 const STDERR_BYTES_MAX: u64 = 4096;
 
 /// A process that receives lines and answers with events of type `E`.
@@ -67,7 +66,6 @@ pub trait Process<E> {
     fn pid(&self) -> rustix::process::Pid;
 }
 
-/// A child process.
 pub(crate) struct Child<E> {
     /// Appears in errors.
     pub(crate) name: String,
@@ -224,20 +222,19 @@ impl<E> Drop for Child<E> {
     }
 }
 
-/// Creates an executable script. Another process writes it: if a child forked meanwhile inherited the open file, executing the
-/// script would fail (ETXTBSY).
 #[cfg(test)]
-pub(crate) fn write_program(path: &std::path::Path, script: &str) {
-    let mut install = Command::new("install");
-    install.args(["-m", "700", "/dev/stdin"]).arg(path).stdin(Stdio::piped());
-    let mut process = install.spawn().unwrap();
-    process.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
-    assert!(process.wait().unwrap().success());
-}
-
-#[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Creates an executable script. Another process writes it: if a child forked meanwhile inherited the open file, executing the
+    /// script would fail (ETXTBSY).
+    pub(crate) fn write_program(path: &std::path::Path, script: &str) {
+        let mut install = Command::new("install");
+        install.args(["-m", "700", "/dev/stdin"]).arg(path).stdin(Stdio::piped());
+        let mut process = install.spawn().unwrap();
+        process.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+        assert!(process.wait().unwrap().success());
+    }
 
     fn shell(script: &str) -> Child<u32> {
         let mut command = Command::new("sh");

@@ -10,10 +10,8 @@ const PLAIN_DICTIONARY: i64 = 2;
 const RUNS: i64 = 3;
 const RUNS_OF_DICTIONARY: i64 = 8;
 
-/// Bytes of a value.
 const VALUE_BYTES: usize = 8;
 
-/// The compression of pages.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Compression {
     None,

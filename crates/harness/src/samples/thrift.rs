@@ -36,7 +36,6 @@ pub(super) fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Skips a value.
 fn skip(bytes: &mut &[u8], kind: u8, depth: u32) -> Option<()> {
     match kind {
         BYTE => _ = take(bytes, 1)?,
@@ -122,7 +121,6 @@ impl<'a> Structure<'a> {
         usize::try_from(self.number(number)?).ok()
     }
 
-    /// A field of bytes or text.
     pub(super) fn bytes(&self, number: i64) -> Option<&'a [u8]> {
         let mut bytes = self.field(number, &[BINARY])?;
         varint(&mut bytes)?;
@@ -133,7 +131,6 @@ impl<'a> Structure<'a> {
         Structure::read(&mut self.field(number, &[STRUCT])?)
     }
 
-    /// A field that is a list of structures.
     pub(super) fn structures(&self, number: i64) -> Option<impl Iterator<Item = Structure<'a>> + use<'a>> {
         let mut bytes = self.field(number, &[LIST])?;
         let (kind, count) = list(&mut bytes)?;

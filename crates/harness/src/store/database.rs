@@ -84,7 +84,6 @@ fn check_files(folder: &Path) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Settings for readers and writers.
 fn prepare(database: &Connection) -> rusqlite::Result<()> {
     database.set_limit(Limit::SQLITE_LIMIT_LENGTH, TEXT_BYTES_MAX)?;
     // A commit is durable once the folder no longer contains the journal on disk.
@@ -114,10 +113,7 @@ pub(super) fn create(path: &Path, header: &str) -> rusqlite::Result<Connection> 
 }
 
 /// Inserts all these trials or none.
-pub(super) fn insert<'a>(
-    database: &Connection,
-    records: impl IntoIterator<Item = &'a TrialRecord>,
-) -> anyhow::Result<()> {
+pub(super) fn insert(database: &Connection, records: &[TrialRecord]) -> anyhow::Result<()> {
     let transaction = database.unchecked_transaction()?;
     for record in records {
         let (trial, load) = (&record.trial, record.load.as_ref());
@@ -148,7 +144,6 @@ pub(super) fn insert<'a>(
     Ok(transaction.commit()?)
 }
 
-/// Stores a copy of run.json.
 pub(super) fn put_header(database: &Connection, text: &str) -> rusqlite::Result<()> {
     let row = params![text, crc32fast::hash(text.as_bytes())];
     database.execute("INSERT OR REPLACE INTO header VALUES (0, ?1, ?2)", row).map(drop)

@@ -14,7 +14,6 @@ use crate::files;
 /// The time to wait for another process that writes the run.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Locks a run against other writers.
 pub(super) fn lock(folder: &Path) -> anyhow::Result<File> {
     let path = folder.join("lock");
     let place = || format!("cannot write {}; check the owner and the permissions of the folder", path.display());
@@ -37,7 +36,6 @@ pub(super) fn lock(folder: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// Writes run.json atomically.
 pub(super) fn write_header(folder: &Path, text: &str) -> anyhow::Result<()> {
     let path = folder.join("run.json");
     let place = || format!("cannot write {}; check free space", path.display());

@@ -22,7 +22,6 @@ pub fn header(folder: &Path) -> anyhow::Result<RunHeader> {
     Ok(find_header(folder, database.as_ref())?.header)
 }
 
-/// A run and its damage.
 pub(super) struct Found {
     pub(super) run: Run,
     /// The text of run.json, repaired.
@@ -64,7 +63,6 @@ pub(super) fn look(folder: &Path) -> anyhow::Result<Found> {
     Ok(Found { run: Run { header, records, damage }, text, is_header_damaged, is_database_damaged })
 }
 
-/// A header and its damage.
 struct FoundHeader {
     header: RunHeader,
     text: String,

@@ -1,13 +1,6 @@
 //! A run's folder: `run.json` (the plan and the host), `muxbench.db` (a row and a record for each finished trial),
 //! `samples/NNNN.parquet` (raw samples), `histograms/NNNN.hlog` (histograms for HdrHistogram's tools). Each trial is committed to
 //! the disk as it ends. Readers report damage and read everything else.
-//!
-//! # Layout
-//! - here: writing a run
-//! - `folders`: the folders of runs, and the lock of a run
-//! - `database`: the schema of `muxbench.db`, and opening it; `rows`: reading it
-//! - `begin`: creates a run's folder
-//! - `found`: reads a run, damaged or not; `salvage`: repairs a damaged one
 
 mod begin;
 mod database;
@@ -39,7 +32,6 @@ pub use found::{header, read};
 pub struct Store {
     folder: PathBuf,
     database: Connection,
-    /// Holds the lock.
     _lock: File,
 }
 
@@ -50,11 +42,8 @@ impl Store {
         Ok(Self { folder: folder.to_owned(), database, _lock: lock })
     }
 
-    /// Opens a stopped run and reads it. Sets a damaged database aside and replaces it by its readable parts, rewrites a damaged
-    /// run.json, and removes drafts.
-    ///
-    /// # Errors
-    /// When the run does not exist, belongs to another user, is unreadable, or another process is writing it.
+    /// Locks a stopped run of this user and reads it. Sets a damaged database aside and replaces it by its readable parts, rewrites a
+    /// damaged run.json, and removes drafts.
     pub fn resume(folder: &Path) -> anyhow::Result<(Self, Run)> {
         header(folder)?;
         files::check_ours(folder)?;
@@ -103,9 +92,8 @@ impl Store {
             // Files of an earlier attempt may remain that was killed before its commit.
             None => Ok(remove_files()),
         };
-        let insert =
-            |()| database::insert(&self.database, [record]).map_err(|it| database::explained(&self.folder, it));
-        let committed = written.and_then(insert);
+        let insert = || database::insert(&self.database, std::slice::from_ref(record));
+        let committed = written.and_then(|()| insert().map_err(|error| database::explained(&self.folder, error)));
         if committed.is_err() {
             remove_files();
         }

@@ -9,7 +9,6 @@ use rusqlite::Connection;
 use super::database::{corrupt, is_locked};
 use crate::files;
 
-/// The stored records by trial.
 pub(super) type Texts = BTreeMap<u32, Vec<u8>>;
 
 /// Reads all records, and reports damage of the database. Records behind the damage are read from the end.

@@ -37,7 +37,6 @@ fn unused_aside(folder: &Path) -> (PathBuf, PathBuf) {
     unused.next().expect("numbers are endless").into()
 }
 
-/// Removes unfinished files of a killed run.
 pub(super) fn remove_drafts(folder: &Path) {
     for folder in [folder.to_owned(), folder.join("samples"), folder.join("histograms")] {
         let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());

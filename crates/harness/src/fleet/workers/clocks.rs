@@ -11,7 +11,6 @@ const LEAD_NS_WITH_LOSS: u64 = 500_000_000;
 /// A difference between two answers that indicates a lost packet.
 const LOSS_HINT_NS: u64 = 100_000_000;
 
-/// One clock comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ClockSample {
     /// The time from question to answer, in nanoseconds.

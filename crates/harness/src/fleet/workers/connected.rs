@@ -25,21 +25,16 @@ pub(super) struct ConnectedWorker {
     pub(super) channel: Channel,
     /// The address of this host where the worker can reach a server.
     pub(super) ours: IpAddr,
-    /// The address of the worker.
     pub(super) theirs: IpAddr,
     pub(super) is_lost: bool,
     pub(super) trial: u32,
-    /// The worker's part of the trial.
+    /// The time of the last request for the worker's time, in nanoseconds of this host's CLOCK_MONOTONIC.
+    pub(super) asked_ns: u64,
     pub(super) config: Option<LoadConfig>,
-    /// The file for the worker's samples.
     pub(super) samples: Option<Draft>,
 }
 
 impl ConnectedWorker {
-    pub(super) fn new(hello: Hello, channel: Channel, ours: IpAddr, theirs: IpAddr) -> Self {
-        Self { hello, channel, ours, theirs, is_lost: false, trial: 0, config: None, samples: None }
-    }
-
     pub(super) fn send(&mut self, message: &Message) -> anyhow::Result<()> {
         self.channel.send(message).map_err(|error| self.lose(&error))
     }
@@ -64,18 +59,16 @@ impl ConnectedWorker {
         }
     }
 
-    /// Requests the worker's time. Returns the time of the request in nanoseconds of this host's CLOCK_MONOTONIC.
-    pub(super) fn ask_time(&mut self, number: u32) -> anyhow::Result<u64> {
-        let asked_ns = monotonic_ns();
-        self.send(&Message::Ping { number })?;
-        Ok(asked_ns)
+    /// Requests the worker's time.
+    pub(super) fn ask_time(&mut self, number: u32) -> anyhow::Result<()> {
+        self.asked_ns = monotonic_ns();
+        self.send(&Message::Ping { number })
     }
 
     /// Waits for the answer to [`Self::ask_time`].
     pub(super) fn await_time(
         &mut self,
         number: u32,
-        asked_ns: u64,
         deadline: Instant,
         hook: &mut WaitHook<'_>,
     ) -> anyhow::Result<ClockSample> {
@@ -83,8 +76,8 @@ impl ConnectedWorker {
             let next = hook(None)?;
             match self.receive(deadline.min(next))? {
                 Some((answered_ns, Message::Pong { number: it, monotonic_ns })) if it == number => {
-                    let ahead_ns = monotonic_ns.wrapping_sub(asked_ns / 2 + answered_ns / 2) as i64;
-                    return Ok(ClockSample { round_trip_ns: answered_ns.saturating_sub(asked_ns), ahead_ns });
+                    let ahead_ns = monotonic_ns.wrapping_sub(self.asked_ns / 2 + answered_ns / 2) as i64;
+                    return Ok(ClockSample { round_trip_ns: answered_ns.saturating_sub(self.asked_ns), ahead_ns });
                 }
                 None if Instant::now() >= deadline => return Err(self.lose(&anyhow!("it does not answer"))),
                 Some(_) | None => {}
@@ -92,7 +85,6 @@ impl ConnectedWorker {
         }
     }
 
-    /// Receives the worker's samples into `draft`.
     pub(super) fn receive_samples(
         &mut self,
         config: &LoadConfig,

@@ -5,7 +5,6 @@ use crate::spec::units::Cpus;
 /// The number of groups of workers that a warning lists. It counts the others.
 const GROUPS_MAX: usize = 8;
 
-/// The CPUs that a worker may use.
 pub(super) struct CpuLimit<'a> {
     pub(super) rank: u32,
     pub(super) host: &'a str,

@@ -104,14 +104,14 @@ fn admit(
             let ours = stream.local_addr()?.ip().to_canonical();
             let theirs = stream.peer_addr()?.ip().to_canonical();
             let channel = Channel::new(Session { stream, key, side: Side::First }, |_| ())?;
-            return Ok(ConnectedWorker::new(hello, channel, ours, theirs));
+            let (is_lost, trial, asked_ns, config, samples) = (false, 0, 0, None, None);
+            return Ok(ConnectedWorker { hello, channel, ours, theirs, is_lost, trial, asked_ns, config, samples });
         }
     };
     HandshakeMessage::Refused { reason: reason.clone() }.send(&mut timed)?;
     bail!(reason)
 }
 
-/// The refused connections.
 #[derive(Default)]
 struct Refusals {
     listed: Vec<String>,

@@ -1,10 +1,4 @@
 //! The first worker of a distributed run: it accepts the others, sends them orders, and collects their reports.
-//!
-//! # Layout
-//! - here: the clients of a distributed run
-//! - `join`: accepts the workers; `connected`: a worker that has joined
-//! - `clocks`: compares clocks with the workers, for a common start
-//! - `cpu_limits`: warns about workers that may not use all CPUs
 
 mod clocks;
 mod connected;
@@ -13,6 +7,7 @@ mod join;
 #[cfg(test)]
 pub(super) mod tests;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -58,7 +53,6 @@ pub struct Workers {
     network: u64,
     /// The number of the trial. It identifies late messages about earlier trials.
     trial: u32,
-    /// The CPUs of the trial's server.
     server_cpus: Vec<usize>,
     timeouts: Timeouts,
     deadline: Instant,
@@ -127,13 +121,8 @@ impl Workers {
 
     /// A description of the hosts of server and clients.
     pub fn sentence(&self) -> String {
-        let mut hosts: Vec<(&str, u32)> = Vec::new();
-        for worker in &self.workers {
-            match hosts.iter_mut().find(|(host, _)| *host == worker.hello.host) {
-                Some((_, count)) => *count += 1,
-                None => hosts.push((&worker.hello.host, 1)),
-            }
-        }
+        let mut hosts: BTreeMap<&str, u32> = BTreeMap::new();
+        self.workers.iter().for_each(|worker| *hosts.entry(&worker.hello.host).or_default() += 1);
         let describe = |(host, count): (&str, u32)| if count == 1 { host.into() } else { format!("{host} ({count})") };
         let hosts: Vec<String> = hosts.into_iter().map(describe).collect();
         format!("server on {}, clients on {}", identity::host_name(), hosts.join(", "))
@@ -166,17 +155,15 @@ impl Workers {
         self.workers.iter_mut().filter(|worker| !worker.is_lost)
     }
 
-    /// Compares clocks with all workers.
     fn compare_clocks(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<ClockSamples>> {
         let (started, timeout) = (Instant::now(), self.timeouts.worker);
         let mut all: Vec<ClockSamples> = self.present().map(|_| ClockSamples::default()).collect();
         for number in 0..PINGS {
             // Send all requests before waiting for the first answer.
-            let asked_ns: Vec<u64> =
-                self.present().map(|worker| worker.ask_time(number)).collect::<anyhow::Result<_>>()?;
+            self.present().try_for_each(|worker| worker.ask_time(number))?;
             let deadline = Instant::now() + timeout;
-            for ((worker, asked_ns), samples) in self.present().zip(asked_ns).zip(&mut all) {
-                samples.0.push(worker.await_time(number, asked_ns, deadline, hook)?);
+            for (worker, samples) in self.present().zip(&mut all) {
+                samples.0.push(worker.await_time(number, deadline, hook)?);
             }
             if started.elapsed() >= PINGS_MAX {
                 break;

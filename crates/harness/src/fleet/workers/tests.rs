@@ -306,7 +306,7 @@ fn client(folder: &Path) -> std::path::PathBuf {
          cp {place}/samples \"$4\"\ncat {place}/report\nread end\n"
     );
     let path = folder.join("client");
-    crate::process::child::write_program(&path, &script);
+    crate::process::child::tests::write_program(&path, &script);
     path
 }
 
