@@ -15,7 +15,7 @@ use partition::{partition, partition_indices};
 /// The load of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadConfig {
-    /// The server's address. Its kind selects the transport, except that `datagrams` selects UDP.
+    /// The server's address. Its kind selects the transport, unless `datagrams` selects UDP.
     pub target: Address,
     /// Whether requests are sent as datagrams (UDP) instead of on streams.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -25,20 +25,18 @@ pub struct LoadConfig {
     /// The server's ports, for the service `udp`. If absent, the ports are consecutive and start at `target`'s port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<Ports>,
-    /// Connections that stay open for the whole trial, over all clients. For `udp`, the number of ports.
+    /// Open connections, over all clients. For `udp`, the number of ports.
     pub connections: u32,
-    /// Idle connections to the same address, held by other processes ([`crate::tools::idle`]). They use source ports too.
+    /// Idle connections to the same address, held by other processes ([`crate::tools::idle`]).
     pub idle: u32,
-    /// Source addresses, used in turn by the connections. If empty, [`crate::io::source_ports`] computes how many the
-    /// connections need.
+    /// Source addresses, used in turn. If empty, [`crate::io::source_ports`] computes how many the connections need.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<IpAddr>,
     /// Requests per connection for short-lived connections; `None` if connections stay open. `connections` is then the number
     /// open at once: exact in a closed loop, a maximum in an open loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_connection: Option<u32>,
-    /// The share of `connections` that carry requests (kawai2006 section 3.1.1): above 0, at most 1. The seed draws a fixed
-    /// subset.
+    /// The share of `connections` that carry requests (kawai2006 section 3.1.1): above 0, at most 1. The seed selects them.
     pub active: f64,
     /// The connection popularity: how each request selects one of the active connections.
     pub popularity: Popularity,
@@ -77,7 +75,7 @@ pub struct LoadConfig {
     pub timestamps: Timestamps,
     /// The seed of the schedule and of the connection popularity.
     pub seed: u64,
-    /// The longest time for a connection attempt or its first response, in nanoseconds; for `udp`, for any response.
+    /// The longest time to connect and get the first response, in nanoseconds; for `udp`, to get any response.
     pub timeout_ns: u64,
 }
 
@@ -271,11 +269,11 @@ impl Phases {
 pub enum Schedule {
     /// One request per slot of `1/rate`, at a uniformly random time within the slot (kawai2008 section 4.1.1).
     SlotRandom,
-    /// One request every `1/rate` (kawai2006 section 4.1). Several clients alternate at equal intervals.
+    /// One request every `1/rate` (kawai2006 section 4.1). Several clients take turns.
     Constant,
     /// Constant intervals of independent clients: the seed draws each client's offset in its interval (kawai2008 appendix A.1).
     ConstantDrawn,
-    /// Constant intervals of clients that all send at the same moment: the worst case.
+    /// Constant intervals of clients that all send at the same moment.
     ConstantTogether,
     /// A Poisson process: gaps are exponential, so requests arrive in bursts, like those of independent users.
     Poisson,
@@ -299,8 +297,7 @@ impl Think {
     }
 }
 
-/// Requests to a key-value store. Value sizes are log-uniform. All records are stored before the ramp. A record's value never
-/// changes, so every get can be verified.
+/// Requests to a key-value store. Value sizes are log-uniform. All records are stored before the ramp, and never change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KvTraffic {
     /// The number of records.
@@ -405,8 +402,7 @@ impl<'de> Deserialize<'de> for Popularity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pacing {
-    /// `spin` if each thread has its own CPU, `yield` if the client's threads share one, `sleep-spin` if the client shares its
-    /// CPU with the server.
+    /// `spin` if each thread has its own CPU, `yield` if the threads share CPUs, `sleep-spin` without CPUs of the client.
     Auto,
     /// Alternates between reading the clock and `sched_yield` (the semi-busy wait of kawai2008 Figure 3).
     Yield,
@@ -448,8 +444,7 @@ pub enum Timestamps {
     /// The client: t2 and t3.
     #[default]
     Client,
-    /// The client and the kernel (`SO_TIMESTAMPING`): adds when the scheduler and the driver got the request (t2k), and when
-    /// the response arrived (t3k).
+    /// The client and the kernel (`SO_TIMESTAMPING`), which adds t2k (request at the driver) and t3k (response's arrival).
     Kernel,
 }
 
@@ -471,7 +466,7 @@ mod tests {
         let parts = whole.parts();
         assert_eq!(parts.iter().map(|part| part.connections).collect::<Vec<_>>(), [134, 134, 135]);
         let active = |part: &LoadConfig| active_count(part.active, part.connections);
-        assert_eq!(parts.iter().map(active).sum::<u32>(), active(&whole), "a 64th of 403, however many there are");
+        assert_eq!(parts.iter().map(active).sum::<u32>(), active(&whole), "a 64th of 403 connections");
         assert!((parts.iter().filter_map(|part| part.rate_per_s).sum::<f64>() - 1_000.0).abs() < 1e-9);
         let places = parts.iter().filter_map(|part| part.part);
         let places: Vec<_> = places.map(|part| (part.number, part.first_client, part.first_connection)).collect();

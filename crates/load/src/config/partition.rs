@@ -8,7 +8,7 @@ pub fn partition(total: u64, parts: u64, index: u64) -> Range<u64> {
     start(index)..start(index + 1)
 }
 
-/// Does the same as [`partition`] for connections, as indices of a slice.
+/// Like [`partition`], for the indices of a slice.
 pub fn partition_indices(total: u32, parts: u32, index: u32) -> Range<usize> {
     let part = partition(total.into(), parts.into(), index.into());
     part.start as usize..part.end as usize
@@ -22,6 +22,6 @@ mod tests {
     fn parts_cover_the_total_and_differ_by_one() {
         assert_eq!([0, 1, 2].map(|index| partition(10, 3, index)), [0..3, 3..6, 6..10]);
         assert_eq!([0, 1].map(|index| partition(u64::MAX, 2, index).end), [u64::MAX / 2, u64::MAX]);
-        assert_eq!(partition(3, 0, 0), 0..3, "no parts are one part");
+        assert_eq!(partition(3, 0, 0), 0..3, "0 parts count as 1");
     }
 }

@@ -1,8 +1,6 @@
 //! Measures whether a client's receiving side had spare time in the window. If a receiver is always busy, responses queue in
-//! the client and make the server look slow.
-//!
-//! A spinning loop uses its CPU all the time, so [`Turns`] sums the turns without work, from clock readings that the loop takes
-//! anyway. For a thread that sleeps, [`Sleeper`] takes the time that it ran or waited for a CPU.
+//! the client and make the server look slow. A spinning loop uses its CPU all the time, so [`Turns`] sums its turns without
+//! work. For a thread that sleeps, [`Sleeper`] sums the time that it ran or waited for a CPU.
 
 use std::ops::Range;
 
@@ -21,7 +19,6 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Creates the measurement of a loop that has not begun.
     pub fn new(window: Range<u64>) -> Self {
         Self { window, begun: u64::MAX, spare: 0 }
     }
@@ -55,12 +52,12 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
-    /// Measures the calling thread.
+    /// The measurement of the calling thread.
     pub fn new(window: Range<u64>) -> Self {
         Self { window, queue: RunQueue::of_this_thread(), edges: [(0, 0); 2], passed: 0 }
     }
 
-    /// Checks for the window's edges. Call it in each turn.
+    /// Records the window's edges, in every turn of the loop.
     #[inline]
     pub fn tick(&mut self, now: u64) {
         if self.passed < 2 && now >= [self.window.start, self.window.end][self.passed] {
@@ -77,11 +74,10 @@ impl Sleeper {
     }
 
     /// Returns the share of the window in which the thread ran or waited for a CPU; `None` if it ended before the window began.
-    /// `ns` is the window's length in nanoseconds.
     pub fn busy_share(&mut self, now: u64, ns: u64) -> Option<f64> {
         self.tick(now);
         if self.passed == 1 {
-            // The thread ends before the window does: it has no more work.
+            // The thread has no more work before the window ends.
             self.pass(now);
         }
         let [(before_ns, from), (after_ns, to)] = self.edges;
@@ -91,8 +87,7 @@ impl Sleeper {
     }
 }
 
-/// Returns the share of the busiest receiver; `None` if any is unknown. The others cannot help it. A receiver that waits for
-/// another on the same CPU counts as busy.
+/// Returns the share of the busiest receiver, whose work the others cannot do; `None` if any is unknown.
 pub fn busiest(shares: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let shares: Vec<f64> = shares.into_iter().collect::<Option<_>>()?;
     shares.into_iter().reduce(f64::max)
@@ -114,7 +109,7 @@ mod tests {
         let mut cut = Turns::new(100..200);
         cut.begin(110, false);
         cut.begin(150, false);
-        assert!((cut.busy_share().unwrap() - 0.5).abs() < 1e-9, "it had nothing left to do: {cut:?}");
+        assert!((cut.busy_share().unwrap() - 0.5).abs() < 1e-9, "the time after the end of the loop is spare: {cut:?}");
     }
 
     #[test]

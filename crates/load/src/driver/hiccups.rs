@@ -1,9 +1,8 @@
-//! Measures how long a sleeping client could not wake: it was stopped, preempted, or without a CPU of the host.
+//! Measures how long a sleeping client could not wake, because it was stopped, preempted, or without a CPU of the host.
 //!
-//! Send delays do not show such stalls. A closed loop plans its next request after the delayed read, and a sleeping receiver
-//! sends nothing. Responses that wait in the client's sockets count as service time. A separate thread measures stalls instead,
-//! like Gil Tene's jHiccup (<https://github.com/giltene/jHiccup>). It sleeps until known times and sums how much it woke too
-//! late. It is not used beside a spinning loop, which it would preempt.
+//! Send delays do not show such stalls: a closed loop plans after the delayed read, and a receiver sends nothing. Instead, a
+//! separate thread sleeps until known times and sums how much it woke too late, like Gil Tene's jHiccup
+//! (<https://github.com/giltene/jHiccup>). It is not used beside a spinning loop, which it would preempt.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -33,7 +32,7 @@ impl Meter {
         Self { window_ns, planned_ns: next_beat(now_ns), stalled_ns: 0 }
     }
 
-    /// Records the time at which the thread woke for the next beat. Missed beats belong to the same overrun.
+    /// Records a wake-up. Missed beats belong to the same overrun.
     fn woke(&mut self, now_ns: i64) {
         let is_stall = now_ns - self.planned_ns > GRACE_NS;
         let in_window = |ns: i64| ns.clamp(0, self.window_ns);
@@ -66,7 +65,7 @@ fn measure(clock: &Clock, window: &Range<u64>, stop: &AtomicBool) -> u64 {
 pub struct Hiccups<'scope>(Vec<ScopedJoinHandle<'scope, u64>>);
 
 impl<'scope> Hiccups<'scope> {
-    /// Starts a thread on each of `cpus`; `None` means any CPU. An empty list measures nothing.
+    /// Starts a thread on each of `cpus`; `None` means any CPU.
     pub fn start(
         scope: &'scope Scope<'scope, '_>,
         cpus: &[Option<usize>],
@@ -80,8 +79,7 @@ impl<'scope> Hiccups<'scope> {
         cpus.iter().enumerate().map(start).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns the longest stall of any CPU, in nanoseconds; `None` if not measured. Other CPUs cannot help the connections of
-    /// a stalled one.
+    /// Returns the stalled time of the CPU with most stalls, in nanoseconds; `None` if not measured.
     pub fn stalled_ns(self) -> Option<u64> {
         let join = |thread: ScopedJoinHandle<'_, u64>| thread.join().expect("a meter does not panic");
         self.0.into_iter().map(join).max()
@@ -104,7 +102,7 @@ mod tests {
     #[test]
     fn overruns_beyond_the_grace_are_stalls() {
         assert_eq!(stalled_ms(-3, &[0, 5, 10, 15]), 0);
-        assert_eq!(stalled_ms(-3, &[1, 6, 11]), 0, "within the grace");
+        assert_eq!(stalled_ms(-3, &[1, 6, 11]), 0, "a delay within the grace is no stall");
         assert_eq!(stalled_ms(-3, &[0, 8, 10, 19]), 2 + 3);
     }
 
@@ -117,8 +115,8 @@ mod tests {
     #[test]
     fn stalls_outside_the_window_do_not_count() {
         assert_eq!(stalled_ms(-100, &[-40, -35]), 0);
-        assert_eq!(stalled_ms(-21, &[30]), 30, "from the window's beginning");
-        assert_eq!(stalled_ms(-3, &[0, 95, 300]), 89, "a beat at the window's end is none");
-        assert_eq!(stalled_ms(-3, &[0, 89, 300]), 83 + 9, "to the window's end");
+        assert_eq!(stalled_ms(-21, &[30]), 30, "stalls before the window do not count");
+        assert_eq!(stalled_ms(-3, &[0, 95, 300]), 89, "a beat at the end of the window does not count");
+        assert_eq!(stalled_ms(-3, &[0, 89, 300]), 83 + 9, "stalls after the window do not count");
     }
 }

@@ -32,7 +32,7 @@ pub const LEAD_NS: u64 = 5_000_000;
 /// The interval between progress reports, and between comparisons of the client's clock with the wall clock, in nanoseconds.
 const PROGRESS_NS: u64 = 500_000_000;
 
-/// An event of a running load. A `load` process prints one JSON object per event and line.
+/// An event of a running load. A `load` process prints each event as a line of JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
@@ -43,7 +43,7 @@ pub enum Event {
         /// Connections to verify.
         total: u32,
     },
-    /// The client sends requests that precede the load, such as those that store a data set.
+    /// The client sends requests before the load, such as those that store a data set.
     Preparing {
         /// Requests answered so far.
         done: u64,
@@ -57,7 +57,7 @@ pub enum Event {
         /// Time to connect, in nanoseconds.
         elapsed_ns: u64,
     },
-    /// The client is ready. In a simultaneous start with others, it now waits for the start time.
+    /// The client is ready and waits for the common start time.
     Ready,
     /// The ramp begins.
     Started {
@@ -87,7 +87,7 @@ pub enum Event {
     Failed {
         /// Cause, place and remedy.
         reason: String,
-        /// Whether the load ran but its result could not be written.
+        /// Whether only the result of the load could not be written.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_unwritten: bool,
     },
@@ -105,7 +105,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Combines a report and its samples with the connections.
+    /// Keeps the connections of `links` open.
     pub fn new((report, samples): (LoadReport, Vec<Sample>), links: Vec<Link>) -> Self {
         Self { report, samples, connections: links.into_iter().map(|link| link.io).collect() }
     }
@@ -122,17 +122,14 @@ pub trait Listener {
 
 /// A client with verified connections, after its preparations.
 pub struct Connected {
-    /// The clock of all timestamps.
     pub clock: Clock,
-    /// The connections.
     pub links: Vec<Link>,
-    /// Time to connect, in nanoseconds.
     pub connect_ns: u64,
     /// The kernel's timestamps, if enabled.
     pub kernel: Option<KernelFacts>,
 }
 
-/// Checks a configuration and the availability of its CPUs.
+/// Checks a configuration, and the availability of its CPUs.
 pub fn check(config: &LoadConfig) -> Result<(), LoadError> {
     validate::check(config).map_err(LoadError::Config)?;
     // Check one by one: from a set, the kernel silently uses only the available CPUs.
@@ -157,16 +154,14 @@ pub fn begin(config: &LoadConfig, clock: &Clock, listener: &mut dyn Listener) ->
     Ok(Times { start, window, drained, begun_late_ns })
 }
 
-/// Tells a loop when to end.
+/// The condition that ends a loop.
 #[derive(Clone, Copy, Debug)]
 pub struct StopCondition<'a> {
-    /// The window, in ticks.
     pub window: &'a Range<u64>,
     /// The end of the cool-down, in ticks. A client that is far too slow leaves later requests unsent.
     pub drained: u64,
     /// Ends the loop immediately if set.
     pub stop: &'a AtomicBool,
-    /// Tells whether requests are outstanding.
     pub progress: &'a Progress,
 }
 
@@ -180,15 +175,11 @@ impl StopCondition<'_> {
 
 /// A running trial.
 pub struct Trial<'a> {
-    /// The configuration.
     pub config: &'a LoadConfig,
-    /// The clock of all timestamps.
     pub clock: &'a Clock,
-    /// Start and end of the phases.
     pub times: &'a Times,
-    /// Roles of the threads.
     pub roles: Roles,
-    /// Pacing of the sending threads; `None` if all threads sleep when they have no work.
+    /// `None` if all threads sleep when they have no work.
     pub pacing: Option<Pacing>,
 }
 
@@ -207,11 +198,9 @@ impl<'a> Trial<'a> {
 
 /// A thread of the client.
 pub struct ClientThread<'a, T> {
-    /// The name.
     pub name: String,
     /// The CPU, if the client has its own CPUs.
     pub cpu: Option<usize>,
-    /// The loop.
     pub run: Box<dyn FnOnce() -> T + Send + 'a>,
 }
 
@@ -224,14 +213,24 @@ pub fn run_threads<T: Send>(
     wall: &mut Option<Wall>,
     listener: &mut dyn Listener,
 ) -> Result<(Vec<T>, Usage), LoadError> {
+    let meters_stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let spawn = |ClientThread { name, cpu, run }| placement::start_thread(scope, name, cpu, run);
         let threads: Result<Vec<_>, LoadError> = threads.into_iter().map(spawn).collect();
         let threads = threads.inspect_err(|_| stop())?;
-        // This thread wakes now and then. Pin it to the client's CPUs, so that it does not disturb the server.
+        // Pin this thread too, so that its progress reports do not disturb the server.
         let _pinned = Pinned::to(&trial.config.cpus);
         let is_over = || threads.iter().all(thread::ScopedJoinHandle::is_finished);
-        let usage = watch(trial, progress, &is_over, wall, listener).inspect_err(|_| stop())?;
+        let end_meters = || meters_stop.store(true, Relaxed);
+        let meters = placement::sleeping_cpus(trial.config, trial.roles, trial.pacing);
+        let hiccups = Hiccups::start(scope, &meters, trial.clock, &trial.times.window, &meters_stop);
+        let hiccups = hiccups.inspect_err(|_| {
+            stop();
+            end_meters();
+        })?;
+        let mut usage = watch(trial, progress, &is_over, wall, listener);
+        end_meters();
+        usage.stalled_ns = hiccups.stalled_ns();
         let join = |thread: thread::ScopedJoinHandle<'_, T>| thread.join().expect("a client's thread does not panic");
         Ok((threads.into_iter().map(join).collect(), usage))
     })
@@ -240,7 +239,7 @@ pub fn run_threads<T: Send>(
 /// Runs one loop per client, each in its own thread.
 pub fn run_loops<'a, T: Send>(
     trial: &Trial<'_>,
-    progress: &'a [Progress],
+    progress: impl IntoIterator<Item = &'a Progress>,
     loops: impl Iterator<Item = impl FnOnce(&AtomicBool) -> T + Send + 'a>,
     listener: &mut dyn Listener,
 ) -> Result<(Vec<T>, Usage), LoadError> {
@@ -250,33 +249,12 @@ pub fn run_loops<'a, T: Send>(
         let cpu = cpu_of(trial.config, number);
         threads.push(ClientThread { name: format!("client {number}"), cpu, run: Box::new(move || run(stop)) });
     }
-    let progress: Vec<&Progress> = progress.iter().collect();
+    let progress: Vec<&Progress> = progress.into_iter().collect();
     run_threads(trial, &progress, threads, &|| stop.store(true, Relaxed), &mut None, listener)
 }
 
-/// Watches a trial ([`watch_phases`]) while other threads measure the client's stalls.
-fn watch(
-    trial: &Trial<'_>,
-    progress: &[&Progress],
-    is_over: &dyn Fn() -> bool,
-    wall: &mut Option<Wall>,
-    listener: &mut dyn Listener,
-) -> Result<Usage, LoadError> {
-    let meters = placement::sleeping_cpus(trial.config, trial.roles, trial.pacing);
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let hiccups = Hiccups::start(scope, &meters, trial.clock, &trial.times.window, &stop);
-        // Otherwise, meters that have started would run until the window ends.
-        let hiccups = hiccups.inspect_err(|_| stop.store(true, Relaxed))?;
-        let mut usage = watch_phases(trial, progress, is_over, wall, listener);
-        stop.store(true, Relaxed);
-        usage.stalled_ns = hiccups.stalled_ns();
-        Ok(usage)
-    })
-}
-
 /// Sleeps through a trial. Wakes to report progress, and to read the process's usage at the edges of the window.
-fn watch_phases(
+fn watch(
     trial: &Trial<'_>,
     progress: &[&Progress],
     is_over: &dyn Fn() -> bool,

@@ -17,7 +17,7 @@ pub fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
     };
     let threads = if roles == Roles::TwoThreads { 2 * clients } else { clients };
     let pacing = match config.pacing {
-        // Without placement, the server may be on the same CPU. Spinning would block it.
+        // The server may be on the same CPU, and spinning would block it.
         Pacing::Auto if config.cpus.is_empty() => Pacing::SleepSpin,
         Pacing::Auto if threads > cpus => Pacing::Yield,
         Pacing::Auto => Pacing::Spin,
@@ -26,8 +26,8 @@ pub fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
     (roles, pacing)
 }
 
-/// Returns the CPUs whose threads all sleep when they have no work, each CPU once; `None` is any CPU. Without `pacing`, all of
-/// the client's threads sleep. With two threads, the receiving ones always sleep.
+/// Returns the CPUs whose threads all sleep when they have no work, each CPU once; `None` is any CPU. Without `pacing`, all
+/// threads sleep. With two threads, the receiving ones always sleep.
 pub fn sleeping_cpus(config: &LoadConfig, roles: Roles, pacing: Option<Pacing>) -> Vec<Option<usize>> {
     let all = &config.cpus;
     let clients = config.clients as usize;
@@ -62,7 +62,6 @@ pub fn cpu_of(config: &LoadConfig, thread: usize) -> Option<usize> {
     config.cpus.get(thread % config.cpus.len().max(1)).copied()
 }
 
-/// Starts a thread on its CPU.
 pub fn start_thread<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: String,

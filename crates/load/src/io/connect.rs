@@ -22,7 +22,8 @@ use crate::report::Class;
 /// The interval between progress reports.
 const PROGRESS: Duration = Duration::from_millis(200);
 
-/// Opens and verifies all of `config`'s connections. Calls `progress` with the number done. Returns non-blocking sockets.
+/// Opens and verifies all of `config`'s connections, or fails. Calls `progress` with the number done. The sockets are
+/// non-blocking.
 pub fn connect<P: ClientProtocol>(
     config: &LoadConfig,
     sources: &[IpAddr],
@@ -56,8 +57,8 @@ pub fn connect<P: ClientProtocol>(
     Ok(sockets.into_iter().flatten().collect())
 }
 
-/// Verifies connections from [`connect`] again, except those that already have a failure. Notes new failures. Stops after the
-/// first timeout, because a server that hangs would cost one timeout per connection.
+/// Verifies connections without a failure again, and notes new failures. Stops after the first timeout, because a server that
+/// hangs would cost one timeout per connection.
 pub fn verify_again<P: ClientProtocol>(
     config: &LoadConfig,
     protocol: &P,
@@ -89,7 +90,6 @@ pub fn verify_again<P: ClientProtocol>(
     left.for_each(|number| failures[number] = Some(Class::Timeout));
 }
 
-/// Starts a connection on a non-blocking socket.
 fn open(config: &LoadConfig, source: Option<IpAddr>) -> io::Result<OwnedFd> {
     let timeout = Duration::from_nanos(config.timeout_ns);
     let socket = match &config.target {
@@ -155,13 +155,12 @@ fn bind(socket: &OwnedFd, source: IpAddr) -> Result<(), Errno> {
     rustix::net::bind(socket, &SocketAddr::from((source, 0)))
 }
 
-/// Starts connections without waiting for them. A loop learns later that they are established.
+/// Starts connections without waiting for them.
 pub struct Dialer<'a> {
     target: Target,
     sources: &'a [IpAddr],
 }
 
-/// The target of the connections.
 enum Target {
     Ip(SocketAddr),
     Unix(SocketAddrUnix),
@@ -180,7 +179,7 @@ impl<'a> Dialer<'a> {
     }
 
     /// Starts connection `number` on a non-blocking socket, and increments `number`. Tries the next source address if one has
-    /// no free port. The close is regular instead of a reset, because ending connections is part of the measurement.
+    /// no free port. Unlike [`connect`], closes without a reset, because the end of connections is part of the measurement.
     pub fn begin(&self, number: &mut u64) -> Result<OwnedFd, Errno> {
         from_each(self.sources, number, |&error| error == Errno::ADDRNOTAVAIL, |source| self.begin_from(source))
     }
@@ -206,8 +205,8 @@ pub fn datagrams(target: SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Connects a Unix socket and makes it non-blocking. If the server's backlog is full, a blocking connect(2) waits up to the
-/// send timeout. FreeBSD and macOS refuse at once.
+/// Connects a Unix socket and makes it non-blocking. If the backlog is full, a blocking connect(2) waits up to the send timeout;
+/// FreeBSD and macOS refuse at once.
 fn unix(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
     rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
@@ -217,8 +216,7 @@ fn unix(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Raises the descriptor limit to the hard limit or the system's maximum. The plan and each connection check whether it is
-/// enough.
+/// Raises the descriptor limit as far as possible.
 pub fn raise_descriptor_limit() {
     let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
     let current = match platform::DESCRIPTORS_MAX {

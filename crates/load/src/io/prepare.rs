@@ -14,7 +14,7 @@ const BATCH_BYTES: usize = 16 << 10;
 /// The interval between progress reports.
 const PROGRESS: Duration = Duration::from_millis(200);
 
-/// Sends the protocol's preparations on one connection and checks each response. Calls `progress` with the number of responses.
+/// Sends the protocol's preparations on one connection, and verifies the responses. Calls `progress` with their number.
 pub fn prepare<P: ClientProtocol>(
     config: &LoadConfig,
     protocol: &P,
@@ -26,7 +26,10 @@ pub fn prepare<P: ClientProtocol>(
         return Ok(());
     }
     let blocking = |on: bool| {
-        let failed = |error: rustix::io::Errno| LoadError::System { what: "a connection's mode", error: error.into() };
+        let failed = |error: rustix::io::Errno| LoadError::System {
+            what: "cannot change the mode of a connection",
+            error: error.into(),
+        };
         rustix::io::ioctl_fionbio(socket, !on).map_err(failed)
     };
     // The timeouts set at connect apply.

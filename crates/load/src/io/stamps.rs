@@ -6,12 +6,11 @@
 //! - On a stream, the number is the offset of the write's last byte since the option was set.
 //! - With datagrams, it is the number of earlier datagrams.
 //!
-//! A number identifies a request: sizes give its place, and the connection's chain of records gives the order. A missing
-//! timestamp leaves its request without one and shifts no other. For example, two writes in one packet share a timestamp. The
-//! exception is datagrams before Linux 6.8, where a failed send may use up a number.
+//! The number identifies the request, so a missing timestamp does not shift others: for example, two writes in one packet share
+//! a timestamp. With datagrams before Linux 6.8, however, a failed send may use up a number.
 //!
-//! The timestamp of a received packet comes with the read itself. An entry in the error queue makes epoll report the socket, so
-//! the receive role empties the queue at once.
+//! The timestamp of a received packet comes with the read. An entry in the error queue makes epoll report the socket, so the
+//! receive role empties the queue at once.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -124,8 +123,7 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
         self.stamps[record].hardware_arrived.store(self.last.hardware_ns, Relaxed);
     }
 
-    /// Reads the timestamps of a reported connection, if its error queue has any. Returns whether there was no other reason for
-    /// the report.
+    /// Reads the timestamps of a reported connection. Returns whether they were the only reason for the report.
     #[inline]
     pub fn is_all(&mut self, flags: Flags, connection: usize) -> bool {
         flags.contains(Flags::ERR) && self.take(connection) && !flags.contains(Flags::IN)
@@ -169,8 +167,7 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
         let Some((kind, number)) = message.sent else { return };
         let Shared { protocol, records, links, .. } = self.shared;
         let mut cursor = self.connections[connection][kind];
-        // On a stream, a number is the offset of a last byte; with datagrams, a count. Both start at 0 and wrap. Consecutive
-        // numbers differ by less than half the range. A lower number belongs to a retransmission: keep the first time.
+        // Numbers start at 0 and wrap. A lower number belongs to a retransmission: keep the first time.
         let mut ahead = number.wrapping_add(1).wrapping_sub(cursor.number);
         if ahead > u32::MAX / 2 || ahead == 0 {
             return;
@@ -182,8 +179,7 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
             let Some(next) = cursor.head.take(&links[connection], records) else { return };
             let mut request = || protocol.encode(self.shared.request(next), &mut self.scratch).len() as u32;
             let step = if self.datagrams { 1 } else { request() };
-            // The number lies inside a request: a full socket cut the write short. The rest of the write will have the last
-            // byte.
+            // The number lies inside a request: a full socket cut the write short, and a later write has the last byte.
             let Some(left) = ahead.checked_sub(step) else { return };
             (ahead, record) = (left, next);
         }
@@ -221,7 +217,7 @@ fn receive(
     Ok(Message::parse(&control[..header.msg_controllen / 8]))
 }
 
-/// The timestamps of a packet that the kernel took.
+/// The timestamps of the kernel on a test packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamped {
     /// The timestamp from the driver.
@@ -230,8 +226,8 @@ pub struct Stamped {
     pub received: bool,
 }
 
-/// Tests timestamps: sends packets over loopback until both timestamps arrive or `patience` ends. The kernel enables timestamps
-/// in the background for the first socket, so the first packets may have none.
+/// Tests timestamps: sends packets over loopback until both timestamps arrive or `patience` ends. The first packets may have
+/// none, because the kernel enables timestamps in the background.
 pub fn on_loopback(patience: Duration) -> io::Result<Stamped> {
     const BETWEEN_PACKETS: Duration = Duration::from_micros(500);
     let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;

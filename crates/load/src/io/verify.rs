@@ -1,5 +1,4 @@
-//! Verifies many connections at once: each is established, sends one request, and receives one whole, correct response. A
-//! connection with lost packets or a distant server does not delay the others.
+//! Verifies many connections at once: each sends one request, and receives one whole, correct response.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -48,12 +47,10 @@ enum Step {
 }
 
 impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
-    /// Creates a verifier without connections.
     pub fn new(config: &LoadConfig, protocol: &'a P) -> Self {
         Self {
             protocol,
             transport: config.transport(),
-            // The server may end short-lived connections.
             may_end: config.requests_per_connection.is_some(),
             timeout: Duration::from_nanos(config.timeout_ns),
             scratch: Vec::new(),
@@ -67,7 +64,6 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
         self.under_way.len() < UNDER_WAY_MAX
     }
 
-    /// Whether no connection is in progress.
     pub fn is_idle(&self) -> bool {
         self.under_way.is_empty()
     }
@@ -75,13 +71,8 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
     /// Adds a connection: its number and its socket, after connect(2).
     pub fn push(&mut self, number: u64, socket: F) {
         let deadline = Instant::now() + self.timeout;
-        self.under_way.push(Connection {
-            number,
-            socket,
-            deadline,
-            reader: P::Reader::default(),
-            step: Step::Established,
-        });
+        let (reader, step) = (P::Reader::default(), Step::Established);
+        self.under_way.push(Connection { number, socket, deadline, reader, step });
     }
 
     /// Waits up to `longest` for progress. Returns the finished connections: number, socket, and result.
@@ -98,7 +89,7 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
         let are_ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         // Keep the order: a datagram server then sees the clients in order of their numbers.
         let outcomes: Vec<io::Result<bool>> =
-            (0..are_ready.len()).map(|at| if are_ready[at] { self.go_on(at) } else { Ok(false) }).collect();
+            (0..are_ready.len()).map(|at| if are_ready[at] { self.advance(at) } else { Ok(false) }).collect();
         let now = Instant::now();
         let mut through = Vec::new();
         // Remove from the end, so that earlier indices stay valid.
@@ -116,17 +107,17 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
     }
 
     /// Continues a connection without blocking. Returns whether it is finished.
-    fn go_on(&mut self, at: usize) -> io::Result<bool> {
+    fn advance(&mut self, at: usize) -> io::Result<bool> {
         let Self { protocol, scratch, inbox, .. } = self;
         let Connection { number, socket, reader, step, .. } = &mut self.under_way[at];
         let socket = socket.as_fd();
-        let asked = protocol.greeting(*number);
+        let greeting = protocol.greeting(*number);
         if let Step::Established = step {
             sockopt::socket_error(socket)??;
             *step = Step::Written(0);
         }
         if let Step::Written(written) = step {
-            let request = protocol.encode(asked, scratch);
+            let request = protocol.encode(greeting, scratch);
             while *written < request.len() {
                 let Some(count) = unless_blocked(|| rustix::io::write(socket, &request[*written..]))? else {
                     return Ok(false);
@@ -138,8 +129,8 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
         for _ in 0..READS_MAX {
             let Some(count) = unless_blocked(|| rustix::io::read(socket, &mut inbox[..]))? else { break };
             let reply = match count {
-                0 => (0, Some(protocol.end(asked, reader).ok_or(io::ErrorKind::UnexpectedEof)?)),
-                count => protocol.read(asked, reader, &inbox[..count]),
+                0 => (0, Some(protocol.end(greeting, reader).ok_or(io::ErrorKind::UnexpectedEof)?)),
+                count => protocol.read(greeting, reader, &inbox[..count]),
             };
             match reply {
                 (taken, Some(Reply::Good)) if taken == count && count > 0 => return Ok(true),
@@ -165,7 +156,7 @@ impl<P: ClientProtocol, F: AsFd> Connection<P, F> {
     }
 }
 
-/// Returns `None` if the call would block.
+/// Runs a call; `None` if it would block.
 fn unless_blocked(call: impl FnMut() -> Result<usize, Errno>) -> io::Result<Option<usize>> {
     match rustix::io::retry_on_intr(call) {
         Ok(count) => Ok(Some(count)),
@@ -174,7 +165,6 @@ fn unless_blocked(call: impl FnMut() -> Result<usize, Errno>) -> io::Result<Opti
     }
 }
 
-/// The error for a wrong response.
 fn wrong(protocol: &impl ClientProtocol) -> io::Error {
     protocol
         .complaint()

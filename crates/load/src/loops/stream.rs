@@ -305,17 +305,17 @@ impl<'a> Worker<'a> {
         for _ in 0..TURN_PIECES {
             self.inbox.clear();
             match rustix::io::read(&self.links[at].io, spare_capacity(&mut self.inbox)) {
-                Ok(0) if self.connections[at].state == State::Ending => return self.over(at),
+                Ok(0) if self.connections[at].state == State::Ending => {
+                    self.moved.ended += 1;
+                    return self.leave(at);
+                }
                 Ok(0) => return self.end(at, Class::Short),
                 Ok(count) => {
                     self.moved.received += count as u64;
                     if self.stream.direction == Direction::Out {
                         self.count(at, count);
                     }
-                    if !self.took(at, count as u64) {
-                        return;
-                    }
-                    if count < PIECE_BYTES {
+                    if !self.took(at, count as u64) || count < PIECE_BYTES {
                         return;
                     }
                 }
@@ -381,12 +381,6 @@ impl<'a> Worker<'a> {
         if let Err(error) = rustix::net::shutdown(&self.links[at].io, Shutdown::Write) {
             self.end(at, Class::of(&error.into()));
         }
-    }
-
-    /// Handles the server's close after the client's shutdown.
-    fn over(&mut self, at: usize) {
-        self.moved.ended += 1;
-        self.leave(at);
     }
 
     /// Abandons a connection.

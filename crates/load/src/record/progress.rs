@@ -1,4 +1,4 @@
-//! The progress of a client: written by its roles, read now and then by other threads.
+//! The progress of a client: written by its roles, and read sometimes by other threads.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
@@ -26,19 +26,17 @@ struct Receive {
 }
 
 impl Progress {
-    /// Counts a sent request.
     #[inline]
     pub fn add_sent(&self) {
         add(&self.send.sent, 1);
     }
 
-    /// Marks that the send role will send no more.
+    /// The send role will send no more requests.
     pub fn set_done(&self) {
         // The release makes all counts of sent requests visible.
         self.send.done.store(true, Release);
     }
 
-    /// Counts completed responses.
     #[inline]
     pub fn add_completed(&self, count: u64) {
         add(&self.receive.completed, count);
@@ -55,17 +53,14 @@ impl Progress {
         add(&self.receive.bytes, count);
     }
 
-    /// The bytes of streams.
     pub fn bytes(&self) -> u64 {
         self.receive.bytes.load(Relaxed)
     }
 
-    /// The requests sent.
     pub fn sent(&self) -> u64 {
         self.send.sent.load(Relaxed)
     }
 
-    /// The responses completed.
     pub fn completed(&self) -> u64 {
         self.receive.completed.load(Relaxed)
     }

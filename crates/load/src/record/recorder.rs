@@ -1,5 +1,4 @@
-//! Records the transactions of one thread without locks or allocations. Counts include all transactions; samples only those of
-//! the window, up to the reserved memory.
+//! Records the transactions of one thread without locks or allocations. The reserved memory limits samples but not counts.
 
 use std::ops::Range;
 
@@ -21,9 +20,9 @@ pub struct Transaction {
     pub sent: u64,
     /// t3; 0 without a response.
     pub complete: u64,
-    /// The number of the connection within the client.
+    /// The connection, as an index of the client's connections.
     pub connection: u32,
-    /// The time from t1 until the client began to connect or to send. Used only for short-lived connections.
+    /// For short-lived connections, the time from t1 until the client began to connect or to send.
     pub late: u64,
 }
 
@@ -34,11 +33,10 @@ pub struct Counts {
     pub completed_by_part: [u64; PARTS],
     /// Requests sent in the window.
     pub sent: u64,
-    /// Requests outstanding at the start and at the end of the window.
+    /// Requests outstanding at both edges of the window.
     pub outstanding: [u64; 2],
     /// Requests outstanding at the end of the cool-down.
     pub after_drain: u64,
-    /// Failures.
     pub errors: Errors,
     /// Transactions without memory for a sample.
     pub unsampled: u64,
@@ -46,11 +44,11 @@ pub struct Counts {
     pub went_back: u64,
     /// Send delay, service time and response time of transactions without a sample.
     pub beyond: [Histogram; 3],
-    /// The thread's CPU time and the tick of its reading, at both edges of the window.
+    /// The thread's CPU time at both edges of the window.
     used: [Used; 2],
 }
 
-/// The CPU time of a thread at a tick.
+/// The CPU time of a thread at the tick `at`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
     cpu_ns: u64,
@@ -78,11 +76,10 @@ impl Counts {
 pub struct Times {
     /// The start of the ramp.
     pub start: u64,
-    /// The window.
     pub window: Range<u64>,
     /// The end of the cool-down.
     pub drained: u64,
-    /// The delay of the start message behind the start of the ramp, in nanoseconds.
+    /// The time from the start of the ramp to the arrival of the start message, in nanoseconds.
     pub begun_late_ns: u64,
 }
 
@@ -91,17 +88,15 @@ pub struct Times {
 pub struct Recording {
     /// The transactions due in the window, up to the reserved memory.
     pub transactions: Vec<Transaction>,
-    /// The counts.
     pub counts: Counts,
 }
 
-/// Records one thread's transactions.
 pub struct Recorder<'a> {
     clock: Clock,
     times: Times,
     /// The number of edges of the window that have passed.
     edges: usize,
-    /// The current part of the window. `part_end` is its end, and `part_ticks` the length of a part.
+    /// The current part of the window.
     part: usize,
     part_end: u64,
     part_ticks: u64,
@@ -142,14 +137,12 @@ impl<'a> Recorder<'a> {
         })
     }
 
-    /// Sets the times of the trial.
     pub fn begin(&mut self, times: Times) {
         self.part_ticks = ((times.window.end - times.window.start) / PARTS as u64).max(1);
         self.part_end = times.window.start + self.part_ticks;
         self.times = times;
     }
 
-    /// The times of the trial.
     #[inline]
     pub fn times(&self) -> &Times {
         &self.times
@@ -159,8 +152,7 @@ impl<'a> Recorder<'a> {
         [self.times.window.start, self.times.window.end]
     }
 
-    /// Records the window's edges. Call it in every turn of the loop. `waiting` is the number of due requests without a
-    /// connection.
+    /// Records the window's edges, in every turn of the loop. `waiting` is the number of due requests without a connection.
     #[inline]
     pub fn tick(&mut self, now: u64, waiting: u64) {
         if let Some(&edge) = self.edges().get(self.edges)
@@ -184,7 +176,6 @@ impl<'a> Recorder<'a> {
         self.edges().get(self.edges).copied().unwrap_or(self.times.drained)
     }
 
-    /// Records that a request was sent.
     #[inline]
     pub fn sent(&mut self, sent: u64) {
         self.counts.sent += u64::from(self.times.window.contains(&sent));
@@ -192,7 +183,6 @@ impl<'a> Recorder<'a> {
         self.progress.add_sent();
     }
 
-    /// Records a response.
     #[inline]
     pub fn complete(&mut self, transaction: Transaction) {
         self.outstanding -= 1;
@@ -207,7 +197,7 @@ impl<'a> Recorder<'a> {
         self.keep(transaction);
     }
 
-    /// Records that a sent request has failed.
+    /// Records the failure of a sent request.
     pub fn lose(&mut self, transaction: Transaction, class: Class) {
         self.outstanding -= 1;
         self.progress.add_lost(1);
@@ -220,7 +210,6 @@ impl<'a> Recorder<'a> {
         self.counts.after_drain += requests;
     }
 
-    /// The failures so far.
     pub fn errors(&mut self) -> &mut Errors {
         &mut self.counts.errors
     }
@@ -247,7 +236,6 @@ impl<'a> Recorder<'a> {
         self.counts.went_back += u64::from(times.iter().flatten().any(|&time_ns| time_ns < 0));
     }
 
-    /// Ends the recording and returns its result.
     pub fn close(self) -> Recording {
         Recording { transactions: self.transactions, counts: self.counts }
     }

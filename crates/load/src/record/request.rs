@@ -35,7 +35,6 @@ pub struct Record {
 }
 
 impl Record {
-    /// Creates a request that has not been sent.
     pub fn new(planned: u64, connection: u32) -> Self {
         Self { planned, sent: AtomicU64::new(0), complete: AtomicU64::new(0), connection, next: AtomicU32::new(NONE) }
     }
@@ -55,22 +54,18 @@ impl Record {
 
 /// The state that both roles of one client share.
 pub struct Shared<'a, P: ClientProtocol> {
-    /// The clock of all timestamps.
     pub clock: Clock,
-    /// The protocol of the service.
     pub protocol: &'a P,
-    /// The protocol's number of the first record's request. The others follow.
+    /// The protocol's number of the first record's request.
     pub first: u64,
     /// The client's requests, in planned order.
     pub records: &'a [Record],
     /// The client's connections.
     pub links: &'a [Link],
-    /// The client's progress.
     pub progress: &'a Progress,
 }
 
 impl<P: ClientProtocol> Shared<'_, P> {
-    /// Returns the request of a record.
     #[inline]
     pub fn request(&self, record: usize) -> P::Request {
         self.protocol.request(self.first + record as u64)
@@ -104,7 +99,6 @@ pub struct Stamp {
 /// A connection, shared by both roles.
 #[derive(Debug)]
 pub struct Link {
-    /// The socket.
     pub io: OwnedFd,
     /// The index of the connection's first request plus one.
     first: AtomicU32,
@@ -116,18 +110,16 @@ pub struct Link {
 const BROKEN: u8 = u8::MAX;
 
 impl Link {
-    /// A connection without requests.
     pub fn new(io: OwnedFd) -> Self {
         Self { io, first: AtomicU32::new(NONE), failure: AtomicU8::new(0) }
     }
 
-    /// Whether the connection has failed.
     #[inline]
     pub fn is_dead(&self) -> bool {
         self.failure.load(Relaxed) != 0
     }
 
-    /// Marks the connection as failed. Both roles may find the failure; the first reason stays.
+    /// Marks the connection as failed. The first reason stays.
     pub fn fail(&self, class: Class) {
         if self.failure.compare_exchange(0, class as u8, Relaxed, Relaxed) == Err(BROKEN) {
             let _ = self.failure.compare_exchange(BROKEN, class as u8, Relaxed, Relaxed);
@@ -145,7 +137,7 @@ impl Link {
         }
     }
 
-    /// Whether a write failed without a known reason. The system may report the error only once.
+    /// Whether a write failed without a known reason, because the system may report an error only once.
     pub fn is_broken(&self) -> bool {
         self.failure.load(Relaxed) == BROKEN
     }
@@ -181,7 +173,7 @@ impl Tail {
 pub struct Head(u32);
 
 impl Head {
-    /// Takes the oldest remaining request. Returns the index of its record.
+    /// Takes the oldest remaining request.
     #[inline]
     pub fn take(&mut self, link: &Link, records: &[Record]) -> Option<usize> {
         let index = self.peek(link, records)?;
@@ -198,7 +190,7 @@ impl Head {
         }
     }
 
-    /// Takes the request that a peek returned.
+    /// Takes the request that [`Head::peek`] returned.
     #[inline]
     pub fn pass(&mut self, index: usize) {
         self.0 = index as u32 + 1;

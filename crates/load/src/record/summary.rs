@@ -15,12 +15,11 @@ use crate::time::clock::{Clock, Wall};
 pub struct Usage {
     cpu_ns: u64,
     involuntary_switches: u64,
-    /// The time for which the client was stalled, in nanoseconds; `None` if not measured.
+    /// The time of the client's stalls; `None` if not measured.
     pub stalled_ns: Option<u64>,
 }
 
 impl Usage {
-    /// Reads the usage so far.
     pub fn now() -> Self {
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
         // SAFETY: the kernel fills in `usage`; the call cannot fail with these arguments.
@@ -36,7 +35,6 @@ impl Usage {
         }
     }
 
-    /// The usage since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             cpu_ns: self.cpu_ns - earlier.cpu_ns,
@@ -51,7 +49,6 @@ impl Usage {
 pub struct Recorded {
     /// The number of the client's first connection.
     pub first: u32,
-    /// The client's requests.
     pub records: Vec<Record>,
     /// The kernel's timestamps of each request; empty if disabled.
     pub stamps: Vec<Stamp>,
@@ -118,7 +115,7 @@ pub fn transaction_samples<'a>(
 }
 
 /// Counts requests without a response in the whole trial. Their class is that of the connection's failure, or a timeout if the
-/// connection is alive. A connection that failed while no request needed it counts once.
+/// connection is alive. The failure of a connection without such requests counts once.
 pub fn errors(links: &[Link], recorded: &[Recorded]) -> Errors {
     let mut errors = Errors::default();
     let mut idle: Vec<Option<Class>> = links.iter().map(Link::failure).collect();
@@ -140,7 +137,7 @@ pub fn errors(links: &[Link], recorded: &[Recorded]) -> Errors {
     errors
 }
 
-/// Counts the times, in ticks, per part of the window.
+/// Counts `ticks` per part of the window.
 pub fn by_part(window: &Range<u64>, ticks: impl Iterator<Item = u64>) -> [u64; PARTS] {
     let mut parts = [0; PARTS];
     let length = u128::from(window.end - window.start);
@@ -152,26 +149,21 @@ pub fn by_part(window: &Range<u64>, ticks: impl Iterator<Item = u64>) -> [u64; P
 
 /// Facts about a trial that its report needs in addition to the records.
 pub struct Facts<'a> {
-    /// The configuration.
     pub config: &'a LoadConfig,
-    /// The roles used.
     pub roles: Roles,
-    /// The pacing used; `None` in a closed loop.
+    /// `None` in a closed loop.
     pub pacing: Option<Pacing>,
-    /// The clock used.
     pub clock: &'a Clock,
-    /// Start and end of the phases.
     pub times: &'a Times,
-    /// Time to connect, in nanoseconds.
     pub connect_ns: u64,
     /// The process's usage in the window.
     pub usage: Usage,
-    /// The source of kernel timestamps; `None` if disabled.
+    /// `None` if kernel timestamps are disabled.
     pub kernel: Option<KernelFacts>,
 }
 
 impl Facts<'_> {
-    /// Returns the report of an open loop. `recorded` includes requests outside the window.
+    /// Returns the report of an open loop, without errors. `recorded` includes requests outside the window.
     pub fn report(&self, recorded: &[Recorded], samples: &[Sample], memory_bytes_per_connection: f64) -> LoadReport {
         let window_s = self.config.phases.measure_ns as f64 / 1e9;
         let window = &self.times.window;
@@ -233,8 +225,8 @@ impl Facts<'_> {
         }
     }
 
-    /// Returns the report and the samples of recorded loops. `firsts` gives the number of each thread's first connection.
-    /// `cpus` is the number of CPUs that the threads may use.
+    /// Returns the report and the samples of `recordings`. `firsts` gives the number of each thread's first connection, and
+    /// `cpus` the number of CPUs that the threads may use.
     pub fn account(
         &self,
         recordings: &[Recording],
@@ -244,17 +236,7 @@ impl Facts<'_> {
     ) -> (LoadReport, Vec<Sample>) {
         let transactions = recordings.iter().map(|it| it.transactions.as_slice());
         let samples = transaction_samples(self.clock, &self.times.window, transactions, firsts);
-        let counts: Vec<&Counts> = recordings.iter().map(|it| &it.counts).collect();
-        (self.recorded(&counts, &samples, cpus, memory_bytes_per_connection), samples)
-    }
-
-    fn recorded(
-        &self,
-        all: &[&Counts],
-        samples: &[Sample],
-        cpus: usize,
-        memory_bytes_per_connection: f64,
-    ) -> LoadReport {
+        let all: Vec<&Counts> = recordings.iter().map(|it| &it.counts).collect();
         let window_s = self.config.phases.measure_ns as f64 / 1e9;
         let sum = |count: &dyn Fn(&Counts) -> u64| all.iter().map(|counts| count(counts)).sum::<u64>();
         let completed_by_part: [u64; PARTS] = std::array::from_fn(|part| sum(&|it| it.completed_by_part[part]));
@@ -278,7 +260,7 @@ impl Facts<'_> {
                 cpus: cpus as u32,
                 think_ns: self.config.think.mean_ns,
             }),
-            ..self.common(samples, memory_bytes_per_connection)
+            ..self.common(&samples, memory_bytes_per_connection)
         };
         if unsampled > 0 {
             // Transactions without a sample are the last ones, so the medians per part still come from the samples.
@@ -288,13 +270,13 @@ impl Facts<'_> {
                 all.iter().for_each(|counts| measured.histogram.merge(&counts.beyond[time]));
                 measured.distribution = measured.histogram.distribution();
             }
-            report.late = Some(late(&report.send_delay, &report.service, samples));
+            report.late = Some(late(&report.send_delay, &report.service, &samples));
         }
         report.clock.went_back += sum(&|it| it.went_back);
         report.planned += unsampled;
         report.sent += sum(&|it| it.beyond[0].count());
         report.completed += sum(&|it| it.beyond[1].count());
-        report
+        (report, samples)
     }
 }
 
@@ -353,8 +335,10 @@ mod tests {
             usage: Usage::default(),
             kernel: None,
         };
-        let sample = Sample { sent_ns: 10, complete_ns: 110, ..Sample::UNKNOWN };
-        let report = facts.recorded(&[&counts, &Counts::default()], &[sample], 1, 1.0);
+        let transactions = vec![Transaction { sent: 10, complete: 110, ..Transaction::default() }];
+        let empty = Recording { transactions: Vec::new(), counts: Counts::default() };
+        let recordings = [Recording { transactions, counts }, empty];
+        let (report, _) = facts.account(&recordings, [0, 1].into_iter(), 1, 1.0);
         assert_eq!((report.planned, report.sent, report.completed), (3, 3, 2));
         assert_eq!(
             (report.send_delay.distribution.count, report.service.distribution.max_ns / 100),

@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 /// Generates the enum of classes and the struct of counts from one table.
 macro_rules! classes {
     ($($(#[$doc:meta])+ $class:ident = $number:literal, $field:ident, $name:literal;)+) => {
-        /// The class of a failure: httperf's classes, plus classes for sizes, service answers and datagrams.
+        /// The class of a failure: httperf's classes, and classes for sizes, responses and datagrams.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Class {
             $($(#[$doc])+ $class = $number),+
         }
 
-        /// Failures by class. A request without a response gets the class of its connection's end, even if never sent. A
-        /// connection that fails while no request needs it counts once.
+        /// Failures by class. A request without a response has the class of its connection's failure, even if it was not sent.
+        /// The failure of a connection without such requests counts once.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Errors {
@@ -70,9 +70,9 @@ classes! {
     Wrong = 7, wrong, "wrong";
     /// A stored record was missing.
     Miss = 8, miss, "miss";
-    /// The service responded that it cannot fulfil the request.
+    /// The service rejected the request.
     Rejected = 9, rejected, "rejected";
-    /// The server ended the connection after a response while requests were left, as HTTP's `Connection: close` announces.
+    /// The server ended the connection after a response while requests were left, as with HTTP's `Connection: close`.
     Closed = 10, closed, "closed";
     /// ICMP reported that a datagram did not reach its port.
     Unreachable = 11, unreachable, "unreachable";

@@ -9,11 +9,10 @@ use stats::Histogram;
 /// The smallest delay of a late send, in nanoseconds: five times the paper's p99 (kawai2008 section 5.3).
 const DELAY_NS_MIN: u64 = 100_000;
 
-/// A tail is the server's own only if it has at least this many times as many requests as were sent late.
+/// A tail belongs to the server only if it has at least this many requests per late request.
 ///
-/// Each late request makes others slow. About one was in flight when the client stopped. Behind the burst, requests sent on
-/// time wait too: u/(1-u) per late request if the server is busy for the share u of its time, or 4 at u = 0.8. These 6 requests
-/// are hardly more than half of the tail, so the quantile lies among the server's own slow requests.
+/// A late request makes up to 6 requests slow: itself, one in flight when the client stopped, and those that wait behind the
+/// burst: u/(1-u), or 4 if the server is busy for a share u = 0.8 of its time. That is little more than half of the tail.
 const TAIL_TO_LATE_MIN: f64 = 10.0;
 
 /// The largest share of late requests in a valid trial. Above it the client may have caused even the median.
@@ -23,21 +22,19 @@ pub const LATE_SHARE_MAX: f64 = 0.5 / TAIL_TO_LATE_MIN;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateSends {
     /// The longest send delay of a request that is not late, in nanoseconds: the interquartile range of the service time, but
-    /// at least 0.1 ms. A burst after a delay keeps the server busy for at most that delay, so a shorter delay adds
-    /// less than service times vary. The median is no bound: most of it may be network delay or sleep.
+    /// at least 0.1 ms. A burst after a shorter delay adds less than service times vary anyway.
     pub bound_ns: u64,
     /// Requests with a longer send delay.
     pub count: u64,
-    /// Further requests whose responses may have waited for a stalled client: the same share as the stalls' share of the
-    /// window.
-    #[serde(default, skip_serializing_if = "is_none")]
+    /// Further requests whose responses may have waited for a stalled client: the stalls' share of all requests.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
     pub stalled: u64,
     /// Requests whose send delay is known.
     pub sent: u64,
-    /// 99th percentile of the service time of requests sent on time, in nanoseconds; `None` if unknown.
+    /// p99 of the service time of requests sent on time, in nanoseconds; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_time_p99_ns: Option<u64>,
-    /// 99.9th percentile of the service time of requests sent on time, in nanoseconds; `None` if unknown.
+    /// p99.9 of the service time of requests sent on time, in nanoseconds; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_time_p999_ns: Option<u64>,
 }
@@ -94,10 +91,6 @@ impl LateSends {
     }
 }
 
-fn is_none(count: &u64) -> bool {
-    *count == 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,7 +111,7 @@ mod tests {
         assert_eq!(reached(101), [false, true, true, true]);
         assert_eq!(reached(501), [true; 4]);
         assert!(late(500).share() <= LATE_SHARE_MAX && late(501).share() > LATE_SHARE_MAX);
-        assert!(!LateSends::default().reaches(1.0), "nothing was sent");
+        assert!(!LateSends::default().reaches(1.0), "without requests, no request is late");
     }
 
     #[test]
@@ -129,7 +122,7 @@ mod tests {
         assert_eq!([of([50_000; 4], 90_000), of([50_000; 4], 110_000)], [0, 1]);
         let varied = [100_000, 100_000, 600_000, 600_000];
         assert_eq!([of(varied, 480_000), of(varied, 520_000)], [0, 1]);
-        assert_eq!(of([50_000_000; 4], 45_000_000), 1, "a long way to the server hides no stall");
+        assert_eq!(of([50_000_000; 4], 45_000_000), 1, "a long service time does not raise the bound");
     }
 
     #[test]

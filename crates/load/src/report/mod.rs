@@ -19,32 +19,31 @@ pub use samples::Sample;
 pub struct LoadReport {
     /// The clock and its accuracy.
     pub clock: ClockFacts,
-    /// The pacing in use, never `auto`; `None` in a closed loop, which sleeps until a response or the end of a think time.
+    /// The pacing in use, never `auto`; `None` in a closed loop, which only sleeps.
     pub pacing: Option<Pacing>,
     /// The roles in use, never `auto`.
     pub roles: Roles,
     /// The transport of requests.
     pub transport: Transport,
-    /// Connections that were established and verified with one request before the ramp.
+    /// Connections, verified with one request before the ramp.
     pub connections: u32,
-    /// The number of active connections among them.
+    /// The number of active connections.
     pub active: u32,
-    /// Time to connect and verify all of them, in nanoseconds.
+    /// Time to connect and verify all connections, in nanoseconds.
     pub connect_ns: u64,
     /// Length of the window, in nanoseconds.
     pub window_ns: u64,
     /// The target rate in requests per second; `None` in a closed loop.
     pub rate_asked_per_s: Option<f64>,
-    /// Requests planned in the window, or due in it for a closed loop. All counts below refer to these requests.
+    /// Requests planned in the window (in a closed loop: due in the window). All counts below refer to these requests.
     pub planned: u64,
-    /// Requests passed to the kernel, late ones included. If a socket's buffer is full, the client writes later. Service time
-    /// includes that wait, because the server is not reading.
+    /// Requests sent, including late ones. If a socket's buffer is full, service time includes the wait for the server to read.
     pub sent: u64,
     /// Requests whose whole response arrived during the window or the cool-down.
     pub completed: u64,
     /// Responses completed inside the window, per second.
     pub rate_achieved_per_s: f64,
-    /// Responses completed in each of [`PARTS`] equal parts of the window; `None` in runs stored before this count existed.
+    /// Responses completed in each of [`PARTS`] equal parts of the window; `None` in older runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_by_part: Option<[u64; PARTS]>,
     /// Requests sent inside the window, per second.
@@ -53,32 +52,29 @@ pub struct LoadReport {
     pub outstanding: Outstanding,
     /// Failures in the whole trial, by class.
     pub errors: Errors,
-    /// Send delay: t2 − t1. For short-lived connections, the time from t1 of the connection's first request to the start of its
-    /// connect.
+    /// Send delay: t2 − t1. A short-lived connection's first request counts as sent when its connect(2) begins.
     #[serde(rename = "lag")]
     pub send_delay: Measured,
     /// Service time: t3 − t2.
     pub service: Measured,
     /// Response time: t3 − t1.
     pub response: Measured,
-    /// Requests of the window that were sent late; `None` in runs stored before this count existed. See
-    /// [`LoadReport::late_sends`].
+    /// Requests of the window that were sent late; `None` in older runs. See [`LoadReport::late_sends`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<LateSends>,
-    /// The share of the window in which the busiest receiving thread was busy. A thread without spare time delays what it
-    /// receives. `None` if unknown, and in a closed loop, which has its own figure.
+    /// The share of the window in which the busiest receiving thread was busy; `None` if unknown, and in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver_busy_share: Option<f64>,
-    /// The time within the window in which the client could not have run when it had to (module `hiccups`), in nanoseconds. It
-    /// is the maximum over the clients. `None` in older runs and if the threads spin, because send delay then shows stalls.
+    /// The time within the window in which the most affected client was stalled, in nanoseconds. `None` in older runs, and if
+    /// the threads spin, because send delay then shows stalls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled_ns: Option<u64>,
-    /// Test of the sends against their plan; `None` with too few samples.
+    /// Test of the send times against the plan; `None` with too few samples.
     pub fit: Option<TestResult>,
     /// Figures of a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<ClosedReport>,
-    /// Figures of short-lived connections; `None` if connections stay open.
+    /// Figures of short-lived connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub churn: Option<ChurnReport>,
     /// Figures of datagrams.
@@ -94,9 +90,8 @@ pub struct LoadReport {
     /// Figures of each process, if several divided the load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessReport>,
-    /// The delay of the start message behind the beginning of the ramp, in nanoseconds; 0 if it arrived in time. It is the
-    /// maximum over the processes.
-    #[serde(default, skip_serializing_if = "is_in_time")]
+    /// The longest time from the start of the ramp to the arrival of a process's start message, in nanoseconds; 0 if in time.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub begun_late_ns: u64,
     /// CPU time of the client's process in the window, in nanoseconds.
     pub cpu_ns: u64,
@@ -105,11 +100,10 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
-    /// Counts the requests of the window that were sent late or may have met a stall. Uses the histograms if the report has no
-    /// count.
+    /// Counts the requests of the window that were sent late or during a stall; from the histograms if the report has no count.
     pub fn late_sends(&self) -> LateSends {
         let late = match self.late {
-            // Bursts of a stream follow no plan.
+            // A stream plans no bursts.
             _ if self.stream.is_some() => LateSends::default(),
             Some(late) => late,
             None => LateSends::of(&self.send_delay.histogram, &self.service.histogram),
@@ -128,8 +122,8 @@ impl LoadReport {
     }
 }
 
-fn is_in_time(late_ns: &u64) -> bool {
-    *late_ns == 0
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A measured time: its distribution, and the histogram behind it, which allows merging.
@@ -138,7 +132,7 @@ fn is_in_time(late_ns: &u64) -> bool {
 pub struct Measured {
     /// Quantiles and moments.
     pub distribution: Distribution,
-    /// Median in each of [`PARTS`] equal parts of the window, by planned time, in nanoseconds; 0 for a part without samples.
+    /// Median in each part of the window, by planned time, in nanoseconds; 0 for a part without samples.
     pub p50_by_part_ns: [u64; PARTS],
     /// 90th percentile in each part, by planned time, in nanoseconds; 0 for a part without samples.
     pub p90_by_part_ns: [u64; PARTS],
@@ -146,7 +140,7 @@ pub struct Measured {
     pub histogram: Histogram,
 }
 
-/// The stored form of a measured time. Earlier versions stored fewer quantiles; the histogram provides the missing ones.
+/// A stored measured time. Earlier versions stored fewer quantiles; the histogram provides the missing ones.
 #[derive(Deserialize)]
 struct Stored {
     distribution: Distribution,
@@ -165,7 +159,7 @@ impl From<Stored> for Measured {
     }
 }
 
-/// Figures of one process of a divided load. The sum over all processes would hide a single late one.
+/// Figures of one process of a divided load. A sum over all processes would hide a single late one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessReport {
     /// A description of the host; empty if it is the server's host.
@@ -174,7 +168,7 @@ pub struct ProcessReport {
     pub connections: u32,
     /// Requests that the process's schedule planned in the window.
     pub planned: u64,
-    /// Planned requests whose response arrived.
+    /// Planned requests with a response.
     pub completed: u64,
     /// Requests that the process sent inside the window, per second.
     pub rate_sent_per_s: f64,
@@ -183,12 +177,12 @@ pub struct ProcessReport {
     pub send_delay: Distribution,
     /// Service time.
     pub service: Distribution,
-    /// The delay of the start message behind the beginning of the ramp, in nanoseconds; 0 if it arrived in time.
-    #[serde(default, skip_serializing_if = "is_in_time")]
+    /// The time from the start of the ramp to the arrival of the start message, in nanoseconds; 0 if in time.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub begun_late_ns: u64,
     /// CPU time of the process in the window, in nanoseconds.
     pub cpu_ns: u64,
-    /// The share of this process's CPUs that other programs than the trial's clients used during the window; `None` if unknown.
+    /// The share of this process's CPUs used by other programs during the window; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_taken_by_others: Option<f64>,
 }
@@ -196,7 +190,7 @@ pub struct ProcessReport {
 /// Figures of a closed loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClosedReport {
-    /// The last transactions of the window, which did not fit into the memory for samples. Counts and histograms include them.
+    /// The last transactions of the window, if the memory for samples was full. Counts and histograms include them.
     pub unsampled: u64,
     /// The share of `cpus` that the threads used.
     pub busy_share: f64,
@@ -216,7 +210,7 @@ pub struct ChurnReport {
     pub opened: u64,
     /// Connections opened per second.
     pub opened_per_s: f64,
-    /// Sessions in the whole trial that waited for another to end, because the limit of open connections was reached.
+    /// Sessions of the whole trial that waited for a free connection.
     pub waited: u64,
     /// The number of source addresses.
     pub sources: u32,
@@ -235,10 +229,10 @@ pub struct DatagramReport {
     pub lost: u64,
     /// Responses to requests that already had a response.
     pub duplicates: u64,
-    /// First responses that arrived after the response to a later request from the same port.
+    /// Responses that arrived after the response to a later request to the same port.
     pub reordered: u64,
-    /// Responses in the whole trial that the client's sockets dropped for lack of buffer space. They count as lost too. `None`
-    /// if the system does not report drops.
+    /// Responses of the whole trial, also in `lost`, that the client's sockets dropped for lack of buffer space; `None` if
+    /// unknown.
     pub dropped: Option<u64>,
 }
 
@@ -247,9 +241,9 @@ pub struct DatagramReport {
 pub struct StreamReport {
     /// Bytes of bursts written in the window, or read in it if the server sends.
     pub bytes: u64,
-    /// Those bytes, in each part of the window.
+    /// `bytes` in each part of the window.
     pub bytes_by_part: [u64; PARTS],
-    /// Those bytes, in each second of the window. The last second may be shorter.
+    /// `bytes` in each second of the window. The last second may be shorter.
     pub bytes_by_second: Vec<u64>,
     /// Jain's index of the bytes per connection in the window: 1 if all are equal, 1/n if one connection has everything.
     pub fairness: f64,
@@ -261,8 +255,7 @@ pub struct StreamReport {
     pub sent_bytes: u64,
     /// Bytes read on all connections over their whole life.
     pub received_bytes: u64,
-    /// Connections that the server ended after all data. Both sides' bytes are comparable only if this includes every
-    /// connection.
+    /// Connections that the server closed after all data. Both sides' bytes are comparable only if it closed all of them.
     pub ended: u32,
 }
 
@@ -283,7 +276,7 @@ pub struct KernelReport {
     pub interface: String,
     /// Whether the interface takes hardware timestamps.
     pub hardware: Hardware,
-    /// From t2 to the kernel's packet scheduler.
+    /// From t2 to the packet scheduler.
     pub to_scheduler: Measured,
     /// t2k − t2: from the client's timestamp to the driver.
     pub to_driver: Measured,
@@ -297,22 +290,21 @@ pub struct KernelReport {
     pub unstamped_sent: u64,
     /// Responses completed without a t3k.
     pub unstamped_arrived: u64,
-    /// Requests whose timestamps are out of order by more than the error between the two clocks. Such timestamps are wrong. If
-    /// there are many, all timestamps of the trial are doubtful.
+    /// Requests whose timestamps are out of order by more than the error between the two clocks.
     pub out_of_order: u64,
-    /// Whether the wall clock was set during the trial. The kernel's timestamps use that clock and could not be converted.
+    /// Whether the wall clock was set during the trial, which makes the kernel's timestamps unusable.
     pub wall_clock_stepped: bool,
 }
 
-/// Whether an interface takes hardware timestamps.
+/// The hardware timestamps of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hardware {
-    /// The interface cannot take them.
+    /// Not supported.
     None,
-    /// The interface can take them, but they are off: `hwstamp_ctl -i NAME -t 1 -r 1` turns them on.
+    /// Supported but disabled: `hwstamp_ctl -i NAME -t 1 -r 1` enables them.
     Off,
-    /// The interface takes them.
+    /// Enabled.
     On,
 }
 
@@ -338,7 +330,7 @@ pub struct ClockFacts {
     pub frequency_hz: f64,
     /// Drift against CLOCK_MONOTONIC over the trial, in parts per million.
     pub drift_ppm: f64,
-    /// Requests of the window whose timestamps decrease: how often the clock went backwards.
+    /// Requests of the window in which the clock went backwards.
     #[serde(default)]
     pub went_back: u64,
 }

@@ -7,19 +7,19 @@ use super::{Hardware, KernelReport, LateSends, Measured, PARTS};
 /// One request of the window. Times are integer nanoseconds since the start of the window, on one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// t1: the planned time of the request. In a closed loop, the end of the previous response plus the think time.
+    /// t1: the planned time. In a closed loop, the end of the previous response plus the think time.
     pub planned_ns: i64,
-    /// t2: taken just before the write of the request.
+    /// t2: just before the write of the request.
     pub sent_ns: i64,
-    /// t3: taken after reading the whole response; [`Sample::NEVER`] without one.
+    /// t3: after reading the whole response; [`Sample::NEVER`] without one.
     pub complete_ns: i64,
-    /// The time at which the packet scheduler got the request; [`Sample::NEVER`] if unknown, as for the fields below.
+    /// The packet scheduler got the request; [`Sample::NEVER`] if unknown, as for the fields below.
     pub scheduler_ns: i64,
-    /// t2k: the time at which the driver got the request.
+    /// t2k: the driver got the request.
     pub driver_ns: i64,
-    /// t3k: the time at which the response's last packet arrived in the kernel.
+    /// t3k: the kernel got the response's last packet.
     pub arrived_ns: i64,
-    /// Service time on the wire, by the interface's own clock.
+    /// Service time on the wire, by the interface's clock.
     pub hardware_service_ns: i64,
     /// The connection, from 0. After a merge, its number among the connections of all processes.
     pub connection: u32,
@@ -58,8 +58,7 @@ pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample)
         let (these, others) = rest.split_at(count);
         rest = others;
         values.clear();
-        // Replace negative times with 0. The client's own clock gives them only if it goes backwards, which `went_back` counts.
-        // The kernel's timestamps use another clock; `out_of_order` counts those.
+        // Replace negative times with 0: `went_back` and `out_of_order` count them.
         values.extend(these.iter().filter_map(&difference).map(|ns| ns.max(0) as u64));
         histogram.extend(values.iter().copied());
         if !values.is_empty() {
@@ -140,8 +139,7 @@ impl KernelFacts {
     }
 }
 
-/// The largest plausible error between the client's clock and the wall clock. A comparison is exact to tens of nanoseconds, and
-/// the clocks may diverge by this much in the half second between two comparisons.
+/// The largest plausible error between the client's clock and the wall clock, which diverge between two comparisons.
 const CLOCKS_APART_NS_MAX: i64 = 5_000;
 
 /// Tests whether the requests were sent as planned.

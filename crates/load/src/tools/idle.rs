@@ -11,11 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::config::LoadConfig;
 use crate::driver;
 use crate::error::LoadError;
-use crate::io::connect;
-use crate::io::source_ports;
+use crate::io::{connect, source_ports};
 use crate::protocol::{ClientProtocol, with_protocol};
-use crate::report::Class;
-use crate::report::Errors;
+use crate::report::{Class, Errors};
 
 /// An event of a process that holds idle connections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -100,7 +98,7 @@ fn hold_with<P: ClientProtocol>(
     on_event(Event::Held { connections: total, elapsed_ns: connect_ns });
     is_over();
     let mut report = IdleReport { held: total, processes: 1, connect_ns, ..IdleReport::default() };
-    let mut failures: Vec<Option<Class>> = sockets.iter().map(|socket| unasked(socket).err()).collect();
+    let mut failures: Vec<Option<Class>> = sockets.iter().map(|socket| check_untouched(socket).err()).collect();
     connect::verify_again(config, protocol, &sockets, &mut failures);
     report.alive = failures.iter().filter(|failure| failure.is_none()).count() as u32;
     failures.into_iter().flatten().for_each(|class| report.errors.count(class, 1));
@@ -108,7 +106,7 @@ fn hold_with<P: ClientProtocol>(
 }
 
 /// Checks that the server neither sent bytes nor ended the connection.
-fn unasked(socket: &OwnedFd) -> Result<(), Class> {
+fn check_untouched(socket: &OwnedFd) -> Result<(), Class> {
     match rustix::net::recv(socket, &mut [0][..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Err(Errno::AGAIN | Errno::INTR) => Ok(()),
         Ok((0, _)) => Err(Class::Reset),

@@ -10,15 +10,15 @@ use crate::report::Hardware;
 
 /// Returns the name of the interface on the route to `target`.
 pub fn towards(target: SocketAddr) -> io::Result<String> {
-    let (ours, interfaces) = (source(target)?, interfaces()?);
+    let (own, interfaces) = (source(target)?, interfaces()?);
     // Traffic to an address of this host uses loopback, whichever interface has the address.
     let loops = is_one_of(&interfaces, target.ip());
-    let has = |address: IpAddr| if loops { address.is_loopback() } else { address == ours };
+    let has = |address: IpAddr| if loops { address.is_loopback() } else { address == own };
     interfaces
         .into_iter()
         .find(|(_, address)| has(*address))
         .map(|(name, _)| name)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface has the address {ours}")))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface has the address {own}")))
 }
 
 /// Returns the source addresses that have a route to `target`, the system's choice first.
@@ -39,12 +39,11 @@ fn is_one_of(interfaces: &[(String, IpAddr)], target: IpAddr) -> bool {
     interfaces.iter().any(|(_, address)| *address == target)
 }
 
-/// Returns source addresses of the target's family and scope, `ours` first. They belong to the interface with `ours`, or to all
-/// interfaces if `target` is this host. Packets from another interface's address would leave on the same route, but responses
-/// would not arrive.
-fn leading_to(target: IpAddr, ours: IpAddr, interfaces: &[(String, IpAddr)]) -> Vec<IpAddr> {
+/// Returns the source addresses of the interface with the address `own`, or of all interfaces if `target` is this host. They
+/// have the target's family and scope, and start with `own`. Responses to another interface's address would not arrive.
+fn leading_to(target: IpAddr, own: IpAddr, interfaces: &[(String, IpAddr)]) -> Vec<IpAddr> {
     let loops = is_one_of(interfaces, target);
-    let leads = |name: &str| loops || interfaces.iter().any(|(its, address)| its == name && *address == ours);
+    let leads = |name: &str| loops || interfaces.iter().any(|(its, address)| its == name && *address == own);
     let is_near = |address: &IpAddr| match address {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
@@ -54,7 +53,7 @@ fn leading_to(target: IpAddr, ours: IpAddr, interfaces: &[(String, IpAddr)]) -> 
     };
     let leading = interfaces.iter().filter(|(name, _)| leads(name)).map(|(_, address)| *address);
     let mut addresses: Vec<IpAddr> = leading.filter(fits).collect();
-    addresses.sort_by_key(|address| *address != ours);
+    addresses.sort_by_key(|address| *address != own);
     addresses
 }
 
@@ -160,14 +159,14 @@ mod tests {
             ("eth0", "fe80::2"),
         ];
         let interfaces = had.map(|(name, address)| (name.to_owned(), address.parse().unwrap()));
-        let of = |target: &str, ours: &str| {
-            let found = leading_to(target.parse().unwrap(), ours.parse().unwrap(), &interfaces);
+        let of = |target: &str, own: &str| {
+            let found = leading_to(target.parse().unwrap(), own.parse().unwrap(), &interfaces);
             found.iter().map(IpAddr::to_string).collect::<Vec<_>>()
         };
         assert_eq!(of("192.0.2.9", "10.0.0.2"), ["10.0.0.2", "10.0.0.3"], "the system's choice first");
         assert_eq!(of("172.17.0.5", "172.17.0.1"), ["172.17.0.1"]);
         assert_eq!(of("2001:db8::9", "fd00::2"), ["fd00::2"]);
-        assert_eq!(of("10.0.0.3", "10.0.0.3"), ["10.0.0.3", "172.17.0.1", "10.0.0.2"], "this host has them all");
+        assert_eq!(of("10.0.0.3", "10.0.0.3"), ["10.0.0.3", "172.17.0.1", "10.0.0.2"], "all addresses of this host");
         assert_eq!(of("::1", "::1"), ["::1"]);
         let target = "127.0.0.1:9".parse().unwrap();
         assert_eq!(addresses_towards(target).unwrap()[0], target.ip());
@@ -178,7 +177,11 @@ mod tests {
         let name = towards("127.0.0.1:9".parse().unwrap()).unwrap();
         assert_eq!(hardware(&name), Hardware::None, "{name}");
         for (_, address) in interfaces().unwrap() {
-            assert_eq!(towards((address, 9).into()).unwrap_or_else(|_| name.clone()), name, "{address} is ours");
+            assert_eq!(
+                towards((address, 9).into()).unwrap_or_else(|_| name.clone()),
+                name,
+                "{address} is on this host"
+            );
         }
         assert_eq!(hardware("there-is-no-such-interface"), Hardware::None);
     }

@@ -18,7 +18,6 @@ pub struct Poller(OwnedFd);
 pub struct Events(Vec<Event>);
 
 impl Events {
-    /// Creates a buffer for `count` events.
     pub fn with_capacity(count: usize) -> Self {
         Self(Vec::with_capacity(count))
     }
@@ -31,7 +30,6 @@ impl Events {
 }
 
 impl Poller {
-    /// Creates an empty poller.
     pub fn new() -> io::Result<Self> {
         epoll::create(CreateFlags::CLOEXEC).map(Self)
     }
@@ -73,7 +71,7 @@ impl Poller {
     }
 
     /// Sleeps until a socket is ready, at most `timeout_ns` nanoseconds, less than a second. `epoll_wait` has a resolution of
-    /// milliseconds, too coarse for the next planned time. `ppoll` on the epoll descriptor is precise.
+    /// milliseconds, so this calls `ppoll` on the epoll descriptor.
     pub fn sleep_precise(&self, timeout_ns: i64) {
         let timeout = Timespec { tv_sec: 0, tv_nsec: timeout_ns };
         let _ = rustix::event::poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timeout));

@@ -18,7 +18,6 @@ pub struct Poller(OwnedFd);
 pub struct Events(Vec<Event>);
 
 impl Events {
-    /// Creates a buffer for `count` events.
     pub fn with_capacity(count: usize) -> Self {
         Self(Vec::with_capacity(count))
     }
@@ -31,7 +30,6 @@ impl Events {
 }
 
 impl Poller {
-    /// Creates an empty poller.
     pub fn new() -> io::Result<Self> {
         let kqueue = kqueue()?;
         io::fcntl_setfd(&kqueue, io::FdFlags::CLOEXEC)?;

@@ -54,7 +54,7 @@ pub fn open(targets: &[SocketAddr]) -> Result<UdpSocket, LoadError> {
         let _ = sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BYTES);
         Ok(socket)
     };
-    open().map_err(|error| LoadError::System { what: "a socket for datagrams", error })
+    open().map_err(|error| LoadError::System { what: "cannot open a datagram socket", error })
 }
 
 /// Greets each of `ports` and waits for all responses. Calls `progress` with the number of responses.
@@ -69,22 +69,17 @@ pub fn greet(
 ) -> Result<(), LoadError> {
     let targets_here = &targets[ports.clone()];
     let failed = |port: usize, error: io::Error| {
-        let class = Class::of(&error);
-        let unreachable = matches!(class, Class::Refused | Class::Unreachable);
-        LoadError::Connect {
-            number: (ports.start + port) as u32 + 1,
-            total: targets.len() as u32,
-            target: targets_here[port].to_string(),
-            class: if unreachable { Class::Unreachable.name() } else { class.name() },
-            error,
-            remedy: match class {
-                _ if unreachable => "is the server running there, with this many ports?",
-                Class::Timeout => {
-                    "does the server speak udp there, with these sizes? Raise the timeout, or lower the ports"
-                }
-                _ => "give another address",
-            },
-        }
+        let (class, remedy) = match Class::of(&error) {
+            Class::Refused | Class::Unreachable => {
+                (Class::Unreachable, "is the server running there, with this many ports?")
+            }
+            Class::Timeout => {
+                (Class::Timeout, "check the server's service and sizes, raise the timeout, or use fewer ports")
+            }
+            class => (class, "use another address"),
+        };
+        let (number, total) = ((ports.start + port) as u32 + 1, targets.len() as u32);
+        LoadError::Connect { number, total, target: targets_here[port].to_string(), class: class.name(), error, remedy }
     };
     let (mut request, mut inbox) = (udp.request(), vec![0; DATAGRAM_BYTES_MAX as usize]);
     let mut answered = vec![false; targets_here.len()];
@@ -102,14 +97,14 @@ pub fn greet(
         }
     };
     // Returns the first port with an error in the queue. A send or a receive may return the error of another port.
-    let heard = || {
-        let mut told = None;
+    let first_error = || {
+        let mut first = None;
         unreachable::take(socket, &mut |datagram, class| {
             let id = datagram.first_chunk().copied().map(u64::from_le_bytes);
             let port = id.and_then(|id| ids.number(id)).filter(|&port| port < targets_here.len());
-            told = told.take().or(Some((port.unwrap_or(0), class)));
+            first = first.take().or(Some((port.unwrap_or(0), class)));
         });
-        told
+        first
     };
     while done < targets_here.len() {
         while next < targets_here.len() && waiting.len() < GREETED {
@@ -120,10 +115,10 @@ pub fn greet(
         }
         wait(socket, GREET_AGAIN.as_nanos() as i64 / 4);
         loop {
-            if let Some((port, class)) = heard() {
+            if let Some((port, class)) = first_error() {
                 let error = match class {
                     Class::Unreachable => Errno::CONNREFUSED.into(),
-                    _ => io::Error::other("the network did not deliver it"),
+                    _ => io::Error::other("the network did not deliver the greeting"),
                 };
                 return Err(failed(port, error));
             }

@@ -7,8 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use wire::udp::Udp;
 
 use crate::record::request::Record;
-use crate::report::Class;
-use crate::report::Errors;
+use crate::report::{Class, Errors};
 
 /// The ids of one client's requests. The lower half is the request's number. The upper half identifies the client and the
 /// trial.

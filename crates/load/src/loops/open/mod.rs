@@ -24,15 +24,21 @@ use receive::Receiver;
 use send::Sender;
 
 /// One client: its part of the connections and of the requests.
-struct Client {
-    records: Vec<Record>,
+pub struct Client {
+    pub records: Vec<Record>,
     /// One entry per record, if kernel timestamps are enabled.
     stamps: Vec<Stamp>,
     /// The client's connections, as a range of all connections.
-    links: Range<usize>,
-    progress: Progress,
+    pub links: Range<usize>,
+    pub progress: Progress,
     /// Ends the client's threads if set.
     stop: AtomicBool,
+}
+
+impl From<Client> for Recorded {
+    fn from(Client { links, records, stamps, .. }: Client) -> Self {
+        Self { first: links.start as u32, records, stamps }
+    }
 }
 
 /// Runs an open loop.
@@ -92,8 +98,7 @@ pub fn run<P: ClientProtocol>(
     let received: Vec<_> = received.into_iter().flatten().collect();
     let wall = wall.filter(|wall| !wall.stepped(&clock));
     let kernel = kernel.map(|kernel| KernelFacts { wall_clock_stepped: wall.is_none(), ..kernel });
-    let recorded = |Client { links, records, stamps, .. }| Recorded { first: links.start as u32, records, stamps };
-    let records: Vec<Recorded> = clients.into_iter().map(recorded).collect();
+    let records: Vec<Recorded> = clients.into_iter().map(Recorded::from).collect();
     let samples = summary::samples(&clock, wall.as_ref(), &times.window, &records);
     let facts = Facts { kernel, ..trial.facts(connect_ns, usage) };
     let mut report = facts.report(&records, &samples, bytes_per_connection::<P>());
@@ -108,7 +113,7 @@ fn bytes_per_connection<P: ClientProtocol>() -> f64 {
 }
 
 /// Divides the connections among the clients, and reserves memory for their records.
-fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
+pub fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
     let requests = schedule::count_max(config) as usize;
     let client = |number| {
         let (mut records, mut stamps) = (Vec::new(), Vec::new());
@@ -124,7 +129,7 @@ fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
 }
 
 /// Draws every client's schedule, which initialises all memory for records, and starts the trial.
-fn plan(
+pub fn plan(
     config: &LoadConfig,
     clock: &Clock,
     clients: &mut [Client],

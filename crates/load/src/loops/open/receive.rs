@@ -12,8 +12,7 @@ use crate::io::poller::{Events, Flags, Poller};
 use crate::io::stamps::Stamper;
 use crate::protocol::{ClientProtocol, Reply};
 use crate::record::request::{Head, Shared};
-use crate::report::Class;
-use crate::report::Errors;
+use crate::report::{Class, Errors};
 
 /// The byte limit of one read.
 const READ_BYTES: usize = 64 << 10;

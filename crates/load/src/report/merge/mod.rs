@@ -27,7 +27,7 @@ pub struct Account {
     pub cpus_used: Option<f64>,
 }
 
-/// Merges the samples of all processes by planned time. Sets the process, and the connection's number among all processes.
+/// Merges the samples of all processes by planned time. Sets each sample's process, and numbers connections over all processes.
 pub fn samples(parts: impl IntoIterator<Item = (LoadConfig, Vec<Sample>)>) -> Vec<Sample> {
     let mut all = Vec::new();
     for (config, mut samples) in parts {
@@ -97,9 +97,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
         send_delay,
         service,
         late: Some(late),
-        // Take the busiest process: idle time of the others does not help it.
         receiver_busy_share: reports().filter_map(|it| it.receiver_busy_share).reduce(f64::max),
-        // Take the longest stall: each process has its own requests, so the others cannot make up for it.
         stalled_ns: reports().filter_map(|it| it.stalled_ns).max(),
         response: measured(reports().map(|it| &it.response), Some(of_samples(figures::response_ns))),
         fit,
@@ -153,7 +151,7 @@ fn cpu_taken_by_others(account: &Account, all: &[Account]) -> Option<f64> {
     account.cpus_used.filter(|_| !cpus.is_empty()).map(|used| (used - ours).max(0.0))
 }
 
-/// Adds the histograms, which also cover requests without a sample. The parts of the window come from the samples, if known.
+/// Adds the histograms, which include requests without a sample. The parts of the window come from the samples.
 fn measured<'a>(parts: impl Iterator<Item = &'a Measured>, of_samples: Option<Measured>) -> Measured {
     let mut histogram = Histogram::new();
     parts.for_each(|part| histogram.merge(&part.histogram));
@@ -174,7 +172,6 @@ fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-/// Like [`sum`], for `u32`.
 fn sum_u32(counts: impl Iterator<Item = u32>) -> u32 {
     counts.fold(0, u32::saturating_add)
 }
