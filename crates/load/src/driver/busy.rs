@@ -13,7 +13,6 @@ use crate::io::platform::RunQueue;
 #[derive(Debug)]
 pub struct Turns {
     window: Range<u64>,
-    /// The start of the current turn.
     begun: u64,
     spare: u64,
 }

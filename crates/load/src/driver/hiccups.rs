@@ -22,7 +22,6 @@ const GRACE_NS: i64 = 1_000_000;
 #[derive(Debug)]
 struct Meter {
     window_ns: i64,
-    /// The next beat.
     planned_ns: i64,
     stalled_ns: i64,
 }
@@ -61,7 +60,6 @@ fn measure(clock: &Clock, window: &Range<u64>, stop: &AtomicBool) -> u64 {
     meter.stalled_ns as u64
 }
 
-/// The measuring threads, one per CPU.
 pub struct Hiccups<'scope>(Vec<ScopedJoinHandle<'scope, u64>>);
 
 impl<'scope> Hiccups<'scope> {

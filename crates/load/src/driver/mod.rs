@@ -154,7 +154,6 @@ pub fn begin(config: &LoadConfig, clock: &Clock, listener: &mut dyn Listener) ->
     Ok(Times { start, window, drained, begun_late_ns })
 }
 
-/// The condition that ends a loop.
 #[derive(Clone, Copy, Debug)]
 pub struct StopCondition<'a> {
     pub window: &'a Range<u64>,
@@ -173,7 +172,6 @@ impl StopCondition<'_> {
     }
 }
 
-/// A running trial.
 pub struct Trial<'a> {
     pub config: &'a LoadConfig,
     pub clock: &'a Clock,
@@ -189,14 +187,12 @@ impl<'a> Trial<'a> {
         Self { config, clock, times, roles: Roles::OneLoop, pacing: None }
     }
 
-    /// The facts for the report, without kernel timestamps.
     pub fn facts(&self, connect_ns: u64, usage: Usage) -> Facts<'a> {
         let Self { config, clock, times, roles, pacing } = *self;
         Facts { config, roles, pacing, clock, times, connect_ns, usage, kernel: None }
     }
 }
 
-/// A thread of the client.
 pub struct ClientThread<'a, T> {
     pub name: String,
     /// The CPU, if the client has its own CPUs.

@@ -19,7 +19,6 @@ use crate::io::verify::Verifier;
 use crate::protocol::ClientProtocol;
 use crate::report::Class;
 
-/// The interval between progress reports.
 const PROGRESS: Duration = Duration::from_millis(200);
 
 /// Opens and verifies all of `config`'s connections, or fails. Calls `progress` with the number done. The sockets are
@@ -155,7 +154,6 @@ fn bind(socket: &OwnedFd, source: IpAddr) -> Result<(), Errno> {
     rustix::net::bind(socket, &SocketAddr::from((source, 0)))
 }
 
-/// Starts connections without waiting for them.
 pub struct Dialer<'a> {
     target: Target,
     sources: &'a [IpAddr],
@@ -167,7 +165,6 @@ enum Target {
 }
 
 impl<'a> Dialer<'a> {
-    /// Creates a dialer to `config`'s target that uses the addresses of `sources` in turn.
     pub fn new(config: &LoadConfig, sources: &'a [IpAddr]) -> Result<Self, LoadError> {
         let target = match &config.target {
             Address::Ip(target) => Target::Ip(*target),
@@ -196,7 +193,6 @@ impl<'a> Dialer<'a> {
     }
 }
 
-/// Creates a non-blocking datagram socket connected to `target`.
 pub fn datagrams(target: SocketAddr) -> io::Result<OwnedFd> {
     let any: IpAddr = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
@@ -216,7 +212,6 @@ fn unix(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Raises the descriptor limit as far as possible.
 pub fn raise_descriptor_limit() {
     let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
     let current = match platform::DESCRIPTORS_MAX {

@@ -11,7 +11,6 @@ use crate::report::Class;
 
 /// The size of a batch of requests: small enough that any server accepts it before the client reads.
 const BATCH_BYTES: usize = 16 << 10;
-/// The interval between progress reports.
 const PROGRESS: Duration = Duration::from_millis(200);
 
 /// Sends the protocol's preparations on one connection, and verifies the responses. Calls `progress` with their number.

@@ -71,7 +71,6 @@ fn switch_on(io: BorrowedFd<'_>, hardware: bool) -> io::Result<()> {
     Ok(platform::set_option(io, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags as i32)?)
 }
 
-/// Reads timestamps for the receive role.
 pub(crate) struct Stamper<'a, P: ClientProtocol> {
     shared: Shared<'a, P>,
     /// One entry per record.
@@ -194,7 +193,6 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
     }
 }
 
-/// Receives into an empty `inbox`. Returns the control data.
 #[inline]
 fn receive(
     io: BorrowedFd<'_>,
@@ -254,7 +252,6 @@ pub fn on_loopback(patience: Duration) -> io::Result<Stamped> {
     }
 }
 
-/// Creates an empty header with room for control messages.
 fn header(control: &mut [u64; CONTROL_BYTES / 8]) -> libc::msghdr {
     // SAFETY: zeros are a valid header without buffers.
     let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -263,7 +260,6 @@ fn header(control: &mut [u64; CONTROL_BYTES / 8]) -> libc::msghdr {
     header
 }
 
-/// The control data of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Message {
     software_ns: u64,

@@ -15,7 +15,6 @@ use crate::protocol::{ClientProtocol, Reply};
 const UNDER_WAY_MAX: usize = 128;
 /// Reads of one connection before the others get their turn and timeouts are checked. A response may be endless.
 const READS_MAX: u32 = 16;
-/// Bytes for a whole datagram.
 const INBOX_BYTES: usize = 64 << 10;
 
 /// The connections being verified. Their sockets must be non-blocking.
@@ -59,7 +58,6 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
         }
     }
 
-    /// Whether another connection may start.
     pub fn has_room(&self) -> bool {
         self.under_way.len() < UNDER_WAY_MAX
     }
@@ -68,7 +66,6 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
         self.under_way.is_empty()
     }
 
-    /// Adds a connection: its number and its socket, after connect(2).
     pub fn push(&mut self, number: u64, socket: F) {
         let deadline = Instant::now() + self.timeout;
         let (reader, step) = (P::Reader::default(), Step::Established);

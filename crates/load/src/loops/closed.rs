@@ -20,7 +20,6 @@ use crate::report::Class;
 use crate::time::clock::Clock;
 use crate::time::schedule;
 
-/// Runs a closed loop over all connections.
 pub fn run<P: ClientProtocol>(
     config: &LoadConfig,
     protocol: &P,
@@ -47,7 +46,6 @@ pub fn run<P: ClientProtocol>(
     Ok(Outcome::new(result, links))
 }
 
-/// One client.
 struct Worker<'a, P: ClientProtocol> {
     engine: Engine<'a, P>,
     links: &'a [Link],
@@ -56,7 +54,6 @@ struct Worker<'a, P: ClientProtocol> {
 }
 
 impl<'a, P: ClientProtocol> Worker<'a, P> {
-    /// Creates client `number` with its connections, and reserves all its memory.
     fn new(
         (clock, protocol, config): (Clock, &'a P, &LoadConfig),
         number: u32,
@@ -72,7 +69,6 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         Ok(Self { engine, links, exchanges, alive: links.len() })
     }
 
-    /// Runs from the first request to the last response.
     fn run(mut self, times: &Times, stop: &AtomicBool) -> Recording {
         for at in 0..self.links.len() {
             let due = self.engine.first_due(times.start);
@@ -114,7 +110,6 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         }
     }
 
-    /// Sends a connection's next request.
     #[inline]
     fn send(&mut self, at: usize, due: u64) {
         let link = &self.links[at];
@@ -133,7 +128,6 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         self.engine.wake_at(at, self.engine.clock.now() + self.engine.retry_ticks);
     }
 
-    /// Reads from a ready connection.
     #[inline]
     fn read(&mut self, at: usize) {
         let (now, received) = self.engine.receive(&mut self.exchanges[at], self.links[at].io.as_fd());
@@ -166,7 +160,6 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         self.engine.poller.remove(link.io.as_fd());
     }
 
-    /// Counts a connection's failure, and its outstanding request.
     fn lose(&mut self, at: usize) {
         let failure = self.links[at].failure();
         if self.exchanges[at].is_outstanding() {
@@ -177,7 +170,6 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         }
     }
 
-    /// Ends all connections after the cool-down.
     fn end_all(&mut self) {
         for at in 0..self.links.len() {
             self.engine.recorder.leave(u64::from(self.exchanges[at].is_outstanding()));

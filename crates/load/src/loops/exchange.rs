@@ -20,9 +20,7 @@ use crate::record::recorder::{Recorder, Transaction};
 use crate::report::Class;
 use crate::time::clock::Clock;
 
-/// The byte limit of one read.
 const READ_BYTES: usize = 64 << 10;
-/// The event limit of one wait.
 pub const EVENTS_MAX: usize = 256;
 /// The longest sleep before a loop checks whether it must end.
 const SLEEP: Duration = Duration::from_millis(5);
@@ -33,9 +31,7 @@ const RETRY_NS: f64 = 50_000.0;
 pub struct Exchange<P: ClientProtocol> {
     request: P::Request,
     reader: P::Reader,
-    /// t1, in ticks.
     pub due: u64,
-    /// t2, in ticks.
     pub sent: u64,
     /// The bytes that the socket has accepted of a partly sent request.
     written: u32,
@@ -44,11 +40,9 @@ pub struct Exchange<P: ClientProtocol> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// No request is outstanding.
     Idle,
     /// The socket has not accepted the whole request yet.
     Writing,
-    /// The response is outstanding.
     Waiting,
 }
 
@@ -91,7 +85,6 @@ pub enum Sent {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// The response is incomplete.
     Part,
     /// The response is complete. `is_last`: the server ends the connection after it. `has_more`: unrequested bytes follow.
     Whole { is_last: bool, has_more: bool },
@@ -107,7 +100,6 @@ pub struct Engine<'a, P: ClientProtocol> {
     pub poller: Poller,
     pub recorder: Recorder<'a>,
     pub think: Think,
-    /// The number of the next request.
     pub number: u64,
     pub retry_ticks: u64,
     inbox: Vec<u8>,
@@ -117,11 +109,9 @@ pub struct Engine<'a, P: ClientProtocol> {
     random: Xoshiro256PlusPlus,
 }
 
-/// User memory per timer, in bytes.
 pub const TIMER_BYTES: usize = size_of::<Reverse<(u64, u32)>>();
 
 impl<'a, P: ClientProtocol> Engine<'a, P> {
-    /// Creates the engine of client `number`, and reserves all memory.
     pub fn new(
         (clock, protocol, config): (Clock, &'a P, &LoadConfig),
         number: u32,
@@ -167,7 +157,6 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         self.timers.push(Reverse((due, at as u32)));
     }
 
-    /// Returns the time of the next timer; `u64::MAX` without one.
     #[inline]
     pub fn next_timer(&self) -> u64 {
         self.timers.peek().map_or(u64::MAX, |Reverse((due, _))| *due)

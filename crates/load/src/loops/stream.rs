@@ -29,7 +29,6 @@ use crate::time::schedule;
 const PIECE_BYTES: usize = 128 << 10;
 /// Reads or writes of one connection before the others get their turn.
 const TURN_PIECES: usize = 4;
-/// The event limit of one wait.
 const EVENTS_MAX: usize = 256;
 /// The longest sleep before a worker checks whether it must end.
 const SLEEP: Duration = Duration::from_millis(5);
@@ -42,7 +41,6 @@ const LINGER_NS_PER_CONNECTION: u64 = 50_000;
 /// The byte that fills bursts. It differs from [`wire::stream::GREETING`].
 const FILL: u8 = 0x5a;
 
-/// Runs streams over all connections.
 pub fn run(
     config: &LoadConfig,
     stream: Stream,
@@ -116,19 +114,16 @@ struct Moved {
     ended: u32,
 }
 
-/// A connection's state in a worker.
 #[derive(Clone)]
 struct Connection {
     state: State,
     /// Bytes left to write, then bytes left to read.
     left_bytes: u64,
-    /// The start of the burst, in ticks.
     began: u64,
     /// Whether the poller waits for room to write instead of bytes to read.
     awaits_room: bool,
 }
 
-/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The connection is writing a burst, or a request for one.
@@ -141,7 +136,6 @@ enum State {
     Over,
 }
 
-/// One thread with its connections.
 struct Worker<'a> {
     clock: Clock,
     stream: Stream,
@@ -161,7 +155,6 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// Creates a worker and reserves all its memory.
     fn new(
         clock: Clock,
         stream: Stream,
@@ -202,7 +195,6 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Runs from the first burst to the end of the last connection.
     fn run(mut self, times: &Times, stop: &AtomicBool) -> (Moved, Recording) {
         self.recorder.begin(times.clone());
         for edge in [&mut self.part, &mut self.second] {
@@ -244,7 +236,6 @@ impl<'a> Worker<'a> {
         (self.moved, self.recorder.close())
     }
 
-    /// Begins a connection's next burst.
     fn begin(&mut self, at: usize) {
         let now = self.clock.now();
         let connection = &mut self.connections[at];
@@ -284,7 +275,6 @@ impl<'a> Worker<'a> {
         self.watch_writable(at, true);
     }
 
-    /// Makes the poller report room to write, or bytes to read.
     #[inline]
     fn watch_writable(&mut self, at: usize, room: bool) {
         let connection = &mut self.connections[at];
@@ -353,7 +343,6 @@ impl<'a> Worker<'a> {
         false
     }
 
-    /// Counts bytes of a burst.
     #[inline]
     fn count(&mut self, at: usize, count: usize) {
         self.progress.add_bytes(count as u64);
@@ -383,7 +372,6 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Abandons a connection.
     #[cold]
     fn end(&mut self, at: usize, class: Class) {
         if self.connections[at].state == State::Over {

@@ -10,7 +10,6 @@ pub trait ClientProtocol: Sync {
     /// The progress within a response on one connection.
     type Reader: Default + Send;
 
-    /// Returns the request with this number.
     fn request(&self, number: u64) -> Self::Request;
 
     /// Returns the request that verifies the connection with this number.
@@ -43,7 +42,6 @@ pub trait ClientProtocol: Sync {
         None
     }
 
-    /// Describes the last wrong response, if known.
     fn complaint(&self) -> Option<String> {
         None
     }
@@ -52,7 +50,6 @@ pub trait ClientProtocol: Sync {
 /// The verdict on a whole response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The response is as expected.
     Good,
     /// The response is valid but not as expected.
     Bad(Class),

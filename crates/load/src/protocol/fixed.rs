@@ -4,7 +4,6 @@ use wire::stream::{GREETING, Stream};
 
 use super::{ClientProtocol, Reply};
 
-/// A client of the service `fixed`.
 pub struct Fixed {
     request: Vec<u8>,
     response_bytes: u64,
@@ -16,7 +15,6 @@ impl Fixed {
         Self { request: vec![0x5a; request_bytes as usize], response_bytes: response_bytes.into() }
     }
 
-    /// Creates the client that verifies a stream's connections.
     pub fn greeting_of(stream: Stream) -> Self {
         let (request_bytes, response_bytes) = stream.sizes(true);
         Self { request: vec![GREETING; request_bytes as usize], response_bytes }
@@ -25,7 +23,6 @@ impl Fixed {
 
 impl ClientProtocol for Fixed {
     type Request = ();
-    /// The number of bytes received so far.
     type Reader = u64;
 
     #[inline]

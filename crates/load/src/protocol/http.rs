@@ -10,14 +10,12 @@ use crate::config::{HttpTarget, HttpTraffic};
 use crate::error::LoadError;
 use crate::report::Class;
 
-/// A length that is not known yet.
 const UNKNOWN: u64 = u64::MAX;
 
 /// The bits of a length in [`Http::wrong`]. `LENGTH` is the largest value.
 const LENGTH_BITS: u32 = 48;
 const LENGTH: u64 = (1 << LENGTH_BITS) - 1;
 
-/// An HTTP server's client.
 pub struct Http {
     paths: Vec<Path>,
     status: u16,
@@ -25,7 +23,6 @@ pub struct Http {
     wrong: AtomicU64,
 }
 
-/// A path to request.
 struct Path {
     request: Request,
     /// The expected length of the content: configured, or taken from the first response.
@@ -33,7 +30,6 @@ struct Path {
 }
 
 impl Http {
-    /// Creates the client for `traffic` to a server.
     pub fn new(traffic: &HttpTraffic, server: &Address) -> Result<Self, LoadError> {
         if traffic.targets.is_empty() {
             return Err(LoadError::Config("http: names no path; say what to ask for".to_owned()));
@@ -54,7 +50,6 @@ impl Http {
         Ok(Self { paths, status: traffic.status, wrong: AtomicU64::new(0) })
     }
 
-    /// Returns the verdict on a whole response.
     #[inline]
     fn judge(&self, path: &Path, response: &Response) -> Reply {
         let verdict = if self.is_due(path, response) { None } else { Some(Class::Wrong) };
@@ -85,7 +80,6 @@ impl Http {
 }
 
 impl ClientProtocol for Http {
-    /// The index of the path.
     type Request = u32;
     type Reader = Reader;
 

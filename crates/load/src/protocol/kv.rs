@@ -10,7 +10,6 @@ use crate::config::KvTraffic;
 use crate::report::Class;
 use crate::time::zipf::Zipf;
 
-/// A key-value store's client.
 pub struct Kv {
     records: Records,
     count: u64,
@@ -21,7 +20,6 @@ pub struct Kv {
     seed: u64,
 }
 
-/// A request to a key-value store.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KvRequest {
     record: u64,

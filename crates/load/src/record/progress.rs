@@ -42,7 +42,6 @@ impl Progress {
         add(&self.receive.completed, count);
     }
 
-    /// Counts requests that will get no response.
     pub fn add_lost(&self, count: u64) {
         add(&self.receive.lost, count);
     }

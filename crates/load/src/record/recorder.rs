@@ -11,10 +11,8 @@ use crate::record::progress::Progress;
 use crate::report::{Class, Errors, PARTS};
 use crate::time::clock::Clock;
 
-/// A transaction of the window, in ticks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Transaction {
-    /// t1.
     pub due: u64,
     /// t2; 0 if not sent.
     pub sent: u64,
@@ -26,16 +24,12 @@ pub struct Transaction {
     pub late: u64,
 }
 
-/// Counts in addition to single transactions.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Transactions completed in each part of the window.
     pub completed_by_part: [u64; PARTS],
-    /// Requests sent in the window.
     pub sent: u64,
     /// Requests outstanding at both edges of the window.
     pub outstanding: [u64; 2],
-    /// Requests outstanding at the end of the cool-down.
     pub after_drain: u64,
     pub errors: Errors,
     /// Transactions without memory for a sample.
@@ -74,16 +68,13 @@ impl Counts {
 /// Start and end of a trial's phases, in ticks.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
-    /// The start of the ramp.
     pub start: u64,
     pub window: Range<u64>,
-    /// The end of the cool-down.
     pub drained: u64,
     /// The time from the start of the ramp to the arrival of the start message, in nanoseconds.
     pub begun_late_ns: u64,
 }
 
-/// The result of one thread.
 #[derive(Debug)]
 pub struct Recording {
     /// The transactions due in the window, up to the reserved memory.
@@ -96,7 +87,6 @@ pub struct Recorder<'a> {
     times: Times,
     /// The number of edges of the window that have passed.
     edges: usize,
-    /// The current part of the window.
     part: usize,
     part_end: u64,
     part_ticks: u64,
@@ -106,7 +96,6 @@ pub struct Recorder<'a> {
     progress: &'a Progress,
 }
 
-/// Reserves memory for `count` transactions.
 pub fn reserve(config: &LoadConfig, count: u64) -> Result<Vec<Transaction>, LoadError> {
     let mut transactions = Vec::new();
     transactions.try_reserve_exact(count as usize).map_err(|_| LoadError::Memory {
@@ -205,7 +194,6 @@ impl<'a> Recorder<'a> {
         self.keep(transaction);
     }
 
-    /// Records requests outstanding at the end of the cool-down.
     pub fn leave(&mut self, requests: u64) {
         self.counts.after_drain += requests;
     }

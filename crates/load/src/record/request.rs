@@ -22,11 +22,8 @@ const NONE: u32 = 0;
 /// A planned request, in ticks; 0 for an event that did not happen.
 #[derive(Debug)]
 pub struct Record {
-    /// t1.
     pub planned: u64,
-    /// t2.
     pub sent: AtomicU64,
-    /// t3.
     pub complete: AtomicU64,
     /// The connection, as an index of the client's connections.
     pub connection: u32,
@@ -58,9 +55,7 @@ pub struct Shared<'a, P: ClientProtocol> {
     pub protocol: &'a P,
     /// The protocol's number of the first record's request.
     pub first: u64,
-    /// The client's requests, in planned order.
     pub records: &'a [Record],
-    /// The client's connections.
     pub links: &'a [Link],
     pub progress: &'a Progress,
 }
@@ -84,15 +79,12 @@ impl<P: ClientProtocol> Copy for Shared<'_, P> {}
 /// interface's own clock.
 #[derive(Debug, Default)]
 pub struct Stamp {
-    /// The packet scheduler got the request.
     pub scheduler: AtomicU64,
     /// The driver got the request: t2k.
     pub driver: AtomicU64,
     /// The kernel got the response's last packet: t3k.
     pub arrived: AtomicU64,
-    /// The request left the interface.
     pub hardware_sent: AtomicU64,
-    /// The response's last packet reached the interface.
     pub hardware_arrived: AtomicU64,
 }
 
@@ -142,7 +134,6 @@ impl Link {
         self.failure.load(Relaxed) == BROKEN
     }
 
-    /// The class of failure; `None` while the connection works.
     pub fn failure(&self) -> Option<Class> {
         match self.failure.load(Relaxed) {
             BROKEN => Some(Class::Reset),
@@ -173,7 +164,6 @@ impl Tail {
 pub struct Head(u32);
 
 impl Head {
-    /// Takes the oldest remaining request.
     #[inline]
     pub fn take(&mut self, link: &Link, records: &[Record]) -> Option<usize> {
         let index = self.peek(link, records)?;
@@ -181,7 +171,6 @@ impl Head {
         Some(index)
     }
 
-    /// Returns the oldest remaining request without taking it.
     #[inline]
     pub fn peek(&self, link: &Link, records: &[Record]) -> Option<usize> {
         match self.0 {

@@ -10,7 +10,6 @@ use crate::report::{Class, ClockFacts, ClosedReport, Errors, LoadReport, Outstan
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::time::clock::{Clock, Wall};
 
-/// Resources used by the process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     cpu_ns: u64,

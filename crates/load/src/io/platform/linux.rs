@@ -14,7 +14,6 @@ use crate::error::LoadError;
 /// The system's upper limit for the soft limit of descriptors; `None` if only the hard limit applies.
 pub const DESCRIPTORS_MAX: Option<u64> = None;
 
-/// Returns the number of CPUs that the calling thread may use.
 pub fn cpus() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize)
 }
@@ -35,7 +34,6 @@ pub fn choose_port_late(io: &OwnedFd) -> io::Result<()> {
     set_option(io, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
 
-/// Sets an integer option of a socket.
 pub fn set_option(io: impl AsFd, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {
     let length = size_of_val(&value) as libc::socklen_t;
     // SAFETY: the pointer and the length describe the option's integer.

@@ -8,13 +8,10 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io;
 
-/// The readiness of a socket.
 pub type Flags = EventFlags;
 
-/// An epoll instance.
 pub struct Poller(OwnedFd);
 
-/// The events of one wait, used only in the waiting thread.
 pub struct Events(Vec<Event>);
 
 impl Events {
@@ -22,7 +19,6 @@ impl Events {
         Self(Vec::with_capacity(count))
     }
 
-    /// Iterates over each socket's number and readiness.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (usize, Flags)> {
         self.0.iter().map(|event| (event.data.u64() as usize, event.flags))
@@ -34,22 +30,18 @@ impl Poller {
         epoll::create(CreateFlags::CLOEXEC).map(Self)
     }
 
-    /// Adds a socket and reports it while it is readable.
     pub fn add(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         epoll::add(&self.0, io, EventData::new_u64(number as u64), EventFlags::IN)
     }
 
-    /// Adds a socket and reports it while it is writable.
     pub fn add_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         epoll::add(&self.0, io, EventData::new_u64(number as u64), EventFlags::OUT)
     }
 
-    /// Changes a socket's interest to reading.
     pub fn watch_readable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         epoll::modify(&self.0, io, EventData::new_u64(number as u64), EventFlags::IN)
     }
 
-    /// Changes a socket's interest to writing.
     pub fn watch_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         epoll::modify(&self.0, io, EventData::new_u64(number as u64), EventFlags::OUT)
     }

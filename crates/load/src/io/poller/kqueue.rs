@@ -11,10 +11,8 @@ use rustix::io;
 /// The readiness of a socket. kqueue(2) reports only that the socket is ready.
 pub type Flags = ();
 
-/// A kqueue descriptor.
 pub struct Poller(OwnedFd);
 
-/// The events of one wait, used only in the waiting thread.
 pub struct Events(Vec<Event>);
 
 impl Events {
@@ -22,7 +20,6 @@ impl Events {
         Self(Vec::with_capacity(count))
     }
 
-    /// Iterates over each socket's number and readiness.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (usize, Flags)> {
         self.0.iter().map(|event| (event.udata() as usize, ()))
@@ -36,23 +33,19 @@ impl Poller {
         Ok(Self(kqueue))
     }
 
-    /// Adds a socket and reports it while it is readable.
     pub fn add(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         self.change(EventFilter::Read(io.as_raw_fd()), EventFlags::ADD, number)
     }
 
-    /// Adds a socket and reports it while it is writable.
     pub fn add_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         self.change(EventFilter::Write(io.as_raw_fd()), EventFlags::ADD, number)
     }
 
-    /// Changes a socket's interest to reading.
     pub fn watch_readable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         self.change(EventFilter::Write(io.as_raw_fd()), EventFlags::DELETE, 0)?;
         self.add(io, number)
     }
 
-    /// Changes a socket's interest to writing.
     pub fn watch_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         self.change(EventFilter::Read(io.as_raw_fd()), EventFlags::DELETE, 0)?;
         self.add_writable(io, number)

@@ -27,12 +27,10 @@ const CHECK_NS: f64 = 100_000_000.0;
 /// `sleep-spin` wakes this long before a planned time.
 const SPIN_NS: i64 = 60_000;
 
-/// A slot for a connection.
 struct Slot<P: ClientProtocol> {
     io: Option<OwnedFd>,
     state: State,
     exchange: Exchange<P>,
-    /// The client's delay of the current transaction.
     late: u64,
     /// The session's requests without a response.
     calls: u32,
@@ -80,21 +78,17 @@ impl<P: ClientProtocol> Slot<P> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The slot has no session.
     Free,
-    /// The session has no connection.
     Closed,
     /// The connection is in progress. The first request follows.
     Opening,
     Open,
 }
 
-/// User memory per connection, in bytes.
 pub const fn bytes_per_connection<P: ClientProtocol>() -> usize {
     size_of::<Slot<P>>() + TIMER_BYTES + size_of::<u32>()
 }
 
-/// The result of one client.
 pub struct ClientResult {
     pub recording: Recording,
     /// Connections opened in the window: t1 is the start, t2 the establishment, and t3 the first byte.
@@ -121,9 +115,7 @@ pub struct Churner<'a, P: ClientProtocol> {
     begun: usize,
     waited: u64,
     calls: u32,
-    /// The pacing of an open loop.
     pacing: Option<Pacing>,
-    /// The number of the next connection.
     dialed: u64,
     timeout_ticks: u64,
     failed_ticks: u64,
@@ -134,7 +126,6 @@ pub struct Churner<'a, P: ClientProtocol> {
 }
 
 impl<'a, P: ClientProtocol> Churner<'a, P> {
-    /// Creates client `number`, and reserves all its memory.
     pub fn new(
         (clock, protocol, config): (Clock, &'a P, &LoadConfig),
         number: u32,
@@ -236,7 +227,6 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Requests of due sessions without a connection.
     fn waiting(&self) -> u64 {
         (self.arrived - self.begun) as u64 * u64::from(self.calls)
     }
@@ -295,7 +285,6 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Begins due sessions.
     #[inline]
     fn arrive(&mut self, now: u64) {
         while let Some((planned, late)) = self.sessions.get_mut(self.arrived)
@@ -310,7 +299,6 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         self.begin_sessions();
     }
 
-    /// Assigns free slots to due sessions.
     #[inline]
     fn begin_sessions(&mut self) {
         while self.begun < self.arrived
@@ -484,7 +472,6 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Frees a slot of an open loop.
     #[inline]
     fn free(&mut self, at: usize) {
         self.slots[at].state = State::Free;
@@ -532,7 +519,6 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         (0..requests).for_each(|_| self.engine.recorder.keep(unsent));
     }
 
-    /// Fails the connections that have exceeded the timeout.
     #[cold]
     fn fail_overdue(&mut self, now: u64) {
         for at in 0..self.slots.len() {

@@ -29,7 +29,6 @@ const RECEIVE_BYTES: usize = 4 << 20;
 const GREETED: usize = 64;
 /// The time after which an unanswered greeting is repeated.
 const GREET_AGAIN: Duration = Duration::from_millis(200);
-/// The interval between progress reports.
 const PROGRESS: Duration = Duration::from_millis(200);
 /// `sleep-spin` wakes this long before a planned time, as for streams.
 const SPIN_NS: i64 = 60_000;
@@ -159,21 +158,18 @@ fn wait(socket: &UdpSocket, timeout_ns: i64) {
     let _ = rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout));
 }
 
-/// One client.
 pub struct Client<'a> {
     clock: Clock,
     socket: &'a UdpSocket,
     matcher: Matcher<'a>,
     request: Vec<u8>,
     inbox: Vec<u8>,
-    /// The index of the next request to send.
     next: usize,
     /// The time after which a request is lost, in ticks.
     timeout: u64,
 }
 
 impl<'a> Client<'a> {
-    /// Creates a client and reserves all its memory.
     pub fn new(
         clock: Clock,
         udp: Udp,

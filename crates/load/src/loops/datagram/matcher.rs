@@ -15,7 +15,6 @@ use crate::report::{Class, Errors};
 pub struct Ids(u32);
 
 impl Ids {
-    /// The ids of one client.
     pub fn new(seed: u64, client: u32) -> Self {
         // A multiplicative hash is enough. The number is even; the next odd number identifies greetings.
         let mixed = (seed ^ u64::from(client) << 32 | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -27,7 +26,6 @@ impl Ids {
         Self(self.0 | 1)
     }
 
-    /// The id of a request.
     #[inline]
     pub fn of(self, number: u32) -> u64 {
         u64::from(self.0) << 32 | u64::from(number)
@@ -40,7 +38,6 @@ impl Ids {
     }
 }
 
-/// The outcome of a request without a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The request is lost if it was sent.
@@ -49,10 +46,8 @@ pub enum Fate {
     Failed,
 }
 
-/// The counts of one client.
 #[derive(Debug, Default)]
 pub struct MatchCounts {
-    /// Failures of the whole trial.
     pub errors: Errors,
     /// Duplicate responses to requests of the window, as in [`crate::report::DatagramReport`].
     pub duplicates: u64,
@@ -60,14 +55,10 @@ pub struct MatchCounts {
     pub reordered: u64,
 }
 
-/// The result of one client's loop.
 #[derive(Debug)]
 pub struct LoopResult {
-    /// The outcome of each request without a response.
     pub fates: Vec<Fate>,
-    /// The client's counts.
     pub counts: MatchCounts,
-    /// The share of the window in which the loop was busy.
     pub busy_share: Option<f64>,
 }
 
@@ -77,17 +68,14 @@ pub struct Matcher<'a> {
     pub udp: Udp,
     pub ids: Ids,
     pub records: &'a [Record],
-    /// The address of each port.
     pub targets: &'a [SocketAddr],
     pub fates: Vec<Fate>,
     /// The number of the latest answered request plus one, for each port.
     newest: Vec<u32>,
-    /// The window, in ticks.
     window: Range<u64>,
     pub counts: MatchCounts,
 }
 
-/// The meaning of a datagram or an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Match {
     /// The datagram answers a request.

@@ -30,7 +30,6 @@ use crate::time::clock::Clock;
 use client::Client;
 use matcher::{Fate, Ids, LoopResult, MatchCounts};
 
-/// Runs an open loop over datagrams to the ports `targets`.
 pub fn run(
     config: &LoadConfig,
     clock: Clock,

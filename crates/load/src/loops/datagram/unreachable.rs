@@ -14,7 +14,6 @@ const BEGINNING_BYTES: usize = 64;
 /// Bytes for an extended error and an address.
 const CONTROL_BYTES: usize = 128;
 
-/// Enables ICMP reports for a socket's datagrams.
 pub fn enable(socket: &UdpSocket, is_v4: bool) -> io::Result<()> {
     let (level, name) =
         if is_v4 { (libc::IPPROTO_IP, libc::IP_RECVERR) } else { (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) };

@@ -41,7 +41,6 @@ impl From<Client> for Recorded {
     }
 }
 
-/// Runs an open loop.
 pub fn run<P: ClientProtocol>(
     config: &LoadConfig,
     protocol: &P,

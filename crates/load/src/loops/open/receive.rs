@@ -14,12 +14,9 @@ use crate::protocol::{ClientProtocol, Reply};
 use crate::record::request::{Head, Shared};
 use crate::report::{Class, Errors};
 
-/// The byte limit of one read.
 const READ_BYTES: usize = 64 << 10;
-/// The event limit of one wait.
 pub const EVENTS_MAX: usize = 256;
 
-/// Receives one client's responses.
 pub struct Receiver<'a, P: ClientProtocol> {
     shared: Shared<'a, P>,
     connections: Vec<Connection<P>>,
@@ -32,20 +29,16 @@ pub struct Receiver<'a, P: ClientProtocol> {
     stamper: Option<Stamper<'a, P>>,
 }
 
-/// A connection's state in the receive role.
 struct Connection<P: ClientProtocol> {
     head: Head,
-    /// The progress within the current response.
     reader: P::Reader,
 }
 
-/// User memory of the receive role per connection, in bytes.
 pub const fn bytes_per_connection<P: ClientProtocol>() -> usize {
     size_of::<Connection<P>>()
 }
 
 impl<'a, P: ClientProtocol> Receiver<'a, P> {
-    /// Adds all connections to a poller.
     pub fn new(shared: Shared<'a, P>, stamper: Option<Stamper<'a, P>>) -> Result<Self, LoadError> {
         let failed = |error: Errno| LoadError::System { what: "waiting for responses", error: error.into() };
         let poller = Poller::new().map_err(failed)?;
@@ -69,7 +62,6 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         self.errors
     }
 
-    /// The number of connections that have not failed.
     pub fn alive(&self) -> usize {
         self.alive
     }
@@ -82,12 +74,10 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         let _ = self.poller.wait(events, Duration::from_millis(timeout_ms));
     }
 
-    /// Sleeps until a connection is ready, at most `timeout_ns` nanoseconds, less than a second.
     pub fn sleep_precise(&self, timeout_ns: i64) {
         self.poller.sleep_precise(timeout_ns);
     }
 
-    /// Reads from a ready connection.
     #[inline]
     pub fn handle(&mut self, (index, flags): (usize, Flags)) {
         self.inbox.clear();

@@ -13,7 +13,6 @@ use crate::record::request::{Shared, Tail};
 /// The pause between two attempts to write to a full socket, in nanoseconds.
 const RETRY_NS: f64 = 50_000.0;
 
-/// Sends one client's requests.
 pub struct Sender<'a, P: ClientProtocol> {
     shared: Shared<'a, P>,
     /// A buffer for requests that differ from each other.
@@ -33,7 +32,6 @@ const FIRST_WRITE_BYTES_MAX: usize = 1 << 20;
 /// The byte limit of later writes on a stream, which must not delay a due request for long.
 const LATER_WRITE_BYTES_MAX: usize = 64 << 10;
 
-/// A connection's state in the send role.
 #[derive(Clone, Default)]
 struct Connection {
     tail: Tail,
@@ -43,11 +41,9 @@ struct Connection {
     written: u32,
 }
 
-/// User memory of the send role per connection, in bytes.
 pub const BYTES_PER_CONNECTION: usize = size_of::<Connection>() + size_of::<u32>();
 
 impl<'a, P: ClientProtocol> Sender<'a, P> {
-    /// Creates a sender and reserves all its memory.
     pub fn new(shared: Shared<'a, P>, config: &LoadConfig) -> Self {
         Self {
             scratch: Vec::with_capacity(shared.protocol.encoded_bytes_max()),
@@ -71,7 +67,6 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         self.shared.records.get(self.next).map(|record| record.planned)
     }
 
-    /// Whether a request is due at `now`.
     #[inline]
     pub fn is_due(&self, now: u64) -> bool {
         self.due().is_some_and(|due| now >= due)
@@ -88,7 +83,6 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         self.has_unsent().then_some(self.retry_at)
     }
 
-    /// Sends the next request.
     #[inline]
     pub fn send(&mut self) {
         let index = self.next;
