@@ -151,7 +151,7 @@ fn unsafe_stays_where_system_calls_are() {
     let allowed = [
         "crates/load/src/time/clock.rs",
         "crates/load/src/loops/datagram/unreachable.rs",
-        "crates/load/src/io/interface/linux.rs",
+        "crates/load/src/io/interface.rs",
         "crates/load/src/io/platform/linux.rs",
         "crates/load/src/io/stamps.rs",
         "crates/load/src/record/summary.rs",

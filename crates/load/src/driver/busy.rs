@@ -4,9 +4,10 @@
 
 use std::ops::Range;
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 
 use crate::io::platform::RunQueue;
+use crate::time::clock::kernel_ns;
 
 /// The turns of a loop, and the total time of turns without work, in ticks. A sleep is a turn of its own, because the event
 /// that ends it would make the turn busy.
@@ -66,9 +67,7 @@ impl Sleeper {
 
     #[cold]
     fn pass(&mut self, now: u64) {
-        let ran = clock_gettime(ClockId::ThreadCPUTime);
-        let ran_ns = ran.tv_sec as u64 * 1_000_000_000 + ran.tv_nsec as u64;
-        self.edges[self.passed] = (ran_ns + self.queue.waited_ns(), now);
+        self.edges[self.passed] = (kernel_ns(ClockId::ThreadCPUTime) + self.queue.waited_ns(), now);
         self.passed += 1;
     }
 

@@ -1,6 +1,7 @@
 //! System calls: sockets, readiness, kernel timestamps, interfaces, and differences between systems.
 
 pub(crate) mod connect;
+#[cfg(target_os = "linux")]
 pub mod interface;
 pub(crate) mod platform;
 pub(crate) mod poller;

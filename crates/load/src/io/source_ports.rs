@@ -149,18 +149,11 @@ fn addresses(target: SocketAddr) -> Vec<IpAddr> {
         IpAddr::V4(target) if target.is_loopback() && cfg!(target_os = "linux") => {
             (1..=250).map(|last| Ipv4Addr::new(127, 0, 0, last).into()).collect()
         }
-        _ => of_interfaces(target),
+        #[cfg(target_os = "linux")]
+        _ => crate::io::interface::addresses_towards(target).unwrap_or_default(),
+        #[cfg(not(target_os = "linux"))]
+        _ => Vec::new(),
     }
-}
-
-#[cfg(target_os = "linux")]
-fn of_interfaces(target: SocketAddr) -> Vec<IpAddr> {
-    crate::io::interface::addresses_towards(target).unwrap_or_default()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn of_interfaces(_target: SocketAddr) -> Vec<IpAddr> {
-    Vec::new()
 }
 
 #[cfg(test)]

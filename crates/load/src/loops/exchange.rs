@@ -87,7 +87,10 @@ pub enum Sent {
 pub enum Received {
     Part,
     /// The response is complete. `is_last`: the server ends the connection after it. `has_more`: unrequested bytes follow.
-    Whole { is_last: bool, has_more: bool },
+    Whole {
+        is_last: bool,
+        has_more: bool,
+    },
     /// The connection failed, or the bytes are not a valid response.
     Failed(Class),
 }

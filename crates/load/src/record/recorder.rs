@@ -2,15 +2,16 @@
 
 use std::ops::Range;
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use stats::Histogram;
 
 use crate::config::LoadConfig;
 use crate::error::LoadError;
 use crate::record::progress::Progress;
 use crate::report::{Class, Errors, PARTS};
-use crate::time::clock::Clock;
+use crate::time::clock::{Clock, kernel_ns};
 
+/// A transaction, in ticks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Transaction {
     pub due: u64,
@@ -38,30 +39,15 @@ pub struct Counts {
     pub went_back: u64,
     /// Send delay, service time and response time of transactions without a sample.
     pub beyond: [Histogram; 3],
-    /// The thread's CPU time at both edges of the window.
-    used: [Used; 2],
-}
-
-/// The CPU time of a thread at the tick `at`.
-#[derive(Clone, Copy, Debug, Default)]
-struct Used {
-    cpu_ns: u64,
-    at: u64,
-}
-
-impl Used {
-    fn now(clock: &Clock) -> Self {
-        let used = clock_gettime(ClockId::ThreadCPUTime);
-        Self { cpu_ns: used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64, at: clock.now() }
-    }
+    /// The thread's CPU time in nanoseconds and the tick of its reading, at both edges of the window.
+    used: [(u64, u64); 2],
 }
 
 impl Counts {
     /// The share of one CPU that the thread used in the window; `None` unless it recorded both edges.
     pub fn busy_share(&self, clock: &Clock) -> Option<f64> {
-        let [start, end] = self.used;
-        (start.at != 0 && end.at > start.at)
-            .then(|| (end.cpu_ns - start.cpu_ns) as f64 / clock.between_ns(start.at, end.at) as f64)
+        let [(before_ns, from), (after_ns, to)] = self.used;
+        (from != 0 && to > from).then(|| (after_ns - before_ns) as f64 / clock.between_ns(from, to) as f64)
     }
 }
 
@@ -148,7 +134,7 @@ impl<'a> Recorder<'a> {
             && now >= edge
         {
             self.counts.outstanding[self.edges] = self.outstanding + waiting;
-            self.counts.used[self.edges] = Used::now(&self.clock);
+            self.counts.used[self.edges] = (kernel_ns(ClockId::ThreadCPUTime), self.clock.now());
             self.edges += 1;
         }
     }

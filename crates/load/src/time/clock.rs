@@ -1,9 +1,8 @@
 //! The clock of all timestamps: the time stamp counter (TSC) if it is reliable, otherwise the kernel's clock.
 //!
-//! The hot path uses only ticks of one counter. One linear map, fixed before the trial, converts ticks to nanoseconds. All
-//! differences (send delay, service time) therefore use one counter and cannot jump. An error of some parts per million
-//! stretches 100 µs by less than a nanosecond. Re-anchoring to the kernel's clock is unnecessary and would introduce steps. The
-//! report contains the drift between the map and the kernel's clock.
+//! One linear map, fixed before the trial, converts ticks to nanoseconds. All differences (send delay, service time) therefore
+//! use one counter and cannot jump. An error of some parts per million stretches 100 µs by less than a nanosecond. The report
+//! contains the drift between the map and the kernel's clock.
 
 use std::thread;
 use std::time::Duration;
@@ -14,8 +13,7 @@ use crate::config::ClockChoice;
 use crate::error::LoadError;
 use crate::report::ClockFacts;
 
-/// The length of the comparison with the kernel's clock. Each of the two readings is exact to about 50 ns, so the frequency is
-/// exact to 2 parts per million.
+/// The length of the comparison with the kernel's clock. With readings exact to 50 ns, the frequency is exact to 2 ppm.
 const CALIBRATION: Duration = Duration::from_millis(50);
 
 /// The number of readings of both clocks. The reading with the narrowest bracket is used.
@@ -45,15 +43,14 @@ struct Anchor {
     width_ticks: u64,
 }
 
-/// The wall clock (CLOCK_REALTIME) in ticks of the client's clock. The kernel's timestamps use the wall clock. The system
-/// adjusts its pace, so the two clocks are compared repeatedly over a trial.
+/// The wall clock (CLOCK_REALTIME) in ticks of the client's clock, for the kernel's timestamps. The system adjusts its pace, so
+/// the two clocks are compared repeatedly over a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Wall {
     anchors: Vec<Anchor>,
 }
 
-/// The largest deviation from the wall clock's usual pace between two comparisons: 20 µs in half a second. A larger deviation,
-/// beyond the error of the readings, is a step.
+/// The largest deviation from the wall clock's usual pace between two comparisons: 20 µs in half a second.
 const WALL_PACE_MAX: f64 = 0.00004;
 /// The widest undisturbed reading, in nanoseconds.
 const WALL_READING_NS: f64 = 1_000.0;
@@ -61,7 +58,7 @@ const WALL_READING_NS: f64 = 1_000.0;
 const WALL_ADJUSTED_MAX: f64 = 0.0005;
 
 impl Wall {
-    /// Compares the clocks. Conversion needs at least two comparisons, one before and one after the converted times.
+    /// Compares the clocks. Conversion needs a comparison before and one after the converted times.
     pub fn compare(&mut self, clock: &Clock) {
         self.anchors.push(Anchor::read(clock.source, ClockId::Realtime));
     }
@@ -79,15 +76,15 @@ impl Wall {
     pub fn stepped(&self, clock: &Clock) -> bool {
         let [first, .., last] = self.anchors[..] else { return false };
         let length = |from: &Anchor, to: &Anchor| {
-            let ours_ns = clock.between_ns(from.ticks, to.ticks) as f64;
+            let own_ns = clock.between_ns(from.ticks, to.ticks) as f64;
             let widths_ns = clock.between_ns(0, from.width_ticks + to.width_ticks) as f64;
-            (ours_ns, to.kernel_ns as f64 - from.kernel_ns as f64, WALL_READING_NS + widths_ns)
+            (own_ns, to.kernel_ns as f64 - from.kernel_ns as f64, WALL_READING_NS + widths_ns)
         };
-        let (ours_ns, walls_ns, _) = length(&first, &last);
-        let usual = (walls_ns / ours_ns).clamp(1.0 - WALL_ADJUSTED_MAX, 1.0 + WALL_ADJUSTED_MAX);
+        let (own_ns, wall_ns, _) = length(&first, &last);
+        let usual = (wall_ns / own_ns).clamp(1.0 - WALL_ADJUSTED_MAX, 1.0 + WALL_ADJUSTED_MAX);
         self.anchors.windows(2).any(|pair| {
-            let (ours_ns, walls_ns, reading_ns) = length(&pair[0], &pair[1]);
-            walls_ns <= 0.0 || (walls_ns - ours_ns * usual).abs() > ours_ns * WALL_PACE_MAX + reading_ns
+            let (own_ns, wall_ns, reading_ns) = length(&pair[0], &pair[1]);
+            wall_ns <= 0.0 || (wall_ns - own_ns * usual).abs() > own_ns * WALL_PACE_MAX + reading_ns
         })
     }
 }
@@ -96,7 +93,7 @@ impl Clock {
     /// Chooses and calibrates a clock. Takes about 50 ms.
     pub fn calibrate(choice: ClockChoice) -> Result<Self, LoadError> {
         let (source, reason) = match (choice, tsc_is_invariant()) {
-            (ClockChoice::Monotonic, _) => (Source::Monotonic, "asked for"),
+            (ClockChoice::Monotonic, _) => (Source::Monotonic, "configured"),
             (ClockChoice::Auto | ClockChoice::Tsc, true) => (Source::Tsc, "constant_tsc and nonstop_tsc"),
             (ClockChoice::Auto, false) => (Source::Monotonic, "no invariant TSC"),
             (ClockChoice::Tsc, false) => return Err(LoadError::NoTsc),
@@ -146,11 +143,7 @@ impl Clock {
         let elapsed_ns = (end.kernel_ns - self.anchor.kernel_ns) as f64;
         let drift_ns = self.monotonic_ns(end.ticks) as f64 - end.kernel_ns as f64;
         ClockFacts {
-            source: match self.source {
-                Source::Tsc => "tsc",
-                Source::Monotonic => "monotonic",
-            }
-            .to_owned(),
+            source: format!("{:?}", self.source).to_lowercase(),
             reason: self.reason.to_owned(),
             frequency_hz: self.ticks_per_ns * 1e9,
             drift_ppm: if elapsed_ns > 0.0 { drift_ns / elapsed_ns * 1e6 } else { 0.0 },
@@ -176,9 +169,9 @@ impl Anchor {
             let before = source.ticks();
             let kernel_ns = kernel_ns(clock);
             let after = source.ticks();
-            (after - before, Self { ticks: before + (after - before) / 2, kernel_ns, width_ticks: after - before })
+            Self { ticks: before + (after - before) / 2, kernel_ns, width_ticks: after - before }
         };
-        (0..READINGS).map(|_| bracket()).min_by_key(|&(width, _)| width).expect("at least one reading").1
+        (0..READINGS).map(|_| bracket()).min_by_key(|anchor| anchor.width_ticks).expect("at least one reading")
     }
 }
 
@@ -187,7 +180,8 @@ pub fn monotonic_ns() -> u64 {
     kernel_ns(ClockId::Monotonic)
 }
 
-fn kernel_ns(clock: ClockId) -> u64 {
+/// A clock of the kernel in nanoseconds.
+pub(crate) fn kernel_ns(clock: ClockId) -> u64 {
     let now = rustix::time::clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
@@ -260,8 +254,8 @@ mod tests {
             ],
         };
         assert!(!wall(6_000_400_000).stepped(&clock), "steadily adjusted");
-        let half = |walls_ns: &[u64]| Wall {
-            anchors: walls_ns
+        let half = |wall_ns: &[u64]| Wall {
+            anchors: wall_ns
                 .iter()
                 .enumerate()
                 .map(|(at, &kernel_ns)| Anchor { ticks: at as u64 * 500_000_000, kernel_ns, width_ticks: 0 })

@@ -45,7 +45,7 @@ pub fn one_loop<P: ClientProtocol>(
         if receiver.alive() == 0 || until.is_over(now) || !until.progress.is_outstanding() {
             return turns.busy_share();
         }
-        if !late && idle(clock, pacing, sender, receiver, now) {
+        if !late && pause(clock, pacing, sender, now, |ns| receiver.sleep_precise(ns)) {
             turns.begin(clock.now(), true);
         }
         receiver.wait(&mut events, 0);
@@ -59,36 +59,30 @@ pub fn one_loop<P: ClientProtocol>(
     }
 }
 
-/// Waits in the single loop while no request is due. Returns whether it slept.
+/// Waits while no request is due. Calls `sleep` with nanoseconds if `sleep-spin` may sleep. Returns whether it slept.
 #[inline]
-fn idle<P: ClientProtocol>(
+fn pause<P: ClientProtocol>(
     clock: &Clock,
     pacing: Pacing,
     sender: &Sender<'_, P>,
-    receiver: &Receiver<'_, P>,
     now: u64,
+    sleep: impl Fn(i64),
 ) -> bool {
-    match pacing {
-        Pacing::Yield => thread::yield_now(),
-        Pacing::SleepSpin => {
-            if let Some(ns) = sleep_ns(clock, now, sender) {
-                receiver.sleep_precise(ns);
-                return true;
-            }
-        }
-        Pacing::Spin | Pacing::Auto => {}
-    }
-    false
-}
-
-/// Returns how long `sleep-spin` may sleep; `None` if it must spin.
-#[inline]
-fn sleep_ns<P: ClientProtocol>(clock: &Clock, now: u64, sender: &Sender<'_, P>) -> Option<i64> {
     let longest_ns = SLEEP_MS as i64 * 1_000_000;
-    let ahead_ns = sender.due().map_or(longest_ns, |due| clock.between_ns(now, due) - SPIN_NS);
+    let ahead_ns = match pacing {
+        Pacing::Yield => {
+            thread::yield_now();
+            return false;
+        }
+        Pacing::Spin | Pacing::Auto => return false,
+        Pacing::SleepSpin => sender.due().map_or(longest_ns, |due| clock.between_ns(now, due) - SPIN_NS),
+    };
     // Wake for the next attempt to write to a full socket.
     let ahead_ns = sender.retry_at().map_or(ahead_ns, |retry| ahead_ns.min(clock.between_ns(now, retry)));
-    (ahead_ns > 0).then(|| ahead_ns.min(longest_ns))
+    if ahead_ns > 0 {
+        sleep(ahead_ns.min(longest_ns));
+    }
+    ahead_ns > 0
 }
 
 /// Runs the send role in its own thread (kawai2008 Figure 3).
@@ -98,21 +92,26 @@ pub fn send_loop<P: ClientProtocol>(
     until: &StopCondition<'_>,
     sender: &mut Sender<'_, P>,
 ) {
+    let pause = |sender: &Sender<'_, P>, now: u64| {
+        if !pause(clock, pacing, sender, now, |ns| thread::sleep(Duration::from_nanos(ns as u64))) {
+            std::hint::spin_loop();
+        }
+    };
     while let Some(due) = sender.due() {
         let now = clock.now();
         if until.is_over(now) {
             break;
         }
-        if now >= due {
-            sender.send();
-            if pacing == Pacing::Yield {
-                // Yield after a send as in the paper, so that other threads run and requests do not leave in bursts.
-                thread::yield_now();
-            }
+        if now < due {
+            sender.retry(now);
+            pause(sender, now);
             continue;
         }
-        sender.retry(now);
-        pause(clock, pacing, sender, now);
+        sender.send();
+        if pacing == Pacing::Yield {
+            // Yield after a send as in the paper, so that other threads run and requests do not leave in bursts.
+            thread::yield_now();
+        }
     }
     until.progress.set_done();
     // Continue to write partly sent requests while responses are outstanding.
@@ -122,21 +121,7 @@ pub fn send_loop<P: ClientProtocol>(
             return;
         }
         sender.retry(now);
-        pause(clock, pacing, sender, now);
-    }
-}
-
-/// Waits in the send role's thread while no request is due.
-#[inline]
-fn pause<P: ClientProtocol>(clock: &Clock, pacing: Pacing, sender: &Sender<'_, P>, now: u64) {
-    match pacing {
-        Pacing::Yield => thread::yield_now(),
-        Pacing::SleepSpin => {
-            if let Some(ns) = sleep_ns(clock, now, sender) {
-                thread::sleep(Duration::from_nanos(ns as u64));
-            }
-        }
-        Pacing::Spin | Pacing::Auto => std::hint::spin_loop(),
+        pause(sender, now);
     }
 }
 

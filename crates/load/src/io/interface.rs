@@ -1,6 +1,5 @@
-//! Network interfaces on Linux.
+//! The network interface that sends the requests, its addresses, and its hardware timestamps.
 
-use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -12,7 +11,7 @@ use crate::report::Hardware;
 pub fn towards(target: SocketAddr) -> io::Result<String> {
     let (own, interfaces) = (source(target)?, interfaces()?);
     // Traffic to an address of this host uses loopback, whichever interface has the address.
-    let loops = is_one_of(&interfaces, target.ip());
+    let loops = interfaces.iter().any(|(_, address)| *address == target.ip());
     let has = |address: IpAddr| if loops { address.is_loopback() } else { address == own };
     interfaces
         .into_iter()
@@ -35,14 +34,10 @@ fn source(target: SocketAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-fn is_one_of(interfaces: &[(String, IpAddr)], target: IpAddr) -> bool {
-    interfaces.iter().any(|(_, address)| *address == target)
-}
-
 /// Returns the source addresses of the interface with the address `own`, or of all interfaces if `target` is this host. They
 /// have the target's family and scope, and start with `own`. Responses to another interface's address would not arrive.
 fn leading_to(target: IpAddr, own: IpAddr, interfaces: &[(String, IpAddr)]) -> Vec<IpAddr> {
-    let loops = is_one_of(interfaces, target);
+    let loops = interfaces.iter().any(|(_, address)| *address == target);
     let leads = |name: &str| loops || interfaces.iter().any(|(its, address)| its == name && *address == own);
     let is_near = |address: &IpAddr| match address {
         IpAddr::V4(address) => address.is_link_local(),
@@ -59,34 +54,13 @@ fn leading_to(target: IpAddr, own: IpAddr, interfaces: &[(String, IpAddr)]) -> V
 
 /// Lists each interface's name with each of its addresses.
 fn interfaces() -> io::Result<Vec<(String, IpAddr)>> {
-    let mut first: *mut libc::ifaddrs = ptr::null_mut();
-    // SAFETY: on success, `first` points to a list, which is freed below.
-    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mut found = Vec::new();
-    let mut next = first;
-    // SAFETY: the list is valid until freed. Each name is a C string, and each address has the type of its family.
-    unsafe {
-        while let Some(entry) = next.as_ref() {
-            next = entry.ifa_next;
-            let Some(address) = entry.ifa_addr.as_ref() else { continue };
-            let ip: IpAddr = match i32::from(address.sa_family) {
-                libc::AF_INET => {
-                    let address = &*entry.ifa_addr.cast::<libc::sockaddr_in>();
-                    Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into()
-                }
-                libc::AF_INET6 => {
-                    let address = &*entry.ifa_addr.cast::<libc::sockaddr_in6>();
-                    Ipv6Addr::from(address.sin6_addr.s6_addr).into()
-                }
-                _ => continue,
-            };
-            found.push((CStr::from_ptr(entry.ifa_name).to_string_lossy().into_owned(), ip));
-        }
-        libc::freeifaddrs(first);
-    }
-    Ok(found)
+    let named = nix::ifaddrs::getifaddrs()?.filter_map(|entry| {
+        let address = entry.address?;
+        let v4 = address.as_sockaddr_in().map(|address| address.ip().into());
+        let ip = v4.or(address.as_sockaddr_in6().map(|address| address.ip().into()))?;
+        Some((entry.interface_name, ip))
+    });
+    Ok(named.collect())
 }
 
 /// `struct ethtool_ts_info` (linux/ethtool.h).
@@ -102,16 +76,7 @@ struct TimestampInfo {
     received_reserved: [u32; 3],
 }
 
-/// `struct hwtstamp_config` (linux/net_tstamp.h).
-#[repr(C)]
-#[derive(Default)]
-struct TimestampConfig {
-    flags: i32,
-    sent: i32,
-    received: i32,
-}
-
-/// Tells whether the interface takes hardware timestamps. An interface that does not answer takes none.
+/// Returns the state of an interface's hardware timestamps.
 pub fn hardware(name: &str) -> Hardware {
     const ETHTOOL_GET_TS_INFO: u32 = 0x41;
     const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1 as libc::Ioctl;
@@ -121,8 +86,8 @@ pub fn hardware(name: &str) -> Hardware {
     if !ask(name, libc::SIOCETHTOOL as libc::Ioctl, &mut info) || info.so_timestamping & needed != needed {
         return Hardware::None;
     }
-    let mut config = TimestampConfig::default();
-    let on = ask(name, SIOCGHWTSTAMP, &mut config) && config.sent != 0 && config.received != 0;
+    let mut config = libc::hwtstamp_config { flags: 0, tx_type: 0, rx_filter: 0 };
+    let on = ask(name, SIOCGHWTSTAMP, &mut config) && config.tx_type != 0 && config.rx_filter != 0;
     if on { Hardware::On } else { Hardware::Off }
 }
 
