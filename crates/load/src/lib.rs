@@ -4,8 +4,7 @@
 //!
 //! Each folder uses only those before it. [`run()`] is the entry point.
 //!
-//! - [`config`]: the configuration as plain data, and its rules; [`report`]: the results as plain data, computed from samples,
-//!   and merged from several processes; [`error`]: reasons why a load cannot run
+//! - [`config`]: the configuration and its rules; [`report`]: results, their merging; [`error`]: reasons why a load cannot run
 //! - [`time`]: the clock, and the schedule of requests
 //! - `protocol`: requests of each service, and the verification of responses
 //! - `record`: memory for requests and transactions, and their summary

@@ -12,22 +12,9 @@ use crate::protocol::{ClientProtocol, with_protocol};
 use crate::record::request::Link;
 use crate::time::clock::Clock;
 
-/// The listener of a load without a common start time.
-struct Alone<'a>(&'a mut dyn FnMut(Event));
-
-impl Listener for Alone<'_> {
-    fn on(&mut self, event: Event) {
-        (self.0)(event);
-    }
-
-    fn begin(&mut self) -> Result<Option<u64>, String> {
-        Ok(None)
-    }
-}
-
 /// Runs a load that starts on its own.
-pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
-    run_with(config, &mut Alone(on_event))
+pub fn run(config: &LoadConfig, mut on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
+    run_with(config, &mut on_event)
 }
 
 /// Runs a load whose listener may set the start time.

@@ -1,5 +1,4 @@
-//! Atomics for the state that the roles share: the standard library's, or loom's with `--cfg loom`. Loom's models try every
-//! order of the threads and every value that a load may return.
+//! Atomics for the state that the roles share: the standard library's, or with `--cfg loom` those of the model checker loom.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic;

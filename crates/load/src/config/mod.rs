@@ -32,8 +32,7 @@ pub struct LoadConfig {
     /// Source addresses, used in turn. If empty, [`crate::io::source_ports`] computes how many the connections need.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<IpAddr>,
-    /// Requests per connection for short-lived connections; `None` if connections stay open. `connections` is then the number
-    /// open at once: exact in a closed loop, a maximum in an open loop.
+    /// Requests per short-lived connection, of which at most `connections` are open at once; `None` if connections stay open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_connection: Option<u32>,
     /// The share of `connections` that carry requests (kawai2006 section 3.1.1): above 0, at most 1. The seed selects them.

@@ -9,8 +9,7 @@ use rustix::time::ClockId;
 use crate::io::platform::RunQueue;
 use crate::time::clock::kernel_ns;
 
-/// The turns of a loop, and the total time of turns without work, in ticks. A sleep is a turn of its own, because the event
-/// that ends it would make the turn busy.
+/// The time of a loop's turns without work, in ticks. A sleep is a turn of its own, because its event makes a turn busy.
 #[derive(Debug)]
 pub struct Turns {
     window: Range<u64>,
@@ -32,8 +31,7 @@ impl Turns {
         self.begun = now;
     }
 
-    /// Returns the share of the window that busy turns took; `None` if there were no turns. The time after the loop's end
-    /// counts as spare.
+    /// Returns the share of the window that busy turns took; `None` without turns. The time after the loop's end is spare.
     pub fn busy_share(&self) -> Option<f64> {
         let ticks = self.window.end - self.window.start;
         let left = self.window.end.saturating_sub(self.begun.max(self.window.start));

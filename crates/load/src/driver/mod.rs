@@ -117,7 +117,15 @@ pub trait Listener {
     fn on(&mut self, event: Event);
 
     /// Returns the start time of the ramp on CLOCK_MONOTONIC, in nanoseconds; `None` starts soon.
-    fn begin(&mut self) -> Result<Option<u64>, String>;
+    fn begin(&mut self) -> Result<Option<u64>, String> {
+        Ok(None)
+    }
+}
+
+impl<F: FnMut(Event)> Listener for F {
+    fn on(&mut self, event: Event) {
+        self(event);
+    }
 }
 
 /// A client with verified connections, after its preparations.

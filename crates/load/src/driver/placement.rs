@@ -26,8 +26,7 @@ pub fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
     (roles, pacing)
 }
 
-/// Returns the CPUs whose threads all sleep when they have no work, each CPU once; `None` is any CPU. Without `pacing`, all
-/// threads sleep. With two threads, the receiving ones always sleep.
+/// Returns the CPUs whose threads all sleep when they have no work; `None` is any CPU. Receive threads always sleep.
 pub fn sleeping_cpus(config: &LoadConfig, roles: Roles, pacing: Option<Pacing>) -> Vec<Option<usize>> {
     let all = &config.cpus;
     let clients = config.clients as usize;

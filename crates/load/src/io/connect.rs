@@ -21,8 +21,7 @@ use crate::report::Class;
 
 const PROGRESS: Duration = Duration::from_millis(200);
 
-/// Opens and verifies all of `config`'s connections, or fails. Calls `progress` with the number done. The sockets are
-/// non-blocking.
+/// Opens and verifies all of `config`'s connections. Calls `progress` with the number done. The sockets are non-blocking.
 pub fn connect<P: ClientProtocol>(
     config: &LoadConfig,
     sources: &[IpAddr],
@@ -129,8 +128,7 @@ fn family(target: &SocketAddr) -> AddressFamily {
     if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
 }
 
-/// Starts a connection from the source address selected by `number`, and increments `number`. Tries the next address if one has
-/// no free port. `None` leaves the address to the system.
+/// Calls `begin` with the next source address, or with others if it has no free port; with `None` to let the system choose.
 fn from_each<T, E>(
     sources: &[IpAddr],
     number: &mut u64,
@@ -175,8 +173,7 @@ impl<'a> Dialer<'a> {
         Ok(Self { target, sources })
     }
 
-    /// Starts connection `number` on a non-blocking socket, and increments `number`. Tries the next source address if one has
-    /// no free port. Unlike [`connect`], closes without a reset, because the end of connections is part of the measurement.
+    /// Starts a connection. Unlike with [`connect`], its close is no reset, because closing is part of the measurement.
     pub fn begin(&self, number: &mut u64) -> Result<OwnedFd, Errno> {
         from_each(self.sources, number, |&error| error == Errno::ADDRNOTAVAIL, |source| self.begin_from(source))
     }

@@ -1,10 +1,8 @@
 //! Kernel timestamps (`SO_TIMESTAMPING`), which prove that a request left when the client says so.
 //!
-//! The kernel puts two timestamps of each write on the socket's error queue. One is from the packet scheduler (qdisc), the
-//! other from the driver. `OPT_ID` numbers them (Documentation/networking/timestamping.rst):
-//!
-//! - On a stream, the number is the offset of the write's last byte since the option was set.
-//! - With datagrams, it is the number of earlier datagrams.
+//! The kernel puts two timestamps of each write on the socket's error queue: from the packet scheduler (qdisc), and from the
+//! driver. `OPT_ID` numbers them (Documentation/networking/timestamping.rst). On a stream, the number is the offset of the
+//! write's last byte since the option was set; with datagrams, the number of earlier datagrams.
 //!
 //! The number identifies the request, so a missing timestamp does not shift others: for example, two writes in one packet share
 //! a timestamp. With datagrams before Linux 6.8, however, a failed send may use up a number.

@@ -1,7 +1,7 @@
 //! The closed loop (voras2009 section III): each connection sends its next request a think time after the response.
 //!
-//! There is no rate and no plan. t1 is the end of the think time; t2 and t3 are as in an open loop. Each client is a thread
-//! with its own connections. It sleeps until a response arrives or a think time ends, so its CPU time shows spare capacity.
+//! t1 is the end of the think time. A client sleeps until a response arrives or a think time ends, so its CPU time shows its
+//! spare capacity.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -95,8 +95,7 @@ pub enum Received {
     Failed(Class),
 }
 
-/// The state of a thread for the exchanges on all of its connections. It allocates only if one line of a response arrives in
-/// two parts.
+/// The state of a thread for the exchanges on all of its connections.
 pub struct Engine<'a, P: ClientProtocol> {
     pub clock: Clock,
     pub protocol: &'a P,

@@ -1,5 +1,5 @@
-//! Streams (welsh2001): each connection carries one burst after another, as fast as the socket allows. The result is bytes. A
-//! burst, from its first byte to the last byte of its acknowledgement, is a transaction of a closed loop.
+//! Streams (welsh2001): each connection carries one burst after another, as fast as the socket allows. A burst, from its first
+//! byte to the last byte of its acknowledgement, is a transaction of a closed loop.
 //!
 //! After the window, each connection shuts down its sending side, perhaps within a burst, and reads until the server closes.
 //! The server has then read every byte, so both sides' counts must be equal.
@@ -102,8 +102,7 @@ fn fairness(bytes: &[u64]) -> f64 {
     if squares == 0.0 { 1.0 } else { sum * sum / (bytes.len() as f64 * squares) }
 }
 
-/// Bytes that one worker's connections moved. The first three fields cover bursts in the window; `sent` and `received` cover
-/// everything after the greetings.
+/// Bytes of one worker: of bursts in the window, and, in `sent` and `received`, all bytes after the greetings.
 struct Moved {
     by_part: [u64; PARTS],
     by_second: Vec<u64>,

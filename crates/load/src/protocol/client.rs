@@ -2,8 +2,7 @@
 
 use crate::report::Class;
 
-/// The client side of a service. A request's number, from 0, determines the whole request. The sender and the receiver
-/// therefore need to exchange nothing else.
+/// The client side of a service. A request's number determines the whole request, so sender and receiver share only numbers.
 pub trait ClientProtocol: Sync {
     /// A compact form of a request, sufficient to encode it and to verify its response.
     type Request: Copy + Default + Send;
@@ -33,8 +32,7 @@ pub trait ClientProtocol: Sync {
     /// Returns the bytes of a request. `scratch` may hold them and keeps its memory.
     fn encode<'a>(&'a self, request: Self::Request, scratch: &'a mut Vec<u8>) -> &'a [u8];
 
-    /// Reads further bytes of a response. Returns how many belong to it, and the verdict if it is complete. The reader is then
-    /// ready for the next response.
+    /// Reads further bytes of a response. Returns how many belong to it, and the verdict if it is complete.
     fn read(&self, request: Self::Request, reader: &mut Self::Reader, bytes: &[u8]) -> (usize, Option<Reply>);
 
     /// Handles the end of the connection. Returns the response that it completes, if the protocol allows this.

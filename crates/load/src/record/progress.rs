@@ -2,8 +2,7 @@
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
-/// Counts of one client. Each counter has one writer, so a plain store replaces a locked instruction. Each role has its own
-/// cache line, so roles on two CPUs do not disturb each other.
+/// Counts of one client. Each counter has one writer, so a plain store is enough. Each role has its own cache line.
 #[derive(Debug, Default)]
 pub struct Progress {
     send: Send,
@@ -64,8 +63,7 @@ impl Progress {
         self.receive.completed.load(Relaxed)
     }
 
-    /// Whether responses may still arrive: the send role is not done, or a sent request is neither answered nor lost. A request
-    /// sent at the moment its connection ends may count as outstanding.
+    /// Whether responses may still arrive: the send role is not done, or a sent request is neither answered nor lost.
     pub fn is_outstanding(&self) -> bool {
         !self.send.done.load(Acquire) || self.sent() > self.completed() + self.receive.lost.load(Relaxed)
     }

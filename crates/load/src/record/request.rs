@@ -1,8 +1,5 @@
-//! Memory reserved before the ramp: a record per planned request, its kernel timestamps if enabled, and the state of every
-//! connection.
-//!
-//! Both roles share it ([`Shared`]) without a lock. The send role adds a record to its connection's chain before it writes the
-//! request. The response can arrive only later, so the receive role finds the record there.
+//! The state that both roles share without a lock, in memory reserved before the ramp. The send role adds a record to its
+//! connection's chain before it writes the request, so the receive role finds the record there when the response arrives.
 
 use std::os::fd::OwnedFd;
 
@@ -75,8 +72,7 @@ impl<P: ClientProtocol> Clone for Shared<'_, P> {
 
 impl<P: ClientProtocol> Copy for Shared<'_, P> {}
 
-/// The kernel's timestamps of one request, in nanoseconds; 0 if missing. The first three use the wall clock, the last two the
-/// interface's own clock.
+/// The kernel's timestamps of one request, in nanoseconds; 0 if missing. The last two use the interface's own clock.
 #[derive(Debug, Default)]
 pub struct Stamp {
     pub scheduler: AtomicU64,

@@ -113,8 +113,7 @@ pub fn transaction_samples<'a>(
     samples
 }
 
-/// Counts requests without a response in the whole trial. Their class is that of the connection's failure, or a timeout if the
-/// connection is alive. The failure of a connection without such requests counts once.
+/// Counts requests without a response in the whole trial, as [`Errors`] defines them.
 pub fn errors(links: &[Link], recorded: &[Recorded]) -> Errors {
     let mut errors = Errors::default();
     let mut idle: Vec<Option<Class>> = links.iter().map(Link::failure).collect();
@@ -224,8 +223,7 @@ impl Facts<'_> {
         }
     }
 
-    /// Returns the report and the samples of `recordings`. `firsts` gives the number of each thread's first connection, and
-    /// `cpus` the number of CPUs that the threads may use.
+    /// Returns the report and the samples of `recordings`. `firsts` gives the number of each thread's first connection.
     pub fn account(
         &self,
         recordings: &[Recording],

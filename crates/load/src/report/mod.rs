@@ -65,8 +65,7 @@ pub struct LoadReport {
     /// The share of the window in which the busiest receiving thread was busy; `None` if unknown, and in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver_busy_share: Option<f64>,
-    /// The time within the window in which the most affected client was stalled, in nanoseconds. `None` in older runs, and if
-    /// the threads spin, because send delay then shows stalls.
+    /// The stalled time of the client in the window, in nanoseconds; `None` if threads spin, because send delay shows stalls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled_ns: Option<u64>,
     /// Test of the send times against the plan; `None` with too few samples.
@@ -231,8 +230,7 @@ pub struct DatagramReport {
     pub duplicates: u64,
     /// Responses that arrived after the response to a later request to the same port.
     pub reordered: u64,
-    /// Responses of the whole trial, also in `lost`, that the client's sockets dropped for lack of buffer space; `None` if
-    /// unknown.
+    /// Responses of the whole trial that the client's sockets dropped for lack of buffer space; `None` if unknown.
     pub dropped: Option<u64>,
 }
 

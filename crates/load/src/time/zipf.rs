@@ -5,9 +5,7 @@ use rand_distr::Distribution;
 
 use crate::config::Popularity;
 
-/// An exponent this close to 1 counts as 1. The crate divides by the difference to 1, which amplifies rounding errors. Beyond
-/// this bound that error is below 1e-6. The share of the least popular of 2^32 differs from that at exponent 1 by less than
-/// 3e-8 (1e-9 times ln 2^32).
+/// An exponent this close to 1 counts as 1, because the crate divides by the difference, which amplifies rounding errors.
 const NEAR_ONE: f64 = 1e-9;
 
 /// A distribution that draws the `k`th of several with a probability proportional to `1/k^exponent`.

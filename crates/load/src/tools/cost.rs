@@ -24,8 +24,8 @@ const CONNECTIONS: u32 = 16;
 /// The number of first requests, which are not counted.
 const WARM_UP: usize = 1_000;
 
-/// Measures the mean time to send a request of 128 B and to receive its response of 128 B, in nanoseconds. Runs in the calling
-/// thread, on the CPU `cpu` if given. The same thread acts as the server, outside the measured time.
+/// Measures the mean time to send a request of 128 B and to receive its response of 128 B, in nanoseconds. The calling thread
+/// also acts as the server, outside the measured time.
 pub fn per_request_ns(timestamps: Timestamps, requests: usize, cpu: Option<usize>) -> Result<f64, LoadError> {
     const BYTES: u32 = 128;
     let failed = |error| LoadError::System { what: "the connections whose cost is measured", error };

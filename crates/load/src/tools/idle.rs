@@ -1,5 +1,4 @@
-//! Idle connections, which a server with many users has. They use the server's memory, and time of mechanisms that scan all
-//! connections. A separate process holds them, so that they use no time and no descriptors of the measuring client.
+//! Idle connections, in a separate process, so that they use no time and no descriptors of the measuring client.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;

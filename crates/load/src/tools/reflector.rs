@@ -48,9 +48,8 @@ pub struct Reflector {
 }
 
 impl Reflector {
-    /// Listens on a free port of 127.0.0.1, or on a Unix socket in the temporary directory, on the CPU `cpu` if given. Each
-    /// call of `hold` returns the delay of the next request. Responses keep their order on each connection, so an earlier
-    /// response may delay a later one.
+    /// Starts a reflector on 127.0.0.1 or on a Unix socket, on the CPU `cpu` if given. `hold` returns the delay of the next
+    /// request. Responses keep their order on each connection, so an earlier response may delay a later one.
     pub fn start(
         transport: Transport,
         service: &ServiceSpec,

@@ -8,8 +8,7 @@ use rustix::net::{AddressFamily, SocketType};
 
 use crate::error::LoadError;
 
-/// The system's upper limit for the soft limit of descriptors; `None` if only the hard limit applies. On macOS, setrlimit(2)
-/// accepts at most OPEN_MAX (sys/syslimits.h).
+/// The largest soft limit of descriptors that setrlimit(2) accepts: OPEN_MAX (sys/syslimits.h) on macOS.
 pub const DESCRIPTORS_MAX: Option<u64> = if cfg!(target_os = "macos") { Some(10_240) } else { None };
 
 pub fn cpus() -> usize {

@@ -11,15 +11,14 @@ use rustix::thread::CpuSet;
 
 use crate::error::LoadError;
 
-/// The system's upper limit for the soft limit of descriptors; `None` if only the hard limit applies.
+/// The largest soft limit of descriptors, if the hard limit is not the only limit.
 pub const DESCRIPTORS_MAX: Option<u64> = None;
 
 pub fn cpus() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize)
 }
 
-/// Sets the highest timer precision for the calling thread and threads it starts. By default, Linux delays timers by up to 50
-/// µs to combine wake-ups.
+/// Sets the highest timer precision for this thread and its later children. Linux's default delays timers by up to 50 µs.
 pub fn sharpen_timers() {
     let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
 }
@@ -28,8 +27,7 @@ pub fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)
 }
 
-/// Delays the choice of a local port from bind(2) to connect(2) (ip(7), IP_BIND_ADDRESS_NO_PORT). bind(2) would need a port
-/// that is free for all targets.
+/// Delays the choice of a local port to connect(2), because bind(2) would need a port that is free for all targets.
 pub fn choose_port_late(io: &OwnedFd) -> io::Result<()> {
     set_option(io, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
@@ -43,8 +41,7 @@ pub fn set_option(io: impl AsFd, level: i32, name: i32, value: libc::c_int) -> i
     }
 }
 
-/// The time that a thread waited for a CPU (proc_pid_schedstat(5)). The file is opened in advance, because the client reads it
-/// during the window.
+/// The time that a thread waited for a CPU (proc_pid_schedstat(5)). The file is open before the window.
 #[derive(Debug)]
 pub struct RunQueue(Option<File>);
 
@@ -62,8 +59,7 @@ impl RunQueue {
     }
 }
 
-/// Keeps the calling thread on some CPUs until dropped. Threads started meanwhile inherit and keep the CPUs. An unavailable CPU
-/// is therefore an error before any thread starts.
+/// Keeps the calling thread on some CPUs until dropped. Threads started meanwhile inherit and keep the CPUs.
 #[derive(Debug)]
 pub struct Pinned(Option<CpuSet>);
 

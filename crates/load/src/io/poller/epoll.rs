@@ -62,8 +62,7 @@ impl Poller {
         }
     }
 
-    /// Sleeps until a socket is ready, at most `timeout_ns` nanoseconds, less than a second. `epoll_wait` has a resolution of
-    /// milliseconds, so this calls `ppoll` on the epoll descriptor.
+    /// Sleeps until a socket is ready or for `timeout_ns`, less than a second, with `ppoll`: `epoll_wait` counts milliseconds.
     pub fn sleep_precise(&self, timeout_ns: i64) {
         let timeout = Timespec { tv_sec: 0, tv_nsec: timeout_ns };
         let _ = rustix::event::poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timeout));

@@ -77,8 +77,7 @@ impl Poller {
         }
     }
 
-    /// Sleeps until a socket is ready, at most `timeout_ns` nanoseconds, less than a second. The next wait reports the socket
-    /// again, because events are level-triggered.
+    /// Sleeps until a socket is ready or for `timeout_ns`. The next wait reports the socket again.
     pub fn sleep_precise(&self, timeout_ns: i64) {
         let _ = self.wait(&mut Events::with_capacity(1), Duration::from_nanos(timeout_ns as u64));
     }

@@ -1,14 +1,11 @@
 //! Short-lived connections: each ends after some requests, so the server accepts new ones all the time.
 //!
-//! - In a closed loop, a new connection replaces one that has ended, after the think time.
-//! - In an open loop, sessions begin by the schedule, as in httperf. Their rate is the rate of requests divided by the requests
-//!   per connection. A session connects, sends each request after the previous response, and closes.
+//! In a closed loop, a new connection replaces one that has ended, after the think time. In an open loop, sessions begin by the
+//! schedule, as in httperf. A session connects, sends each request after the previous response, and closes.
 //!
-//! At most `connections` are open at once. Further sessions wait, because dropping them would hide load from the server. Their
-//! response time includes the wait. Planned requests that never began are recorded as not sent.
-//!
-//! t1 of a connection's first request is the due time of the connection, so its response time includes connecting. t2 is taken
-//! just before the request is written, as in other loops.
+//! At most `connections` are open at once. Further sessions wait, because dropping them would hide load from the server. Planned
+//! requests that never began are recorded as not sent. t1 of a connection's first request is the due time of the connection, so
+//! its response time includes this wait and connecting.
 
 mod session;
 

@@ -9,8 +9,7 @@ use wire::udp::Udp;
 use crate::record::request::Record;
 use crate::report::{Class, Errors};
 
-/// The ids of one client's requests. The lower half is the request's number. The upper half identifies the client and the
-/// trial.
+/// The ids of one client's requests. The upper half identifies client and trial, the lower half is the request's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ids(u32);
 
@@ -92,8 +91,7 @@ impl<'a> Matcher<'a> {
         Self { udp, ids, records, targets, fates, newest, window, counts: MatchCounts::default() }
     }
 
-    /// Matches a datagram received from `from` at `now`. A response later than `timeout` ticks is ignored, and its request
-    /// stays lost.
+    /// Matches a received datagram. If a response is later than `timeout` ticks, its request stays lost.
     #[inline]
     pub fn take(&mut self, datagram: &[u8], from: Option<SocketAddr>, now: u64, timeout: u64) -> Match {
         let id = self.udp.response_id(datagram);

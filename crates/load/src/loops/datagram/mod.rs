@@ -1,11 +1,5 @@
 //! The open loop over datagrams (maharjan2012). Each client has one socket. It sends each request to the port in its schedule,
 //! and matches a response to its request by the id.
-//!
-//! # Layout
-//! - `mod`: a trial, from the greetings to the report
-//! - `client`: one client's loop
-//! - `matcher`: matches datagrams to requests
-//! - `unreachable`: ICMP reports of undelivered requests
 
 mod client;
 mod matcher;

@@ -1,5 +1,4 @@
-//! ICMP reports of undelivered datagrams. The kernel keeps them in the socket's error queue (IP_RECVERR), each with the
-//! beginning of its datagram.
+//! ICMP reports of undelivered datagrams, from the socket's error queue (IP_RECVERR).
 
 use std::io;
 use std::net::UdpSocket;

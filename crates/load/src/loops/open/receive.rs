@@ -66,8 +66,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         self.alive
     }
 
-    /// Waits up to `timeout_ms` milliseconds for ready connections. The caller then passes each of `events` to
-    /// [`Receiver::handle`].
+    /// Waits for ready connections. The caller then passes each of `events` to [`Receiver::handle`].
     #[inline]
     pub fn wait(&self, events: &mut Events, timeout_ms: u64) {
         // The wait cannot fail with a valid descriptor.
@@ -138,8 +137,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
                 break;
             }
         }
-        // The kernel's timestamp belongs to the last packet of a read. That packet ends a response only if the read contained
-        // exactly one response.
+        // The kernel's timestamp belongs to the last packet of a read, so use it only if the read contained just one response.
         if let (Some(stamper), Some(record), 1, true) = (&self.stamper, last, completed, rest.is_empty()) {
             stamper.arrived(record);
         }

@@ -18,8 +18,7 @@ const SPIN_NS: i64 = 60_000;
 /// The longest sleep of either role before it checks whether it must end.
 const SLEEP_MS: u64 = 5;
 
-/// Runs both roles in one loop. Returns the share of the window in which it was busy. A due request waits for at most one
-/// response, and a response for at most one request, however late the requests are.
+/// Runs both roles in one loop. A due request waits for at most one response, and a response for at most one request.
 pub fn one_loop<P: ClientProtocol>(
     clock: &Clock,
     pacing: Pacing,
@@ -125,8 +124,7 @@ pub fn send_loop<P: ClientProtocol>(
     }
 }
 
-/// Runs the receive role in its own thread, which sleeps until a connection is ready. Returns the share of the window in which
-/// it was busy.
+/// Runs the receive role in its own thread. Returns the share of the window in which it was busy.
 pub fn receive_loop<P: ClientProtocol>(
     clock: &Clock,
     until: &StopCondition<'_>,

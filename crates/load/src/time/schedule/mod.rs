@@ -9,8 +9,7 @@ use crate::config::partition::partition;
 use crate::config::{LoadConfig, Phases, Popularity, Schedule, active_count};
 use crate::time::zipf::Zipf;
 
-/// The ramp begins at this fraction of the target rate, but at no less than one request per second. kawai2008 section 5.1 gives
-/// no start of its exponential growth; a thousandth makes three decades.
+/// The ramp begins at this fraction of the target rate, but at no less than one request per second.
 const RAMP_START: f64 = 1.0 / 1000.0;
 
 /// Transactions per second for which a closed loop reserves memory: several times the rate that one machine reached.
@@ -27,8 +26,7 @@ pub struct Planned {
     pub connection: u32,
 }
 
-/// Returns the largest number of recorded requests per client. This is exact for schedules of slots. A Poisson process has a
-/// random count: ten standard deviations above the mean. A closed loop is limited by memory.
+/// Returns the largest number of recorded requests per client: for a Poisson process, ten standard deviations above the mean.
 pub fn count_max(config: &LoadConfig) -> u64 {
     let slots = || Slots::new(config.rate_per_s() / f64::from(config.clients), &config.phases).count();
     match config.schedule {
@@ -42,8 +40,7 @@ pub fn count_max(config: &LoadConfig) -> u64 {
     }
 }
 
-/// Returns all requests of one client in order of time. The client has `connections` connections. Equal arguments give equal
-/// requests. Each client has its own stream of the generator, which does not overlap with others.
+/// Returns all requests of one client with `connections` connections, in order of time. Equal arguments give equal requests.
 pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Iterator<Item = Planned> + use<> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
     (0..config.client(client)).for_each(|_| random.jump());
@@ -152,8 +149,7 @@ impl Slots {
         self.ramp.saturating_add(self.level)
     }
 
-    /// The start of a slot in nanoseconds. In the ramp, the integral of the rate reaches the slot's number then. A fractional
-    /// number gives a time inside the slot.
+    /// The start of a slot in nanoseconds: the integral of the rate reaches `slot` then.
     fn start_ns(&self, slot: f64) -> f64 {
         let ramp = self.ramp as f64;
         if slot >= ramp {
