@@ -1,4 +1,4 @@
-// Draws the figures from the page's data, and keeps in the page's address which architectures are switched off.
+// Draws the figures from the page's data, and stores the hidden architectures in the page's address.
 "use strict";
 (() => {
   const parse = (id) => JSON.parse(document.getElementById(id).textContent);
@@ -9,14 +9,14 @@
   const off = new Set();
   let printing = false;
 
-  // Of a chart on paper, where two go beside each other on A4 and letter: what the paper's width is cannot be asked.
+  // The size of a printed chart: two fit side by side on A4 and letter. Scripts cannot read the paper's width.
   const PAPER = { width: 335, height: 225 };
 
-  // What a chart's margins take of its width, and how far apart marks above one name are at most.
+  // The margins of a chart, and the largest distance between marks above one name, in pixels.
   const MARGINS = { l: 66, r: 8, t: 8, b: 46 };
   const STEP_MAX = 18;
 
-  // Values in words: as the program has them, three significant digits.
+  // Values with units, to three significant digits, as the program prints them.
   const digits = (v) => {
     const size = Math.abs(v);
     return v.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
@@ -44,7 +44,7 @@
       : { series: "light", ink: "#1b1f24", grid: "#d5d9de", paper: "#ffffff" };
   }
 
-  // A panel's axes: its own, or else the figure's.
+  // Returns a panel's own axes, or else the figure's.
   const axesOf = (chart, panel) => {
     const [x, y] = panel.axes || [chart.x, chart.y];
     return { x, y };
@@ -59,7 +59,7 @@
     } else {
       lines.push(`${axes.x.label}: ${words[axes.x.form](x)}`);
     }
-    // Of three the client may have made the fourth.
+    // With three values, the client may have caused the p99.
     if (spread && spread.length >= 3) {
       ["p1", "p25"].forEach((name, at) => lines.push(`${name} ${value(spread[at])}`));
       lines.push(`<b>p50 ${value(y)}</b>`);
@@ -72,7 +72,7 @@
     return lines.join("<br>");
   }
 
-  // Plotly's traces of one series: its bars, and its line with markers.
+  // Returns Plotly's traces of one series: its bars, and its line with markers.
   function traces(chart, panel, series, look, width) {
     const style = data.styles[series.architecture];
     const colour = style[look.series];
@@ -116,8 +116,8 @@
     }];
   }
 
-  // What a paper prints of the same: stars, or a line across the panel or up through it. On an axis of ratios Plotly takes
-  // values as they are, but for the ends of the axis.
+  // Returns the paper's values: stars, or a line across or up through the panel. On a logarithmic axis Plotly takes plain values,
+  // but logarithms for the ends of the axis.
   function published(axes, it, look) {
     const architecture = it.architecture;
     const colour = architecture === undefined ? look.ink : data.styles[architecture][look.series];
@@ -141,7 +141,7 @@
   }
 
   function axis(it, look, width) {
-    // As many names as there is room for, the last among them.
+    // Show as many names as fit, always including the last.
     const longest = Math.max(1, ...it.ticks.map((tick) => tick[1].length));
     const every = it.form === "names" && width ? Math.ceil((it.ticks.length * (longest * 6.5 + 10)) / width) : 1;
     const ticks = it.ticks.filter((_, at) => (it.ticks.length - 1 - at) % every === 0);
@@ -176,7 +176,7 @@
     plot.dataset.drawn = "";
   }
 
-  // Only what is near the screen is drawn; what changes while it is elsewhere is drawn again when it comes near.
+  // Draws only charts near the screen. A chart that changes elsewhere is drawn again when it comes near.
   const near = new Set();
   const stale = new Set(plots);
   function refresh() {
@@ -194,7 +194,7 @@
   }, { rootMargin: "400px" });
   plots.forEach((plot) => watcher.observe(plot));
 
-  // Which architectures are off, by name: #off=mp,select
+  // Hidden architectures by name: #off=mp,select
   function read() {
     const parts = new URLSearchParams(location.hash.slice(1));
     const names = (parts.get("off") || "").split(",");
@@ -233,7 +233,7 @@
   addEventListener("beforeprint", () => paper(true));
   addEventListener("afterprint", () => paper(false));
 
-  // Numbers are made a file when they are asked for.
+  // Makes a file of the numbers on a click.
   document.querySelectorAll("[data-save]").forEach((button) => button.addEventListener("click", () => {
     const raw = parse("raw");
     const kind = button.dataset.save;

@@ -423,7 +423,7 @@ fn plan_without_root_names_the_missing_privilege() {
     }
     let output = plan.output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
-    assert!(printed.contains("impossible") && printed.contains("run as root"), "{printed}");
+    assert!(printed.contains("infeasible") && printed.contains("run as root"), "{printed}");
 }
 
 /// Adds the cases of this file.

@@ -1,6 +1,6 @@
 //! A sweep as CSV and TSV with the ten columns of autobench.
 //!
-//! The columns have autobench's (that is, httperf's) meaning, as far as our figures allow:
+//! The columns have autobench's (that is, httperf's) meaning, as far as possible:
 //! - `dem_req_rate` and `req_rate`: planned and sent requests per second
 //! - `con_rate`: new connections per second; 0 for connections that stay open
 //! - `min_`, `avg_`, `max_` and `stddev_rep_rate`: replies per second in eighths of the window, over all repeats
@@ -16,39 +16,29 @@ use load::report::Errors;
 use super::csv::{CsvRow, of_rows};
 use crate::model::sweep::{Curve, Step, StepFigures, Sweep};
 
-/// Autobench's columns.
-const AUTOBENCH: [&str; 10] = [
-    "dem_req_rate",
-    "req_rate",
-    "con_rate",
-    "min_rep_rate",
-    "avg_rep_rate",
-    "max_rep_rate",
-    "stddev_rep_rate",
-    "resp_time",
-    "net_io",
-    "errors",
+/// Autobench's columns with httperf's number of digits.
+const AUTOBENCH: [(&str, fn(&StepFigures) -> String); 9] = [
+    ("req_rate", |it| tenth(Some(it.req_rate))),
+    ("con_rate", |it| tenth(Some(it.con_rate))),
+    ("min_rep_rate", |it| tenth(it.min_rep_rate)),
+    ("avg_rep_rate", |it| tenth(Some(it.avg_rep_rate))),
+    ("max_rep_rate", |it| tenth(it.max_rep_rate)),
+    ("stddev_rep_rate", |it| tenth(it.stddev_rep_rate)),
+    ("resp_time", |it| thousandth(it.resp_time)),
+    ("net_io", |it| tenth(it.net_io)),
+    ("errors", |it| thousandth(it.errors)),
 ];
+/// Autobench's column before these.
+const RATE: &str = "dem_req_rate";
 
-impl Step {
-    /// Returns the fields of autobench's columns with httperf's number of digits; unknown fields are empty.
-    fn autobench(&self) -> [String; 10] {
-        let tenth = |value: f64| ((value * 10.0).round() / 10.0).to_string();
-        let some = |value: Option<f64>| value.map_or(String::new(), tenth);
-        let of = |figure: &dyn Fn(&StepFigures) -> String| self.figures.as_ref().map_or(String::new(), figure);
-        [
-            self.dem_req_rate.to_string(),
-            of(&|it| tenth(it.req_rate)),
-            of(&|it| tenth(it.con_rate)),
-            of(&|it| some(it.min_rep_rate)),
-            of(&|it| tenth(it.avg_rep_rate)),
-            of(&|it| some(it.max_rep_rate)),
-            of(&|it| some(it.stddev_rep_rate)),
-            of(&|it| thousandth(it.resp_time)),
-            of(&|it| some(it.net_io)),
-            of(&|it| thousandth(it.errors)),
-        ]
-    }
+/// Returns the fields of [`AUTOBENCH`]; empty if unknown.
+fn fields(step: Option<&Step>) -> impl Iterator<Item = String> {
+    let figures = step.and_then(|step| step.figures.as_ref());
+    AUTOBENCH.iter().map(move |(_, field)| figures.map_or_else(String::new, field))
+}
+
+fn tenth(value: Option<f64>) -> String {
+    value.map_or(String::new(), |value| ((value * 10.0).round() / 10.0).to_string())
 }
 
 fn thousandth(value: f64) -> String {
@@ -68,7 +58,8 @@ fn row(curve: &Curve, step: &Step) -> CsvRow {
     row.put("connections", curve.workload.connections);
     row.put("active", curve.workload.active.to_string());
     row.put("idle", curve.workload.idle);
-    for (name, value) in AUTOBENCH.iter().zip(step.autobench()) {
+    row.put(RATE, step.dem_req_rate.to_string());
+    for ((name, _), value) in AUTOBENCH.iter().zip(fields(Some(step))) {
         row.put(*name, value);
     }
     let quantiles: [(&str, fn(&StepFigures) -> f64); 4] = [
@@ -104,9 +95,9 @@ pub fn tsv(sweep: &Sweep) -> String {
             _ => format!("_{architecture}{}", traffic()),
         }
     };
-    let mut heading = vec![AUTOBENCH[0].to_owned()];
+    let mut heading = vec![RATE.to_owned()];
     for curve in &sweep.curves {
-        heading.extend(AUTOBENCH[1..].iter().map(|name| format!("{name}{}", suffix(curve))));
+        heading.extend(AUTOBENCH.iter().map(|(name, _)| format!("{name}{}", suffix(curve))));
     }
     let mut rates: Vec<f64> =
         sweep.curves.iter().flat_map(|curve| &curve.steps).map(|step| step.dem_req_rate).collect();
@@ -114,12 +105,11 @@ pub fn tsv(sweep: &Sweep) -> String {
     rates.dedup();
     let mut text = heading.join("\t") + "\n";
     for rate in rates {
-        let mut fields = vec![rate.to_string()];
+        let mut line = vec![rate.to_string()];
         for curve in &sweep.curves {
-            let step = curve.steps.iter().find(|step| step.dem_req_rate == rate);
-            fields.extend(step.map_or_else(|| vec![String::new(); 9], |step| step.autobench()[1..].to_vec()));
+            line.extend(fields(curve.steps.iter().find(|step| step.dem_req_rate == rate)));
         }
-        text += &(fields.join("\t") + "\n");
+        text += &(line.join("\t") + "\n");
     }
     text
 }
@@ -131,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_columns_are_autobench_s() {
+    fn tsv_of_one_curve_has_the_columns_of_autobench() {
         let sweep = Sweep::of(&testkit::sweep_run()).unwrap();
         insta::assert_snapshot!("sweep_csv", csv(&sweep));
         insta::assert_snapshot!("sweep_tsv", tsv(&sweep));

@@ -49,8 +49,7 @@ pub fn of_rows(rows: impl IntoIterator<Item = CsvRow>) -> String {
     of_records(heading.into_iter().chain(rows.map(|row| row.fields)))
 }
 
-/// Writes records, including the heading. Text that a spreadsheet would read as a formula gets an apostrophe in
-/// front.
+/// Writes records, including the heading. Prefixes text with an apostrophe if a spreadsheet would take it for a formula.
 pub fn of_records<F: AsRef<str>>(records: impl IntoIterator<Item = impl IntoIterator<Item = F>>) -> String {
     let inert = |field: F| match field.as_ref() {
         formula if is_formula(formula) => format!("'{formula}"),
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_others_wrote_is_computed() {
+    fn formulas_in_text_are_quoted() {
         let mut run = testkit::run();
         let formula = "=HYPERLINK(\"http://127.0.0.1/\",\"see\")";
         run.records[0].verdict.reason = formula.into();
@@ -207,6 +206,6 @@ mod tests {
         let at = reader.headers().unwrap().iter().position(|name| name == "reason").unwrap();
         let reasons: Vec<String> = reader.records().map(|record| record.unwrap()[at].to_owned()).collect();
         assert_eq!(reasons[0], format!("'{formula}"));
-        assert_eq!(reasons[1], "-1.5", "a number is one");
+        assert_eq!(reasons[1], "-1.5", "a negative number stays a number");
     }
 }

@@ -26,9 +26,6 @@ struct Document<'a> {
     title: &'a str,
     content: &'a str,
     frame: &'a Frame,
-    plotly: &'static str,
-    css: &'static str,
-    script: &'static str,
 }
 
 #[derive(Template)]
@@ -73,7 +70,7 @@ impl Frame {
     /// Returns the whole page around its content.
     pub fn document(&self, title: &str, content: &impl Template) -> anyhow::Result<String> {
         let content = &content.render()?;
-        Ok(Document { title, content, frame: self, plotly: PLOTLY, css: CSS, script: SCRIPT }.render()?)
+        Ok(Document { title, content, frame: self }.render()?)
     }
 }
 

@@ -12,8 +12,7 @@ use crate::model::{Summary, conclusion};
 use crate::plot::Drawn;
 use crate::plot::chart::Chart;
 use crate::plot::figures::FigureSpec;
-use crate::plot::style;
-use crate::text::run::{self, NOTES_OF_MEMORY};
+use crate::text::run;
 use crate::text::tail_mark;
 
 #[derive(Template)]
@@ -24,52 +23,23 @@ struct Page<'a> {
     best: String,
     run_metric: &'static str,
     frame: &'a Frame,
-    tables: Vec<Table>,
+    tables: Vec<Table<'a>>,
     interval_method: &'static str,
     coverage: String,
-    notes_of_memory: &'static str,
     figures: &'a [(&'static FigureSpec, Chart)],
-    trials: Vec<TrialRow>,
-    finished: usize,
+    /// The finished trials and their workloads in words.
+    trials: Vec<(&'a TrialRecord, &'a str)>,
     possible: usize,
 }
 
 /// A ranking.
-struct Table {
-    title: String,
-    /// The conditions of the network; empty over loopback.
-    network: String,
+struct Table<'a> {
+    comparison: &'a Comparison,
     sentence: String,
     headings: Vec<&'static str>,
-    rows: Vec<RankingRow>,
+    /// Rows with the index of their architecture and the cells after the name.
+    rows: Vec<(&'a Row, usize, Vec<String>)>,
     notes: Vec<String>,
-}
-
-struct RankingRow {
-    name: String,
-    swatch: String,
-    place: usize,
-    is_ranked: bool,
-    cells: Vec<String>,
-}
-
-/// A finished trial.
-struct TrialRow {
-    index: u32,
-    repeat: u32,
-    architecture: String,
-    workload: String,
-    verdict: &'static str,
-    reason: String,
-    checks: Vec<CheckRow>,
-}
-
-struct CheckRow {
-    name: String,
-    found: String,
-    limit: String,
-    p_value: String,
-    passed: bool,
 }
 
 /// Renders the whole document.
@@ -82,6 +52,10 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
     let raw =
         json!({ "name": run.header.name, "csv": csv::of(run), "json": without_histograms(export::json::of(run)) });
     let frame = Frame::new(architectures, drawings.collect(), &raw)?;
+    let title = |record: &TrialRecord| {
+        let comparison = summary.comparisons.iter().find(|it| it.workload == record.trial.workload);
+        comparison.map_or("", |comparison| comparison.title.as_str())
+    };
     let page = Page {
         run,
         command: command(&run.header.command),
@@ -91,10 +65,8 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
         tables: summary.comparisons.iter().map(|comparison| table(comparison, &place)).collect(),
         interval_method: summary.interval_method,
         coverage: format::coverage(summary.interval_coverage),
-        notes_of_memory: NOTES_OF_MEMORY,
         figures,
-        trials: run.records.iter().map(|record| trial(record, &summary)).collect(),
-        finished: run.records.len(),
+        trials: run.records.iter().map(|record| (record, title(record))).collect(),
         possible: run.header.trials.iter().filter(|trial| trial.infeasible.is_empty()).count(),
     };
     frame.document(&run.header.name, &page)
@@ -136,61 +108,35 @@ pub fn command(words: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-fn table(comparison: &Comparison, place: &impl Fn(&Row) -> usize) -> Table {
+fn table<'a>(comparison: &'a Comparison, place: &impl Fn(&Row) -> usize) -> Table<'a> {
     let columns = run::columns(&comparison.workload);
-    let row = |row: &Row| RankingRow {
-        name: row.label(),
-        swatch: style::swatch(place(row)),
-        place: place(row),
-        is_ranked: row.is_ranked(),
-        cells: columns[1..].iter().map(|column| (column.text)(row)).collect(),
+    let cells = |row: &Row| columns[1..].iter().map(|column| (column.text)(row)).collect();
+    let notes = |texts: fn(&Row) -> &Vec<String>| {
+        comparison.rows.iter().flat_map(move |row| texts(row).iter().map(|text| format!("{}: {text}", row.label())))
     };
-    let notes = |texts: fn(&Row) -> &Vec<String>| -> Vec<String> {
-        let texts = comparison.rows.iter().flat_map(|row| texts(row).iter().map(move |text| (row.label(), text)));
-        texts.map(|(name, text)| format!("{name}: {text}")).collect()
-    };
+    let tail = tail_mark::note(&comparison.rows).into_iter();
     Table {
-        title: comparison.title.clone(),
-        network: comparison.network.clone().unwrap_or_default(),
+        comparison,
         sentence: conclusion::of(comparison),
         headings: columns.iter().map(|column| column.heading).collect(),
-        rows: comparison.rows.iter().map(row).collect(),
-        notes: [
-            tail_mark::note(&comparison.rows).into_iter().collect(),
-            notes(|row| &row.reasons),
-            notes(|row| &row.missing),
-        ]
-        .concat(),
+        rows: comparison.rows.iter().map(|row| (row, place(row), cells(row))).collect(),
+        notes: tail.chain(notes(|row| &row.reasons)).chain(notes(|row| &row.missing)).collect(),
     }
 }
 
-fn trial(record: &TrialRecord, summary: &Summary) -> TrialRow {
-    let trial = &record.trial;
-    let title = summary.comparisons.iter().find(|it| it.workload == trial.workload).map(|it| it.title.clone());
-    TrialRow {
-        index: trial.index,
-        repeat: trial.repeat,
-        architecture: trial.architecture.to_string(),
-        workload: title.unwrap_or_default(),
-        verdict: format::verdict(record.verdict.kind),
-        reason: record.verdict.reason.clone(),
-        checks: record.verdict.checks.iter().map(check).collect(),
-    }
+fn verdict(record: &TrialRecord) -> &'static str {
+    format::verdict(record.verdict.kind)
 }
 
-fn check(check: &Check) -> CheckRow {
+/// Describes a check: its name, its value and its limit.
+fn words(check: &Check) -> String {
     let number = |value: f64| format!("{} {}", format::significant(value), check.unit).trim_end().to_owned();
     let side = match check.bound {
         Bound::AtLeast => "at least",
         Bound::AtMost => "at most",
     };
-    CheckRow {
-        name: check.name.clone(),
-        found: number(check.value),
-        limit: format!("{side} {}", number(check.limit)),
-        p_value: check.p_value.map_or_else(String::new, |p_value| format!("{p_value:.1e}")),
-        passed: check.passed,
-    }
+    let p_value = check.p_value.map_or_else(String::new, |p_value| format!(" (p {p_value:.1e})"));
+    format!("{}: {}, {side} {}{p_value}", check.name, number(check.value), number(check.limit))
 }
 
 #[cfg(test)]

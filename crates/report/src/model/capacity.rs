@@ -54,7 +54,7 @@ pub struct Probes {
 
 impl Probes {
     fn of(search: &RateSearch<'_>) -> Self {
-        let count = |what: ProbeResult| search.probes.iter().filter(|(_, probe)| *probe == what).count();
+        let count = |result: ProbeResult| search.probes.iter().filter(|(_, probe)| *probe == result).count();
         Self {
             met: count(ProbeResult::Met),
             unmet: count(ProbeResult::Unmet),
@@ -96,7 +96,7 @@ impl Capacities {
     }
 }
 
-/// Returns the rate that orders rows: the certain lower bound.
+/// Returns the rate that orders rows; 0 if unknown.
 fn rate(row: &Search) -> f64 {
     match row.answer {
         Some(CapacityBound::Server { rate_per_s, .. } | CapacityBound::AtLeast { rate_per_s, .. }) => rate_per_s,

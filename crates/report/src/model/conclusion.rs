@@ -2,6 +2,7 @@
 
 use harness::model::VerdictKind;
 use harness::spec::units::Share;
+use stats::Ratio;
 
 use super::stream;
 use super::summary::{Comparison, MARGIN, Row, Summary};
@@ -9,12 +10,8 @@ use crate::format;
 
 /// Returns the conclusion of the whole run.
 pub fn overall(summary: &Summary) -> String {
-    let best: Vec<(&Comparison, Vec<&str>)> = summary
-        .comparisons
-        .iter()
-        .filter(|comparison| comparison.rows.first().is_some_and(Row::is_ranked))
-        .map(|comparison| (comparison, equals_of_best(comparison)))
-        .collect();
+    let ranked = summary.comparisons.iter().filter(|it| it.rows.first().is_some_and(Row::is_ranked));
+    let best: Vec<(&Comparison, Vec<&str>)> = ranked.map(|it| (it, equals_of_best(it))).collect();
     if best.is_empty() {
         return "There is no best architecture: no trial is valid.".into();
     }
@@ -29,11 +26,9 @@ pub fn overall(summary: &Summary) -> String {
         unranked.push_str(" (from single repeats, without an interval; see --repeats)");
     }
     if everywhere.is_empty() {
-        let each: Vec<String> = best
-            .iter()
-            .map(|(comparison, equals)| format!("{} at {}", equals.join(" or "), place(comparison)))
-            .collect();
-        return format!("It depends on the traffic: {}{unranked}.", each.join("; "));
+        let each = best.iter().map(|(comparison, equals)| format!("{} at {}", equals.join(" or "), place(comparison)));
+        let each: Vec<String> = each.collect();
+        return format!("Best by traffic: {}{unranked}.", each.join("; "));
     }
     let under = if best.len() == 1 { "for this traffic" } else { "under every workload tried" };
     match everywhere.as_slice() {
@@ -44,19 +39,9 @@ pub fn overall(summary: &Summary) -> String {
 
 /// Returns the conclusion for one workload.
 pub fn of(comparison: &Comparison) -> String {
-    let ranked: Vec<&Row> = comparison.rows.iter().filter(|row| row.is_ranked()).collect();
-    let others: Vec<String> = comparison
-        .rows
-        .iter()
-        .filter(|row| !row.is_ranked())
-        .map(|row| {
-            format!(
-                "{} ({})",
-                row.architecture,
-                if row.repeats == 0 { "not run" } else { format::verdict(row.verdict) }
-            )
-        })
-        .collect();
+    let (ranked, others): (Vec<&Row>, Vec<&Row>) = comparison.rows.iter().partition(|row| row.is_ranked());
+    let verdict = |row: &Row| if row.repeats == 0 { "not run" } else { format::verdict(row.verdict) };
+    let others: Vec<String> = others.iter().map(|row| format!("{} ({})", row.architecture, verdict(row))).collect();
     let unranked = if others.is_empty() { String::new() } else { format!(" Not ranked: {}.", others.join(", ")) };
     let unranked = unranked + &gigabytes(comparison);
     let Some(best) = ranked.first() else {
@@ -87,26 +72,25 @@ pub fn of(comparison: &Comparison) -> String {
         _ if has_no_interval(comparison) => "has the lowest median",
         (_, 1) => "is best",
         // The first row may lead by chance.
-        _ if is_closed => &format!("{most}, but is not significantly different from all others"),
-        _ => "has the lowest median, but is not significantly different from all others",
+        _ if is_closed => &format!("{most}, but at least one other is not significantly different"),
+        _ => "has the lowest median, but at least one other is not significantly different",
     };
     format!("At {place}, {} {is_best}: {figure}{compared}.{tail}{unranked}", best.architecture)
 }
 
-/// Returns the server CPU time per gigabyte if the client limited a row: it describes the server even then.
+/// Returns the server's CPU time per gigabyte if the client limited a row, because this cost describes the server even
+/// then.
 fn gigabytes(comparison: &Comparison) -> String {
     if !comparison.rows.iter().any(|row| row.verdict == VerdictKind::ClientLimited) {
         return String::new();
     }
-    let of = |row: &Row| Some((row.stream?.cpu_ns_per_gigabyte?, row.label()));
-    let mut costs: Vec<(f64, String)> = comparison.rows.iter().filter_map(of).collect();
+    let cost = |row: &Row| Some((row.stream?.cpu_ns_per_gigabyte?, row.label()));
+    let mut costs: Vec<(f64, String)> = comparison.rows.iter().filter_map(cost).collect();
     costs.sort_by(|a, b| a.0.total_cmp(&b.0));
     let costs: Vec<String> = costs.iter().map(|(ns, name)| format!("{name} {}", format::time(*ns))).collect();
     match costs.as_slice() {
         [] => String::new(),
-        all => {
-            format!(" The server's CPU time for a gigabyte, also where the client was the limit: {}.", all.join(", "))
-        }
+        all => format!(" The server's CPU time per gigabyte, client-limited rows included: {}.", all.join(", ")),
     }
 }
 
@@ -145,12 +129,8 @@ fn has_no_interval(comparison: &Comparison) -> bool {
 
 /// Returns the best architecture, and those that do not differ from it significantly or in practice.
 fn equals_of_best(comparison: &Comparison) -> Vec<&str> {
-    let is_equal = |(at, row): &(usize, &Row)| {
-        *at == 0
-            || row.ratio.is_some_and(|ratio| {
-                ratio.is_practically_one(MARGIN) || (ratio.interval.is_some() && !ratio.differs_from_one())
-            })
-    };
+    let is_one = |it: Ratio| it.is_practically_one(MARGIN) || (it.interval.is_some() && !it.differs_from_one());
+    let is_equal = |(at, row): &(usize, &Row)| *at == 0 || row.ratio.is_some_and(is_one);
     let ranked = comparison.rows.iter().filter(|row| row.is_ranked()).enumerate();
     ranked.filter(is_equal).map(|(_, row)| row.architecture.as_str()).collect()
 }
@@ -161,14 +141,10 @@ fn tail(ranked: &[&Row]) -> String {
     let p99 = |row: &Row| row.service.map_or(u64::MAX, |service| service.p99_ns);
     let known = ranked.iter().filter(|row| !row.is_client_tail(0.99));
     let Some(lowest) = known.min_by_key(|row| p99(row)) else { return String::new() };
-    if !ranked[0].is_client_tail(0.99) && (p99(lowest) as f64) < p99(ranked[0]) as f64 * (1.0 - 2.0 * MARGIN) {
-        format!(
-            " Its 99th percentile, {}, is not the lowest: {} has {}.",
-            format::time(p99(ranked[0]) as f64),
-            lowest.architecture,
-            format::time(p99(lowest) as f64)
-        )
-    } else {
-        String::new()
+    let (first_ns, lowest_ns) = (p99(ranked[0]) as f64, p99(lowest) as f64);
+    if ranked[0].is_client_tail(0.99) || lowest_ns >= first_ns * (1.0 - 2.0 * MARGIN) {
+        return String::new();
     }
+    let (first, other) = (format::time(first_ns), format::time(lowest_ns));
+    format!(" Its 99th percentile, {first}, is not the lowest: {} has {other}.", lowest.architecture)
 }

@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_is_as_short_as_it_can_be() {
+    fn point_is_serialised_without_empty_fields() {
         let text = |point: &Point| serde_json::to_string(point).unwrap();
         assert_eq!(text(&Point::new(1.0, 123_456.0)), "[1.0,123460.0]");
         let spread = Point { spread: vec![1.0, 2.0], verdict: VerdictKind::Saturated, ..Point::new(0.0, 1.0) };

@@ -35,14 +35,8 @@ pub(crate) fn of(comparison: &Comparison, medium: Medium) -> Option<String> {
     let lines = rows.iter().map(|(row, ns)| {
         let at = ns.map(place);
         let mark = |column: usize| match column {
-            // Mark rows that are not ranked with a hollow circle.
-            it if it == at[2] => {
-                if row.is_ranked() {
-                    '●'
-                } else {
-                    '○'
-                }
-            }
+            it if it == at[2] && row.is_ranked() => '●',
+            it if it == at[2] => '○',
             it if (at[1]..=at[3]).contains(&it) => '━',
             it if (at[0]..=at[4]).contains(&it) => '─',
             _ => ' ',

@@ -11,21 +11,16 @@ use crate::format;
 use crate::model::capacity::{Capacities, Search, sentence};
 use crate::model::workload::title;
 
-/// A row of the table: a search, with its limited quantiles in words.
-struct Shown {
-    row: Search,
-    there: String,
-}
-
-const COLUMNS: &[Column<Shown>] = &[
-    column("architecture", 0, |it| it.row.architecture.clone()),
-    column("requests/s", 0, |it| most(&it.row)),
-    column("95 % interval", 0, |it| interval(&it.row)),
-    column("at that rate", 1, |it| it.there.clone()),
-    column("probes", 2, |it| it.row.probes.total().to_string()),
-    column("met", 3, |it| it.row.probes.met.to_string()),
-    column("disturbed, failed", 4, |it| (it.row.probes.spoilt + it.row.probes.failed).to_string()),
-    column("ended by", 0, |it| ended(&it.row).to_owned()),
+/// The columns for a search and its limited quantiles in words.
+const COLUMNS: &[Column<(Search, String)>] = &[
+    column("architecture", 0, |(row, _)| row.architecture.clone()),
+    column("requests/s", 0, |(row, _)| most(row)),
+    column("95 % interval", 0, |(row, _)| interval(row)),
+    column("at that rate", 1, |(_, quantiles)| quantiles.clone()),
+    column("probes", 2, |(row, _)| row.probes.total().to_string()),
+    column("met", 3, |(row, _)| row.probes.met.to_string()),
+    column("disturbed, failed", 4, |(row, _)| (row.probes.spoilt + row.probes.failed).to_string()),
+    column("ended by", 0, |(row, _)| ended(row).to_owned()),
 ];
 
 fn most(row: &Search) -> String {
@@ -45,7 +40,8 @@ fn interval(row: &Search) -> String {
     }
 }
 
-fn there(question: &SearchGoal, row: &Search) -> String {
+/// Returns the limited quantiles at the rate in the table.
+fn quantiles(question: &SearchGoal, row: &Search) -> String {
     let quantile = |(limit, ns): (&LatencyLimit, &Option<u64>)| {
         ns.map(|ns| {
             let time = tail_mark::mark(format::time(ns as f64), &row.there_late, limit.quantile);
@@ -58,9 +54,8 @@ fn there(question: &SearchGoal, row: &Search) -> String {
 
 /// The reason for the end of a search.
 fn ended(row: &Search) -> &'static str {
-    let client = matches!(row.answer, Some(CapacityBound::AtLeast { client: true, .. }));
     match row.ended {
-        _ if client => "client limit",
+        _ if matches!(row.answer, Some(CapacityBound::AtLeast { client: true, .. })) => "client limit",
         Some(SearchEnd::Precise) => "precision",
         Some(SearchEnd::Time) => "time limit",
         Some(SearchEnd::AllMet) => "highest rate",
@@ -80,8 +75,7 @@ pub fn render(run: &Run, capacities: &Capacities, medium: impl Into<Medium>) -> 
     for workload in capacities.workloads() {
         lines.push(medium.heading(&format!("Highest rate with {limits}: {}", title(workload))));
         let rows: Vec<&Search> = capacities.rows.iter().filter(|row| row.workload == *workload).collect();
-        let shown = rows.iter().map(|&row| Shown { there: there(question, row), row: row.clone() });
-        let shown: Vec<Shown> = shown.collect();
+        let shown: Vec<_> = rows.iter().map(|&row| (row.clone(), quantiles(question, row))).collect();
         lines.push(table::with_dropped(COLUMNS, &shown, medium, "--json"));
         let is_marked = |row: &&&Search| question.limits.iter().any(|limit| row.there_late.reaches(limit.quantile));
         let late: Vec<&str> = rows.iter().filter(is_marked).map(|row| row.architecture.as_str()).collect();
@@ -112,7 +106,7 @@ fn advice(row: &Search) -> Option<&'static str> {
         (_, Some(SearchEnd::AllMet)) => Some("the highest rate meets the limit; raise --to"),
         (_, Some(SearchEnd::NoneMet)) => Some("the lowest rate misses the limit; raise the limit"),
         (_, Some(SearchEnd::Time)) => Some(
-            "the time was up; continue with `muxbench capacity --resume FOLDER --time-max TIME`, or raise --precision",
+            "the time limit ended the search; continue with `muxbench capacity --resume FOLDER --time-max TIME`, or raise --precision",
         ),
         _ => None,
     }

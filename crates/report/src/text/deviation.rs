@@ -84,7 +84,7 @@ mod tests {
     use crate::model::deviation::POINTS;
 
     #[test]
-    fn deviations_in_full_and_what_is_missing_is_named() {
+    fn deviations_in_full_with_reasons_for_missing_ones() {
         let run = testkit::kawai2006_run();
         let deviations = Deviations::of(&run, &mut testkit::sends_of(&run));
         insta::assert_snapshot!(render(&deviations, 180));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn another_schedule_is_shown_with_a_warning() {
+    fn other_schedule_is_shown_with_a_warning() {
         let run = testkit::run();
         let text = render(&Deviations::of(&run, &mut testkit::sends_of(&run)), 100);
         assert!(text.contains("assumes constant intervals"), "{text}");

@@ -8,6 +8,9 @@ use crate::format;
 use crate::text::medium::wrap;
 use crate::text::{Medium, table};
 
+const ORDER: [(Severity, &str); 3] =
+    [(Severity::Warning, "Warning"), (Severity::Unknown, "Unknown"), (Severity::Good, "Good")];
+
 /// Longer lines of prose are hard to read.
 const WIDTH_MAX: usize = 100;
 
@@ -19,9 +22,7 @@ pub fn render(findings: &[Diagnosis], medium: impl Into<Medium>) -> String {
     };
     let name_width = findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
-    for (severity, heading) in
-        [(Severity::Warning, "Warning"), (Severity::Unknown, "Unknown"), (Severity::Good, "Good")]
-    {
+    for (severity, heading) in ORDER {
         let group: Vec<&Diagnosis> = findings.iter().filter(|finding| finding.severity == severity).collect();
         if group.is_empty() {
             continue;
@@ -49,23 +50,19 @@ pub fn render(findings: &[Diagnosis], medium: impl Into<Medium>) -> String {
 /// Returns a table row for each finding, in the same order.
 fn markdown(findings: &[Diagnosis]) -> String {
     let mut findings: Vec<&Diagnosis> = findings.iter().collect();
-    let order = [Severity::Warning, Severity::Unknown, Severity::Good];
-    findings.sort_by_key(|finding| order.iter().position(|severity| *severity == finding.severity));
+    findings.sort_by_key(|finding| ORDER.iter().position(|(severity, _)| *severity == finding.severity));
     let cells = |it: &Diagnosis| {
         [&it.name, &format::name(&it.severity), &it.value, &it.effect, &it.remedy].map(String::clone).to_vec()
     };
-    let headings = ["what", "state", "found", "effect", "remedy"];
-    table::of_text(&headings, findings.into_iter().map(cells), Medium::Markdown)
+    let headings = ["fact", "state", "value", "effect", "remedy"];
+    table::of_text(headings, findings.into_iter().map(cells), Medium::Markdown)
 }
 
 /// Puts `text` after `lead`, and indents further lines to the first one.
 fn hanging(lead: &str, text: &str, width: usize) -> String {
     let margin = lead.chars().count();
     let wrapped = wrap(text, width.saturating_sub(margin).max(20));
-    let lines = wrapped.lines().enumerate();
-    lines
-        .map(|(at, line)| if at == 0 { format!("{lead}{line}\n") } else { format!("{:margin$}{line}\n", "") })
-        .collect()
+    format!("{lead}{}\n", wrapped.replace('\n', &format!("\n{:margin$}", "")))
 }
 
 #[cfg(test)]
@@ -96,14 +93,14 @@ mod tests {
                 "mitigations",
                 "on: retbleed spec_store_bypass spectre_v1 spectre_v2; nothing is left vulnerable",
                 Severity::Good,
-                "System calls are dearer.",
+                "System calls are slower.",
                 "",
             ),
         ]
     }
 
     #[test]
-    fn what_to_beware_of_comes_first() {
+    fn warnings_come_first() {
         insta::assert_snapshot!(render(&findings(), 160));
     }
 

@@ -15,19 +15,14 @@ const SENTENCE_MAX: usize = 50;
 /// The largest number of runs in a curve.
 const SPARKS_MAX: usize = 32;
 
-/// A row of the table of runs.
-struct Shown {
-    entry: Entry,
-    host: String,
-}
-
-const RUNS: &[Column<Shown>] = &[
-    column("began", 0, |it| began(&it.entry)),
-    column("run", 1, |it| it.entry.name.clone()),
-    column("host", 0, |it| it.host.clone()),
-    column("muxbench", 3, |it| it.entry.muxbench.clone()),
-    column("valid", 2, |it| it.entry.of_trials()),
-    column("found", 0, |it| cut(&it.entry.sentence)),
+/// The columns for a run and the letter of its host.
+const RUNS: &[Column<(Entry, String)>] = &[
+    column("began", 0, |(entry, _)| entry.started_at.chars().take(16).collect::<String>().replace('T', " ")),
+    column("run", 1, |(entry, _)| entry.name.clone()),
+    column("host", 0, |(_, host)| host.clone()),
+    column("muxbench", 3, |(entry, _)| entry.muxbench.clone()),
+    column("valid", 2, |(entry, _)| entry.of_trials()),
+    column("found", 0, |(entry, _)| cut(&entry.sentence)),
 ];
 
 /// A row of the table of trends: the number of runs, and the trend.
@@ -39,7 +34,7 @@ const TRENDS: &[Column<Line>] = &[
     column("µs", 0, |it| newest(&it.1, |figures| Some(figures.service_p50_ns?.value / 1e3))),
     column("p99", 1, |it| sparks(it, |figures| figures.service_p99_ns)),
     column("µs", 1, |it| newest(&it.1, |figures| Some(figures.service_p99_ns?.value / 1e3))),
-    column("a second", 2, |it| sparks(it, |figures| figures.rate_per_s)),
+    column("per second", 2, |it| sparks(it, |figures| figures.rate_per_s)),
     column("newest", 2, |it| newest(&it.1, |figures| Some(rate(&it.1, figures.rate_per_s?.value)))),
     column("vs run before", 0, |it| ratio(it.1.change)),
     column("newest is", 0, |it| change_words(it.1.change).replace("B ", "")),
@@ -59,7 +54,7 @@ fn newest(trend: &Trend, figure: impl Fn(&TrendPoint) -> Option<f64>) -> String 
     trend.points.last().and_then(figure).map_or("-".into(), format::digits)
 }
 
-/// A curve with a place for each of the newest runs, so that the curves of a table line up.
+/// Returns a curve with a place for each of the newest runs, so that the curves of a table line up.
 fn sparks((runs, trend): &Line, figure: fn(&TrendPoint) -> Option<Estimate>) -> String {
     let of = |run: usize| figure(trend.points.iter().find(|it| it.run == run)?).map(|it| it.value);
     curves::sparks(&(runs.saturating_sub(SPARKS_MAX)..*runs).map(of).collect::<Vec<_>>())
@@ -72,21 +67,14 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// The start time to the minute.
-fn began(entry: &Entry) -> String {
-    let minute = entry.started_at.get(..16).unwrap_or(&entry.started_at);
-    minute.replace('T', " ")
-}
-
 /// Renders the list of runs, and a table of trends for each workload.
 pub fn render(history: &History, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
     let mut lines = vec![medium.heading("Runs, the oldest first")];
-    let shown = |entry: &Entry| Shown { entry: entry.clone(), host: history.hosts[entry.host].letter.clone() };
-    let shown: Vec<Shown> = history.runs.iter().map(shown).collect();
-    lines.push(table::of(RUNS, &shown, medium).0);
+    let runs = history.runs.iter().map(|entry| (entry.clone(), history.hosts[entry.host].letter.clone()));
+    lines.push(table::of(RUNS, &runs.collect::<Vec<_>>(), medium).0);
     lines.extend(history.about_hosts().iter().map(|line| medium.prose(line)));
-    let unreadable = history.unreadable.iter().map(|it| format!("Not read: {}: {}", it.folder, it.reason));
+    let unreadable = history.unreadable.iter().map(|it| format!("Cannot read {}: {}", it.folder, it.reason));
     lines.extend(unreadable.map(|line| medium.prose(&line)));
     lines.push(String::new());
     for trends in history.by_traffic() {
@@ -97,9 +85,9 @@ pub fn render(history: &History, medium: impl Into<Medium>) -> String {
     }
     lines.push(medium.prose(&history.sentence));
     lines.push(medium.prose(
-        "Each place of a curve is a run, from the oldest to the newest. Each curve has its own logarithmic scale, which spans at \
-         least a factor of 1.5. Values are medians over valid repeats of the newest run. The last columns compare it with the \
-         run before by the median service time or, in a closed loop, by throughput.",
+        "Each character of a curve is a run, from the oldest to the newest. Each curve has its own logarithmic scale, which spans at \
+         least a factor of 1.5. Values are medians over valid repeats of the newest run. The last columns compare the newest run \
+         with the run before, by the median service time or, in a closed loop, by throughput.",
     ));
     medium.finished(lines.join("\n") + "\n")
 }

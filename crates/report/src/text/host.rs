@@ -1,8 +1,7 @@
 //! The host and the settings of a run.
 
 use harness::host::interrupts;
-use harness::model::Run;
-use harness::model::Strategy;
+use harness::model::{Run, Strategy, Trial};
 use harness::spec::transport::Transport;
 
 use crate::format;
@@ -21,21 +20,20 @@ pub(crate) fn host(run: &Run) -> String {
         let pacing = load.pacing.map_or(String::new(), |pacing| format!(", pacing {}", format::name(&pacing)));
         format!("Client: {}{pacing}, clock {}.\n", format::name(&load.roles), load.clock.source)
     });
-    let is_unix = |trial: &harness::model::Trial| trial.workload.transport == Transport::Unix;
+    let is_unix = |trial: &Trial| trial.workload.transport == Transport::Unix;
     let network = match fact("network") {
         _ if header.trials.iter().all(|trial| trial.workload.network.is_some()) => "namespaces on this host",
         _ if header.trials.iter().all(is_unix) => "none (Unix sockets)",
         network => network,
     };
-    let interrupts = about_interrupts(run);
     format!(
         "Host: {}, Linux {kernel}, {}. Network: {}.\n\
-         {interrupts}\
-         {client}\
+         {}{client}\
          Run {} ({trials}, seed {}), muxbench {}: {}",
         fact("cpu"),
         header.placement,
         network,
+        about_interrupts(run),
         header.name,
         header.seed,
         header.muxbench,

@@ -18,15 +18,15 @@ pub fn datagrams(report: &DatagramReport, planned: u64) -> String {
 /// Bandwidth and fairness of streams in a line.
 pub fn stream(stream: &StreamReport, closed: &ClosedReport, report: &LoadReport) -> String {
     let StreamReport { bytes, fairness, connection_bytes_min, connection_bytes_max, .. } = stream;
-    let of_one = |bytes: u64| format::bandwidth(bytes as f64 / (report.window_ns as f64 / 1e9));
+    let per_s = |bytes: u64| format::bandwidth(bytes as f64 / (report.window_ns as f64 / 1e9));
     let bandwidth = format::bandwidth(stream.bytes_per_s(report.window_ns));
     format!(
-        "{bytes} bytes in {}, {bandwidth}, {} whole bursts; a connection from {} to {}, fairness {fairness:.3}; {} errors, \
+        "{bytes} bytes in {}, {bandwidth}, {} whole bursts; {} to {} per connection, fairness {fairness:.3}; {} errors, \
          {:.0} % of the client's CPUs in use",
         format::time(report.window_ns as f64),
         report.completed,
-        of_one(*connection_bytes_min),
-        of_one(*connection_bytes_max),
+        per_s(*connection_bytes_min),
+        per_s(*connection_bytes_max),
         report.errors.total(),
         100.0 * closed.busy_share
     )

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_in_a_table_is_taken_for_markdown() {
+    fn cells_are_escaped_for_markdown() {
         let mut table = Table::new();
         table.set_header(["a|b", "c"]).add_row(["*1", "<2>\\"]).add_row(["![x](y)", "`&lt;`"]);
         let shown = "| a\\|b | c |\n| --- | --: |\n| \\*1 | &lt;2>\\\\ |\n| !\\[x\\](y) | \\`&amp;lt;\\` |\n";
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_as_they_are_pasted() {
+    fn reports_in_markdown() {
         for (name, run) in
             [("whole", testkit::run()), ("sweep", testkit::sweep_run()), ("capacity", testkit::capacity_run())]
         {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn paragraphs_stay_apart_by_one_line() {
+    fn one_blank_line_separates_paragraphs() {
         let text = Medium::Markdown.heading("x") + "\n" + &Medium::Markdown.prose("one\ntwo") + "\n\n";
         assert_eq!(Medium::Markdown.finished(text), "### x\n\none\n\ntwo\n");
         assert_eq!(Medium::Terminal(9).prose("one and two"), "one and\ntwo");

@@ -3,82 +3,85 @@
 use harness::plan::needs::{ClientNeeds, Figure, Needs, ServerNeeds, Setting};
 
 use crate::format;
-use crate::text::{Medium, table};
+use crate::text::Medium;
+use crate::text::table::{self, Column, column};
 
 /// Renders the needs of the server's host and of the clients' hosts, the settings of their kernels, and the inputs.
 pub fn render(needs: &Needs, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
     let Needs { experiment, servers, clients, settings, figures } = needs;
     let mut text = vec![
-        medium.heading(&format!("{experiment}: what its largest workload needs")),
+        medium.heading(&format!("Needs of the largest workload of {experiment}")),
         String::new(),
         medium.prose("The server's host, by architecture:"),
-        table::of_text(&SERVER, servers.iter().map(server), medium),
+        table::of(SERVER, servers, medium).0,
         String::new(),
-        medium.prose(&of_clients(clients)),
+        medium.prose(&client_hosts(clients)),
         String::new(),
-        medium.prose("Settings; what this host has is enough, or has to be raised:"),
-        table::of_text(&SETTINGS, settings.iter().map(setting), medium),
+        medium.prose("Settings, and whether this host's are sufficient:"),
+        table::of(SETTINGS, settings, medium).0,
         String::new(),
-        medium.prose("Figures that this is computed from, of each connection:"),
+        medium.prose("Inputs of this computation, per connection:"),
     ];
-    let figure = |whose: &str, bytes: [f64; 2], origin: &str| {
-        let total = format::bytes(bytes[0] + bytes[1]);
-        vec![whose.to_owned(), format::bytes(bytes[0]), format::bytes(bytes[1]), total, origin.to_owned()]
-    };
     let used =
         figures.connections.iter().filter(|it| servers.iter().any(|server| server.figures_of == it.architecture));
-    let rows = used.map(|it| figure(&it.architecture, [it.user_bytes, it.kernel_bytes], &it.origin));
-    text.push(table::of_text(&FIGURES, rows, medium));
+    let rows = used.map(|it| {
+        let [user, kernel, total] =
+            [it.user_bytes, it.kernel_bytes, it.user_bytes + it.kernel_bytes].map(format::bytes);
+        vec![it.architecture.clone(), user, kernel, total, it.origin.clone()]
+    });
+    text.push(table::of_text(["architecture", "user", "kernel", "total", "origin"], rows, medium));
     let Figure { value, origin } = &figures.client_bytes;
-    text.push(medium.prose(&format!("A client's end of a connection: {} ({origin}).", format::bytes(*value))));
+    text.push(
+        medium.prose(&format!("Memory of the client's end of a connection: {} ({origin}).", format::bytes(*value))),
+    );
     let Figure { value, origin } = &figures.client_per_s;
     text.push(medium.prose(&format!(
-        "A client's CPU: {} requests/s ({origin}), of which half is used, so that they are sent on time.",
+        "A CPU of a client sends {} requests/s ({origin}); this computation uses half, so that requests are sent on time.",
         format::digits(*value)
     )));
     medium.finished(text.join("\n") + "\n")
 }
 
-const SERVER: [&str; 10] = [
-    "architecture",
-    "connections",
-    "req/s",
-    "descriptors",
-    "open files",
-    "tasks",
-    "user memory",
-    "kernel memory",
-    "in all",
-    "Gbit/s",
+const SERVER: &[Column<ServerNeeds>] = &[
+    column("architecture", 0, |it| it.architecture.clone()),
+    column("connections", 0, |it| it.connections.to_string()),
+    column("req/s", 0, |it| format::rate(it.workload.rate_per_s)),
+    column("descriptors", 0, |it| it.descriptors.to_string()),
+    column("open files", 0, |it| it.files.to_string()),
+    column("tasks", 0, |it| if it.tasks == 0 { "-".into() } else { it.tasks.to_string() }),
+    column("user memory", 0, |it| gib(it.user_bytes)),
+    column("kernel memory", 0, |it| gib(it.kernel_bytes)),
+    column("total", 0, |it| gib(it.user_bytes + it.kernel_bytes)),
+    column("Gbit/s", 0, |it| it.bits_per_s.map_or_else(|| "-".into(), |bits| format::digits(bits / 1e9))),
 ];
-const SETTINGS: [&str; 6] = ["setting", "whose", "needed", "here", "", "what for"];
-const FIGURES: [&str; 5] = ["of", "user", "kernel", "in all", "from"];
 
-fn server(server: &ServerNeeds) -> Vec<String> {
-    vec![
-        server.architecture.clone(),
-        server.connections.to_string(),
-        format::rate(server.workload.rate_per_s),
-        server.descriptors.to_string(),
-        server.files.to_string(),
-        if server.tasks == 0 { "-".into() } else { server.tasks.to_string() },
-        gib(server.user_bytes),
-        gib(server.kernel_bytes),
-        gib(server.user_bytes + server.kernel_bytes),
-        server.bits_per_s.map_or_else(|| "-".into(), |bits| format::digits(bits / 1e9)),
-    ]
-}
+const SETTINGS: &[Column<Setting>] = &[
+    column("setting", 0, |it| it.name.to_owned()),
+    column("host", 0, |it| it.whose.to_owned()),
+    column("needed", 0, |it| it.needed.to_string()),
+    column("here", 0, |it| match it.here {
+        None => "absent".to_owned(),
+        Some(u64::MAX) => "unlimited".to_owned(),
+        Some(here) => here.to_string(),
+    }),
+    column("", 0, |it| match it.here {
+        None => String::new(),
+        Some(_) if it.suffices() => "sufficient".to_owned(),
+        Some(_) => "raise".to_owned(),
+    }),
+    column("purpose", 0, |it| it.about.to_owned()),
+];
 
-fn of_clients(clients: &ClientNeeds) -> String {
+fn client_hosts(clients: &ClientNeeds) -> String {
     let ClientNeeds { host, hosts, limit, hosts_by, connections, ports, addresses, rate_per_s, cpus, memory_bytes } =
         clients;
     let by: Vec<String> = hosts_by.iter().map(|(name, count)| format!("{name} {count}")).collect();
     let rate = rate_per_s.map(|rate_per_s| format!(", {} requests/s", format::digits(rate_per_s))).unwrap_or_default();
     format!(
-        "Clients: {hosts} {} of {} CPUs, {} and {} {} with {} ports each; what there must be most of is {limit} ({}). Each has \
-         {connections} connections{rate} and takes {}; all together take {ports} local ports of {addresses} {}, and {cpus} CPUs \
-         that send.",
+        "Clients: {hosts} {} with {} CPUs, {} of memory and {} {} with {} ports each. The scarcest resource is {limit} (hosts by \
+         resource: {}). Each host has {connections} connections{rate} and uses {} of memory. Together they use {ports} local \
+         ports of {addresses} {}; CPUs for sending: {cpus}.",
         count(*hosts, "host", "hosts"),
         host.cpus,
         gib(host.memory_bytes as f64),
@@ -95,21 +98,6 @@ fn count(count: u64, one: &'static str, several: &'static str) -> &'static str {
     if count == 1 { one } else { several }
 }
 
-fn setting(setting: &Setting) -> Vec<String> {
-    let here = match setting.here {
-        None => "not there".to_owned(),
-        Some(u64::MAX) => "unlimited".to_owned(),
-        Some(here) => here.to_string(),
-    };
-    let verdict = match setting.here {
-        None => "",
-        Some(_) if setting.suffices() => "enough",
-        Some(_) => "raise",
-    };
-    let words = [setting.name.to_owned(), setting.whose.to_owned(), setting.needed.to_string(), here];
-    words.into_iter().chain([verdict.to_owned(), setting.about.to_owned()]).collect()
-}
-
 /// Formats as [`format::bytes`], but in GiB from 1 GiB on.
 fn gib(bytes: f64) -> String {
     const GIB: f64 = (1u64 << 30) as f64;
@@ -124,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_million_connections_need() {
+    fn needs_of_a_million_connections() {
         let mut experiment = harness::spec::presets::find("compare").unwrap().experiment();
         experiment.architectures.0 = ["epoll", "poll", "mt", "mp"].map(|name| name.parse().unwrap()).into();
         experiment.workload.connections.0 = [1_000, 1_000_000].map(|count| count.try_into().unwrap()).into();

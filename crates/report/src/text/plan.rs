@@ -1,5 +1,7 @@
 //! A plan as text.
 
+use std::collections::BTreeSet;
+
 use comfy_table::{Table, presets};
 use harness::plan::{Plan, duration_ns};
 use harness::spec::units::Share;
@@ -11,22 +13,22 @@ use crate::text::Medium;
 pub fn render(plan: &Plan, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
     let mut table = Table::new();
-    let is_udp = |trial: &harness::model::Trial| trial.workload.service.ports().is_some();
     // All trials of a plan have one service.
-    let targets = if plan.trials.iter().any(is_udp) { "ports" } else { "connections" };
+    let is_udp = plan.trials.iter().any(|trial| trial.workload.service.ports().is_some());
+    let targets = if is_udp { "ports" } else { "connections" };
     let headings = ["trial", "repeat", "architecture", targets, "active", "req/s", "time"];
     table.load_style(presets::NOTHING).set_header(headings);
-    for trial in &plan.trials {
-        table.add_row([
+    table.add_rows(plan.trials.iter().map(|trial| {
+        [
             trial.index.to_string(),
             trial.repeat.to_string(),
             trial.architecture.to_string(),
             trial.workload.connections.to_string(),
             Share(trial.workload.active).to_string(),
             format::rate(trial.workload.rate_per_s),
-            if trial.infeasible.is_empty() { format::time(duration_ns(trial) as f64) } else { "impossible".into() },
-        ]);
-    }
+            if trial.infeasible.is_empty() { format::time(duration_ns(trial) as f64) } else { "infeasible".into() },
+        ]
+    }));
     let mut text = vec![medium.table(&table)];
     let commands = harness::model::commands(&plan.trials);
     if !commands.is_empty() {
@@ -36,26 +38,24 @@ pub fn render(plan: &Plan, medium: impl Into<Medium>) -> String {
         text.push(medium.verbatim(&commands.join("\n")));
     }
     // Repeats of a configuration share their reasons.
-    let mut reasons: Vec<String> = plan
+    let reasons = plan
         .trials
         .iter()
-        .flat_map(|trial| trial.infeasible.iter().map(move |reason| format!("{}: {reason}", trial.architecture)))
-        .collect();
-    reasons.sort();
-    reasons.dedup();
-    let impossible = plan.trials.iter().filter(|trial| !trial.infeasible.is_empty()).count();
+        .flat_map(|trial| trial.infeasible.iter().map(move |reason| format!("{}: {reason}", trial.architecture)));
+    let reasons: BTreeSet<String> = reasons.collect();
+    let infeasible = plan.trials.iter().filter(|trial| !trial.infeasible.is_empty()).count();
     text.push(String::new());
-    if impossible > 0 {
-        text.push(medium.prose(&format!("{impossible} trials are impossible here and will not be run:")));
+    if infeasible > 0 {
+        text.push(medium.prose(&format!("{infeasible} trials are infeasible here and will not be run:")));
         text.extend(reasons.iter().map(|reason| medium.prose(&format!("  {reason}"))));
         text.push(String::new());
     }
     text.extend(plan.network.iter().map(|network| medium.prose(&format!("Network: {network}."))));
-    text.extend(plan.warnings.iter().map(|warning| medium.prose(&format!("Beware: {warning}."))));
+    text.extend(plan.warnings.iter().map(|warning| medium.prose(&format!("Warning: {warning}."))));
     text.push(medium.prose(&format!(
         "{}: {} trials, about {}, seed {}. {}.",
         plan.experiment,
-        plan.trials.len() - impossible,
+        plan.trials.len() - infeasible,
         format::time(plan.duration_ns() as f64),
         plan.seed,
         plan.placement

@@ -1,13 +1,13 @@
 //! Two runs side by side as text.
 
-use harness::model::{VerdictKind, Workload};
+use harness::model::Workload;
 use load::config::Phases;
 
 use super::medium::Medium;
 use super::table::{self, Column, column};
 use crate::format;
 use crate::list::grouped;
-use crate::model::run_diff::{Change, NotValid, Pair, Planned, RunDiff, Side, SideFigures};
+use crate::model::run_diff::{Change, Pair, Planned, RunDiff, Side, SideFigures};
 use crate::model::stream;
 use crate::model::workload::title;
 
@@ -147,16 +147,11 @@ fn by_workload(pairs: &[Pair]) -> Vec<Vec<&Pair>> {
 /// The repeats of one side that are not compared, with their reasons.
 fn not_compared(figures: &SideFigures) -> impl Iterator<Item = String> + '_ {
     // Several repeats with the same reason share a line.
-    let mut reasons: Vec<(VerdictKind, &str, Vec<String>)> = Vec::new();
-    for NotValid { repeat, verdict, reason } in &figures.not_valid {
-        match reasons.iter_mut().find(|(kind, why, _)| kind == verdict && why == reason) {
-            Some((_, _, repeats)) => repeats.push(repeat.to_string()),
-            None => reasons.push((*verdict, reason, vec![repeat.to_string()])),
-        }
-    }
-    let lines = reasons.into_iter().map(|(verdict, reason, repeats)| {
+    let groups = grouped(&figures.not_valid, |a, b| a.verdict == b.verdict && a.reason == b.reason);
+    let lines = groups.into_iter().map(|group| {
+        let repeats: Vec<String> = group.iter().map(|it| it.repeat.to_string()).collect();
         let word = if repeats.len() == 1 { "repeat" } else { "repeats" };
-        format!("{word} {} {}: {reason}", repeats.join(", "), format::verdict(verdict))
+        format!("{word} {} {}: {}", repeats.join(", "), format::verdict(group[0].verdict), group[0].reason)
     });
     lines.chain(figures.missing.iter().cloned())
 }
@@ -189,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_loops_are_compared_by_what_they_do() {
+    fn closed_loops_are_compared_by_throughput() {
         let (a, mut b) = (testkit::closed_run(), testkit::closed_run());
         for record in b.records.iter_mut().filter(|record| record.trial.architecture.to_string() == "epoll") {
             record.load.as_mut().unwrap().rate_achieved_per_s *= 1.3;
@@ -204,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_as_long_as_itself() {
+    fn run_does_not_differ_from_itself() {
         let run = testkit::run();
         let diff = RunDiff::of(&run, &run);
         assert!(diff.only_a.is_empty() && diff.only_b.is_empty() && diff.host_differences.is_empty());
@@ -220,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn one_valid_repeat_gives_a_ratio_and_no_finding() {
+    fn one_valid_repeat_gives_a_ratio_without_interval() {
         let mut run = testkit::run();
         run.records.retain(|record| record.trial.repeat == 0);
         let diff = RunDiff::of(&testkit::run(), &run);
@@ -232,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn traffic_that_differs_in_more_than_its_phases_is_not_lined_up() {
+    fn workloads_that_differ_beyond_phases_form_no_pair() {
         let (a, mut b) = (testkit::run(), testkit::run());
         for trial in &mut b.header.trials {
             trial.workload.rate_per_s = trial.workload.rate_per_s.map(|rate_per_s| rate_per_s + 1.0);
@@ -242,12 +237,12 @@ mod tests {
     }
 
     #[test]
-    fn facts_that_differ() {
+    fn differing_facts_of_hosts_are_listed() {
         let facts = |facts: &[(&str, &str)]| facts.iter().map(|&(name, it)| (name.into(), it.into())).collect();
         let a = facts(&[("cpu", "x"), ("kernel", "6.1"), ("load average", "1"), ("smt", "on")]);
         let b = facts(&[("cpu", "x"), ("kernel", "6.12"), ("load average", "2"), ("boost", "1")]);
-        let told = |name: &str, a: &str, b: &str| (name.to_owned(), a.to_owned(), b.to_owned());
-        let expected = [told("boost", "absent", "1"), told("kernel", "6.1", "6.12"), told("smt", "on", "absent")];
+        let fact = |name: &str, a: &str, b: &str| (name.to_owned(), a.to_owned(), b.to_owned());
+        let expected = [fact("boost", "absent", "1"), fact("kernel", "6.1", "6.12"), fact("smt", "on", "absent")];
         assert_eq!(harness::host::differences(&a, &b), expected);
     }
 }

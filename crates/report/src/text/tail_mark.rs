@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn marked_tail_is_shown_and_nothing_follows_from_it() {
+    fn marked_tail_is_shown_but_changes_no_conclusion() {
         let (clean, late) = (run_with_late(0), run_with_late(2));
         let comparison = |run: &Run| Summary::of(run).comparisons.swap_remove(0);
         let is_concluded = |run: &Run| conclusion::of(&comparison(run)).contains("Its 99th percentile, ");
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn late_sends_are_in_every_row_of_csv() {
+    fn csv_has_late_sends_in_every_row() {
         let text = crate::export::csv::of(&run_with_late(2));
         let mut reader = csv::Reader::from_reader(text.as_bytes());
         let headings = reader.headers().unwrap().clone();
@@ -128,12 +128,12 @@ mod tests {
     }
 
     #[test]
-    fn minority_of_clean_repeats_stands_for_nothing() {
+    fn tail_needs_a_majority_of_clean_repeats() {
         let run = testkit::run();
         let load = run.records[0].load.clone().unwrap();
         let late = LoadReport { late: Some(LateSends { count: 9, sent: 200, ..LateSends::default() }), ..load.clone() };
         assert_eq!(servers([&load, &load, &late].into_iter(), 0.99).len(), 2);
         assert!(servers([&load, &late, &late].into_iter(), 0.99).is_empty());
-        assert_eq!(servers([&load, &late, &late].into_iter(), 0.5).len(), 3, "medians are the server's");
+        assert_eq!(servers([&load, &late, &late].into_iter(), 0.5).len(), 3, "late sends do not reach the median");
     }
 }

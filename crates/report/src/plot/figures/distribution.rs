@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_million_times_are_drawn_with_few_points() {
+    fn million_times_need_few_points() {
         let times: Histogram = (1..=1_000_000u64).map(|at| 30_000 + at * at / 1_000_000).collect();
         let points = thinned(&times, VerdictKind::Valid);
         assert!((20..400).contains(&points.len()), "{}", points.len());
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn few_times_do_not_claim_nines() {
+    fn few_times_reach_few_nines() {
         let points = thinned(&[5, 7, 9, 11].into_iter().collect(), VerdictKind::Valid);
         assert_eq!(points.last().map(|point| (point.x, point.y)), Some((11.0, nines(0.875))));
         assert_eq!(thinned(&Histogram::new(), VerdictKind::Valid).len(), 0);

@@ -60,7 +60,7 @@ fn hostile_text_breaks_no_index() {
 }
 
 #[test]
-fn hosts_are_told_apart_and_what_was_measured_once_is_left_out() {
+fn trends_separate_hosts_and_omit_single_measurements() {
     let history = history();
     assert_eq!(history.hosts.len(), 2);
     assert!(history.hosts[1].differences.iter().any(|it| it.fact == "kernel"), "{:?}", history.hosts[1].differences);
@@ -78,7 +78,7 @@ fn hosts_are_told_apart_and_what_was_measured_once_is_left_out() {
 }
 
 #[test]
-fn the_newest_is_held_against_the_one_before_on_its_host() {
+fn newest_run_is_compared_with_the_one_before_on_its_host() {
     let history = history();
     for trend in history.trends.iter().filter(|trend| trend.host == 0) {
         let finding = trend.change.map(|change| change.finding);
@@ -94,7 +94,7 @@ fn the_newest_is_held_against_the_one_before_on_its_host() {
 }
 
 #[test]
-fn what_was_measured_otherwise_is_another_trend() {
+fn other_client_settings_form_another_trend() {
     let mut builder = Builder::default();
     for day in 1..=4 {
         let mut run = testkit::run();
@@ -120,7 +120,7 @@ fn a_row_of_csv_for_each_point() {
 }
 
 #[test]
-fn trends_of_streams_are_of_bytes() {
+fn trends_of_streams_show_bytes() {
     let mut builder = Builder::default();
     for name in ["one", "two"] {
         let mut run = testkit::bandwidth_run();
@@ -132,7 +132,7 @@ fn trends_of_streams_are_of_bytes() {
 }
 
 #[test]
-fn every_trend_is_drawn_and_the_page_leads_to_each_run() {
+fn page_draws_every_trend_and_links_to_each_run() {
     let history = history();
     let (architectures, figures) = drawn(&history);
     assert_eq!(

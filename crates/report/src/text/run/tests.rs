@@ -8,9 +8,9 @@ fn a_run_in_full() {
 }
 
 #[test]
-fn cpu_time_without_interrupts_is_told() {
+fn missing_interrupts_in_cpu_time_are_stated() {
     let mut run = testkit::run();
-    assert!(!host(&run).contains("interrupts"), "a stored run without the fact");
+    assert!(!host(&run).contains("interrupts"), "the run has no such fact");
     run.header.host.insert(interrupts::FACT.into(), "charged to the process they interrupt".into());
     assert!(!host(&run).contains("interrupts"));
     run.header.host.insert(interrupts::FACT.into(), interrupts::CHARGED_TO_NOBODY.into());
@@ -29,7 +29,7 @@ fn a_narrow_terminal_gets_fewer_columns() {
 }
 
 #[test]
-fn rows_that_accept_differently_are_told_apart() {
+fn rows_with_another_accept_strategy_are_labelled() {
     let mut run = testkit::run();
     let pool: server::Architecture = "mt-pool".parse().unwrap();
     for (record, trial) in run.records.iter_mut().zip(&mut run.header.trials) {
@@ -50,7 +50,7 @@ fn rows_that_accept_differently_are_told_apart() {
 }
 
 #[test]
-fn rows_of_another_read_budget_say_so() {
+fn rows_with_another_read_budget_are_labelled() {
     let mut run = testkit::run();
     for (record, trial) in run.records.iter_mut().zip(&mut run.header.trials) {
         if record.trial.architecture.to_string() != "epoll" || trial.repeat > 0 {
@@ -67,7 +67,7 @@ fn rows_of_another_read_budget_say_so() {
 }
 
 #[test]
-fn a_closed_loop_is_ranked_by_what_it_does() {
+fn closed_loop_is_ranked_by_throughput() {
     for width in [160, 80] {
         let text = render(&testkit::closed_run(), width);
         assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
@@ -76,7 +76,7 @@ fn a_closed_loop_is_ranked_by_what_it_does() {
 }
 
 #[test]
-fn datagrams_that_are_lost_are_shown_with_the_ports() {
+fn lost_datagrams_are_shown_with_the_ports() {
     for width in [170, 80] {
         let text = render(&testkit::datagram_run(), width);
         assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
@@ -94,14 +94,14 @@ fn streams_are_ranked_by_bandwidth() {
 }
 
 #[test]
-fn a_run_that_has_just_begun() {
+fn run_without_records() {
     let mut run = testkit::run();
     run.records.clear();
     insta::assert_snapshot!(render(&run, 100));
 }
 
 #[test]
-fn the_kernel_s_view_fits_the_width() {
+fn kernel_timestamps_fit_the_width() {
     let mut run = testkit::run();
     testkit::add_kernel(&mut run);
     for width in [160, 80] {
