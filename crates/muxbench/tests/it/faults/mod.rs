@@ -106,9 +106,9 @@ fn kill_in_phase(phase: &str, word: &str, transport: &str) {
             ("epoll", format!("work = \"sleep=100ms\"\n{QUICK}").replace("connections = 5", "connections = 50"))
         }
         // ...and requests are outstanding at the end of the window.
-        "drain" => ("epoll", format!("work = \"sleep=100ms\"\n{QUICK}")),
+        "cool-down" => ("epoll", format!("work = \"sleep=100ms\"\n{QUICK}")),
         "ramp" => ("mt", long("ramp = \"30s\"\nhold = \"0\"\nmeasure = \"100ms\"")),
-        "hold" => ("mt", long("ramp = \"0\"\nhold = \"30s\"\nmeasure = \"100ms\"")),
+        "warm-up" => ("mt", long("ramp = \"0\"\nhold = \"30s\"\nmeasure = \"100ms\"")),
         "measure" => ("mt", long("ramp = \"0\"\nhold = \"0\"\nmeasure = \"30s\"")),
         _ => ("mt", QUICK.to_owned()),
     };
@@ -190,7 +190,7 @@ fn kill_in_each_phase(word: &str, transport: &str) {
     let maximum = rustix::process::getrlimit(Resource::Core).maximum;
     rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum }).unwrap();
     std::thread::scope(|scope| {
-        for phases in [["start", "connect"], ["ramp", "hold"], ["measure", "drain"]] {
+        for phases in [["start", "connect"], ["ramp", "warm-up"], ["measure", "cool-down"]] {
             scope.spawn(move || phases.iter().for_each(|phase| kill_in_phase(phase, word, transport)));
         }
     });
@@ -242,29 +242,6 @@ fn killed_supervisor_ends_external_server_and_fails_one_trial() {
     assert_ne!(next.verdict.kind, VerdictKind::Failed, "{}", next.verdict.reason);
     assert!(next.load.as_ref().is_some_and(|load| load.completed > 0 && load.completed == load.planned));
     eventually("all processes of the run end", || processes(folder, "").is_empty());
-}
-
-fn first_sigint_finishes_trial_second_aborts() {
-    let records_after = |measure: &str, stop_run: fn(&Stop)| {
-        let folder = tempfile::tempdir().unwrap();
-        link_muxbench(folder.path());
-        let workload = QUICK.replace("300ms", measure);
-        let stop = Stop::default();
-        let (ended, run) = run(folder.path(), &header(trials("epoll", "tcp", &workload, 3)), &stop, &mut |event| {
-            if matches!(event, RunEvent::Load(load::Event::Progress { .. })) {
-                stop_run(&stop);
-            }
-        });
-        assert_eq!(ended, RunEnd::Stopped);
-        assert_eq!(drafts(&folder.path().join("run")), Vec::<PathBuf>::new());
-        eventually("all processes of the run end", || processes(folder.path(), "").is_empty());
-        run.records
-    };
-    let records = records_after("1s", Stop::request);
-    assert_eq!(records.len(), 1);
-    let load = records[0].load.as_ref().unwrap_or_else(|| panic!("{}", records[0].verdict.reason));
-    assert!(load.completed > 0 && load.completed == load.planned, "the stopped trial is complete");
-    assert_eq!(records_after("600s", Stop::abort).len(), 0);
 }
 
 /// Starts a long trial and waits for its client. Returns the runner, its descendants, and its standard error.
@@ -539,7 +516,6 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(killed_server_fails_only_its_trial));
     cases.once(case!(killed_client_fails_only_its_trial));
     cases.once(case!(killed_supervisor_ends_external_server_and_fails_one_trial));
-    cases.once(case!(first_sigint_finishes_trial_second_aborts));
     cases.once(case!(second_sigint_sigterm_and_sighup_end_a_run_at_once));
     cases.once(case!(aborted_run_does_not_wait_for_hung_idle_connections));
     cases.once(case!(full_disk_ends_run_and_resume_finishes_it));

@@ -7,8 +7,8 @@ mod verdicts;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Output, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::cases::{Cases, case};
 use crate::common::{ROOT, Serve, children_of, descendants, eventually, is_alive, muxbench, prepared};
@@ -107,7 +107,6 @@ fn failed_run(folder: &Path, experiment: &str) {
 }
 
 fn pools_are_measured_with_every_accept_strategy() {
-    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let mut arguments = SMALL.to_vec();
     arguments[2] = "mp-prefork,mt-pool:20,mt-pool:4";
@@ -123,19 +122,6 @@ fn pools_are_measured_with_every_accept_strategy() {
         let pool = if trial["trial"]["architecture"] == "mp-prefork" { 36 } else { 20 };
         assert_eq!((&trial["server"]["workers"], &trial["server"]["connections"]), (&pool.into(), &20.into()));
     }
-}
-
-/// The lock of all tests that start servers or clients.
-static CPUS: RwLock<()> = RwLock::new(());
-
-/// Locks out all other tests. For tests that occupy or need a whole CPU.
-fn exclusive_cpus() -> RwLockWriteGuard<'static, ()> {
-    CPUS.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Locks out only the tests that need a CPU for themselves.
-fn share_cpus() -> RwLockReadGuard<'static, ()> {
-    CPUS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Occupies a CPU with many threads until dropped, so that a server on this CPU gets a small share.
@@ -166,7 +152,6 @@ impl Drop for Hogs {
 }
 
 fn kernel_timestamps_prove_that_requests_left() {
-    let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
     let output = measure(folder.path(), &[SMALL, &["--timestamps", "kernel", "--output", "run"]].concat());
     let table = text(&output.stdout);
@@ -187,7 +172,6 @@ fn kernel_timestamps_prove_that_requests_left() {
 }
 
 fn flags_set_locality_and_schedules() {
-    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let more =
         ["--active", "1/4,1", "--idle", "30", "--popularity", "zipf:0.8", "--schedule", "poisson", "--output", "run"];
@@ -211,7 +195,6 @@ fn flags_set_locality_and_schedules() {
 }
 
 fn calibrate_recovers_hold_times() {
-    let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["calibrate", "--rounds", "2", "--measure", "750ms", "--hold", "300ms", "--law", "fixed,uniform"];
     for more in [["--transport", "tcp"].as_slice(), &["--transport", "udp", "--timestamps", "kernel"]] {
@@ -243,7 +226,6 @@ fn calibrate_recovers_hold_times() {
 }
 
 fn experiment_file_is_planned_and_run() {
-    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let experiment = text(&run(folder.path(), &[SMALL, &["--print-experiment"]].concat(), 0).stdout);
     std::fs::write(folder.path().join("mine.toml"), experiment.replace("\"compare\"", "\"mine\"")).unwrap();
@@ -352,7 +334,6 @@ fn needed_hosts_follow_from_documented_or_measured_costs() {
 }
 
 fn idle_holds_and_verifies_connections_to_any_server() {
-    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let epoll = "epoll".parse().unwrap();
     let hold = |flags: &[&str], url: String, code: i32| {
@@ -416,7 +397,6 @@ fn assert_closed(folder: &Path, trials_expected: usize) {
 }
 
 fn closed_loops_are_compared_by_transactions() {
-    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--arch", "epoll,symped:2,amped:1+2,mt", "--request", "1B", "--response", "100B", "--think", "1ms"];
     let out = text(&measure(folder.path(), &[CLOSED, &flags].concat()).stdout);
@@ -428,7 +408,6 @@ fn closed_loops_are_compared_by_transactions() {
 }
 
 fn closed_loops_of_kv_are_compared() {
-    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--arch", "epoll,symped:2,amped:1+2,mt", "--service", "kv", "--records", "500", "--keys", "zipf:0.99"];
     let more = ["--value-size", "10B..2KiB", "--get-share", "75%", "--clients", "2"];
@@ -472,7 +451,6 @@ fn flags_unused_by_closed_loops_and_kv_are_rejected() {
 }
 
 fn serve_and_load_work_alone() {
-    let _cpus = share_cpus();
     let serve = crate::common::Serve::start("poll".parse().unwrap(), 128, 10_240);
     let folder = tempfile::tempdir().unwrap();
     let samples = folder.path().join("samples.parquet");
@@ -501,7 +479,6 @@ fn serve_and_load_work_alone() {
 }
 
 fn client_with_other_sizes_fails_before_the_ramp() {
-    let _cpus = share_cpus();
     // Use a Unix socket: over TCP the server advertises its sizes.
     let folder = tempfile::tempdir().unwrap();
     let listen = format!("unix:{}", folder.path().join("socket").display());
@@ -646,9 +623,9 @@ fn plan_of_hosts_uses_documented_costs() {
 /// Adds the cases of this folder.
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(pools_are_measured_with_every_accept_strategy));
-    cases.once(case!(kernel_timestamps_prove_that_requests_left));
+    cases.alone(case!(kernel_timestamps_prove_that_requests_left));
     cases.once(case!(flags_set_locality_and_schedules));
-    cases.once(case!(calibrate_recovers_hold_times));
+    cases.alone(case!(calibrate_recovers_hold_times));
     cases.once(case!(experiment_file_is_planned_and_run));
     cases.once(case!(experiment_is_read_from_a_named_pipe));
     cases.once(case!(experiment_in_a_device_is_an_error));

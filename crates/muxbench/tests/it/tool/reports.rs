@@ -3,7 +3,6 @@
 use super::*;
 
 fn report_repeats_the_table_of_compare() {
-    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let output = measure(folder.path(), SMALL);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -58,7 +57,6 @@ fn report_repeats_the_table_of_compare() {
 }
 
 fn two_runs_are_compared_by_row() {
-    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     measure(folder.path(), &[SMALL, &["--output", "a", "--quiet"]].concat());
     let longer = [&SMALL[..2], &["epoll,select"], &SMALL[3..], &["--measure", "300ms", "--output", "b", "--quiet"]];
@@ -106,7 +104,6 @@ fn two_runs_are_compared_by_row() {
 }
 
 fn send_deviation_is_computed_from_stored_samples() {
-    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let even = [SMALL, &["--schedule", "constant", "--output", "even", "--quiet"]].concat();
     measure(folder.path(), &even);
@@ -154,7 +151,6 @@ fn send_deviation_is_computed_from_stored_samples() {
 }
 
 fn paper_experiment_prints_the_tables_of_the_paper() {
-    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let experiment = harness::spec::presets::find("kawai2006").unwrap().text;
     let one = experiment
@@ -182,7 +178,6 @@ fn paper_experiment_prints_the_tables_of_the_paper() {
 }
 
 fn public_tools_read_samples_and_histograms() {
-    let _cpus = share_cpus();
     let interpreter = prepared("MUXBENCH_PYTHON", "python");
     let folder = tempfile::tempdir().unwrap();
     measure(folder.path(), &[SMALL, &["--output", "here", "--quiet"]].concat());
@@ -226,7 +221,6 @@ fn public_tools_read_samples_and_histograms() {
 }
 
 fn single_figure_runs_only_its_experiments() {
-    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().join("here/kawai2008-minimised");
     let mut child = muxbench()

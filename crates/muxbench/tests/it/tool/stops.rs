@@ -36,7 +36,6 @@ fn start_long(folder: &Path) -> (std::process::Child, Vec<Pid>) {
 }
 
 fn stopped_or_killed_run_keeps_trials_and_resumes() {
-    let _cpus = share_cpus();
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
         let folder = tempfile::tempdir().unwrap();
         let (mut child, processes) = start_long(folder.path());
@@ -53,7 +52,6 @@ fn stopped_or_killed_run_keeps_trials_and_resumes() {
 }
 
 fn interrupted_reproduction_continues_in_further_calls() {
-    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["reproduce", "voras2009", "--output", "over here", "--figures", "plots"];
     let at = folder.path().join("over here/voras2009");
@@ -86,7 +84,6 @@ fn interrupted_reproduction_continues_in_further_calls() {
 }
 
 fn signal_before_the_first_trial_is_not_lost() {
-    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     failed_run(&folder.path().join("here/kawai2008-http"), "kawai2008-http");
     for signal in [Signal::INT, Signal::TERM] {
@@ -108,8 +105,7 @@ fn signal_before_the_first_trial_is_not_lost() {
     assert!(!folder.path().join("here/kawai2008.html").exists());
 }
 
-/// The records of a run of two trials with idle connections, after killing a process of the first trial by its command.
-fn killed_mid_trial(command: &str) -> Vec<harness::model::TrialRecord> {
+fn dead_idle_connections_fail_the_trial() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = muxbench()
         .args([
@@ -132,7 +128,7 @@ fn killed_mid_trial(command: &str) -> Vec<harness::model::TrialRecord> {
         .unwrap();
     let is_victim = |pid: &Pid| {
         let arguments = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
-        text(&arguments).contains(command)
+        text(&arguments).contains("idle")
     };
     let mut victim = None;
     eventually("server, client and idle process run", || {
@@ -146,17 +142,6 @@ fn killed_mid_trial(command: &str) -> Vec<harness::model::TrialRecord> {
     let records = harness::store::read(&folder.path().join("run")).unwrap().records;
     let failed = |at: usize| records[at].verdict.kind == harness::model::VerdictKind::Failed;
     assert!(records.len() == 2 && failed(0) && !failed(1), "{records:?}");
-    records
-}
-
-fn server_killed_mid_trial_fails_only_the_trial() {
-    let _cpus = share_cpus();
-    killed_mid_trial("serve");
-}
-
-fn dead_idle_connections_fail_the_trial() {
-    let _cpus = share_cpus();
-    let records = killed_mid_trial("idle");
     assert!(records[0].verdict.reason.contains("idle connections"), "{}", records[0].verdict.reason);
     let idle = records[1].idle.as_ref().unwrap();
     assert_eq!((idle.held, idle.alive, idle.processes), (30, 30, 1), "{idle:?}");
@@ -169,6 +154,5 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(stopped_or_killed_run_keeps_trials_and_resumes));
     cases.once(case!(interrupted_reproduction_continues_in_further_calls));
     cases.once(case!(signal_before_the_first_trial_is_not_lost));
-    cases.once(case!(server_killed_mid_trial_fails_only_the_trial));
     cases.once(case!(dead_idle_connections_fail_the_trial));
 }

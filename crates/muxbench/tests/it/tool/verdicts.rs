@@ -4,7 +4,6 @@ use super::*;
 
 fn overloaded_server_is_saturated_and_not_ranked() {
     let folder = tempfile::tempdir().unwrap();
-    let _cpus = exclusive_cpus();
     let hogs = Hogs::on_cpu(0);
     let output = muxbench()
         .args(["compare", "--arch", "select", "--connections", "100", "--rate", "1000", "--ramp", "100ms", "--json"])
@@ -40,7 +39,6 @@ fn overloaded_server_is_saturated_and_not_ranked() {
 
 fn client_without_cpu_time_is_client_limited() {
     let folder = tempfile::tempdir().unwrap();
-    let _cpus = exclusive_cpus();
     let hogs = Hogs::on_cpu(1);
     let output = muxbench()
         .args(["compare", "--arch", "epoll", "--connections", "50", "--rate", "2000", "--ramp", "0", "--json"])
@@ -62,7 +60,6 @@ fn check<'a>(verdict: &'a Value, word: &str) -> &'a Value {
 }
 
 fn violated_schedule_is_client_limited() {
-    let _cpus = share_cpus();
     let serve = crate::common::Serve::start("epoll".parse().unwrap(), 128, 128);
     let child = muxbench()
         .args(["load", "--target", &serve.address.to_string(), "--response", "128B", "--schedule", "constant"])
@@ -108,7 +105,6 @@ fn violated_schedule_is_client_limited() {
 }
 
 fn strict_accepts_only_valid_trials() {
-    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     // No host can run one of the two workloads.
     let arguments = [SMALL, &["--connections", "20,4000000000", "--output", "run"]].concat();
@@ -120,8 +116,8 @@ fn strict_accepts_only_valid_trials() {
 
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
-    cases.once(case!(overloaded_server_is_saturated_and_not_ranked));
-    cases.once(case!(client_without_cpu_time_is_client_limited));
+    cases.alone(case!(overloaded_server_is_saturated_and_not_ranked));
+    cases.alone(case!(client_without_cpu_time_is_client_limited));
     cases.once(case!(violated_schedule_is_client_limited));
     cases.once(case!(strict_accepts_only_valid_trials));
 }
