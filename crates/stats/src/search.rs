@@ -57,10 +57,13 @@ struct Probe {
 #[derive(Clone, Debug)]
 enum Stage {
     /// Doubles or halves the rate. Keeps the highest rate that met the goal and the lowest that did not.
-    Bracket { rate: f64, met: Option<f64>, unmet: Option<f64> },
+    Bracket {
+        rate: f64,
+        met: Option<f64>,
+        unmet: Option<f64>,
+    },
     /// Refines the estimate within and near the bracket.
     Refine(Posterior),
-    /// The search reached an end of the range.
     End(End),
 }
 
@@ -180,7 +183,6 @@ struct Posterior {
     weights: Vec<Vec<f64>>,
     /// Weights of the capacities alone, with a sum of 1.
     marginal: Vec<f64>,
-    /// Probes since the bracket.
     probes: usize,
 }
 

@@ -3,17 +3,16 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod buffers;
 mod fill;
 pub mod fixed;
 pub mod http;
 pub mod kv;
 pub mod ports;
-mod read_buffer;
 pub mod service;
 mod spec;
 pub mod stream;
 pub mod udp;
-mod write_buffer;
 
 pub use address::Address;
 pub use ports::Ports;

@@ -57,12 +57,11 @@ impl ServiceSpec {
 
     /// Returns the sizes of a request and of a response in bytes, if they are fixed.
     pub fn fixed(&self) -> Option<(u32, u32)> {
-        match *self {
-            Self::Fixed { request_bytes, response_bytes } | Self::Udp { request_bytes, response_bytes, .. } => {
-                Some((request_bytes, response_bytes))
-            }
-            Self::Kv { .. } | Self::Http { .. } | Self::Stream(_) => None,
-        }
+        let (Self::Fixed { request_bytes, response_bytes } | Self::Udp { request_bytes, response_bytes, .. }) = self
+        else {
+            return None;
+        };
+        Some((*request_bytes, *response_bytes))
     }
 
     /// Returns the sizes of bursts, if the service has them.

@@ -11,7 +11,6 @@ use rustix::time::{ClockId, clock_gettime};
 const SIGN: u64 = 0x6d78;
 /// The bits of the supervisor's process id (at most 2^22), and of a number that distinguishes supervisors with the same id.
 const BITS: u32 = 24;
-const LINE: &str = "Max file locks";
 
 /// The mark of a supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +34,7 @@ impl ProcessTag {
     }
 
     fn parse(limits: &str) -> Option<Self> {
-        let line = limits.lines().find_map(|line| line.strip_prefix(LINE))?;
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max file locks"))?;
         let limit: u64 = line.split_whitespace().next()?.parse().ok()?;
         (limit >> (2 * BITS) == SIGN).then_some(Self(limit))
     }

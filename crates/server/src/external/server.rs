@@ -28,13 +28,11 @@ use crate::socket::unix;
 
 /// Attempts with other ports when another process takes the free one.
 const PORTS_TRIED_MAX: u32 = 3;
-/// The interval between checks of a starting or ending server.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The time between SIGTERM and SIGKILL.
 const TERM_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time that killed processes may take: they first finish a system call.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
-/// The most output that is kept.
 const OUTPUT_BYTES_MAX: usize = 4096;
 /// The longest wait for output after the end: orphans may keep it open.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);

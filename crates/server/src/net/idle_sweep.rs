@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
-const TICK_S: i64 = 1;
 /// Slots that are checked at each tick, in about a tenth of a millisecond.
 const SLOTS: usize = 1024;
 
@@ -19,7 +18,7 @@ pub(super) struct IdleSweep {
 impl IdleSweep {
     pub(super) fn new() -> io::Result<Self> {
         let clock = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
-        let tick = Timespec { tv_sec: TICK_S, tv_nsec: 0 };
+        let tick = Timespec { tv_sec: 1, tv_nsec: 0 };
         let ticks = Itimerspec { it_interval: tick, it_value: tick };
         rustix::time::timerfd_settime(&clock, TimerfdTimerFlags::empty(), &ticks)?;
         Ok(Self { clock, at: 0, is_watched: false })

@@ -19,7 +19,6 @@ const DATA: usize = unsafe { libc::CMSG_LEN(0) } as usize;
 /// IPv6's contents: the address, then the interface.
 const V6_ADDRESS_BYTES: usize = 16;
 
-/// Whether this socket needs destinations.
 pub(crate) fn is_needed(socket: impl AsFd) -> bool {
     let own = rustix::net::getsockname(socket).ok().and_then(|own| SocketAddr::try_from(own).ok());
     own.is_some_and(|own| own.ip().is_unspecified())

@@ -2,12 +2,14 @@
 
 use super::chunked::{Chunked, Malformed, Part};
 use super::head::{Connection, Framing, Scan, as_1_1, parse};
-use super::limits::{BODY_BYTES_MAX, DROPPED_BYTES_MAX, OUTPUT_BYTES_MAX};
-use super::response::{Body, Http, Response};
+use super::response::{BODY_BYTES_MAX, Body, Http, Response};
 use super::status::Status;
-use crate::read_buffer::{Processed, ReadBuffer};
+use crate::buffers::{Processed, ReadBuffer, WriteBuffer};
 use crate::service::Service;
-use crate::write_buffer::WriteBuffer;
+
+pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
+/// Largest input that is read and discarded after the response that ends a connection.
+pub(super) const DROPPED_BYTES_MAX: u64 = 16 << 20;
 
 /// State of a connection. An idle connection has at most a small buffer on the heap.
 #[derive(Debug, Default)]
@@ -133,7 +135,7 @@ impl Http {
                     at += taken_bytes;
                     response
                 }
-                Err(status) => Some(Response::last(status)),
+                Err(status) => Some(Response { result: Err(status), connection: Connection::Closes, is_bare: false }),
             };
             if let Some(response) = response {
                 state.body = None;

@@ -2,10 +2,11 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::head::digits;
-use super::limits::COPIED_BYTES_MAX;
 use super::target;
 use crate::fill::fill;
 
+/// Largest content that is copied behind its head. At about this size, the copy takes as much CPU time as a second write.
+pub(super) const COPIED_BYTES_MAX: u64 = 32 << 10;
 /// Largest generated content.
 pub const GENERATED_BYTES_MAX: u64 = 1 << 30;
 /// Period of generated content, shorter under Miri, which is a thousand times slower.
@@ -15,8 +16,6 @@ const _: () = assert!(FILL_BYTES as u64 >= COPIED_BYTES_MAX);
 /// Path of generated content: `/bytes/10240` has 10 KiB.
 const GENERATED: &[u8] = b"/bytes/";
 const INDEX: &[u8] = b"index.html";
-
-const FRONT: &str = "<!DOCTYPE html>\n<title>muxbench</title>\n<p>/bytes/N has N bytes.\n";
 
 /// Content by path. A path selects only an entry of a map, so it cannot lead to other files.
 pub struct Content {
@@ -58,7 +57,8 @@ impl fmt::Debug for Content {
 impl Content {
     /// Creates a small page at `/`, and constant content of N bytes at `/bytes/N`, up to [`GENERATED_BYTES_MAX`].
     pub fn generated() -> Self {
-        let content = Self::files([(INDEX, FRONT.into())]).expect("`index.html` is a valid path");
+        let front = "<!DOCTYPE html>\n<title>muxbench</title>\n<p>/bytes/N has N bytes.\n";
+        let content = Self::files([(INDEX, front.into())]).expect("`index.html` is a valid path");
         Self { fill: fill(FILL_BYTES), ..content }
     }
 

@@ -18,7 +18,6 @@ mod connection;
 mod content;
 mod date;
 mod head;
-mod limits;
 mod response;
 mod status;
 mod target;

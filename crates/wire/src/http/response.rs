@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use super::content::{Content, Found};
+use super::content::{COPIED_BYTES_MAX, Content, Found};
 use super::date::{Date, date};
 use super::head::{Connection, Framing, Head, Method};
-use super::limits::{BODY_BYTES_MAX, COPIED_BYTES_MAX};
 use super::status::Status;
 use super::target;
 use crate::service::Clock;
 
+/// Largest body of a request, with its chunk sizes (nginx's default). The service discards bodies.
+pub(super) const BODY_BYTES_MAX: u64 = 1 << 20;
 const OK: &str = "HTTP/1.1 200 OK\r\n";
 const SERVER: &[u8] = b"Server: muxbench\r\nDate: ";
 const HEAD_BYTES: usize = 256;
@@ -36,12 +37,6 @@ pub struct Http {
     pub(super) clock: Clock,
 }
 
-impl Response {
-    pub fn last(status: Status) -> Self {
-        Self { result: Err(status), connection: Connection::Closes, is_bare: false }
-    }
-}
-
 impl Http {
     /// Creates a service for this content. It reads no clock except `clock`.
     pub fn new(content: impl Into<Arc<Content>>, clock: Clock) -> Self {
@@ -52,7 +47,7 @@ impl Http {
     #[inline]
     pub(super) fn respond(&self, head: &Head<'_>) -> Result<Response, Response> {
         let is_bare = head.method == Method::Head;
-        let refuse = |status| Err(Response { is_bare, ..Response::last(status) });
+        let refuse = |status| Err(Response { result: Err(status), connection: Connection::Closes, is_bare });
         if head.expects_other {
             return refuse(Status::ExpectationFailed);
         }

@@ -5,12 +5,13 @@ use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 
-use super::content::FILL_BYTES;
+use super::connection::{DROPPED_BYTES_MAX, OUTPUT_BYTES_MAX};
+use super::content::{COPIED_BYTES_MAX, FILL_BYTES};
 use super::head::{FIELDS_MAX, HEAD_BYTES_MAX, LINE_BYTES_MAX};
-use super::limits::{BODY_BYTES_MAX, COPIED_BYTES_MAX, DROPPED_BYTES_MAX, OUTPUT_BYTES_MAX};
+use super::response::BODY_BYTES_MAX;
 use super::*;
 use crate::Service;
-use crate::write_buffer::KEPT_BYTES_MAX;
+use crate::buffers::KEPT_BYTES_MAX;
 
 /// `Fri, 15 Jan 2027 08:00:00 GMT`.
 const NOW: u32 = 1_800_000_000;

@@ -5,9 +5,8 @@ use super::counters::Count;
 use super::meta_flags::MetaSet;
 use super::protocol::{BAD_DATA, KEYS_BYTES_MAX, LINE_BYTES_MAX, OUTPUT_BYTES_MAX, TOO_LARGE, write_line};
 use super::storage::Kv;
-use crate::read_buffer::{Processed, ReadBuffer};
+use crate::buffers::{Processed, ReadBuffer, WriteBuffer};
 use crate::service::Service;
-use crate::write_buffer::WriteBuffer;
 
 const END: &[u8] = b"\r\n";
 

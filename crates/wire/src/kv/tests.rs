@@ -12,7 +12,7 @@ use super::protocol::{KEYS_BYTES_MAX, LINE_BYTES_MAX, OUTPUT_BYTES_MAX};
 use super::store::ITEM_OVERHEAD_BYTES;
 use super::*;
 use crate::Service;
-use crate::write_buffer::KEPT_BYTES_MAX;
+use crate::buffers::KEPT_BYTES_MAX;
 use recorded::RECORDED;
 
 const NOW: u32 = 1_800_000_000;

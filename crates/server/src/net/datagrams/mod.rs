@@ -29,15 +29,10 @@ const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 const READ_DATAGRAMS: u32 = 32;
 
 fn service(context: &ServerContext<'_>) -> io::Result<WithWork<Udp>> {
-    match *context.service {
-        ServiceSpec::Udp { request_bytes, response_bytes, .. } => {
-            let udp = Udp::new(request_bytes, response_bytes);
-            Ok(WithWork::new(udp, context.work, context.stopping.clone()))
-        }
-        ServiceSpec::Fixed { .. } | ServiceSpec::Kv { .. } | ServiceSpec::Http { .. } | ServiceSpec::Stream(_) => {
-            Err(io::ErrorKind::InvalidInput.into())
-        }
-    }
+    let ServiceSpec::Udp { request_bytes, response_bytes, .. } = *context.service else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    Ok(WithWork::new(Udp::new(request_bytes, response_bytes), context.work, context.stopping.clone()))
 }
 
 /// Counts a datagram of `bytes`. Returns its id; `None` if it is not a request.
