@@ -6,14 +6,13 @@
 //! # Layout
 //! - [`cuts`]: input that determines how it is split
 //! - `servers`: services; `clients`: readers of responses
-//! - `peers`: messages between workers, and descriptions of servers
-//! - `files`: files and command-line values
+//! - `files`: addresses, ports, services and histograms; `harness_parsers`: everything that the crate `harness` reads
 
 mod clients;
 pub mod cuts;
 mod files;
 #[cfg(feature = "harness")]
-mod peers;
+mod harness_parsers;
 mod servers;
 
 /// A row of [`TARGETS`].
@@ -38,18 +37,18 @@ pub const TARGETS: &[Target] = &[
     Target { name: "ports", run: files::ports },
     Target { name: "service", run: files::service },
     #[cfg(feature = "harness")]
-    Target { name: "architecture", run: files::architecture },
+    Target { name: "architecture", run: harness_parsers::architecture },
     #[cfg(feature = "harness")]
-    Target { name: "record", run: files::record },
+    Target { name: "record", run: harness_parsers::record },
     #[cfg(feature = "harness")]
-    Target { name: "experiment", run: files::experiment },
+    Target { name: "experiment", run: harness_parsers::experiment },
     #[cfg(feature = "harness")]
-    Target { name: "samples", run: files::samples },
+    Target { name: "samples", run: harness_parsers::samples },
     #[cfg(feature = "harness")]
-    Target { name: "units", run: files::units },
+    Target { name: "units", run: harness_parsers::units },
     #[cfg(feature = "harness")]
-    Target { name: "frame", run: peers::frame },
+    Target { name: "frame", run: harness_parsers::frame },
     #[cfg(feature = "harness")]
-    Target { name: "description", run: peers::description },
+    Target { name: "description", run: harness_parsers::description },
     Target { name: "histogram", run: files::histogram },
 ];

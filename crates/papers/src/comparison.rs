@@ -182,7 +182,7 @@ impl PaperComparison {
 }
 
 /// Formats a table with its number and its notes.
-fn table_text(number: &str, grid: &Grid, medium: Medium) -> String {
+pub(super) fn table_text(number: &str, grid: &Grid, medium: Medium) -> String {
     let mut text = format!("{}\n{}", medium.heading(&format!("Table {number}. {}", grid.title)), grid.render(medium));
     if !grid.notes.is_empty() {
         text += &format!("\n{}", medium.prose(&grid.notes.join("\n")));
@@ -200,12 +200,4 @@ fn claims_text(claims: &[CheckedClaim], medium: Medium) -> String {
         return format!("{}\n{}", medium.heading("Claims"), medium.verbatim(text));
     };
     claims::render(claims, width)
-}
-
-/// Returns the text of all of a paper's tables.
-#[cfg(test)]
-pub(super) fn tables_text(tables: &dyn Tables, width: usize) -> String {
-    let medium = Medium::Terminal(width);
-    let texts = tables.tables().into_iter().map(|(number, grid)| table_text(number, &grid, medium));
-    [medium.prose(&tables.about())].into_iter().chain(texts).collect::<Vec<_>>().join("\n\n") + "\n"
 }

@@ -181,11 +181,9 @@ pub struct Scale {
 /// The mapping of values to distances on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Equal distances between neighbouring names.
+    /// Neighbouring names are at equal distances.
     Names,
-    /// Equal distances are equal differences.
     Linear,
-    /// Equal distances are equal ratios.
     Log,
 }
 

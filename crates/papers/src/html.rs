@@ -38,7 +38,7 @@ struct Page<'a> {
     switches: String,
     figures: Vec<FigureView<'a>>,
     missing: Vec<String>,
-    tables: Vec<TableView>,
+    tables: Vec<(&'static str, Grid)>,
     claims: Vec<ClaimView>,
     facts: Vec<(String, String)>,
     runs: Vec<RunView>,
@@ -60,11 +60,6 @@ struct FigureView<'a> {
     printed: Vec<(String, String)>,
     grids: Vec<Grid>,
     command: String,
-}
-
-struct TableView {
-    number: &'static str,
-    grid: Grid,
 }
 
 struct ClaimView {
@@ -139,7 +134,7 @@ pub fn render(beside: &PaperComparison, runs: &[Run], origin: &Origin<'_>) -> an
         missing: missing.iter().map(|figure| format!("{}. {}", paper.figure_name(figure), figure.title)).collect(),
         csv_of: csv_of(beside, &grids),
         has_csv_of_tables: raw.tables.is_some(),
-        tables: grids.into_iter().map(|(number, grid)| TableView { number, grid }).collect(),
+        tables: grids,
         claims: claims.iter().map(claim).collect(),
         facts: facts(runs),
         runs: runs.iter().zip(origin.folders).map(|(run, folder)| run_view(run, folder)).collect(),

@@ -6,22 +6,18 @@ use harness::spec::transport::Transport;
 
 use crate::claims::{Axis, Claim, Is, RATE, Statement};
 use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, published, rate};
-use report::plot::chart::{Chart, Form, Mark, Panel, Point, Published, Series, Shape};
+use report::plot::chart::{Chart, Form, Mark, Panel, Point, Series, Shape};
 
-const SPED: &[&str] = &["epoll"];
-const SEDA: &[&str] = &["seda:2+4/epoll"];
-const AMPED: &[&str] = &[
-    "amped:0+1/epoll",
-    "amped:0+2/epoll",
-    "amped:0+3/epoll",
-    "amped:0+4/epoll",
-    "amped:1+1/epoll",
-    "amped:1+2/epoll",
-    "amped:1+3/epoll",
-    "amped:1+4/epoll",
-];
-const SEDA_S: &[&str] = &["seda-s:1/epoll", "seda-s:2/epoll", "seda-s:3/epoll", "seda-s:4/epoll"];
-const SYMPED: &[&str] = &["symped:1/epoll", "symped:2/epoll", "symped:3/epoll", "symped:4/epoll", "symped:5/epoll"];
+const SPED: &[&str] = range(0, 1);
+const SEDA: &[&str] = range(1, 2);
+const AMPED: &[&str] = range(2, 10);
+const SEDA_S: &[&str] = range(10, 14);
+const SYMPED: &[&str] = range(14, 19);
+
+/// Returns the configurations from one place of [`ALL`] to another.
+const fn range(from: usize, to: usize) -> &'static [&'static str] {
+    ALL.split_at(to).0.split_at(from).1
+}
 
 /// The paper rounds rates of about 300 000 transactions/s to 5 000, so smaller differences count as equal.
 const SAME: f64 = 1.05;
@@ -162,8 +158,7 @@ fn model(here: &Here<'_>, of: &[&'static str], printed: &[(f64, &str)]) -> Optio
 
 fn panel(series: Vec<Series>, printed_per_s: &[(f64, &str)]) -> Panel {
     let printed = printed_per_s.iter().map(|&(per_s, label)| published(label, Mark::Level, &[(0.0, per_s)]));
-    let printed: Vec<Published> = printed.collect();
-    Panel { published: printed, ..Panel::new(String::new(), series) }
+    Panel { published: printed.collect(), ..Panel::new(String::new(), series) }
 }
 
 /// Returns the highest valid point, or the highest of all if none is valid.

@@ -18,39 +18,22 @@ fn streams(workload: &Workload) -> bool {
     super::is_plain(workload) && is_of_it
 }
 
+fn without_idle(workload: &Workload) -> bool {
+    streams(workload) && workload.idle == 0
+}
+
 /// Leaves out small numbers of connections, with which the paper's event loops were slow.
 fn many(workload: &Workload) -> bool {
-    streams(workload) && workload.idle == 0 && (100..=1_000).contains(&workload.connections)
-}
-
-fn very_many(workload: &Workload) -> bool {
-    streams(workload) && workload.idle == 0 && [100, 10_000].contains(&workload.connections)
-}
-
-fn few(workload: &Workload) -> bool {
-    streams(workload) && workload.idle == 0 && workload.connections <= 10
+    without_idle(workload) && (100..=1_000).contains(&workload.connections)
 }
 
 fn one_among_idle(workload: &Workload) -> bool {
     streams(workload) && workload.connections == 1
 }
 
-/// Returns whether idle connections dominate the cost.
-fn one_among_many_idle(workload: &Workload) -> bool {
-    one_among_idle(workload) && workload.idle >= 1_000
-}
-
-fn without_idle(workload: &Workload) -> bool {
-    streams(workload) && workload.idle == 0
-}
-
 /// Returns whether the experiment also has buffered variants.
 fn several(workload: &Workload) -> bool {
     without_idle(workload) && workload.connections > 1
-}
-
-fn to_1_000(workload: &Workload) -> bool {
-    without_idle(workload) && workload.connections <= 1_000
 }
 
 /// Architectures without a layer between sockets and service.
@@ -75,8 +58,14 @@ pub(super) const FIGURES: &[PaperFigure] = &[
         draw: |here, _| {
             let ends = "limits of the threaded servers: 400 and 450 connections";
             let printed = [400.0, 450.0].map(|at| published(ends, Mark::Limit, &[(at, 0.0)]));
-            let chart =
-                draw(here, to_1_000, ALL, (Axis::Connections, "connections"), [Kind::Linear; 2], printed.into())?;
+            let chart = draw(
+                here,
+                |it| without_idle(it) && it.connections <= 1_000,
+                ALL,
+                (Axis::Connections, "connections"),
+                [Kind::Linear; 2],
+                printed.into(),
+            )?;
             Some(Chart { words: [chart.words].into_iter().chain(costs(here)).collect::<Vec<_>>().join(" "), ..chart })
         },
     },
@@ -187,20 +176,35 @@ pub(super) const CLAIMS: &[Claim] = &[
         statements: &[
             Statement::of(&["epoll"], &BANDWIDTH_OF_CPU, many, Is::Flat(Axis::Connections, FLAT)),
             Statement::of(&["poll"], &BANDWIDTH_OF_CPU, many, Is::Falls(Axis::Connections, 1.0)),
-            Statement::of(&["epoll-buffered"], &BANDWIDTH_OF_CPU, very_many, Is::Flat(Axis::Connections, TO_10_000)),
+            Statement::of(
+                &["epoll-buffered"],
+                &BANDWIDTH_OF_CPU,
+                |it| without_idle(it) && [100, 10_000].contains(&it.connections),
+                Is::Flat(Axis::Connections, TO_10_000),
+            ),
         ],
     },
     Claim {
         says: "With few connections threads are faster than events. (A plan rejects more threads than the host allows.)",
         cpus_min: 1,
-        statements: &[Statement::of(&["mt"], &BANDWIDTH_OF_CPU, few, Is::Above(1.0, &["epoll", "poll"]))],
+        statements: &[Statement::of(
+            &["mt"],
+            &BANDWIDTH_OF_CPU,
+            |it| without_idle(it) && it.connections <= 10,
+            Is::Above(1.0, &["epoll", "poll"]),
+        )],
     },
     Claim {
         says: "With poll(2) the bandwidth of one connection is inversely proportional to the number of idle connections; with an \
          event queue it hardly changes.",
         cpus_min: 1,
         statements: &[
-            Statement::of(&["poll"], &GIGABYTE, one_among_many_idle, Is::Proportional(Axis::Idle)),
+            Statement::of(
+                &["poll"],
+                &GIGABYTE,
+                |it| one_among_idle(it) && it.idle >= 1_000,
+                Is::Proportional(Axis::Idle),
+            ),
             Statement::of(&["epoll"], &BANDWIDTH_OF_CPU, one_among_idle, Is::Flat(Axis::Idle, FLAT)),
         ],
     },

@@ -23,7 +23,3 @@ pub(super) fn of_the_paper(workload: &Workload) -> bool {
 pub(super) fn at_even_intervals(workload: &Workload) -> bool {
     of_the_paper(workload) && workload.schedule == Schedule::Constant
 }
-
-pub(super) fn busiest(workload: &Workload) -> bool {
-    of_the_paper(workload) && workload.connections == 10_000 && workload.rate_per_s == Some(2_000.0)
-}

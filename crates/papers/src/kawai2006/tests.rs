@@ -6,9 +6,11 @@ use super::matrix::SERVICE;
 use super::send_deviation::SEND_DEVIATION;
 use super::service_time::{self, SERVICE_TIME, published_service_time};
 use super::*;
+use crate::comparison::table_text;
 use crate::figure::Here;
 use crate::grid::Tables;
 use report::model::deviation::kept;
+use report::text::Medium;
 
 fn here() -> Kawai2006 {
     let run = testkit::kawai2006_run();
@@ -51,14 +53,21 @@ fn the_experiment_has_every_published_workload() {
     assert_eq!(SERVICE, ServiceSpec::Fixed { request_bytes: request, response_bytes: response });
 }
 
+/// Returns the text of all tables.
+fn tables_text(tables: &dyn Tables, width: usize) -> String {
+    let medium = Medium::Terminal(width);
+    let texts = tables.tables().into_iter().map(|(number, grid)| table_text(number, &grid, medium));
+    [medium.prose(&tables.about())].into_iter().chain(texts).collect::<Vec<_>>().join("\n\n") + "\n"
+}
+
 #[test]
 fn tables_on_a_wide_terminal() {
-    insta::assert_snapshot!(crate::comparison::tables_text(&here(), 160));
+    insta::assert_snapshot!(tables_text(&here(), 160));
 }
 
 #[test]
 fn tables_on_a_narrow_terminal() {
-    let text = crate::comparison::tables_text(&here(), 80);
+    let text = tables_text(&here(), 80);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text);
 }

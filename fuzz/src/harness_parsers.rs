@@ -1,0 +1,107 @@
+//! Parsers of the harness: messages between workers, descriptions of servers, files and flags. A parsed value must be written
+//! in a form that parses to the same value.
+
+use crate::files::{parse_and_write, read_and_write};
+
+/// Reads a frame of a known or unknown worker, and the JSON that frames contain.
+pub fn frame(data: &[u8]) {
+    for is_known in [false, true] {
+        if let Some(written) = harness::fleet::reencode(data, is_known) {
+            assert_eq!(harness::fleet::reencode(&written, is_known).as_ref(), Some(&written));
+        }
+    }
+    read_and_write::<harness::model::LoadOrder>(data);
+    read_and_write::<load::Event>(data);
+}
+
+/// Reads a server's description.
+pub fn description(data: &[u8]) {
+    use harness::description::Description;
+    if let Some(description) = Description::read(data) {
+        let line = description.line().expect("a description that was read can be written");
+        assert_eq!(Description::read(line.as_bytes()).as_ref(), Some(&description), "of {line}");
+        let _ = (description.check_sizes(), description.check(&description.service));
+    }
+}
+
+/// Parses an architecture's name with its numbers.
+pub fn architecture(data: &[u8]) {
+    std::str::from_utf8(data).ok().and_then(parse_and_write::<server::Architecture>);
+}
+
+/// Reads `run.json` and the trials of a stored run.
+pub fn record(data: &[u8]) {
+    read_and_write::<harness::model::RunHeader>(data);
+    read_and_write::<harness::model::TrialRecord>(data);
+}
+
+/// Reads an experiment file. An accepted experiment must plan or give an error.
+pub fn experiment(data: &[u8]) {
+    use harness::spec::Experiment;
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(experiment) = Experiment::parse(text, "fuzz.toml") else { return };
+    check_plan(experiment.clone());
+    let quick = experiment.quick();
+    if quick.check().is_ok() {
+        check_plan(quick);
+    }
+}
+
+/// Checks plans for a fictional host. Limits repeats to one and lists to two values, because plans may be long.
+fn check_plan(mut experiment: harness::spec::Experiment) {
+    experiment.repeats = std::num::NonZeroU32::MIN;
+    experiment.architectures.0.truncate(2);
+    let traffic = &mut experiment.workload;
+    traffic.connections.0.truncate(2);
+    traffic.ports.0.truncate(2);
+    traffic.idle.0.truncate(2);
+    traffic.active.0.truncate(2);
+    traffic.schedule.0.truncate(2);
+    if let Some(rates) = &mut traffic.rate {
+        rates.0.truncate(2);
+    }
+    if let Ok(plan) = harness::plan::plan(&experiment, &harness::host::Host::made_up()) {
+        assert!(!plan.trials.is_empty(), "a plan has trials");
+    }
+}
+
+/// Reads a file of samples.
+pub fn samples(data: &[u8]) {
+    if let Ok(samples) = harness::samples::read_from(&mut std::io::Cursor::new(data)) {
+        assert!(samples.len() <= (1 << 20) + 4 * data.len(), "{} rows", samples.len());
+    }
+}
+
+/// Parses values of flags and keys, and host lists of Slurm and Open MPI.
+pub fn units(data: &[u8]) {
+    use harness::spec::{self, Candidate, http, units};
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    fn read<T: std::str::FromStr>(text: &str) -> Option<T> {
+        text.parse().ok()
+    }
+    parse_and_write::<units::Size>(text);
+    parse_and_write::<units::Sizes>(text);
+    parse_and_write::<units::Time>(text);
+    parse_and_write::<units::Rate>(text);
+    parse_and_write::<units::Share>(text);
+    parse_and_write::<units::Cpus>(text);
+    parse_and_write::<units::Work>(text);
+    parse_and_write::<units::Think>(text);
+    parse_and_write::<units::Bandwidth>(text);
+    parse_and_write::<load::config::Popularity>(text);
+    parse_and_write::<Candidate>(text);
+    parse_and_write::<http::Header>(text);
+    if let Some(units::Rates(rates)) = read(text) {
+        assert!(!rates.is_empty() && rates.len() <= 1_000, "{} of {text:?}", rates.len());
+        assert!(rates.is_sorted_by(|a, b| a.0 <= b.0), "{rates:?}");
+    }
+    let _ = (read::<units::Limit>(text), read::<spec::network::Network>(text), read::<wire::http::client::Url>(text));
+    for engine in [["SLURM_PROCID", "SLURM_STEP_NODELIST"], ["OMPI_COMM_WORLD_RANK", "OMPI_MCA_orte_hnp_uri"]] {
+        let _ = harness::fleet::launcher::membership_in(&|name| match name {
+            _ if name == engine[0] => Some("1".into()),
+            _ if name == engine[1] => Some(text.into()),
+            "SLURM_JOB_ID" | "SLURM_NTASKS" | "OMPI_COMM_WORLD_SIZE" => Some("7".into()),
+            _ => None,
+        });
+    }
+}
