@@ -1,5 +1,4 @@
-//! Parsers of the harness: messages between workers, descriptions of servers, files and flags. A parsed value must be written
-//! in a form that parses to the same value.
+//! Parsers of the harness: messages between workers, descriptions of servers, files and flags.
 
 use crate::files::{parse_and_write, read_and_write};
 

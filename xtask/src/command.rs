@@ -1,10 +1,13 @@
-//! Execution of other programs.
+//! Execution of other programs, and folders that they build.
 
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use xtask::root;
 
 /// Runs a command silently; an error has its output.
 pub fn run(command: &mut Command) -> anyhow::Result<()> {
@@ -38,6 +41,35 @@ pub fn wait_until(
         thread::sleep(Duration::from_millis(2));
     }
     Ok(())
+}
+
+/// Builds the folder `target/NAME`, unless it `is_intact` and its file `mark` has the same `inputs`.
+pub fn build_once(
+    name: &str,
+    mark: &str,
+    inputs: &[PathBuf],
+    is_intact: impl FnOnce(&Path) -> bool,
+    build: impl FnOnce(&Path) -> anyhow::Result<()>,
+) -> anyhow::Result<PathBuf> {
+    let folder = root().join("target").join(name);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create target/{name}"))?;
+    // Test commands must not build the same folder at the same time.
+    let lock = root().join("target").join(format!("{name}.lock"));
+    let lock_file = File::create(&lock).with_context(|| format!("cannot create {}", lock.display()))?;
+    lock_file.lock().with_context(|| format!("cannot lock {}", lock.display()))?;
+    let mut built_from = String::new();
+    for input in inputs {
+        built_from += &fs::read_to_string(input).with_context(|| input.display().to_string())?;
+    }
+    // The mark is written last, so its presence shows a complete folder.
+    let mark = folder.join(mark);
+    if fs::read_to_string(&mark).is_ok_and(|before| before == built_from) && is_intact(&folder) {
+        return Ok(folder);
+    }
+    eprintln!("== preparing target/{name}");
+    build(&folder)?;
+    fs::write(&mark, built_from).with_context(|| mark.display().to_string())?;
+    Ok(folder)
 }
 
 /// A process that is killed when dropped.

@@ -65,10 +65,10 @@ pub fn of_workspace(workspace: &Path) -> Result<BTreeMap<String, Vec<Cycle>>> {
 /// Returns the cycles of the crate with this root file; `text` returns the text of a file, if the file exists.
 pub fn of_crate(root: &Path, text: &dyn Fn(&Path) -> Option<String>) -> Result<Vec<Cycle>> {
     let uses = reader::uses(root, text)?;
-    let mut search = Search { uses: &uses, places: BTreeMap::new(), stack: Vec::new(), groups: Vec::new() };
-    for file in uses.keys() {
-        search.visit(file);
-    }
+    let reached: BTreeMap<&Path, BTreeSet<&Path>> =
+        uses.keys().map(|file| (file.as_path(), reached(&uses, file))).collect();
+    let group = |file: &Path| reached[file].iter().copied().filter(|it| reached[it].contains(file)).collect();
+    let groups: BTreeSet<BTreeSet<&Path>> = reached.keys().map(|file| group(file)).collect();
     let folder = root.parent().unwrap_or(Path::new(""));
     let name = |file: &Path| file.strip_prefix(folder).unwrap_or(file).to_owned();
     let cycle = |files: &BTreeSet<&Path>| {
@@ -79,36 +79,15 @@ pub fn of_crate(root: &Path, text: &dyn Fn(&Path) -> Option<String>) -> Result<V
             files: files.iter().copied().map(name).collect(),
         }
     };
-    Ok(search.groups.iter().map(cycle).collect())
+    Ok(groups.iter().filter(|group| group.len() > 1).map(cycle).collect())
 }
 
-/// Finds groups of files in which each file reaches every other file (Tarjan, SIAM J. Comput. 1972).
-struct Search<'a> {
-    uses: &'a Uses,
-    /// The order in which files were visited.
-    places: BTreeMap<&'a Path, usize>,
-    stack: Vec<&'a Path>,
-    groups: Vec<BTreeSet<&'a Path>>,
-}
-
-impl<'a> Search<'a> {
-    /// Visits a file and the files that it reaches; returns the lowest reachable place on the stack.
-    fn visit(&mut self, file: &'a Path) -> usize {
-        if let Some(place) = self.places.get(file) {
-            let is_on_stack = self.stack.contains(&file);
-            return if is_on_stack { *place } else { usize::MAX };
-        }
-        let place = self.places.len();
-        self.places.insert(file, place);
-        self.stack.push(file);
-        let lowest = self.uses[file].keys().fold(place, |lowest, used| lowest.min(self.visit(used)));
-        if lowest == place {
-            let start = self.stack.iter().rposition(|it| *it == file).unwrap_or_default();
-            let group: BTreeSet<&Path> = self.stack.drain(start..).collect();
-            if group.len() > 1 {
-                self.groups.push(group);
-            }
-        }
-        lowest
+/// Returns the files that a file uses, directly or through other files.
+fn reached<'a>(uses: &'a Uses, file: &Path) -> BTreeSet<&'a Path> {
+    let (mut found, mut left) = (BTreeSet::new(), vec![file]);
+    while let Some(file) = left.pop() {
+        let new: Vec<&Path> = uses[file].keys().map(PathBuf::as_path).filter(|used| found.insert(*used)).collect();
+        left.extend(new);
     }
+    found
 }

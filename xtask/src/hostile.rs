@@ -27,7 +27,6 @@ pub struct Order {
     pub config: LoadConfig,
     /// Names from [`load::tools::hostile::MANNERS`], used in turn.
     pub manners: Vec<String>,
-    /// Acts of each client per second.
     pub acts_per_s: f64,
 }
 
@@ -79,7 +78,6 @@ pub struct Hostile {
 }
 
 impl Hostile {
-    /// Starts the process.
     pub fn start(order: &Order) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
         // Shield the process from a Ctrl-C at the terminal; it ends with its standard input.
@@ -99,12 +97,10 @@ impl Hostile {
         Ok(Self { process: Process(process), tally })
     }
 
-    /// Returns the last reported counts.
     pub fn tally(&self) -> Tally {
         self.tally.lock().map(|tally| *tally).unwrap_or_default()
     }
 
-    /// Waits until a condition holds for the counts.
     pub fn wait_until(&mut self, condition: &str, holds: impl Fn(&Tally) -> bool) -> anyhow::Result<()> {
         let waited = wait_until(condition, Duration::from_secs(60), || {
             let ended = self.process.0.try_wait()?;

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::figure::{Here, PaperFigure};
 use super::grid::{self, Grid};
 use super::impossible::{self, Impossible};
-use super::{Paper, Part, Tables, points};
+use super::kawai2006::Kawai2006;
+use super::{Paper, Part, points};
 use crate::claims::{self, CheckedClaim};
 use report::model;
 use report::model::Summary;
@@ -30,7 +31,7 @@ pub struct PaperComparison {
     pub impossible: Vec<Impossible>,
     /// The paper's claims with their results.
     pub claims: Vec<CheckedClaim>,
-    tables: Vec<Box<dyn Tables>>,
+    tables: Vec<Kawai2006>,
 }
 
 impl PaperComparison {
@@ -169,8 +170,7 @@ impl PaperComparison {
         all
     }
 
-    /// Returns CSV. A figure has a row for each point, and a table has its rows. The whole paper has a row for each
-    /// published value or, without tables, for each piece of evidence.
+    /// Returns CSV: the points of a figure, the rows of a table or, for the whole paper, each published value or evidence.
     pub fn csv(&self) -> String {
         match (self.part, self.tables.first()) {
             (Part::Figure(_), _) => points::csv(self.paper, &self.figures),

@@ -1,6 +1,7 @@
 //! A paper's figures as rows of data. Each is drawn from runs in the paper's layout.
 
 use harness::model::{Run, Workload};
+use load::config::Popularity;
 
 use report::model::Summary;
 use report::model::axis::Axis as Along;
@@ -12,7 +13,6 @@ use report::plot::plot_data::estimate;
 /// The room beside the outermost marks, as a share of the horizontal axis.
 const ROOM: f64 = 0.03;
 
-/// A row of a paper's figures.
 #[derive(Debug)]
 pub struct PaperFigure {
     /// The number in the paper, or the position if the paper has no numbers.
@@ -44,22 +44,18 @@ pub struct Curves<'a> {
     pub only: &'a dyn Fn(&Workload) -> bool,
     /// The architectures, as plans name them.
     pub of: &'a [&'static str],
-    /// The horizontal axis.
     pub along: Along,
-    /// The vertical value.
     pub value: Value,
 }
 
 impl Here<'_> {
-    /// Returns the indices of the runs of the figure's experiments, or of all runs if there are none. A run belongs
-    /// to a paper by its workloads, and two experiments may share a workload.
+    /// Returns the indices of the runs of the figure's experiments; of all runs, which may share workloads, if there are none.
     pub fn places(&self) -> Vec<usize> {
         let is_named = |at: &usize| self.experiments.contains(&self.runs[*at].header.experiment.as_str());
         let named: Vec<usize> = (0..self.runs.len()).filter(is_named).collect();
         if named.is_empty() { (0..self.runs.len()).collect() } else { named }
     }
 
-    /// Returns the index of a series' name.
     pub fn place(&self, name: &str) -> usize {
         self.names.iter().position(|it| *it == name).expect("a test draws every figure")
     }
@@ -86,8 +82,7 @@ impl Here<'_> {
         curves.of.iter().map(series).filter(|series| !series.points.is_empty()).collect()
     }
 
-    /// Returns a figure of these panels, with a sentence on the largest difference between series; `None` without
-    /// points.
+    /// Returns a figure with a sentence on the largest difference between series; `None` without points.
     pub fn chart(&self, shape: Shape, x: Scale, y: Scale, mut panels: Vec<Panel>) -> Option<Chart> {
         panels.retain(|panel| !panel.series.is_empty());
         if panels.is_empty() {
@@ -137,7 +132,6 @@ impl Here<'_> {
     }
 }
 
-/// Names the highest valid point.
 fn highest(chart: &Chart, names: &[String]) -> String {
     let series = chart.panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series)));
     let points = series.flat_map(|(panel, series)| {
@@ -170,7 +164,6 @@ fn without_intervals(chart: &Chart) -> String {
     }
 }
 
-/// The scale of an axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     pub label: &'static str,
@@ -217,4 +210,9 @@ pub fn rate(row: &Row) -> Option<(f64, Vec<f64>)> {
 /// Published values that belong to no drawn architecture.
 pub fn published(label: &str, mark: Mark, points: &[(f64, f64)]) -> Published {
     Published { label: label.into(), architecture: None, mark, points: points.to_vec() }
+}
+
+/// Returns whether a workload has only features that the papers know.
+pub fn is_plain(workload: &Workload) -> bool {
+    workload.network.is_none() && workload.work.is_none() && workload.popularity == Popularity::Uniform
 }

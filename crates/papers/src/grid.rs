@@ -1,7 +1,6 @@
 //! Tables as plain data: a paper's own table, or the numbers of a figure's panel beside the published values.
 
 use serde::Serialize;
-use serde_json::Value;
 
 use report::export::csv::of_records;
 use report::format;
@@ -9,31 +8,14 @@ use report::model::deviation::SHARES;
 use report::plot::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Shape};
 use report::text::{Medium, table, tail_mark};
 
-/// A run in the layout of a paper's tables.
-pub trait Tables {
-    /// Explains which numbers are ours and which are the paper's.
-    fn about(&self) -> String;
-
-    /// Returns the tables with their numbers.
-    fn tables(&self) -> Vec<(&'static str, Grid)>;
-
-    /// Returns the tables as JSON.
-    fn json(&self) -> Value;
-
-    /// Returns the tables as CSV: a row for each published value.
-    fn csv(&self) -> String;
-}
-
 /// A table whose first columns identify the row.
 #[derive(Clone, Debug, Serialize)]
 pub struct Grid {
     pub title: String,
     /// The headings of the leading columns.
     pub lead: Vec<String>,
-    /// The headings of the other columns.
     pub columns: Vec<String>,
     pub rows: Vec<GridRow>,
-    /// The notes below the table.
     pub notes: Vec<String>,
 }
 
@@ -51,7 +33,6 @@ impl Grid {
         table::in_parts(&self.lead, &self.columns, &rows, medium)
     }
 
-    /// Returns the table as CSV, without its notes.
     pub fn csv(&self) -> String {
         let heading = self.lead.iter().chain(&self.columns);
         let rows = self.rows.iter().map(|row| row.lead.iter().chain(&row.cells));

@@ -8,7 +8,7 @@ use harness::spec::units::Bandwidth;
 use load::config::Schedule;
 
 use crate::claims::{Axis, Claim, Is, SEND_DELAY_MEDIAN, SEND_DELAY_P99, SERVICE_MEDIAN, SERVICE_SPREAD, Statement};
-use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, published};
+use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, is_plain, published};
 use report::plot::chart::{Chart, Form, Mark, Panel, Series, Shape};
 use report::plot::plot_data::{percentiles, service};
 
@@ -48,7 +48,7 @@ fn is_even(workload: &Workload) -> bool {
 fn of_the_paper(workload: &Workload, sizes: Option<(u32, u32)>) -> bool {
     let is_sent = workload.schedule == Schedule::SlotRandom && workload.transport == Transport::Tcp;
     let is_served = workload.service.fixed() == sizes && workload.service.ports().is_none();
-    super::is_plain(workload) && is_even(workload) && is_sent && is_served
+    is_plain(workload) && is_even(workload) && is_sent && is_served
 }
 
 /// Returns whether a workload belongs to Figures 6 and 10.

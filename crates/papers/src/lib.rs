@@ -1,14 +1,8 @@
 //! Comparisons of runs with a paper: its figures and tables in its own layout with the published values, and its
-//! claims.
+//! claims. A run belongs to a paper by the values of its workloads, not by its name.
 //!
-//! A paper is one file and one row of [`PAPERS`]. A run belongs to a paper by the values of its workloads, not by its
-//! name: any experiment may cover some of the cells.
-//!
-//! # Layout
 //! - this file: the list of papers; each paper's file has its figures, tables and claims
-//! - `figure`: figures and the data that they need; `grid`: a paper's tables, and figures as tables; `points`: figures
-//!   as CSV
-//! - `workload`: a rule that the workloads of all papers share
+//! - `figure`: figures and the data that they need; `grid`: tables, and figures as tables; `points`: figures as CSV
 //! - `comparison`: runs beside a paper; `impossible`: trials that a host cannot run
 
 mod claims;
@@ -23,7 +17,6 @@ mod maharjan2012;
 mod points;
 mod voras2009;
 mod welsh2001;
-mod workload;
 
 use anyhow::Context;
 use harness::model::Run;
@@ -32,8 +25,7 @@ use report::model::deviation::DeviationOf;
 use claims::Claim;
 pub use comparison::PaperComparison;
 use figure::PaperFigure;
-use grid::Tables;
-use workload::is_plain;
+use kawai2006::Kawai2006;
 
 /// A row of [`PAPERS`].
 #[derive(Debug)]
@@ -57,11 +49,8 @@ pub struct Paper {
     /// The numbers of the tables with results.
     pub tables: &'static [&'static str],
     /// The function that fills the tables; `None` without tables.
-    pub tables_of: Option<TablesOf>,
+    tables_of: Option<fn(&Run, &mut DeviationOf<'_>) -> anyhow::Result<Kawai2006>>,
 }
-
-/// Compares a run with a paper's tables; fails if no trial of the run has a workload of the paper.
-type TablesOf = fn(&Run, &mut DeviationOf<'_>) -> anyhow::Result<Box<dyn Tables>>;
 
 /// The part of a paper to show.
 #[derive(Clone, Copy, Debug)]
@@ -74,20 +63,6 @@ pub enum Part {
     Table(&'static str),
 }
 
-/// The fields that most papers share.
-const PAPER: Paper = Paper {
-    name: "",
-    citation: "",
-    about: "",
-    experiments: &[],
-    claims: &[],
-    figure_word: "Figure",
-    figures: &[],
-    series: &[],
-    tables: &[],
-    tables_of: None,
-};
-
 /// All papers.
 pub const PAPERS: &[Paper] = &[
     Paper {
@@ -97,9 +72,11 @@ pub const PAPERS: &[Paper] = &[
         about: "service time and send delay of five architectures, and clients that send simultaneously",
         experiments: &["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated", "kawai2008-synchronisation"],
         claims: kawai2008::CLAIMS,
+        figure_word: "Figure",
         figures: kawai2008::FIGURES,
         series: kawai2008::SERIES,
-        ..PAPER
+        tables: &[],
+        tables_of: None,
     },
     Paper {
         name: "kawai2006",
@@ -108,11 +85,11 @@ pub const PAPERS: &[Paper] = &[
         about: "service time with few active connections, and deviations of sends from even intervals",
         experiments: &["kawai2006"],
         claims: kawai2006::CLAIMS,
+        figure_word: "Figure",
         figures: kawai2006::FIGURES,
         series: &kawai2006::ARCHITECTURES,
         tables: &["3", "4", "5"],
-        tables_of: Some(|run, deviation_of| Ok(Box::new(kawai2006::Kawai2006::of(run, deviation_of)?))),
-        ..PAPER
+        tables_of: Some(Kawai2006::of),
     },
     Paper {
         name: "maharjan2012",
@@ -121,9 +98,11 @@ pub const PAPERS: &[Paper] = &[
         about: "HTTP with and without idle connections, and datagrams to many ports",
         experiments: &["maharjan2012-http", "maharjan2012-idle", "maharjan2012-udp"],
         claims: maharjan2012::CLAIMS,
+        figure_word: "Figure",
         figures: maharjan2012::FIGURES,
         series: maharjan2012::ALL,
-        ..PAPER
+        tables: &[],
+        tables_of: None,
     },
     Paper {
         name: "voras2009",
@@ -132,9 +111,11 @@ pub const PAPERS: &[Paper] = &[
         about: "transactions per second of five threading models",
         experiments: &["voras2009"],
         claims: voras2009::CLAIMS,
+        figure_word: "Figure",
         figures: voras2009::FIGURES,
         series: voras2009::ALL,
-        ..PAPER
+        tables: &[],
+        tables_of: None,
     },
     Paper {
         name: "welsh2001",
@@ -145,7 +126,8 @@ pub const PAPERS: &[Paper] = &[
         figure_word: "Graph",
         figures: welsh2001::FIGURES,
         series: welsh2001::ALL,
-        ..PAPER
+        tables: &[],
+        tables_of: None,
     },
 ];
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use harness::model::Workload;
 
 use crate::claims::{Axis, Claim, Is, RATE, RESPONSE_MEDIAN, Statement};
-use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, published, rate};
+use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, is_plain, published, rate};
 use report::plot::chart::{Chart, Form, Mark, Panel, Published, Shape};
 use report::plot::plot_data::estimate;
 
@@ -35,13 +35,13 @@ const STAYS: f64 = 1.5;
 /// Returns whether a workload is a closed loop on 1 000 persistent connections, with any number of idle connections.
 fn highest(workload: &Workload) -> bool {
     let is_kept = workload.is_closed() && workload.requests_per_connection.is_none();
-    super::is_plain(workload) && workload.service.name() == "http" && is_kept && workload.connections == 1_000
+    is_plain(workload) && workload.service.name() == "http" && is_kept && workload.connections == 1_000
 }
 
 /// Returns whether a workload has sessions at rising rates.
 fn rising(workload: &Workload) -> bool {
     let is_rising = !workload.is_closed() && workload.requests_per_connection.is_some() && workload.idle == 0;
-    super::is_plain(workload) && workload.service.name() == "http" && is_rising && workload.connections == 1_000
+    is_plain(workload) && workload.service.name() == "http" && is_rising && workload.connections == 1_000
 }
 
 fn highest_without_idle(workload: &Workload) -> bool {
@@ -49,7 +49,7 @@ fn highest_without_idle(workload: &Workload) -> bool {
 }
 
 fn datagrams(workload: &Workload) -> bool {
-    super::is_plain(workload) && workload.service.ports().is_some()
+    is_plain(workload) && workload.service.ports().is_some()
 }
 
 const REPLIES: Scale = Scale { label: "replies/s", form: Form::Number, kind: Kind::Linear };

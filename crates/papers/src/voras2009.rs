@@ -5,7 +5,7 @@ use harness::model::Workload;
 use harness::spec::transport::Transport;
 
 use crate::claims::{Axis, Claim, Is, RATE, Statement};
-use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, published, rate};
+use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, is_plain, published, rate};
 use report::plot::chart::{Chart, Form, Mark, Panel, Point, Series, Shape};
 
 const SPED: &[&str] = range(0, 1);
@@ -26,7 +26,7 @@ const CPUS: usize = 8;
 
 fn closed(workload: &Workload) -> bool {
     let is_kv = workload.service.name() == "kv" && workload.transport == Transport::Unix;
-    super::is_plain(workload) && is_kv && workload.is_closed() && workload.idle == 0
+    is_plain(workload) && is_kv && workload.is_closed() && workload.idle == 0
 }
 
 /// Compares the peak of some architectures with that of others.

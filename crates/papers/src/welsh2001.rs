@@ -4,7 +4,7 @@ use harness::model::Workload;
 use wire::stream::Stream;
 
 use crate::claims::{Axis, BANDWIDTH_OF_CPU, Claim, GIGABYTE, Is, Statement};
-use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, published, rate};
+use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, is_plain, published, rate};
 use report::model::summary::Row;
 use report::plot::chart::{Chart, Form, Mark, Panel, Published, Shape};
 
@@ -15,7 +15,7 @@ const TO_10_000: f64 = 161.0 / 101.0;
 
 fn streams(workload: &Workload) -> bool {
     let is_of_it = workload.service.stream().is_some_and(|stream| stream == Stream::default());
-    super::is_plain(workload) && is_of_it
+    is_plain(workload) && is_of_it
 }
 
 fn without_idle(workload: &Workload) -> bool {
@@ -109,8 +109,7 @@ fn draw(
     here.chart(Shape::Points, x, y, vec![Panel { published, ..Panel::new(String::new(), series) }])
 }
 
-/// Describes for each raw architecture the bandwidth that remains from the fewest connections of [`many`] to the
-/// most, and the changes of other costs.
+/// Describes the change of bandwidth and other costs from the fewest to the most connections, for each raw architecture.
 fn costs(here: &Here<'_>) -> Vec<String> {
     let comparisons = || here.places().into_iter().flat_map(|at| &here.summaries[at].comparisons);
     let rows_of = |name: &str| -> Vec<(u32, &Row)> {

@@ -7,8 +7,7 @@ pub(super) struct Figures {
     pub rate_per_s: f64,
     /// CPU time of the server's threads.
     pub cpu_ns_per_request: f64,
-    /// CPU time as a share of one CPU. A low share means that other processes used the CPU, which invalidates the
-    /// rate.
+    /// CPU time as a share of one CPU. A low share, due to other processes, invalidates the rate.
     pub busy: f64,
 }
 

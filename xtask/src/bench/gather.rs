@@ -1,5 +1,4 @@
-//! Time to collect samples of five workers over loopback, and to merge and store them, against merging and storing
-//! the same samples locally.
+//! Time to collect, merge and store samples of five workers, against merging and storing the same samples locally.
 
 use std::process::{Command, Stdio};
 

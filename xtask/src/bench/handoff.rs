@@ -37,8 +37,7 @@ fn p50_us(architecture: &str) -> anyhow::Result<f64> {
     Ok(load_report(&config)?.service.distribution.p50_ns as f64 / 1e3)
 }
 
-/// Returns the minimum cost of a hand-off on one CPU: two threads alternate with the primitives of the stages'
-/// queues.
+/// Returns the minimum cost of a hand-off: two threads on one CPU alternate with the primitives of the stages' queues.
 fn switch_us() -> anyhow::Result<f64> {
     const TURNS: u32 = 20_000;
     let mut cpu = rustix::thread::CpuSet::new();

@@ -1,5 +1,4 @@
-//! Effect of thousands of hostile clients on honest ones: the 99th percentile of latency with and without them, on
-//! the same server, for architectures with many connections per thread.
+//! Effect of thousands of hostile clients on honest ones: the 99th percentile of latency with and without them.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,7 +13,7 @@ use load::tools::hostile::{MANNERS, Tally, manner};
 use wire::ServiceSpec;
 
 use super::process::{CLIENT_CPU, CONNECTIONS, cpu_ns, free_address, listen, load_read, muxbench, serve};
-use super::spread::{Bound, Spread};
+use super::spread::{Bound, rounds};
 use crate::command::{Process, wait_until};
 use crate::hostile::{Hostile as Crowd, Order};
 
@@ -78,32 +77,25 @@ pub(super) fn run(count: usize, args: &Hostile) -> anyhow::Result<()> {
         WINDOW_NS / 1_000_000
     );
     for architecture in &args.arch {
-        let mut figures: Vec<[Figures; 3]> = Vec::new();
-        for _ in 0..count {
-            let [alone, silent, hostile] = crowds.each_ref().map(|(name, manners)| {
-                measure(args, &binary, architecture, manners)
-                    .with_context(|| format!("{architecture} with {name} beside"))
-            });
-            figures.push([alone?, silent?, hostile?]);
-        }
-        let spread = |value: &dyn Fn(&[Figures; 3]) -> f64| Spread::of(figures.iter().map(value).collect());
-        let ratio = spread(&|[alone, _, hostile]| hostile.p99_us / alone.p99_us);
-        let busy = spread(&|[.., hostile]| hostile.busy);
-        let silent = spread(&|[alone, silent, _]| silent.p99_us / alone.p99_us);
+        let [ratio, client_ratio, silent, alone_us, hostile_us, alone_busy, busy, open, begun_per_s] =
+            rounds(count, || {
+                let [alone, silent, hostile] = crowds.each_ref().map(|(name, manners)| {
+                    measure(args, &binary, architecture, manners)
+                        .with_context(|| format!("{architecture} with {name} beside"))
+                });
+                let ([p99, client_p99, alone_busy, ..], [silent_p99, ..]) = (alone?, silent?);
+                let [hostile_p99, hostile_client_p99, busy, open, begun] = hostile?;
+                let [client_ratio, silent] = [hostile_client_p99 / client_p99, silent_p99 / p99];
+                Ok([hostile_p99 / p99, client_ratio, silent, p99, hostile_p99, alone_busy, busy, open, begun])
+            })?;
         println!("  {architecture:16} {}; with silent clients {silent}", ratio.check(Bound::AtMost(LIMIT)));
         println!(
-            "  {:16} p99 in µs {} without, {} with hostile clients; share of the server's CPU {} and {busy}",
-            "",
-            spread(&|[alone, ..]| alone.p99_us),
-            spread(&|[.., hostile]| hostile.p99_us),
-            spread(&|[alone, ..]| alone.busy),
+            "  {:16} p99 in µs {alone_us} without, {hostile_us} with hostile clients; share of the server's CPU {alone_busy} and {busy}",
+            ""
         );
         println!(
-            "  {:16} by the client's clock {}; hostile connections {}, new ones a second {}",
-            "",
-            spread(&|[alone, _, hostile]| hostile.client_p99_us / alone.client_p99_us),
-            spread(&|[.., hostile]| hostile.open),
-            spread(&|[.., hostile]| hostile.begun_per_s),
+            "  {:16} by the client's clock {client_ratio}; hostile connections {open}, new ones a second {begun_per_s}",
+            ""
         );
         if ratio.median() >= LIMIT {
             let reason = if busy.median() > 0.9 {
@@ -119,21 +111,9 @@ pub(super) fn run(count: usize, args: &Hostile) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The figures of one load.
-struct Figures {
-    /// 99th percentile by kernel timestamps, from the request at the driver to the arrival of the response. It
-    /// excludes waits for the client's CPU.
-    p99_us: f64,
-    /// 99th percentile by the client's clock.
-    client_p99_us: f64,
-    /// Share of its CPU that the server used.
-    busy: f64,
-    begun_per_s: f64,
-    /// Number of hostile connections.
-    open: f64,
-}
-
-fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]) -> anyhow::Result<Figures> {
+/// Returns medians over windows: the 99th percentile in µs by the kernel's timestamps, which excludes waits for the
+/// client's CPU, and by the client's clock; the server's share of its CPU; open and new hostile connections.
+fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]) -> anyhow::Result<[f64; 5]> {
     let address = free_address()?;
     let mut command = serve(binary, architecture, &address.into(), &["--service", "http"]);
     // `serve` may warn that it cannot advertise on the next port; ignore it.
@@ -157,35 +137,30 @@ fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]
         crowd = Some(hostile);
     }
     let tally = || crowd.as_ref().map(Crowd::tally).unwrap_or_default();
-    let windows = (0..WINDOWS).map(|_| window(args, address, &server, &tally)).collect::<anyhow::Result<Vec<_>>>()?;
+    let figures = rounds(WINDOWS, || window(args, address, &server, &tally))?;
     if crowd.is_some() {
         ensure!(tally().open >= u64::from(args.hostile) / 2, "half of the hostile clients are gone: {:?}", tally());
     }
-    let median = |value: fn(&Figures) -> f64| Spread::of(windows.iter().map(value).collect()).median();
-    Ok(Figures {
-        p99_us: median(|it| it.p99_us),
-        client_p99_us: median(|it| it.client_p99_us),
-        busy: median(|it| it.busy),
-        begun_per_s: median(|it| it.begun_per_s),
-        open: median(|it| it.open),
-    })
+    Ok(figures.map(|spread| spread.median()))
 }
 
 /// Measures one load while the hostile clients stay connected.
-fn window(args: &Hostile, address: SocketAddr, server: &Process, tally: &dyn Fn() -> Tally) -> anyhow::Result<Figures> {
+fn window(
+    args: &Hostile,
+    address: SocketAddr,
+    server: &Process,
+    tally: &dyn Fn() -> Tally,
+) -> anyhow::Result<[f64; 5]> {
     let (report, [first, last]) = load_read(&honest(args, address), || Ok((cpu_ns(&server.0)?, tally())))?;
     let LoadReport { kernel, service, planned, completed, .. } = &report;
     ensure!(planned == completed, "{completed} of {planned} requests answered");
-    let kernel = kernel.as_ref().context("there are no timestamps of the kernel")?;
+    let kernel = &kernel.as_ref().context("there are no timestamps of the kernel")?.service;
     let elapsed_ns = (last.0 - first.0) as f64;
     let ((cpu_before_ns, before), (cpu_after_ns, after)) = (first.2, last.2);
-    Ok(Figures {
-        p99_us: kernel.service.distribution.p99_ns as f64 / 1e3,
-        client_p99_us: service.distribution.p99_ns as f64 / 1e3,
-        busy: (cpu_after_ns - cpu_before_ns) as f64 / elapsed_ns,
-        begun_per_s: (after.begun - before.begun) as f64 * 1e9 / elapsed_ns,
-        open: after.open as f64,
-    })
+    let p99_us = [kernel, service].map(|latency| latency.distribution.p99_ns as f64 / 1e3);
+    let busy = (cpu_after_ns - cpu_before_ns) as f64 / elapsed_ns;
+    let begun_per_s = (after.begun - before.begun) as f64 * 1e9 / elapsed_ns;
+    Ok([p99_us[0], p99_us[1], busy, after.open as f64, begun_per_s])
 }
 
 fn honest(args: &Hostile, address: SocketAddr) -> LoadConfig {

@@ -3,21 +3,25 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::{Command, Output};
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
 use super::comparison::{Figures, compare, print_note};
-use super::process::{SERVER_CPU, cpu_ns, free_address, listen, muxbench, on_cpu, serve};
-use super::wrk::{self, FILE};
+use super::process::{CLIENT_CPU, SERVER_CPU, cpu_ns, free_address, listen, muxbench, on_cpu, serve};
 use crate::command::Process;
 use crate::environment::peers;
+
+pub(super) const CONNECTIONS: u32 = 100;
+/// The file that clients get.
+pub(super) const FILE: &str = "file";
 
 pub(super) fn run(count: usize, sizes: &[usize]) -> anyhow::Result<()> {
     let (binary, peers) = (muxbench()?, peers::prepare()?);
     println!(
         "GET of a file that both keep open or in memory, muxbench / nginx, wrk -t1 -c{}, {count} rounds",
-        wrk::CONNECTIONS
+        CONNECTIONS
     );
     for &bytes in sizes {
         let folder = tempfile::tempdir()?;
@@ -66,12 +70,30 @@ pub(super) fn nginx(peers: &Path, address: SocketAddr, folder: &Path) -> anyhow:
 fn measure(peers: &Path, start: impl FnOnce(SocketAddr) -> anyhow::Result<Process>) -> anyhow::Result<Figures> {
     let address = free_address()?;
     let server = start(address)?;
-    let run = |duration: &str| wrk::command(peers, duration, address).output().context("cannot run taskset wrk");
+    let run = |duration: &str| wrk(peers, duration, address).output().context("cannot run taskset wrk");
     // Warm up: the server opens files and grows buffers.
-    wrk::figures(&run("1s")?)?;
+    wrk_figures(&run("1s")?)?;
     let (started, before_ns) = (Instant::now(), cpu_ns(&server.0)?);
     let output = run("3s")?;
     let (elapsed, used_ns) = (started.elapsed(), (cpu_ns(&server.0)? - before_ns) as f64);
-    let (rate_per_s, requests) = wrk::figures(&output)?;
+    let (rate_per_s, requests) = wrk_figures(&output)?;
     Ok(Figures { rate_per_s, cpu_ns_per_request: used_ns / requests, busy: used_ns / elapsed.as_nanos() as f64 })
+}
+
+/// Returns the command of a load by the client `wrk` with one thread.
+pub(super) fn wrk(peers: &Path, duration: &str, address: SocketAddr) -> Command {
+    let mut command = on_cpu(CLIENT_CPU, peers.join("wrk"));
+    command.args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{duration}"), &format!("http://{address}/{FILE}")]);
+    command
+}
+
+/// Returns the rate per second and the number of requests from the output of `wrk`.
+pub(super) fn wrk_figures(output: &Output) -> anyhow::Result<(f64, f64)> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success() && !text.contains("Non-2xx") && !text.contains("Socket errors"), "wrk: {text}");
+    let number = |label: &str, word: usize| {
+        let line = text.lines().find(|line| line.contains(label))?;
+        line.split_whitespace().nth(word)?.parse::<f64>().ok().filter(|&number| number > 0.0)
+    };
+    number("Requests/sec:", 1).zip(number(" requests in ", 0)).with_context(|| format!("wrk reports no rate: {text}"))
 }

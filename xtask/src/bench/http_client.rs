@@ -13,10 +13,9 @@ use load::config::{HttpTarget, HttpTraffic, LoadConfig, Phases, Schedule};
 use rustix::thread::CpuSet;
 use wire::ServiceSpec;
 
+use super::http::{self, CONNECTIONS, FILE};
 use super::process::{CLIENT_CPU, SERVER_CPU, cpu_ns, free_address, load_report, muxbench, on_cpu};
 use super::spread::{Bound, rounds};
-use super::wrk::{CONNECTIONS, FILE};
-use super::{http, wrk};
 use crate::environment::peers;
 
 /// Rate of the pacing measurement, in requests per second.
@@ -67,14 +66,14 @@ fn ours(address: SocketAddr) -> anyhow::Result<[f64; 2]> {
 /// Returns the same figures of wrk.
 fn run_wrk(peers: &Path, address: SocketAddr) -> anyhow::Result<[f64; 2]> {
     const WINDOW: Duration = Duration::from_secs(1);
-    let mut command = wrk::command(peers, "2s", address);
+    let mut command = http::wrk(peers, "2s", address);
     let child = command.stdout(Stdio::piped()).spawn().context("cannot run taskset wrk")?;
     // taskset becomes wrk by exec; its CPU time is readable only while it runs.
     std::thread::sleep(Duration::from_millis(500));
     let (started, before_ns) = (Instant::now(), cpu_ns(&child)?);
     std::thread::sleep(WINDOW);
     let ns_per_s = (cpu_ns(&child)? - before_ns) as f64 / started.elapsed().as_secs_f64();
-    let (rate_per_s, _) = wrk::figures(&child.wait_with_output()?)?;
+    let (rate_per_s, _) = http::wrk_figures(&child.wait_with_output()?)?;
     Ok([rate_per_s, ns_per_s / rate_per_s])
 }
 

@@ -1,5 +1,4 @@
-//! Time from the start of `muxbench lab` with five client hosts to the first output of its command. Also the time
-//! until no process uses its namespaces. Needs root.
+//! Time until a lab of five client hosts runs its command, and until its namespaces are gone. Needs root.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -32,8 +32,7 @@ pub(super) fn run(count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the bytes per second that our server received, without those in socket buffers. The client may be the
-/// limit, as with iperf3.
+/// Returns the bytes per second that our server received. The client may be the limit, as with iperf3.
 fn ours(binary: &Path, architecture: &str, connections: u32) -> anyhow::Result<f64> {
     let mut command = Command::new(binary);
     command.args(["compare", "--service", "stream", "--arch", architecture, "--repeats", "1", "--json", "--quiet"]);

@@ -13,9 +13,8 @@ use xtask::root;
 
 use crate::command;
 
-/// Prints a summary and checks all dependencies; the error lists each one that `deny.toml` does not allow. Withdrawn
-/// versions are an error only if `denies_withdrawn`: a version may be withdrawn at any time, which must not break an
-/// unchanged tree.
+/// Prints a summary and checks all dependencies against `deny.toml`. Withdrawn versions are an error only if
+/// `denies_withdrawn`, because a version may be withdrawn at any time, which must not break an unchanged tree.
 pub fn run(denies_withdrawn: bool) -> anyhow::Result<()> {
     let path = root().join("deny.toml");
     let place = || path.display().to_string();
@@ -164,8 +163,7 @@ fn refusal(terms: &str, allowed: &[String]) -> Option<String> {
     (!is_allowed).then(|| format!("its licence is {terms}; remove it, or allow the licence"))
 }
 
-/// Returns an error for each version marked as withdrawn in the copy of the index that cargo keeps, and the number of
-/// versions found there.
+/// Returns an error for each version that cargo's copy of the index marks as withdrawn, and the number of listed versions.
 fn withdrawn(packages: &[&Package]) -> (Vec<String>, usize) {
     let (mut errors, mut known) = (Vec::new(), 0);
     for package in packages {

@@ -15,8 +15,7 @@ use crate::command;
 struct Target {
     /// The name in rustc.
     name: &'static str,
-    /// Whether to link the program. For the others, whose system a linked target covers, only the crates with system calls
-    /// are checked.
+    /// Whether to link the program; otherwise only the crates with system calls are checked.
     links: bool,
     /// Returns whether a file is a program for this target.
     is_program: fn(&[u8]) -> bool,
@@ -35,7 +34,10 @@ const SYSTEM_CRATES: [&str; 4] = ["--package", "muxbench-server", "--package", "
 pub fn link(interpreter: &Path) -> anyhow::Result<()> {
     let tools = interpreter.parent().context("the interpreter is in a folder")?;
     for target in &TARGETS {
-        add_target(target.name)?;
+        let mut rustup = Command::new("rustup");
+        // It downloads nothing if the target is installed.
+        command::run(rustup.args(["target", "add", target.name]).current_dir(root()))
+            .with_context(|| format!("install the standard library for {0}: `rustup target add {0}`", target.name))?;
         let mut arguments = vec!["check", "--tests", "--locked", "--target", target.name];
         arguments.extend(SYSTEM_CRATES);
         step(Command::new(env!("CARGO")), tools, &arguments)?;
@@ -86,19 +88,6 @@ fn before_path(tools: &Path) -> anyhow::Result<OsString> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = [tools.to_owned()].into_iter().chain(env::split_paths(&path));
     env::join_paths(folders).context("PATH")
-}
-
-/// Installs the target's standard library if necessary.
-fn add_target(name: &str) -> anyhow::Result<()> {
-    let remedy = || format!("install the standard library for {name}: `rustup target add {name}`");
-    let installed = Command::new("rustup").args(["target", "list", "--installed"]).output().with_context(remedy)?;
-    if installed.status.success() && String::from_utf8_lossy(&installed.stdout).lines().any(|line| line == name) {
-        return Ok(());
-    }
-    let status = Command::new("rustup").args(["target", "add", name]).current_dir(root()).status();
-    let status = status.with_context(remedy)?;
-    ensure!(status.success(), "{} ({status}); check that the toolchain's server is reachable", remedy());
-    Ok(())
 }
 
 /// Returns whether a file is a 64-bit ELF file with FreeBSD's version note (`.note.tag`: two lengths, type 1, the

@@ -157,23 +157,10 @@ fn host() -> anyhow::Result<String> {
     Ok(host.context("rustc -vV names no host")?.to_owned())
 }
 
-/// Installs missing components of the nightly toolchain.
+/// Installs missing components of the nightly toolchain; an installed toolchain stays at its version.
 fn require(components: &[&str]) -> anyhow::Result<()> {
-    let remedy = || format!("install it: `rustup toolchain install nightly --component {}`", components.join(","));
-    let installed =
-        Command::new("rustup").args(["component", "list", "--toolchain", "nightly", "--installed"]).output();
-    let installed = installed.with_context(remedy)?;
-    let list = String::from_utf8_lossy(&installed.stdout);
-    if installed.status.success() && components.iter().all(|it| list.lines().any(|line| line.starts_with(it))) {
-        return Ok(());
-    }
-    let mut rustup = Command::new("rustup");
-    // Keep an installed toolchain at its version.
-    match installed.status.success() {
-        true => rustup.args(["component", "add", "--toolchain", "nightly"]),
-        false => rustup.args(["toolchain", "install", "nightly", "--profile", "minimal", "--component"]),
-    };
-    let status = rustup.args(components).status().with_context(remedy)?;
-    ensure!(status.success(), "the nightly compiler lacks something ({status}); {}", remedy());
-    Ok(())
+    let rustup = |arguments: &[&str]| command::run(Command::new("rustup").args(arguments).args(components));
+    rustup(&["component", "add", "--toolchain", "nightly"])
+        .or_else(|_| rustup(&["toolchain", "install", "nightly", "--profile", "minimal", "--component"]))
+        .with_context(|| format!("run `rustup toolchain install nightly --component {}`", components.join(",")))
 }

@@ -113,8 +113,7 @@ impl Target {
 }
 
 impl Reader<'_> {
-    /// Returns the targets of a path; empty if the path leads out of the crate. `open` has the imports being
-    /// followed.
+    /// Returns the targets of a path; empty if the path leads out of the crate. `open` has the imports being followed.
     fn resolve(&self, scope: usize, path: &[String], open: &mut HashSet<(usize, String)>) -> BTreeSet<Target> {
         let mut targets = BTreeSet::from([Target::Module(scope)]);
         for (at, name) in path.iter().enumerate() {

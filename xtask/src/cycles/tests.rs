@@ -43,8 +43,8 @@ fn every_cycle_of_several_is_found() {
     ];
     let found = cycles(&files);
     assert_eq!(found.len(), 2, "{found:?}");
-    assert_eq!(found[0], "2 files use each other:; d.rs -> e.rs: f, g; e.rs -> d.rs: f, g");
-    assert_eq!(found[1], "3 files use each other:; a.rs -> b.rs: f, g; b.rs -> c.rs: f, g; c.rs -> a.rs: f, g");
+    assert_eq!(found[1], "2 files use each other:; d.rs -> e.rs: f, g; e.rs -> d.rs: f, g");
+    assert_eq!(found[0], "3 files use each other:; a.rs -> b.rs: f, g; b.rs -> c.rs: f, g; c.rs -> a.rs: f, g");
 }
 
 #[test]

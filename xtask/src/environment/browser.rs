@@ -1,5 +1,4 @@
-//! The browser in which tests open pages: Debian's Chromium, and in `target/browser` the npm packages that drive it
-//! and check pages.
+//! The browser in which tests open pages, Chromium, and in `target/browser` the npm packages that drive it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,9 +10,6 @@ use xtask::root;
 use super::debian::{self, Tool};
 use crate::command;
 
-/// The variable with the folder's path, for tests.
-pub const VARIABLE: &str = "MUXBENCH_BROWSER";
-
 pub const TOOLS: &[Tool] = &[
     ("chromium", "--version", "chromium", "install Chromium, as the command `chromium`"),
     ("node", "--version", "nodejs", "install Node.js 18 or newer (https://nodejs.org)"),
@@ -24,7 +20,7 @@ pub const TOOLS: &[Tool] = &[
 pub fn prepare() -> anyhow::Result<PathBuf> {
     debian::require(TOOLS)?;
     let inputs = ["package.json", "package-lock.json"].map(|file| root().join("xtask/browser").join(file));
-    super::build_once(
+    command::build_once(
         "browser",
         "made-of",
         &inputs,

@@ -1,5 +1,4 @@
-//! External programs that tests run: clients of the services `kv`, `http` and `stream`, servers to compare with, and launchers of
-//! distributed runs.
+//! External programs that tests run: clients of services, servers to compare with, and launchers of distributed runs.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,9 +8,6 @@ use anyhow::Context;
 use xtask::root;
 
 use super::debian::{self, Tool};
-
-/// The variable with the folder's path, for tests.
-pub const VARIABLE: &str = "MUXBENCH_PEERS";
 
 pub const TOOLS: &[Tool] = &[
     ("memcached", "-V", "memcached", "install memcached 1.6 (https://memcached.org)"),

@@ -9,9 +9,6 @@ use xtask::root;
 use super::debian::{self, Tool};
 use crate::command;
 
-/// The variable with the interpreter's path, for tests.
-pub const VARIABLE: &str = "MUXBENCH_PYTHON";
-
 /// Debian's python3 lacks `ensurepip`, which `venv` needs.
 pub const TOOLS: &[Tool] =
     &[("python3", "-cimport venv, ensurepip", "python3-venv", "install Python 3 with its module venv")];
@@ -19,7 +16,7 @@ pub const TOOLS: &[Tool] =
 /// Builds the environment if necessary and returns its interpreter.
 pub fn prepare() -> anyhow::Result<PathBuf> {
     let requirements = root().join("xtask/python-requirements.txt");
-    let folder = super::build_once(
+    let folder = command::build_once(
         "python",
         "requirements.txt",
         std::slice::from_ref(&requirements),

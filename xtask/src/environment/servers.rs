@@ -9,9 +9,6 @@ use xtask::root;
 use super::debian::{self, Tool};
 use crate::command;
 
-/// The variable with the folder's path, for tests.
-pub const VARIABLE: &str = "MUXBENCH_SERVERS";
-
 pub const TOOLS: &[Tool] = &[
     ("go", "version", "golang-go", "install Go 1.19 or newer (https://go.dev/dl)"),
     ("javac", "-version", "default-jdk-headless", "install a JDK of Java 17 or newer"),
@@ -24,7 +21,7 @@ pub fn prepare() -> anyhow::Result<PathBuf> {
     debian::require(TOOLS)?;
     let sources = root().join("examples/servers");
     let inputs = ["go/go.mod", "go/main.go", "java/Server.java"].map(|file| sources.join(file));
-    super::build_once(
+    command::build_once(
         "servers",
         "built",
         &inputs,

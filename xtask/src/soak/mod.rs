@@ -1,9 +1,5 @@
 //! The soak: servers run for an hour under short-lived connections and faults. It compares idle memory, descriptors,
 //! threads and processes of the first quarter with those of the last.
-//!
-//! # Layout
-//! - `server`: one server and the resources of its processes
-//! - `round`: the clients of one round
 
 mod round;
 mod server;

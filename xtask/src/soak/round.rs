@@ -21,14 +21,12 @@ use crate::hostile::{Hostile, Order};
 const HOSTILE: u32 = 90;
 const KILLED: &str = "40";
 const HONEST: u32 = 40;
-/// Acts of a hostile client per second.
 const ACTS_PER_S: f64 = 20.0;
 const RATE_PER_S: f64 = 400.0;
 const REQUESTS_PER_CONNECTION: u32 = 4;
 /// Rounds of a server between two kills of a client.
 const KILL_INTERVAL: u64 = 2;
 
-/// The result of a round.
 pub struct Done {
     requests: u64,
     hostile: Tally,

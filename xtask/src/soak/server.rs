@@ -55,11 +55,9 @@ impl Resources {
     }
 }
 
-/// A server, which is killed when dropped.
 pub struct Server {
     /// Architecture and service.
     pub name: String,
-    /// The service's name.
     pub service: String,
     pub address: SocketAddr,
     /// Resources after each round, with their times.
@@ -130,7 +128,6 @@ impl Server {
         !matches!(self.process.0.try_wait(), Ok(None))
     }
 
-    /// Formats the last sample.
     pub fn summary(&self) -> String {
         let held = self.samples.last().map(|(_, held)| *held).unwrap_or_default();
         let Resources { memory_bytes, descriptors, threads, processes } = held;
@@ -139,8 +136,7 @@ impl Server {
     }
 }
 
-/// Returns the number of descriptors once stable. On a busy machine a server may print its address before all threads
-/// run.
+/// Returns the number of descriptors once stable, because a server may print its address before all threads run.
 fn settled(pid: u32) -> u64 {
     let (mut descriptors, mut since) = (Resources::read(pid).descriptors, Instant::now());
     while since.elapsed() < STARTUP {

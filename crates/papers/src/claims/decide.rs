@@ -76,8 +76,7 @@ fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut Deviat
     })
 }
 
-/// Adds the experiment to evidence with equal descriptions: two experiments may have workloads that differ only in
-/// phases.
+/// Adds the experiment to evidence with equal descriptions, because two workloads may differ only in their phases.
 fn with_experiments(mut findings: Vec<Evidence>) -> Vec<Evidence> {
     let is_one_of_several = |it: &Evidence| findings.iter().filter(|other| other.what == it.what).count() > 1;
     let alike: Vec<bool> = findings.iter().map(is_one_of_several).collect();
@@ -153,8 +152,7 @@ fn each(statement: &Statement, cells: &[Cell], range: RangeInclusive<f64>) -> Ve
     cells.iter().map(finding).collect()
 }
 
-/// Compares the peaks of both sides. If a workload has no figure, the true peak of its side may be higher, which can
-/// leave the claim open.
+/// Compares the peaks of both sides. The true peak of a side may be higher if one of its workloads has no figure.
 fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Evidence> {
     let peak = |cells: &[Cell]| -> Option<Cell> {
         let value = |cell: &Cell| cell.estimate().map(|estimate| estimate.value);

@@ -13,10 +13,8 @@ pub(super) struct Cell {
     pub workload: Workload,
     /// The experiment; the first if several have this workload.
     pub experiment: String,
-    /// The metric of each repeat that counts or that the server itself made unsteady; empty unless most repeats
-    /// count.
+    /// The metric of each repeat that counts or that the server made unsteady; empty unless most repeats count.
     pub values: Vec<f64>,
-    /// The verdicts of all finished repeats.
     pub verdicts: Vec<VerdictKind>,
     seed: u64,
 }

@@ -1,9 +1,7 @@
 //! Claims of papers as statements about stored runs. No threshold is tuned to make a claim hold.
 //!
-//! # Layout
-//! - this file: the parts of a claim, as data; each paper's file has its claims
-//! - `figures`: the values of each architecture under each workload
-//! - `decide`: whether a statement holds for them; `render`: the result as text
+//! - this file: the parts of a claim; `figures`: the values of each architecture under each workload
+//! - `decide`: whether a statement holds for the values; `render`: the result as text
 
 mod decide;
 mod figures;
@@ -61,8 +59,7 @@ impl Statement {
 pub enum Is {
     /// From one end of the axis to the other the metric changes by at most this factor, up or down.
     Flat(Axis, f64),
-    /// The metric grows in proportion to the axis: the slope between its ends, on logarithmic scales, is in
-    /// [`PROPORTIONAL`].
+    /// The slope between the ends of the axis, on logarithmic scales, is in [`PROPORTIONAL`].
     Proportional(Axis),
     /// From the low end of the axis to the high end the metric grows by at least this factor.
     Grows(Axis, f64),
@@ -70,30 +67,24 @@ pub enum Is {
     Falls(Axis, f64),
     /// The metrics of all architectures are within this factor of the first architecture's.
     Alike(f64),
-    /// The metric is at most this value.
     AtMost(f64),
-    /// The metric is at least this value.
     AtLeast(f64),
     /// The metric's peak over all workloads is at least this factor above the best peak of the other architectures.
     Above(f64, &'static [&'static str]),
     /// The metric's peak over all workloads is within this factor of the best peak of the other architectures.
     Peaks(f64, &'static [&'static str]),
-    /// Most trials have this verdict.
     Found(VerdictKind),
 }
 
 /// Slopes on logarithmic scales that count as "proportional".
 const PROPORTIONAL: std::ops::RangeInclusive<f64> = 0.75..=1.25;
 
-/// A figure of a trial.
 #[derive(Debug)]
 pub struct Metric {
     name: &'static str,
     /// Returns the value in a trial; `None` without one.
     of: fn(&TrialRecord, &mut DeviationOf<'_>) -> Option<f64>,
-    /// Returns whether trials with this verdict count.
     counts: fn(VerdictKind) -> bool,
-    /// Formats a value with its unit.
     show: fn(f64) -> String,
 }
 
@@ -139,8 +130,7 @@ pub static RATE: Metric = Metric {
     show: |per_s| format!("{}/s", format::digits(per_s)),
 };
 
-/// Bytes of bursts per second of server CPU time, for streams. It describes the server even if the client is the
-/// limit.
+/// Bytes of bursts per second of server CPU time, which describes the server even if the client is the limit.
 pub static BANDWIDTH_OF_CPU: Metric = Metric {
     name: "bandwidth of a CPU",
     of: |record, _| stream::bytes_per_cpu_s(record),
@@ -156,7 +146,6 @@ pub static SENDS_WITHIN_1US: Metric = Metric {
     show: format::percent,
 };
 
-/// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -182,7 +171,6 @@ impl Outcome {
     }
 }
 
-/// A claim and its result for runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckedClaim {
     pub number: usize,
@@ -201,8 +189,7 @@ pub struct Evidence {
     pub experiment: String,
     /// The value: a ratio, a slope or the metric itself. `None` without data.
     pub value: Option<f64>,
-    /// The 95 % interval over repeats; `None` with fewer than two repeats. Without an interval, the value must be
-    /// [`MARGIN`](report::model::summary::MARGIN) beyond a bound.
+    /// The 95 % interval over repeats; `None` with fewer than two repeats.
     pub interval: Option<Interval>,
     /// The value in words, beside its bound.
     pub words: String,
@@ -210,7 +197,6 @@ pub struct Evidence {
     pub holds: Option<bool>,
 }
 
-/// Returns whether claims concern a trial.
 pub fn concern(claims: &[Claim], trial: &Trial) -> bool {
     let name = trial.architecture.to_string();
     let mut statements = claims.iter().flat_map(|claim| claim.statements);

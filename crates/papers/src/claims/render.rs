@@ -8,7 +8,6 @@ use report::text::medium::wrap;
 /// The most findings shown for a claim; contrary findings come first. JSON has all.
 const SHOWN: usize = 4;
 
-/// Renders claims within `width` columns.
 pub fn render(claims: &[CheckedClaim], width: usize) -> String {
     let mut text = String::from("Claims\n");
     for claim in claims {

@@ -1,15 +1,9 @@
 //! E. Kawai and S. Yamaguchi, "An Implementation of a Benchmark Tool Considering Communication Locality" (2006, in
-//! Japanese): Tables 3 and 4, service time; Table 5 and Figure 2, how evenly requests are sent.
+//! Japanese): its claims and the list of its figures. Two CSV files hold the published values as printed.
 //!
-//! Two files beside this one hold the published values as printed: `service-time.csv` (Tables 3 and 4) and
-//! `send-deviation.csv` (Table 5). Figure 2 is a drawing without numbers.
-//!
-//! - this file: claims and figures; `figure`: the drawing of Figure 2
-//! - `matrix`: the paper's architectures and traffic
-//! - `service_time`: Tables 3 and 4; `send_deviation`: Table 5; `tables`: all three, as text, JSON and CSV
+//! - `figure`: Figure 2; `service_time`: the paper's traffic, and Tables 3 and 4; `send_deviation`: Table 5; `tables`: all three, as text, JSON and CSV
 
 mod figure;
-mod matrix;
 mod send_deviation;
 mod service_time;
 mod tables;
@@ -18,8 +12,8 @@ mod tests;
 
 use crate::claims::{Axis, Claim, Is, SEND_STDDEV, SENDS_WITHIN_1US, SERVICE_MEAN, Statement};
 use crate::figure::PaperFigure;
-pub(super) use matrix::ARCHITECTURES;
-use matrix::{at_even_intervals, of_the_paper};
+pub(super) use service_time::ARCHITECTURES;
+use service_time::{at_even_intervals, of_the_paper};
 pub(super) use tables::Kawai2006;
 
 /// The largest factor that the figures' logarithmic scales show as no change.

@@ -10,7 +10,7 @@ use report::model::deviation::{DeviationOf, TrialDeviation};
 use serde::Serialize;
 use stats::{Deviation, interval};
 
-use super::matrix::ARCHITECTURES;
+use super::service_time::ARCHITECTURES;
 use super::service_time::{is_of_matrix, published_service_time};
 use crate::grid::GridRow;
 

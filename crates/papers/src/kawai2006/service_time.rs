@@ -1,6 +1,7 @@
-//! Tables 3 and 4: service time.
+//! The paper's architectures and traffic; Tables 3 and 4: service time.
 
 use harness::model::{Run, Trial, TrialRecord, VerdictKind, Workload};
+use harness::spec::transport::Transport;
 use harness::spec::units::Share;
 use load::config::Schedule;
 use report::format;
@@ -9,9 +10,26 @@ use report::model::summary::estimated;
 use report::text::tail_mark;
 use serde::Serialize;
 use stats::Histogram;
+use wire::ServiceSpec;
 
-use super::matrix::{ARCHITECTURES, of_the_paper};
+use crate::figure::is_plain;
 use crate::grid::GridRow;
+
+/// The architectures, in the order of the paper's columns.
+pub(crate) const ARCHITECTURES: [&str; 5] = ["mp", "mt", "select", "poll", "epoll"];
+
+/// The service of the paper's Table 2.
+pub(super) const SERVICE: ServiceSpec = ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 };
+
+/// Returns whether a workload is the paper's traffic, with any parameters of the matrix, schedule and phases.
+pub(super) fn of_the_paper(workload: &Workload) -> bool {
+    is_plain(workload) && workload.service == SERVICE && workload.transport == Transport::Tcp && workload.idle == 0
+}
+
+/// Returns whether a workload is the paper's traffic with sends planned at even intervals.
+pub(super) fn at_even_intervals(workload: &Workload) -> bool {
+    of_the_paper(workload) && workload.schedule == Schedule::Constant
+}
 
 pub(super) const SERVICE_TIME: &str = include_str!("service-time.csv");
 
@@ -62,8 +80,7 @@ pub(super) fn published_service_time() -> Vec<Cell> {
     reader.deserialize().map(cell).collect()
 }
 
-/// Returns whether a workload belongs to the matrix of the cells. The matrix has more workloads than Tables 3 and 4
-/// show; the paper took Table 5 from all of them.
+/// Returns whether a workload belongs to the matrix, of which Tables 3 and 4 show a part and Table 5 covers the whole.
 pub(super) fn is_of_matrix(cells: &[Cell], workload: &Workload) -> bool {
     of_the_paper(workload)
         && cells.iter().any(|cell| cell.connections == workload.connections)

@@ -9,10 +9,10 @@ use report::{format, model};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::matrix::ARCHITECTURES;
 use super::send_deviation::{STATISTICS, Sends, Statistic};
+use super::service_time::ARCHITECTURES;
 use super::service_time::{self, Cell, Times, published_service_time};
-use crate::grid::{Grid, GridRow, Tables};
+use crate::grid::{Grid, GridRow};
 
 /// The paper's hardware: its Table 1 and section 5.
 const HARDWARE: &str = "a server with two Pentium III of 800 MHz, five client hosts, gigabit Ethernet, Linux 2.6.15, 3 min \
@@ -85,8 +85,9 @@ fn here_on(run: &Run, trial: &Trial) -> String {
     )
 }
 
-impl Tables for Kawai2006 {
-    fn about(&self) -> String {
+impl Kawai2006 {
+    /// Explains which numbers are ours and which are the paper's.
+    pub(crate) fn about(&self) -> String {
         format!(
             "kawai2006: E. Kawai and S. Yamaguchi, \"An Implementation of a Benchmark Tool Considering Communication \
              Locality\" (2006).\n\
@@ -97,7 +98,8 @@ impl Tables for Kawai2006 {
         )
     }
 
-    fn tables(&self) -> Vec<(&'static str, Grid)> {
+    /// Returns the tables with their numbers.
+    pub(crate) fn tables(&self) -> Vec<(&'static str, Grid)> {
         let grid = |title: String, lead: &[&str], rows: Vec<GridRow>, notes: Vec<String>| Grid {
             title,
             lead: lead.iter().map(ToString::to_string).collect(),
@@ -124,11 +126,12 @@ impl Tables for Kawai2006 {
         ]
     }
 
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::to_value(self).expect("all keys are text")
     }
 
-    fn csv(&self) -> String {
+    /// Returns a row for each published value.
+    pub(crate) fn csv(&self) -> String {
         let heading = "table,architecture,connections,active,rate_per_s,verdict,statistic,here,paper";
         let mut records = vec![heading.split(',').map(str::to_owned).collect::<Vec<_>>()];
         let number = |number: Option<f64>| number.map_or(String::new(), |number| number.to_string());

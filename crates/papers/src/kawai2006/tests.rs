@@ -2,13 +2,12 @@ use harness::model::{TrialRecord, VerdictKind};
 use load::config::Schedule;
 use wire::ServiceSpec;
 
-use super::matrix::SERVICE;
 use super::send_deviation::SEND_DEVIATION;
+use super::service_time::SERVICE;
 use super::service_time::{self, SERVICE_TIME, published_service_time};
 use super::*;
 use crate::comparison::table_text;
 use crate::figure::Here;
-use crate::grid::Tables;
 use report::model::deviation::kept;
 use report::text::Medium;
 
@@ -54,7 +53,7 @@ fn the_experiment_has_every_published_workload() {
 }
 
 /// Returns the text of all tables.
-fn tables_text(tables: &dyn Tables, width: usize) -> String {
+fn tables_text(tables: &Kawai2006, width: usize) -> String {
     let medium = Medium::Terminal(width);
     let texts = tables.tables().into_iter().map(|(number, grid)| table_text(number, &grid, medium));
     [medium.prose(&tables.about())].into_iter().chain(texts).collect::<Vec<_>>().join("\n\n") + "\n"
