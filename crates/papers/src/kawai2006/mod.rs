@@ -1,7 +1,8 @@
 //! E. Kawai and S. Yamaguchi, "An Implementation of a Benchmark Tool Considering Communication Locality" (2006, in
 //! Japanese): its claims and the list of its figures. Two CSV files hold the published values as printed.
 //!
-//! - `figure`: Figure 2; `service_time`: the paper's traffic, and Tables 3 and 4; `send_deviation`: Table 5; `tables`: all three, as text, JSON and CSV
+//! - `figure`: Figure 2; `service_time`: the paper's traffic, and Tables 3 and 4; `send_deviation`: Table 5
+//! - `tables`: all three tables, as text, JSON and CSV
 
 mod figure;
 mod send_deviation;
