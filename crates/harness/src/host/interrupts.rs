@@ -61,11 +61,11 @@ fn found() -> &'static (Option<Accounting>, String) {
 /// the measurement is inconclusive. A kernel may have disabled its accounting at run time (`tsc=noirqtime`, or an
 /// unstable clock).
 fn judge(missing: Option<f64>, configured: Option<Accounting>) -> (Option<Accounting>, String) {
-    let seen = missing.and_then(|missing| match missing {
-        _ if missing <= MISSING_CHARGED_MAX => Some(Accounting::Charged),
-        _ if missing >= MISSING_APART_MIN => Some(Accounting::Apart),
+    let seen = match missing {
+        Some(share) if share <= MISSING_CHARGED_MAX => Some(Accounting::Charged),
+        Some(share) if share >= MISSING_APART_MIN => Some(Accounting::Apart),
         _ => None,
-    });
+    };
     let describe = |accounting| match accounting {
         Accounting::Charged => "charged to the process they interrupt",
         Accounting::Apart => CHARGED_TO_NOBODY,

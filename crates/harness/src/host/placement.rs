@@ -23,12 +23,12 @@ impl Placement {
     }
 }
 
-/// Chooses the CPUs that `wish` does not name. `cores` lists the allowed CPUs, grouped by core. A core is not split
-/// between the server and the client. Empty `cores` mean that this system cannot place processes. Fails if `wish` names a CPU
+/// Chooses the CPUs that `requested` does not name. `cores` lists the allowed CPUs, grouped by core. A core is not split
+/// between the server and the client. Empty `cores` mean that this system cannot place processes. Fails if `requested` names a CPU
 /// that is not allowed.
-pub fn place(cores: &[Vec<usize>], wish: &spec::Placement) -> Result<Placement, String> {
+pub fn place(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<Placement, String> {
     let allowed: Vec<usize> = cores.concat();
-    for (key, cpus) in [("placement.server", &wish.server), ("placement.client", &wish.client)] {
+    for (key, cpus) in [("placement.server", &requested.server), ("placement.client", &requested.client)] {
         if let Some(cpu) = cpus.iter().flat_map(|cpus| &cpus.0).find(|cpu| !allowed.contains(cpu)) {
             if allowed.is_empty() {
                 return Err(format!("{key}: only Linux can keep processes on CPUs; remove it"));
@@ -41,7 +41,7 @@ pub fn place(cores: &[Vec<usize>], wish: &spec::Placement) -> Result<Placement, 
         let free: Vec<usize> = allowed.iter().copied().filter(|cpu| !taken.contains(cpu)).collect();
         if free.is_empty() { allowed.clone() } else { free }
     };
-    let (server, client) = match (&wish.server, &wish.client) {
+    let (server, client) = match (&requested.server, &requested.client) {
         (Some(server), Some(client)) => (server.0.clone(), client.0.clone()),
         (Some(server), None) => (server.0.clone(), rest(&server.0)),
         (None, Some(client)) => (rest(&client.0), client.0.clone()),
@@ -64,15 +64,15 @@ pub fn place(cores: &[Vec<usize>], wish: &spec::Placement) -> Result<Placement, 
     Ok(placement)
 }
 
-/// Places the server when all clients run on other machines. The server may use all CPUs. Fails if `wish` names the client's
+/// Places the server when all clients run on other machines. The server may use all CPUs. Fails if `requested` names the client's
 /// CPUs, because the launcher chooses them.
-pub fn place_server(cores: &[Vec<usize>], wish: &spec::Placement) -> Result<Placement, String> {
-    if wish.client.is_some() {
+pub fn place_server(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<Placement, String> {
+    if requested.client.is_some() {
         return Err(
             "placement.client: clients run on other machines, where the launcher chooses their CPUs; remove it".into(),
         );
     }
-    let all = spec::Placement { server: wish.server.clone().or(Some(Cpus(cores.concat()))), client: None };
+    let all = spec::Placement { server: requested.server.clone().or(Some(Cpus(cores.concat()))), client: None };
     let server = place(cores, &all)?.server;
     let sentence = format!("server on CPU {}, clients on other machines", Cpus(server.clone()));
     Ok(Placement { server, client: Vec::new(), is_elsewhere: true, sentence })
@@ -80,7 +80,7 @@ pub fn place_server(cores: &[Vec<usize>], wish: &spec::Placement) -> Result<Plac
 
 /// Returns the first of these CPUs that this process may not use.
 #[cfg(target_os = "linux")]
-pub(crate) fn gone<'a>(mut cpus: impl Iterator<Item = &'a usize>) -> Option<usize> {
+pub(crate) fn first_unavailable<'a>(mut cpus: impl Iterator<Item = &'a usize>) -> Option<usize> {
     let allowed = rustix::thread::sched_getaffinity(None).ok()?;
     let is_there = |cpu: usize| cpu < rustix::thread::CpuSet::MAX_CPU && allowed.is_set(cpu);
     cpus.find(|&&cpu| !is_there(cpu)).copied()
@@ -88,7 +88,7 @@ pub(crate) fn gone<'a>(mut cpus: impl Iterator<Item = &'a usize>) -> Option<usiz
 
 /// Other systems cannot place processes, so no CPU is missing.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn gone<'a>(_cpus: impl Iterator<Item = &'a usize>) -> Option<usize> {
+pub(crate) fn first_unavailable<'a>(_cpus: impl Iterator<Item = &'a usize>) -> Option<usize> {
     None
 }
 
@@ -127,15 +127,15 @@ mod tests {
     #[test]
     fn server_with_clients_elsewhere_uses_all_cpus() {
         let cores = [vec![0], vec![1]];
-        let wish = |server: Option<&str>, client: Option<&str>| {
+        let requested = |server: Option<&str>, client: Option<&str>| {
             let cpus = |text: Option<&str>| text.map(|text| text.parse().unwrap());
             place_server(&cores, &spec::Placement { server: cpus(server), client: cpus(client) })
         };
-        let placement = wish(None, None).unwrap();
+        let placement = requested(None, None).unwrap();
         assert_eq!((placement.server.clone(), placement.is_shared()), (vec![0, 1], false));
-        assert_eq!(wish(Some("1"), None).unwrap().server, [1]);
-        assert!(wish(None, Some("1")).unwrap_err().starts_with("placement.client: clients run on other machines"));
-        assert!(wish(Some("7"), None).is_err());
+        assert_eq!(requested(Some("1"), None).unwrap().server, [1]);
+        assert!(requested(None, Some("1")).unwrap_err().starts_with("placement.client: clients run on other machines"));
+        assert!(requested(Some("7"), None).is_err());
     }
 
     #[test]

@@ -87,8 +87,8 @@ impl Judgement {
     }
 
     /// Adds checks of the lab's network. Different conditions would be a different trial.
-    pub fn add_network(&mut self, asked: &Network, report: &NetworkReport) {
-        self.prepend(netns::checks(asked, report));
+    pub fn add_network(&mut self, configured: &Network, report: &NetworkReport) {
+        self.prepend(netns::checks(configured, report));
     }
 
     /// Returns the verdict, with all failed checks of the deciding kind.

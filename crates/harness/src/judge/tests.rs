@@ -494,7 +494,7 @@ fn missing_idle_connections_fail_trial() {
 
 #[test]
 fn relay_that_falls_behind_fails_trial() {
-    let asked = Network { delay: crate::spec::units::Time(10_000_000), ..Network::default() };
+    let configured = Network { delay: crate::spec::units::Time(10_000_000), ..Network::default() };
     let with_links = |links, relay| {
         let report = NetworkReport {
             applied: Applied { links, delay: Some(Means::Tun), loss: None, bandwidth: None },
@@ -510,7 +510,7 @@ fn relay_that_falls_behind_fails_trial() {
             },
             relay,
         };
-        with(&healthy(), |it| it.add_network(&asked, &report))
+        with(&healthy(), |it| it.add_network(&configured, &report))
     };
     let with = |relay| with_links(Links::Tun, relay);
     let account = RelayCounts { packets: 20_000, lost: 0, dropped: 2, late_p50_ns: 60_000, late_p99_ns: 400_000 };
@@ -544,7 +544,7 @@ fn relay_that_falls_behind_fails_trial() {
 #[test]
 fn disturbed_client_host_is_named_by_number() {
     let bandwidth = crate::spec::units::Bandwidth(100_000_000);
-    let asked = Network { bandwidth: Some(bandwidth), .."lab:clients=5".parse().unwrap() };
+    let configured = Network { bandwidth: Some(bandwidth), .."lab:clients=5".parse().unwrap() };
     let reason = |host, lost, from_server| {
         let report = NetworkReport {
             applied: Applied { links: Links::Veth, delay: None, loss: None, bandwidth: Some(Means::Tbf) },
@@ -560,7 +560,7 @@ fn disturbed_client_host_is_named_by_number() {
             },
             relay: None,
         };
-        with(&healthy(), |it| it.add_network(&asked, &report)).reason
+        with(&healthy(), |it| it.add_network(&configured, &report)).reason
     };
     assert!(!reason(Some(3), 0, 99e6).contains("lab"), "the lab meets its conditions");
     let reason_found = reason(Some(3), 200, 99e6);

@@ -1,5 +1,7 @@
 //! A planned trial: its traffic, its server and its client.
 
+use std::collections::BTreeSet;
+
 use load::config::{HttpTraffic, KvTraffic, LoadConfig, Phases, Popularity, Schedule, Think};
 use serde::{Deserialize, Serialize};
 use server::{Accept, ExternalConfig, Options, ServerSpec, Work};
@@ -113,16 +115,11 @@ impl Trial {
 
 /// Returns the external commands of trials without duplicates, as `exec:NAME: COMMAND`, with environment and folder.
 pub fn commands<'a>(trials: impl IntoIterator<Item = &'a Trial>) -> Vec<String> {
-    let mut commands: Vec<String> = Vec::new();
-    for trial in trials {
-        let ServerSpec::External(exec) = &trial.serve else { continue };
-        let line = format!("{}: {}", trial.architecture, line(exec));
-        if !commands.contains(&line) {
-            commands.push(line);
-        }
-    }
-    commands.sort();
-    commands
+    let command = |trial: &Trial| match &trial.serve {
+        ServerSpec::External(exec) => Some(format!("{}: {}", trial.architecture, line(exec))),
+        ServerSpec::Ours(_) => None,
+    };
+    trials.into_iter().filter_map(command).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Formats a command as for a shell, although no shell runs it.

@@ -108,9 +108,9 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     }
     let mut warnings = warnings::of_placement(experiment, &placement, &host.cores);
     let mut network = None;
-    if let (Some(asked), Some(Ok(applied))) = (&experiment.network, &kernel.network) {
-        network = Some(format!("{asked}: {}", applied.words()));
-        warnings.extend(warnings::of_lab(asked, applied, &placement, experiment.processes().get()));
+    if let (Some(configured), Some(Ok(applied))) = (&experiment.network, &kernel.network) {
+        network = Some(format!("{configured}: {}", applied.words()));
+        warnings.extend(warnings::of_lab(configured, applied, &placement, experiment.processes().get()));
     }
     Ok(Plan {
         experiment: experiment.name.clone(),

@@ -105,10 +105,10 @@ fn workers_in_a_lab_are_planned_by_its_hosts() {
         Applied { links: Links::Tun, delay: None, loss: Some(crate::model::network::Means::Tbf), bandwidth: None };
     let lossy = Network { loss: Some(crate::spec::units::Loss(0.01)), bandwidth: None, ..network.clone() };
     let delayed = Network { delay: crate::spec::units::Time(1_000_000), ..lossy.clone() };
-    let planned = |asked: &Network, beside_server: &[u32]| {
+    let planned = |configured: &Network, beside_server: &[u32]| {
         let lab = Some((lossy.clone(), applied));
         let fleet = FleetFacts { lab, beside_server: beside_server.to_vec(), ..workers(2) };
-        let experiment = Experiment { network: Some(asked.clone()), ..experiment.clone() };
+        let experiment = Experiment { network: Some(configured.clone()), ..experiment.clone() };
         let plan = plan(&experiment, &Host { fleet: Some(fleet), ..Host::made_up() }).unwrap();
         (plan.network, plan.trials[0].infeasible.join("\n"))
     };
@@ -376,10 +376,10 @@ fn read_budget_reaches_each_server_or_is_rejected() {
         plan(&experiment, &host).unwrap().trials.into_iter().flat_map(|trial| trial.infeasible).collect::<Vec<_>>()
     };
     // 1 000 threads with three mappings each, plus 512. Each thread has 192 KiB more than by default.
-    let said = few("welsh2001-connections", Host { mappings_max: 3_000, ..Host::made_up() });
-    assert!(said.iter().any(|reason| reason.contains("1000 connections need 3512 mappings")), "{said:?}");
-    let said = few("welsh2001-connections", Host { memory_bytes: 256 << 20, ..Host::made_up() });
-    assert!(said.iter().any(|reason| reason.contains("MiB of memory, but 256 MiB are available")), "{said:?}");
+    let reasons = few("welsh2001-connections", Host { mappings_max: 3_000, ..Host::made_up() });
+    assert!(reasons.iter().any(|reason| reason.contains("1000 connections need 3512 mappings")), "{reasons:?}");
+    let reasons = few("welsh2001-connections", Host { memory_bytes: 256 << 20, ..Host::made_up() });
+    assert!(reasons.iter().any(|reason| reason.contains("MiB of memory, but 256 MiB are available")), "{reasons:?}");
 }
 
 #[test]

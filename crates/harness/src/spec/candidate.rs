@@ -51,10 +51,7 @@ impl FromStr for Candidate {
             None if name == "exec" => {
                 Err("`exec` does not name a command; write exec:NAME, and add a table [exec.NAME]".into())
             }
-            None => name
-                .parse()
-                .map(Self::Ours)
-                .map_err(|error: server::architecture::UnknownArchitecture| error.to_string()),
+            None => name.parse::<Architecture>().map(Self::Ours).map_err(|error| error.to_string()),
             Some(exec) => check_name(exec).map(|()| Self::Exec(exec.to_owned())),
         }
     }
