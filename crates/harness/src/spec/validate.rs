@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use load::LoadConfig;
 use load::config::validate::broken;
 
 use super::candidate::{self, Candidate};
@@ -37,7 +38,10 @@ impl Experiment {
         self.network
             .as_ref()
             .map_or(Ok(()), |network| network.check().map_err(|reason| format!("network.{reason}")))?;
-        match self.loads()?.iter().find_map(broken) {
+        // Each process counts its own requests.
+        let processes = f64::from(self.processes().get());
+        let of_process = |load: LoadConfig| LoadConfig { rate_per_s: load.rate_per_s.map(|it| it / processes), ..load };
+        match self.loads()?.into_iter().find_map(|load| broken(&of_process(load))) {
             Some(rule) => Err(rule.to_string()),
             None => Ok(()),
         }
@@ -54,9 +58,7 @@ impl Experiment {
                 return error(&format!("not used; add exec:{name} to `architectures`, or remove the table"));
             }
             if matches!(service, Service::Stream | Service::Udp) {
-                return error(
-                    "external servers support only the services `fixed`, `kv` and `http`; choose one of them",
-                );
+                return error("external servers serve only `fixed`, `kv` and `http`; choose one of these services");
             }
             if service != Service::Fixed && uses_sizes(exec) {
                 return error("only the service `fixed` has sizes for {request} and {response}; remove them");

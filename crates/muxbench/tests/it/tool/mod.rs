@@ -316,7 +316,7 @@ fn needed_hosts_follow_from_documented_or_measured_costs() {
     drop(store);
     let from_run = needs(&["--from", "small", "--measure"]);
     let epoll = from_run["servers"].as_array().unwrap().iter().find(|it| it["architecture"] == "epoll").unwrap();
-    assert!(epoll["origin"].as_str().unwrap().starts_with("small, of "), "{epoll}");
+    assert!(epoll["origin"].as_str().unwrap().starts_with("small, with "), "{epoll}");
     let per_s = &from_run["figures"]["client_per_s"];
     assert!(per_s["value"].as_f64().unwrap() > 0.0 && per_s["origin"].as_str().unwrap().starts_with("measured now"));
 
