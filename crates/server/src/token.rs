@@ -12,6 +12,7 @@ impl Token {
     /// The queue of messages from other threads.
     pub const MAILBOX: Self = Self(u64::MAX - 2);
     /// The timer of the idle sweep.
+    #[cfg(target_os = "linux")]
     pub const CLOCK: Self = Self(u64::MAX - 3);
 
     pub const fn new(slot: u32, generation: u32) -> Self {

@@ -7,8 +7,6 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 use rustix::process::Signal;
 
-use crate::metrics::counters::Totals;
-
 /// The highest soft limit of descriptors that the system accepts, if lower than the hard one.
 pub const DESCRIPTORS_MAX: Option<u64> = None;
 
@@ -38,9 +36,4 @@ fn flags(nonblocking: bool) -> SocketFlags {
 /// A pipe with non-blocking ends.
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?)
-}
-
-/// CPU time and switches of the calling thread.
-pub(crate) fn thread_totals() -> Totals {
-    super::used_by(libc::RUSAGE_THREAD)
 }

@@ -22,7 +22,7 @@ pub use accept4::*;
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
 pub use bsd::*;
 #[cfg(target_os = "freebsd")]
-pub use freebsd::*;
+pub(crate) use freebsd::*;
 #[cfg(target_os = "linux")]
 pub use linux::*;
 #[cfg(target_os = "macos")]
@@ -54,6 +54,12 @@ pub(crate) fn raise_limit(resource: Resource) {
         _ => maximum,
     };
     let _ = rustix::process::setrlimit(resource, Rlimit { current, maximum });
+}
+
+/// CPU time and switches of the calling thread.
+#[cfg(not(target_os = "macos"))]
+pub(crate) fn thread_totals() -> Totals {
+    used_by(libc::RUSAGE_THREAD)
 }
 
 /// CPU time and switches of `who`, a RUSAGE constant of getrusage(2).
