@@ -1,8 +1,8 @@
 //! Tokens, which identify the descriptors of a loop.
 
-/// A connection's slot and the slot's generation, or one of the loop's own descriptors.
+/// A connection's slot and generation, or one of the loop's own descriptors, as user data of a kernel interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Token(u64);
+pub struct Token(pub u64);
 
 impl Token {
     /// The listening socket.
@@ -30,14 +30,6 @@ impl Token {
     /// Returns the generation of the slot's next connection. The tokens of the loop's own descriptors have the last generation.
     pub const fn next_generation(generation: u32) -> u32 {
         (generation + 1) % u32::MAX
-    }
-
-    pub(crate) const fn to_u64(self) -> u64 {
-        self.0
-    }
-
-    pub(crate) const fn from_u64(data: u64) -> Self {
-        Self(data)
     }
 }
 

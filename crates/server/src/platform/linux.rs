@@ -38,13 +38,11 @@ pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     if cpus.is_empty() {
         return Ok(());
     }
-    let mut set = CpuSet::new();
-    for &cpu in cpus {
-        if cpu >= CpuSet::MAX_CPU {
-            return Err(io::Error::from_raw_os_error(libc::EINVAL));
-        }
-        set.set(cpu);
+    if cpus.iter().any(|&cpu| cpu >= CpuSet::MAX_CPU) {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|&cpu| set.set(cpu));
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 

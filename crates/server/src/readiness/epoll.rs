@@ -28,7 +28,7 @@ pub(crate) struct Epoll<const IS_EDGE: bool> {
 
 impl<const IS_EDGE: bool> Epoll<IS_EDGE> {
     fn control(&self, operation: i32, descriptor: RawFd, token: Token, events: u32) -> io::Result<()> {
-        let mut event = libc::epoll_event { events, u64: token.to_u64() };
+        let mut event = libc::epoll_event { events, u64: token.0 };
         // SAFETY: `event` lives across the call.
         match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor, &raw mut event) } {
             0 => Ok(()),
@@ -92,7 +92,7 @@ impl<const IS_EDGE: bool> Readiness for Epoll<IS_EDGE> {
             let is_write = if IS_EDGE { events & (IN | ENDED) == 0 } else { events & OUT != 0 };
             let interest = if is_write { Interest::Write } else { Interest::Read };
             let drain = IS_EDGE && events & ENDED != 0;
-            ready.push(Ready { token: Token::from_u64(event.u64), interest, drain });
+            ready.push(Ready { token: Token(event.u64), interest, drain });
         }
         Ok(())
     }

@@ -94,7 +94,7 @@ impl Readiness for IoUringPoll {
 
     fn add(&mut self, descriptor: RawFd, token: Token, _interest: Interest) -> io::Result<()> {
         let at = index(descriptor, self.tokens.len())?;
-        self.tokens[at] = token.to_u64();
+        self.tokens[at] = token.0;
         self.generations[at] = self.generations[at].wrapping_add(1);
         self.watch(at)
     }
@@ -140,7 +140,7 @@ impl Readiness for IoUringPoll {
             let interest = if events == i32::from(libc::POLLOUT) { Interest::Write } else { Interest::Read };
             // A negative result is an error, which the next I/O call returns.
             let drain = events < 0 || events & ENDED != 0;
-            ready.push(Ready { token: Token::from_u64(self.tokens[at]), interest, drain });
+            ready.push(Ready { token: Token(self.tokens[at]), interest, drain });
         }
         Ok(())
     }

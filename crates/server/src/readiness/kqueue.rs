@@ -38,7 +38,7 @@ fn filter(descriptor: RawFd, interest: Interest) -> EventFilter {
 }
 
 fn addition(descriptor: RawFd, token: Token, interest: Interest) -> Event {
-    Event::new(filter(descriptor, interest), EventFlags::ADD, token.to_u64() as *mut c_void)
+    Event::new(filter(descriptor, interest), EventFlags::ADD, token.0 as *mut c_void)
 }
 
 fn deletion(descriptor: RawFd, interest: Interest) -> Event {
@@ -97,7 +97,7 @@ impl Readiness for Kqueue {
                 EventFilter::Write(_) => Interest::Write,
                 _ => Interest::Read,
             };
-            ready.push(Ready { token: Token::from_u64(event.udata() as u64), interest, drain: false });
+            ready.push(Ready { token: Token(event.udata() as u64), interest, drain: false });
         }
         Ok(())
     }

@@ -19,22 +19,20 @@ use super::{Admission, Open, REST, TaskContext, accept, with_listener};
 use crate::net::connection::{Connection, Next};
 use crate::net::{OnDrop, ServerContext, StartSignal};
 use crate::socket;
-use crate::spec::model::{ModelRow, ThreadSpec};
+use crate::spec::model::ModelRow;
 
 /// The row of [`crate::registry::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "compio",
     about: "a task per connection on compio, in one thread or with :N in N threads, each with its own ring and \
             connections; system calls not counted",
-    threads: ThreadSpec::NumberOrNothing,
-    counts_syscalls: false,
     needs: "io_uring",
     can_run: || {
         Runtime::new().map(drop).map_err(|error| {
             format!("no io_uring: {error}; see kernel.io_uring_disabled, seccomp and the limit of locked memory")
         })
     },
-    ..ModelRow::DEFAULT
+    ..ModelRow::RUNTIME
 };
 
 /// Runs the server in the calling thread until it is stopped.

@@ -16,18 +16,16 @@ use super::{Admission, AfterFailure, Open, REST, TaskContext, listener};
 use crate::net::connection::{Connection, Next};
 use crate::net::{OnDrop, ServerContext};
 use crate::socket;
-use crate::spec::model::{ModelRow, PerConnection, ThreadSpec};
+use crate::spec::model::{ModelRow, PerConnection};
 
 /// The row of [`crate::registry::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "may",
     about: "a coroutine per connection on may, with a stack of 32 KiB, in one thread or with :N in N threads; system \
             calls not counted",
-    threads: ThreadSpec::NumberOrNothing,
-    counts_syscalls: false,
     per_connection: PerConnection::Stack,
     needs: "two memory mappings per connection (vm.max_map_count)",
-    ..ModelRow::DEFAULT
+    ..ModelRow::RUNTIME
 };
 
 /// The longest wait for coroutines to end after the server stops.

@@ -14,15 +14,13 @@ use wire::Service;
 
 use super::{Admission, Open, REST, TaskContext, accept, with_listener};
 use crate::net::{ACCEPTS, ServerContext};
-use crate::spec::model::{ModelRow, ThreadSpec};
+use crate::spec::model::ModelRow;
 
 /// The row of [`crate::registry::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "smol",
     about: "a task per connection on smol's executor, in one thread or with :N in N threads; system calls not counted",
-    threads: ThreadSpec::NumberOrNothing,
-    counts_syscalls: false,
-    ..ModelRow::DEFAULT
+    ..ModelRow::RUNTIME
 };
 
 /// Runs the server in the calling thread until it is stopped.

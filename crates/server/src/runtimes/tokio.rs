@@ -13,16 +13,14 @@ use wire::Service;
 
 use super::{Admission, Open, REST, TaskContext, accept, with_listener};
 use crate::net::ServerContext;
-use crate::spec::model::{ModelRow, ThreadSpec};
+use crate::spec::model::ModelRow;
 
 /// The row of [`crate::registry::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "tokio",
     about: "a task per connection on tokio's current-thread runtime, or with :N on its multi-thread runtime with N \
             workers; system calls not counted",
-    threads: ThreadSpec::NumberOrNothing,
-    counts_syscalls: false,
-    ..ModelRow::DEFAULT
+    ..ModelRow::RUNTIME
 };
 
 /// Runs the server in the calling thread until it is stopped.

@@ -72,11 +72,6 @@ impl<S> WithLimits<S> {
         let linger_ticks = ticks(Some(LINGER_NS)).min(request_ticks);
         Self { service, tick, now, request_ticks, keepalive_ticks: ticks(limits.keepalive_ns), linger_ticks }
     }
-
-    #[inline]
-    fn progress<C>(&self, conn: &mut LimitedConnection<C>) {
-        conn.since = self.now.load(Relaxed);
-    }
 }
 
 impl<S: Service> Service for WithLimits<S> {
@@ -90,7 +85,7 @@ impl<S: Service> Service for WithLimits<S> {
         let begins = was_idle && conn.is_served && !self.service.is_idle(&conn.conn);
         if requests > 0 || begins {
             conn.is_served |= requests > 0;
-            self.progress(conn);
+            conn.since = self.now.load(Relaxed);
         }
         requests
     }
@@ -98,7 +93,7 @@ impl<S: Service> Service for WithLimits<S> {
     #[inline]
     fn sent(&self, conn: &mut Self::Conn, count: usize) -> u64 {
         if count > 0 {
-            self.progress(conn);
+            conn.since = self.now.load(Relaxed);
         }
         self.service.sent(&mut conn.conn, count)
     }

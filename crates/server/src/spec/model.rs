@@ -106,6 +106,10 @@ impl ModelRow {
         can_run: || Ok(()),
     };
 
+    /// The values that the models over runtimes share.
+    pub(crate) const RUNTIME: Self =
+        Self { threads: ThreadSpec::NumberOrNothing, counts_syscalls: false, ..Self::DEFAULT };
+
     /// Whether each thread serves many connections over a mechanism.
     pub fn multiplexes(&self) -> bool {
         self.stages.is_some()

@@ -15,7 +15,7 @@ pub(super) struct Buffers {
     /// The ring's entries, followed by the buffers.
     mapping: *mut u8,
     count: u16,
-    bytes_each: usize,
+    pub(super) bytes_each: usize,
     /// The place of the next free buffer. `give_back` stores it for the kernel.
     tail: u16,
 }
@@ -58,10 +58,6 @@ impl Buffers {
     pub(super) fn bytes(&self, buffer: u16, count: usize) -> &[u8] {
         // SAFETY: the mapped buffer belongs to the server until it is given back, and the kernel has filled in `count` bytes.
         unsafe { slice::from_raw_parts(self.address(buffer), count.min(self.bytes_each)) }
-    }
-
-    pub(super) fn bytes_each(&self) -> usize {
-        self.bytes_each
     }
 
     fn address(&self, buffer: u16) -> *mut u8 {

@@ -32,7 +32,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
     #[inline]
     unsafe fn receive_datagrams(&mut self, io: RawFd, token: Token, envelope: &mut Envelope) -> io::Result<()> {
         // The kernel selects the buffer.
-        envelope.room = libc::iovec { iov_base: ptr::null_mut(), iov_len: self.buffers.bytes_each() };
+        envelope.room = libc::iovec { iov_base: ptr::null_mut(), iov_len: self.buffers.bytes_each };
         envelope.message.msg_iov = &raw mut envelope.room;
         envelope.message.msg_iovlen = 1;
         envelope.message.msg_name = envelope.name.as_mut_ptr().cast();

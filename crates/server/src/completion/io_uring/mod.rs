@@ -133,7 +133,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
         let receive = if MULTISHOT {
             opcode::RecvMulti::new(Fd(io), Buffers::GROUP).build()
         } else {
-            let receive = opcode::Recv::new(Fd(io), std::ptr::null_mut(), self.buffers.bytes_each() as u32);
+            let receive = opcode::Recv::new(Fd(io), std::ptr::null_mut(), self.buffers.bytes_each as u32);
             receive.buf_group(Buffers::GROUP).build().flags(squeue::Flags::BUFFER_SELECT)
         };
         // SAFETY: the buffers outlive the ring.
@@ -254,7 +254,7 @@ const KIND_MASK: u64 = 7 << KIND_SHIFT;
 
 #[inline]
 fn tag(kind: Operation, token: Token) -> u64 {
-    token.to_u64() & !KIND_MASK | (kind as u64) << KIND_SHIFT
+    token.0 & !KIND_MASK | (kind as u64) << KIND_SHIFT
 }
 
 #[inline]
@@ -262,8 +262,8 @@ fn untag(data: u64) -> (Operation, Token) {
     let kind = (data & KIND_MASK) >> KIND_SHIFT;
     match Operation::ALL[kind as usize].0 {
         // In tokens of the loop's own descriptors these bits are ones.
-        Operation::Watch => (Operation::Watch, Token::from_u64(data | KIND_MASK)),
-        kind => (kind, Token::from_u64(data & !KIND_MASK)),
+        Operation::Watch => (Operation::Watch, Token(data | KIND_MASK)),
+        kind => (kind, Token(data & !KIND_MASK)),
     }
 }
 
