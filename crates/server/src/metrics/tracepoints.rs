@@ -170,7 +170,7 @@ fn count(tracepoint: u64, filter: &str) -> io::Result<OwnedFd> {
     let (call, attributes, filter) = (libc::SYS_perf_event_open, &raw const attributes, CString::new(filter)?);
     // SAFETY: the kernel reads `attributes`, which has its own length, and creates a descriptor.
     let counter = unsafe {
-        let made = checked(libc::syscall(call, attributes, this_thread, any_cpu, no_group, flags).into())?;
+        let made = checked(libc::syscall(call, attributes, this_thread, any_cpu, no_group, flags))?;
         OwnedFd::from_raw_fd(made as i32)
     };
     // SAFETY: the kernel reads `filter`, which lives across the calls.
