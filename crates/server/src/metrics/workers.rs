@@ -290,7 +290,7 @@ impl Workers {
         sum(|c| &c.accepted).saturating_sub(ended)
     }
 
-    /// The bytes that all workers received and sent.
+    /// The bytes received and sent.
     pub fn bytes(&self) -> (u64, u64) {
         let each = self.used_slots().iter().map(|slot| (slot.counters.bytes_in.get(), slot.counters.bytes_out.get()));
         each.fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))

@@ -57,7 +57,6 @@ pub(crate) fn set_precise_sleep() {
     let _ = rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN));
 }
 
-/// A thread's scheduling policy.
 #[derive(Debug)]
 pub(crate) struct SchedulingPolicy {
     /// The policy, with the flag SCHED_RESET_ON_FORK.

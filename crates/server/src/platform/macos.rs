@@ -18,7 +18,6 @@ pub fn die_with_parent(_signal: Signal) -> io::Result<()> {
     Ok(())
 }
 
-/// A stream socket.
 pub(crate) fn socket(family: AddressFamily, nonblocking: bool) -> io::Result<OwnedFd> {
     Ok(prepare(rustix::net::socket(family, SocketType::STREAM, None)?, nonblocking)?)
 }

@@ -92,7 +92,6 @@ pub enum Interest {
     Write,
 }
 
-/// A descriptor that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
     pub token: Token,

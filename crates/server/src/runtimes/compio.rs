@@ -21,7 +21,6 @@ use crate::net::{OnDrop, ServerContext, StartSignal};
 use crate::socket;
 use crate::spec::model::ModelRow;
 
-/// The row of [`crate::registry::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "compio",
     about: "a task per connection on compio, in one thread or with :N in N threads, each with its own ring and \
@@ -36,7 +35,7 @@ pub const ROW: ModelRow = ModelRow {
 };
 
 /// Runs the server in the calling thread until it is stopped.
-pub(crate) fn run<S: Service + Sync + Send + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
+pub fn run<S: Service + Sync + Send + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
     let others = context.threads.map_or(0, |threads| threads.network - 1);
     let tasks = TaskContext::new(context, service, others as usize)?;
     let admission = Admission::new(context, tasks)?;

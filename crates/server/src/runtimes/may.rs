@@ -18,7 +18,6 @@ use crate::net::{OnDrop, ServerContext};
 use crate::socket;
 use crate::spec::model::{ModelRow, PerConnection};
 
-/// The row of [`crate::registry::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "may",
     about: "a coroutine per connection on may, with a stack of 32 KiB, in one thread or with :N in N threads; system \
@@ -35,10 +34,7 @@ const STOP_MAX: Duration = Duration::from_secs(2);
 type Descriptors = Mutex<HashSet<RawFd>>;
 
 /// Runs the server in the calling thread until it is stopped. The coroutines run in may's threads, which outlive the server.
-pub(crate) fn run<S: Service<Conn: Send> + Send + Sync + 'static>(
-    context: &ServerContext<'_>,
-    service: S,
-) -> io::Result<()> {
+pub fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
     let threads = context.threads.map_or(1, |threads| threads.network) as usize;
     let tasks = TaskContext::new(context, service, threads)?;
     // Only the first server of a process sets the number of threads. Do not pin each thread to one CPU.

@@ -16,7 +16,6 @@ use super::{Admission, Open, REST, TaskContext, accept, with_listener};
 use crate::net::{ACCEPTS, ServerContext};
 use crate::spec::model::ModelRow;
 
-/// The row of [`crate::registry::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "smol",
     about: "a task per connection on smol's executor, in one thread or with :N in N threads; system calls not counted",
@@ -24,10 +23,7 @@ pub const ROW: ModelRow = ModelRow {
 };
 
 /// Runs the server in the calling thread until it is stopped.
-pub(crate) fn run<S: Service<Conn: Send> + Send + Sync + 'static>(
-    context: &ServerContext<'_>,
-    service: S,
-) -> io::Result<()> {
+pub fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
     let others = context.threads.map_or(0, |threads| threads.network - 1);
     let tasks = TaskContext::new(context, service, others as usize)?;
     // Dropping the executor ends all tasks. smol's own thread stays, and waits for events while no thread of the server does.
@@ -59,7 +55,6 @@ pub(crate) fn run<S: Service<Conn: Send> + Send + Sync + 'static>(
     })
 }
 
-/// Serves one connection to its end.
 fn serve<S: Service, T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open<S>, stream: T) -> impl Future<Output = ()> {
     let mut timer = open.0.service.check_interval().map(|tick| Box::new(Timer::interval(tick)));
     super::serve(open, stream, T::poll_read, T::poll_write, move |context| {

@@ -15,7 +15,6 @@ use super::{Admission, Open, REST, TaskContext, accept, with_listener};
 use crate::net::ServerContext;
 use crate::spec::model::ModelRow;
 
-/// The row of [`crate::registry::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "tokio",
     about: "a task per connection on tokio's current-thread runtime, or with :N on its multi-thread runtime with N \
@@ -24,10 +23,7 @@ pub const ROW: ModelRow = ModelRow {
 };
 
 /// Runs the server in the calling thread until it is stopped.
-pub(crate) fn run<S: Service<Conn: Send> + Send + Sync + 'static>(
-    context: &ServerContext<'_>,
-    service: S,
-) -> io::Result<()> {
+pub fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
     let tasks = TaskContext::new(context, service, context.threads.map_or(0, |threads| threads.network) as usize)?;
     let mut builder = match context.threads {
         None => Builder::new_current_thread(),
@@ -49,7 +45,6 @@ pub(crate) fn run<S: Service<Conn: Send> + Send + Sync + 'static>(
     })
 }
 
-/// Serves one connection to its end.
 fn serve<S: Service, T: AsyncRead + AsyncWrite + AsFd + Unpin>(open: Open<S>, stream: T) -> impl Future<Output = ()> {
     let read = |stream: Pin<&mut T>, context: &mut Context<'_>, buffer: &mut [u8]| {
         let mut input = ReadBuf::new(buffer);

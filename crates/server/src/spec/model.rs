@@ -159,7 +159,6 @@ impl Threads {
         Self { network: count, payload: None }
     }
 
-    /// The default numbers of `model`.
     pub(crate) fn default_of(model: &ModelRow) -> Option<Self> {
         match model.threads {
             ThreadSpec::Nothing | ThreadSpec::NumberOrNothing => None,
