@@ -24,10 +24,10 @@ pub enum LoadError {
         /// The remedy.
         remedy: &'static str,
     },
-    /// A record of the data set was not stored.
+    /// The server did not store a record of the data set.
     #[error(
-        "record {number} of {total} was not stored: {class}; raise the server's memory and its limit of an item, or lower the \
-             records"
+        "cannot store record {number} of {total}: {class}; raise the server's memory and its limit of an item, or use fewer \
+         records"
     )]
     Store {
         /// The number of the record, from 1.
@@ -38,10 +38,10 @@ pub enum LoadError {
         class: &'static str,
     },
     /// The configuration requests the TSC, but it is not invariant.
-    #[error("clock: tsc is not invariant on this processor; use the clock `auto` or `monotonic`")]
+    #[error("clock: the TSC of this processor is not invariant; use the clock `auto` or `monotonic`")]
     NoTsc,
     /// The client lacks memory to record all requests.
-    #[error("no memory for {requests} requests of {bytes} bytes each; lower the rate or the duration")]
+    #[error("cannot reserve memory for {requests} requests of {bytes} bytes each; lower the rate or the duration")]
     Memory {
         /// The number of requests.
         requests: u64,
@@ -62,7 +62,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// The error of a poller that fails to wait for responses.
+    /// The failure of a poller.
     pub fn waiting(error: rustix::io::Errno) -> Self {
         Self::System { what: "cannot wait for responses", error: error.into() }
     }
@@ -72,18 +72,13 @@ impl LoadError {
         let class = Class::of(&error);
         let remedy = match class {
             // The file of a Unix socket exists only after a server has bound it.
-            _ if error.kind() == io::ErrorKind::NotFound => "is the server running there?",
-            Class::Refused => "is the server running there?",
+            _ if class == Class::Refused || error.kind() == io::ErrorKind::NotFound => "is the server running there?",
             Class::NoDescriptors => "raise the hard limit of descriptors (ulimit -Hn), or lower the connections",
             Class::NoAddresses => "widen net.ipv4.ip_local_port_range, or lower the connections",
-            Class::Closed => {
-                "the server ends connections with a response: let them come and go (--calls-per-connection)"
-            }
-            Class::Wrong if config.http.is_some() => {
-                "is that what the server has there? See the path, and the status and length that are expected"
-            }
-            Class::Timeout => "the server did not answer: raise the timeout, or lower the connections",
-            _ => "does the server speak this service, with these sizes, and has it room for this many connections?",
+            Class::Closed => "the server closes connections after a response: use --requests-per-connection",
+            Class::Wrong if config.http.is_some() => "check the path, and the expected status and length",
+            Class::Timeout => "the server did not respond: raise the timeout, or lower the connections",
+            _ => "check the server's service, its sizes, and its limit of connections",
         };
         Self::Connect {
             number: index as u32 + 1,

@@ -277,7 +277,7 @@ fn a_server_that_ends_connections_is_connected_to_again() {
     let staying = LoadConfig { requests_per_connection: None, ..asks_http(closed(target, 1)) };
     let error = muxbench_load::run(&staying, &mut |_| ()).unwrap_err();
     assert!(matches!(&error, LoadError::Connect { class: "closed", .. }), "{error}");
-    assert!(error.to_string().contains("--calls-per-connection"), "{error}");
+    assert!(error.to_string().contains("--requests-per-connection"), "{error}");
 }
 
 #[test]

@@ -127,12 +127,12 @@ impl LoadConfig {
 
     /// The sizes of a request and a response in bytes.
     pub(crate) fn fixed(&self) -> (u32, u32) {
-        self.service.fixed().expect("a service of fixed sizes, as was checked before anything started")
+        self.service.fixed().expect("the configuration was checked: the service has fixed sizes")
     }
 
     /// The rate of an open loop.
     pub(crate) fn rate_per_s(&self) -> f64 {
-        self.rate_per_s.expect("an open loop has a rate, as was checked before anything started")
+        self.rate_per_s.expect("the configuration was checked: an open loop has a rate")
     }
 
     /// Divides the connections, active connections and rate among the processes.

@@ -33,17 +33,17 @@ macro_rules! rules {
     };
 }
 
-/// All rules that depend only on the configuration. A later rule may rely on earlier ones.
+/// All rules that depend only on the configuration.
 pub const RULES: &[Rule] = rules! {
     "client.clients", |it| it.clients == 0 || it.connections < it.clients,
-        "needs at least 1 and at most one per connection";
+        "must be at least 1 and at most the number of connections";
     "phases.measure", |it| it.phases.measure_ns == 0, "must be longer than 0";
     "workload.rate", |it| !is_closed(it) && !it.rate_per_s.is_some_and(|rate| rate.is_finite() && rate > 0.0),
         "must be a number of requests per second above 0";
     "workload.rate", |it| is_closed(it) && it.rate_per_s.is_some(),
-        "a closed loop has none, its rate is the result; remove it, or choose another schedule";
+        "a closed loop has none: its rate is a result; remove it, or choose another schedule";
     "workload.think", |it| !is_closed(it) && !it.think.is_none(),
-        "only a closed loop thinks; remove it, or choose the schedule \"closed\"";
+        "only a closed loop has think times; remove it, or choose the schedule \"closed\"";
     "workload.active", |it| !(it.active > 0.0 && it.active <= 1.0),
         "must be a share of the connections above 0 and at most 1";
     "workload.popularity", |it| !it.popularity.is_defined(), "its exponent must be a finite number above 0, such as zipf:1";
@@ -59,8 +59,8 @@ pub const RULES: &[Rule] = rules! {
         "a datagram holds at most 65507 bytes; lower the sizes, or use tcp";
     "workload.kv", |it| !is_kv(it) && it.kv.is_some(), "only the service `kv` has records; remove it";
     "workload.http", |it| !is_http(it) && it.http.is_some(), "only the service `http` has paths; remove it";
-    "workload.kv", |it| is_kv(it) && it.kv.is_none(), "missing; name the records to request";
-    "workload.http", |it| is_http(it) && it.http.is_none(), "missing; name the paths to request";
+    "workload.kv", |it| is_kv(it) && it.kv.is_none(), "missing; the service `kv` needs records to request";
+    "workload.http", |it| is_http(it) && it.http.is_none(), "missing; the service `http` needs paths to request";
     "workload.http", |it| it.http.as_ref().is_some_and(|http| http.targets.is_empty()), "name at least one path";
     "workload.http.status", |it| it.http.as_ref().is_some_and(|http| !(100..=999).contains(&http.status)),
         "a status has three digits";
@@ -79,45 +79,45 @@ pub const RULES: &[Rule] = rules! {
     "workload.response", |it| is_udp(it) && it.service.fixed().is_some_and(|(_, response)| !is_size(response)),
         "a datagram has from 8 to 65507 bytes; choose another size";
     "workload.connections", |it| is_udp(it) && it.service.ports() != Some(it.connections),
-        "must be the number of ports; make them equal";
+        "must equal the number of ports";
     "workload.schedule", |it| is_udp(it) && is_closed(it),
         "a lost datagram would end a closed loop; choose another schedule";
     "workload.requests-per-connection", |it| is_udp(it) && is_churn(it), "udp has no connections; remove it";
     "workload.idle", |it| is_udp(it) && it.idle > 0,
-        "udp has no connections; see `active`, the share of the ports in use";
-    "client.timestamps", |it| is_udp(it) && is_stamped(it), "the service `udp` has only the client's; use `client`";
-    "client.roles", |it| is_udp(it) && it.roles == Roles::TwoThreads, "each client of udp is one loop; remove it";
+        "udp has no connections; `active` is the share of the ports in use";
+    "client.timestamps", |it| is_udp(it) && is_stamped(it), "the service `udp` has no kernel timestamps; use `client`";
+    "client.roles", |it| is_udp(it) && it.roles == Roles::TwoThreads, "a client of the service `udp` is one loop; remove it";
 
     // Streams.
     "workload.stream", |it| it.service.stream().is_some_and(|it| it.packet_bytes == 0 || it.packets == 0 || it.ack_bytes == 0),
         "packet, packets and ack must be at least 1";
-    "workload.schedule", |it| is_stream(it) && !is_closed(it), "a burst follows the one before; use `closed`";
+    "workload.schedule", |it| is_stream(it) && !is_closed(it), "each burst follows the previous one; use `closed`";
     "workload.think", |it| is_stream(it) && !it.think.is_none(), "streams do not pause; remove it";
     "workload.requests-per-connection", |it| is_stream(it) && is_churn(it), "streams do not end; remove it";
     "phases.cool-down", |it| is_stream(it) && it.phases.cool_down_ns == 0,
-        "streams end in it, so that both sides' bytes can be compared; give it a second";
+        "streams need a cool-down to end; use 1s, for example";
 
     // Closed loops.
     "workload.transport", |it| is_closed(it) && it.transport() == Transport::Udp,
-        "in a closed loop a lost datagram would end its connection's requests; use tcp";
+        "in a closed loop, a lost datagram would end its connection's requests; use tcp";
     "workload.active", |it| is_closed(it) && it.active < 1.0,
-        "in a closed loop every connection sends; remove it, or add idle connections";
+        "all connections of a closed loop send; remove it, or add idle connections";
     "workload.popularity", |it| is_closed(it) && it.popularity != Popularity::Uniform,
-        "in a closed loop every connection sends; remove it";
-    "client.timestamps", |it| is_closed(it) && is_stamped(it), "a closed loop has only the client's; use `client`";
+        "all connections of a closed loop send; remove it";
+    "client.timestamps", |it| is_closed(it) && is_stamped(it), "a closed loop has no kernel timestamps; use `client`";
     "client.pacing", |it| is_closed(it) && it.pacing != Pacing::Auto, "a closed loop waits for responses; remove it";
     "client.roles", |it| is_closed(it) && it.roles != Roles::Auto,
-        "each client of a closed loop is one loop; remove it";
+        "a client of a closed loop is one loop; remove it";
 
     // Short-lived connections.
     "workload.requests-per-connection", |it| it.requests_per_connection == Some(0), "must be at least 1";
     "workload.requests-per-connection", |it| is_churn(it) && it.datagrams,
-        "datagrams have no connections that could end; use tcp";
+        "datagrams have no connections; use tcp";
     "workload.active", |it| is_churn(it) && it.active < 1.0, "all short-lived connections send; remove it";
     "workload.popularity", |it| is_churn(it) && it.popularity != Popularity::Uniform,
-        "all short-lived connections send the same; remove it";
+        "all short-lived connections are equally popular; remove it";
     "client.timestamps", |it| is_churn(it) && is_stamped(it),
-        "the kernel's need connections that stay; use `client`, or remove requests-per-connection";
+        "kernel timestamps need lasting connections; use `client`, or remove requests-per-connection";
     "client.roles", |it| is_churn(it) && it.roles == Roles::TwoThreads,
         "a client with short-lived connections is one loop; use `auto`";
 
@@ -125,14 +125,14 @@ pub const RULES: &[Rule] = rules! {
     "client.clients", |it| active_count(it.active, it.connections) < it.clients,
         "each client needs an active connection; lower the clients, or raise `active` or the connections";
     "workload.popularity", |it| it.all_clients() > 1 && it.popularity != Popularity::Uniform,
-        "several clients would each have a most popular connection; use one client";
+        "each of several clients would have a most popular connection; use one client";
     "client.timestamps", |it| is_stamped(it) && cfg!(not(target_os = "linux")),
-        "the kernel's (SO_TIMESTAMPING) need Linux; use `client`";
+        "kernel timestamps (SO_TIMESTAMPING) need Linux; use `client`";
     "client.timestamps", |it| is_stamped(it) && it.transport() == Transport::Unix,
-        "the kernel stamps packets of network interfaces, and a Unix socket uses none; use `client`, or tcp";
+        "a Unix socket has no kernel timestamps; use `client`, or tcp";
     // A record number has 32 bits, and 0 means no record.
     "workload.rate", |it| count_max(it) >= u64::from(u32::MAX),
-        "more than 4 294 967 294 requests for one client; lower it, or the duration, or use more clients";
+        "exceeds 4 294 967 294 requests for one client; lower the rate or the duration, or use more clients";
 };
 
 fn is_closed(config: &LoadConfig) -> bool {
@@ -192,7 +192,9 @@ pub fn targets(config: &LoadConfig) -> Result<Vec<SocketAddr>, String> {
     let count = config.connections;
     let ports = match &config.ports {
         Some(ports) if ports.count() == count => ports.clone(),
-        Some(ports) => return Err(format!("workload.ports: {ports} has {} of {count} ports; name all", ports.count())),
+        Some(ports) => {
+            return Err(format!("workload.ports: {ports} has {} of {count} ports; list all ports", ports.count()));
+        }
         None => Ports::consecutive(target.port(), count).ok_or_else(|| {
             let first = target.port();
             format!("workload.ports: {count} ports do not fit above {first}; use fewer, or a lower first port")

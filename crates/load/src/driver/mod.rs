@@ -18,7 +18,7 @@ use crate::io::platform::Pinned;
 use crate::record::progress::Progress;
 use crate::record::recorder::Times;
 use crate::record::request::Link;
-use crate::record::summary::{Facts, Usage};
+use crate::record::summary::{Trial, Usage};
 use crate::report::samples::KernelFacts;
 use crate::report::{LoadReport, Sample};
 use crate::time::clock::{self, Clock, Wall};
@@ -177,27 +177,6 @@ impl StopCondition<'_> {
     #[inline]
     pub fn is_over(&self, now: u64) -> bool {
         now >= self.drained || self.stop.load(Relaxed)
-    }
-}
-
-pub struct Trial<'a> {
-    pub config: &'a LoadConfig,
-    pub clock: &'a Clock,
-    pub times: &'a Times,
-    pub roles: Roles,
-    /// `None` if all threads sleep when they have no work.
-    pub pacing: Option<Pacing>,
-}
-
-impl<'a> Trial<'a> {
-    /// Describes a trial whose loops sleep when they have no work.
-    pub fn sleeping(config: &'a LoadConfig, clock: &'a Clock, times: &'a Times) -> Self {
-        Self { config, clock, times, roles: Roles::OneLoop, pacing: None }
-    }
-
-    pub fn facts(&self, connect_ns: u64, usage: Usage) -> Facts<'a> {
-        let Self { config, clock, times, roles, pacing } = *self;
-        Facts { config, roles, pacing, clock, times, connect_ns, usage, kernel: None }
     }
 }
 

@@ -98,13 +98,14 @@ fn divide(config: &LoadConfig, host: &Host) -> Result<Vec<IpAddr>, String> {
     }
     let opened = match opened_per_s(config) {
         0.0 => String::new(),
-        per_s => format!(" and {per_s:.0} new ones a second, each {:.0} s in TIME_WAIT,", host.time_wait_s),
+        per_s => format!(" and {per_s:.0} new ones per second, each {:.0} s in TIME_WAIT,", host.time_wait_s),
     };
-    let calls =
-        config.requests_per_connection.map_or("", |_| "raise the calls per connection, set net.ipv4.tcp_tw_reuse=1, ");
+    let calls = config
+        .requests_per_connection
+        .map_or("", |_| "raise the requests per connection, set net.ipv4.tcp_tw_reuse=1, ");
     Err(format!(
-        "connections: {open} open at once{opened} take {needed:.0} local ports towards {}, and {} of this host have {enough:.0} \
-         (net.ipv4.ip_local_port_range has {} for each); widen that range, {calls}give the interface more addresses, or lower \
+        "connections: {open} open at once{opened} take {needed:.0} local ports towards {}, but {} of this host have {enough:.0} \
+         (net.ipv4.ip_local_port_range: {} per address); widen that range, {calls}give the interface more addresses, or lower \
          the {}",
         config.target,
         if had <= 1 { "the one address".to_owned() } else { format!("the {had} addresses") },
@@ -186,21 +187,25 @@ mod tests {
             phases: Phases { measure_ns: 3_000_000_000, ..config(1, None, 1.0).phases },
             ..config(400, Some(1), 8_000.0)
         };
-        assert_eq!(needed(&short, 60.0), 24_400.0, "a trial of 3 s leaves no more behind");
+        assert_eq!(needed(&short, 60.0), 24_400.0, "a trial of 3 s has 3 s of TIME_WAIT");
     }
 
     #[test]
     fn several_addresses_are_used_if_one_lacks_ports() {
-        assert_eq!(sources(&config(400, Some(1), 8_000.0)), Ok(vec![]), "the system's choice");
+        assert_eq!(sources(&config(400, Some(1), 8_000.0)), Ok(vec![]), "the system chooses the address");
         assert_eq!(divide(&config(100_000, None, 1.0), &host(60.0, 250)).unwrap().len(), 4);
         assert_eq!(
             divide(&config(28_000, None, 1.0), &host(60.0, 1)).unwrap().len(),
             1,
-            "all of one, if there is no other"
+            "the only address provides all of its ports"
         );
         assert_eq!(divide(&config(400, Some(1), 8_000.0), &host(60.0, 250)).unwrap().len(), 19);
         let closed = LoadConfig { rate_per_s: None, schedule: Schedule::Closed, ..config(400, Some(1), 1.0) };
-        assert_eq!(divide(&closed, &host(60.0, 3)).unwrap().len(), 3, "what there is; how many it needs is not known");
+        assert_eq!(
+            divide(&closed, &host(60.0, 3)).unwrap().len(),
+            3,
+            "a closed loop with an unknown need uses all addresses"
+        );
     }
 
     #[test]
@@ -210,7 +215,7 @@ mod tests {
         assert!(why.contains("the one address of this host have 28232") && !why.contains("TIME_WAIT"), "{why}");
         let why = divide(&config(400, Some(1), 8_000.0), &host(60.0, 2)).unwrap_err();
         assert!(
-            why.contains("400 open at once and 8000 new ones a second, each 60 s in TIME_WAIT, take 480400"),
+            why.contains("400 open at once and 8000 new ones per second, each 60 s in TIME_WAIT, take 480400"),
             "{why}"
         );
         assert!(why.contains("net.ipv4.tcp_tw_reuse=1") && why.ends_with("or lower the rate"), "{why}");

@@ -6,16 +6,17 @@
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::exchange::{EVENTS_MAX, Engine, Exchange, Received, Sent, Step, TIMER_BYTES};
+use super::exchange::{Engine, Exchange, Received, Sent, Step, TIMER_BYTES};
 use crate::config::LoadConfig;
 use crate::config::partition::partition_indices;
-use crate::driver::{self, Connected, Listener, Outcome, Trial};
+use crate::driver::{self, Connected, Listener, Outcome};
 use crate::error::LoadError;
-use crate::io::poller::Events;
+use crate::io::poller::{EVENTS_MAX, Events};
 use crate::protocol::ClientProtocol;
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recording, Times};
 use crate::record::request::Link;
+use crate::record::summary::Trial;
 use crate::report::Class;
 use crate::time::clock::Clock;
 use crate::time::schedule;

@@ -21,7 +21,6 @@ use crate::report::Class;
 use crate::time::clock::Clock;
 
 const READ_BYTES: usize = 64 << 10;
-pub const EVENTS_MAX: usize = 256;
 /// The longest sleep before a loop checks whether it must end.
 const SLEEP: Duration = Duration::from_millis(5);
 /// The pause between two attempts to write to a full socket, in nanoseconds.

@@ -15,12 +15,13 @@ use wire::stream::{Direction, Stream};
 
 use crate::config::LoadConfig;
 use crate::config::partition::partition_indices;
-use crate::driver::{self, Connected, Listener, Outcome, Trial};
+use crate::driver::{self, Connected, Listener, Outcome};
 use crate::error::LoadError;
-use crate::io::poller::{Events, Poller};
+use crate::io::poller::{EVENTS_MAX, Events, Poller};
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recorder, Recording, Times, Transaction};
 use crate::record::request::Link;
+use crate::record::summary::Trial;
 use crate::report::{Class, LoadReport, PARTS, StreamReport};
 use crate::time::clock::Clock;
 use crate::time::schedule;
@@ -29,7 +30,6 @@ use crate::time::schedule;
 const PIECE_BYTES: usize = 128 << 10;
 /// Reads or writes of one connection before the others get their turn.
 const TURN_PIECES: usize = 4;
-const EVENTS_MAX: usize = 256;
 /// The longest sleep before a worker checks whether it must end.
 const SLEEP: Duration = Duration::from_millis(5);
 /// Bursts with reserved memory, over all workers. Counts and histograms include further ones.
@@ -161,10 +161,9 @@ impl<'a> Worker<'a> {
         links: &'a [Link],
         progress: &'a Progress,
     ) -> Result<Self, LoadError> {
-        let failed = |error: Errno| LoadError::System { what: "waiting for streams", error: error.into() };
-        let poller = Poller::new().map_err(failed)?;
+        let poller = Poller::new().map_err(LoadError::waiting)?;
         for (at, link) in links.iter().enumerate() {
-            poller.add(link.io.as_fd(), at).map_err(failed)?;
+            poller.add(link.io.as_fd(), at).map_err(LoadError::waiting)?;
         }
         let bursts = schedule::count_max(config).min((BURSTS_MAX / u64::from(config.all_clients())).max(1));
         let linger_ns = LINGER_NS + LINGER_NS_PER_CONNECTION * u64::from(config.connections_of_all());

@@ -32,7 +32,7 @@ struct Path {
 impl Http {
     pub fn new(traffic: &HttpTraffic, server: &Address) -> Result<Self, LoadError> {
         if traffic.targets.is_empty() {
-            return Err(LoadError::Config("http: names no path; say what to ask for".to_owned()));
+            return Err(LoadError::Config("workload.http: name at least one path".to_owned()));
         }
         let authority = traffic.host.clone().unwrap_or_else(|| match server {
             Address::Ip(address) => address.to_string(),

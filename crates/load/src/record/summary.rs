@@ -145,14 +145,30 @@ pub fn by_part(window: &Range<u64>, ticks: impl Iterator<Item = u64>) -> [u64; P
     parts
 }
 
-/// Facts about a trial that its report needs in addition to the records.
-pub struct Facts<'a> {
+/// A running trial.
+pub struct Trial<'a> {
     pub config: &'a LoadConfig,
-    pub roles: Roles,
-    /// `None` in a closed loop.
-    pub pacing: Option<Pacing>,
     pub clock: &'a Clock,
     pub times: &'a Times,
+    pub roles: Roles,
+    /// `None` if all threads sleep when they have no work.
+    pub pacing: Option<Pacing>,
+}
+
+impl<'a> Trial<'a> {
+    /// Describes a trial whose loops sleep when they have no work.
+    pub fn sleeping(config: &'a LoadConfig, clock: &'a Clock, times: &'a Times) -> Self {
+        Self { config, clock, times, roles: Roles::OneLoop, pacing: None }
+    }
+
+    pub fn facts(&self, connect_ns: u64, usage: Usage) -> Facts<'_> {
+        Facts { trial: self, connect_ns, usage, kernel: None }
+    }
+}
+
+/// Facts about a trial that its report needs in addition to the records.
+pub struct Facts<'a> {
+    pub trial: &'a Trial<'a>,
     pub connect_ns: u64,
     /// The process's usage in the window.
     pub usage: Usage,
@@ -163,8 +179,8 @@ pub struct Facts<'a> {
 impl Facts<'_> {
     /// Returns the report of an open loop, without errors. `recorded` includes requests outside the window.
     pub fn report(&self, recorded: &[Recorded], samples: &[Sample], memory_bytes_per_connection: f64) -> LoadReport {
-        let window_s = self.config.phases.measure_ns as f64 / 1e9;
-        let window = &self.times.window;
+        let window_s = self.trial.config.phases.measure_ns as f64 / 1e9;
+        let window = &self.trial.times.window;
         let all = || recorded.iter().flat_map(|client| &client.records);
         // Requests sent before `tick` and not completed by then.
         let outstanding = |tick: u64| {
@@ -185,7 +201,7 @@ impl Facts<'_> {
                 at_end: outstanding(window.end),
                 after_drain: outstanding(u64::MAX),
             },
-            fit: self.config.rate_per_s.and_then(|rate_per_s| fit(samples, 1e9 / rate_per_s)),
+            fit: self.trial.config.rate_per_s.and_then(|rate_per_s| fit(samples, 1e9 / rate_per_s)),
             completed_by_part: Some(by_part(window, all().map(|record| record.complete.load(Relaxed)))),
             ..self.common(samples, memory_bytes_per_connection)
         }
@@ -193,19 +209,19 @@ impl Facts<'_> {
 
     /// Returns the part of the report that all loops share.
     pub fn common(&self, samples: &[Sample], memory_bytes_per_connection: f64) -> LoadReport {
-        let window_ns = self.config.phases.measure_ns;
+        let window_ns = self.trial.config.phases.measure_ns;
         let (send_delay, service) =
             (measured(samples, window_ns, send_delay_ns), measured(samples, window_ns, service_ns));
         LoadReport {
-            clock: ClockFacts { went_back: went_back(samples), ..self.clock.facts() },
-            pacing: self.pacing,
-            roles: self.roles,
-            transport: self.config.transport(),
-            connections: self.config.connections,
-            active: active_count(self.config.active, self.config.connections),
+            clock: ClockFacts { went_back: went_back(samples), ..self.trial.clock.facts() },
+            pacing: self.trial.pacing,
+            roles: self.trial.roles,
+            transport: self.trial.config.transport(),
+            connections: self.trial.config.connections,
+            active: active_count(self.trial.config.active, self.trial.config.connections),
             connect_ns: self.connect_ns,
             window_ns,
-            rate_asked_per_s: self.config.rate_per_s,
+            rate_asked_per_s: self.trial.config.rate_per_s,
             planned: samples.len() as u64,
             sent: samples.iter().filter(|sample| sample.sent_ns != Sample::NEVER).count() as u64,
             completed: samples.iter().filter(|sample| sample.complete_ns != Sample::NEVER).count() as u64,
@@ -216,7 +232,7 @@ impl Facts<'_> {
             response: measured(samples, window_ns, response_ns),
             kernel: self.kernel.as_ref().map(|kernel| kernel.report(samples, window_ns)),
             memory_bytes_per_connection,
-            begun_late_ns: self.times.begun_late_ns,
+            begun_late_ns: self.trial.times.begun_late_ns,
             cpu_ns: self.usage.cpu_ns,
             involuntary_switches: self.usage.involuntary_switches,
             ..LoadReport::default()
@@ -232,15 +248,15 @@ impl Facts<'_> {
         memory_bytes_per_connection: f64,
     ) -> (LoadReport, Vec<Sample>) {
         let transactions = recordings.iter().map(|it| it.transactions.as_slice());
-        let samples = transaction_samples(self.clock, &self.times.window, transactions, firsts);
+        let samples = transaction_samples(self.trial.clock, &self.trial.times.window, transactions, firsts);
         let all: Vec<&Counts> = recordings.iter().map(|it| &it.counts).collect();
-        let window_s = self.config.phases.measure_ns as f64 / 1e9;
+        let window_s = self.trial.config.phases.measure_ns as f64 / 1e9;
         let sum = |count: &dyn Fn(&Counts) -> u64| all.iter().map(|counts| count(counts)).sum::<u64>();
         let completed_by_part: [u64; PARTS] = std::array::from_fn(|part| sum(&|it| it.completed_by_part[part]));
         let unsampled = sum(&|it| it.unsampled);
         let cpus = cpus.min(all.len());
         // An empty sum of floats is -0.
-        let busy = all.iter().filter_map(|it| it.busy_share(self.clock)).fold(0.0, |busy, share| busy + share);
+        let busy = all.iter().filter_map(|it| it.busy_share(self.trial.clock)).fold(0.0, |busy, share| busy + share);
         let mut report = LoadReport {
             rate_achieved_per_s: completed_by_part.iter().sum::<u64>() as f64 / window_s,
             completed_by_part: Some(completed_by_part),
@@ -255,7 +271,7 @@ impl Facts<'_> {
                 unsampled,
                 busy_share: busy / cpus as f64,
                 cpus: cpus as u32,
-                think_ns: self.config.think.mean_ns,
+                think_ns: self.trial.config.think.mean_ns,
             }),
             ..self.common(&samples, memory_bytes_per_connection)
         };
@@ -322,16 +338,8 @@ mod tests {
         counts.beyond[0].extend([10, 20]);
         counts.beyond[1].extend([5_000]);
         let times = Times { window: 0..1, ..Times::default() };
-        let facts = Facts {
-            config: &config,
-            roles: Roles::OneLoop,
-            pacing: None,
-            clock: &clock,
-            times: &times,
-            connect_ns: 0,
-            usage: Usage::default(),
-            kernel: None,
-        };
+        let trial = Trial::sleeping(&config, &clock, &times);
+        let facts = trial.facts(0, Usage::default());
         let transactions = vec![Transaction { sent: 10, complete: 110, ..Transaction::default() }];
         let empty = Recording { transactions: Vec::new(), counts: Counts::default() };
         let recordings = [Recording { transactions, counts }, empty];

@@ -10,9 +10,9 @@ use wire::ServiceSpec;
 use crate::config::{LoadConfig, Timestamps};
 use crate::error::LoadError;
 use crate::io::platform::Pinned;
-use crate::io::poller::Events;
+use crate::io::poller::{EVENTS_MAX, Events};
 use crate::io::stamps::{self, Stamper};
-use crate::loops::open::receive::{EVENTS_MAX, Receiver};
+use crate::loops::open::receive::Receiver;
 use crate::loops::open::send::Sender;
 use crate::protocol::Fixed;
 use crate::record::progress::Progress;
@@ -28,7 +28,7 @@ const WARM_UP: usize = 1_000;
 /// also acts as the server, outside the measured time.
 pub fn per_request_ns(timestamps: Timestamps, requests: usize, cpu: Option<usize>) -> Result<f64, LoadError> {
     const BYTES: u32 = 128;
-    let failed = |error| LoadError::System { what: "the connections whose cost is measured", error };
+    let failed = |error| LoadError::System { what: "cannot connect to measure the cost per request", error };
     let _pinned = Pinned::to(cpu.as_slice())?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
     let target = listener.local_addr().map_err(failed)?;

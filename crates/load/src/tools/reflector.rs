@@ -22,7 +22,7 @@ use wire::{Address, ServiceSpec};
 use crate::config::Transport;
 use crate::error::LoadError;
 use crate::io::platform::Pinned;
-use crate::io::poller::{Events, Poller};
+use crate::io::poller::{EVENTS_MAX, Events, Poller};
 
 /// The poller's number of the listener or the only datagram socket.
 const FIRST: usize = usize::MAX;
@@ -182,7 +182,7 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
     }
 
     fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
-        let mut events = Events::with_capacity(256);
+        let mut events = Events::with_capacity(EVENTS_MAX);
         while !stop.load(Relaxed) {
             self.release(stop)?;
             self.poller.wait(&mut events, Duration::ZERO)?;

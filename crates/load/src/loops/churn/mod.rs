@@ -15,14 +15,14 @@ use stats::Histogram;
 
 use crate::config::partition::partition_indices;
 use crate::config::{LoadConfig, Roles, Schedule};
-use crate::driver::{self, Connected, Listener, Outcome, Trial, busiest};
+use crate::driver::{self, Connected, Listener, Outcome, busiest};
 use crate::error::LoadError;
 use crate::io::connect::Dialer;
 use crate::io::source_ports;
 use crate::protocol::ClientProtocol;
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recording, Transaction};
-use crate::record::summary::{Facts, transaction_samples};
+use crate::record::summary::{Facts, Trial, transaction_samples};
 use crate::report::samples::{fit, measured, response_ns, send_delay_ns, service_ns};
 use crate::report::{ChurnReport, LateSends, LoadReport, Sample};
 use session::{Churner, ClientResult, bytes_per_connection};
@@ -64,12 +64,12 @@ fn report(
     sources: usize,
     memory_bytes_per_connection: f64,
 ) -> (LoadReport, Vec<Sample>) {
-    let (config, window) = (facts.config, &facts.times.window);
+    let (config, window) = (facts.trial.config, &facts.trial.times.window);
     let window_ns = config.phases.measure_ns;
     let samples_of = |select: &dyn Fn(&ClientResult) -> Vec<Transaction>| {
         let transactions: Vec<_> = clients.iter().map(select).collect();
         let slices = transactions.iter().map(Vec::as_slice);
-        transaction_samples(facts.clock, window, slices, config.first_connections())
+        transaction_samples(facts.trial.clock, window, slices, config.first_connections())
     };
     let sessions = samples_of(&|client| {
         let due = client.sessions.iter().filter(|(due, _)| window.contains(due));

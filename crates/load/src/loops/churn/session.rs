@@ -7,12 +7,12 @@ use std::thread;
 
 use rustix::io::Errno;
 
-use super::super::exchange::{EVENTS_MAX, Engine, Exchange, Received, Sent, Step, TIMER_BYTES};
+use super::super::exchange::{Engine, Exchange, Received, Sent, Step, TIMER_BYTES};
 use crate::config::{LoadConfig, Pacing, Schedule};
 use crate::driver::Turns;
 use crate::error::LoadError;
 use crate::io::connect::Dialer;
-use crate::io::poller::Events;
+use crate::io::poller::{EVENTS_MAX, Events};
 use crate::protocol::ClientProtocol;
 use crate::record::progress::Progress;
 use crate::record::recorder::{Recording, Times, Transaction, reserve};

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use wire::udp::{DATAGRAM_BYTES_MAX, Udp, put_id};
 
-use super::matcher::{Fate, Ids, LoopResult, Match, Matcher};
+use super::matcher::{Ids, LoopResult, Match, Matcher};
 use super::unreachable;
 use crate::config::{LoadConfig, Pacing};
 use crate::driver::{StopCondition, Turns};
@@ -221,8 +221,7 @@ impl<'a> Client<'a> {
         }
         until.progress.set_done();
         self.take_errors(until.progress);
-        let (fates, counts) = (self.matcher.fates, self.matcher.counts);
-        LoopResult { fates, counts, busy_share: turns.busy_share() }
+        LoopResult { busy_share: turns.busy_share(), ..self.matcher.result }
     }
 
     #[inline]
@@ -256,8 +255,8 @@ impl<'a> Client<'a> {
                         Class::Refused => Class::Unreachable,
                         class => class,
                     };
-                    self.matcher.counts.errors.count(class, 1);
-                    self.matcher.fates[number] = Fate::Failed;
+                    self.matcher.result.errors.count(class, 1);
+                    self.matcher.result.failed[number] = true;
                     record.sent.store(0, Relaxed);
                     self.next += 1;
                     return;

@@ -37,27 +37,15 @@ impl Ids {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// The request is lost if it was sent.
-    Unknown,
-    /// A counted error reported the request.
-    Failed,
-}
-
 #[derive(Debug, Default)]
-pub struct MatchCounts {
+pub struct LoopResult {
+    /// For each request, whether a counted error reported it. Other sent requests without a response are lost.
+    pub failed: Vec<bool>,
     pub errors: Errors,
-    /// Duplicate responses to requests of the window, as in [`crate::report::DatagramReport`].
+    /// Duplicate responses to requests of the window.
     pub duplicates: u64,
     /// Reordered responses to requests of the window.
     pub reordered: u64,
-}
-
-#[derive(Debug)]
-pub struct LoopResult {
-    pub fates: Vec<Fate>,
-    pub counts: MatchCounts,
     pub busy_share: Option<f64>,
 }
 
@@ -68,11 +56,10 @@ pub struct Matcher<'a> {
     pub ids: Ids,
     pub records: &'a [Record],
     pub targets: &'a [SocketAddr],
-    pub fates: Vec<Fate>,
     /// The number of the latest answered request plus one, for each port.
     newest: Vec<u32>,
     window: Range<u64>,
-    pub counts: MatchCounts,
+    pub result: LoopResult,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,8 +74,8 @@ pub enum Match {
 
 impl<'a> Matcher<'a> {
     pub fn new(udp: Udp, ids: Ids, window: Range<u64>, targets: &'a [SocketAddr], records: &'a [Record]) -> Self {
-        let (fates, newest) = (vec![Fate::Unknown; records.len()], vec![0; targets.len()]);
-        Self { udp, ids, records, targets, fates, newest, window, counts: MatchCounts::default() }
+        let (newest, failed) = (vec![0; targets.len()], vec![false; records.len()]);
+        Self { udp, ids, records, targets, newest, window, result: LoopResult { failed, ..LoopResult::default() } }
     }
 
     /// Matches a received datagram. If a response is later than `timeout` ticks, its request stays lost.
@@ -103,21 +90,21 @@ impl<'a> Matcher<'a> {
         let Some((number, record)) =
             request.filter(|(_, record)| from == Some(self.targets[record.connection as usize]))
         else {
-            self.counts.errors.count(Class::Wrong, 1);
+            self.result.errors.count(Class::Wrong, 1);
             return Match::Nothing;
         };
         let in_window = u64::from(self.window.contains(&record.planned));
         if record.complete.load(Relaxed) != 0 {
-            self.counts.duplicates += in_window;
+            self.result.duplicates += in_window;
             return Match::Nothing;
         }
         let newest = &mut self.newest[record.connection as usize];
         if *newest > number as u32 {
-            self.counts.reordered += in_window;
+            self.result.reordered += in_window;
         } else {
             *newest = number as u32 + 1;
         }
-        if self.fates[number] != Fate::Unknown || now.saturating_sub(record.sent.load(Relaxed)) > timeout {
+        if self.result.failed[number] || now.saturating_sub(record.sent.load(Relaxed)) > timeout {
             return Match::Nothing;
         }
         record.complete.store(now, Relaxed);
@@ -126,11 +113,11 @@ impl<'a> Matcher<'a> {
 
     /// Handles an error for the request that begins with `datagram`.
     pub fn fail(&mut self, datagram: &[u8], class: Class) -> Match {
-        self.counts.errors.count(class, 1);
+        self.result.errors.count(class, 1);
         let id = datagram.first_chunk().copied().map(u64::from_le_bytes);
         match id.and_then(|id| self.sent(id)) {
-            Some((number, record)) if record.complete.load(Relaxed) == 0 && self.fates[number] == Fate::Unknown => {
-                self.fates[number] = Fate::Failed;
+            Some((number, record)) if record.complete.load(Relaxed) == 0 && !self.result.failed[number] => {
+                self.result.failed[number] = true;
                 Match::Failed
             }
             _ => Match::Nothing,
@@ -179,10 +166,10 @@ mod tests {
 
     #[test]
     fn ids_of_other_clients_do_not_match() {
-        let (ours, other, later) = (Ids::new(1, 0), Ids::new(1, 1), Ids::new(2, 0));
-        assert_eq!(ours.number(ours.of(7)), Some(7));
-        for strange in [other, later, ours.of_greetings(), other.of_greetings()] {
-            assert_eq!(ours.number(strange.of(7)), None);
+        let (own, other, later) = (Ids::new(1, 0), Ids::new(1, 1), Ids::new(2, 0));
+        assert_eq!(own.number(own.of(7)), Some(7));
+        for strange in [other, later, own.of_greetings(), other.of_greetings()] {
+            assert_eq!(own.number(strange.of(7)), None);
         }
     }
 
@@ -195,10 +182,10 @@ mod tests {
             assert_eq!(matcher.take(&response, Some(case.targets[port]), 300, TIMEOUT), Match::Answered);
             assert_eq!(matcher.take(&response, Some(case.targets[port]), 310, TIMEOUT), Match::Nothing);
         }
-        assert_eq!((matcher.counts.duplicates, matcher.counts.reordered), (3, 0));
+        assert_eq!((matcher.result.duplicates, matcher.result.reordered), (3, 0));
         assert_eq!(case.records[3].complete.load(Relaxed), 300);
         assert_eq!(case.records[2].complete.load(Relaxed), 0);
-        assert_eq!(matcher.counts.errors, Errors::default());
+        assert_eq!(matcher.result.errors, Errors::default());
     }
 
     #[test]
@@ -210,7 +197,7 @@ mod tests {
             let response = response(&matcher, number);
             let from = Some(case.targets[number as usize % 2]);
             assert_eq!(matcher.take(&response, from, 300, TIMEOUT), Match::Answered);
-            assert_eq!(matcher.counts.reordered, reordered, "after {number}");
+            assert_eq!(matcher.result.reordered, reordered, "after {number}");
         }
     }
 
@@ -236,11 +223,11 @@ mod tests {
         ] {
             assert_eq!(matcher.take(datagram, from, 300, TIMEOUT), Match::Nothing);
         }
-        assert_eq!(matcher.counts.errors, Errors { wrong: 8, ..Errors::default() });
+        assert_eq!(matcher.result.errors, Errors { wrong: 8, ..Errors::default() });
         let mut greeting = good.clone();
         wire::udp::put_id(&mut greeting, matcher.ids.of_greetings().of(0));
         assert_eq!(matcher.take(&greeting, here, 300, TIMEOUT), Match::Nothing);
-        assert_eq!(matcher.counts.errors.wrong, 8, "a late answer to a greeting is none");
+        assert_eq!(matcher.result.errors.wrong, 8, "a late answer to a greeting is no error");
     }
 
     #[test]
@@ -250,7 +237,7 @@ mod tests {
         let response = response(&matcher, 0);
         assert_eq!(matcher.take(&response, Some(case.targets[0]), 201 + TIMEOUT, TIMEOUT), Match::Nothing);
         assert_eq!(case.records[0].complete.load(Relaxed), 0);
-        assert_eq!(matcher.fates, [Fate::Unknown]);
+        assert_eq!(matcher.result.failed, [false]);
     }
 
     #[test]
@@ -260,8 +247,12 @@ mod tests {
         let request = matcher.ids.of(1).to_le_bytes();
         assert_eq!(matcher.fail(&request, Class::Unreachable), Match::Failed);
         assert_eq!(matcher.fail(&request, Class::Unreachable), Match::Nothing);
-        assert_eq!(matcher.fail(&request[..7], Class::Unreachable), Match::Nothing, "too little to say whose");
-        assert_eq!(matcher.fates, [Fate::Unknown, Fate::Failed]);
-        assert_eq!(matcher.counts.errors, Errors { unreachable: 3, ..Errors::default() });
+        assert_eq!(
+            matcher.fail(&request[..7], Class::Unreachable),
+            Match::Nothing,
+            "an incomplete id matches no request"
+        );
+        assert_eq!(matcher.result.failed, [false, true]);
+        assert_eq!(matcher.result.errors, Errors { unreachable: 3, ..Errors::default() });
     }
 }

@@ -14,15 +14,15 @@ use std::time::Instant;
 use wire::udp::Udp;
 
 use crate::config::{LoadConfig, Roles};
-use crate::driver::{self, Event, Listener, Outcome, StopCondition, Trial, busiest};
+use crate::driver::{self, Event, Listener, Outcome, StopCondition, busiest};
 use crate::error::LoadError;
 use crate::loops::open::{divide, plan};
 use crate::record::request::Record;
-use crate::record::summary::{self, Facts, Recorded};
+use crate::record::summary::{self, Facts, Recorded, Trial};
 use crate::report::{DatagramReport, Errors, LoadReport, Outstanding, Sample};
 use crate::time::clock::Clock;
 use client::Client;
-use matcher::{Fate, Ids, LoopResult, MatchCounts};
+use matcher::{Ids, LoopResult};
 
 pub fn run(
     config: &LoadConfig,
@@ -70,8 +70,8 @@ pub fn run(
     Ok(Outcome { report, samples, connections: sockets.into_iter().map(OwnedFd::from).collect() })
 }
 
-fn is_lost((record, fate): &(&Record, &Fate)) -> bool {
-    record.sent.load(Relaxed) != 0 && record.complete.load(Relaxed) == 0 && **fate == Fate::Unknown
+fn is_lost((record, is_failed): &(&Record, &bool)) -> bool {
+    record.sent.load(Relaxed) != 0 && record.complete.load(Relaxed) == 0 && !**is_failed
 }
 
 fn report(
@@ -81,19 +81,19 @@ fn report(
     results: &[LoopResult],
     dropped: Option<u64>,
 ) -> LoadReport {
-    let window = &facts.times.window;
-    let count = |is: &dyn Fn(&(&Record, &Fate)) -> bool| {
+    let window = &facts.trial.times.window;
+    let count = |is: &dyn Fn(&(&Record, &bool)) -> bool| {
         let clients = recorded.iter().zip(results);
-        clients.flat_map(|(client, result)| client.records.iter().zip(&result.fates)).filter(is).count() as u64
+        clients.flat_map(|(client, result)| client.records.iter().zip(&result.failed)).filter(is).count() as u64
     };
     // A request without a response counts as lost instead of in flight.
     let in_flight = |tick| count(&|(it, _)| it.sent.load(Relaxed) < tick && it.complete.load(Relaxed) > tick);
-    let sum = |count: fn(&MatchCounts) -> u64| results.iter().map(|result| count(&result.counts)).sum();
+    let sum = |count: fn(&LoopResult) -> u64| results.iter().map(count).sum();
     let datagrams = DatagramReport {
-        ports: facts.config.connections,
+        ports: facts.trial.config.connections,
         lost: count(&|it| window.contains(&it.0.planned) && is_lost(it)),
-        duplicates: sum(|counts| counts.duplicates),
-        reordered: sum(|counts| counts.reordered),
+        duplicates: sum(|it| it.duplicates),
+        reordered: sum(|it| it.reordered),
         dropped,
     };
     let memory_bytes = (size_of::<SocketAddr>() + size_of::<u32>()) as f64;
@@ -103,7 +103,7 @@ fn report(
             at_end: in_flight(window.end),
             after_drain: count(&is_lost),
         },
-        errors: results.iter().fold(Errors::default(), |errors, result| errors.and(&result.counts.errors)),
+        errors: results.iter().fold(Errors::default(), |errors, result| errors.and(&result.errors)),
         receiver_busy_share: busiest(results.iter().map(|result| result.busy_share)),
         datagrams: Some(datagrams),
         ..facts.report(recorded, samples, memory_bytes)

@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::config::partition::partition_indices;
 use crate::config::{LoadConfig, Roles, Timestamps};
-use crate::driver::{self, ClientThread, Connected, Listener, Outcome, StopCondition, Trial, busiest};
+use crate::driver::{self, ClientThread, Connected, Listener, Outcome, StopCondition, busiest};
 use crate::error::LoadError;
 use crate::io::stamps::Stamper;
 use crate::protocol::ClientProtocol;
 use crate::record::progress::Progress;
 use crate::record::recorder::Times;
 use crate::record::request::{Link, Record, Shared, Stamp};
-use crate::record::summary::{self, Facts, Recorded};
+use crate::record::summary::{self, Facts, Recorded, Trial};
 use crate::report::samples::KernelFacts;
 use crate::time::clock::{Clock, Wall};
 use crate::time::schedule;

@@ -15,7 +15,6 @@ use crate::record::request::{Head, Shared};
 use crate::report::{Class, Errors};
 
 const READ_BYTES: usize = 64 << 10;
-pub const EVENTS_MAX: usize = 256;
 
 pub struct Receiver<'a, P: ClientProtocol> {
     shared: Shared<'a, P>,
@@ -40,10 +39,9 @@ pub const fn bytes_per_connection<P: ClientProtocol>() -> usize {
 
 impl<'a, P: ClientProtocol> Receiver<'a, P> {
     pub fn new(shared: Shared<'a, P>, stamper: Option<Stamper<'a, P>>) -> Result<Self, LoadError> {
-        let failed = |error: Errno| LoadError::System { what: "waiting for responses", error: error.into() };
-        let poller = Poller::new().map_err(failed)?;
+        let poller = Poller::new().map_err(LoadError::waiting)?;
         for (at, link) in shared.links.iter().enumerate() {
-            poller.add(link.io.as_fd(), at).map_err(failed)?;
+            poller.add(link.io.as_fd(), at).map_err(LoadError::waiting)?;
         }
         let connection = |_| Connection { head: Head::default(), reader: P::Reader::default() };
         Ok(Self {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::config::Pacing;
 use crate::driver::{Sleeper, StopCondition, Turns};
-use crate::io::poller::Events;
-use crate::loops::open::receive::{EVENTS_MAX, Receiver};
+use crate::io::poller::{EVENTS_MAX, Events};
+use crate::loops::open::receive::Receiver;
 use crate::loops::open::send::Sender;
 use crate::protocol::ClientProtocol;
 use crate::time::clock::Clock;

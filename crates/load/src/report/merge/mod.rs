@@ -164,7 +164,7 @@ fn measured<'a>(parts: impl Iterator<Item = &'a Measured>, of_samples: Option<Me
 fn clock<'a>(clocks: impl Iterator<Item = &'a ClockFacts> + Clone) -> ClockFacts {
     let went_back = sum(clocks.clone().map(|clock| clock.went_back));
     let worst = clocks.max_by(|a, b| a.drift_ppm.abs().total_cmp(&b.drift_ppm.abs()));
-    ClockFacts { went_back, ..worst.expect("there is an account").clone() }
+    ClockFacts { went_back, ..worst.expect("there is at least one account").clone() }
 }
 
 /// The sum of counts from other processes, saturating because they may be any number.

@@ -1,7 +1,7 @@
 use super::*;
-use crate::config::{ClockChoice, Roles};
+use crate::config::ClockChoice;
 use crate::record::recorder::Times;
-use crate::record::summary::{Facts, Usage};
+use crate::record::summary::{Trial, Usage};
 use crate::time::clock::Clock;
 
 const WINDOW_NS: u64 = 1_000_000_000;
@@ -27,17 +27,15 @@ fn made_up() -> Vec<Sample> {
 
 fn seen_by(config: &LoadConfig, samples: &[Sample]) -> LoadReport {
     let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
-    let (roles, usage) = (Roles::OneLoop, Usage::default());
     let times = Times { window: 0..1, ..Times::default() };
-    let clock = &clock;
-    let facts = Facts { config, roles, pacing: None, clock, connect_ns: 5, times: &times, usage, kernel: None };
+    let trial = Trial::sleeping(config, &clock, &times);
     let errors = Errors {
         timeout: samples.iter().filter(|it| it.complete_ns == Sample::NEVER).count() as u64,
         ..Errors::default()
     };
     let count = samples.len() as f64;
     let outstanding = Outstanding { at_start: 1, at_end: 2, after_drain: errors.timeout };
-    let report = facts.common(samples, 48.0);
+    let report = trial.facts(5, Usage::default()).common(samples, 48.0);
     LoadReport { rate_achieved_per_s: count, rate_sent_per_s: count, outstanding, errors, ..report }
 }
 

@@ -25,14 +25,14 @@ fn exhausted_resource_is_named_with_a_remedy() {
         &load(&["--connections", "200"]),
         &["no-descriptors", "raise the hard limit of descriptors"],
     );
-    let memory = ["no memory for 2", "lower the rate or the duration"];
+    let memory = ["cannot reserve memory for 2", "lower the rate or the duration"];
     assert_fails(
         "--as=2147483648",
         &load(&["--rate", "1000000", "--measure", "200s", "--ramp", "0", "--warm-up", "0"]),
         &memory,
     );
     // The requests exceed the largest request number, whatever the memory.
-    let numbers = ["more than 4 294 967 294 requests for one client; lower it"];
+    let numbers = ["exceeds 4 294 967 294 requests for one client; lower the rate"];
     assert_fails(
         "--as=unlimited",
         &load(&["--rate", "10000000", "--measure", "2000s", "--ramp", "0", "--warm-up", "0"]),

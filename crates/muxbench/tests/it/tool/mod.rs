@@ -432,7 +432,7 @@ fn flags_unused_by_closed_loops_and_kv_are_rejected() {
     };
     assert_rejected(&["--schedule", "closed", "--rate", "100"], "workload.rate: a closed loop has none");
     assert_rejected(&["--schedule", "closed", "--pacing", "spin"], "client.pacing: a closed loop waits for responses");
-    assert_rejected(&["--think", "1ms"], "workload.think: only a closed loop thinks");
+    assert_rejected(&["--think", "1ms"], "workload.think: only a closed loop has think times");
     assert_rejected(&["--records", "5"], "workload.kv: only the service `kv` has records");
     assert_rejected(
         &["--service", "kv", "--schedule", "closed", "--request", "1B"],
@@ -490,8 +490,8 @@ fn client_with_other_sizes_fails_before_the_ramp() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        text(&output.stderr).contains("does the server speak this service")
-            || text(&output.stderr).contains("the server did not answer"),
+        text(&output.stderr).contains("check the server's service")
+            || text(&output.stderr).contains("the server did not respond"),
         "{}",
         text(&output.stderr)
     );
