@@ -80,13 +80,7 @@ impl LoadError {
             Class::Timeout => "the server did not respond: raise the timeout, or lower the connections",
             _ => "check the server's service, its sizes, and its limit of connections",
         };
-        Self::Connect {
-            number: index as u32 + 1,
-            total: config.connections,
-            target: config.target.to_string(),
-            class: class.name(),
-            error,
-            remedy,
-        }
+        let (number, total, target) = (index as u32 + 1, config.connections, config.target.to_string());
+        Self::Connect { number, total, target, class: class.name(), error, remedy }
     }
 }

@@ -26,7 +26,6 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Generates the table of rules.
 macro_rules! rules {
     ($($key:literal, |$config:ident| $is_broken:expr, $reason:literal;)+) => {
         &[$(Rule { key: $key, is_broken: |$config: &LoadConfig| $is_broken, reason: $reason }),+]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{LoadConfig, Pacing, Roles, validate};
+use crate::config::{LoadConfig, validate};
 use crate::error::LoadError;
 use crate::io::platform::Pinned;
 use crate::record::progress::Progress;

@@ -24,13 +24,8 @@ pub fn prepare<P: ClientProtocol>(
     if total == 0 {
         return Ok(());
     }
-    let blocking = |on: bool| {
-        let failed = |error: rustix::io::Errno| LoadError::System {
-            what: "cannot change the mode of a connection",
-            error: error.into(),
-        };
-        rustix::io::ioctl_fionbio(socket, !on).map_err(failed)
-    };
+    let failed = |error: io::Error| LoadError::connect(config, 0, error);
+    let blocking = |on: bool| rustix::io::ioctl_fionbio(socket, !on).map_err(|error| failed(error.into()));
     // The timeouts set at connect apply.
     blocking(true)?;
     let (mut scratch, mut batch, mut inbox) = (Vec::new(), Vec::new(), vec![0; BATCH_BYTES]);
@@ -43,12 +38,12 @@ pub fn prepare<P: ClientProtocol>(
             batch.extend_from_slice(protocol.encode(protocol.preparation(sent), &mut scratch));
             sent += 1;
         }
-        write_all(socket, &batch).map_err(|error| LoadError::connect(config, 0, error))?;
+        write_all(socket, &batch).map_err(failed)?;
         while answered < sent {
             let count = rustix::io::read(socket, &mut inbox).map_err(io::Error::from);
             let count =
                 count.and_then(|count| if count == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(count) });
-            let mut rest = &inbox[..count.map_err(|error| LoadError::connect(config, 0, error))?];
+            let mut rest = &inbox[..count.map_err(failed)?];
             while !rest.is_empty() {
                 let refused = |class: Class| LoadError::Store { number: answered + 1, total, class: class.name() };
                 if answered == sent {

@@ -18,16 +18,6 @@ const CLOSED_OPENED_PER_S: f64 = 60_000.0;
 /// The range of ports if the system does not report it.
 const PORTS: (u32, u32) = (32_768, 60_999);
 
-#[derive(Clone, Debug, PartialEq)]
-struct Host {
-    /// Ports per address.
-    ports: u32,
-    /// The length of TIME_WAIT for connections to this target, in seconds.
-    time_wait_s: f64,
-    /// Source addresses, best first.
-    sources: Vec<IpAddr>,
-}
-
 /// Returns the source addresses to use in turn; none to leave the choice to the system.
 pub fn sources(config: &LoadConfig) -> Result<Vec<IpAddr>, String> {
     sources_in(config, |ports| sources_with(config, ports))
@@ -58,11 +48,10 @@ pub fn sources_among(
     time_wait_s: f64,
     addresses: impl FnOnce() -> Vec<IpAddr>,
 ) -> Result<Vec<IpAddr>, String> {
-    let host = |sources| Host { ports, time_wait_s, sources };
     // Most loads do not need the list of addresses.
     match config.transport() != Transport::Tcp || needed(config, time_wait_s) <= f64::from(ports) * USED_SHARE_MAX {
         true => Ok(Vec::new()),
-        false => divide(config, &host(addresses())),
+        false => divide(config, ports, time_wait_s, addresses()),
     }
 }
 
@@ -82,23 +71,25 @@ pub fn needed(config: &LoadConfig, time_wait_s: f64) -> f64 {
     f64::from(config.connections_and_idle()) + opened_per_s(config) * lasts_s
 }
 
-fn divide(config: &LoadConfig, host: &Host) -> Result<Vec<IpAddr>, String> {
-    let needed = needed(config, host.time_wait_s);
-    let wanted = (needed / (f64::from(host.ports) * USED_SHARE_MAX)).ceil() as usize;
-    let had = host.sources.len();
+/// Returns as many of `sources` as the load needs.
+fn divide(config: &LoadConfig, ports: u32, time_wait_s: f64, mut sources: Vec<IpAddr>) -> Result<Vec<IpAddr>, String> {
+    let needed = needed(config, time_wait_s);
+    let wanted = (needed / (f64::from(ports) * USED_SHARE_MAX)).ceil() as usize;
+    let had = sources.len();
+    sources.truncate(wanted);
     if wanted <= had {
-        return Ok(host.sources[..wanted].to_vec());
+        return Ok(sources);
     }
     let open = config.connections_and_idle();
-    let enough = (had.max(1) as f64) * f64::from(host.ports);
+    let enough = (had.max(1) as f64) * f64::from(ports);
     // A closed loop opens an unknown number of connections; only the number open at once is certain.
     let certain = if config.schedule == Schedule::Closed { f64::from(open) } else { needed };
     if certain <= enough {
-        return Ok(host.sources.clone());
+        return Ok(sources);
     }
     let opened = match opened_per_s(config) {
         0.0 => String::new(),
-        per_s => format!(" and {per_s:.0} new ones per second, each {:.0} s in TIME_WAIT,", host.time_wait_s),
+        per_s => format!(" and {per_s:.0} new ones per second, each {time_wait_s:.0} s in TIME_WAIT,"),
     };
     let calls = config
         .requests_per_connection
@@ -109,7 +100,7 @@ fn divide(config: &LoadConfig, host: &Host) -> Result<Vec<IpAddr>, String> {
          the {}",
         config.target,
         if had <= 1 { "the one address".to_owned() } else { format!("the {had} addresses") },
-        host.ports,
+        ports,
         if opened_per_s(config) > 0.0 { "rate" } else { "connections" },
     ))
 }
@@ -174,9 +165,9 @@ mod tests {
         }
     }
 
-    fn host(time_wait_s: f64, sources: u8) -> Host {
+    fn divide(config: &LoadConfig, time_wait_s: f64, sources: u8) -> Result<Vec<IpAddr>, String> {
         let sources = (1..=sources).map(|last| Ipv4Addr::new(10, 0, 0, last).into()).collect();
-        Host { ports: 28_232, time_wait_s, sources }
+        super::divide(config, 28_232, time_wait_s, sources)
     }
 
     #[test]
@@ -193,27 +184,23 @@ mod tests {
     #[test]
     fn several_addresses_are_used_if_one_lacks_ports() {
         assert_eq!(sources(&config(400, Some(1), 8_000.0)), Ok(vec![]), "the system chooses the address");
-        assert_eq!(divide(&config(100_000, None, 1.0), &host(60.0, 250)).unwrap().len(), 4);
+        assert_eq!(divide(&config(100_000, None, 1.0), 60.0, 250).unwrap().len(), 4);
         assert_eq!(
-            divide(&config(28_000, None, 1.0), &host(60.0, 1)).unwrap().len(),
+            divide(&config(28_000, None, 1.0), 60.0, 1).unwrap().len(),
             1,
             "the only address provides all of its ports"
         );
-        assert_eq!(divide(&config(400, Some(1), 8_000.0), &host(60.0, 250)).unwrap().len(), 19);
+        assert_eq!(divide(&config(400, Some(1), 8_000.0), 60.0, 250).unwrap().len(), 19);
         let closed = LoadConfig { rate_per_s: None, schedule: Schedule::Closed, ..config(400, Some(1), 1.0) };
-        assert_eq!(
-            divide(&closed, &host(60.0, 3)).unwrap().len(),
-            3,
-            "a closed loop with an unknown need uses all addresses"
-        );
+        assert_eq!(divide(&closed, 60.0, 3).unwrap().len(), 3, "a closed loop with an unknown need uses all addresses");
     }
 
     #[test]
     fn missing_ports_are_reported_with_numbers() {
-        let why = divide(&config(100_000, None, 1.0), &host(60.0, 1)).unwrap_err();
+        let why = divide(&config(100_000, None, 1.0), 60.0, 1).unwrap_err();
         assert!(why.contains("100000 open at once take 100000 local ports towards 127.0.0.1:80"), "{why}");
         assert!(why.contains("the one address of this host have 28232") && !why.contains("TIME_WAIT"), "{why}");
-        let why = divide(&config(400, Some(1), 8_000.0), &host(60.0, 2)).unwrap_err();
+        let why = divide(&config(400, Some(1), 8_000.0), 60.0, 2).unwrap_err();
         assert!(
             why.contains("400 open at once and 8000 new ones per second, each 60 s in TIME_WAIT, take 480400"),
             "{why}"

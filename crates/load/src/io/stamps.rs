@@ -126,7 +126,6 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
         flags.contains(Flags::ERR) && self.take(connection) && !flags.contains(Flags::IN)
     }
 
-    /// Empties a socket's error queue. Returns whether it had an entry.
     #[inline]
     fn take(&mut self, connection: usize) -> bool {
         let mut any = false;

@@ -37,7 +37,6 @@ struct Connection<P: ClientProtocol, F> {
     step: Step,
 }
 
-/// The event that a connection waits for.
 enum Step {
     Established,
     /// Room for the rest of the request. The value is the number of bytes already written.

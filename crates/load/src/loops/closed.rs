@@ -97,7 +97,6 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         self.engine.recorder.close()
     }
 
-    /// Continues with a connection whose timer has expired.
     #[inline]
     fn wake(&mut self, at: usize, due: u64) {
         match self.exchanges[at].step {
@@ -149,7 +148,6 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         }
     }
 
-    /// Abandons a connection. Its outstanding request gets no response.
     #[cold]
     fn end(&mut self, at: usize, class: Class) {
         let link = &self.links[at];

@@ -65,7 +65,6 @@ impl<P: ClientProtocol> Exchange<P> {
         self.step = Step::Idle;
     }
 
-    /// Returns the transaction. `complete` is 0 without a response.
     #[inline]
     pub fn transaction(&self, connection: usize, complete: u64) -> Transaction {
         let Self { due, sent, .. } = *self;
@@ -137,7 +136,6 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         })
     }
 
-    /// Draws the due time of a connection's first request, within one think time.
     pub fn first_due(&mut self, start: u64) -> u64 {
         let think_ticks = self.clock.ticks(self.think.mean_ns as f64) as f64;
         start.saturating_add((think_ticks * self.random.random::<f64>()) as u64)
@@ -268,7 +266,6 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         (now, Received::Whole { is_last, has_more: taken_bytes < self.inbox.len() })
     }
 
-    /// Handles the end of the connection, which may complete the response.
     #[cold]
     fn end(&mut self, exchange: &mut Exchange<P>) -> (u64, Received) {
         let reply = match exchange.step {

@@ -125,11 +125,8 @@ struct Connection {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The connection is writing a burst, or a request for one.
     Writing,
-    /// The connection is reading an acknowledgement or a burst.
     Reading,
-    /// The connection has shut down its sending side.
     Ending,
     /// The connection has failed or ended in order.
     Over,
@@ -313,7 +310,6 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Handles received bytes. Returns whether there may be more to read.
     #[inline]
     fn took(&mut self, at: usize, count: u64) -> bool {
         let connection = &mut self.connections[at];
@@ -358,7 +354,6 @@ impl<'a> Worker<'a> {
         self.moved.by_connection[at] += count as u64;
     }
 
-    /// Shuts down the sending side, perhaps within a burst.
     fn shut_down(&mut self, at: usize) {
         if self.connections[at].state == State::Over {
             return;

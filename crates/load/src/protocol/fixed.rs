@@ -10,7 +10,6 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// Creates the client. Both sizes must be at least 1.
     pub fn new(request_bytes: u32, response_bytes: u32) -> Self {
         Self { request: vec![0x5a; request_bytes as usize], response_bytes: response_bytes.into() }
     }

@@ -12,9 +12,7 @@ use crate::time::zipf::Zipf;
 
 pub struct Kv {
     records: Records,
-    count: u64,
-    value_bytes_max: u32,
-    get_share: f64,
+    traffic: KvTraffic,
     /// `None` if all records are equally likely.
     zipf: Option<Zipf>,
     seed: u64,
@@ -29,15 +27,9 @@ pub struct KvRequest {
 impl Kv {
     /// Creates the client for `traffic`. The seed determines the values and the requests.
     pub fn new(traffic: &KvTraffic, seed: u64) -> Self {
+        let records = Records::new(traffic.value_bytes_min, traffic.value_bytes_max, seed);
         let zipf = Zipf::of(traffic.keys, traffic.records.into());
-        Self {
-            records: Records::new(traffic.value_bytes_min, traffic.value_bytes_max, seed),
-            count: traffic.records.into(),
-            value_bytes_max: traffic.value_bytes_max,
-            get_share: traffic.get_share,
-            zipf,
-            seed,
-        }
+        Self { records, traffic: traffic.clone(), zipf, seed }
     }
 }
 
@@ -48,9 +40,9 @@ impl ClientProtocol for Kv {
     #[inline]
     fn request(&self, number: u64) -> KvRequest {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let is_set = random.random::<f64>() >= self.get_share;
+        let is_set = random.random::<f64>() >= self.traffic.get_share;
         let record = match &self.zipf {
-            None => random.random_range(0..self.count),
+            None => random.random_range(0..u64::from(self.traffic.records)),
             Some(zipf) => zipf.draw(&mut random),
         };
         KvRequest { record, is_set }
@@ -58,16 +50,16 @@ impl ClientProtocol for Kv {
 
     /// Sets a record to the value that it always has.
     fn greeting(&self, connection: u64) -> KvRequest {
-        KvRequest { record: connection % self.count, is_set: true }
+        KvRequest { record: connection % u64::from(self.traffic.records), is_set: true }
     }
 
     fn preparations(&self) -> u64 {
-        self.count
+        self.traffic.records.into()
     }
 
     fn encoded_bytes_max(&self) -> usize {
         // Key, value, and the text around them.
-        records::KEY_BYTES + self.value_bytes_max as usize + 64
+        records::KEY_BYTES + self.traffic.value_bytes_max as usize + 64
     }
 
     #[inline]

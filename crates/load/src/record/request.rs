@@ -24,7 +24,6 @@ pub struct Record {
     pub complete: AtomicU64,
     /// The connection, as an index of the client's connections.
     pub connection: u32,
-    /// The index of the connection's next request plus one.
     next: AtomicU32,
 }
 
@@ -46,7 +45,6 @@ impl Record {
     }
 }
 
-/// The state that both roles of one client share.
 pub struct Shared<'a, P: ClientProtocol> {
     pub clock: Clock,
     pub protocol: &'a P,
@@ -84,7 +82,6 @@ pub struct Stamp {
     pub hardware_arrived: AtomicU64,
 }
 
-/// A connection, shared by both roles.
 #[derive(Debug)]
 pub struct Link {
     pub io: OwnedFd,

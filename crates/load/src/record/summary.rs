@@ -43,7 +43,6 @@ impl Usage {
     }
 }
 
-/// One client's records after a trial.
 #[derive(Debug)]
 pub struct Recorded {
     /// The number of the client's first connection.
@@ -170,7 +169,6 @@ impl<'a> Trial<'a> {
 pub struct Facts<'a> {
     pub trial: &'a Trial<'a>,
     pub connect_ns: u64,
-    /// The process's usage in the window.
     pub usage: Usage,
     /// `None` if kernel timestamps are disabled.
     pub kernel: Option<KernelFacts>,

@@ -5,7 +5,6 @@ use std::io;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-/// Generates the enum of classes and the struct of counts from one table.
 macro_rules! classes {
     ($($(#[$doc:meta])+ $class:ident = $number:literal, $field:ident, $name:literal;)+) => {
         /// The class of a failure: httperf's classes, and classes for sizes, responses and datagrams.

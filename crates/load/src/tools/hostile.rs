@@ -1,6 +1,5 @@
-//! Broken and malicious clients. A server must continue to serve other clients beside a crowd of them.
-//!
-//! A client takes one action at a time and never waits, so one thread runs as many clients as there are descriptors.
+//! Broken and malicious clients, beside which a server must continue to serve others. A client takes one action at a time and
+//! never waits, so one thread runs as many clients as there are descriptors.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -18,9 +17,9 @@ use crate::config::LoadConfig;
 use crate::error::LoadError;
 use crate::io::connect::{self, Dialer};
 
-/// The byte limit of one `Fill` action.
+/// The byte limit of one `Send` action.
 const FILL_BYTES_MAX: usize = 1 << 20;
-/// The write limit of one `Fill` action, for small datagrams.
+/// The write limit of one `Send` action, for small datagrams.
 const FILL_WRITES_MAX: usize = 200;
 /// The byte limit of one read.
 const READ_BYTES_MAX: usize = 64 << 10;
@@ -33,10 +32,8 @@ const MUCH_BYTES: u64 = 16 << 20;
 
 /// An action of a client.
 enum Act<'a> {
-    /// Writes the bytes. Bytes that the socket does not accept are written before any later ones.
-    Send(Cow<'a, [u8]>),
-    /// Writes the bytes repeatedly until the socket accepts no more.
-    Fill(&'a [u8]),
+    /// Writes the bytes some times, or until the socket accepts no more. Unsent bytes are written before any later ones.
+    Send(Cow<'a, [u8]>, usize),
     /// Reads up to this many bytes.
     Read(usize),
     Wait,
@@ -49,7 +46,7 @@ enum Act<'a> {
 }
 
 fn send(bytes: &[u8]) -> Act<'_> {
-    Act::Send(bytes.into())
+    Act::Send(bytes.into(), 1)
 }
 
 /// A kind of misbehaviour: a row of [`MANNERS`].
@@ -86,11 +83,12 @@ pub const MANNERS: &[Manner] = manners! {
         |inputs, step, _| send(if step == 0 { &inputs.half } else { &inputs.more });
     "slow-reader", "requests many bytes and reads them one by one",
         |inputs, step, _| if step == 0 { send(&inputs.much) } else { Act::Read(1) };
-    "deaf", "requests many bytes again and again, and reads none", |inputs, _, _| Act::Fill(&inputs.much);
+    "deaf", "requests many bytes again and again, and reads none",
+        |inputs, _, _| Act::Send((&*inputs.much).into(), FILL_WRITES_MAX);
     "garbage", "sends random bytes, resets the connection, and repeats", |_, step, random| match step {
         0 => {
             let count = random.random_range(1..=GARBAGE_BYTES_MAX);
-            Act::Send((0..count).map(|_| random.random::<u8>()).collect::<Vec<_>>().into())
+            Act::Send((0..count).map(|_| random.random::<u8>()).collect::<Vec<_>>().into(), 1)
         }
         1 => Act::Read(READ_BYTES_MAX),
         _ => Act::Reset,
@@ -378,16 +376,11 @@ fn run(
         unsent.drain(..sent);
     }
     match act {
-        Act::Send(_) | Act::Fill(_) if !unsent.is_empty() => {}
-        Act::Send(bytes) => {
-            let sent = write(socket, &bytes)?;
-            tally.sent_bytes += sent as u64;
-            unsent.extend_from_slice(&bytes[sent..]);
-        }
-        Act::Fill(bytes) => {
+        Act::Send(..) if !unsent.is_empty() => {}
+        Act::Send(bytes, times) => {
             let mut total = 0;
-            for _ in 0..FILL_WRITES_MAX {
-                let sent = write(socket, bytes)?;
+            for _ in 0..times {
+                let sent = write(socket, &bytes)?;
                 total += sent;
                 unsent.extend_from_slice(&bytes[sent..]);
                 if total >= FILL_BYTES_MAX || !unsent.is_empty() {

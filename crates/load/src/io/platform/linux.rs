@@ -64,7 +64,6 @@ impl RunQueue {
 pub struct Pinned(Option<CpuSet>);
 
 impl Pinned {
-    /// Pins to `cpus`; does nothing if it is empty.
     pub fn to(cpus: &[usize]) -> Result<Self, LoadError> {
         if cpus.is_empty() {
             return Ok(Self(None));

@@ -118,8 +118,6 @@ pub struct Churner<'a, P: ClientProtocol> {
     pacing: Option<Pacing>,
     dialed: u64,
     timeout_ticks: u64,
-    failed_ticks: u64,
-    check_ticks: u64,
     check_at: u64,
     opened: Vec<Transaction>,
     opened_count: u64,
@@ -158,8 +156,6 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
             pacing,
             dialed: connections.start as u64,
             timeout_ticks: clock.ticks(config.timeout_ns as f64),
-            failed_ticks: clock.ticks(FAILED_NS),
-            check_ticks: clock.ticks(CHECK_NS),
             check_at: 0,
             opened: reserve(config, opened_max)?,
             opened_count: 0,
@@ -187,7 +183,6 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         self.engine.recorder.begin(times);
     }
 
-    /// Runs from the first connection to the last response.
     pub fn run(mut self, stop: &AtomicBool) -> ClientResult {
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut turns = Turns::new(self.engine.recorder.times().window.clone());
@@ -263,13 +258,12 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
             self.arrive(now);
         }
         if now >= self.check_at {
-            self.check_at = now + self.check_ticks;
+            self.check_at = now + self.engine.clock.ticks(CHECK_NS);
             self.fail_overdue(now);
         }
         (self.engine.number, self.dialed) != before
     }
 
-    /// Continues with a slot whose timer has expired.
     #[inline]
     fn wake(&mut self, at: usize, due: u64) {
         let slot = &mut self.slots[at];
@@ -439,7 +433,6 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Returns a slot's transaction. `complete` is 0 without a response.
     #[inline]
     fn transaction(&self, at: usize, complete: u64) -> Transaction {
         let Slot { exchange, late, .. } = &self.slots[at];
@@ -487,11 +480,10 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         if self.is_open() {
             self.free(at);
         } else {
-            self.open_at(at, self.now() + self.failed_ticks);
+            self.open_at(at, self.now() + self.engine.clock.ticks(FAILED_NS));
         }
     }
 
-    /// Counts the failure of a connection, and of its request.
     fn lose(&mut self, at: usize, class: Class) {
         let transaction = self.transaction(at, 0);
         let slot = &self.slots[at];
@@ -534,7 +526,6 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Ends all sessions after the cool-down.
     fn end_all(&mut self) {
         for at in 0..self.slots.len() {
             let slot = &self.slots[at];

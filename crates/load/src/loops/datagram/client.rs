@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use wire::udp::{DATAGRAM_BYTES_MAX, Udp, put_id};
 
-use super::matcher::{Ids, LoopResult, Match, Matcher};
+use super::matcher::{Ids, LoopResult, Matcher};
 use super::unreachable;
 use crate::config::{LoadConfig, Pacing};
 use crate::driver::{StopCondition, Turns};
@@ -291,7 +291,7 @@ impl<'a> Client<'a> {
                 Ok((bytes, from)) => {
                     // t3: right after the system call that returned the datagram.
                     let now = self.clock.now();
-                    if self.matcher.take(&self.inbox[..bytes], Some(from), now, self.timeout) == Match::Answered {
+                    if self.matcher.take(&self.inbox[..bytes], Some(from), now, self.timeout) {
                         progress.add_completed(1);
                     }
                     if self.is_due(now) {
@@ -314,7 +314,7 @@ impl<'a> Client<'a> {
         let mut some = false;
         unreachable::take(self.socket, &mut |datagram, class| {
             some = true;
-            if matcher.fail(datagram, class) == Match::Failed {
+            if matcher.fail(datagram, class) {
                 progress.add_lost(1);
             }
         });

@@ -62,41 +62,31 @@ pub struct Matcher<'a> {
     pub result: LoopResult,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Match {
-    /// The datagram answers a request.
-    Answered,
-    /// A request will get no response.
-    Failed,
-    /// The datagram belongs to no outstanding request.
-    Nothing,
-}
-
 impl<'a> Matcher<'a> {
     pub fn new(udp: Udp, ids: Ids, window: Range<u64>, targets: &'a [SocketAddr], records: &'a [Record]) -> Self {
         let (newest, failed) = (vec![0; targets.len()], vec![false; records.len()]);
         Self { udp, ids, records, targets, newest, window, result: LoopResult { failed, ..LoopResult::default() } }
     }
 
-    /// Matches a received datagram. If a response is later than `timeout` ticks, its request stays lost.
+    /// Matches a received datagram. Returns whether it answers a request. If a response is later than `timeout` ticks, its request stays lost.
     #[inline]
-    pub fn take(&mut self, datagram: &[u8], from: Option<SocketAddr>, now: u64, timeout: u64) -> Match {
+    pub fn take(&mut self, datagram: &[u8], from: Option<SocketAddr>, now: u64, timeout: u64) -> bool {
         let id = self.udp.response_id(datagram);
         // A port may be greeted more than once, and respond late.
         if id.is_some_and(|id| self.ids.of_greetings().number(id).is_some()) {
-            return Match::Nothing;
+            return false;
         }
         let request = id.and_then(|id| self.sent(id));
         let Some((number, record)) =
             request.filter(|(_, record)| from == Some(self.targets[record.connection as usize]))
         else {
             self.result.errors.count(Class::Wrong, 1);
-            return Match::Nothing;
+            return false;
         };
         let in_window = u64::from(self.window.contains(&record.planned));
         if record.complete.load(Relaxed) != 0 {
             self.result.duplicates += in_window;
-            return Match::Nothing;
+            return false;
         }
         let newest = &mut self.newest[record.connection as usize];
         if *newest > number as u32 {
@@ -105,22 +95,22 @@ impl<'a> Matcher<'a> {
             *newest = number as u32 + 1;
         }
         if self.result.failed[number] || now.saturating_sub(record.sent.load(Relaxed)) > timeout {
-            return Match::Nothing;
+            return false;
         }
         record.complete.store(now, Relaxed);
-        Match::Answered
+        true
     }
 
-    /// Handles an error for the request that begins with `datagram`.
-    pub fn fail(&mut self, datagram: &[u8], class: Class) -> Match {
+    /// Handles an error for the request that begins with `datagram`. Returns whether this fails the request.
+    pub fn fail(&mut self, datagram: &[u8], class: Class) -> bool {
         self.result.errors.count(class, 1);
         let id = datagram.first_chunk().copied().map(u64::from_le_bytes);
         match id.and_then(|id| self.sent(id)) {
             Some((number, record)) if record.complete.load(Relaxed) == 0 && !self.result.failed[number] => {
                 self.result.failed[number] = true;
-                Match::Failed
+                true
             }
-            _ => Match::Nothing,
+            _ => false,
         }
     }
 
@@ -179,8 +169,8 @@ mod tests {
         let mut matcher = case.matcher();
         for (number, port) in [(0, 0), (1, 1), (3, 1)] {
             let response = response(&matcher, number);
-            assert_eq!(matcher.take(&response, Some(case.targets[port]), 300, TIMEOUT), Match::Answered);
-            assert_eq!(matcher.take(&response, Some(case.targets[port]), 310, TIMEOUT), Match::Nothing);
+            assert!(matcher.take(&response, Some(case.targets[port]), 300, TIMEOUT));
+            assert!(!matcher.take(&response, Some(case.targets[port]), 310, TIMEOUT));
         }
         assert_eq!((matcher.result.duplicates, matcher.result.reordered), (3, 0));
         assert_eq!(case.records[3].complete.load(Relaxed), 300);
@@ -196,7 +186,7 @@ mod tests {
         for (number, reordered) in [(4, 0), (1, 0), (2, 1), (3, 1), (0, 2), (5, 2)] {
             let response = response(&matcher, number);
             let from = Some(case.targets[number as usize % 2]);
-            assert_eq!(matcher.take(&response, from, 300, TIMEOUT), Match::Answered);
+            assert!(matcher.take(&response, from, 300, TIMEOUT));
             assert_eq!(matcher.result.reordered, reordered, "after {number}");
         }
     }
@@ -221,12 +211,12 @@ mod tests {
             (&good, Some(case.targets[1])),
             (&good, None),
         ] {
-            assert_eq!(matcher.take(datagram, from, 300, TIMEOUT), Match::Nothing);
+            assert!(!matcher.take(datagram, from, 300, TIMEOUT));
         }
         assert_eq!(matcher.result.errors, Errors { wrong: 8, ..Errors::default() });
         let mut greeting = good.clone();
         wire::udp::put_id(&mut greeting, matcher.ids.of_greetings().of(0));
-        assert_eq!(matcher.take(&greeting, here, 300, TIMEOUT), Match::Nothing);
+        assert!(!matcher.take(&greeting, here, 300, TIMEOUT));
         assert_eq!(matcher.result.errors.wrong, 8, "a late answer to a greeting is no error");
     }
 
@@ -235,7 +225,7 @@ mod tests {
         let case = Case::new(1);
         let mut matcher = case.matcher();
         let response = response(&matcher, 0);
-        assert_eq!(matcher.take(&response, Some(case.targets[0]), 201 + TIMEOUT, TIMEOUT), Match::Nothing);
+        assert!(!matcher.take(&response, Some(case.targets[0]), 201 + TIMEOUT, TIMEOUT));
         assert_eq!(case.records[0].complete.load(Relaxed), 0);
         assert_eq!(matcher.result.failed, [false]);
     }
@@ -245,13 +235,9 @@ mod tests {
         let case = Case::new(2);
         let mut matcher = case.matcher();
         let request = matcher.ids.of(1).to_le_bytes();
-        assert_eq!(matcher.fail(&request, Class::Unreachable), Match::Failed);
-        assert_eq!(matcher.fail(&request, Class::Unreachable), Match::Nothing);
-        assert_eq!(
-            matcher.fail(&request[..7], Class::Unreachable),
-            Match::Nothing,
-            "an incomplete id matches no request"
-        );
+        assert!(matcher.fail(&request, Class::Unreachable));
+        assert!(!matcher.fail(&request, Class::Unreachable));
+        assert!(!matcher.fail(&request[..7], Class::Unreachable), "an incomplete id matches no request");
         assert_eq!(matcher.result.failed, [false, true]);
         assert_eq!(matcher.result.errors, Errors { unreachable: 3, ..Errors::default() });
     }

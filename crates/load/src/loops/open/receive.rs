@@ -145,7 +145,6 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         }
     }
 
-    /// Handles the server's end of a connection, which may complete a response.
     #[cold]
     fn ended(&mut self, index: usize) {
         let Shared { clock, protocol, records, links, progress, .. } = self.shared;
@@ -163,7 +162,6 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         self.end(index, Class::Closed);
     }
 
-    /// Abandons a connection. Its outstanding requests get no response.
     #[cold]
     fn end(&mut self, index: usize, class: Class) {
         let Shared { records, links, progress, .. } = self.shared;

@@ -72,7 +72,6 @@ impl<'a, P: ClientProtocol> Sender<'a, P> {
         self.due().is_some_and(|due| now >= due)
     }
 
-    /// Whether full sockets delay any bytes.
     pub fn has_unsent(&self) -> bool {
         !self.blocked.is_empty()
     }
