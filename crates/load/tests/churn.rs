@@ -116,7 +116,7 @@ fn for_long(config: LoadConfig) -> LoadConfig {
     LoadConfig { phases: Phases { measure_ns: 2_000_000_000, ..config.phases }, ..config }
 }
 
-fn asks_http(config: LoadConfig) -> LoadConfig {
+fn over_http(config: LoadConfig) -> LoadConfig {
     let targets = vec![HttpTarget { path: "/".into(), body_bytes: None }];
     let http = HttpTraffic { host: None, targets, headers: Vec::new(), status: 200 };
     LoadConfig { service: ServiceSpec::Http { folder: None }, http: Some(http), ..config }
@@ -127,13 +127,13 @@ fn run(config: &LoadConfig) -> Outcome {
 }
 
 #[test]
-fn a_closed_loop_replaces_connections_after_so_many_requests() {
+fn closed_loop_replaces_connections() {
     for (calls, clients) in [(1, 1), (7, 2)] {
         let (target, seen) = server(honest);
         let config = for_long(LoadConfig { clients, ..closed(target, calls) });
         let Outcome { report, samples, connections } = run(&config);
         assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
-        assert!(connections.is_empty(), "nothing is left open");
+        assert!(connections.is_empty(), "all connections are closed");
         seen.all_ended();
         let by_calls = seen.by_calls.lock().unwrap();
         // Others are incomplete: the connection that verified the server, and those cut short by the end of the window.
@@ -158,7 +158,7 @@ fn a_closed_loop_replaces_connections_after_so_many_requests() {
 }
 
 #[test]
-fn sessions_begin_by_the_schedule_and_send_one_after_the_other() {
+fn sessions_follow_the_schedule() {
     for (calls, clients) in [(1, 1), (6, 1), (6, 2)] {
         let (target, seen) = server(honest);
         let Outcome { report, samples, connections } = run(&LoadConfig { clients, ..open(target, calls) });
@@ -183,13 +183,13 @@ fn sessions_begin_by_the_schedule_and_send_one_after_the_other() {
         assert!(firsts >= 180 / calls, "{firsts}");
         assert!(
             report.response.distribution.max_ns >= churn.first_byte.distribution.max_ns,
-            "it has the connecting in it"
+            "response time includes connecting"
         );
     }
 }
 
 #[test]
-fn sessions_beyond_the_connections_wait_for_their_turn() {
+fn excess_sessions_wait_for_a_connection() {
     // Two connections with 20 ms per request serve at most 100 of the 600 requests per second.
     let asked = Arc::new(Mutex::new((0, 0)));
     let counted = asked.clone();
@@ -206,18 +206,18 @@ fn sessions_beyond_the_connections_wait_for_their_turn() {
         stream.write_all(&[0; RESPONSE]).ok()
     });
     let Outcome { report, .. } = run(&LoadConfig { connections: 2, ..open(target, 1) });
-    assert_eq!((report.completed, report.errors.total()), (180, 0), "none is left out: {:?}", report.errors);
-    assert_eq!(*asked.lock().unwrap(), (0, 2), "requests that are being served, now and at most");
+    assert_eq!((report.completed, report.errors.total()), (180, 0), "no request is dropped: {:?}", report.errors);
+    assert_eq!(*asked.lock().unwrap(), (0, 2), "current and highest number of requests in service");
     assert!(report.churn.unwrap().waited > 100);
     assert!(report.response.distribution.max_ns > 1_000_000_000, "{:?}", report.response.distribution);
     let service = report.service.distribution;
-    assert!(service.p50_ns < report.response.distribution.p50_ns / 2, "the wait is not the server's time");
+    assert!(service.p50_ns < report.response.distribution.p50_ns / 2, "service time excludes the wait");
     let lag = report.send_delay.distribution;
-    assert!(lag.p50_ns < report.response.distribution.p50_ns / 2, "nor the client's lateness: {lag:?}");
+    assert!(lag.p50_ns < report.response.distribution.p50_ns / 2, "send delay excludes the wait: {lag:?}");
 }
 
 #[test]
-fn sessions_that_are_never_begun_were_planned_all_the_same() {
+fn unbegun_sessions_count_as_planned() {
     // One connection with 50 ms per request: about 14 of 400 sessions begin by the end of the cool-down.
     let (target, _) = server(|stream, number| {
         thread::sleep(Duration::from_millis(50));
@@ -236,12 +236,12 @@ fn sessions_that_are_never_begun_were_planned_all_the_same() {
         assert!((100..=1200).contains(&report.outstanding.at_end), "{:?}", report.outstanding);
         assert!((1100..=1200).contains(&report.outstanding.after_drain), "{:?}", report.outstanding);
         assert_eq!(report.outstanding.at_start, 0);
-        assert_eq!(report.send_delay.distribution.count, report.sent, "what was not sent has no lag");
+        assert_eq!(report.send_delay.distribution.count, report.sent, "unsent requests have no send delay");
     }
 }
 
 #[test]
-fn a_session_that_fails_leaves_requests_that_were_planned() {
+fn failed_session_leaves_planned_requests() {
     // Every connection except the first ends at its second request.
     let first = AtomicU32::new(0);
     let (target, _) = server(move |stream, number| match first.fetch_add(1, SeqCst) {
@@ -255,33 +255,33 @@ fn a_session_that_fails_leaves_requests_that_were_planned() {
     assert_eq!(report.completed, 200);
     let failed = report.sent - 200;
     assert!((1..=200).contains(&failed), "{failed}");
-    assert_eq!(report.planned, 200 + failed * 5, "with the four that would have followed");
+    assert_eq!(report.planned, 200 + failed * 5, "four more requests were planned per failed session");
 }
 
 #[test]
-fn a_server_that_ends_connections_is_connected_to_again() {
+fn client_reconnects_after_the_server_closes() {
     for config in [closed as fn(SocketAddr, u32) -> LoadConfig, open] {
         let (target, seen) = server(http(3));
-        let Outcome { report, .. } = run(&for_long(asks_http(config(target, 10))));
+        let Outcome { report, .. } = run(&for_long(over_http(config(target, 10))));
         assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
         assert!(report.completed > 0, "{}", report.completed);
         seen.all_ended();
         let by_calls = seen.by_calls.lock().unwrap().clone();
         assert!(by_calls.keys().all(|&had| had <= 3) && by_calls.contains_key(&3), "{by_calls:?}");
         // Without short-lived connections, the announced end is an error.
-        let staying = LoadConfig { requests_per_connection: None, ..for_long(asks_http(config(target, 1))) };
+        let staying = LoadConfig { requests_per_connection: None, ..for_long(over_http(config(target, 1))) };
         let Outcome { report, .. } = run(&staying);
         assert!(report.errors.closed > 0 && report.errors.closed == report.errors.total(), "{:?}", report.errors);
     }
     let (target, _) = server(http(1));
-    let staying = LoadConfig { requests_per_connection: None, ..asks_http(closed(target, 1)) };
+    let staying = LoadConfig { requests_per_connection: None, ..over_http(closed(target, 1)) };
     let error = muxbench_load::run(&staying, &mut |_| ()).unwrap_err();
     assert!(matches!(&error, LoadError::Connect { class: "closed", .. }), "{error}");
     assert!(error.to_string().contains("--requests-per-connection"), "{error}");
 }
 
 #[test]
-fn what_goes_wrong_is_counted_by_its_class() {
+fn failures_are_counted_by_class() {
     for config in [closed as fn(SocketAddr, u32) -> LoadConfig, open] {
         // The server answers only the first connection and closes all others.
         let first = AtomicU32::new(0);
@@ -309,7 +309,7 @@ fn what_goes_wrong_is_counted_by_its_class() {
     let started = Instant::now();
     let report = run(&for_long(LoadConfig { timeout_ns: 2_000_000_000, ..base })).report;
     assert!(report.errors.timeout > 0 && report.errors.timeout == report.errors.total(), "{:?}", report.errors);
-    assert!(started.elapsed() < Duration::from_secs(40), "the drain is not waited for");
+    assert!(started.elapsed() < Duration::from_secs(40), "the load ends before the cool-down does");
     seen.all_ended();
     // The server stops after the first connection.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -330,7 +330,7 @@ fn what_goes_wrong_is_counted_by_its_class() {
 }
 
 #[test]
-fn connections_think() {
+fn short_lived_connections_have_think_times() {
     let (target, seen) = server(honest);
     let think = Think { mean_ns: 10_000_000, exponential: false };
     let Outcome { report, connections, .. } = run(&LoadConfig { think, ..closed(target, 2) });
@@ -396,7 +396,10 @@ fn window_end_waits_for_connections_in_progress() {
         let phases = Phases { ramp_ns: 0, ..base.phases };
         let Outcome { report, samples, .. } = run(&LoadConfig { target, phases, ..base });
         assert_eq!((report.errors.total(), report.completed), (0, 5), "{:?}", report.errors);
-        assert!(samples.iter().all(|it| it.complete_ns > 200_000_000), "none came in the window: {samples:?}");
+        assert!(
+            samples.iter().all(|it| it.complete_ns > 200_000_000),
+            "all responses arrive after the window: {samples:?}"
+        );
     };
     // The kernel repeats a dropped SYN after one second, and again after two more.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -422,7 +425,7 @@ fn window_end_waits_for_connections_in_progress() {
 }
 
 #[test]
-fn an_address_without_a_port_leaves_the_others() {
+fn address_without_ports_is_skipped() {
     // This host does not have the addresses of RFC 5737, so they have no ports.
     let sources =
         vec![Ipv4Addr::new(192, 0, 2, 1).into(), Ipv4Addr::LOCALHOST.into(), Ipv4Addr::new(192, 0, 2, 2).into()];
@@ -443,7 +446,7 @@ fn an_address_without_a_port_leaves_the_others() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn connections_beyond_one_address_s_ports_use_several() {
+fn several_addresses_provide_more_ports() {
     // No machine's range is this small; the closed loop's estimate requires several addresses.
     let (target, seen) = server(honest);
     let report = run(&closed(target, 1)).report;

@@ -73,7 +73,7 @@ fn run(config: &LoadConfig) -> Outcome {
 }
 
 #[test]
-fn every_shape_and_pacing_sends_all_and_receives_all() {
+fn every_role_and_pacing_completes_all_requests() {
     let target = server(honest);
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         for pacing in [Pacing::Yield, Pacing::Spin, Pacing::SleepSpin, Pacing::Auto] {
@@ -108,7 +108,7 @@ fn several_requests_may_be_outstanding_on_one_connection() {
     // Long enough for a machine that is busy for part of the window.
     config.phases.measure_ns = 1_000_000_000;
     let Outcome { report, samples, .. } = run(&config);
-    assert_eq!(report.sent, 600, "planned times are never skipped");
+    assert_eq!(report.sent, 600, "no planned request is skipped");
     assert!(report.completed >= 590, "{report:?}");
     assert!(report.outstanding.at_end >= 40, "{:?}", report.outstanding);
     assert!(report.service.distribution.p99_ns > 100_000_000, "requests queue");
@@ -118,7 +118,7 @@ fn several_requests_may_be_outstanding_on_one_connection() {
 }
 
 #[test]
-fn what_is_not_answered_by_the_end_of_the_drain_is_a_timeout() {
+fn request_unanswered_after_the_cool_down_is_a_timeout() {
     let target = server(|stream| answer(stream, |number| Some(if number == 0 { RESPONSE } else { 0 })));
     let mut config = config(target);
     // Requests that are not sent by the end of the cool-down would be missing.
@@ -131,23 +131,23 @@ fn what_is_not_answered_by_the_end_of_the_drain_is_a_timeout() {
 }
 
 #[test]
-fn a_server_that_dies_ends_the_run_early_and_is_counted() {
+fn dead_server_ends_the_load_early() {
     let target = server(|stream| answer(stream, |number| (number < 2).then_some(RESPONSE)));
     let mut config = config(target);
     config.phases.measure_ns = 30_000_000_000;
     let started = Instant::now();
     let Outcome { report, samples, .. } = run(&config);
-    assert!(started.elapsed() < Duration::from_secs(20), "neither the window nor the drain is waited for");
+    assert!(started.elapsed() < Duration::from_secs(20), "the load ends before the window does");
     let failed = report.errors.short + report.errors.reset;
     assert_eq!(failed, report.errors.total(), "{:?}", report.errors);
     // Each connection answers one request of the trial. All others in the window fail, sent or not.
     assert!(report.completed <= 10);
     assert!(failed >= report.planned - report.completed, "{report:?}");
-    assert!(samples.iter().any(|sample| sample.sent_ns == Sample::NEVER), "nothing is sent to the dead");
+    assert!(samples.iter().any(|sample| sample.sent_ns == Sample::NEVER), "no request is sent on a failed connection");
 }
 
 #[test]
-fn requests_lost_with_their_connection_are_not_waited_for() {
+fn load_does_not_wait_for_requests_of_failed_connections() {
     // The server ignores each connection's third request and ends the connection at the fourth, so some requests are
     // outstanding.
     let target =
@@ -157,14 +157,14 @@ fn requests_lost_with_their_connection_are_not_waited_for() {
         config.phases.cool_down_ns = 60_000_000_000;
         let started = Instant::now();
         let Outcome { report, .. } = run(&config);
-        assert!(started.elapsed() < Duration::from_secs(30), "the drain has nothing to wait for");
+        assert!(started.elapsed() < Duration::from_secs(30), "the cool-down ends early");
         assert!(report.errors.short > 0, "mid-response: {:?}", report.errors);
         assert_eq!(report.errors.timeout, 0, "{:?}", report.errors);
     }
 }
 
 #[test]
-fn a_run_that_is_far_too_fast_ends_with_its_drain() {
+fn overloaded_client_ends_after_the_cool_down() {
     let target = server(honest);
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         // 20 ns per request: less than two readings of the clock.
@@ -185,7 +185,7 @@ fn server_that_sends_too_much_is_wrong() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_does_not_hold_the_schedule_up() {
+fn peer_that_does_not_read_does_not_delay_the_schedule() {
     // The server answers the first request and nothing more. Requests exceed the socket buffers.
     let target = server(|mut stream| {
         stream.read_exact(&mut vec![0; 1 << 20]).unwrap();
@@ -202,7 +202,7 @@ fn a_peer_that_does_not_read_does_not_hold_the_schedule_up() {
 }
 
 #[test]
-fn nobody_there() {
+fn refused_connection_is_reported() {
     // A bound socket reserves the port and refuses connections.
     let held = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&held, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
@@ -213,14 +213,14 @@ fn nobody_there() {
 }
 
 #[test]
-fn a_server_that_does_not_serve_is_found_out_before_the_ramp() {
+fn silent_server_fails_before_the_ramp() {
     let target = server(|_| thread::sleep(Duration::from_secs(20)));
     let error = muxbench_load::run(&LoadConfig { timeout_ns: 100_000_000, ..config(target) }, &mut |_| ()).unwrap_err();
     assert!(matches!(error, LoadError::Connect { class: "timeout", .. }), "{error}");
 }
 
 #[test]
-fn events_tell_the_phases_in_order() {
+fn events_follow_the_order_of_phases() {
     let mut events = Vec::new();
     muxbench_load::run(&config(server(honest)), &mut |event| events.push(event)).unwrap();
     let connected = events.iter().position(|event| matches!(event, Event::Connected { connections: 10, .. })).unwrap();
@@ -243,7 +243,7 @@ impl Listener for Begins {
 }
 
 #[test]
-fn who_is_told_too_late_when_to_begin_says_by_how_much() {
+fn late_start_message_is_reported() {
     let late_ns = |ago_ns| {
         let reflector = Reflector::start(Transport::Tcp, &service(), None, || Duration::ZERO).unwrap();
         let outcome = muxbench_load::run_with(&config(reflector.address().clone()), &mut Begins { ago_ns }).unwrap();
@@ -273,7 +273,7 @@ fn invalid_configuration_is_rejected_before_connecting() {
 const CLOCKS_NS: i64 = 50_000;
 
 #[test]
-fn the_kernel_s_timestamps_lie_between_ours() {
+fn kernel_timestamps_lie_between_client_timestamps() {
     for datagrams in [false, true] {
         let transport = if datagrams { Transport::Udp } else { Transport::Tcp };
         for (roles, clients) in [(Roles::OneLoop, 1), (Roles::TwoThreads, 2)] {
@@ -308,14 +308,14 @@ fn the_kernel_s_timestamps_lie_between_ours() {
 }
 
 #[test]
-fn what_the_kernel_is_not_asked_it_does_not_say() {
+fn kernel_timestamps_are_absent_by_default() {
     let Outcome { report, samples, .. } = run(&config(server(honest)));
     assert!(report.kernel.is_none());
     assert!(samples.iter().all(|sample| sample.driver_ns == Sample::NEVER && sample.arrived_ns == Sample::NEVER));
 }
 
 #[test]
-fn a_hold_is_measured_at_least_whole() {
+fn known_delay_is_part_of_the_measured_time() {
     for transport in [Transport::Tcp, Transport::Udp, Transport::Unix] {
         let hold = Duration::from_millis(2);
         let reflector = Reflector::start(transport, &service(), None, move || hold).unwrap();
@@ -330,7 +330,7 @@ fn a_hold_is_measured_at_least_whole() {
 }
 
 #[test]
-fn a_port_where_nobody_is_refuses_datagrams() {
+fn closed_port_refuses_datagrams() {
     // A bound socket reserves the port. Connected to itself, it refuses other peers.
     let held = UdpSocket::bind("127.0.0.1:0").unwrap();
     let nobody = held.local_addr().unwrap();
@@ -344,7 +344,7 @@ fn a_port_where_nobody_is_refuses_datagrams() {
 }
 
 #[test]
-fn a_share_of_connections_is_active_and_the_same_for_each_seed() {
+fn seed_determines_the_active_connections() {
     let target = server(honest);
     let used = |active, popularity, seed| {
         let config = LoadConfig { active, popularity, seed, schedule: Schedule::Constant, ..config(target) };
@@ -356,7 +356,7 @@ fn a_share_of_connections_is_active_and_the_same_for_each_seed() {
     let three = used(0.3, Popularity::Uniform, 1);
     assert_eq!(three.len(), 3);
     assert_eq!(three, used(0.3, Popularity::Uniform, 1));
-    assert_eq!(used(1.0 / 64.0, Popularity::Zipf { exponent: 1.0 }, 1).len(), 1, "never none");
+    assert_eq!(used(1.0 / 64.0, Popularity::Zipf { exponent: 1.0 }, 1).len(), 1, "at least one connection is active");
     assert!(muxbench_load::run(&LoadConfig { active: 0.0, ..config(target) }, &mut |_| ()).is_err());
 }
 
@@ -390,7 +390,7 @@ fn unix_sockets_are_streams_without_stamps() {
 }
 
 #[test]
-fn nobody_at_a_unix_socket() {
+fn missing_unix_listener_is_reported() {
     let path = path("nobody");
     let config = config(Address::unix(path.clone()).unwrap());
     let error = muxbench_load::run(&config, &mut |_| ()).unwrap_err().to_string();

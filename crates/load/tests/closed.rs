@@ -135,7 +135,11 @@ fn each_connection_has_one_request_outstanding() {
         let closed = report.closed.unwrap();
         let completed: u64 = report.completed_by_part.unwrap().iter().sum();
         assert_eq!(report.rate_achieved_per_s, completed as f64 / 2.0);
-        assert!(completed.abs_diff(report.completed) <= 20, "{completed} {}: those at the edges", report.completed);
+        assert!(
+            completed.abs_diff(report.completed) <= 20,
+            "{completed} and {} differ only by transactions at the edges",
+            report.completed
+        );
         assert_eq!(closed.unsampled, 0);
         assert!(closed.busy_share > 0.0, "{closed:?}");
         assert_eq!((report.outstanding.after_drain, report.roles), (0, muxbench_load::config::Roles::OneLoop));
@@ -217,11 +221,11 @@ fn wrong_store_is_detected() {
     })))
     .report;
     assert_eq!((report.errors.wrong, report.errors.total()), (10, 10), "each connection ends: {:?}", report.errors);
-    assert!(started.elapsed() < Duration::from_secs(8), "nothing is left to wait for");
+    assert!(started.elapsed() < Duration::from_secs(8), "the load ends early");
 }
 
 #[test]
-fn an_open_loop_asks_and_verifies_the_same() {
+fn open_loop_verifies_a_store_too() {
     let target = store(|_| ());
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         for timestamps in [Timestamps::Client, Timestamps::Kernel] {
@@ -275,12 +279,12 @@ fn requests_larger_than_the_socket_buffer_arrive_whole() {
         let config = LoadConfig { connections: 1, kv: Some(traffic.clone()), roles, ..open(kv(target)) };
         let Outcome { report, .. } = run(&config);
         assert_eq!((report.completed, report.errors.total()), (120, 0), "{roles:?}: {:?}", report.errors);
-        assert!(report.service.distribution.max_ns > 50_000_000, "they waited for the socket");
+        assert!(report.service.distribution.max_ns > 50_000_000, "service time includes the wait for the socket");
     }
 }
 
 #[test]
-fn a_data_set_that_is_not_stored_is_no_trial() {
+fn unstored_data_set_fails_the_load() {
     // A server that verifies connections but has no memory for the data set.
     let target = server(|stream| {
         let mut lines = BufReader::new(stream.try_clone().unwrap()).split(b'\n');
@@ -327,13 +331,13 @@ fn unanswered_request_times_out_and_ended_one_counts_once() {
     let mut config = fixed(honest(50));
     config.phases.measure_ns = 20_000_000_000;
     let Outcome { report, .. } = run(&config);
-    assert!(started.elapsed() < Duration::from_secs(10), "neither the window nor the drain is waited for");
+    assert!(started.elapsed() < Duration::from_secs(10), "the load ends before the window does");
     assert_eq!(report.errors.short + report.errors.reset, 10, "{:?}", report.errors);
     assert_eq!(report.errors.total(), 10, "{:?}", report.errors);
 }
 
 #[test]
-fn requests_that_a_socket_does_not_take_at_once_arrive_whole() {
+fn partly_accepted_requests_arrive_whole() {
     let request_bytes = 8 << 20;
     let target = server(move |mut stream| {
         let (mut request, expected) = (vec![0; request_bytes], vec![0x5a; request_bytes]);
@@ -353,8 +357,8 @@ fn requests_that_a_socket_does_not_take_at_once_arrive_whole() {
 }
 
 #[test]
-fn the_same_seed_asks_for_the_same() {
-    let asked = |seed| {
+fn same_seed_sends_same_requests() {
+    let requested = |seed| {
         let (sender, receiver) = std::sync::mpsc::channel();
         let target = server(move |mut stream| {
             // One connection: its greeting, its data set, then requests determined by the seed.
@@ -374,12 +378,13 @@ fn the_same_seed_asks_for_the_same() {
             }
         });
         run(&for_long(LoadConfig { connections: 1, seed, ..kv(target) }));
-        let mut asked = (0..2_101).map(|_| receiver.recv_timeout(Duration::from_secs(30)).expect("it asks for enough"));
-        asked.by_ref().take(2_001).for_each(drop);
-        asked.collect::<Vec<_>>()
+        let mut requested = (0..2_101)
+            .map(|_| receiver.recv_timeout(Duration::from_secs(30)).expect("the server gets enough requests"));
+        requested.by_ref().take(2_001).for_each(drop);
+        requested.collect::<Vec<_>>()
     };
-    assert_eq!(asked(3), asked(3));
-    assert_ne!(asked(3), asked(4));
+    assert_eq!(requested(3), requested(3));
+    assert_ne!(requested(3), requested(4));
 }
 
 #[test]

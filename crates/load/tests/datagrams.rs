@@ -92,7 +92,7 @@ fn honest(_: Option<u64>, response: Vec<u8>) -> Replies {
 }
 
 #[test]
-fn everything_is_answered_and_nothing_left() {
+fn all_requests_are_answered() {
     for (clients, pacing) in [(1, Pacing::SleepSpin), (2, Pacing::Yield), (4, Pacing::SleepSpin)] {
         let server = Server::start(honest);
         let (report, samples) = run(&LoadConfig { clients, pacing, ..server.config() });
@@ -103,7 +103,11 @@ fn everything_is_answered_and_nothing_left() {
         assert_eq!(report.outstanding.after_drain, 0);
         assert_eq!(report.response.distribution.count, 200);
         let by_part: u64 = report.completed_by_part.unwrap().iter().sum();
-        assert_eq!((by_part as f64 / 0.5, by_part > 0), (report.rate_achieved_per_s, true), "those within the window");
+        assert_eq!(
+            (by_part as f64 / 0.5, by_part > 0),
+            (report.rate_achieved_per_s, true),
+            "the rate counts responses in the window"
+        );
         assert!(samples.iter().all(|it| it.planned_ns <= it.sent_ns && it.sent_ns < it.complete_ns));
         // With this seed, each port gets requests.
         assert!((0..PORTS).all(|port| samples.iter().any(|it| it.connection == port)));
@@ -111,7 +115,7 @@ fn everything_is_answered_and_nothing_left() {
 }
 
 #[test]
-fn what_is_not_answered_is_lost() {
+fn unanswered_request_is_lost() {
     let is_lost = |count: u64| count.is_multiple_of(5);
     let server = Server::start(move |count, response| if count.is_some_and(is_lost) { vec![] } else { vec![response] });
     let (report, samples) = run(&server.config());
@@ -121,11 +125,11 @@ fn what_is_not_answered_is_lost() {
     // A fifth of the requests, rounded up per port.
     assert!((40..=44).contains(&never), "{never}");
     assert_eq!(report.outstanding.after_drain, never);
-    assert_eq!(report.errors.total(), 0, "to be lost is no error: {:?}", report.errors);
+    assert_eq!(report.errors.total(), 0, "a lost request is no error: {:?}", report.errors);
 }
 
 #[test]
-fn what_comes_after_the_timeout_is_lost() {
+fn late_response_is_lost() {
     let server = Server::start(|count, response| {
         if count.is_some() {
             thread::sleep(Duration::from_millis(1_600));
@@ -141,7 +145,7 @@ fn what_comes_after_the_timeout_is_lost() {
 }
 
 #[test]
-fn what_comes_twice_is_a_duplicate_and_answered_once() {
+fn repeated_response_is_a_duplicate() {
     let server = Server::start(|count, response| match count {
         None => vec![response],
         Some(count) => vec![response; 2 + (count % 2) as usize],
@@ -155,7 +159,7 @@ fn what_comes_twice_is_a_duplicate_and_answered_once() {
 }
 
 #[test]
-fn what_is_overtaken_on_its_port_is_reordered() {
+fn overtaken_response_is_reordered() {
     let held = std::sync::Mutex::new(std::collections::HashMap::<thread::ThreadId, Vec<u8>>::new());
     let held = Arc::new(held);
     // Every second response is sent first, followed by the previous one.
@@ -198,7 +202,7 @@ fn unexpected_datagram_is_wrong() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_port_that_is_closed_is_unreachable() {
+fn closed_port_is_unreachable() {
     // Each port answers its greeting. Two ports close at their first request.
     let sockets: Vec<UdpSocket> = (0..PORTS).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     let ports: Vec<u16> = sockets.iter().map(|socket| socket.local_addr().unwrap().port()).collect();
@@ -235,11 +239,11 @@ fn a_port_that_is_closed_is_unreachable() {
     // Requests of the warm-up are errors too, except those before the port closed.
     assert!(report.errors.unreachable >= to_closed, "{:?}", report.errors);
     assert_eq!(report.errors.total(), report.errors.unreachable, "{:?}", report.errors);
-    assert_eq!(report.datagrams.unwrap().lost, 0, "what ICMP tells of is not lost besides");
+    assert_eq!(report.datagrams.unwrap().lost, 0, "a request reported by ICMP does not count as lost too");
 }
 
 #[test]
-fn ports_that_do_not_answer_are_named_before_anything_starts() {
+fn silent_ports_are_named_before_the_start() {
     let silent = Server::start(|_, _| vec![]);
     let error =
         muxbench_load::run(&LoadConfig { timeout_ns: 300_000_000, ..silent.config() }, &mut |_| ()).unwrap_err();

@@ -23,7 +23,7 @@ type Meanwhile = fn(u32, &mut TcpStream) -> bool;
 fn server(meanwhile: Meanwhile) -> (SocketAddr, mpsc::Sender<()>, mpsc::Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let (tell, told) = mpsc::channel();
+    let (signal, signalled) = mpsc::channel();
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || {
         let mut streams: Vec<TcpStream> = Vec::new();
@@ -33,7 +33,7 @@ fn server(meanwhile: Meanwhile) -> (SocketAddr, mpsc::Sender<()>, mpsc::Receiver
             stream.write_all(&[0; RESPONSE]).unwrap();
             streams.push(stream);
         }
-        told.recv().unwrap();
+        signalled.recv().unwrap();
         let mut held = Vec::new();
         for (number, mut stream) in (0..).zip(streams) {
             if meanwhile(number, &mut stream) {
@@ -48,12 +48,12 @@ fn server(meanwhile: Meanwhile) -> (SocketAddr, mpsc::Sender<()>, mpsc::Receiver
         });
         answering.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
     });
-    (address, tell, is_done)
+    (address, signal, is_done)
 }
 
 /// Holds connections to such a server. `timeout` is the longest time for a response.
 fn hold(timeout: Duration, meanwhile: Meanwhile) -> IdleReport {
-    let (target, tell, is_done) = server(meanwhile);
+    let (target, signal, is_done) = server(meanwhile);
     let service = ServiceSpec::Fixed { request_bytes: REQUEST as u32, response_bytes: RESPONSE as u32 };
     let timeout_ns = timeout.as_nanos() as u64;
     let config = LoadConfig { connections: CONNECTIONS, timeout_ns, ..LoadConfig::new(target, service) };
@@ -66,7 +66,7 @@ fn hold(timeout: Duration, meanwhile: Meanwhile) -> IdleReport {
             }
         },
         &mut || {
-            tell.send(()).unwrap();
+            signal.send(()).unwrap();
             is_done.recv().unwrap();
         },
     );
@@ -75,7 +75,7 @@ fn hold(timeout: Duration, meanwhile: Meanwhile) -> IdleReport {
 }
 
 #[test]
-fn those_that_live_are_served_once_more() {
+fn living_idle_connections_answer_again() {
     let report = hold(PATIENCE, |_, _| true);
     assert_eq!((report.held, report.alive, report.errors.total()), (20, 20, 0), "{report:?}");
     assert!(report.connect_ns > 0 && report.processes == 1);
@@ -96,7 +96,7 @@ fn ended_or_disturbed_idle_connections_are_counted() {
 }
 
 #[test]
-fn a_server_that_hangs_is_waited_for_once() {
+fn hanging_server_costs_one_timeout() {
     let started = Instant::now();
     let report = hold(Duration::from_secs(2), |number, stream| {
         if number >= 4 {

@@ -47,20 +47,20 @@ fn acknowledge(mut stream: TcpStream) {
 }
 
 #[test]
-fn bytes_are_of_the_window_and_shared_by_connections() {
+fn bytes_of_the_window_are_shared_by_connections() {
     let report = muxbench_load::run(&config(server(|stream, _| acknowledge(stream))), &mut |_| ()).unwrap().report;
     assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
     let stream = report.stream.unwrap();
     assert_eq!((stream.ended, stream.bytes_by_second.len()), (4, 1));
-    assert!(stream.bytes <= stream.sent_bytes - 4 * 1_000, "greetings are in no window");
+    assert!(stream.bytes <= stream.sent_bytes - 4 * 1_000, "the window excludes greetings");
     assert!(stream.fairness > 0.25 && stream.fairness <= 1.0, "{}", stream.fairness);
     // The window is one second.
     let by_bytes = stream.bytes as f64 / SIZES.burst_bytes() as f64;
-    assert!((report.rate_achieved_per_s - by_bytes).abs() < 1e-6, "a part of a burst counts as such");
+    assert!((report.rate_achieved_per_s - by_bytes).abs() < 1e-6, "the rate includes partial bursts");
 }
 
 #[test]
-fn who_is_not_read_has_no_share() {
+fn unread_connections_have_no_share() {
     let served = |stream: TcpStream, number: usize| match number {
         0 => acknowledge(stream),
         // The server does not read, so the client's bytes stay in the socket buffers until the timeout.
@@ -77,7 +77,7 @@ fn who_is_not_read_has_no_share() {
 }
 
 #[test]
-fn servers_that_end_or_say_too_much_are_found_out() {
+fn early_end_and_extra_bytes_are_errors() {
     let ends = |stream: TcpStream, number: usize| {
         if number > 0 {
             acknowledge(stream)

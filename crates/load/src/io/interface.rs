@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn source_addresses_are_those_of_the_route_s_interface() {
+    fn source_addresses_belong_to_the_route() {
         let had = [
             ("lo", "127.0.0.1"),
             ("docker0", "172.17.0.1"),

@@ -370,7 +370,7 @@ mod tests {
 
         /// Each timestamp is assigned to its own request, even if others are lost or duplicated.
         #[test]
-        fn every_stamp_finds_its_request(
+        fn timestamps_find_their_requests(
             bytes in 1u32..100_000, start in prop::sample::select(vec![0u32, u32::MAX - 250_000, u32::MAX]),
             which in prop::collection::vec((0u32..40, any::<bool>()), 0..60),
         ) {

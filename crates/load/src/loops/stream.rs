@@ -390,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fairness_is_jain_s_index() {
+    fn fairness_equals_jains_index() {
         assert_eq!((fairness(&[5, 5, 5, 5]), fairness(&[9, 0, 0, 0]), fairness(&[])), (1.0, 0.25, 1.0));
         assert!((fairness(&[1, 2, 3]) - 36.0 / 42.0).abs() < 1e-12);
     }

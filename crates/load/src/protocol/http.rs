@@ -168,7 +168,11 @@ mod tests {
         assert_eq!(read(&http, 1, &ok(2)), Some(Reply::Bad(Class::Wrong)));
         assert_eq!(read(&http, 1, &ok(3)), Some(Reply::Good));
         let found = "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno";
-        assert_eq!(read(&http, 0, found), Some(Reply::Bad(Class::Wrong)), "nothing is learned from what is wrong");
+        assert_eq!(
+            read(&http, 0, found),
+            Some(Reply::Bad(Class::Wrong)),
+            "a wrong response does not set the expected length"
+        );
         assert!(http.complaint().unwrap().contains("404 with 2 bytes of content, not 200"));
         assert_eq!(read(&http, 0, &ok(7)), Some(Reply::Good));
         assert_eq!(read(&http, 0, &ok(8)), Some(Reply::Bad(Class::Wrong)));

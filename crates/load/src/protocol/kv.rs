@@ -117,10 +117,10 @@ mod tests {
         // The standard deviation is 30.
         assert!((850..1_150).contains(&sets), "{sets}");
         // Each of a thousand records is requested ten times on average. A record is missing with a probability of e^-10.
-        let mut asked: Vec<u64> = all.iter().map(|request| request.record).collect();
-        asked.sort_unstable();
-        asked.dedup();
-        assert!(asked.len() > 990, "{}", asked.len());
+        let mut requested: Vec<u64> = all.iter().map(|request| request.record).collect();
+        requested.sort_unstable();
+        requested.dedup();
+        assert!(requested.len() > 990, "{}", requested.len());
     }
 
     #[test]

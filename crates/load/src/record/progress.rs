@@ -82,7 +82,7 @@ mod models {
 
     /// The receive role must not end while a request unknown to it is unanswered.
     #[test]
-    fn nothing_is_settled_before_all_is_sent() {
+    fn requests_stay_outstanding_until_all_are_sent() {
         loom::model(|| {
             let progress = Arc::new(Progress::default());
             let sender = {

@@ -244,12 +244,12 @@ mod tests {
         recorder.leave(3);
         assert!(recorder.is_over(2_500) && recorder.next_edge() == 3_000);
         let Recording { transactions, counts } = recorder.close();
-        assert_eq!((transactions.len(), counts.unsampled), (10, 5), "the one due after the window is left out");
+        assert_eq!((transactions.len(), counts.unsampled), (10, 5), "a transaction due after the window is not kept");
         assert_eq!(counts.went_back, 1);
         assert_eq!(
             (counts.outstanding, counts.after_drain),
             ([0, 7], 3),
-            "requests that wait for a connection are outstanding, too"
+            "requests that wait for a connection are outstanding"
         );
         assert_eq!((counts.sent, counts.errors.timeout, counts.completed_by_part.iter().sum::<u64>()), (15, 1, 14));
         let [delay, service, response] = &counts.beyond;

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_a_connection_are_taken_in_the_order_sent() {
+    fn requests_are_taken_in_the_order_sent() {
         let records: Vec<_> = (0..6).map(|at| Record::new(at, (at % 2) as u32)).collect();
         let links = links(2);
         let (mut tails, mut heads) = ([Tail::default(); 2], [Head::default(); 2]);

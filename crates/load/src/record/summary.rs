@@ -297,9 +297,9 @@ mod tests {
     use crate::config::ClockChoice;
 
     #[test]
-    fn time_in_the_window_is_in_exactly_one_part() {
+    fn each_time_of_the_window_is_in_one_part() {
         let parts = by_part(&(100..164), 0..1_000);
-        assert_eq!(parts, [2; PARTS], "64 ticks in 32 parts, none from outside");
+        assert_eq!(parts, [2; PARTS], "32 parts have 2 of 64 ticks each");
         assert_eq!(by_part(&(100..164), [99, 164, 0].into_iter()), [0; PARTS]);
         assert_eq!(by_part(&(100..164), [163].into_iter())[PARTS - 1], 1);
     }
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(
             (report.send_delay.distribution.count, report.service.distribution.max_ns / 100),
             (3, 50),
-            "to 0.1 %"
+            "5 us, to 0.1 %"
         );
         assert_eq!((report.response.distribution.count, report.rate_achieved_per_s), (1, 3.0 / 5.0));
         let closed = report.closed.unwrap();

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_of_late_sends_leave_the_service_time_on_time_alone() {
+    fn late_sends_do_not_change_on_time_quantiles() {
         let request =
             |at: i64| if at % 20 == 0 { (Some(9_000_000), Some(5_000_000)) } else { (Some(10), Some(40_000)) };
         let found = late(0).with_on_time((0..1_000).map(request).chain([(None, None), (Some(1), None)]));

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_and_parts() {
+    fn times_are_measured_per_part() {
         // One request per microsecond for 100 µs. The second half takes twice as long, and one gets no response.
         let samples: Vec<_> =
             (0..100).map(|at| sample(at * 1_000, (at != 30).then_some(if at < 50 { 100 } else { 200 }))).collect();

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agrees_with_the_kernel_s_clock() {
+    fn clock_agrees_with_the_kernel() {
         for choice in [ClockChoice::Auto, ClockChoice::Monotonic] {
             let clock = Clock::calibrate(choice).unwrap();
             let start = clock.now();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_convert_there_and_back() {
+    fn durations_round_trip() {
         let clock = Clock::calibrate(ClockChoice::Auto).unwrap();
         for ns in [0i64, 1_000, 1_000_000_000, 600_000_000_000] {
             let back = clock.between_ns(7, 7 + clock.ticks(ns as f64));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn wall_times_convert_along_a_clock_whose_pace_changes() {
+    fn wall_times_convert_despite_changing_pace() {
         let anchor = |ticks, kernel_ns| Anchor { ticks, kernel_ns, width_ticks: 0 };
         let wall = Wall { anchors: vec![anchor(1_000, 100_000), anchor(3_000, 101_000), anchor(6_000, 102_000)] };
         let shown = [99_500, 100_000, 100_500, 101_000, 101_500, 102_500].map(|ns| wall.ticks(ns));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_the_wall_clock_is_noticed() {
+    fn wall_clock_step_is_detected() {
         let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
         let wall = |second_ns| Wall {
             anchors: vec![
@@ -253,7 +253,7 @@ mod tests {
                 Anchor { ticks: 1_000_000_000, kernel_ns: second_ns, width_ticks: 0 },
             ],
         };
-        assert!(!wall(6_000_400_000).stepped(&clock), "steadily adjusted");
+        assert!(!wall(6_000_400_000).stepped(&clock), "a steady adjustment is no step");
         let half = |wall_ns: &[u64]| Wall {
             anchors: wall_ns
                 .iter()
@@ -261,8 +261,11 @@ mod tests {
                 .map(|(at, &kernel_ns)| Anchor { ticks: at as u64 * 500_000_000, kernel_ns, width_ticks: 0 })
                 .collect(),
         };
-        assert!(!half(&[0, 500_000_000, 1_000_002_000, 1_500_000_000]).stepped(&clock), "readings are not exact");
-        assert!(half(&[0, 500_000_000, 1_000_300_000, 1_500_300_000]).stepped(&clock), "set by 300 us");
+        assert!(
+            !half(&[0, 500_000_000, 1_000_002_000, 1_500_000_000]).stepped(&clock),
+            "an error of a reading is no step"
+        );
+        assert!(half(&[0, 500_000_000, 1_000_300_000, 1_500_300_000]).stepped(&clock), "a change by 300 us is a step");
         assert!(wall(6_010_000_000).stepped(&clock));
         assert!(wall(4_000_000_000).stepped(&clock));
         let mut wall = Wall::default();

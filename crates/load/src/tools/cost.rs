@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_request_is_answered_with_stamps_and_without() {
+    fn requests_are_answered_with_and_without_timestamps() {
         for timestamps in [Timestamps::Client, Timestamps::Kernel] {
             assert!(per_request_ns(timestamps, 100, None).unwrap() > 0.0);
         }

@@ -132,7 +132,7 @@ fn merged_report_of_three_processes_equals_that_of_one() {
 }
 
 #[test]
-fn cpu_time_not_used_by_clients_is_of_others() {
+fn cpu_time_of_other_programs_is_computed() {
     let of = |cpus: &[usize], machine: &str, cpu_ns: u64, cpus_used: Option<f64>| {
         let config = LoadConfig { cpus: cpus.to_vec(), ..whole(1) };
         let report = LoadReport { cpu_ns, ..seen_by(&config, &[]) };
@@ -147,7 +147,7 @@ fn cpu_time_not_used_by_clients_is_of_others() {
     assert_eq!(taken(&shared), [Some(150), Some(150), Some(300)]);
     assert_eq!(taken(&[of(&[1, 2], "a", half, Some(0.2)), of(&[3], "a", 0, None)]), [Some(0), None]);
     assert_eq!(taken(&[of(&[1, 2], "a", half, Some(0.5)), of(&[2], "a", 0, Some(0.5))]), [None, None]);
-    assert_eq!(taken(&[of(&[], "a", half, Some(0.5))]), [None], "wherever the system puts it");
+    assert_eq!(taken(&[of(&[], "a", half, Some(0.5))]), [None], "without own CPUs, the share is unknown");
 }
 
 #[test]

@@ -40,7 +40,7 @@ proptest! {
     }
 
     #[test]
-    fn ramp_s_slots_shorten_to_the_interval(rate in 100.0f64..20_000.0, ramp in 100u64..5_000) {
+    fn slots_of_the_ramp_shorten(rate in 100.0f64..20_000.0, ramp in 100u64..5_000) {
         let slots = Slots::new(rate, &phases(ramp, 0, 0));
         let starts: Vec<_> = (0..slots.ramp).map(|slot| slots.start_ns(slot as f64)).collect();
         let lengths: Vec<_> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -120,7 +120,7 @@ fn independent_constant_clients_may_coincide() {
     assert!(drawn.iter().all(|at_ns| (0.0..1_000_000.0).contains(at_ns)), "{drawn:?}");
     assert!(drawn.windows(2).all(|pair| pair[0] != pair[1]), "{drawn:?}");
     assert_eq!(drawn, firsts(Schedule::ConstantDrawn, 1));
-    assert_ne!(drawn, firsts(Schedule::ConstantDrawn, 2), "another experiment, other moments");
+    assert_ne!(drawn, firsts(Schedule::ConstantDrawn, 2), "another seed gives other offsets");
 }
 
 #[test]
@@ -137,11 +137,11 @@ fn clients_share_the_active_connections() {
         used.dedup();
         used.len()
     };
-    assert_eq!((0..4).map(used).sum::<usize>(), 6, "a 64th of 400, however many clients");
+    assert_eq!((0..4).map(used).sum::<usize>(), 6, "a 64th of 400 connections");
 }
 
 #[test]
-fn zipf_s_shares_fall_with_the_rank() {
+fn zipf_shares_fall_with_the_rank() {
     let popularity = Popularity::Zipf { exponent: 1.0 };
     let config = LoadConfig { popularity, ..config(Schedule::Constant, 100_000.0, phases(0, 0, 1_000)) };
     let mut counts = [0u32; 10];
@@ -205,7 +205,7 @@ fn same_seed_gives_same_requests() {
 }
 
 #[test]
-fn closed_loop_s_memory_is_bounded_and_divided() {
+fn closed_loop_memory_is_bounded_and_divided() {
     let closed = |measure_ms| LoadConfig { clients: 3, ..config(Schedule::Closed, 1.0, phases(0, 0, measure_ms)) };
     assert_eq!(count_max(&closed(3_000)), 500_000);
     assert_eq!(count_max(&closed(3_600_000)), CLOSED_COUNT_MAX / 3);

@@ -47,7 +47,7 @@ fn request_whose_write_fails_counts_as_sent() {
 }
 
 #[test]
-fn memory_of_a_closed_loop_is_bounded_and_all_is_counted() {
+fn closed_loop_counts_more_than_its_memory_keeps() {
     let mut config = LoadConfig { clients: 1_024, ..config(Schedule::Closed) };
     // A year.
     config.phases.measure_ns = 365 * 86_400 * 1_000_000_000;
@@ -86,7 +86,7 @@ fn timer_ends_with_its_connection() {
         churner.wake_at(0, now + 1_000);
         churner.fail(0, Class::Reset);
         let due = churner.slots[0].exchange.due;
-        assert!(due > now + 1_000, "a pause follows");
+        assert!(due > now + 1_000, "a pause follows a failure");
         churner.wake_due(now + 2_000);
         let slot = &churner.slots[0];
         assert_eq!(
