@@ -29,7 +29,7 @@ use crate::spec::model::PerConnection;
 
 /// Room for the counters of a server's threads, in models without a thread or process per connection.
 const THREADS_MAX: u32 = 256;
-/// The longest time between the readings of two counts of the same calls. A slower reading is repeated, at most
+/// The longest time between the readings of two counts of the same system calls. A slower reading is repeated, at most
 /// [`READINGS_MAX`] times: with thousands of processes every reading is slow.
 const READING_TIME_MAX: Duration = Duration::from_millis(1);
 const READINGS_MAX: u32 = 20;

@@ -66,7 +66,7 @@ macro_rules! totals {
                     $($usage: self.$usage.saturating_sub(before.$usage),)*
                     run_delay_ns: self.run_delay_ns.zip(before.run_delay_ns).map(|(now, before)| now.saturating_sub(before)),
                 };
-                // A killed child takes its own usage with it.
+                // The kernel loses the usage of a killed child.
                 if self.crashed.unwrap_or(0) <= before.crashed.unwrap_or(0) {
                     if self.cpu_ns() + CPU_TOLERANCE_NS < before.cpu_ns() {
                         fell.push("CPU time".to_owned());

@@ -168,7 +168,7 @@ fn count(tracepoint: u64, filter: &str) -> io::Result<OwnedFd> {
     let checked = |result: i64| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) };
     let (this_thread, any_cpu, no_group, flags) = (0, -1, -1, PERF_FLAG_FD_CLOEXEC);
     let (call, attributes, filter) = (libc::SYS_perf_event_open, &raw const attributes, CString::new(filter)?);
-    // SAFETY: the kernel reads `attributes`, which has its own length, and creates a descriptor.
+    // SAFETY: the kernel reads `attributes`, whose length is in its field `size`, and creates a descriptor.
     let counter = unsafe {
         let made = checked(libc::syscall(call, attributes, this_thread, any_cpu, no_group, flags))?;
         OwnedFd::from_raw_fd(made as i32)

@@ -25,7 +25,7 @@ pub(crate) mod spin;
 pub enum Trigger {
     /// At every wait while the descriptor is ready for its interest.
     Level,
-    /// Once when the descriptor becomes ready, in both directions whatever its interest; also if it is ready when it is added.
+    /// Once when the descriptor becomes ready, or if it is ready when it is added; for both directions, whatever its interest.
     /// The loop must read or write until the socket would block.
     Edge,
 }
