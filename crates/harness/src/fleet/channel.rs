@@ -64,11 +64,9 @@ pub(super) struct Channel {
     stream: TcpStream,
     /// Locked while a thread writes a message, because messages must be in order of their numbers.
     sender: Mutex<SealedStream>,
-    received: mpsc::Receiver<Received>,
+    /// Messages, each after its arrival time in nanoseconds of this host's CLOCK_MONOTONIC.
+    received: mpsc::Receiver<(u64, io::Result<Message>)>,
 }
-
-/// A message, after its arrival time in nanoseconds of this host's CLOCK_MONOTONIC.
-type Received = (u64, io::Result<Message>);
 
 impl Channel {
     /// Starts the receiving thread, which calls `on_message` with each message as it arrives, and with `None` at the end.

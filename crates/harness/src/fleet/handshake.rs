@@ -75,7 +75,7 @@ pub(super) fn connect(stream: TcpStream, membership: &Membership, timeout: Durat
 
 /// The first line of both sides. Comes first, because later messages differ between versions.
 fn preamble() -> String {
-    format!("muxbench {} fleet {PROTOCOL}\n", env!("CARGO_PKG_VERSION"))
+    format!("muxbench {} protocol {PROTOCOL}\n", env!("CARGO_PKG_VERSION"))
 }
 
 /// Checks that the peer is muxbench of the same version.
@@ -217,8 +217,8 @@ mod tests {
     #[test]
     fn peer_of_another_version_is_refused() {
         for (theirs, why) in [
-            ("muxbench 0.0.1 fleet 1\n", "use the same version"),
-            (concat!("muxbench ", env!("CARGO_PKG_VERSION"), " fleet 4\n"), "use the same version"),
+            ("muxbench 0.0.1 protocol 1\n", "use the same version"),
+            (concat!("muxbench ", env!("CARGO_PKG_VERSION"), " protocol 4\n"), "use the same version"),
             ("SSH-2.0\u{1b}\n", r"is not muxbench: it sends `SSH-2.0\u{1b}`"),
         ] {
             let (mut near, mut far) = pair();

@@ -100,12 +100,10 @@ pub(super) fn join(membership: &Membership, timeouts: Timeouts) -> anyhow::Resul
 
 /// Kills the running client if the message ends its trial or the run.
 fn end_client(running: &RunningClient, message: Option<&Message>) {
-    if let Some((trial, process)) = &*lock(running) {
-        match message {
-            None | Some(Message::End) => process.kill(),
-            Some(Message::Dismiss { trial: it }) if it == trial => process.kill(),
-            Some(_) => {}
-        }
+    if let Some((trial, process)) = &*lock(running)
+        && (matches!(message, None | Some(Message::End)) || message == Some(&Message::Dismiss { trial: *trial }))
+    {
+        process.kill();
     }
 }
 
@@ -130,7 +128,6 @@ impl Worker {
                         let is_unwritten = error.is::<Unwritten>();
                         self.send_event(trial, &Event::Failed { reason: format!("{error:#}"), is_unwritten })?;
                     }
-                    *lock(&self.running) = None;
                 }
                 Message::End => return Ok(()),
                 // A message about an earlier trial.

@@ -119,7 +119,6 @@ impl Namespace {
     }
 }
 
-/// Moves the calling thread into a namespace.
 fn move_to(namespace: &impl AsFd) -> io::Result<()> {
     Ok(rustix::thread::move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
 }

@@ -117,7 +117,8 @@ fn read_to_end(mut stream: UnixStream, stop: &Stop) -> anyhow::Result<Vec<u8>> {
 /// Answers questions about a testbed.
 pub struct LabSocket {
     listener: UnixListener,
-    path: PathBuf,
+    /// The path of the socket.
+    pub path: PathBuf,
     _folder: SocketFolder,
 }
 
@@ -130,11 +131,6 @@ impl LabSocket {
         let listener = UnixListener::bind(&path).with_context(|| format!("cannot listen on {}", path.display()))?;
         listener.set_nonblocking(true)?;
         Ok(Self { listener, path, _folder: folder })
-    }
-
-    /// The path of the socket.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Answers the questions that have arrived. Drops connections that fail.

@@ -153,19 +153,15 @@ impl Testbed {
         relay.send("counts")?;
         match relay.next_event(Instant::now() + RELAY_TIMEOUT)? {
             Some(RelayEvent::Counts { mut counts }) => {
-                let overflowed = self.overflowed()?;
+                let dropped = self.hosts.iter().map(|it| interface::counter(&it.namespace, interface::SENT_DROPPED));
+                let overflowed = dropped.sum::<std::io::Result<u64>>();
+                let overflowed = overflowed.context("cannot read the interface counters of the lab's hosts")?;
                 counts.dropped += overflowed.saturating_sub(std::mem::replace(&mut self.overflowed, overflowed));
                 Ok(Some(counts))
             }
             Some(RelayEvent::Failed { reason }) => bail!("the relay: {reason}"),
             _ => bail!("the relay does not answer within {} s", RELAY_TIMEOUT.as_secs()),
         }
-    }
-
-    /// The number of packets that the relay has not read in time since the testbed started.
-    fn overflowed(&self) -> anyhow::Result<u64> {
-        let dropped = self.hosts.iter().map(|host| interface::counter(&host.namespace, interface::SENT_DROPPED));
-        dropped.sum::<std::io::Result<u64>>().context("cannot read the interface counters of the lab's hosts")
     }
 }
 

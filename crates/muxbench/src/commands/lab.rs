@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let socket = LabSocket::new()?;
     crate::output::note(format_args!("{network}: up in {} ms", lab.setup().as_millis()));
     let mut command = Command::new(&args.command[0]);
-    command.args(&args.command[1..]).env(SOCKET, socket.path()).env(HOSTS, lab.paths().join(" "));
+    command.args(&args.command[1..]).env(SOCKET, &socket.path).env(HOSTS, lab.paths().join(" "));
     let child = lab.server().spawn(command);
     let mut child = child.with_context(|| format!("cannot start {}", args.command[0].display()))?;
     // The command may ignore signals: an interactive shell ignores SIGTERM.

@@ -19,26 +19,20 @@ pub(super) struct ClockSample {
     pub(super) ahead_ns: i64,
 }
 
-/// The clock comparisons with one worker.
-#[derive(Default)]
-pub(super) struct ClockSamples(pub(super) Vec<ClockSample>);
+/// The fastest and most exact of the comparisons with one worker.
+pub(super) fn best(samples: &[ClockSample]) -> ClockSample {
+    *samples.iter().min().expect("each worker has answered")
+}
 
-impl ClockSamples {
-    /// The fastest and most exact comparison.
-    pub(super) fn best(&self) -> ClockSample {
-        *self.0.iter().min().expect("each worker has answered")
-    }
-
-    fn hint_at_loss(&self) -> bool {
-        let lowest_ns = self.best().round_trip_ns;
-        self.0.iter().any(|sample| sample.round_trip_ns >= lowest_ns + LOSS_HINT_NS)
-    }
+fn hint_at_loss(samples: &[ClockSample]) -> bool {
+    let limit_ns = best(samples).round_trip_ns + LOSS_HINT_NS;
+    samples.iter().any(|sample| sample.round_trip_ns >= limit_ns)
 }
 
 /// The time to allow for sending the start time to all workers, in nanoseconds.
-pub(super) fn lead_ns(workers: &[ClockSamples], has_loss: bool) -> u64 {
-    let round_trip_ns = workers.iter().map(|samples| samples.best().round_trip_ns).max().unwrap_or(0);
-    let for_loss = if has_loss || workers.iter().any(ClockSamples::hint_at_loss) { LEAD_NS_WITH_LOSS } else { 0 };
+pub(super) fn lead_ns(workers: &[Vec<ClockSample>], has_loss: bool) -> u64 {
+    let round_trip_ns = workers.iter().map(|samples| best(samples).round_trip_ns).max().unwrap_or(0);
+    let for_loss = if has_loss || workers.iter().any(|samples| hint_at_loss(samples)) { LEAD_NS_WITH_LOSS } else { 0 };
     LEAD_NS + LEAD_NS_PER_WORKER * workers.len() as u64 + LEAD_ROUND_TRIPS * round_trip_ns + for_loss
 }
 
@@ -50,9 +44,9 @@ mod tests {
     fn lead_covers_the_slowest_worker_and_losses() {
         let samples = |ms: &[u64]| {
             let sample = |ms: &u64| ClockSample { round_trip_ns: ms * 1_000_000, ahead_ns: 7 };
-            ClockSamples(ms.iter().map(sample).collect())
+            ms.iter().map(sample).collect::<Vec<_>>()
         };
-        let lead_ms = |all: &[ClockSamples], has_loss| lead_ns(all, has_loss) / 1_000_000;
+        let lead_ms = |all: &[Vec<ClockSample>], has_loss| lead_ns(all, has_loss) / 1_000_000;
         assert_eq!(lead_ms(&[samples(&[0; 8]), samples(&[0; 8])], false), 60);
         assert_eq!(
             lead_ms(&[samples(&[200, 299]), samples(&[3, 4])], false),

@@ -26,7 +26,7 @@ use super::message::{Hello, Message};
 use super::{Draft, Fleet, Gathered, assign_cpus, draft_of_client, identity};
 use crate::model::{FleetFacts, LoadOrder};
 use crate::netns::surrounding::Surrounding;
-use clocks::{ClockSamples, PINGS};
+use clocks::{ClockSample, PINGS};
 use connected::ConnectedWorker;
 use cpu_limits::CpuLimit;
 
@@ -155,15 +155,15 @@ impl Workers {
         self.workers.iter_mut().filter(|worker| !worker.is_lost)
     }
 
-    fn compare_clocks(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<ClockSamples>> {
+    fn compare_clocks(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Vec<ClockSample>>> {
         let (started, timeout) = (Instant::now(), self.timeouts.worker);
-        let mut all: Vec<ClockSamples> = self.present().map(|_| ClockSamples::default()).collect();
+        let mut all = vec![Vec::new(); self.present().count()];
         for number in 0..PINGS {
             // Send all requests before waiting for the first answer.
             self.present().try_for_each(|worker| worker.ask_time(number))?;
             let deadline = Instant::now() + timeout;
             for (worker, samples) in self.present().zip(&mut all) {
-                samples.0.push(worker.await_time(number, deadline, hook)?);
+                samples.push(worker.await_time(number, deadline, hook)?);
             }
             if started.elapsed() >= PINGS_MAX {
                 break;
@@ -232,7 +232,7 @@ impl Fleet for Workers {
         let start_ns = monotonic_ns() + clocks::lead_ns(&clocks, has_loss);
         let trial = self.trial;
         for (worker, samples) in self.present().zip(clocks) {
-            let start_ns = start_ns.wrapping_add_signed(samples.best().ahead_ns);
+            let start_ns = start_ns.wrapping_add_signed(clocks::best(&samples).ahead_ns);
             worker.send(&Message::Begin { trial, start_ns })?;
         }
         let config = self.present().find_map(|worker| worker.config.clone()).context("all workers are lost")?;
