@@ -178,7 +178,6 @@ fn is_muxbench(words: &[String]) -> bool {
     words.first().and_then(|program| Path::new(program).file_name()).is_some_and(|name| name == "muxbench")
 }
 
-/// The subcommand of a process that only a runner starts.
 fn runner_subcommand(words: &[String]) -> Option<&str> {
     let [_, command, control, ..] = words else { return None };
     (is_muxbench(words) && SUBCOMMANDS.contains(&command.as_str()) && control == "--control").then_some(command)

@@ -1,6 +1,6 @@
 //! Runs the trials of a plan.
 //!
-//! [`runner`] runs one trial after the other, and `trial` the processes of one trial, which [`launch`] starts.
+//! [`runner`] runs the trials one after the other, `trial` runs the processes of one trial, and [`launch`] starts them.
 
 pub mod event;
 #[cfg(test)]

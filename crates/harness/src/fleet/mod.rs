@@ -2,15 +2,11 @@
 //! report. They receive no messages during the window.
 //!
 //! # Layout
-//! - here: the interface of all kinds of clients, and merging their reports
-//! - `client`: waits for the messages of one client
 //! - [`local`]: clients that are processes of this machine
 //! - [`workers`]: the first worker of a distributed run; [`worker`]: the other workers; `identity`: their descriptions
 //! - [`launcher`]: reads a worker's number from the environment that Slurm, Open MPI or Kubernetes sets
-//! - `addresses`: the addresses of the first worker
 //! - `handshake`, `pending`, `secret`, `round_trip`: mutual authentication of workers
 //! - `message`, `channel`: messages between workers, and their connection
-//! - `validate`: rejects impossible reports
 
 mod addresses;
 mod channel;

@@ -12,8 +12,7 @@ use sha2::Sha256;
 pub(super) type Nonce = [u8; 32];
 /// Proves that a side knows the secret.
 pub(super) type Proof = [u8; 32];
-/// Proves that a message is the next message of the other side of this session.
-pub(super) type Tag = [u8; TAG_BYTES];
+/// The size of a tag, which proves that a message is the next message of the other side of this session.
 pub(super) const TAG_BYTES: usize = 32;
 
 /// The shortest strong secret, in bytes. A worker that connects to a stranger sends a proof, on which the stranger can test guesses.
@@ -97,11 +96,11 @@ impl Secret {
 pub(super) struct Key([u8; 32]);
 
 impl Key {
-    pub(super) fn tag(&self, side: Side, number: u64, message: &[u8]) -> Tag {
+    pub(super) fn tag(&self, side: Side, number: u64, message: &[u8]) -> [u8; TAG_BYTES] {
         self.mac(side, number, message).finalize().into_bytes().into()
     }
 
-    pub(super) fn is_valid(&self, side: Side, number: u64, message: &[u8], tag: &Tag) -> bool {
+    pub(super) fn is_valid(&self, side: Side, number: u64, message: &[u8], tag: &[u8; TAG_BYTES]) -> bool {
         self.mac(side, number, message).verify_slice(tag).is_ok()
     }
 

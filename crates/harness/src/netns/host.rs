@@ -12,8 +12,6 @@ use super::namespace::Namespace;
 /// The kernel parameters that a host copies from this machine: folders below /proc/sys, and prefixes of file names.
 const COPIED: &[(&str, &[&str])] =
     &[("net/core", &["somaxconn", "optmem_max", "rmem_", "wmem_"]), ("net/ipv4", &["tcp_", "udp_", "ip_local_"])];
-/// A secret, which is not copied.
-const FASTOPEN_KEY: &str = "net/ipv4/tcp_fastopen_key";
 /// Fixed kernel parameters. They free ports as early as the default 2 does over loopback, keep metrics of earlier trials out, and
 /// allow IPv6 connections from any address of the host's block.
 const FIXED: &[(&str, &str)] =
@@ -63,7 +61,8 @@ impl TestbedHost {
 
 /// The copied kernel parameters of this machine: paths below /proc/sys, and values.
 pub(super) fn settings() -> Vec<(String, String)> {
-    let is_copied = |name: &str| name != FASTOPEN_KEY && FIXED.iter().all(|(fixed, _)| *fixed != name);
+    // The key of TCP Fast Open is a secret.
+    let is_copied = |name: &str| !name.ends_with("fastopen_key") && FIXED.iter().all(|(fixed, _)| *fixed != name);
     let mut settings = Vec::new();
     for (folder, prefixes) in COPIED {
         let entries = std::fs::read_dir(format!("/proc/sys/{folder}")).into_iter().flatten().flatten();

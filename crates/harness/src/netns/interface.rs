@@ -10,10 +10,8 @@ use crate::spec::network::Network;
 
 /// The name of each host's interface.
 pub(super) const DEVICE: &str = "eth0";
-/// The address bits that all hosts share, for IPv4 and IPv6.
-const SHARED_BITS: [u32; 2] = [15, 32];
-/// The address bits that all addresses of a host share, for IPv4 and IPv6.
-const HOST_BITS: [u32; 2] = [24, 64];
+/// For IPv4 and IPv6: the number of address bits that all hosts share, and the number that all addresses of a host share.
+const BITS: [(bool, u32, u32); 2] = [(false, 15, 24), (true, 32, 64)];
 /// The length of the queue to the relay, in packets: enough for a burst of many connections.
 const RELAY_QUEUE_PACKETS: u32 = 10_000;
 
@@ -41,7 +39,7 @@ pub(super) fn commands(number: u32, network: &Network, applied: &Applied) -> Str
     }
     lines += &format!("link set dev {DEVICE} up\n");
     let has_v6 = Path::new("/proc/sys/net/ipv6").exists();
-    for (is_v6, shared, own) in [(false, SHARED_BITS[0], HOST_BITS[0]), (true, SHARED_BITS[1], HOST_BITS[1])] {
+    for (is_v6, shared, own) in BITS {
         if is_v6 && !has_v6 {
             continue;
         }

@@ -4,15 +4,8 @@
 //! A host is an unnamed network namespace. A descriptor of this process and the processes on the host keep it alive. When this
 //! process ends, the kernel ends those processes and then removes the namespace with its interfaces.
 //!
-//! # Layout
-//! - `addresses`: the addresses of the hosts
-//! - [`conditions`]: the kernel's means for delay, loss and bandwidth, and the commands for tc(8) and nft(8)
-//! - `namespace`: network namespaces, and processes in them
-//! - `host`, `interface`: one host, and its network interface
-//! - [`relay`]: the process that forwards packets where the kernel has no netem
-//! - `probe`: measures round trips, loss and bandwidth
-//! - [`testbed`]: all hosts with the network between them
-//! - [`surrounding`]: the testbed that `muxbench lab` keeps while a command runs on its hosts
+//! [`testbed`] creates the hosts. [`conditions`] chooses the kernel's means for delay, loss and bandwidth; [`relay`] replaces netem where
+//! the kernel lacks it. `probe` measures the network. [`surrounding`] is the testbed of `muxbench lab`.
 
 pub mod addresses;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has the means"))]

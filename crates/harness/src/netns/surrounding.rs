@@ -36,7 +36,6 @@ enum LabQuestion {
     Network,
     Measure,
     /// The relay's counts since the measurement.
-    #[serde(rename = "account")]
     RelayCounts,
 }
 

@@ -67,7 +67,6 @@ pub trait Process<E> {
 }
 
 pub(crate) struct Child<E> {
-    /// Appears in errors.
     pub(crate) name: String,
     /// Other threads can kill the process with a clone.
     pub(crate) handle: ProcessHandle,

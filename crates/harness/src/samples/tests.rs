@@ -77,7 +77,7 @@ fn uncompressed_file_is_read() {
 
 #[test]
 fn endless_lists_of_booleans_are_refused() {
-    // Field 9: a list of 2^31 - 1 booleans, for which the crate `parquet` reads no byte.
+    // Field 9 is a list of 2^31 - 1 booleans, for which the crate `parquet` reads no byte.
     let booleans = [0x99, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
     let footer = [&booleans.repeat(500)[..], &[0]].concat();
     assert_eq!(read_bytes(&with_footer(b"PAR1", &footer)).unwrap_err(), FOREIGN);
@@ -91,7 +91,7 @@ fn groups_may_not_share_bytes() {
     let (bytes, group) = zeros(100, 4);
     let file = file_of(&bytes, &[group; 20]);
     let groups = file.len() / bytes.len();
-    assert!(groups < 20, "the footer is small");
+    assert!(groups < 20, "a small footer has few groups: {groups}");
     assert_eq!(read_bytes(&file).unwrap_err(), FOREIGN);
     let (other, beside) = zeros(100, 4 + bytes.len() as i64);
     assert_eq!(read_bytes(&file_of(&[bytes, other].concat(), &[group, beside])).unwrap().len(), 200);
@@ -128,7 +128,7 @@ fn foreign_columns_are_refused() {
     let element = |name: &'static [u8], fields: Vec<(i64, Field)>| {
         fields.into_iter().chain([(4, Field::Bytes(name))]).collect::<Vec<_>>()
     };
-    // A schema of one group in another, each with two billion children.
+    // The schema nests groups that each claim two billion children.
     let nested = || element(b"planned_ns", vec![(3, Field::Number(0)), (5, Field::Number(i64::from(i32::MAX)))]);
     let footer = written(&[(2, Field::List((0..1_000).map(|_| nested()).collect())), (4, Field::List(vec![]))]);
     assert_eq!(read_bytes(&with_footer(b"PAR1", &footer)).unwrap_err(), FOREIGN);
@@ -136,7 +136,7 @@ fn foreign_columns_are_refused() {
 
 #[test]
 fn many_rows_of_every_kind_read_back() {
-    // More values than fit a dictionary, and several pages.
+    // The values exceed a dictionary and fill several pages.
     let sample = |at: i64| Sample {
         planned_ns: at * 12_345 - 7,
         sent_ns: if at % 4_001 == 0 { Sample::NEVER } else { at * 12_345 + at % 977 },
@@ -154,7 +154,7 @@ fn many_rows_of_every_kind_read_back() {
 
 #[test]
 fn our_files_have_more_than_two_bytes_for_three_rows() {
-    // The smallest content: a constant schedule of which nothing was sent.
+    // The smallest file has a constant schedule and no sent request.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("samples.parquet");
     for period_ns in [1, 1_000, 1 << 16, 1_000_000] {
@@ -164,7 +164,7 @@ fn our_files_have_more_than_two_bytes_for_three_rows() {
         let bytes = std::fs::metadata(&path).unwrap().len();
         assert!(bytes > samples.len() as u64, "{bytes} bytes, every {period_ns} ns");
     }
-    // Or many connections at once.
+    // Many simultaneous connections are the other extreme.
     for together in [2, 16, 64, 400, 10_000] {
         let sample = |at: i64| Sample {
             planned_ns: at / together * 1_000_000,

@@ -85,17 +85,20 @@ impl Store {
         let trial = record.trial.index;
         let [samples, histograms] = [samples_path, histograms_path].map(|path| path(&self.folder, trial));
         let files = [self.samples_draft(trial), samples, histograms.with_extension("part"), histograms];
-        let remove_files = || files.iter().for_each(|file| drop(fs::remove_file(file)));
+        let remove = || files.iter().for_each(|file| drop(fs::remove_file(file)));
         // Files come first, so that every trial in the database is complete.
         let written = match &record.load {
             Some(load) => self.keep_samples(trial).and_then(|()| self.write_histograms(record, load)),
             // Files of an earlier attempt may remain that was killed before its commit.
-            None => Ok(remove_files()),
+            None => {
+                remove();
+                Ok(())
+            }
         };
         let insert = || database::insert(&self.database, std::slice::from_ref(record));
         let committed = written.and_then(|()| insert().map_err(|error| database::explained(&self.folder, error)));
         if committed.is_err() {
-            remove_files();
+            remove();
         }
         committed.with_context(|| format!("{}: cannot commit trial {trial}", self.folder.display()))
     }

@@ -96,7 +96,7 @@ fn indices(run: &Run) -> Vec<u32> {
     run.records.iter().map(|record| record.trial.index).collect()
 }
 
-/// Resumes once children that other tests forked have closed the inherited lock.
+/// Resumes after children that other tests forked have closed the inherited lock.
 fn resume(folder: &Path) -> (Store, Run) {
     resumed(folder).unwrap()
 }
@@ -120,7 +120,7 @@ fn changed_records_are_omitted_and_run_again() {
     let folder = folder.path().join("run");
     let header = stored(&folder, 6);
     let change = |sql: &str| assert_eq!(database::open(&folder, Access::Write).unwrap().execute(sql, []).unwrap(), 1);
-    // One number changes within valid JSON; one record is invalid JSON; one is that of another trial.
+    // One record has a changed number, one is invalid JSON, and one belongs to another trial.
     change("UPDATE trials SET record = replace(record, '\"elapsed_ns\":1', '\"elapsed_ns\":2') WHERE trial = 1");
     change("UPDATE trials SET record = substr(record, 1, 100) WHERE trial = 3");
     change("DELETE FROM checksums WHERE trial = 4");
@@ -150,7 +150,7 @@ fn run_without_checksums_is_read_and_gets_them() {
     let (store, _) = resume(&folder);
     store.commit(&record(&header, 1)).unwrap();
     let known = rows::checksums(&store.database).unwrap().unwrap();
-    assert_eq!(known.into_keys().collect::<Vec<_>>(), [0, 1], "for earlier records too");
+    assert_eq!(known.into_keys().collect::<Vec<_>>(), [0, 1], "earlier records have checksums too");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn missing_checksums_are_reported() {
     assert_eq!(no_number.lines().count(), 1, "{no_number}");
     for name in ["one", "all", "no number"] {
         assert!(!resume(&of(name)).1.damage.is_empty());
-        assert_eq!(read(&of(name)).unwrap().damage, Vec::<String>::new(), "they have new checksums");
+        assert_eq!(read(&of(name)).unwrap().damage, Vec::<String>::new(), "the records have new checksums");
         assert!(of(name).join("muxbench.db.damaged").exists());
     }
 }
@@ -205,7 +205,7 @@ fn damaged_header_is_restored_from_the_database() {
     }
     assert!(!folder.join("muxbench.db.damaged").exists(), "the database was not damaged");
 
-    // Only the copy is damaged.
+    // Damage only the copy.
     let change = "UPDATE header SET text = replace(text, '1', '2')";
     database::open(&folder, Access::Write).unwrap().execute_batch(change).unwrap();
     let run = read(&folder).unwrap();
@@ -213,7 +213,7 @@ fn damaged_header_is_restored_from_the_database() {
     drop(resume(&folder));
     assert_eq!(read(&folder).unwrap().damage, Vec::<String>::new());
     assert!(folder.join("muxbench.db.damaged").exists());
-    // Both are damaged.
+    // Damage run.json too.
     database::open(&folder, Access::Write).unwrap().execute_batch(change).unwrap();
     fs::write(&path, "{").unwrap();
     assert!(read(&folder).unwrap_err().to_string().contains("run.json: was written by another version, or is damaged"));
@@ -296,7 +296,7 @@ fn store_refuses_links_and_folders_of_others() {
         let run = of(&format!("planted {name}"));
         fs::create_dir(&run).unwrap();
         symlink(&victim, run.join(name)).unwrap();
-        // The link is refused or replaced.
+        // Muxbench refuses or replaces the link.
         if Store::create(&run, &header).is_ok() {
             assert!(!fs::symlink_metadata(run.join(name)).is_ok_and(|it| it.is_symlink()), "{name}");
         }
@@ -325,7 +325,7 @@ fn store_refuses_links_and_folders_of_others() {
         for error in [Store::create(&others, &header), Store::resume(&run).map(|it| it.0)].map(Result::unwrap_err) {
             assert!(error.to_string().contains("another user (uid 12345)"), "{error}");
         }
-        assert_eq!(fs::read_dir(&others).unwrap().count(), 0, "nothing remains in it");
+        assert_eq!(fs::read_dir(&others).unwrap().count(), 0, "the folder remains empty");
         assert_eq!(indices(&read(&run).unwrap()), [0, 1], "reading is allowed");
         std::os::unix::fs::chown(&run, Some(0), None).unwrap();
     } else {
@@ -339,7 +339,7 @@ fn folder_of_an_unfinished_begin_is_free() {
     let folder = tempfile::tempdir().unwrap();
     let of = |name: &str| folder.path().join(name);
     let header = header();
-    // Folders as SIGKILL leaves them after each step are free, ...
+    // A folder is free after SIGKILL at any step.
     for step in 0..5 {
         let run = of(&format!("step {step}"));
         fs::create_dir(&run).unwrap();
@@ -359,7 +359,7 @@ fn folder_of_an_unfinished_begin_is_free() {
         store.commit(&record(&header, 0)).unwrap();
         assert_eq!(indices(&read(&run).unwrap()), [0], "step {step}");
     }
-    // ...but not one with trials or foreign files.
+    // A folder with trials or foreign files is not free.
     let finished = of("step 0");
     fs::remove_file(finished.join("run.json")).unwrap();
     let error = Store::create(&finished, &header).unwrap_err().to_string();
@@ -368,7 +368,7 @@ fn folder_of_an_unfinished_begin_is_free() {
     fs::create_dir_all(other.join("samples")).unwrap();
     fs::write(other.join("samples/thesis.tex"), "").unwrap();
     assert!(Store::create(&other, &header).unwrap_err().to_string().contains("not empty"));
-    assert_eq!(fs::read_dir(&other).unwrap().count(), 1, "nothing is added");
+    assert_eq!(fs::read_dir(&other).unwrap().count(), 1, "no file is added");
 }
 
 #[test]
@@ -382,7 +382,7 @@ fn failed_begin_leaves_nothing() {
     assert_eq!(fs::read_dir(&run).unwrap().count(), 1);
     fs::remove_dir(run.join("run.json.part")).unwrap();
     drop(Store::create(&run, &header()).unwrap());
-    // Parents that were made are removed too.
+    // New parents are removed too.
     let too_long = "x".repeat(300);
     assert!(Store::create(&folder.path().join("one/two").join(too_long), &header()).is_err());
     assert!(!folder.path().join("one").exists());
@@ -414,7 +414,7 @@ fn infinite_and_nan_figures_are_stored_and_read() {
     let found: Vec<f64> = run.records[0].verdict.checks.iter().map(|check| check.value).collect();
     assert!(found[..2] == values[..2] && found[2].is_nan() && found[3] == 1.5, "{found:?}");
 
-    // A record that cannot be read back is reduced to its trial and a verdict.
+    // An unreadable record is replaced by its trial and a verdict.
     let load = LoadReport { rate_achieved_per_s: f64::NAN, ..crate::judge::tests::healthy() };
     let unreadable = TrialRecord { load: Some(load), ..record(&header, 1) };
     let error = format!("{:#}", store.commit(&unreadable).unwrap_err());
@@ -429,10 +429,10 @@ fn infinite_and_nan_figures_are_stored_and_read() {
 }
 
 /// Fails if `act` waits for another process, as opening a FIFO does.
-fn without_waiting<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
+fn without_waiting<T: Send + 'static>(action: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, done) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(act()));
-    done.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("{what}: it waits"))
+    done.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("{action}: waits for another process"))
 }
 
 fn make_fifo(path: &Path) {
@@ -451,7 +451,7 @@ fn fifo_in_a_run_folder_is_an_error() {
         "samples/0001.parquet",
         "lock",
     ];
-    // In a folder that others may write, the database is opened read-only.
+    // In a folder that is writable by others, SQLite opens the database read-only.
     for (mode, name) in [0o777, 0o755].into_iter().flat_map(|mode| names.map(|name| (mode, name))) {
         let temporary = tempfile::tempdir().unwrap();
         let folder = temporary.path().join("run");
@@ -492,7 +492,7 @@ fn trials_around_a_damaged_page_are_kept() {
     let page_bytes = u64::from(page_bytes);
     let pages = fs::metadata(&path).unwrap().len() / page_bytes;
     assert!(pages > 100, "{pages}");
-    // Damages record pages and overflow pages.
+    // Damage record pages and overflow pages.
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     for page in pages / 2..pages / 2 + 4 {
         file.write_all_at(&vec![0xa5; page_bytes as usize], page * page_bytes).unwrap();
@@ -536,7 +536,7 @@ fn commit_is_durable_and_waits_a_minute() {
     let folder = folder.path().join("run");
     let check = |store: Store| {
         let of = |name: &str| store.database.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, u32>(0));
-        // Milliseconds, and EXTRA.
+        // 60,000 ms, and `synchronous = EXTRA`.
         assert_eq!((of("busy_timeout").unwrap(), of("synchronous").unwrap()), (60_000, 3));
     };
     check(Store::create(&folder, &header()).unwrap());
@@ -596,7 +596,7 @@ fn failed_commit_leaves_nothing_of_its_trial() {
     for file in [store.samples_draft(1), samples_path(&folder, 1), histograms_path(&folder, 1)] {
         assert!(!file.exists(), "{}", file.display());
     }
-    // Nor does a trial whose histograms cannot be written.
+    // Histograms that cannot be written fail the commit too.
     let record = with_load(2);
     fs::create_dir_all(histograms_path(&folder, 2).join("in its place")).unwrap();
     fs::write(store.samples_draft(2), "samples").unwrap();

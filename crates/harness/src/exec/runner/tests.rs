@@ -12,7 +12,7 @@ fn header(trials: Vec<Trial>) -> RunHeader {
     RunHeader { trials, ..RunHeader::made_up(plan) }
 }
 
-/// Runs `trials` on a machine of fakes.
+/// Runs `trials` with fake processes.
 fn run_on(
     machine: &FakeMachine,
     trials: Vec<Trial>,
@@ -142,7 +142,7 @@ fn failed_commit_ends_the_run_without_the_trial() {
     let machine = FakeMachine::default();
     let (end, run) = run_on(&machine, fake::trials(3), &Stop::default(), &run_folder, &mut |event| {
         if matches!(event, RunEvent::Started(trial) if trial.index == 1) {
-            // A file in place of the folder of histograms.
+            // Put a file in place of the folder of histograms.
             std::fs::remove_dir_all(run_folder.join("histograms")).unwrap();
             std::fs::write(run_folder.join("histograms"), "").unwrap();
         }
