@@ -6,11 +6,10 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::commands::*;
 use crate::commands::{
     calibrate, capacity, compare, docs, idle, list, load, plan, report, reproduce, run, serve, sweep,
 };
-#[cfg(target_os = "linux")]
-use crate::commands::{doctor, lab, relay};
 use crate::options::execution::ExecutionArgs;
 
 /// Flags of single commands that `--resume` allows: they extend a search, or write files.
@@ -25,12 +24,11 @@ const NEW_RUN_ONLY: &str = "output";
 #[derive(Debug, Parser)]
 #[command(name = "muxbench", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Examples:
-  muxbench compare                                  # five architectures in one minute
-  muxbench compare --connections 1000,5000 --rate 8000 --request 1B --response 1B
-  muxbench sweep --rate 10000..45000+5000           # response time by rate, up to saturation
-  muxbench capacity --p99 1ms                       # the highest rate within a latency limit
+  muxbench compare                          # five architectures in a minute
+  muxbench sweep --rate 10000..45000+5000   # response time up to saturation
+  muxbench capacity --p99 1ms               # highest rate within a limit
   muxbench run experiments/kawai2008-http.toml --quick
-  muxbench report                                   # show the newest run again
+  muxbench report                           # show the newest run again
 
 Values have units: 500us, 10ms or 2min; 128B or 10KiB; rates are in requests per second, and 8k is 8000.
 
@@ -40,7 +38,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// Declares the commands, in the order of the help text, with their arguments and functions.
+/// Declares the commands with their arguments and functions.
 macro_rules! commands {
     ($($(#[$attribute:meta])* $name:ident($args:ty) => $run:expr,)*) => {
         #[derive(Debug, Subcommand)]
@@ -63,10 +61,10 @@ commands! {
     Sweep(sweep::Args) => sweep::run,
     Capacity(capacity::Args) => capacity::run,
     Run(run::Args) => run::run,
-    Plan(plan::Args) => plan::run,
+    Plan(plan::Args) => |args| succeeded(plan::run(args)),
     Reproduce(reproduce::Args) => reproduce::run,
-    Report(report::Args) => report::run,
-    List(list::Args) => list::run,
+    Report(report::Args) => |args| succeeded(report::run(args)),
+    List(list::Args) => |args| succeeded(list::run(args)),
     Calibrate(calibrate::Args) => calibrate::run,
     #[cfg(target_os = "linux")]
     Doctor(doctor::Args) => doctor::run,
@@ -77,8 +75,12 @@ commands! {
     Lab(lab::Args) => lab::run,
     #[cfg(target_os = "linux")]
     Relay(relay::Args) => relay::run,
-    Completions(docs::CompletionsArgs) => |args| docs::completions(args, Cli::command()),
-    Man(docs::ManArgs) => |args| docs::man(args, Cli::command()),
+    Completions(docs::CompletionsArgs) => |args| succeeded(docs::completions(args, Cli::command())),
+    Man(docs::ManArgs) => |args| succeeded(docs::man(args, Cli::command())),
+}
+
+fn succeeded(result: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    result.map(|()| ExitCode::SUCCESS)
 }
 
 impl Cli {

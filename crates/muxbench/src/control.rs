@@ -16,7 +16,6 @@ pub fn read_line() -> io::Result<String> {
     Ok(line)
 }
 
-/// Reads an order, one line of JSON.
 pub fn read_order<T: DeserializeOwned>() -> anyhow::Result<T> {
     serde_json::from_str(&read_line()?).context("cannot read the order on standard input")
 }

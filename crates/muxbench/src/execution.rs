@@ -46,9 +46,8 @@ struct Session {
     clients: Clients,
 }
 
-/// Joins the distributed run, if the user requested one. Any process but the first serves as a worker and does not
-/// return: it needs neither the experiment nor the folder. `transport` selects one of several addresses of the first
-/// process.
+/// Joins the distributed run, if the user requested one. Does not return in a worker, which needs neither the experiment
+/// nor the folder. `transport` selects one of several addresses of the first process.
 fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> anyhow::Result<Clients> {
     if !args.distributed {
         return Ok(None);
@@ -92,14 +91,12 @@ fn program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("cannot start servers and clients: the path of this program is unknown")
 }
 
-/// Plans `experiment` for this host.
 pub fn plan_here(experiment: &Experiment) -> anyhow::Result<(Plan, Host)> {
     let host = host::detect();
     let plan = plan::plan(experiment, &host).map_err(anyhow::Error::msg)?;
     Ok((plan, host))
 }
 
-/// The strategy that runs all trials of a plan.
 pub fn whole(plan: Plan, _: &Host) -> anyhow::Result<(Plan, Strategy)> {
     Ok((plan, Strategy::Whole))
 }
@@ -178,14 +175,12 @@ fn unused(folder: &Path) -> PathBuf {
     candidates.find(|candidate| !candidate.exists()).unwrap_or_else(|| folder.to_owned())
 }
 
-/// Warns of damaged trials of a stored run.
 pub fn warn_of_damage(folder: &Path, run: &Run) {
     for damage in &run.damage {
         output::warn(format_args!("{}: {damage}", folder.display()));
     }
 }
 
-/// Warns of changes of this host since the run began.
 fn warn_of_differences(header: &RunHeader) {
     for (fact, before, now) in differences(&header.host, &host::detect().facts) {
         if fact != "network" || !header.is_distributed {
@@ -285,7 +280,6 @@ impl Session {
         Ok(Self { folder, store, header, done: Vec::new(), clients })
     }
 
-    /// Opens a stored run and warns of its damage.
     fn open(folder: &Path, clients: Clients) -> anyhow::Result<Self> {
         let (store, run) = Store::resume(folder)?;
         warn_of_damage(folder, &run);

@@ -12,7 +12,7 @@ use report::plot::svg;
 
 use crate::output;
 
-/// Writes figures, given by name, title and chart, and prints their paths.
+/// Writes figures, given by name, title and chart, as SVG and PNG.
 pub fn write_figures<'a, T: AsRef<str>>(
     figures: impl Iterator<Item = (T, T, &'a Chart)>,
     architectures: &[String],
@@ -31,12 +31,10 @@ pub fn write_figures<'a, T: AsRef<str>>(
     Ok(())
 }
 
-/// Writes a file atomically.
 pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     files::replace(path, bytes).with_context(|| format!("cannot write {}; check its folder", path.display()))
 }
 
-/// Writes each figure of a paper that has data, and prints the paths.
 pub fn write_paper_figures(comparison: &PaperComparison, folder: &Path) -> anyhow::Result<()> {
     let figures = comparison.figures.iter().map(|(figure, chart)| {
         let name = format!("{}-figure-{}", comparison.paper.name, figure.number.replace('.', "-"));
@@ -46,7 +44,6 @@ pub fn write_paper_figures(comparison: &PaperComparison, folder: &Path) -> anyho
     write_figures(figures, &comparison.paper.series.iter().map(ToString::to_string).collect::<Vec<_>>(), folder)
 }
 
-/// Returns the send times of a trial's requests, without unsent requests.
 pub fn send_times(folder: &Path, trial: u32) -> anyhow::Result<Vec<i64>> {
     let samples = samples::read(&store::samples_path(folder, trial))?;
     Ok(samples.iter().map(|sample| sample.sent_ns).filter(|&sent_ns| sent_ns != Sample::NEVER).collect())

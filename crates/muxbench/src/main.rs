@@ -1,9 +1,4 @@
 //! muxbench compares ways of building a network server under one workload, and states how certain the result is.
-//!
-//! - [`cli`]: all commands; [`commands`]: one file per command; [`options`]: flags that several commands share
-//! - [`execution`]: runs an experiment and shows its result; [`progress`]: the progress line; [`signals`]: Ctrl-C
-//! - [`control`]: the protocol between a runner and its child processes
-//! - [`output`]: standard output and standard error; [`files`]: figures and pages; [`exit`]: exit codes
 
 mod cli;
 mod commands;
@@ -19,16 +14,11 @@ mod signals;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-
-/// Denies other users write access to results, sockets and logs, whatever the umask. Child processes inherit this.
-fn restrict_umask() {
-    use rustix::fs::Mode;
-    let umask = rustix::process::umask(Mode::WOTH);
-    rustix::process::umask(umask | Mode::WOTH);
-}
+use rustix::fs::Mode;
 
 fn main() -> ExitCode {
-    restrict_umask();
+    // Deny other users write access to results, sockets and logs, whatever the umask. Child processes inherit this.
+    rustix::process::umask(rustix::process::umask(Mode::WOTH) | Mode::WOTH);
     let cli = cli::Cli::from_command_line();
     match cli.command.run() {
         Ok(code) => code,

@@ -39,7 +39,6 @@ pub fn note(line: impl Display) {
     tell(format_args!("muxbench: {line}"));
 }
 
-/// Writes a warning.
 pub fn warn(line: impl Display) {
     note(format_args!("warning: {line}"));
 }
@@ -50,7 +49,6 @@ pub fn tell_in_line(text: impl Display) {
     let _ = write!(output, "{text}").and_then(|()| output.flush());
 }
 
-/// Prints a value as indented JSON.
 pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))
 }

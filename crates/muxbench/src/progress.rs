@@ -21,7 +21,6 @@ pub struct Progress {
     /// Duration of the remaining trials; for a search, the longest duration.
     left_ns: u64,
     pace: Pace,
-    /// Result of the last trial.
     last: String,
 }
 
@@ -49,7 +48,6 @@ impl Pace {
 }
 
 impl Progress {
-    /// Shows the progress of a run after these outcomes.
     pub fn new(header: &RunHeader, outcomes: &[TrialOutcome]) -> Self {
         let (total, left_ns, template) = match &header.strategy {
             Strategy::Capacity(goal) => {
@@ -68,7 +66,6 @@ impl Progress {
         Self { bar, current: String::new(), left_ns, pace: Pace::default(), last: String::new() }
     }
 
-    /// Handles an event of the runner.
     pub fn on(&mut self, event: &RunEvent<'_>) {
         match event {
             RunEvent::Started(trial) => {
@@ -84,9 +81,7 @@ impl Progress {
                 self.show("starting");
             }
             RunEvent::Load(load::Event::Connecting { done, total }) => self.show(&format!("{done}/{total} connected")),
-            RunEvent::Load(load::Event::Preparing { done, total }) => {
-                self.show(&format!("{done}/{total} records stored"))
-            }
+            RunEvent::Load(load::Event::Preparing { done, total }) => self.show(&format!("{done}/{total} stored")),
             RunEvent::Load(load::Event::Progress { phase, elapsed_ns, completed, bytes, .. }) => {
                 let rate = self.pace.advance(*elapsed_ns, *completed, *bytes);
                 self.show(&format!("{phase}{rate}"));

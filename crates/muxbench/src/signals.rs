@@ -1,6 +1,5 @@
 //! The signals that stop a run.
 
-use std::io::Write;
 use std::thread;
 
 use anyhow::Context;
@@ -8,8 +7,7 @@ use harness::process::stop::{Stop, ends_at_hangup};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// The message after the first Ctrl-C.
-const FINISHING: &str = "muxbench: finishing the current trial; press Ctrl-C again to stop immediately\n";
+use crate::output;
 
 /// Installs the signal handlers. The first SIGINT stops the run after the current trial. A second SIGINT, SIGTERM and
 /// SIGHUP stop immediately.
@@ -27,8 +25,7 @@ pub fn stop_at_signals() -> anyhow::Result<Stop> {
     let listen = move || {
         let mut interrupts = interrupts.forever();
         if interrupts.next().is_some() {
-            // Standard error may be closed.
-            let _ = anstream::stderr().write_all(FINISHING.as_bytes());
+            output::note("finishing the current trial; press Ctrl-C again to stop immediately");
         }
         interrupts.for_each(|_| requested.abort());
     };

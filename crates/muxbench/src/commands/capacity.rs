@@ -30,10 +30,9 @@ const MOST_PER_S: f64 = 10e6;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench capacity --p99 1ms
-  muxbench capacity --p99 1ms --arch epoll,symped:2,mt --connections 1000 --request 1B --response 1B
-  muxbench capacity --p50 200us --p999 5ms --arch epoll --precision 2% --time-max 30min
-  muxbench capacity --resume                # continue the newest run
-  muxbench capacity --resume --time-max 1h  # with one hour in all")]
+  muxbench capacity --p99 1ms --arch epoll,symped:2,mt --connections 1000
+  muxbench capacity --p50 200us --p999 5ms --precision 2% --time-max 30min
+  muxbench capacity --resume --time-max 1h  # continue, with one hour in all")]
 pub struct Args {
     /// Limit of the median response time
     #[arg(long, value_name = "TIME", help_heading = LIMITS)]

@@ -13,22 +13,21 @@ use crate::{execution, output};
 
 /// Run one workload against several architectures and print which one is best
 ///
-/// Without flags, muxbench compares mp, mt, select, poll and epoll with 400 and 2 000 connections, requests of 128 B,
-/// responses of 10 KiB and 2 000 requests/s, in three interleaved repeats. This takes less than a minute.
+/// Without flags, muxbench compares mp, mt, select, poll and epoll with 400 and 2000 connections, requests of 128 B, responses
+/// of 10 KiB and 2000 requests/s, in three interleaved repeats. This takes less than a minute.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  muxbench compare --arch epoll,mt --connections 10000 --rate 500,2000 --measure 10s --repeats 5
-  muxbench compare --request 1B --response 1B --rate 8000 --json > result.json
-  muxbench compare --connections 10000 --active 1/64,1 --idle 5000      # locality (kawai2006)
-  muxbench compare --arch epoll,mt --schedule closed --service kv --keys zipf:0.99  # transactions per second
-  muxbench compare --arch epoll,mt --service http --response 1KiB   # HTTP/1.1, a GET of /bytes/1024
-  muxbench compare --arch all --requests-per-connection 1 --rate 1000  # a connection per request
-  muxbench compare --arch epoll,select,mt --service udp --ports 10,1000 --rate 100  # datagrams to many ports
-  muxbench compare --arch epoll,epoll-buffered,mt --service stream --connections 1,100  # bandwidth
-  muxbench compare --transport unix         # Unix sockets; tcp6 is IPv6
-  muxbench compare --network lab --delay 10ms --jitter 1ms --loss 0.1% --bandwidth 1Gbit   # needs root
-  muxbench compare --arch all --explain --count-syscalls  # system calls, counted by the kernel
-  muxbench compare --measure 1min --print-experiment > mine.toml    # an experiment file")]
+  muxbench compare --arch epoll,mt --connections 10000 --rate 500,2000
+  muxbench compare --request 1B --response 1B --json > result.json
+  muxbench compare --active 1/64,1 --idle 5000          # locality (kawai2006)
+  muxbench compare --schedule closed --service kv       # transactions per second
+  muxbench compare --service http --response 1KiB       # GET /bytes/1024
+  muxbench compare --requests-per-connection 1          # a connection per request
+  muxbench compare --service udp --ports 10,1000        # datagrams
+  muxbench compare --service stream --arch epoll,mt     # bandwidth
+  muxbench compare --network lab --delay 10ms --loss 1% # needs root
+  muxbench compare --arch all --explain --count-syscalls
+  muxbench compare --print-experiment > mine.toml       # an experiment file")]
 pub struct Args {
     #[command(flatten)]
     setup: SetupArgs,

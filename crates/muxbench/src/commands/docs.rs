@@ -1,7 +1,6 @@
 //! `muxbench completions` and `muxbench man`, generated from the definitions of the flags.
 
 use std::io;
-use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Command;
@@ -25,17 +24,16 @@ pub struct ManArgs {
     command: Option<String>,
 }
 
-pub fn completions(args: &CompletionsArgs, mut all: Command) -> anyhow::Result<ExitCode> {
+pub fn completions(args: &CompletionsArgs, mut all: Command) -> anyhow::Result<()> {
     clap_complete::generate(args.shell, &mut all, "muxbench", &mut io::stdout());
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-pub fn man(args: &ManArgs, mut all: Command) -> anyhow::Result<ExitCode> {
+pub fn man(args: &ManArgs, mut all: Command) -> anyhow::Result<()> {
     all.build();
     if let Some(name) = &args.command {
         let found = all.find_subcommand(name).cloned();
         all = found.with_context(|| format!("unknown command `{name}`; try `muxbench help`"))?;
     }
-    clap_mangen::Man::new(all).render(&mut io::stdout())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(clap_mangen::Man::new(all).render(&mut io::stdout())?)
 }

@@ -36,7 +36,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes all leftovers of killed runs and lists them.
 fn clean() -> anyhow::Result<ExitCode> {
     let leftovers = leftovers::find();
     let mut code = ExitCode::SUCCESS;

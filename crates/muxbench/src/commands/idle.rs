@@ -43,7 +43,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.control { for_runner() } else { for_user(args) }
 }
 
-/// Holds connections under the control of a runner.
 fn for_runner() -> anyhow::Result<ExitCode> {
     let config: LoadConfig = control::read_order()?;
     let mut wait = || {
@@ -57,7 +56,6 @@ fn for_runner() -> anyhow::Result<ExitCode> {
     Ok(control::exit_code(result, |error| Event::Failed { reason: error.to_string() }))
 }
 
-/// Holds connections for a user.
 fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     let config = LoadConfig { requests_per_connection: None, ..args.target.config()? };
     if config.service.ports().is_some() {
@@ -94,7 +92,6 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(exit::of_validity(report.alive == report.held))
 }
 
-/// Formats the result of idle connections.
 pub fn text(report: &IdleReport) -> String {
     let mut text = format!("{} of {} idle connections were alive at the end\n", report.alive, report.held);
     for (class, count) in report.errors.by_class().into_iter().filter(|(_, count)| *count > 0) {

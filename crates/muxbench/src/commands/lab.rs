@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -17,7 +17,7 @@ use harness::spec::Placement;
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::options::network::NetworkArgs;
+use crate::options::settings::NetworkArgs;
 
 /// Interval of checks for the command's end and for requests of measurements.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -84,11 +84,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         thread::sleep(POLL_INTERVAL);
     };
     lab.end_processes();
-    Ok(code_of(status))
-}
-
-/// Returns the exit code that a shell would report.
-fn code_of(status: ExitStatus) -> ExitCode {
+    // The code that a shell would report.
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
-    ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
 }

@@ -1,8 +1,6 @@
 //! `muxbench list`: all names that experiments and flags accept.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::process::ExitCode;
 
 use harness::host::{self, Host};
 use harness::plan::{self, Limit};
@@ -23,7 +21,6 @@ pub struct Args {
     format: FormatArgs,
 }
 
-/// A row of a table.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
@@ -67,7 +64,7 @@ fn is_used(accept: Accept) -> bool {
     Architecture::every().into_iter().any(|architecture| accept.check(architecture).is_ok())
 }
 
-pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub fn run(args: &Args) -> anyhow::Result<()> {
     let host = host::detect();
     let architectures = Architecture::all().into_iter().map(|row| Row::of_architecture(row, &host));
     let always = |name: &str, about: &str| Row::new(name, about, "", Ok(()));
@@ -82,21 +79,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ("presets", PRESETS.iter().map(|preset| always(preset.name, &preset.experiment().about)).collect()),
     ];
     if args.format.json {
-        output::print_json(&BTreeMap::from(sections))?;
-    } else if args.format.markdown {
-        for (name, rows) in sections {
-            let rows = rows.into_iter().map(|row| vec![row.name.clone(), row.words()]);
-            output::print(&(table::of_text(&[name, "about"], rows, Medium::Markdown) + "\n"))?;
-        }
-    } else {
-        let mut text = String::new();
-        for (name, rows) in sections {
-            writeln!(text, "{name}")?;
-            for row in rows {
-                writeln!(text, "  {:20} {}", row.name, row.words())?;
-            }
-        }
-        output::print(&text)?;
+        return output::print_json(&BTreeMap::from(sections));
     }
-    Ok(ExitCode::SUCCESS)
+    let mut text = String::new();
+    for (name, rows) in sections {
+        if args.format.markdown {
+            let rows = rows.into_iter().map(|row| vec![row.name.clone(), row.words()]);
+            text += &(table::of_text(&[name, "about"], rows, Medium::Markdown) + "\n");
+        } else {
+            let rows = rows.iter().map(|row| format!("  {:20} {}\n", row.name, row.words()));
+            text += &format!("{name}\n{}", rows.collect::<String>());
+        }
+    }
+    output::print(&text)
 }

@@ -30,15 +30,13 @@ use crate::{control, exit, output};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench load --target 127.0.0.1:7007 --connections 400 --rate 2000
-  muxbench load --target 127.0.0.1:7007 --request 1B --response 1B --rate 8000 --cpus 1 --samples samples.parquet
   muxbench load --target unix:/tmp/muxbench.sock --request 1B --response 1B
-  muxbench load --target 127.0.0.1:7007 --schedule poisson --active 1/16 --timestamps kernel
-  muxbench load http://127.0.0.1:8080/index.html --connections 100 --rate 5000
-  muxbench load http://127.0.0.1:8080/ --rate 1000 --requests-per-connection 10     # sessions, as in httperf
-  muxbench load http://localhost/ --schedule closed --header 'Accept: text/html' --expect-status 200
-  muxbench load --target 127.0.0.1:20000 --service udp --ports 1000 --rate 100
-  muxbench load --target 127.0.0.1:7007 --service stream --connections 1      # bandwidth per second, as in iperf3
-  muxbench load --target 127.0.0.1:11211 --schedule closed --service kv --connections 100 --warm-up 0")]
+  muxbench load --target 127.0.0.1:7007 --cpus 1 --samples samples.parquet
+  muxbench load http://127.0.0.1:8080/index.html --rate 5000
+  muxbench load http://localhost/ --header 'Accept: text/html'
+  muxbench load --target 127.0.0.1:20000 --service udp --ports 1000
+  muxbench load --target 127.0.0.1:7007 --service stream --connections 1
+  muxbench load --target 127.0.0.1:11211 --schedule closed --service kv")]
 pub struct Args {
     #[command(flatten)]
     target: TargetArgs,
@@ -92,7 +90,6 @@ fn closed_loop_clients(args: &Args, connections: u32) -> u32 {
     (cpus as u32).clamp(1, connections)
 }
 
-/// Loads a server under the control of a runner.
 fn for_runner(args: &Args) -> anyhow::Result<ExitCode> {
     let LoadOrder { config, trial, is_quiet } = control::read_order()?;
     let outcome = ::load::run_with(&config, &mut Runner { is_quiet }).map_err(Into::into);
@@ -112,7 +109,6 @@ fn for_runner(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Sends events to a runner and waits for its start signal.
 struct Runner {
-    /// Whether to send no progress.
     is_quiet: bool,
 }
 
@@ -131,7 +127,6 @@ impl Listener for Runner {
     }
 }
 
-/// Loads a server for a user.
 fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     let mut client = spec::Client::default();
     args.client.apply(&mut client);
@@ -180,10 +175,16 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
         std::env::current_exe().context("cannot hold idle connections: the path of this program is unknown")?;
     let holders = IdleHolders::start(&Muxbench { program }, &config, &[], &Stop::default(), &mut |_, _| ())?;
     let mut shown = String::new();
-    let mut bandwidth = Bandwidth::default();
+    let (mut shown_ns, mut shown_bytes) = (0, 0);
     let Outcome { report, samples, .. } = ::load::run(&config, &mut |event| match event {
         Event::Progress { phase, elapsed_ns, bytes, .. } if config.service.stream().is_some() => {
-            bandwidth.show(&phase, elapsed_ns, bytes);
+            // Print once per second. Progress arrives twice per second, sometimes slightly early.
+            if elapsed_ns >= shown_ns + 900_000_000 {
+                let [from_s, to_s] = [shown_ns, elapsed_ns].map(|ns| ns as f64 / 1e9);
+                let bandwidth = format::bandwidth((bytes - shown_bytes) as f64 / (to_s - from_s));
+                output::tell(format_args!("{from_s:5.1} to {to_s:5.1} s  {bandwidth:>9}  {phase}"));
+                (shown_ns, shown_bytes) = (elapsed_ns, bytes);
+            }
         }
         Event::Progress { phase, sent, completed, .. } if phase != shown => {
             output::tell(format_args!("{phase}: {sent} sent, {completed} completed so far"));
@@ -213,26 +214,6 @@ fn write_samples(args: &Args, config: &LoadConfig, trial: Option<&Trial>, sample
     let Some(path) = &args.samples else { return Ok(()) };
     harness::samples::write(path, samples, &harness::samples::parameters(config, trial)?)?;
     Ok(())
-}
-
-/// Prints the bandwidth of streams each second.
-#[derive(Default)]
-struct Bandwidth {
-    shown_ns: u64,
-    shown_bytes: u64,
-}
-
-impl Bandwidth {
-    fn show(&mut self, phase: &str, elapsed_ns: u64, bytes: u64) {
-        // Progress arrives twice per second, sometimes slightly early.
-        if elapsed_ns < self.shown_ns + 900_000_000 {
-            return;
-        }
-        let [from_s, to_s] = [self.shown_ns, elapsed_ns].map(|ns| ns as f64 / 1e9);
-        let bandwidth = format::bandwidth((bytes - self.shown_bytes) as f64 / (to_s - from_s));
-        output::tell(format_args!("{from_s:5.1} to {to_s:5.1} s  {bandwidth:>9}  {phase}"));
-        (self.shown_ns, self.shown_bytes) = (elapsed_ns, bytes);
-    }
 }
 
 fn text(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {

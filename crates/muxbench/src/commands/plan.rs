@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::Context;
 use harness::host::Host;
@@ -27,8 +26,9 @@ const REQUESTS: usize = 20_000;
 #[command(after_help = "Examples:
   muxbench plan experiments/kawai2008-http.toml
   muxbench plan kawai2008-http --quick --json
-  muxbench plan mine.toml --hosts --from results/RUN       # with the memory and CPU time of that run
-  muxbench compare --connections 1000000 --rate 100000 --print-experiment | muxbench plan - --hosts
+  muxbench plan mine.toml --hosts --from results/RUN  # with costs of that run
+  muxbench compare --connections 1000000 --print-experiment |
+      muxbench plan - --hosts
   muxbench plan --schema > experiment.schema.json")]
 pub struct Args {
     #[command(flatten)]
@@ -89,16 +89,13 @@ impl HostsArgs {
     }
 }
 
-pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.schema {
-        output::print_json(&Experiment::schema())?;
-        return Ok(ExitCode::SUCCESS);
+        return output::print_json(&Experiment::schema());
     }
     let (plan, host) = execution::plan_here(&args.experiment.read()?)?;
     if args.hosts.hosts {
-        args.format.print(&args.hosts.needs(&plan, &host)?, report::text::needs::render)?;
-    } else {
-        args.format.print(&plan, report::text::plan::render)?;
+        return args.format.print(&args.hosts.needs(&plan, &host)?, report::text::needs::render);
     }
-    Ok(ExitCode::SUCCESS)
+    args.format.print(&plan, report::text::plan::render)
 }

@@ -1,7 +1,6 @@
 //! `muxbench report`: shows one stored run, the difference of two, or the history of many.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::builder::PossibleValuesParser;
@@ -26,16 +25,13 @@ const NOT_FOR_PAGES: [&str; 5] = ["json", "explain", "csv", "markdown", "send_de
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench report                          # the newest run under results/
-  muxbench report results/20260101T120000-compare --csv > trials.csv
-  muxbench report results/old-kernel results/new-kernel          # the second run against the first
+  muxbench report results/RUN --csv > trials.csv
+  muxbench report results/OLD results/NEW  # the second run against the first
   muxbench report results                  # the history of all runs in a folder
-  muxbench report results --html index.html                      # the history as a page that links to the pages of the runs
-  muxbench report --explain                # with the causes of the differences
-  muxbench report --html                   # a page with figures: report.html in the folder of the run
-  muxbench report results/RUN --html - --figures plots           # page to standard output, figures as SVG and PNG
-  muxbench report --paper kawai2006        # the paper's tables, figures and claims beside its published values
-  muxbench report --paper kawai2008 --figure 6                   # one figure of the paper
-  muxbench report --send-deviation         # how evenly requests were sent")]
+  muxbench report results --html index.html
+  muxbench report --explain                # with causes of the differences
+  muxbench report --html --figures plots   # a page, and figures as SVG and PNG
+  muxbench report --paper kawai2008 --figure 6")]
 pub struct Args {
     /// Folder of a run [default: the newest under results/]. Two runs are compared. More runs, or a folder of runs, are shown
     /// as a history
@@ -79,7 +75,7 @@ impl Args {
     }
 }
 
-pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub fn run(args: &Args) -> anyhow::Result<()> {
     let is_folder_of_runs = |folder: &PathBuf| !store::is_run(folder) && !store::runs(folder).is_empty();
     let needs_one = args.paper.is_some() || args.send_deviation;
     match args.runs.as_slice() {
@@ -91,8 +87,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         [folder] if !is_folder_of_runs(folder) => show_run(args, folder),
         [a, b] if !args.is_page() && !is_folder_of_runs(a) && !is_folder_of_runs(b) => show_difference(args, a, b),
         runs => show_history(args, runs),
-    }?;
-    Ok(ExitCode::SUCCESS)
+    }
 }
 
 fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
@@ -148,7 +143,6 @@ fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a page and prints its path.
 fn write_page(page: &str, path: PathBuf) -> anyhow::Result<()> {
     if path == Path::new("-") {
         return output::print_raw(page);
@@ -162,7 +156,6 @@ fn write_page(page: &str, path: PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Shows the history of many runs.
 fn show_history(args: &Args, given: &[PathBuf]) -> anyhow::Result<()> {
     if args.explain {
         bail!("--explain explains one run, but there are several; name one");
@@ -233,14 +226,12 @@ fn escaped(part: &str) -> String {
     part.bytes().map(one).collect()
 }
 
-/// Reads a run and warns of damage.
 fn read(folder: &Path) -> anyhow::Result<Run> {
     let run = store::read(folder)?;
     execution::warn_of_damage(folder, &run);
     Ok(run)
 }
 
-/// Compares the second run with the first.
 fn show_difference(args: &Args, a: &Path, b: &Path) -> anyhow::Result<()> {
     let (first, second) = (read(a)?, read(b)?);
     for (folder, run) in [(a, &first), (b, &second)] {

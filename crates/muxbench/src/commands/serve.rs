@@ -29,14 +29,13 @@ use crate::output;
 /// Run one server until SIGTERM or Ctrl-C, then print its counters
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  muxbench serve --arch epoll --request 128B --response 10KiB --listen 127.0.0.1:7007
+  muxbench serve --arch epoll --request 128B --listen 127.0.0.1:7007
   muxbench serve --arch mt-pool:64 --accept exclusive
   muxbench serve --arch epoll --listen unix:/tmp/muxbench.sock
   muxbench serve --arch symped:2/epoll --service kv --listen 127.0.0.1:11211
-  muxbench serve --arch epoll --service http --folder ./public --listen 127.0.0.1:8080
-  muxbench serve --arch epoll --service udp --ports 1000 --listen 127.0.0.1:20000
-  muxbench serve --arch epoll --service stream --listen 127.0.0.1:7007
-  muxbench serve --arch mt --json        # a free port; address and counters as JSON")]
+  muxbench serve --service http --folder ./public --listen 127.0.0.1:8080
+  muxbench serve --service udp --ports 1000 --listen 127.0.0.1:20000
+  muxbench serve --arch mt --json   # a free port; address and counters as JSON")]
 pub struct Args {
     /// Architecture: `MODEL[:THREADS][/MECHANISM]`; see `muxbench list`
     #[arg(long, default_value = server::spec::mechanism::DEFAULT, value_name = "ARCH")]
@@ -99,10 +98,11 @@ pub struct Args {
 
 /// Attempts to find two consecutive free ports before the server takes any free port.
 const ATTEMPTS: u32 = 32;
+/// Default size of a pool.
+const POOL: u32 = 256;
 /// Interval of checks whether a server has ended by itself.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Events that the main thread waits for.
 enum Message {
     Line(String),
     EndOfInput,
@@ -158,7 +158,9 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
         read_budget_bytes: options.read_budget.map_or_else(Default::default, |budget| budget.0),
         connections_max: match args.service {
             Service::Udp => args.ports.get(),
-            _ => args.connections_max.unwrap_or_else(|| connections_max(args.arch)),
+            // Pools are smaller, because their threads take long to start.
+            _ if args.arch.pool_size(POOL) == Some(POOL) => args.connections_max.unwrap_or(POOL),
+            _ => args.connections_max.unwrap_or(20_000),
         },
         limits: Limits { request_ns: args.request_timeout.0, keepalive_ns: args.keepalive_timeout.0 },
         count_syscalls: args.count_syscalls,
@@ -186,7 +188,7 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Formats the address of a server, its service, and the hosts that can connect.
+/// Formats address, service, and the hosts that can connect.
 fn greeting(args: &Args, server: &Server) -> String {
     let (request, response) = (args.request, response(args));
     let service = match (args.service, &args.folder, server.ports()) {
@@ -276,12 +278,6 @@ fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
         Service::Http => ServiceSpec::Http { folder: args.folder.clone() },
         Service::Stream => stream(args).service(),
     })
-}
-
-/// Returns the default of `--connections-max`. Pools are smaller, because their threads take long to start.
-fn connections_max(architecture: Architecture) -> u32 {
-    const POOL: u32 = 256;
-    if architecture.pool_size(POOL) == Some(POOL) { POOL } else { 20_000 }
 }
 
 /// Serves for a runner, which sends the configuration as one line of JSON, then `mark` and `moved`.

@@ -32,9 +32,9 @@ use crate::options::setup::{SetupArgs, checked};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench sweep --rate 10000..45000+5000
-  muxbench sweep --arch epoll,mt --rate 1k..64k*2 --repeats 3 --csv steps.csv --tsv steps.tsv
-  muxbench sweep --arch epoll --rate 10k,15k,20k --measure 40s --past never   # 5 s samples as in httperf
-  muxbench sweep --resume --csv steps.csv           # finish the newest run, or export its rows")]
+  muxbench sweep --arch epoll,mt --rate 1k..64k*2 --csv steps.csv
+  muxbench sweep --rate 10k,20k --measure 40s --past never
+  muxbench sweep --resume --csv steps.csv  # finish the run, or export its rows")]
 pub struct Args {
     /// Requests per second, comma-separated: FIRST..LAST+STEP, FIRST..LAST*FACTOR, or one rate
     #[arg(long, value_name = "RATES", value_delimiter = ',', required_unless_present = "resume")]
@@ -91,19 +91,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// Writes the requested files.
 fn write(args: &Args, folder: &Path) -> anyhow::Result<()> {
-    type Writer = fn(&Sweep) -> String;
-    let files: [(&Option<PathBuf>, Writer); 2] = [(&args.csv, autobench::csv), (&args.tsv, autobench::tsv)];
-    if files.iter().all(|(file, _)| file.is_none()) {
-        return Ok(());
-    }
-    let Some(sweep) = Sweep::of(&store::read(folder)?) else {
-        bail!("--csv, --tsv: the run in {} is no sweep; try `muxbench report --csv`", folder.display())
-    };
-    for (file, of) in files {
+    for (file, format) in [(&args.csv, autobench::csv as fn(&Sweep) -> String), (&args.tsv, autobench::tsv)] {
         let Some(file) = file else { continue };
-        std::fs::write(file, of(&sweep)).with_context(|| format!("cannot write {}", file.display()))?;
+        let Some(sweep) = Sweep::of(&store::read(folder)?) else {
+            bail!("--csv, --tsv: the run in {} is no sweep; try `muxbench report --csv`", folder.display())
+        };
+        std::fs::write(file, format(&sweep)).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use super::format::FormatArgs;
 
-/// The folder of the results, and the course of a run.
 #[derive(Debug, clap::Args)]
 pub struct ExecutionArgs {
     /// Folder for the results [default: results/TIME-NAME]

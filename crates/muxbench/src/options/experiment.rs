@@ -9,7 +9,6 @@ use anyhow::{Context, anyhow, bail};
 use harness::files;
 use harness::spec::{Experiment, presets};
 
-/// An experiment and its scale.
 #[derive(Debug, clap::Args)]
 pub struct ExperimentArgs {
     /// Experiment file or name of a preset; - reads standard input
@@ -24,28 +23,25 @@ pub struct ExperimentArgs {
 }
 
 impl ExperimentArgs {
-    /// Reads and checks the experiment.
     pub fn read(&self) -> anyhow::Result<Experiment> {
         let presets = || presets::PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
         let Some(file) = &self.file else {
             bail!("FILE is missing; name an experiment file or one of the presets: {}", presets())
         };
-        let mut experiment = match presets::find(file) {
-            Some(preset) => preset.experiment(),
-            None if file == "-" => {
-                let text = io::read_to_string(io::stdin()).context("cannot read standard input")?;
-                Experiment::parse(&text, "standard input")?
-            }
-            None => {
-                let text = read_file(Path::new(file)).map_err(|error| match error.kind() {
-                    ErrorKind::NotFound => {
-                        anyhow!("cannot read {file}: neither a file nor a preset; the presets are {}", presets())
-                    }
-                    ErrorKind::InvalidInput => anyhow!("cannot read {file}: not a regular file; try `-` and a pipe"),
-                    _ => anyhow!("cannot read {file}: {error}"),
-                })?;
-                Experiment::parse(&String::from_utf8(text).with_context(|| format!("{file}: not UTF-8"))?, file)?
-            }
+        let mut experiment = if let Some(preset) = presets::find(file) {
+            preset.experiment()
+        } else if file == "-" {
+            let text = io::read_to_string(io::stdin()).context("cannot read standard input")?;
+            Experiment::parse(&text, "standard input")?
+        } else {
+            let text = read_file(Path::new(file)).map_err(|error| match error.kind() {
+                ErrorKind::NotFound => {
+                    anyhow!("cannot read {file}: neither a file nor a preset; the presets are {}", presets())
+                }
+                ErrorKind::InvalidInput => anyhow!("cannot read {file}: not a regular file; try `-` and a pipe"),
+                _ => anyhow!("cannot read {file}: {error}"),
+            })?;
+            Experiment::parse(&String::from_utf8(text).with_context(|| format!("{file}: not UTF-8"))?, file)?
         };
         experiment.server.count_syscalls |= self.count_syscalls;
         if self.quick && experiment.quick.is_none() {

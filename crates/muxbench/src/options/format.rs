@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::output;
 
-/// JSON, Markdown, or text for the terminal.
 #[derive(Debug, clap::Args)]
 pub struct FormatArgs {
     /// Print JSON
@@ -18,7 +17,6 @@ pub struct FormatArgs {
 }
 
 impl FormatArgs {
-    /// Returns the medium of tables and prose.
     pub fn medium(&self) -> Medium {
         output::medium(self.markdown)
     }
@@ -43,7 +41,6 @@ impl FormatArgs {
         }
     }
 
-    /// Prints a comparison of runs with a paper.
     pub fn print_comparison(&self, is_csv: bool, comparison: &PaperComparison) -> anyhow::Result<()> {
         self.print_or_csv(is_csv, || comparison.json(), || comparison.csv(), |medium| comparison.render(medium))
     }

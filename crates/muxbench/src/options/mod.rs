@@ -3,7 +3,6 @@
 pub mod execution;
 pub mod experiment;
 pub mod format;
-pub mod network;
 pub mod settings;
 pub mod setup;
 pub mod target;

@@ -1,4 +1,4 @@
-//! Flags that overwrite single settings.
+//! Flags that overwrite single settings of an experiment.
 
 use std::num::NonZeroU32;
 
@@ -15,14 +15,13 @@ use super::{named, set};
 /// Declares a group of optional flags under a heading, and a method that applies them. A row has the name of flag and
 /// setting, its type, the name of its value, and further attributes.
 macro_rules! flags {
-    ($(#[$doc:meta])* $group:ident, $settings:ty, $heading:literal:
+    ($group:ident, $settings:ty, $heading:literal:
      $($(#[$help:meta])* $flag:ident: $kind:ty = $value:literal $([$($more:tt)*])?;)*) => {
-        $(#[$doc])*
         #[derive(Debug, clap::Args)]
         pub struct $group {
             $($(#[$help])*
             #[arg(long, value_name = $value, help_heading = $heading $(, $($more)*)?)]
-            $flag: Option<$kind>,)*
+            pub $flag: Option<$kind>,)*
         }
 
         impl $group {
@@ -35,7 +34,6 @@ macro_rules! flags {
 }
 
 flags! {
-    /// The server's accept strategy, read budget, and CPUs of its stages.
     ServerArgs, Server, "Server":
     /// Accept strategy of a pool: single, shared, reuseport, exclusive [default: shared]
     accept: Accept = "ACCEPT" [value_parser = named::<Accept>];
@@ -50,7 +48,6 @@ flags! {
 }
 
 flags! {
-    /// The client's threads, clocks and time limit.
     ClientArgs, Client, "Client":
     /// Method to wait for the next planned send time: auto, yield, spin, sleep-spin [default: auto]
     pacing: Pacing = "PACING" [value_parser = named::<Pacing>];
@@ -67,7 +64,6 @@ flags! {
 }
 
 flags! {
-    /// The CPUs of both sides.
     PlacementArgs, Placement, "Placement":
     /// CPUs of the server, such as 0-1,3 [default: one half]
     server: Cpus = "CPUS" [long = "server-cpus"];
@@ -76,7 +72,6 @@ flags! {
 }
 
 flags! {
-    /// Durations of the four phases of a trial.
     PhaseArgs, Phases, "Phases":
     /// Duration in which the rate grows exponentially to its target
     ramp: Time = "TIME";
@@ -89,7 +84,6 @@ flags! {
 }
 
 flags! {
-    /// The conditions of a lab.
     ConditionArgs, Network, "Network":
     /// Delay of each packet in each direction, such as 10ms
     delay: Time = "TIME" [requires = "network"];
@@ -104,7 +98,6 @@ flags! {
 }
 
 flags! {
-    /// The service `kv` and its requests.
     KvArgs, Kv, "Key-value store":
     /// Records of `kv`, all stored before the ramp [default: 30000]
     records: NonZeroU32 = "N";
@@ -121,7 +114,6 @@ flags! {
 }
 
 flags! {
-    /// The bursts of the service `stream`.
     StreamArgs, Stream, "Streams":
     /// Packet size of `stream` [default: 8KiB]
     packet: Size = "SIZE";
@@ -133,9 +125,21 @@ flags! {
     direction: Direction = "DIRECTION" [value_parser = named::<Direction>];
 }
 
-impl StreamArgs {
-    /// Returns whether flags set the sizes of packets and acknowledgements.
-    pub fn has_sizes(&self) -> bool {
-        self.packet.is_some() && self.ack.is_some()
+/// A lab and its conditions.
+#[derive(Debug, clap::Args)]
+pub struct NetworkArgs {
+    /// Use a lab in place of loopback: network namespaces for the server and for one client, or for N clients. Needs root: lab,
+    /// lab:clients=5
+    #[arg(long, value_name = "NETWORK", help_heading = "Network")]
+    network: Option<Network>,
+    #[command(flatten)]
+    conditions: ConditionArgs,
+}
+
+impl NetworkArgs {
+    pub fn network(&self) -> Option<Network> {
+        let mut network = self.network.clone()?;
+        self.conditions.apply(&mut network);
+        Some(network)
     }
 }

@@ -10,12 +10,10 @@ use harness::spec::{Candidate, Experiment, OneOrMany, Phases, Service, presets, 
 use load::config::{Popularity, Schedule};
 use server::Architecture;
 
-use super::network::NetworkArgs;
-use super::settings::{ClientArgs, PhaseArgs, PlacementArgs, ServerArgs};
+use super::settings::{ClientArgs, NetworkArgs, PhaseArgs, PlacementArgs, ServerArgs};
 use super::traffic::TrafficArgs;
 use super::{named, set, set_list};
 
-/// An experiment without its rates and repeats.
 #[derive(Debug, clap::Args)]
 pub struct SetupArgs {
     /// Architectures, comma-separated: `MODEL[:THREADS][/MECHANISM]`, or `all`; see `muxbench list`

@@ -13,12 +13,9 @@ use super::traffic::TrafficArgs;
 use super::url;
 use crate::output;
 
-/// The default of `--connections`.
-const CONNECTIONS: u32 = 400;
-/// The default of `--ports`, as in `serve`.
-const PORTS: u32 = 10;
+const CONNECTIONS_DEFAULT: u32 = 400;
+const PORTS_DEFAULT: u32 = 10;
 
-/// The address of a server, and the requests.
 #[derive(Debug, clap::Args)]
 pub struct TargetArgs {
     /// URL to request from an `http` server: `http://HOST[:PORT]/PATH`
@@ -83,10 +80,10 @@ impl TargetArgs {
             (Some(PortsArg::Count(count)), _) => (count.get(), None),
             (Some(PortsArg::List(ports)), _) => (ports.count(), Some(ports.clone())),
             (None, Some(ports)) => (ports.count(), Some(ports)),
-            (None, None) => (PORTS, None),
+            (None, None) => (PORTS_DEFAULT, None),
         };
         let is_udp = traffic.service == Service::Udp;
-        let connections = if is_udp { count } else { self.connections.map_or(CONNECTIONS, NonZeroU32::get) };
+        let connections = if is_udp { count } else { self.connections.map_or(CONNECTIONS_DEFAULT, NonZeroU32::get) };
         let (mut kv, mut http) = (None, None);
         let service = match (traffic.service, traffic.request, traffic.response) {
             (Service::Fixed, Some(request), Some(response)) => {

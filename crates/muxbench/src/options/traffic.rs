@@ -11,7 +11,6 @@ use wire::ServiceSpec;
 use super::settings::{KvArgs, StreamArgs};
 use super::{named, set};
 
-/// The service and its requests.
 #[derive(Debug, clap::Args)]
 pub struct TrafficArgs {
     /// Think time of a connection in a closed loop, fixed or random: 1ms, or 1ms,exponential [default: 0]
@@ -47,25 +46,17 @@ pub struct TrafficArgs {
 }
 
 impl TrafficArgs {
-    /// Returns whether flags set all sizes of the requests.
     pub fn has_request_size(&self) -> bool {
-        self.request.is_some() || self.stream.has_sizes()
+        self.request.is_some() || self.stream.packet.is_some() && self.stream.ack.is_some()
     }
 
-    /// Returns whether flags set the service or a message size.
     pub fn has_service(&self) -> bool {
         self.service.is_some() || self.request.is_some() || self.response.is_some()
     }
 
     /// Applies the service that a server advertises, then the flags.
     pub fn apply_advertised(&self, workload: &mut Workload, advertised: &ServiceSpec) {
-        let service = match advertised {
-            ServiceSpec::Fixed { .. } => Service::Fixed,
-            ServiceSpec::Kv { .. } => Service::Kv,
-            ServiceSpec::Http { .. } => Service::Http,
-            ServiceSpec::Udp { .. } => Service::Udp,
-            ServiceSpec::Stream(_) => Service::Stream,
-        };
+        let service = named::<Service>(advertised.name()).expect("files and servers use the same names");
         workload.service = service;
         if self.service.unwrap_or(service) == service {
             workload.stream = advertised.stream().map(Stream::from);

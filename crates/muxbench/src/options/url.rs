@@ -16,11 +16,9 @@ pub struct ResolvedUrl {
     pub target: Address,
     /// The value of the `Host` header.
     pub host: String,
-    /// The path with its query.
     pub path: String,
 }
 
-/// Parses a URL and resolves its host.
 pub fn resolve(text: &str) -> anyhow::Result<ResolvedUrl> {
     if text.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) {
         bail!("cannot load {text}: TLS is not supported; try http:// behind the proxy that terminates TLS");
