@@ -24,7 +24,7 @@ use crate::{exit, output};
 /// known times is the client's error on this machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  muxbench calibrate                                   # 0, 100 us and 1 ms, half a minute
+  muxbench calibrate  # 0, 100 us and 1 ms, in half a minute
   muxbench calibrate --hold 50us,200us --law exponential --rounds 9
   muxbench calibrate --transport udp --timestamps kernel --json")]
 pub struct Args {

@@ -20,9 +20,9 @@ use crate::{execution, output};
   muxbench compare --arch epoll,mt --connections 10000 --rate 500,2000
   muxbench compare --request 1B --response 1B --json > result.json
   muxbench compare --active 1/64,1 --idle 5000          # locality (kawai2006)
-  muxbench compare --schedule closed --service kv       # transactions per second
+  muxbench compare --schedule closed --service kv       # transactions/s
   muxbench compare --service http --response 1KiB       # GET /bytes/1024
-  muxbench compare --requests-per-connection 1          # a connection per request
+  muxbench compare --requests-per-connection 1          # short connections
   muxbench compare --service udp --ports 10,1000        # datagrams
   muxbench compare --service stream --arch epoll,mt     # bandwidth
   muxbench compare --network lab --delay 10ms --loss 1% # needs root

@@ -31,8 +31,10 @@ const END_MAX: Duration = Duration::from_secs(5);
 /// ends, all processes in the lab end. The lab forwards SIGHUP and SIGTERM to the command, and kills it after 5 s.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  muxbench lab --network lab:clients=5 --delay 1ms -- deploy/slurm-in-lab.sh srun -N6 muxbench run kawai2008-http --quick --distributed
-  muxbench lab --network lab --loss 1% -- sh       # other host: nsenter --net=${MUXBENCH_LAB_HOSTS#* } sh")]
+  muxbench lab --network lab:clients=5 --delay 1ms -- deploy/slurm-in-lab.sh \\
+      srun -N6 muxbench run kawai2008-http --quick --distributed
+  muxbench lab --network lab --loss 1% -- sh
+      # a shell on the other host: nsenter --net=${MUXBENCH_LAB_HOSTS#* } sh")]
 pub struct Args {
     #[command(flatten)]
     network: NetworkArgs,

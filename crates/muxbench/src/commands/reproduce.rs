@@ -21,10 +21,10 @@ use crate::options::format::FormatArgs;
 use crate::{execution, exit, output, signals};
 
 const EXAMPLES: &str = "Examples:
-  muxbench reproduce kawai2008                     # all experiments, in minutes
-  muxbench reproduce kawai2006 --full              # the paper's durations: hours
-  muxbench reproduce maharjan2012 --figure 5.3     # one figure and its experiments
-  muxbench reproduce welsh2001 --figures plots     # figures as SVG and PNG too
+  muxbench reproduce kawai2008                  # all experiments, in minutes
+  muxbench reproduce kawai2006 --full           # the paper's durations: hours
+  muxbench reproduce maharjan2012 --figure 5.3  # one figure
+  muxbench reproduce welsh2001 --figures plots  # also figures as SVG and PNG
   muxbench reproduce voras2009 --json > claims.json";
 
 /// Run the experiments of a paper, show its figures and tables, and check its claims

@@ -10,10 +10,9 @@ use crate::options::experiment::ExperimentArgs;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench run experiments/smoke.toml
-  muxbench run kawai2008-http --quick      # the paper's 45 configurations, in minutes
-  muxbench run kawai2006 --quick           # then see `muxbench report --paper kawai2006`
-  muxbench run --resume                    # finish the newest run
-  srun -N6 muxbench run kawai2008-http --distributed   # one server, five workers")]
+  muxbench run kawai2008-http --quick    # 45 configurations in minutes
+  muxbench run --resume                  # finish the newest run
+  srun -N6 muxbench run kawai2008-http --distributed  # five workers")]
 pub struct Args {
     #[command(flatten)]
     pub experiment: ExperimentArgs,
