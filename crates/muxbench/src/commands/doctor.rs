@@ -13,9 +13,9 @@ use crate::output;
 /// Takes about a second; leave the host idle meanwhile. The exit code is 0 even if there are findings.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  muxbench doctor                                   # warnings come first
-  taskset -c 2-7 muxbench doctor                    # check only these CPUs
-  muxbench doctor --clean                           # remove the processes and folders of killed runs
+  muxbench doctor                     # warnings come first
+  taskset -c 2-7 muxbench doctor      # check only these CPUs
+  muxbench doctor --clean             # remove what killed runs have left
   muxbench doctor --json | jq '.[] | select(.state == \"beware\") | .remedy'")]
 pub struct Args {
     #[command(flatten)]

@@ -126,7 +126,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The given flags that do not change the experiments.
 fn display_flags(args: &Args) -> Vec<String> {
     let (json, markdown) = (args.format.json, args.format.markdown);
     let flags = [("--json", json), ("--csv", args.csv), ("--markdown", markdown), ("--quiet", args.quiet)];

@@ -188,7 +188,6 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Formats address, service, and the hosts that can connect.
 fn greeting(args: &Args, server: &Server) -> String {
     let (request, response) = (args.request, response(args));
     let service = match (args.service, &args.folder, server.ports()) {

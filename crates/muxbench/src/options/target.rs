@@ -35,7 +35,6 @@ pub struct TargetArgs {
     traffic: TrafficArgs,
 }
 
-/// The value of `--ports`.
 #[derive(Clone, Debug)]
 enum PortsArg {
     Count(NonZeroU32),
