@@ -176,17 +176,16 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     let holders = IdleHolders::start(&Muxbench { program }, &config, &[], &Stop::default(), &mut |_, _| ())?;
     let mut shown = String::new();
     let (mut shown_ns, mut shown_bytes) = (0, 0);
+    let is_stream = config.service.stream().is_some();
     let Outcome { report, samples, .. } = ::load::run(&config, &mut |event| match event {
-        Event::Progress { phase, elapsed_ns, bytes, .. } if config.service.stream().is_some() => {
-            // Print once per second. Progress arrives twice per second, sometimes slightly early.
-            if elapsed_ns >= shown_ns + 900_000_000 {
-                let [from_s, to_s] = [shown_ns, elapsed_ns].map(|ns| ns as f64 / 1e9);
-                let bandwidth = format::bandwidth((bytes - shown_bytes) as f64 / (to_s - from_s));
-                output::tell(format_args!("{from_s:5.1} to {to_s:5.1} s  {bandwidth:>9}  {phase}"));
-                (shown_ns, shown_bytes) = (elapsed_ns, bytes);
-            }
+        // Print streams once per second. Progress arrives twice per second, sometimes slightly early.
+        Event::Progress { phase, elapsed_ns, bytes, .. } if is_stream && elapsed_ns >= shown_ns + 900_000_000 => {
+            let [from_s, to_s] = [shown_ns, elapsed_ns].map(|ns| ns as f64 / 1e9);
+            let bandwidth = format::bandwidth((bytes - shown_bytes) as f64 / (to_s - from_s));
+            output::tell(format_args!("{from_s:5.1} to {to_s:5.1} s  {bandwidth:>9}  {phase}"));
+            (shown_ns, shown_bytes) = (elapsed_ns, bytes);
         }
-        Event::Progress { phase, sent, completed, .. } if phase != shown => {
+        Event::Progress { phase, sent, completed, .. } if !is_stream && phase != shown => {
             output::tell(format_args!("{phase}: {sent} sent, {completed} completed so far"));
             shown = phase;
         }
