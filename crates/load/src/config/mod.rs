@@ -178,7 +178,7 @@ impl LoadConfig {
         (0..self.clients).map(|number| partition_indices(self.connections, self.clients, number).start as u32)
     }
 
-    /// Converts a client's number in this process to its number among all processes.
+    /// Converts a client's number in this process to that among all processes.
     pub(crate) fn client(&self, number: u32) -> u32 {
         self.part.map_or(0, |part| part.first_client) + number
     }

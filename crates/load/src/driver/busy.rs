@@ -50,7 +50,6 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
-    /// The measurement of the calling thread.
     pub fn new(window: Range<u64>) -> Self {
         Self { window, queue: RunQueue::of_this_thread(), edges: [(0, 0); 2], passed: 0 }
     }

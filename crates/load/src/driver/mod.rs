@@ -133,7 +133,6 @@ pub struct Connected {
     pub clock: Clock,
     pub links: Vec<Link>,
     pub connect_ns: u64,
-    /// The kernel's timestamps, if enabled.
     pub kernel: Option<KernelFacts>,
 }
 

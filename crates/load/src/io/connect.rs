@@ -198,8 +198,8 @@ pub fn datagrams(target: SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Connects a Unix socket and makes it non-blocking. If the backlog is full, a blocking connect(2) waits up to the send timeout;
-/// FreeBSD and macOS refuse at once.
+/// Connects a Unix socket. If the backlog is full, a blocking connect(2) waits up to the send timeout, except on FreeBSD and
+/// macOS.
 fn unix(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
     rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC)?;

@@ -1,7 +1,7 @@
 //! The source addresses of a load: several if one lacks local ports.
 //!
-//! Each connection to a target uses a port of its source address. After a close by this side, the port stays in TIME_WAIT for a
-//! minute (Linux: `TCP_TIMEWAIT_LEN`). With `net.ipv4.tcp_tw_reuse`, the system may reuse it for the same target after a second.
+//! Each connection to a target uses a port of its source address. After a close by this side, the port stays in TIME_WAIT for
+//! a minute (Linux: `TCP_TIMEWAIT_LEN`). With `net.ipv4.tcp_tw_reuse`, the system may reuse it after a second.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

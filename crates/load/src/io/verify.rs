@@ -152,7 +152,6 @@ impl<P: ClientProtocol, F: AsFd> Connection<P, F> {
     }
 }
 
-/// Runs a call; `None` if it would block.
 fn unless_blocked(call: impl FnMut() -> Result<usize, Errno>) -> io::Result<Option<usize>> {
     match rustix::io::retry_on_intr(call) {
         Ok(count) => Ok(Some(count)),

@@ -34,9 +34,9 @@ const TURN_PIECES: usize = 4;
 const SLEEP: Duration = Duration::from_millis(5);
 /// Bursts with reserved memory, over all workers. Counts and histograms include further ones.
 const BURSTS_MAX: u64 = 1 << 20;
-/// The time that streams continue after the window, because the server's counters are read slightly late...
+/// The time that streams continue after the window, because the server's counters are read slightly late.
 const LINGER_NS: u64 = 100_000_000;
-/// ...and the additional time per connection, because each may have its own server process.
+/// The additional time per connection, because each may have its own server process.
 const LINGER_NS_PER_CONNECTION: u64 = 50_000;
 /// The byte that fills bursts. It differs from [`wire::stream::GREETING`].
 const FILL: u8 = 0x5a;

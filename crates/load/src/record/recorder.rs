@@ -172,7 +172,6 @@ impl<'a> Recorder<'a> {
         self.keep(transaction);
     }
 
-    /// Records the failure of a sent request.
     pub fn lose(&mut self, transaction: Transaction, class: Class) {
         self.outstanding -= 1;
         self.progress.add_lost(1);

@@ -16,7 +16,7 @@ pub(crate) struct Zipf {
 }
 
 impl Zipf {
-    /// Creates the distribution over `count` items, at least one; `None` for a uniform popularity. The popularity must be valid.
+    /// Creates the distribution over `count` items, at least one; `None` for a uniform popularity.
     pub(crate) fn of(popularity: Popularity, count: u64) -> Option<Self> {
         let Popularity::Zipf { exponent } = popularity else { return None };
         let exponent = if (exponent - 1.0).abs() < NEAR_ONE { 1.0 } else { exponent };

@@ -98,7 +98,7 @@ pub const MANNERS: &[Manner] = manners! {
         1..4 => Act::Read(READ_BYTES_MAX),
         _ => Act::Close,
     };
-    "endless", "sends an endless line, head, body or value, and reads the responses", |inputs, step, random| match step {
+    "endless", "sends an endless line, head, body or value, and reads responses", |inputs, step, random| match step {
         0 => send(&inputs.begun[random.random_range(0..inputs.begun.len())]),
         step if step % 2 == 1 => send(&inputs.endless),
         _ => Act::Read(READ_BYTES_MAX),
@@ -350,7 +350,6 @@ impl<'a> Crowd<'a> {
     }
 }
 
-/// Starts a connection without waiting for it.
 fn connect(target: &Target<'_>, number: &mut u64) -> Result<OwnedFd, Errno> {
     match target {
         Target::Streams(dialer) => dialer.begin(number),

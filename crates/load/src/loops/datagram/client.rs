@@ -23,7 +23,7 @@ use crate::record::request::Record;
 use crate::report::Class;
 use crate::time::clock::Clock;
 
-/// The requested size of the receive buffer. The kernel limits it to net.core.rmem_max.
+/// The requested size of the receive buffer, which the kernel limits to net.core.rmem_max.
 const RECEIVE_BYTES: usize = 4 << 20;
 /// The number of ports greeted at once.
 const GREETED: usize = 64;

@@ -68,7 +68,7 @@ impl<'a> Matcher<'a> {
         Self { udp, ids, records, targets, newest, window, result: LoopResult { failed, ..LoopResult::default() } }
     }
 
-    /// Matches a received datagram. Returns whether it answers a request. If a response is later than `timeout` ticks, its request stays lost.
+    /// Matches a received datagram. Returns whether it answers a request in time.
     #[inline]
     pub fn take(&mut self, datagram: &[u8], from: Option<SocketAddr>, now: u64, timeout: u64) -> bool {
         let id = self.udp.response_id(datagram);

@@ -24,7 +24,6 @@ pub struct Receiver<'a, P: ClientProtocol> {
     alive: usize,
     /// Failures of whole, but wrong, responses.
     errors: Errors,
-    /// Reads kernel timestamps, if enabled.
     stamper: Option<Stamper<'a, P>>,
 }
 
@@ -55,7 +54,6 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         })
     }
 
-    /// Failures of whole, but wrong, responses.
     pub fn errors(&self) -> Errors {
         self.errors
     }
