@@ -400,7 +400,7 @@ fn invalid_network_is_rejected_before_anything_starts() {
         String::from_utf8(output.stderr).unwrap()
     };
     assert!(error_of(&["--delay", "1ms"]).contains("--network"));
-    assert!(error_of(&["--network", "lab", "--transport", "unix"]).contains("one host"));
+    assert!(error_of(&["--network", "lab", "--transport", "unix"]).contains("cannot connect two hosts"));
     assert!(error_of(&["--network", "lab", "--delay", "1ms", "--jitter", "2ms"]).contains("network.jitter"));
     assert!(error_of(&["--network", "wan"]).contains("lab:clients=5"));
     assert!(error_of(&["--network", "lab", "--bandwidth", "1GB"]).contains("1Gbit"));
