@@ -142,8 +142,8 @@ fn free_pair_by(
     })
 }
 
-/// Returns a listener for the description of `server`. `None` for a Unix socket, which has no next port. Fails if that port does
-/// not exist or is in use.
+/// Returns a listener for the description of `server`. `None` for a Unix socket, which has no next port. Fails if the
+/// port is in use, or does not exist.
 pub fn listen(server: &Address) -> Result<Option<TcpListener>, String> {
     let Some(address) = server.ip() else { return Ok(None) };
     let place = place(address).ok_or_else(|| format!("no port after {}", address.port()))?;

@@ -1,7 +1,7 @@
 //! Examines this host for problems that disturb results, and names remedies.
 //!
-//! Most facts are those stored with every run ([`crate::host`]). Only the doctor measures the load of other programs ([`noise`]):
-//! the measurement takes a second, which is too long for planning.
+//! Every run stores most of these facts ([`crate::host`]). Only the doctor measures the load of other programs
+//! ([`noise`]): the measurement takes a second, which is too long for planning.
 //!
 //! # Layout
 //! - [`finding`]: the input of the checks, and their results

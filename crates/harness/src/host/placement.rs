@@ -23,9 +23,8 @@ impl Placement {
     }
 }
 
-/// Chooses the CPUs that `requested` does not name. `cores` lists the allowed CPUs, grouped by core. A core is not split
-/// between the server and the client. Empty `cores` mean that this system cannot place processes. Fails if `requested` names a CPU
-/// that is not allowed.
+/// Chooses the CPUs that `requested` does not name, and does not split a core between server and client. `cores` lists
+/// the allowed CPUs by core; it is empty on systems that cannot place processes. Fails if a requested CPU is not allowed.
 pub fn place(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<Placement, String> {
     let allowed: Vec<usize> = cores.concat();
     for (key, cpus) in [("placement.server", &requested.server), ("placement.client", &requested.client)] {
@@ -64,7 +63,7 @@ pub fn place(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<Placem
     Ok(placement)
 }
 
-/// Places the server when all clients run on other machines. The server may use all CPUs. Fails if `requested` names the client's
+/// Places the server on all allowed CPUs when all clients run on other machines. Fails if `requested` names the client's
 /// CPUs, because the launcher chooses them.
 pub fn place_server(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<Placement, String> {
     if requested.client.is_some() {

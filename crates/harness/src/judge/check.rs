@@ -19,7 +19,7 @@ pub(super) fn none(name: impl Into<String>, count: u64) -> Check {
     at_most(name, count as f64, 0.0, "", VerdictKind::Failed)
 }
 
-/// Requires an effect of a statistical test of at most `limit`. A larger effect fails only if its p-value is below `p_value_min`.
+/// Requires a statistical test to have an effect of at most `limit`, or a p-value of at least `p_value_min`.
 pub(super) fn effect(what: &str, result: &TestResult, limit: f64, p_value_min: f64, decides: VerdictKind) -> Check {
     let check = at_most(format!("{what} ({})", result.name), result.effect.abs(), limit, "", decides);
     let passed = check.passed || result.p_value >= p_value_min;

@@ -104,7 +104,7 @@ pub(super) const BURST_LATE_US: f64 = 100.0;
 /// The highest share of packets that a relay drops besides the configured loss. With responses of ten packets, it affects one
 /// response in a thousand.
 pub(super) const RELAY_DROPPED_SHARE_MAX: f64 = 0.0001;
-/// The highest median delay that a relay adds: this time plus a share of the configured delay. Half the tolerance of a round trip.
+/// The highest median delay that a relay adds: this time, half the tolerance of a round trip, plus a share of the delay.
 pub(super) const RELAY_LATE_MS_MAX: f64 = ROUND_TRIP_BESIDE_MS / 2.0;
 pub(super) const RELAY_LATE_SHARE_MAX: f64 = ROUND_TRIP_LONG_SHARE_MAX;
 /// The factor from the limit of that median to the limit of the p99.

@@ -109,7 +109,7 @@ pub fn limit(architecture: Architecture, host: &Host) -> Limit {
     let has_tasks = has_threads || per_connection == PerConnection::Process;
     let descriptors_beside = DESCRIPTORS_BESIDE + if has_threads { spare } else { 0 };
     let mappings_max = host.mappings_max.saturating_sub(MAPPINGS_BESIDE) / MAPPINGS_PER_STACK;
-    // Of equal limits, the first one counts.
+    // The first one of equal limits counts.
     let limits = [
         (true, host.descriptors_max, descriptors_beside, "the hard limit"),
         (has_tasks, host.tasks_max.0, TASKS_BESIDE + spare, &host.tasks_max.1),
