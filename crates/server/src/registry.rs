@@ -29,7 +29,7 @@ use crate::spec::model::{ModelRow, NetworkStage, PayloadStage, PerConnection, St
 pub struct Model {
     /// The model's description.
     pub row: ModelRow,
-    /// Runs the server in the calling thread until it is stopped. Sends through [`ServerContext::started`] once all its threads
+    /// Runs the server in the calling thread until it is stopped. Sends through `ServerContext::started` once all its threads
     /// are ready.
     pub run: fn(&ServerContext<'_>, Option<&'static MechanismRow>) -> io::Result<()>,
 }

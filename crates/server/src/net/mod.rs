@@ -78,7 +78,6 @@ impl ServerContext<'_> {
 
     /// Reports that all workers exist: from now on connections may take every descriptor.
     pub(crate) fn notify_started(&self) {
-        // The receiver waits for this, or has gone.
         let _ = self.started.send(());
     }
 

@@ -123,7 +123,6 @@ fn processes<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io:
     })
 }
 
-/// Claims a slot for each worker and starts it.
 fn each_slot(context: &ServerContext<'_>, mut start: impl FnMut(&'static Slot) -> io::Result<()>) -> io::Result<()> {
     let mut cursor = 0;
     let size = context.pool_size();
@@ -164,8 +163,10 @@ enum ConnectionSource<'a> {
     /// accept4 on the worker's own listener.
     Own(OwnedFd),
     /// epoll_wait, then accept4 on the shared listener.
-    Watched { epoll: OwnedFd, listener: &'a OwnedFd },
-    /// The pipe from the accept thread.
+    Watched {
+        epoll: OwnedFd,
+        listener: &'a OwnedFd,
+    },
     Handed(BorrowedFd<'a>),
 }
 

@@ -131,7 +131,6 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
             for &event in &ready {
                 match (event.token, M::TRIGGER) {
                     (Token::LISTENER, Trigger::Level) => self.accept(ready.len() == 1)?,
-                    // Accept below, once a turn.
                     (Token::LISTENER, Trigger::Edge) => self.accept_after = Some(Duration::ZERO),
                     // Readiness may be spurious: confirm before stopping.
                     (Token::STOP, _) => match stop {

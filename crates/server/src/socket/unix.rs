@@ -15,7 +15,7 @@ use crate::platform;
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// Device and inode number, which tell it from another file of the same name.
+    /// The device and inode numbers, which identify the file.
     identity: (u64, u64),
 }
 

@@ -88,7 +88,6 @@ impl Content {
     /// Looks up an encoded path. Returns `None` for an invalid path, and `Some(None)` if nothing has this path.
     #[inline]
     pub(super) fn find(&self, path: &[u8]) -> Option<Option<Found>> {
-        // Most paths need no normalisation.
         if memchr::memchr(b'%', path).is_none()
             && let Some(found) = self.at(path)
         {

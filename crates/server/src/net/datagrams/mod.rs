@@ -146,7 +146,6 @@ impl<'a, M: Readiness> DatagramReadyLoop<'a, M> {
         let mut ready = Vec::with_capacity(sockets.len() + 1);
         self.context.notify_started();
         loop {
-            // Do not wait while something is left to read.
             let timeout = (!self.unread.is_empty()).then_some(Duration::ZERO);
             counters.syscall(Syscall::Wait);
             self.mechanism.wait(&mut ready, timeout)?;
