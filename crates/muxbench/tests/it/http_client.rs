@@ -59,7 +59,7 @@ const CLOSED: &[&str] = &["--schedule", "closed", "--clients", "1"];
 const OPEN: &[&str] = &["--rate", "500"];
 
 fn load(arguments: &[&str]) -> Output {
-    // What a closed loop does not do in its window it does not do at all.
+    // A closed loop gets a longer window, so that it makes enough requests on a busy machine.
     let measure = if arguments.contains(&"closed") { "2s" } else { "400ms" };
     let phases = ["--connections", "5", "--ramp", "0", "--warm-up", "0", "--measure", measure, "--cool-down", "20s"];
     muxbench().arg("load").args(arguments).args(phases).output().unwrap()
