@@ -89,7 +89,7 @@ pub(super) fn end_lost(slot: &'static Slot, _stopping: &AtomicBool) {
     slot.release();
 }
 
-/// Kills all children; returns whether there was any.
+/// Kills all children; returns whether there were any.
 fn kill_all(workers: &Workers) -> bool {
     workers.taken().filter_map(Slot::process).fold(false, |_, pid| {
         // SAFETY: a signal to a process; no memory is involved.

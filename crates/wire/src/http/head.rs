@@ -99,7 +99,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Head<'_>, Status> {
     let mut request = httparse::Request::new(&mut []);
     let is_version = |word: &[u8]| matches!(word, [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9']);
     match request.parse_with_uninit_headers(bytes, &mut fields) {
-        // The batch skips empty lines before a head, which httparse would accept as one.
+        // The connection skips empty lines before a head, which httparse would accept as one.
         Ok(parsed) if parsed == httparse::Status::Complete(bytes.len()) => {}
         Err(Error::TooManyHeaders) => return Err(Status::HeadTooLarge),
         Err(Error::Version) if is_version(&bytes[version_at(bytes)]) => return Err(Status::VersionNotSupported),

@@ -25,7 +25,6 @@ pub(super) enum Count {
 }
 
 const KINDS: usize = Count::MetaDebug as usize + 1;
-/// Shards; more threads share them.
 const SHARDS: usize = 32;
 
 /// Counters of all threads. An addition goes to memory that (almost) no other thread writes.

@@ -6,7 +6,6 @@ use super::base64;
 use super::command::{BAD_FORMAT, ERROR, StoreMode, StoreRequest, Words, signed, unsigned, value_bytes};
 use super::protocol::KEY_BYTES_MAX;
 
-/// Limit on the words of a line, with the command.
 const WORDS_MAX: usize = 19;
 pub(super) const OPAQUE_BYTES_MAX: usize = 32;
 

@@ -60,7 +60,7 @@ impl Kv {
             Command::Meta(letter, words) => self.meta(letter, words, out),
             Command::Version => write_line(out, concat!("VERSION ", version!())),
             Command::Reply(line) => write_line(out, line),
-            // The batch handles these.
+            // The connection handles these.
             Command::Quit | Command::Get { .. } | Command::Store(_) | Command::MetaSet(_) => {}
         }
     }
