@@ -1,6 +1,6 @@
-//! Lists without duplicates, and groups in order of first appearance.
+//! Operations on lists.
 
-/// Returns each item once.
+/// Returns each item once, in order of first appearance.
 pub(crate) fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut distinct = Vec::new();
     for item in items {
@@ -11,7 +11,12 @@ pub(crate) fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<
     distinct
 }
 
-/// Groups the items that are alike.
+/// Returns the lowest and the highest value; `None` without values.
+pub(crate) fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.map(|it| (it, it)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+}
+
+/// Groups items that are alike, in order of first appearance.
 pub(crate) fn grouped<T>(items: impl IntoIterator<Item = T>, is_alike: impl Fn(&T, &T) -> bool) -> Vec<Vec<T>> {
     let mut groups: Vec<Vec<T>> = Vec::new();
     for item in items {

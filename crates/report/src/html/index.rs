@@ -38,7 +38,7 @@ pub fn page(history: &History, links: &[String]) -> anyhow::Result<String> {
         link: links.get(at).map_or("", String::as_str),
         began: entry.started_at.replace('T', " ").replace('Z', ""),
         host: &history.hosts[entry.host].letter,
-        trials: entry.of_trials(),
+        trials: entry.counts(),
     });
     let frame = Frame::new(&architectures, drawings.collect(), &raw)?;
     let page = Index { history, rows: rows.collect(), hosts: history.about_hosts(), frame: &frame, figures: &figures };

@@ -59,42 +59,46 @@ impl Axis {
 
     /// Returns a workload's position in words, as titles of workloads write it.
     pub fn words(self, workload: &Workload) -> String {
-        match self {
-            Self::Connections => format!("{} connections", workload.connections),
-            Self::Rate => format!("{} requests/s", format::rate(workload.rate_per_s)),
-            Self::Active => format!("{} active", Share(workload.active)),
-            Self::Idle => format!("{} idle connections", workload.idle),
-            Self::Ports => format!("{} ports", workload.service.ports().unwrap_or(0)),
+        let place = match self {
+            Self::Rate => format::rate(workload.rate_per_s),
+            Self::Active => Share(workload.active).to_string(),
             Self::Response => match workload.service.fixed() {
                 Some((request_bytes, response_bytes)) => format!("{} -> {}", Size(request_bytes), Size(response_bytes)),
                 None => workload.service.name().to_owned(),
             },
+            _ => self.at(workload).to_string(),
+        };
+        place + self.unit()
+    }
+
+    /// Returns the words after a position.
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Connections => " connections",
+            Self::Rate => " requests/s",
+            Self::Active => " active",
+            Self::Idle => " idle connections",
+            Self::Ports => " ports",
+            Self::Response => "",
         }
     }
 
     /// Returns the axis label.
     pub fn label(self) -> &'static str {
         match self {
-            Self::Connections => "connections",
             Self::Rate => "planned requests/s",
             Self::Active => "active share of the connections",
-            Self::Idle => "idle connections",
-            Self::Ports => "ports",
             Self::Response => "bytes of a response",
+            _ => self.unit().trim_start(),
         }
     }
 
     /// Returns whether a part of a workload's title states the position on this axis.
     pub fn is_stated_by(self, words: &str) -> bool {
-        let unit = match self {
-            Self::Connections => " connections",
-            Self::Rate => " requests/s",
-            Self::Active => " active",
-            Self::Idle => " idle connections",
-            Self::Ports => " ports",
-            Self::Response => return words.contains(" -> "),
-        };
-        words.strip_suffix(unit).is_some_and(|place| place.starts_with(|first: char| first.is_ascii_digit()))
+        match self {
+            Self::Response => words.contains(" -> "),
+            _ => words.strip_suffix(self.unit()).is_some_and(|it| it.starts_with(|first: char| first.is_ascii_digit())),
+        }
     }
 
     /// Returns the axis along which a run's workloads grow: datagram ports; idle connections, if only these differ;

@@ -24,20 +24,16 @@ pub struct Capacities {
 #[derive(Clone, Debug, Serialize)]
 pub struct Search {
     pub(crate) architecture: String,
-    /// The traffic, without its rate.
     pub(crate) workload: Workload,
     /// The highest rate and its bound; `None` if unknown.
     pub(crate) answer: Option<CapacityBound>,
     /// The limited quantiles in nanoseconds, in the order of the limits: from probes in the interval that met the
     /// limits, else from the nearest probes below. `None` if no probe met them.
     pub(crate) there_ns: Vec<Option<u64>>,
-    /// Requests that the client sent late in those probes.
     pub(crate) there_late: LateSends,
-    /// Counts of probes by result.
     pub(crate) probes: Probes,
     /// Why the search ended; `None` if it was interrupted.
     pub(crate) ended: Option<SearchEnd>,
-    /// Reasons why the search could not be run.
     pub(crate) impossible: Vec<String>,
     pub(crate) failure: Option<String>,
 }
@@ -48,7 +44,8 @@ pub struct Probes {
     pub(crate) met: usize,
     pub(crate) unmet: usize,
     pub(crate) unmet_by_the_client: usize,
-    pub(crate) spoilt: usize,
+    #[serde(rename = "spoilt")]
+    pub(crate) disturbed: usize,
     pub(crate) failed: usize,
 }
 
@@ -59,13 +56,13 @@ impl Probes {
             met: count(ProbeResult::Met),
             unmet: count(ProbeResult::Unmet),
             unmet_by_the_client: count(ProbeResult::UnmetByTheClient),
-            spoilt: count(ProbeResult::Disturbed),
+            disturbed: count(ProbeResult::Disturbed),
             failed: count(ProbeResult::Failed),
         }
     }
 
     pub(crate) fn total(&self) -> usize {
-        self.met + self.unmet + self.unmet_by_the_client + self.spoilt + self.failed
+        self.met + self.unmet + self.unmet_by_the_client + self.disturbed + self.failed
     }
 }
 
@@ -157,11 +154,11 @@ pub(crate) fn sentence(rows: &[&Search]) -> String {
     if !others.is_empty() {
         unknown += &format!(" For {}, only a lower bound is known.", names(&others));
     }
-    let Some((best, rate, of_best)) = known.first() else {
+    let Some((best, rate, interval)) = known.first() else {
         return format!("No capacity was found.{unknown}");
     };
     let near: Vec<&str> =
-        known[1..].iter().filter(|it| it.2.high >= of_best.low).map(|it| it.0.architecture.as_str()).collect();
+        known[1..].iter().filter(|it| it.2.high >= interval.low).map(|it| it.0.architecture.as_str()).collect();
     let rate = format::digits(*rate);
     let among_known = if more.is_empty() { "" } else { "Among the known capacities, " };
     let highest = match (known.len(), near.as_slice()) {

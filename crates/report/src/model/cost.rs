@@ -56,7 +56,6 @@ pub(crate) fn share_of_tail(run_delay_ns: f64, mean_ns: f64, p50_ns: f64) -> Opt
 /// A kind of system call for which the server's count and the kernel's count differ.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CountDifference {
-    /// The kind, or several kinds that are compared as one.
     pub(crate) kinds: String,
     pub(crate) inside: f64,
     pub(crate) outside: f64,

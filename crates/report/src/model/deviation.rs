@@ -19,10 +19,7 @@ pub type DeviationOf<'a> = dyn FnMut(&TrialRecord) -> TrialDeviation + 'a;
 /// Returns a function that computes deviations from send times and reads each trial's samples only once.
 pub fn kept<'a>(sends_of: &'a mut SendsOf<'_>) -> impl FnMut(&TrialRecord) -> TrialDeviation + 'a {
     let mut known: BTreeMap<u32, TrialDeviation> = BTreeMap::new();
-    move |record| {
-        let of_trial = known.entry(record.trial.index);
-        of_trial.or_insert_with(|| TrialDeviation::of(record, sends_of)).clone()
-    }
+    move |record| known.entry(record.trial.index).or_insert_with(|| TrialDeviation::of(record, sends_of)).clone()
 }
 
 /// The shares of sends whose deviations reports show.

@@ -1,4 +1,4 @@
-//! Two runs side by side, for example with two kernels or two versions: the trials that both have, B against A.
+//! Two runs side by side: the trials that both have, B against the baseline A.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,13 +26,10 @@ pub struct RunDiff {
     /// without intervals.
     pub(crate) interval_coverage: Option<f64>,
     pub(crate) margin: f64,
-    /// The baseline.
     pub(crate) a: Side,
-    /// The run compared with the baseline.
     pub(crate) b: Side,
     /// Facts that differ between the hosts, except those that always change.
     pub(crate) host_differences: Vec<HostDifference>,
-    /// The findings in a sentence.
     pub(crate) sentence: String,
     /// Trials that both runs have, by connections, rate and architecture.
     pub(crate) pairs: Vec<Pair>,
@@ -44,7 +41,6 @@ pub struct RunDiff {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Side {
     pub(crate) name: String,
-    /// The version of muxbench that ran it.
     pub(crate) muxbench: String,
     pub(crate) command: Vec<String>,
     /// RFC 3339 in UTC.
@@ -86,7 +82,6 @@ pub(crate) struct Planned {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Pair {
     pub(crate) architecture: String,
-    /// The traffic in A.
     pub(crate) workload: Workload,
     /// B's phases if they differ from A's; the rest of the workload is equal.
     pub(crate) phases_b: Option<Phases>,
@@ -109,18 +104,15 @@ pub(crate) struct SideFigures {
     pub(crate) not_valid: Vec<NotValid>,
     /// Reasons for missing repeats: this host cannot run them, or they have not been run yet.
     pub(crate) missing: Vec<String>,
-    /// The median over valid repeats.
     pub(crate) service_p50_ns: Option<f64>,
     /// The median over repeats whose tail belongs to the server; `None` unless these are the majority.
     pub(crate) service_p99_ns: Option<f64>,
-    /// The median over valid repeats.
     pub(crate) rate_per_s: Option<f64>,
 }
 
 /// A finished repeat that is not compared.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NotValid {
-    /// The repeat's number, from 0.
     pub(crate) repeat: u32,
     pub(crate) verdict: VerdictKind,
     pub(crate) reason: String,
@@ -197,11 +189,10 @@ impl RunDiff {
         let mut pairs: Vec<Pair> = Vec::new();
         let is_same: [fn(&Workload, &Workload) -> bool; 2] = [|a, b| a == b, is_same_traffic];
         for is_same in is_same {
-            rest_a.retain(|of_a| {
-                let (trial, is_of) = (of_a.first, |it: &Trial| it.architecture == of_a.first.architecture);
-                let matches = |of_b: &Group<'_>| is_of(of_b.first) && is_same(&trial.workload, &of_b.first.workload);
-                let found = rest_b.iter().position(matches);
-                pairs.extend(found.map(|at| pair(of_a, rest_b.remove(at), a.header.seed)));
+            let is_match = |a: &Trial, b: &Trial| a.architecture == b.architecture && is_same(&a.workload, &b.workload);
+            rest_a.retain(|group| {
+                let found = rest_b.iter().position(|other| is_match(group.first, other.first));
+                pairs.extend(found.map(|at| pair(group, rest_b.remove(at), a.header.seed)));
                 found.is_none()
             });
         }

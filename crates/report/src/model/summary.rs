@@ -30,13 +30,11 @@ pub const MARGIN: f64 = 0.05;
 /// A run's figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// The metric that ranks open loops.
     pub(crate) metric: &'static str,
     pub(crate) interval_method: &'static str,
     /// The simulated probability that the interval of a ratio from so few repeats holds the true value; `None`
     /// without repeats.
     pub(crate) interval_coverage: Option<f64>,
-    /// The simulated probability for the interval of a single figure.
     pub(crate) estimate_coverage: Option<f64>,
     pub(crate) margin: f64,
     /// One comparison for each workload, ordered by connections and rate.
@@ -53,7 +51,6 @@ pub struct Comparison {
     /// The setup and the measured conditions of the network in a sentence; `None` over loopback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) network: Option<String>,
-    /// The metric that ranks the rows.
     pub(crate) metric: &'static str,
     /// Valid rows first, best first; then the others.
     pub rows: Vec<Row>,
@@ -108,7 +105,6 @@ pub struct Row {
     /// `None` for other services than streams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<Streams>,
-    /// Median service time over valid repeats.
     pub(crate) service_p50_ns: Option<Estimate>,
     /// 99th percentile of service time over valid repeats whose tail belongs to the server; `None` unless these are
     /// the majority.
@@ -116,7 +112,6 @@ pub struct Row {
     /// Median response time over valid repeats.
     pub response_p50_ns: Option<Estimate>,
     pub(crate) kernel: Option<Kernel>,
-    /// `None` for connections that stay open.
     pub(crate) churn: Option<Churn>,
     /// `None` without counters of the server.
     pub cost: Option<Cost>,
@@ -141,7 +136,6 @@ pub(crate) struct Datagrams {
 /// Times by the kernel's timestamps over all repeats.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Kernel {
-    /// The interface that requests were sent on.
     pub(crate) interface: String,
     pub(crate) hardware: load::report::Hardware,
     /// From t2 to the packet scheduler.
@@ -153,7 +147,6 @@ pub(crate) struct Kernel {
     /// t3k − t2k.
     pub(crate) service: Distribution,
     pub(crate) hardware_service: Option<Distribution>,
-    /// Requests whose timestamps are out of order.
     pub(crate) out_of_order: u64,
     /// Whether the wall clock was set during a repeat, so that its kernel timestamps are left out.
     pub(crate) wall_clock_stepped: bool,
@@ -421,7 +414,7 @@ impl Row {
     }
 
     /// Returns whether a trial has this architecture with these options, under any workload.
-    pub(crate) fn is_of(&self, trial: &Trial) -> bool {
+    pub(crate) fn covers(&self, trial: &Trial) -> bool {
         let options = trial.serve.options();
         self.architecture == trial.architecture.to_string()
             && self.accept == options.map(|options| options.accept)

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::client_tail;
 use super::summary::{Comparison, Row, Summary, estimated, mean, merged};
 use crate::format;
-use crate::list::distinct;
+use crate::list::{distinct, grouped};
 
 /// Number of samples of the reply rate in a window.
 const SAMPLES: usize = 8;
@@ -24,7 +24,6 @@ pub struct Sweep {
 pub struct Curve {
     /// The architecture's name, with options that differ from the default.
     pub(crate) architecture: String,
-    /// The traffic, without its rate.
     pub(crate) workload: Workload,
     pub(crate) steps: Vec<Step>,
 }
@@ -34,7 +33,6 @@ pub struct Curve {
 pub struct Step {
     #[serde(skip)]
     pub(crate) architecture: String,
-    /// The planned rate in requests per second.
     pub(crate) dem_req_rate: f64,
     /// The results; `None` if the step was not run.
     #[serde(flatten)]
@@ -56,15 +54,11 @@ pub struct StepFigures {
     pub(crate) resp_time: f64,
     pub(crate) net_io: Option<f64>,
     pub(crate) errors: f64,
-    /// Median response time, in ms.
+    // Percentiles of the response time, in ms.
     pub(crate) resp_time_p50: f64,
-    /// 90th percentile of response time, in ms.
     pub(crate) resp_time_p90: f64,
-    /// 95th percentile of response time, in ms.
     pub(crate) resp_time_p95: f64,
-    /// 99th percentile of response time, in ms.
     pub(crate) resp_time_p99: f64,
-    /// Requests that the client sent late.
     pub(crate) late: LateSends,
     /// The lowest quantile of response time that late sends may have caused, such as `p99`.
     pub(crate) clients_from: Option<&'static str>,
@@ -78,22 +72,19 @@ impl Sweep {
     pub fn of(run: &Run) -> Option<Self> {
         let Strategy::Sweep { .. } = run.header.strategy else { return None };
         let summary = Summary::of(run);
-        let mut curves: Vec<Curve> = Vec::new();
-        for comparison in &summary.comparisons {
-            let workload = Workload { rate_per_s: None, ..comparison.workload.clone() };
+        let rows = summary.comparisons.iter().flat_map(|comparison| {
             let mut rows: Vec<&Row> = comparison.rows.iter().collect();
             rows.sort_by_key(|row| row.label());
-            for row in rows {
-                let step = step(run, comparison, row);
-                match curves.iter_mut().find(|it| it.architecture == row.label() && it.workload == workload) {
-                    Some(curve) => curve.steps.push(step),
-                    None => {
-                        curves.push(Curve { architecture: row.label(), workload: workload.clone(), steps: vec![step] });
-                    }
-                }
-            }
-        }
-        Some(Self { curves })
+            rows.into_iter().map(move |row| (comparison, row))
+        });
+        let traffic = |it: &Comparison| Workload { rate_per_s: None, ..it.workload.clone() };
+        let groups = grouped(rows, |a, b| a.1.label() == b.1.label() && traffic(a.0) == traffic(b.0));
+        let curve = |group: Vec<(&Comparison, &Row)>| Curve {
+            architecture: group[0].1.label(),
+            workload: traffic(group[0].0),
+            steps: group.iter().map(|(comparison, row)| step(run, comparison, row)).collect(),
+        };
+        Some(Self { curves: groups.into_iter().map(curve).collect() })
     }
 
     /// Returns the traffic of the curves, each once.
@@ -107,7 +98,7 @@ impl Sweep {
 }
 
 fn step(run: &Run, comparison: &Comparison, row: &Row) -> Step {
-    let is_one = |record: &&TrialRecord| record.trial.workload == comparison.workload && row.is_of(&record.trial);
+    let is_one = |record: &&TrialRecord| record.trial.workload == comparison.workload && row.covers(&record.trial);
     let records: Vec<&TrialRecord> = run.records.iter().filter(is_one).collect();
     let records = if row.is_ranked() { estimated(&records) } else { records };
     Step {

@@ -4,6 +4,7 @@ use harness::model::VerdictKind;
 use serde::{Serialize, Serializer};
 
 use crate::format;
+use crate::list::ends;
 
 /// The panels of a figure, with shared axes.
 #[derive(Clone, Debug, Serialize)]
@@ -225,7 +226,7 @@ impl Axis {
 
     /// A logarithmic axis over all positive `values`, with at most `ticks_max` labels.
     pub fn log(label: &str, form: Form, ticks_max: usize, values: impl Iterator<Item = f64>) -> Self {
-        let (low, high) = ends(values.filter(|&value| value > 0.0), (1.0, 10.0));
+        let (low, high) = ends(values.filter(|&value| value > 0.0)).unwrap_or((1.0, 10.0));
         // Span at least a factor of 4, so that noise does not look like a difference.
         let room = (2.0 / (high / low).sqrt()).max(1.12);
         let range = [rounded(low / room), rounded(high * room)];
@@ -252,7 +253,7 @@ impl Axis {
 
     /// A linear axis from 0 to the largest of `values`.
     pub fn linear(label: &str, form: Form, values: impl Iterator<Item = f64>) -> Self {
-        let (_, high) = ends(values, (0.0, 1.0));
+        let (_, high) = ends(values).unwrap_or((0.0, 1.0));
         // Show a share relative to the whole.
         let is_part = form == Form::Share && high < 1.0;
         let high = if high > 0.0 && !is_part { high } else { 1.0 };
@@ -282,11 +283,6 @@ impl Axis {
 /// Returns the number of nines of a share: 1 for 90 %.
 pub fn nines(share: f64) -> f64 {
     -(1.0 - share).max(1e-12).log10()
-}
-
-/// Returns the lowest and the highest of `values`, or `none` without values.
-fn ends(values: impl Iterator<Item = f64>, none: (f64, f64)) -> (f64, f64) {
-    values.map(|it| (it, it)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or(none)
 }
 
 /// Returns all points of some panels.

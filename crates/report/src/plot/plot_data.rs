@@ -19,11 +19,10 @@ pub struct PlotData<'a> {
 }
 
 /// The workloads of one panel, which differ only on the horizontal axis.
-pub struct Group<'a> {
+pub(crate) struct Group<'a> {
     /// The difference from other groups; empty for a single group.
-    pub title: String,
-    /// The workloads in order.
-    pub members: Vec<&'a Comparison>,
+    pub(crate) title: String,
+    pub(crate) members: Vec<&'a Comparison>,
 }
 
 /// Returns the value of a row under its workload, and its spread, for a point.
@@ -58,7 +57,7 @@ impl<'a> PlotData<'a> {
     }
 
     /// Groups the workloads that differ only on an axis; without an axis, each workload is a group.
-    pub fn groups(&self, along: Option<Along>) -> Vec<Group<'a>> {
+    pub(crate) fn groups(&self, along: Option<Along>) -> Vec<Group<'a>> {
         let comparisons = self.summary.comparisons.iter();
         let groups = match along {
             Some(along) => along.groups(comparisons),
@@ -70,8 +69,8 @@ impl<'a> PlotData<'a> {
 
     /// Returns the trials that a row's figures cover.
     pub fn trials(&self, comparison: &Comparison, row: &Row) -> Vec<&'a TrialRecord> {
-        let is_of = |record: &&TrialRecord| record.trial.workload == comparison.workload && row.is_of(&record.trial);
-        let records: Vec<&TrialRecord> = self.run.records.iter().filter(is_of).collect();
+        let is_one = |record: &&TrialRecord| record.trial.workload == comparison.workload && row.covers(&record.trial);
+        let records: Vec<&TrialRecord> = self.run.records.iter().filter(is_one).collect();
         if row.is_ranked() { estimated(&records) } else { records }
     }
 

@@ -61,9 +61,6 @@ pub fn svg(title: &str, chart: &Chart, architectures: &[String]) -> String {
 }
 
 /// Renders an SVG as PNG, with an embedded font, so that the fonts of the host make no difference.
-///
-/// # Errors
-/// If `svg` is invalid.
 pub fn png(svg: &str) -> anyhow::Result<Vec<u8>> {
     let mut options = usvg::Options { font_family: "DejaVu Sans".into(), ..usvg::Options::default() };
     let fonts = Arc::make_mut(&mut options.fontdb);

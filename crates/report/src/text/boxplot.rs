@@ -2,6 +2,7 @@
 //! logarithmic scale.
 
 use crate::format;
+use crate::list::ends;
 use crate::model::client_tail;
 use crate::model::summary::{Comparison, Row};
 use crate::text::Medium;
@@ -23,8 +24,7 @@ pub(crate) fn of(comparison: &Comparison, medium: Medium) -> Option<String> {
     if columns < WIDTH.0 {
         return None;
     }
-    let low = rows.iter().map(|(_, it)| it[0]).fold(f64::INFINITY, f64::min);
-    let high = rows.iter().map(|(_, it)| it[4]).fold(0.0, f64::max);
+    let (low, high) = ends(rows.iter().flat_map(|(_, ns)| *ns))?;
     // Span at least a factor of 4, so that noise does not look like a difference.
     let room = (2.0 / (high / low).sqrt()).max(1.0);
     let (low, high) = (low / room, high * room);

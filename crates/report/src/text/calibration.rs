@@ -8,8 +8,7 @@ use crate::text::Medium;
 use crate::text::table::of_text;
 
 /// Renders the table and its meaning.
-pub fn render(calibration: &Calibration, medium: impl Into<Medium>) -> String {
-    let medium = medium.into();
+pub fn render(calibration: &Calibration, medium: Medium) -> String {
     let Calibration { transport, rate_per_s, connections, client, rounds, conditions, interval_coverage } = calibration;
     let headings = [
         "hold time",
@@ -118,6 +117,6 @@ mod tests {
                 condition(100_000, Law::Exponential, -2_500.0, None),
             ],
         };
-        insta::assert_snapshot!(render(&calibration, 120));
+        insta::assert_snapshot!(render(&calibration, 120.into()));
     }
 }

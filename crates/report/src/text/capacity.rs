@@ -19,7 +19,7 @@ const COLUMNS: &[Column<(Search, String)>] = &[
     column("at that rate", 1, |(_, quantiles)| quantiles.clone()),
     column("probes", 2, |(row, _)| row.probes.total().to_string()),
     column("met", 3, |(row, _)| row.probes.met.to_string()),
-    column("disturbed, failed", 4, |(row, _)| (row.probes.spoilt + row.probes.failed).to_string()),
+    column("disturbed, failed", 4, |(row, _)| (row.probes.disturbed + row.probes.failed).to_string()),
     column("ended by", 0, |(row, _)| ended(row).to_owned()),
 ];
 
@@ -67,8 +67,7 @@ fn ended(row: &Search) -> &'static str {
 }
 
 /// Renders all searches, a table for each workload.
-pub fn render(run: &Run, capacities: &Capacities, medium: impl Into<Medium>) -> String {
-    let medium = medium.into();
+pub fn render(run: &Run, capacities: &Capacities, medium: Medium) -> String {
     let mut lines = Vec::new();
     let question = &capacities.question;
     let limits = question.limits.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -121,7 +120,7 @@ mod tests {
         let run = testkit::capacity_run();
         let capacities = Capacities::of(&run).unwrap();
         for width in [140, 70] {
-            let text = render(&run, &capacities, width);
+            let text = render(&run, &capacities, width.into());
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             insta::assert_snapshot!(format!("capacity_{width}"), text);
         }
@@ -131,7 +130,7 @@ mod tests {
     fn search_without_probes_has_no_capacity() {
         let mut run = testkit::capacity_run();
         run.records.clear();
-        let text = render(&run, &Capacities::of(&run).unwrap(), 100);
+        let text = render(&run, &Capacities::of(&run).unwrap(), 100.into());
         assert!(text.contains("stopped") && text.contains("No capacity was found."), "{text}");
     }
 }

@@ -51,8 +51,7 @@ fn sentence_of(row: &Row, best: &Row) -> String {
 }
 
 /// Renders a table for each workload, and a sentence for each architecture but the best.
-pub fn render(summary: &Summary, medium: impl Into<Medium>) -> String {
-    let medium = medium.into();
+pub fn render(summary: &Summary, medium: Medium) -> String {
     let mut lines = Vec::new();
     for Comparison { title, rows, .. } in &summary.comparisons {
         lines.push(medium.heading(&format!("Cost of a request by the servers' counters: {title}")));
@@ -196,7 +195,7 @@ mod tests {
                 server.totals.events = Some(600);
             }
         }
-        insta::assert_snapshot!(render(&Summary::of(&run), 120));
+        insta::assert_snapshot!(render(&Summary::of(&run), 120.into()));
     }
 
     #[test]
@@ -210,7 +209,7 @@ mod tests {
                 totals.syscalls_outside.insert(OTHER.into(), 0);
                 change(totals, record.trial.architecture.ours().unwrap().model.name);
             }
-            let text = super::render(&Summary::of(&run), 120);
+            let text = super::render(&Summary::of(&run), 120.into());
             let lines = text.lines().skip_while(|line| !line.starts_with("System calls per request"));
             let lines = lines.take_while(|line| !line.contains(" differs ") && !line.contains("costs about"));
             lines.collect::<Vec<_>>().join("\n")
@@ -254,11 +253,11 @@ mod tests {
         assert_eq!((why(&[&with]).interrupts_ns_per_request, why(&[&with]).cpu_ns()), (Some(100.0), 400.0));
         assert_eq!(why(&[&with, &counters]).interrupts_ns_per_request, None, "one repeat lacks the figure");
         let mut run = testkit::run();
-        assert!(!render(&Summary::of(&run), 120).contains("interrupts"));
+        assert!(!render(&Summary::of(&run), 120.into()).contains("interrupts"));
         for server in run.records.iter_mut().filter_map(|record| record.server.as_mut()) {
             server.interrupts_ns = Some(500_000);
         }
-        let text = render(&Summary::of(&run), 120);
+        let text = render(&Summary::of(&run), 120.into());
         let heading = text.lines().find(|line| line.contains("CPU µs: user")).unwrap();
         assert!(heading.contains("interrupts") && text.contains(" 2.50 "), "{text}");
     }
@@ -266,7 +265,7 @@ mod tests {
     #[test]
     fn run_delay_is_shown_with_its_share_of_the_tail() {
         let mut run = testkit::run();
-        assert!(!render(&Summary::of(&run), 160).contains(WAITED), "old runs have no run delay");
+        assert!(!render(&Summary::of(&run), 160.into()).contains(WAITED), "old runs have no run delay");
         for server in run.records.iter_mut().filter_map(|record| record.server.as_mut()) {
             server.totals.run_delay_ns = Some(700_000);
         }
@@ -289,7 +288,7 @@ mod tests {
             load.late = Some(load::report::LateSends { count: 9, sent: 200, ..load::report::LateSends::default() });
         }
         assert_eq!(share(&late), (Some(3_500.0), None), "the client caused the tail");
-        let text = render(&summary, 160);
+        let text = render(&summary, 160.into());
         assert!(
             text.contains(WAITED) && text.contains(" 3.50 ") && text.contains("queue behind that thread"),
             "{text}"

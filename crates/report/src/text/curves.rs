@@ -2,6 +2,7 @@
 
 use super::medium::wrap;
 use crate::format;
+use crate::list::ends;
 
 /// Rows of the plot.
 const HEIGHT: usize = 12;
@@ -87,10 +88,6 @@ pub(crate) fn sparks(values: &[Option<f64>]) -> String {
     let level = |value: f64| ((value.ln() - low) / (high - low) * (SPARKS.len() - 1) as f64).round() as usize;
     let place = |value: &Option<f64>| value.filter(|value| *value > 0.0).map_or(' ', |value| SPARKS[level(value)]);
     values.iter().map(place).collect()
-}
-
-fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    values.map(|it| (it, it)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
 #[cfg(test)]

@@ -48,8 +48,7 @@ fn tail(trial: &TrialDeviation, at: usize) -> String {
 }
 
 /// Renders a row for each trial, with the definition of the columns.
-pub fn render(deviations: &Deviations, medium: impl Into<Medium>) -> String {
-    let medium = medium.into();
+pub fn render(deviations: &Deviations, medium: Medium) -> String {
     let mut lines = vec![medium.heading("Send deviation"), table::of(COLUMNS, &deviations.trials, medium).0];
     for trial in &deviations.trials {
         if let Some(why) = &trial.missing {
@@ -87,8 +86,8 @@ mod tests {
     fn deviations_in_full_with_reasons_for_missing_ones() {
         let run = testkit::kawai2006_run();
         let deviations = Deviations::of(&run, &mut testkit::sends_of(&run));
-        insta::assert_snapshot!(render(&deviations, 180));
-        let narrow = render(&deviations, 80);
+        insta::assert_snapshot!(render(&deviations, 180.into()));
+        let narrow = render(&deviations, 80.into());
         assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
         for trial in &deviations.trials {
             assert_eq!(trial.figures.is_some(), trial.missing.is_none());
@@ -101,7 +100,7 @@ mod tests {
     #[test]
     fn other_schedule_is_shown_with_a_warning() {
         let run = testkit::run();
-        let text = render(&Deviations::of(&run, &mut testkit::sends_of(&run)), 100);
+        let text = render(&Deviations::of(&run, &mut testkit::sends_of(&run)), 100.into());
         assert!(text.contains("assumes constant intervals"), "{text}");
     }
 }

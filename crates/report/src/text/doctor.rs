@@ -15,8 +15,8 @@ const ORDER: [(Severity, &str); 3] =
 const WIDTH_MAX: usize = 100;
 
 /// Renders warnings first, each with its effect and its remedy, then unknown facts, then the rest.
-pub fn render(findings: &[Diagnosis], medium: impl Into<Medium>) -> String {
-    let width = match medium.into() {
+pub fn render(findings: &[Diagnosis], medium: Medium) -> String {
+    let width = match medium {
         Medium::Terminal(width) => width.min(WIDTH_MAX),
         Medium::Markdown => return markdown(findings),
     };
@@ -101,11 +101,11 @@ mod tests {
 
     #[test]
     fn warnings_come_first() {
-        insta::assert_snapshot!(render(&findings(), 160));
+        insta::assert_snapshot!(render(&findings(), 160.into()));
     }
 
     #[test]
     fn a_narrow_terminal() {
-        insta::assert_snapshot!(render(&findings(), 60));
+        insta::assert_snapshot!(render(&findings(), 60.into()));
     }
 }

@@ -21,7 +21,7 @@ const RUNS: &[Column<(Entry, String)>] = &[
     column("run", 1, |(entry, _)| entry.name.clone()),
     column("host", 0, |(_, host)| host.clone()),
     column("muxbench", 3, |(entry, _)| entry.muxbench.clone()),
-    column("valid", 2, |(entry, _)| entry.of_trials()),
+    column("valid", 2, |(entry, _)| entry.counts()),
     column("found", 0, |(entry, _)| cut(&entry.sentence)),
 ];
 
@@ -68,8 +68,7 @@ fn cut(text: &str) -> String {
 }
 
 /// Renders the list of runs, and a table of trends for each workload.
-pub fn render(history: &History, medium: impl Into<Medium>) -> String {
-    let medium = medium.into();
+pub fn render(history: &History, medium: Medium) -> String {
     let mut lines = vec![medium.heading("Runs, the oldest first")];
     let runs = history.runs.iter().map(|entry| (entry.clone(), history.hosts[entry.host].letter.clone()));
     lines.push(table::of(RUNS, &runs.collect::<Vec<_>>(), medium).0);

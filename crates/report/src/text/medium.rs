@@ -45,7 +45,7 @@ impl Medium {
     /// Formats a table.
     pub(crate) fn table(self, table: &Table) -> String {
         match self {
-            Self::Terminal(_) => trimmed(table),
+            Self::Terminal(_) => table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n"),
             Self::Markdown => markdown(table),
         }
     }
@@ -80,15 +80,10 @@ impl Medium {
 /// Formats headings, a line that aligns numbers to the right, and rows.
 fn markdown(table: &Table) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let of_row = |row: &comfy_table::Row| row.cell_iter().map(|cell| escaped(&cell.content())).collect::<Vec<_>>();
-    let headings = table.header().map(of_row).unwrap_or_default();
+    let cells = |row: &comfy_table::Row| row.cell_iter().map(|cell| escaped(&cell.content())).collect::<Vec<_>>();
+    let headings = table.header().map(cells).unwrap_or_default();
     let sides = (0..headings.len()).map(|at| if at == 0 { "---" } else { "--:" }.to_owned()).collect();
-    [line(headings), line(sides)].into_iter().chain(table.row_iter().map(|row| line(of_row(row)))).collect()
-}
-
-/// Returns a table's lines without trailing spaces.
-fn trimmed(table: &Table) -> String {
-    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+    [line(headings), line(sides)].into_iter().chain(table.row_iter().map(|row| line(cells(row)))).collect()
 }
 
 /// Escapes all Markdown syntax.

@@ -37,8 +37,7 @@ pub use medium::Medium;
 use crate::model::{Capacities, Sweep};
 
 /// Renders a run by its strategy: a sweep, a search for the highest rate, or a ranking.
-pub fn render(run: &Run, medium: impl Into<Medium>) -> String {
-    let medium = medium.into();
+pub fn render(run: &Run, medium: Medium) -> String {
     if let Some(sweep) = Sweep::of(run) {
         return sweep::render(run, &sweep, medium);
     }

@@ -7,8 +7,7 @@ use crate::text::Medium;
 use crate::text::table::{self, Column, column};
 
 /// Renders the needs of the server's host and of the clients' hosts, the settings of their kernels, and the inputs.
-pub fn render(needs: &Needs, medium: impl Into<Medium>) -> String {
-    let medium = medium.into();
+pub fn render(needs: &Needs, medium: Medium) -> String {
     let Needs { experiment, servers, clients, settings, figures } = needs;
     let mut text = vec![
         medium.heading(&format!("Needs of the largest workload of {experiment}")),
@@ -127,7 +126,7 @@ mod tests {
             _ => None,
         };
         let needs = needs::of(&plan, figures, client, &host, here).unwrap();
-        insta::assert_snapshot!(render(&needs, 160));
+        insta::assert_snapshot!(render(&needs, 160.into()));
         let pasted = render(&needs, Medium::Markdown);
         assert_eq!(pasted.matches("| --- |").count(), 3, "{pasted}");
         let json = serde_json::to_value(&needs).unwrap();

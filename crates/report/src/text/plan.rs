@@ -10,8 +10,7 @@ use crate::format;
 use crate::text::Medium;
 
 /// Renders every trial in order, with its duration, and the reasons why trials cannot run here.
-pub fn render(plan: &Plan, medium: impl Into<Medium>) -> String {
-    let medium = medium.into();
+pub fn render(plan: &Plan, medium: Medium) -> String {
     let mut table = Table::new();
     // All trials of a plan have one service.
     let is_udp = plan.trials.iter().any(|trial| trial.workload.service.ports().is_some());

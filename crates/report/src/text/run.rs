@@ -27,14 +27,20 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
             column("p99 µs", 0, |row| service(row, P99)),
         ]
     };
-    let client_cpu = |rank: u8| column("client CPU", rank, client_cpu);
+    let client_cpu = |rank: u8| {
+        column("client CPU", rank, |row: &Row| {
+            row.client_busy_share.map_or(none(), |share| format!("{:.0} %", 100.0 * share))
+        })
+    };
     let cpu = |heading: &'static str, rank: u8| {
         column(heading, rank, |row| cost(row, |it| format::us(it.cpu_ns_per_request)))
     };
     let switches =
         |heading: &'static str| column(heading, 3, |row| cost(row, |it| format::digits(it.switches_per_request)));
     let response_time = |rank: u8| column("resp p99", rank, |row| response(row, P99));
-    let send_delay = |rank: u8| column("send delay p99", rank, send_delay);
+    let send_delay = |rank: u8| {
+        column("send delay p99", rank, |row: &Row| row.send_delay.map_or(none(), |it| format::us(it.p99_ns as f64)))
+    };
     let mut columns =
         vec![column("architecture", 0, Row::label), column("vs best", 0, |row: &Row| format::ratio(row.ratio))];
     if workload.service.stream().is_some() {
@@ -59,9 +65,9 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
         columns.extend([
             response_time(1),
             send_delay(3),
-            column("lost", 0, lost),
-            column("dup", 2, |row| datagrams(row, |it| it.duplicates)),
-            column("reordered", 2, |row| datagrams(row, |it| it.reordered)),
+            column("lost", 0, |row| datagrams(row, |it| format::percent(it.lost as f64 / it.planned.max(1) as f64))),
+            column("dup", 2, |row| datagrams(row, |it| it.duplicates.to_string())),
+            column("reordered", 2, |row| datagrams(row, |it| it.reordered.to_string())),
             column("req/s", 3, rate),
             cpu("CPU µs/req", 2),
             switches("switches/req"),
@@ -86,25 +92,12 @@ fn stream(row: &Row, value: fn(&Streams) -> Option<f64>) -> String {
     row.stream.as_ref().and_then(value).map_or(none(), format::digits)
 }
 
-/// The share of lost requests.
-fn lost(row: &Row) -> String {
-    row.datagrams.map_or(none(), |it| format::percent(it.lost as f64 / it.planned.max(1) as f64))
-}
-
-fn datagrams(row: &Row, count: fn(&Datagrams) -> u64) -> String {
-    row.datagrams.as_ref().map_or(none(), |datagrams| count(datagrams).to_string())
+fn datagrams(row: &Row, text: fn(&Datagrams) -> String) -> String {
+    row.datagrams.as_ref().map_or(none(), text)
 }
 
 fn rate(row: &Row) -> String {
     row.rate_achieved_per_s.map_or(none(), format::digits)
-}
-
-fn send_delay(row: &Row) -> String {
-    row.send_delay.map_or(none(), |delay| format::us(delay.p99_ns as f64))
-}
-
-fn client_cpu(row: &Row) -> String {
-    row.client_busy_share.map_or(none(), |share| format!("{:.0} %", 100.0 * share))
 }
 
 fn memory(row: &Row) -> String {
@@ -143,8 +136,7 @@ pub(crate) const NOTES_OF_MEMORY: &str = "Memory: user memory of the server, and
                                           connection (?: hidden by other activity of the host).";
 
 /// Renders the rankings, the conclusion and the conditions of a run.
-pub fn render(run: &Run, medium: impl Into<Medium>) -> String {
-    let medium = medium.into();
+pub fn render(run: &Run, medium: Medium) -> String {
     let summary = Summary::of(run);
     let mut lines = Vec::new();
     for comparison in &summary.comparisons {

@@ -71,8 +71,7 @@ pub(crate) fn change_words(change: Option<Change>) -> String {
 }
 
 /// Renders both runs side by side.
-pub fn render(diff: &RunDiff, medium: impl Into<Medium>) -> String {
-    let medium = medium.into();
+pub fn render(diff: &RunDiff, medium: Medium) -> String {
     let prose = |line: String| medium.prose(&line);
     let mut lines: Vec<String> = Vec::new();
     for (letter, Side { name, muxbench, command, started_at, seed, .. }) in [("A", &diff.a), ("B", &diff.b)] {
@@ -173,12 +172,12 @@ mod tests {
 
     #[test]
     fn two_runs_in_full() {
-        insta::assert_snapshot!(render(&RunDiff::of(&testkit::run(), &testkit::other_run()), 160));
+        insta::assert_snapshot!(render(&RunDiff::of(&testkit::run(), &testkit::other_run()), 160.into()));
     }
 
     #[test]
     fn a_narrow_terminal_gets_fewer_columns() {
-        let text = render(&RunDiff::of(&testkit::run(), &testkit::other_run()), 80);
+        let text = render(&RunDiff::of(&testkit::run(), &testkit::other_run()), 80.into());
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         insta::assert_snapshot!(text);
     }
@@ -195,7 +194,7 @@ mod tests {
         assert!(epoll.iter().all(|pair| pair.rate.unwrap().finding == ChangeKind::More));
         assert!(other.iter().all(|pair| pair.rate.unwrap().finding == ChangeKind::NoPracticalDifference));
         assert!(RunDiff::of(&b, &a).sentence.contains("3 less"), "{}", RunDiff::of(&b, &a).sentence);
-        insta::assert_snapshot!(render(&diff, 160));
+        insta::assert_snapshot!(render(&diff, 160.into()));
     }
 
     #[test]

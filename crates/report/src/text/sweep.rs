@@ -42,8 +42,7 @@ fn tail(step: &Step, q: f64, of: fn(&StepFigures) -> f64) -> String {
 }
 
 /// Renders the sweep: a table and a chart for each workload.
-pub fn render(run: &Run, sweep: &Sweep, medium: impl Into<Medium>) -> String {
-    let medium = medium.into();
+pub fn render(run: &Run, sweep: &Sweep, medium: Medium) -> String {
     let mut lines = Vec::new();
     for workload in sweep.workloads() {
         lines.push(medium.heading(&title(workload)));
@@ -112,7 +111,7 @@ mod tests {
         let run = testkit::sweep_run();
         let sweep = Sweep::of(&run).unwrap();
         for width in [160, 80] {
-            let text = render(&run, &sweep, width);
+            let text = render(&run, &sweep, width.into());
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             insta::assert_snapshot!(format!("sweep_{width}"), text);
         }

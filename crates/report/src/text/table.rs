@@ -41,9 +41,8 @@ pub(crate) fn with_dropped<'a, T: 'a>(
 pub(crate) fn of<'a, T: 'a>(
     columns: &[Column<T>],
     rows: impl IntoIterator<Item = &'a T> + Clone,
-    medium: impl Into<Medium>,
+    medium: Medium,
 ) -> (String, Vec<&'static str>) {
-    let medium = medium.into();
     let built = |rank_max: u8| {
         let (shown, dropped): (Vec<_>, Vec<_>) = columns.iter().partition(|column| column.rank <= rank_max);
         let cells = |row: &T| shown.iter().map(|column| (column.text)(row)).collect();

@@ -96,7 +96,7 @@ mod tests {
         let is_concluded = |run: &Run| conclusion::of(&comparison(run)).contains("Its 99th percentile, ");
         assert!(is_concluded(&clean) && !is_concluded(&late));
         let p99 = format::us(comparison(&clean).rows[0].service.unwrap().p99_ns as f64);
-        let shown = |run: &Run, text: &str| crate::text::run::render(run, 1_000).contains(text);
+        let shown = |run: &Run, text: &str| crate::text::run::render(run, 1_000.into()).contains(text);
         assert!(shown(&clean, &p99) && !shown(&clean, &format!("{p99}?")) && shown(&late, &format!("{p99}?")));
         let note = note_of("epoll");
         assert!(!shown(&clean, &note) && shown(&late, &note));

@@ -36,7 +36,6 @@ pub struct Builder {
 pub struct History {
     /// [`FORMAT`].
     pub(crate) format: u32,
-    /// Compares the newest runs with those before, in a sentence.
     pub(crate) sentence: String,
     /// In order of their first run; the first host is `A`.
     pub(crate) hosts: Vec<HistoryHost>,
@@ -66,18 +65,14 @@ pub struct Entry {
     /// RFC 3339 in UTC.
     pub(crate) started_at: String,
     pub(crate) experiment: String,
-    /// The version of muxbench that ran it.
     pub(crate) muxbench: String,
     pub(crate) command: Vec<String>,
     /// Index into [`History::hosts`].
     pub(crate) host: usize,
-    /// Number of finished trials.
     pub(crate) finished: usize,
-    /// Number of valid trials.
     pub(crate) valid: usize,
     /// Number of planned trials; `None` for a search, which plans as it goes.
     pub(crate) planned: Option<usize>,
-    /// The conclusion.
     pub(crate) sentence: String,
 }
 
@@ -98,7 +93,6 @@ pub(crate) struct Trend {
     pub(crate) title: String,
     /// Index into [`History::hosts`].
     pub(crate) host: usize,
-    /// The results of runs, oldest first.
     pub(crate) points: Vec<TrendPoint>,
     /// The ranking metric of the newest run relative to the previous run; `None` unless both have a valid repeat.
     pub(crate) change: Option<Change>,
@@ -109,7 +103,6 @@ pub(crate) struct Trend {
 pub(crate) struct TrendPoint {
     /// Index into [`History::runs`].
     pub(crate) run: usize,
-    /// The verdict on all repeats.
     pub(crate) verdict: VerdictKind,
     pub(crate) repeats: usize,
     pub(crate) repeats_valid: usize,
@@ -119,7 +112,6 @@ pub(crate) struct TrendPoint {
     pub(crate) service_p99_ns: Option<Estimate>,
     /// Answered requests per second; for streams, bursts per second.
     pub(crate) rate_per_s: Option<Estimate>,
-    /// The ranking metric of each valid repeat.
     #[serde(skip)]
     metrics: Vec<f64>,
 }
@@ -141,7 +133,7 @@ impl PartialEq for Key {
 
 impl Key {
     fn of(workload: &Workload, row: &Row, records: &[TrialRecord]) -> Self {
-        let is_its = |TrialRecord { trial, .. }: &&TrialRecord| trial.workload == *workload && row.is_of(trial);
+        let is_its = |TrialRecord { trial, .. }: &&TrialRecord| trial.workload == *workload && row.covers(trial);
         let settings = records.iter().find(is_its).map(|record| setting::of(&record.trial));
         Self { architecture: row.label(), workload: workload.clone(), settings: settings.unwrap_or_default() }
     }
@@ -253,8 +245,7 @@ impl TrendPoint {
     fn of(row: &Row) -> Self {
         // Show the figure of a row that is not ranked without an interval.
         let shown = |ranked: Option<Estimate>, all: Option<f64>| {
-            let of_all = || Some(Estimate { value: all?, interval: None });
-            ranked.filter(|_| row.is_ranked()).or_else(of_all)
+            ranked.filter(|_| row.is_ranked()).or_else(|| Some(Estimate { value: all?, interval: None }))
         };
         // A trial without timed requests has no times, for example when bursts outlast the trial.
         let timed = row.service.as_ref().filter(|it| it.count > 0);
@@ -309,7 +300,7 @@ fn sentence_of(trends: &[Trend]) -> String {
 
 impl Entry {
     /// Returns the numbers of valid and finished trials and, if the run was stopped, of planned trials.
-    pub(crate) fn of_trials(&self) -> String {
+    pub(crate) fn counts(&self) -> String {
         let planned = self.planned.filter(|planned| *planned != self.finished);
         let planned = planned.map_or_else(String::new, |planned| format!(" of {planned}"));
         format!("{}/{}{planned}", self.valid, self.finished)

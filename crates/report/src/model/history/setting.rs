@@ -1,6 +1,6 @@
 //! Settings of a measurement, apart from its traffic. Figures with different settings belong to different trends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use harness::model::Trial;
 use serde::Serialize;
@@ -20,19 +20,18 @@ pub(super) fn of(trial: &Trial) -> Settings {
     serve.into_iter().chain(named("client", Some(&trial.load), &LOAD)).collect()
 }
 
-fn named(of: &'static str, of_trial: Option<&impl Serialize>, names: &'static [&str]) -> Vec<(String, String)> {
-    let Ok(Value::Object(all)) = serde_json::to_value(of_trial) else { return Vec::new() };
+/// Returns the settings with these names of one `side`.
+fn named(side: &'static str, config: Option<&impl Serialize>, names: &'static [&str]) -> Vec<(String, String)> {
+    let Ok(Value::Object(all)) = serde_json::to_value(config) else { return Vec::new() };
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let one = |name: &&str| Some((format!("{of} {}", name.replace('_', " ")), text(all.get(*name)?)));
+    let one = |name: &&str| Some((format!("{side} {}", name.replace('_', " ")), text(all.get(*name)?)));
     names.iter().filter_map(one).collect()
 }
 
 /// Returns in words the settings that differ from any of `others`.
 pub(super) fn words(settings: &Settings, others: &[&Settings]) -> String {
-    let names = others.iter().flat_map(|other| harness::host::differences(settings, other)).map(|(name, ..)| name);
-    let mut names: Vec<String> = names.collect();
-    names.sort();
-    names.dedup();
+    let differences = others.iter().flat_map(|other| harness::host::differences(settings, other));
+    let names: BTreeSet<String> = differences.map(|(name, ..)| name).collect();
     let value = |name: &String| settings.get(name).map_or("not set", String::as_str);
     names.iter().map(|name| format!(", {name}: {}", value(name))).collect()
 }

@@ -4,6 +4,7 @@ use load::report::{Measured, PARTS};
 use stats::interval;
 
 use crate::format;
+use crate::list::ends;
 use crate::model::stream;
 use crate::plot::chart::{Axis, Chart, Form, Panel, Point, Shape, TICKS_BESIDE, points};
 use crate::plot::plot_data::PlotData;
@@ -49,9 +50,9 @@ pub(super) fn service_time(data: &PlotData<'_>) -> Option<Chart> {
     })?;
     let y = Axis::log("service time", Form::Time, TICKS_BESIDE, points(&panels).map(|point| point.y));
     let medians = panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series)));
-    let ranges = medians.filter(|(_, series)| series.of.is_empty()).map(|(panel, series)| {
-        let ends = |end: fn(f64, f64) -> f64, from| series.points.iter().map(|point| point.y).fold(from, end);
-        (ends(f64::min, f64::INFINITY), ends(f64::max, 0.0), panel, series.architecture)
+    let ranges = medians.filter(|(_, series)| series.of.is_empty()).filter_map(|(panel, series)| {
+        let (low, high) = ends(series.points.iter().map(|point| point.y))?;
+        Some((low, high, panel, series.architecture))
     });
     let widest = ranges.max_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
     let words = widest.map_or_else(String::new, |(low, high, panel, architecture)| {

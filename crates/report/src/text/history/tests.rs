@@ -42,7 +42,7 @@ fn history() -> History {
 #[test]
 fn a_history_in_full_and_narrow() {
     for width in [160, 80] {
-        let text = render(&history(), width);
+        let text = render(&history(), width.into());
         assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         insta::assert_snapshot!(format!("history_{width}"), text);
     }

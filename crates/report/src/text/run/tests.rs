@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_run_in_full() {
-    insta::assert_snapshot!(render(&testkit::run(), 160));
+    insta::assert_snapshot!(render(&testkit::run(), 160.into()));
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn missing_interrupts_in_cpu_time_are_stated() {
 
 #[test]
 fn a_narrow_terminal_gets_fewer_columns() {
-    let text = render(&testkit::run(), 80);
+    let text = render(&testkit::run(), 80.into());
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text);
 }
@@ -44,7 +44,7 @@ fn rows_with_another_accept_strategy_are_labelled() {
             trial.architecture = pool.into();
         }
     }
-    let text = render(&run, 160);
+    let text = render(&run, 160.into());
     let rows = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
     assert!(rows("mt-pool (exclusive) ") > 0 && rows("mt-pool  ") > 0, "{text}");
 }
@@ -61,7 +61,7 @@ fn rows_with_another_read_budget_are_labelled() {
             serve.read_budget_bytes = server::ReadBudget::new(256 << 10).unwrap();
         }
     }
-    let text = render(&run, 160);
+    let text = render(&run, 160.into());
     let rows = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
     assert!(rows("epoll (256KiB reads) ") > 0 && rows("epoll  ") > 0, "{text}");
 }
@@ -69,7 +69,7 @@ fn rows_with_another_read_budget_are_labelled() {
 #[test]
 fn closed_loop_is_ranked_by_throughput() {
     for width in [160, 80] {
-        let text = render(&testkit::closed_run(), width);
+        let text = render(&testkit::closed_run(), width.into());
         assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         insta::assert_snapshot!(format!("closed_{width}"), text);
     }
@@ -78,7 +78,7 @@ fn closed_loop_is_ranked_by_throughput() {
 #[test]
 fn lost_datagrams_are_shown_with_the_ports() {
     for width in [170, 80] {
-        let text = render(&testkit::datagram_run(), width);
+        let text = render(&testkit::datagram_run(), width.into());
         assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         insta::assert_snapshot!(format!("datagrams_{width}"), text);
     }
@@ -87,7 +87,7 @@ fn lost_datagrams_are_shown_with_the_ports() {
 #[test]
 fn streams_are_ranked_by_bandwidth() {
     for width in [160, 80] {
-        let text = render(&testkit::bandwidth_run(), width);
+        let text = render(&testkit::bandwidth_run(), width.into());
         assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         insta::assert_snapshot!(format!("streams_{width}"), text);
     }
@@ -97,7 +97,7 @@ fn streams_are_ranked_by_bandwidth() {
 fn run_without_records() {
     let mut run = testkit::run();
     run.records.clear();
-    insta::assert_snapshot!(render(&run, 100));
+    insta::assert_snapshot!(render(&run, 100.into()));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn kernel_timestamps_fit_the_width() {
     let mut run = testkit::run();
     testkit::add_kernel(&mut run);
     for width in [160, 80] {
-        let text = render(&run, width);
+        let text = render(&run, width.into());
         assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         let lines = text.lines().skip_while(|line| !line.starts_with("Kernel timestamps on"));
         insta::assert_snapshot!(format!("kernel_{width}"), lines.take(8).collect::<Vec<_>>().join("\n"));
