@@ -1,32 +1,22 @@
 //! A datagram service on a wildcard address sends each response from the address that received the request.
-#![cfg(target_os = "linux")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use muxbench_server::registry::{MECHANISMS, MODELS};
 use muxbench_server::skipped::skipped;
-use muxbench_server::{Accept, Architecture, ServeConfig, Server, StageCpus};
+use muxbench_server::{Architecture, ServeConfig, Server};
 use wire::ServiceSpec;
 use wire::udp::Udp;
+
+use crate::config;
 
 const BYTES: u32 = 64;
 const PORTS: u32 = 3;
 
 fn server(architecture: Architecture, listen: IpAddr) -> Server {
-    let config = ServeConfig {
-        architecture,
-        accept: Accept::default_of(architecture.model),
-        service: ServiceSpec::Udp { ports: PORTS, request_bytes: BYTES, response_bytes: BYTES },
-        work: None,
-        listen: (listen, 0).into(),
-        cpus: Vec::new(),
-        stage_cpus: StageCpus::default(),
-        connections_max: 8,
-        limits: muxbench_server::Limits::default(),
-        read_budget_bytes: muxbench_server::ReadBudget::default(),
-        count_syscalls: false,
-    };
+    let service = ServiceSpec::Udp { ports: PORTS, request_bytes: BYTES, response_bytes: BYTES };
+    let config = ServeConfig { listen: (listen, 0).into(), ..config(architecture, service) };
     Server::start(&config).unwrap_or_else(|error| panic!("{architecture}: {error}"))
 }
 
@@ -44,8 +34,7 @@ fn responds(to: SocketAddr) -> bool {
     })
 }
 
-#[test]
-fn wildcard_server_responds_from_requested_address() {
+pub fn wildcard_server_responds_from_requested_address() {
     let mut names = Vec::new();
     for model in MODELS.iter().filter(|model| model.serves_datagrams()) {
         match model.multiplexes() {

@@ -1,6 +1,4 @@
 //! Requests allocate no memory in loops, mechanisms, hand-offs between stages and most services.
-//!
-//! The only test of its process, because it counts the allocations of all threads.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
@@ -9,9 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use muxbench_server::spec::model::PerConnection;
-use muxbench_server::{Accept, Architecture, ServeConfig, Server};
+use muxbench_server::{Architecture, Server};
 use wire::http::{Content, Http, HttpConn};
 use wire::{Service, ServiceSpec};
+
+use crate::config;
 
 /// The number of allocations and reallocations so far.
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -64,27 +64,16 @@ fn exchange(streams: &mut [TcpStream], request: &[u8], response: &mut [u8], roun
 }
 
 fn start(architecture: Architecture, service: &ServiceSpec) -> Server {
-    let config = ServeConfig {
-        architecture,
-        accept: Accept::default_of(architecture.model),
-        service: service.clone(),
-        work: None,
-        listen: ([127, 0, 0, 1], 0).into(),
-        cpus: Vec::new(),
-        stage_cpus: muxbench_server::StageCpus::default(),
-        connections_max: 64,
-        read_budget_bytes: muxbench_server::ReadBudget::default(),
-        limits: muxbench_server::Limits::default(),
-        count_syscalls: false,
-    };
-    Server::start(&config).unwrap_or_else(|error| panic!("{architecture}: {error}"))
+    Server::start(&config(architecture, service.clone())).unwrap_or_else(|error| panic!("{architecture}: {error}"))
 }
 
-/// The architectures that run muxbench's loops in this process: those without child processes and runtimes.
-fn architectures() -> Vec<Architecture> {
+/// The architectures that run muxbench's loops in this process: those without child processes and runtimes. By default each row
+/// of both tables, with MUXBENCH_EVERY in the environment every pair.
+pub fn architectures() -> Vec<Architecture> {
     let more =
         ["amped:0+2/epoll", "amped:1+1/epoll", "symped:1/epoll", "seda:1+3/epoll"].map(|name| name.parse().unwrap());
-    let all = Architecture::every().into_iter().chain(more);
+    let every = std::env::var_os("MUXBENCH_EVERY").is_some();
+    let all = if every { Architecture::every() } else { Architecture::all() }.into_iter().chain(more);
     let has_own_loop = |row: &Architecture| !muxbench_server::runtimes::FEATURES.contains(&row.model.name);
     let is_in_process = |row: &Architecture| row.model.per_connection != PerConnection::Process;
     all.filter(|row| has_own_loop(row) && is_in_process(row))
@@ -98,8 +87,7 @@ fn architectures() -> Vec<Architecture> {
         .collect()
 }
 
-#[test]
-fn requests_allocate_nothing() {
+pub fn requests_allocate_nothing(architecture: Architecture) {
     let fixed = ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 };
     let kv = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
     let set = |key: &str, bytes: usize| format!("set {key} 0 0 {bytes}\r\n{}\r\n", "v".repeat(bytes)).into_bytes();
@@ -140,43 +128,40 @@ fn requests_allocate_nothing() {
         allocations_max: GROWTH_MAX,
     };
     let mut response = vec![0; 64 << 10];
-    for architecture in architectures() {
-        for (service, exchanges) in [
-            (&fixed, std::slice::from_ref(&fixed_exchange)),
-            (&kv, &kv_exchanges),
-            (&http, std::slice::from_ref(&http_exchange)),
-        ] {
-            let server = start(architecture, service);
-            let connect = |_| {
-                let stream = TcpStream::connect(server.address().ip().unwrap()).unwrap();
-                stream.set_nodelay(true).unwrap();
-                stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-                stream
-            };
-            let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(connect).collect();
-            if service == &kv {
-                exchange(&mut streams[..1], &set_small, &mut response[..8], 1);
-                exchange(&mut streams[..1], &set_large, &mut response[..8], 1);
-            }
-            for Exchange { name, request, response_bytes, allocations_max } in exchanges {
-                let response = &mut response[..*response_bytes];
-                exchange(&mut streams, request, response, 20);
-                let before = ALLOCATIONS.load(Relaxed);
-                exchange(&mut streams, request, response, ROUNDS);
-                let allocations = ALLOCATIONS.load(Relaxed) - before;
-                println!("{architecture} {name}: {allocations} allocations in {requests} requests");
-                assert!(
-                    allocations <= *allocations_max,
-                    "{architecture} {name}: {allocations} allocations in {requests} requests"
-                );
-            }
-            drop(streams);
-            server.stop().unwrap_or_else(|error| panic!("{architecture}: {error}"));
+    for (service, exchanges) in [
+        (&fixed, std::slice::from_ref(&fixed_exchange)),
+        (&kv, &kv_exchanges),
+        (&http, std::slice::from_ref(&http_exchange)),
+    ] {
+        let server = start(architecture, service);
+        let connect = |_| {
+            let stream = TcpStream::connect(server.address().ip().unwrap()).unwrap();
+            stream.set_nodelay(true).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            stream
+        };
+        let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(connect).collect();
+        if service == &kv {
+            exchange(&mut streams[..1], &set_small, &mut response[..8], 1);
+            exchange(&mut streams[..1], &set_large, &mut response[..8], 1);
         }
-        let udp = ServiceSpec::Udp { ports: CONNECTIONS as u32, request_bytes: 128, response_bytes: 128 };
-        if architecture.can_serve(&udp).is_ok() {
-            datagrams(architecture, &udp);
+        for Exchange { name, request, response_bytes, allocations_max } in exchanges {
+            let response = &mut response[..*response_bytes];
+            exchange(&mut streams, request, response, 20);
+            let before = ALLOCATIONS.load(Relaxed);
+            exchange(&mut streams, request, response, ROUNDS);
+            let allocations = ALLOCATIONS.load(Relaxed) - before;
+            assert!(
+                allocations <= *allocations_max,
+                "{architecture} {name}: {allocations} allocations in {requests} requests"
+            );
         }
+        drop(streams);
+        server.stop().unwrap_or_else(|error| panic!("{architecture}: {error}"));
+    }
+    let udp = ServiceSpec::Udp { ports: CONNECTIONS as u32, request_bytes: 128, response_bytes: 128 };
+    if architecture.can_serve(&udp).is_ok() {
+        datagrams(architecture, &udp);
     }
 }
 
@@ -199,7 +184,6 @@ fn datagrams(architecture: Architecture, udp: &ServiceSpec) {
     exchange(ROUNDS);
     let allocations = ALLOCATIONS.load(Relaxed) - before;
     let requests = CONNECTIONS * ROUNDS;
-    println!("{architecture} udp: {allocations} allocations in {requests} requests");
     assert!(allocations <= GROWTH_MAX, "{architecture} udp: {allocations} allocations in {requests} requests");
     server.stop().unwrap_or_else(|error| panic!("{architecture}: {error}"));
 }

@@ -1,11 +1,12 @@
 //! The threads of each stage run on the stage's CPUs.
-#![cfg(target_os = "linux")]
 
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use muxbench_server::{Accept, Architecture, ServeConfig, Server, StageCpus};
+use muxbench_server::{ServeConfig, Server, StageCpus};
 use wire::ServiceSpec;
+
+use crate::config;
 
 /// The name of each thread of this process, and the kernel's list of the CPUs that it may run on.
 fn cpus_of_threads() -> Vec<(String, String)> {
@@ -18,26 +19,14 @@ fn cpus_of_threads() -> Vec<(String, String)> {
     statuses.map(|status| (value(&status, "Name:"), value(&status, "Cpus_allowed_list:"))).collect()
 }
 
-#[test]
-fn each_stage_stays_on_its_cpus() {
+pub fn each_stage_stays_on_its_cpus() {
     let set = rustix::thread::sched_getaffinity(None).unwrap();
     let allowed: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
     let (first, last) = (allowed[0], *allowed.last().unwrap());
     for name in ["seda:2+2", "seda-s:2", "amped:1+2", "symped:2"] {
-        let architecture: Architecture = name.parse().unwrap();
-        let config = ServeConfig {
-            architecture,
-            accept: Accept::default_of(architecture.model),
-            service: ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 },
-            work: None,
-            listen: ([127, 0, 0, 1], 0).into(),
-            cpus: Vec::new(),
-            stage_cpus: StageCpus { accept: vec![first], network: vec![last], payload: vec![first] },
-            connections_max: 8,
-            read_budget_bytes: muxbench_server::ReadBudget::default(),
-            limits: muxbench_server::Limits::default(),
-            count_syscalls: false,
-        };
+        let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        let stage_cpus = StageCpus { accept: vec![first], network: vec![last], payload: vec![first] };
+        let config = ServeConfig { stage_cpus, ..config(name.parse().unwrap(), service) };
         let server = Server::start(&config).unwrap();
         // The beginning of the threads' names, their number and their CPU.
         let network = if name.starts_with("amped") { 1 } else { 2 };

@@ -1,15 +1,14 @@
 //! A server counts the whole CPU time of its children, also of short-lived ones.
-//!
-//! The only test of its process, because it measures all children of the process.
-#![cfg(target_os = "linux")]
 
 use std::io::{Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use muxbench_server::{Accept, Architecture, ServeConfig, Server, StageCpus};
+use muxbench_server::{ServeConfig, Server};
 use wire::ServiceSpec;
+
+use crate::config;
 
 const CONNECTIONS: u32 = 300;
 
@@ -27,22 +26,10 @@ fn children_ns() -> u64 {
         .sum()
 }
 
-#[test]
-fn short_lived_children_are_counted_with_their_exits() {
-    let architecture: Architecture = "mp".parse().unwrap();
-    let config = ServeConfig {
-        architecture,
-        accept: Accept::default_of(architecture.model),
-        service: ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 },
-        work: None,
-        listen: ([127, 0, 0, 1], 0).into(),
-        cpus: Vec::new(),
-        stage_cpus: StageCpus::default(),
-        connections_max: 2 * CONNECTIONS,
-        limits: muxbench_server::Limits::default(),
-        read_budget_bytes: muxbench_server::ReadBudget::default(),
-        count_syscalls: false,
-    };
+pub fn short_lived_children_are_counted_with_their_exits() {
+    let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+    let config = ServeConfig { connections_max: 2 * CONNECTIONS, ..config("mp".parse().unwrap(), service) };
+    let used_before_ns = children_ns();
     let server = Server::start(&config).unwrap();
     let address = server.address().ip().unwrap();
     let before = server.snapshot().totals.cpu_children_ns;
@@ -65,7 +52,7 @@ fn short_lived_children_are_counted_with_their_exits() {
     let counted = server.snapshot().totals.cpu_children_ns - before;
     assert!(before <= middle && middle - before <= counted, "CPU time never falls");
     server.stop().unwrap();
-    let used = children_ns();
+    let used = children_ns() - used_before_ns;
     let share = counted as f64 / used as f64;
     assert!((0.95..=1.01).contains(&share), "{counted} of {used} ns are counted ({share:.3}), expected 0.95 to 1.01");
 }

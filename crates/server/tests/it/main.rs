@@ -1,0 +1,63 @@
+//! Tests of servers inside this process, one at a time, because they count the process's allocations, children and threads.
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+use muxbench_server::{Accept, Architecture, Limits, ReadBudget, ServeConfig, StageCpus};
+use wire::ServiceSpec;
+
+#[cfg(target_os = "linux")]
+mod accounting;
+mod allocations;
+#[cfg(target_os = "linux")]
+mod pinning;
+#[cfg(target_os = "linux")]
+mod wildcard;
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let mut tests: Vec<Trial> = allocations::architectures()
+        .into_iter()
+        .map(|row| {
+            test(&format!("requests_allocate_nothing::{row}"), move || allocations::requests_allocate_nothing(row))
+        })
+        .collect();
+    #[cfg(target_os = "linux")]
+    tests.extend([
+        test(
+            "short_lived_children_are_counted_with_their_exits",
+            accounting::short_lived_children_are_counted_with_their_exits,
+        ),
+        test("each_stage_stays_on_its_cpus", pinning::each_stage_stays_on_its_cpus),
+        test(
+            "wildcard_server_responds_from_requested_address",
+            wildcard::wildcard_server_responds_from_requested_address,
+        ),
+    ]);
+    libtest_mimic::run(&arguments, tests).exit_code()
+}
+
+fn test(name: &str, run: impl FnOnce() + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        run();
+        Ok(())
+    })
+}
+
+/// A server of `service` on a free port of 127.0.0.1, without optional features.
+fn config(architecture: Architecture, service: ServiceSpec) -> ServeConfig {
+    ServeConfig {
+        architecture,
+        accept: Accept::default_of(architecture.model),
+        service,
+        work: None,
+        listen: ([127, 0, 0, 1], 0).into(),
+        cpus: Vec::new(),
+        stage_cpus: StageCpus::default(),
+        connections_max: 64,
+        read_budget_bytes: ReadBudget::default(),
+        limits: Limits::default(),
+        count_syscalls: false,
+    }
+}
