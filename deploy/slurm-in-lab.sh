@@ -1,22 +1,22 @@
 #!/bin/sh
-# Slurm on the hosts of a lab, a node each, and then a command on the first: a cluster on one machine. As root:
+# Starts Slurm with a node on each host of a lab, then a command on the first: a cluster on one machine. As root:
 #
 #   muxbench lab --network lab:clients=5 --delay 1ms -- \
 #       deploy/slurm-in-lab.sh srun -X -N6 muxbench run kawai2008-http --quick --distributed
 #
-# With -X a Ctrl-C has the trial that runs finished, and ends the run; without it srun only says which tasks there are.
-# Needs Slurm and MUNGE (Debian: apt install slurm-wlm munge). Nothing of it stays: the daemons end with this, however it ends.
+# With -X, Ctrl-C finishes and saves the current trial, then stops the run; without -X srun only lists its tasks.
+# Needs Slurm and MUNGE (Debian: apt install slurm-wlm munge). It leaves nothing: the daemons end with this script, even if it is killed.
 set -eu
-: "${MUXBENCH_LAB_HOSTS:?no lab: start this by muxbench lab --network lab:clients=5 -- $0 srun -N6 muxbench run FILE --distributed}"
+: "${MUXBENCH_LAB_HOSTS:?no lab: start this with muxbench lab --network lab:clients=5 -- $0 srun -N6 muxbench run FILE --distributed}"
 PATH=$PATH:/usr/sbin:/usr/local/sbin
-# Goes with the lab, after all that runs in it.
+# `muxbench lab` removes this folder after all processes have ended.
 folder=$(mktemp -d "$(dirname "$MUXBENCH_LAB")/slurm.XXXXXX")
 export SLURM_CONF="$folder/slurm.conf"
 daemons=
 job=
 
 finish() {
-    # Without the daemons it could put nothing in order.
+    # End the command first, because its cleanup needs the daemons.
     if [ -n "$job" ] && kill -TERM $job 2>/dev/null; then
         tries=0
         while kill -0 $job 2>/dev/null && [ $tries -lt 300 ]; do
@@ -24,17 +24,17 @@ finish() {
             sleep 0.1
         done
     fi
-    # They have nothing to put in order, and a slurmd would wait for what it cannot tell the others any more.
+    # Kill the daemons: they have no cleanup, and a slurmd would wait for daemons that have ended.
     # shellcheck disable=SC2086 # a list
     [ -z "$daemons" ] || kill -KILL $daemons 2>/dev/null || :
     wait
 }
 trap finish EXIT
-# Ctrl-C is for the command, which hears it too, and may have to finish something.
+# Ignore Ctrl-C here: the command gets it too, and may have to finish a trial.
 trap : INT
 trap 'exit 143' TERM
 
-# A daemon on host $1, which ends with us.
+# Starts a daemon on host $1, which ends with this script.
 keep() {
     path=$(echo "$MUXBENCH_LAB_HOSTS" | cut -d ' ' -f $(($1 + 1)))
     name=host$1
@@ -44,7 +44,7 @@ keep() {
     daemons="$daemons $!"
 }
 
-# Waits for what $2 and the rest say, at most a minute, and the longer the busier the machine is.
+# Waits at most a minute until the command $2... succeeds; $1 names its purpose.
 await() {
     what=$1
     shift
@@ -52,7 +52,7 @@ await() {
     until "$@"; do
         tries=$((tries + 1))
         if [ $tries -gt 600 ]; then
-            echo "slurm-in-lab: $what not there after 60 s:" >&2
+            echo "slurm-in-lab: $what not ready after 60 s:" >&2
             tail -n 20 "$folder"/*log >&2
             exit 1
         fi
@@ -60,7 +60,7 @@ await() {
     done
 }
 
-# Who may submit jobs is who has this key: a new one.
+# A new key: whoever has it may submit jobs.
 dd if=/dev/urandom of="$folder/key" bs=128 count=1 2>/dev/null
 chmod 600 "$folder/key"
 keep 0 munged --foreground --force --key-file="$folder/key" --socket="$folder/munge" --pid-file="$folder/pid" \
@@ -92,7 +92,7 @@ PartitionName=all Nodes=ALL Default=YES State=UP
 END
 count=0
 for _ in $MUXBENCH_LAB_HOSTS; do
-    # The addresses that a lab gives its hosts.
+    # These are the addresses of hosts in a lab.
     echo "NodeName=host$count NodeAddr=198.18.$count.1 CPUs=$(nproc) State=UNKNOWN" >>"$SLURM_CONF"
     count=$((count + 1))
 done
@@ -107,11 +107,12 @@ are_idle() {
 }
 await "$count idle nodes" are_idle
 
-# Drawn for each cluster, and passed on by srun.
+# A random secret for each cluster, which srun passes on.
 : "${MUXBENCH_SECRET:=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')}"
 export MUXBENCH_SECRET
 
-# In the background, so that a signal is heard at once; it ends with us, however we do. A shell has what it starts so ignore Ctrl-C.
+# Run in the background, so that this shell handles signals immediately. env restores the signals that a shell ignores in
+# background commands, and setpriv ends the command with this script.
 status=0
 unshare --uts sh -c 'hostname host0; exec env --default-signal=INT,QUIT setpriv --pdeathsig KILL "$@"' sh "$@" <&0 &
 job=$!

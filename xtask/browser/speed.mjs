@@ -1,4 +1,4 @@
-// Opens a report's page in a browser without a network, and prints after how many milliseconds it does what a user asks.
+// Opens a report's page in a browser without network access; prints the milliseconds until it answers a click.
 // Arguments: the folder with the packages, the page's file.
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -13,7 +13,7 @@ const browser = await chromium.launch({ executablePath, args: flags });
 const context = await browser.newContext({ offline: true, viewport: { width: 1280, height: 900 } });
 const page = await context.newPage();
 await page.goto(pathToFileURL(resolve(file)).href);
-// A switch is clicked, and the address says so: the script has read the data, and draws.
+// The page's address shows the click once the script has read the data.
 const answered = await page.evaluate(() => {
   document.querySelector("#shown input").click();
   return location.hash.startsWith("#off=") ? performance.now() : NaN;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use xtask::root;
 
-/// The first words that a doc comment must not have: they begin a clause in place of a noun phrase or a verb.
+/// Words that must not begin a doc comment, because they begin a clause instead of a noun phrase or a verb.
 const WRONG_FIRST_WORDS: [&str; 5] = ["What", "Who", "Whoever", "Of", "That"];
 
 const FUNCTION_NAME_MAX: usize = 60;
@@ -15,7 +15,7 @@ const INLINE_TEST_LINES_MAX: usize = 200;
 /// Files of recorded data, which have no limit of lines.
 const DATA: [&str; 1] = ["crates/wire/src/kv/tests/recorded.rs"];
 
-/// Every source file of the workspace and its text, by path from the root.
+/// Returns the path from the root and the text of every source file of the workspace.
 fn sources() -> Vec<(String, String)> {
     let folders = ["crates", "fuzz", "xtask"].map(|name| xtask::files(&root().join(name), "rs").unwrap());
     let found: Vec<_> =
@@ -28,7 +28,7 @@ fn name_of(path: &Path) -> String {
     path.strip_prefix(root()).unwrap().to_string_lossy().into_owned()
 }
 
-/// The places at which `breaks` finds something, as `file:line: detail`.
+/// Returns the places at which `breaks` finds something, as `file:line: detail`.
 fn violations(breaks: impl Fn(&[&str], usize) -> Option<String>) -> Vec<String> {
     let mut found = Vec::new();
     for (name, text) in sources() {
@@ -42,13 +42,13 @@ fn violations(breaks: impl Fn(&[&str], usize) -> Option<String>) -> Vec<String> 
     found
 }
 
-/// The text of a line of a doc comment.
+/// Returns the text of a line of a doc comment.
 fn doc(line: &str) -> Option<&str> {
     let line = line.trim_start();
     line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::trim)
 }
 
-/// The first line of a doc comment or of a paragraph in it, if it begins with a wrong word.
+/// Returns the first line of a paragraph of a doc comment if it begins with a wrong word.
 fn wrong_first_word(lines: &[&str], at: usize) -> Option<String> {
     let text = doc(lines[at])?;
     let follows_text = at > 0 && doc(lines[at - 1]).is_some_and(|before| !before.is_empty());
@@ -56,7 +56,7 @@ fn wrong_first_word(lines: &[&str], at: usize) -> Option<String> {
     (!follows_text && WRONG_FIRST_WORDS.contains(&first)).then(|| text.to_owned())
 }
 
-/// The function name that begins on a line, if it is too long.
+/// Returns the function name that begins on a line, if it is too long.
 fn long_function_name(line: &str) -> Option<String> {
     let (before, rest) = line.split_once("fn ")?;
     if !before.is_empty() && !before.ends_with([' ', '(']) {
@@ -66,7 +66,7 @@ fn long_function_name(line: &str) -> Option<String> {
     (name.len() > FUNCTION_NAME_MAX).then_some(name)
 }
 
-/// How many lines the module of tests has that begins on a line.
+/// Returns the number of lines of the test module that begins on a line.
 fn inline_test_lines(lines: &[&str], at: usize) -> Option<usize> {
     let is_test =
         lines[at].trim_start().starts_with("#[cfg(test)]") || lines[at].trim_start().starts_with("#[cfg(all(test");
@@ -107,10 +107,10 @@ fn files_and_inline_tests_are_short() {
 }
 
 #[test]
-fn rules_find_what_they_forbid() {
+fn rules_find_violations() {
     let lines = ["/// What it does.", "fn short() {}", "/// Returns", "/// What follows.", "//!", "//! Of one."];
     let broken: Vec<usize> = (0..lines.len()).filter(|&at| wrong_first_word(&lines, at).is_some()).collect();
-    assert_eq!(broken, [0, 5], "a line that continues a sentence is none");
+    assert_eq!(broken, [0, 5], "a line that continues a sentence may begin with any word");
     let name = "a".repeat(61);
     assert_eq!(long_function_name(&format!("    pub fn {name}(")), Some(name));
     assert_eq!(long_function_name(&format!("fn {}()", "a".repeat(60))), None);
@@ -119,7 +119,7 @@ fn rules_find_what_they_forbid() {
     assert_eq!(inline_test_lines(&["#[cfg(test)]", "mod tests;"], 0), None);
 }
 
-/// The relative links of a document that lead nowhere.
+/// Returns the relative links of a document that lead to no file.
 fn broken_links(folder: &Path, text: &str) -> Vec<String> {
     let mut broken = Vec::new();
     for rest in text.split("](").skip(1) {

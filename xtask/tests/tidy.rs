@@ -12,7 +12,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
 
 #[test]
 fn crates_depend_only_as_the_architecture_says() {
-    // What each may depend on, of our own crates, for anything but tests.
+    // The crates of this workspace that each crate may depend on, apart from its tests.
     let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
         ("wire", [].as_slice()),
         ("stats", &[]),
@@ -25,22 +25,22 @@ fn crates_depend_only_as_the_architecture_says() {
         ("testkit", &["harness", "server", "load", "wire", "stats"]),
         ("xtask", &["load", "wire", "stats"]),
     ]);
-    for (name, allowed_for_it) in &allowed {
+    for (name, allowed_here) in &allowed {
         let folder = if *name == "xtask" { root().join("xtask") } else { root().join("crates").join(name) };
         let manifest: toml::Table = fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap();
         for dependency in manifest["dependencies"].as_table().unwrap().keys() {
             let ours = allowed.contains_key(dependency.as_str());
-            assert!(!ours || allowed_for_it.contains(&dependency.as_str()), "{name} must not depend on {dependency}");
+            assert!(!ours || allowed_here.contains(&dependency.as_str()), "{name} must not depend on {dependency}");
         }
     }
     let crates = fs::read_dir(root().join("crates")).unwrap().count();
-    assert_eq!(crates + 1, allowed.len(), "every crate has its row above");
+    assert_eq!(crates + 1, allowed.len(), "every crate has a row above");
 }
 
 #[test]
 fn files_of_a_crate_form_no_new_cycles() {
-    // How many files of each crate still use each other in circles; a crate that is not listed has no such files. Lower a
-    // number with each cycle that is cut.
+    // The number of files with cyclic dependencies in each crate; 0 for crates that are not listed. Lower a number with each
+    // removed cycle.
     let known: BTreeMap<&str, usize> = BTreeMap::new();
     let mut wrong = String::new();
     for (name, cycles) in cycles::of_workspace(root()).unwrap() {
@@ -49,19 +49,19 @@ fn files_of_a_crate_form_no_new_cycles() {
         if files > known {
             let list: Vec<String> = cycles.iter().map(ToString::to_string).collect();
             wrong += &format!(
-                "{files} files of `{name}` use each other in circles, {known} are allowed; move an item that is named \
-                 after an arrow to a file below both of its users:\n{}",
+                "{files} files of `{name}` have cyclic dependencies, {known} may have; move an item that is named after \
+                 an arrow to a file that uses neither of its users:\n{}",
                 list.join("\n")
             );
         } else if files < known {
-            wrong += &format!("`{name}` has only {files} files in circles now: replace the {known} in this test\n");
+            wrong += &format!("only {files} files of `{name}` have cyclic dependencies: replace the {known} in this test\n");
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
 }
 
 #[test]
-fn every_mechanism_s_file_is_in_the_table() {
+fn mechanisms_have_a_file_and_a_row() {
     let source = root().join("crates/server/src");
     let readiness = files(&source.join("readiness"), "rs");
     let completion: Vec<PathBuf> =
@@ -73,21 +73,21 @@ fn every_mechanism_s_file_is_in_the_table() {
         .filter(|name| !["mod", "skeleton", "tests"].contains(&name.as_str()))
         .collect();
     let names: Vec<String> = server::registry::MECHANISMS.iter().map(|row| row.name.replace('_', "-")).collect();
-    // Another system's mechanism has its row only there.
+    // The row of another system's mechanism is not compiled here.
     let table = fs::read_to_string(root().join("crates/server/src/registry.rs")).unwrap().replace('_', "-");
     for file in &written {
         let is_elsewhere = file == "kqueue" && table.contains(&format!("\"{file}\""));
-        assert!(names.contains(file) || is_elsewhere, "{file} has no row");
+        assert!(names.contains(file) || is_elsewhere, "{file} has a row");
     }
     for name in &names {
-        // A variant is its mechanism's file with other parameters, and is named after it.
+        // A variant shares the file of its mechanism, and its name begins with the mechanism's.
         let is_variant_of = |file: &String| name.strip_prefix(file.as_str()).is_some_and(|rest| rest.starts_with('-'));
-        assert!(written.iter().any(|file| file == name || is_variant_of(file)), "{name} has no file");
+        assert!(written.iter().any(|file| file == name || is_variant_of(file)), "{name} has a file");
     }
 }
 
 #[test]
-fn every_runtime_s_file_is_a_feature_and_a_row() {
+fn runtimes_have_a_file_a_feature_and_a_row() {
     let mut from_files: Vec<String> = files(&root().join("crates/server/src/runtimes"), "rs")
         .iter()
         .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
@@ -103,12 +103,12 @@ fn every_runtime_s_file_is_a_feature_and_a_row() {
         for feature in &features {
             assert!(
                 manifest["features"].as_table().unwrap().contains_key(*feature),
-                "{package} has no feature {feature}"
+                "{package} has the feature {feature}"
             );
         }
     }
     for feature in features {
-        // Compiled in or not, the name means something.
+        // The name parses, or the error names the missing feature.
         match feature.parse::<server::Architecture>() {
             Ok(architecture) => assert_eq!(architecture.model.name, feature),
             Err(error) => assert!(error.to_string().contains(&format!("--features {feature}")), "{error}"),
@@ -134,12 +134,12 @@ fn models_and_services_have_unique_documented_names() {
     let rows: Vec<_> = rows.chain(wire::SERVICES.iter().map(|row| (row.name, row.about))).collect();
     for (at, (name, about)) in rows.iter().enumerate() {
         assert!(!about.is_empty(), "{name}");
-        assert!(rows[..at].iter().all(|(earlier, _)| earlier != name), "{name} is there twice");
+        assert!(rows[..at].iter().all(|(earlier, _)| earlier != name), "{name} is unique");
     }
 }
 
 #[test]
-fn every_architecture_s_name_reads_back() {
+fn architecture_names_parse_to_the_same_architecture() {
     for architecture in server::Architecture::all() {
         assert_eq!(architecture.to_string().parse(), Ok(architecture));
     }
@@ -198,22 +198,22 @@ fn unsafe_stays_where_system_calls_are() {
     for path in files(&root().join("crates"), "rs").into_iter().chain(files(&root().join("xtask"), "rs")) {
         let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
         let text = fs::read_to_string(&path).unwrap();
-        assert!(!text.contains("unsafe {") || allowed.contains(&name.as_str()), "{name} has unsafe code");
+        assert!(!text.contains("unsafe {") || allowed.contains(&name.as_str()), "{name} has no unsafe code, or is listed");
     }
 }
 
-/// Whether a function of this name is in a file, and is a test that is run.
+/// Returns whether a file has a test with this name that is not ignored.
 fn is_test(file: &str, name: &str) -> bool {
     let Some((before, _)) = file.split_once(&format!("fn {name}(")) else { return false };
-    // Its attributes are right before it, and what is said of it.
+    // The attributes and comments of the function stand right before it.
     let lines = before.lines().rev().map(str::trim);
-    let of_it: Vec<&str> =
+    let around: Vec<&str> =
         lines.skip_while(|line| line.is_empty()).take_while(|line| line.starts_with(['#', '/'])).collect();
-    of_it.contains(&"#[test]") && !of_it.iter().any(|line| line.contains("ignore"))
+    around.contains(&"#[test]") && !around.iter().any(|line| line.contains("ignore"))
 }
 
 #[test]
-fn a_test_is_one_that_is_run() {
+fn ignored_and_other_functions_are_not_tests() {
     for text in
         ["#[test]\nfn it() {}", "proptest! {\n    /// It.\n    #[test]\n    #[cfg(unix)]\n    fn it(x in 0..3) {}"]
     {
@@ -230,24 +230,24 @@ fn a_test_is_one_that_is_run() {
 }
 
 #[test]
-fn nobody_who_tells_something_panics() {
-    // A macro that prints does, where standard error is full or gone.
+fn only_output_rs_prints() {
+    // Printing macros panic if standard error is full or closed.
     let place = root().join("crates/muxbench/src");
     for path in files(&place, "rs") {
         let text = fs::read_to_string(&path).unwrap();
         let name = path.strip_prefix(&place).unwrap().display();
         for word in ["eprint", "println!", "print!("] {
-            assert!(!text.contains(word), "{name} has {word}: see output.rs");
+            assert!(!text.contains(word), "{name} must print with the functions of output.rs, not with {word}");
         }
     }
 }
 
 #[test]
-fn every_test_that_reliability_names_is_there() {
+fn tests_that_reliability_names_exist() {
     let text = fs::read_to_string(root().join("docs/reliability.md")).unwrap();
     let mut named = 0;
     for row in text.lines().filter(|line| line.starts_with('|')) {
-        // A file stands before the names of its tests.
+        // The path of a file precedes the names of its tests.
         let mut tests = None;
         for word in row.split('`').skip(1).step_by(2) {
             if word.ends_with(".rs") {
@@ -265,9 +265,9 @@ fn every_test_that_reliability_names_is_there() {
 }
 
 #[test]
-fn the_wall_clock_is_read_where_it_cannot_change_a_figure() {
-    // What it is for: when a run and a trial began; records of a key-value store that end by the calendar; what the kernel's
-    // stamps are compared with, which are of it.
+fn wall_clock_is_read_only_where_it_changes_no_figure() {
+    // Uses: start times of runs and trials, expiry in the key-value store, and comparison with the kernel's timestamps, which use
+    // the wall clock.
     let allowed = [
         "crates/harness/src/exec/runner.rs",
         "crates/load/src/time/clock.rs",

@@ -1,5 +1,5 @@
-// A server of fixed sizes as one writes it in Go: a goroutine for each connection, blocking reads and writes. The runtime
-// parks goroutines on epoll.
+// A typical server of fixed sizes in Go: a goroutine for each connection, with blocking reads and writes. The runtime parks
+// goroutines on epoll.
 //
 //	server PORT REQUEST_BYTES RESPONSE_BYTES
 package main
@@ -31,7 +31,7 @@ func main() {
 			log.Fatal(err)
 		}
 		if err != nil {
-			// Out of descriptors, or the client has gone: the next may do better.
+			// Descriptors ran out, or the client disconnected: the next accept may succeed.
 			log.Print(err)
 			time.Sleep(10 * time.Millisecond)
 			continue
@@ -40,14 +40,14 @@ func main() {
 	}
 }
 
-// serve answers each whole request with one response until the client has no more. TCP_NODELAY is Go's default.
+// serve answers each whole request with one response until the client ends. TCP_NODELAY is Go's default.
 func serve(connection net.Conn, requestBytes int, response []byte) {
 	defer connection.Close()
-	// Requests that come together are read together.
+	// One read may contain several requests.
 	requests := bufio.NewReader(connection)
 	request := make([]byte, requestBytes)
 	for {
-		// A half-closed connection ends here, after all that it asked was answered; so does one that was reset.
+		// A half-closed connection ends here, after all its responses; a reset connection ends here too.
 		if _, err := io.ReadFull(requests, request); err != nil {
 			return
 		}

@@ -13,7 +13,7 @@ import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 
 /**
- * A server of fixed sizes in the two ways of Java: a selector loop ({@code nio}), and a thread for each connection
+ * A typical server of fixed sizes in Java, in two variants: a selector loop ({@code nio}), and a thread for each connection
  * ({@code threads}).
  *
  * <pre>java Server nio|threads PORT REQUEST_BYTES RESPONSE_BYTES</pre>
@@ -73,20 +73,20 @@ public final class Server {
             var key = channel.register(selector, SelectionKey.OP_READ);
             key.attach(new Connection(key, channel));
         } catch (IOException error) {
-            // Out of descriptors, or the client has gone: the others are served.
+            // Descriptors ran out, or the client disconnected: continue to serve the others.
             System.err.println("accept: " + error);
         }
     }
 
-    /** A connection of the selector's: what it is owed is counted, so that requests may come in any pieces. */
+    /** A connection of the selector. It counts owed responses, because requests may arrive in any pieces. */
     private final class Connection {
         private final SelectionKey key;
         private final SocketChannel channel;
-        /** What is left to send of the response in hand. */
+        /** The unsent rest of the current response. */
         private final ByteBuffer output = ByteBuffer.wrap(response).limit(0);
-        /** Bytes of a request that is not whole yet. */
+        /** The number of bytes of an incomplete request. */
         private int received;
-        /** Responses that are still to be begun. */
+        /** The number of responses that are not begun. */
         private long owed;
         private boolean isAtEnd;
 
@@ -104,11 +104,11 @@ public final class Server {
                 if (isAtEnd && !isOwing()) {
                     channel.close();
                 } else {
-                    // While a response is unsent, its client is not read.
+                    // Do not read from the client while a response is unsent.
                     key.interestOps(isOwing() ? SelectionKey.OP_WRITE : SelectionKey.OP_READ);
                 }
             } catch (IOException error) {
-                // It was reset.
+                // The client reset the connection.
                 close();
             }
         }
@@ -163,16 +163,16 @@ public final class Server {
     private void serve(Socket socket) {
         try (socket) {
             socket.setTcpNoDelay(true);
-            // Requests that come together are read together.
+            // One read may contain several requests.
             var requests = new BufferedInputStream(socket.getInputStream());
             OutputStream responses = socket.getOutputStream();
             var request = new byte[requestBytes];
-            // Fewer bytes are the end of the stream, after all that was asked before was answered.
+            // Fewer bytes mean the end of the stream; all earlier requests are answered.
             while (requests.readNBytes(request, 0, requestBytes) == requestBytes) {
                 responses.write(response);
             }
         } catch (IOException error) {
-            // It was reset, which ends this connection only.
+            // The client reset the connection, which ends this connection only.
         }
     }
 }

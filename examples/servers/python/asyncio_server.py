@@ -1,4 +1,4 @@
-"""A server of fixed sizes as one writes it with asyncio: a protocol object for each connection, one event loop.
+"""A typical server of fixed sizes with asyncio: a protocol object for each connection, one event loop.
 
     python3 asyncio_server.py PORT REQUEST_BYTES RESPONSE_BYTES
 """
@@ -20,7 +20,7 @@ class FixedSizes(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
-        # More than one response at a time is not kept for a client that does not read.
+        # Keep at most one response for a client that does not read.
         transport.set_write_buffer_limits(high=len(self.response))
 
     def data_received(self, data: bytes) -> None:
@@ -48,7 +48,7 @@ class FixedSizes(asyncio.Protocol):
                 self.transport.resume_reading()
 
     def eof_received(self) -> bool:
-        # A half-closed connection is closed when all that it asked is answered; until then we keep it open.
+        # Keep a half-closed connection open until all its requests are answered.
         self.is_at_end = True
         return self.owed > 0
 
