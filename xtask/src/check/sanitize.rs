@@ -42,8 +42,8 @@ const SERVER: Step = (&["--package", "muxbench-server", "--lib", "--no-default-f
 
 /// The conformance suite without `may`, whose coroutines switch stacks without notice to sanitizers.
 const CONFORMANCE: Step = (
-    &["--package", "muxbench", "--test", "conformance", "--no-default-features", "--features", "tokio,smol,compio"],
-    &["--test-threads=1"],
+    &["--package", "muxbench", "--test", "it", "--no-default-features", "--features", "tokio,smol,compio"],
+    &["conformance::", "--test-threads=1"],
 );
 
 /// Suppresses a false positive. tokio creates a connection's entry, registers it through a duplicate of its epoll
