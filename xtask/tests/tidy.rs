@@ -54,7 +54,8 @@ fn files_of_a_crate_form_no_new_cycles() {
                 list.join("\n")
             );
         } else if files < known {
-            wrong += &format!("only {files} files of `{name}` have cyclic dependencies: replace the {known} in this test\n");
+            wrong +=
+                &format!("only {files} files of `{name}` have cyclic dependencies: replace the {known} in this test\n");
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
@@ -198,7 +199,10 @@ fn unsafe_stays_where_system_calls_are() {
     for path in files(&root().join("crates"), "rs").into_iter().chain(files(&root().join("xtask"), "rs")) {
         let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
         let text = fs::read_to_string(&path).unwrap();
-        assert!(!text.contains("unsafe {") || allowed.contains(&name.as_str()), "{name} has no unsafe code, or is listed");
+        assert!(
+            !text.contains("unsafe {") || allowed.contains(&name.as_str()),
+            "{name} has no unsafe code, or is listed"
+        );
     }
 }
 
