@@ -43,7 +43,7 @@ enum Command {
     Fuzz(fuzz::Fuzz),
     Sanitize(sanitize::Sanitize),
     Soak(soak::Soak),
-    /// Runs hostile clients in a process of their own, for benches and the soak
+    /// Runs hostile clients in a separate process, for benches and the soak
     #[command(hide = true)]
     Hostile,
     Bench(bench::Bench),

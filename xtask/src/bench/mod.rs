@@ -39,7 +39,7 @@ pub struct Bench {
 /// The subject of a measurement.
 #[derive(Debug, Subcommand)]
 enum Subject {
-    /// Highest closed-loop rate of each architecture against the C reference server, or our epoll where it lacks it, A B A B
+    /// Highest closed-loop rate of each architecture against the C reference server (or our epoll if it lacks one), A B A B
     Server {
         /// Architectures, with commas
         #[arg(long, value_delimiter = ',', default_value = "epoll,poll,select,mt,mp")]
@@ -50,19 +50,19 @@ enum Subject {
     },
     /// Send delay at 8 000 requests/s over 400 connections, 1 B -> 1 B, against epoll
     Lag,
-    /// User memory a connection, in the client and in event-driven servers
+    /// User memory per connection, in the client and in event-driven servers
     Memory,
     /// Time to summarise 5 million samples
     Summary,
-    /// Cost of the kernel's timestamps for the client, by request
+    /// Cost of the kernel's timestamps for the client, per request
     Timestamps,
-    /// Rate of gets and CPU a get of the service kv against memcached with one thread, A B A B
+    /// Rate of gets and CPU per get of the service kv against memcached with one thread, A B A B
     Kv {
         /// Sockets, with commas: tcp, unix
         #[arg(long, value_delimiter = ',', default_value = "tcp,unix", value_parser = ["tcp", "unix"])]
         sockets: Vec<String>,
     },
-    /// Rate and CPU a request of the service http on epoll against nginx with one worker, same client, A B A B
+    /// Rate and CPU per request of the service http on epoll against nginx with one worker, same client, A B A B
     Http {
         /// Sizes of the file in bytes, with commas
         #[arg(long, value_delimiter = ',', default_value = "128,1024")]
@@ -72,7 +72,7 @@ enum Subject {
     HttpClient,
     /// Delay of sessions at 8 000 requests/s, as a server sees them, of muxbench and of httperf
     Pacing,
-    /// Latency at a low rate with a hand-off between threads, minus that of one thread, A B A B
+    /// Latency at a low rate with a hand-off between threads, minus the latency of one thread, A B A B
     Handoff {
         /// Architectures, with commas
         #[arg(long, value_delimiter = ',', default_value = "amped:1+1,amped:0+1,seda:1+1")]
@@ -82,13 +82,13 @@ enum Subject {
     Stream,
     /// Effect of 10 000 hostile connections on honest clients: p99 against its undisturbed value, A B A B
     Hostile(hostile::Hostile),
-    /// Time to collect and merge samples of five workers, and to merge the same in one process
+    /// Time to collect and merge samples of five workers, against merging the same samples in one process
     Gather {
         /// Samples of all workers together
         #[arg(long, default_value_t = 5_000_000)]
         samples: u64,
     },
-    /// Rate, latency and the server's CPU a request with five client workers against one client process, A B A B
+    /// Rate, latency and the server's CPU per request with five client workers against one client process, A B A B
     Fleet {
         /// Requests a second of all clients
         #[arg(long, default_value = "2000")]
@@ -98,7 +98,7 @@ enum Subject {
         #[arg(long, default_value = "yield")]
         pacing: String,
     },
-    /// Time until a lab of five client hosts is up, and until it is gone; needs root
+    /// Time to start a lab of five client hosts, and to remove it; needs root
     Lab,
     /// Time to write the HTML page of a run of 105 trials, and until it answers a click in Chromium
     Page,
