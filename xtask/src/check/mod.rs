@@ -57,7 +57,7 @@ pub fn run(test: &Test) -> anyhow::Result<()> {
 
 /// Returns `cargo test` with these arguments. Clippy compiles the workspace for it, so that lints need no build of their own.
 fn tests(arguments: &[&str]) -> anyhow::Result<Command> {
-    let mut command = cargo_command(&["test", "--all-features", "--locked"]);
+    let mut command = cargo_command(&["test", "--all-features", "--locked", "--no-fail-fast"]);
     command.args(arguments);
     let clippy =
         debian::find("clippy-driver").context("no clippy-driver in PATH: run `rustup component add clippy`")?;

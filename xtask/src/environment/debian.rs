@@ -54,5 +54,7 @@ pub fn find(tool: &str) -> Option<PathBuf> {
 /// `srun` without a configuration.
 fn runs((tool, argument, _, _): &Tool) -> bool {
     let output = find(tool).and_then(|path| Command::new(path).arg(argument).stdin(Stdio::null()).output().ok());
-    output.is_some_and(|output| output.status.success() || (argument.len() <= 2 && !output.stderr.is_empty()))
+    output.is_some_and(|output| {
+        output.status.success() || (argument.len() <= 2 && output.stdout.len() + output.stderr.len() > 0)
+    })
 }

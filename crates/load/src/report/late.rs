@@ -27,7 +27,7 @@ pub struct LateSends {
     /// Requests with a longer send delay.
     pub count: u64,
     /// Further requests whose responses may have waited for a stalled client: the stalls' share of all requests.
-    #[serde(default, skip_serializing_if = "super::is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub stalled: u64,
     /// Requests whose send delay is known.
     pub sent: u64,
@@ -37,6 +37,10 @@ pub struct LateSends {
     /// p99.9 of the service time of requests sent on time, in nanoseconds; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_time_p999_ns: Option<u64>,
+}
+
+pub(super) fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl LateSends {

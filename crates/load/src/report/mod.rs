@@ -11,6 +11,7 @@ use stats::{Distribution, Histogram, TestResult};
 use crate::config::{Pacing, Roles, Transport};
 
 pub use errors::{Class, Errors};
+use late::is_zero;
 pub use late::{LATE_SHARE_MAX, LateSends};
 pub use samples::Sample;
 
@@ -119,10 +120,6 @@ impl LoadReport {
     pub fn is_client_tail(&self, q: f64) -> bool {
         self.late_sends().reaches(q)
     }
-}
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// A measured time: its distribution, and the histogram behind it, which allows merging.

@@ -6,8 +6,6 @@ use serde::Serialize;
 use stats::interval;
 use wire::stream::Direction;
 
-use super::summary::mean;
-
 /// Statistics of streams: means over all valid repeats, unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Streams {

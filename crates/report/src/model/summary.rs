@@ -15,7 +15,7 @@ use super::network;
 use super::stream::Streams;
 use super::workload::{order, title};
 use crate::format;
-use crate::list::distinct;
+use crate::list::{distinct, mean};
 
 /// The metric that ranks open loops.
 pub const METRIC: &str = "median service time";
@@ -278,12 +278,6 @@ pub(crate) fn merged<'a>(times: impl IntoIterator<Item = &'a Measured>) -> Histo
     let mut histogram = Histogram::new();
     times.into_iter().for_each(|time| histogram.merge(&time.histogram));
     histogram
-}
-
-/// Returns the mean; `None` without values.
-pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
-    let values: Vec<f64> = values.into_iter().collect();
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 /// Summarises the repeats of one architecture: its planned trials, and the finished ones.

@@ -6,9 +6,9 @@ use load::report::{Errors, LateSends, PARTS};
 use serde::Serialize;
 
 use super::client_tail;
-use super::summary::{Comparison, Row, Summary, estimated, mean, merged};
+use super::summary::{Comparison, Row, Summary, estimated, merged};
 use crate::format;
-use crate::list::{distinct, grouped};
+use crate::list::{distinct, grouped, mean};
 
 /// Number of samples of the reply rate in a window.
 const SAMPLES: usize = 8;
