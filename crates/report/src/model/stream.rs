@@ -6,6 +6,7 @@ use serde::Serialize;
 use stats::interval;
 use wire::stream::Direction;
 
+use crate::list::mean;
 /// Statistics of streams: means over all valid repeats, unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Streams {
