@@ -335,7 +335,7 @@ fn store_refuses_links_and_folders_of_others() {
 }
 
 #[test]
-fn folder_of_an_unfinished_begin_is_free() {
+fn folder_of_an_interrupted_start_is_reused() {
     let folder = tempfile::tempdir().unwrap();
     let of = |name: &str| folder.path().join(name);
     let header = header();
@@ -372,7 +372,7 @@ fn folder_of_an_unfinished_begin_is_free() {
 }
 
 #[test]
-fn failed_begin_leaves_nothing() {
+fn failed_start_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
     fs::create_dir(&run).unwrap();
@@ -531,7 +531,7 @@ fn commit_waits_for_a_locked_database() {
 }
 
 #[test]
-fn commit_is_durable_and_waits_a_minute() {
+fn commit_is_durable_and_waits_a_minute_for_a_lock() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let check = |store: Store| {

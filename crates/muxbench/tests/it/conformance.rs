@@ -273,7 +273,7 @@ fn exhausted_descriptors_refuse_connections_until_one_is_free(architecture: Arch
     assert_eq!(has_limit, totals["refused"].as_u64().unwrap() > 0);
 }
 
-fn accepting_network_threads_refuse_connections_each(architecture: Architecture, accept: Accept) {
+fn each_accepting_network_thread_refuses_connections(architecture: Architecture, accept: Accept) {
     let serve = Serve::start_with(architecture, 1, 1, &["--accept", &accept.to_string()], Some(48));
     // Connect concurrently, so that each thread refuses a connection.
     let clients = thread::scope(|scope| {
@@ -488,7 +488,7 @@ pub fn cases(cases: &mut Cases) {
         |it| !(it.model.is_pool() && it.model.per_connection == PerConnection::Thread),
         case!(exhausted_descriptors_refuse_connections_until_one_is_free),
     );
-    cases.accepting(case!(accepting_network_threads_refuse_connections_each));
+    cases.accepting(case!(each_accepting_network_thread_refuses_connections));
     cases.each_that(|it| !it.model.is_pool(), case!(connections_beyond_the_limit_are_refused));
     cases.each(case!(busy_server_stops_and_leaves_no_child));
     cases.each(case!(killed_server_takes_its_children_along));

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn accept_errors_are_of_a_connection_temporary_or_fatal() {
+    fn accept_error_is_per_connection_temporary_or_fatal() {
         let after = |error| classify_accept_error(error).map_err(|error| error.to_string());
         // From accept(2), "Error handling".
         let of_one = [
