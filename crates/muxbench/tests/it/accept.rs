@@ -1,5 +1,5 @@
-//! Failing accept(2): accepted connections stay served, and waiting ones are accepted after the error. A filter of system
-//! calls (seccomp_unotify(2)) lets the test choose the result of each accept.
+//! Errors of accept(2): open connections stay served, and waiting connections are accepted after the error. A filter of
+//! system calls (seccomp_unotify(2)) lets the test choose the result of each accept.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -26,7 +26,7 @@ const DESCRIPTORS: u64 = 32;
 const RECV: libc::c_ulong = 0xC000_2100 | (size_of::<libc::seccomp_notif>() as libc::c_ulong) << 16;
 const SEND: libc::c_ulong = 0xC000_2101 | (size_of::<libc::seccomp_notif_resp>() as libc::c_ulong) << 16;
 
-/// Chooses the results of all accepts of the creating thread and of all processes that it starts.
+/// Chooses the result of each accept by the thread that creates it, and by all processes that this thread starts.
 struct Accepts {
     requests: OwnedFd,
     failures: Mutex<Failures>,
@@ -97,7 +97,7 @@ impl Accepts {
         }
     }
 
-    /// Lets this number of further accepts fail.
+    /// Makes the next `times` accepts fail with `error`.
     fn fail(&self, times: u64, error: i32) {
         *self.failures.lock().unwrap() = Failures { error, left: times, failed: 0 };
     }
@@ -108,7 +108,7 @@ impl Accepts {
 }
 
 impl Failures {
-    /// Returns the error of the next accept of this process, if it shall fail. Without a free descriptor the kernel fails it first.
+    /// Returns the error with which the next accept of this process must fail. Without a free descriptor the kernel fails it.
     fn next(&mut self, process: u32) -> Option<i32> {
         let left = self.left.checked_sub(1)?;
         if !has_descriptor(process) {
@@ -126,7 +126,7 @@ fn has_descriptor(process: u32) -> bool {
     let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next());
     let Some(limit) = limit.and_then(|limit| limit.parse::<u64>().ok()) else { return true };
     let taken = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
-    // Inherited descriptors may exceed the limit.
+    // Inherited descriptors may have numbers above the limit.
     let taken = taken.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok()).filter(|it| *it < limit);
     (taken.count() as u64) < limit
 }
@@ -158,7 +158,7 @@ fn assert_survives_errors(architecture: Architecture, serve: &Serve, accepts: &A
     exchange_once(&mut inside);
     for error in [libc::ENOMEM, libc::ENOBUFS, libc::EPERM] {
         accepts.fail(u64::MAX, error);
-        // A pending accept takes the first connection. A worker of a pool accepts again when that connection ends.
+        // An accept that already waits takes the first connection. A pool's worker accepts again when that connection ends.
         eventually(&format!("{architecture}: accept fails again and again with {error}"), || {
             visit(serve);
             accepts.failed() >= FAILS
@@ -179,7 +179,7 @@ fn assert_survives_errors(architecture: Architecture, serve: &Serve, accepts: &A
     exchange_once(&mut inside);
 }
 
-/// Forbidden accepts without free descriptors: the server cannot even refuse a connection.
+/// Lets accepts fail when the server has no free descriptor, so that it cannot even refuse a connection.
 fn assert_survives_without_descriptors(architecture: Architecture, serve: &Serve, accepts: &Accepts) {
     let mut inside = serve.connect();
     exchange_once(&mut inside);
@@ -215,7 +215,7 @@ fn forbidden_accept_without_descriptors_ends_no_connection(architecture: Archite
 /// Runs a test with a server whose accepts go through the filter, with a limit of descriptors.
 fn with_filter(architecture: Architecture, descriptors_max: Option<u64>, test: fn(Architecture, &Serve, &Accepts)) {
     std::thread::scope(|scope| {
-        // A filter stays with its thread, and the server ends with that thread: use a new thread.
+        // A filter stays until its thread ends: use a new thread.
         let tried = scope.spawn(|| {
             let accepts = Accepts::filtered()
                 .unwrap_or_else(|why| panic!("no filter of system calls (seccomp_unotify(2)): {why}"));
@@ -239,7 +239,7 @@ fn with_filter(architecture: Architecture, descriptors_max: Option<u64>, test: f
 pub fn cases(cases: &mut Cases) {
     let is_seen = |it: &Architecture| !accepts_in_kernel(*it);
     cases.each_that(is_seen, case!(accept_errors_end_no_connection));
-    // A process per connection has descriptors of its own, and a pool of threads reserves one per thread at its start.
+    // A process per connection has its own descriptors, and a pool of threads reserves one per thread at its start.
     let shares = |it: &Architecture| !it.model.is_pool() && it.model.per_connection != PerConnection::Process;
     let both = |it: &Architecture| is_seen(it) && shares(it);
     cases.each_that(both, case!(forbidden_accept_without_descriptors_ends_no_connection));

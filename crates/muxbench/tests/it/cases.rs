@@ -1,7 +1,7 @@
-//! The list of test cases. A check of architectures is a case for each of them, so that one that fails leaves the others running.
+//! The list of test cases. A check is a separate case for each architecture, so a failure of one does not stop the rest.
 //!
-//! By default a check runs on a selection that contains every row of both tables. The pairs of model and mechanism differ from
-//! check to check. With MUXBENCH_EVERY in the environment, it runs on every pair.
+//! By default a check runs on its own selection of architectures, in which each model and each mechanism occurs. If the
+//! environment has MUXBENCH_EVERY, the check runs on every architecture.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,10 +13,10 @@ use wire::ServiceSpec;
 
 use crate::common::skipped;
 
-/// Cases that run at once. Most of them wait for a server, a client or a timer.
+/// Number of cases that run concurrently. Most cases wait for a server, a client or a timer.
 const AT_ONCE: usize = 6;
 
-/// The name of a test function with its module, and the function.
+/// The path of a test function as a string, and the function.
 macro_rules! case {
     ($function:path) => {
         (concat!(module_path!(), "::", stringify!($function)), $function)
@@ -24,15 +24,15 @@ macro_rules! case {
 }
 pub(crate) use case;
 
-/// Thread numbers besides the defaults.
+/// Architectures with other numbers of threads than the default.
 const STAGES: &[&str] =
     &["amped:0+2/epoll", "amped:0+1/epoll-et", "amped:0+2/rt-signal", "seda:1+3/poll", "symped:1/io_uring"];
 
 /// All cases of the binary.
 pub struct Cases {
-    /// Whether checks run on every pair of model and mechanism.
+    /// Whether checks run on all architectures instead of a selection.
     every: bool,
-    /// Architectures that can run here: every model with every mechanism, runtimes also with two threads, [`STAGES`].
+    /// Architectures that can run here: each model with each of its mechanisms, runtimes also with two threads, and [`STAGES`].
     architectures: Vec<Architecture>,
     together: Vec<Trial>,
     alone: Vec<Trial>,
@@ -53,29 +53,29 @@ impl Cases {
         self.together.push(trial(name.to_owned(), test));
     }
 
-    /// Adds a test that runs while no other does, because it measures.
+    /// Adds a test that measures, so no other test may run at the same time.
     pub fn alone(&mut self, (name, test): (&str, fn())) {
         self.alone.push(trial(name.to_owned(), test));
     }
 
-    /// Adds a check of all architectures.
+    /// Adds a check that applies to all architectures.
     pub fn each(&mut self, check: (&str, impl Check)) {
         self.each_that(|_| true, check);
     }
 
-    /// Adds a check of the architectures that `applies` selects.
+    /// Adds a check that applies to some architectures.
     pub fn each_that(&mut self, applies: impl Fn(&Architecture) -> bool, check: (&str, impl Check)) {
         self.select(self.architectures.iter().copied().filter(applies).collect(), check);
     }
 
-    /// Adds a check of the architectures that serve `service`, those with a buffered mechanism included.
+    /// Adds a check of the architectures that serve `service`, including those with a buffered mechanism.
     pub fn serving(&mut self, service: &ServiceSpec, check: (&str, impl Check)) {
         let buffered = Architecture::buffered().into_iter().filter(can_run);
         let all = self.architectures.iter().copied().chain(buffered);
         self.select(all.filter(|it| it.can_serve(service).is_ok()).collect(), check);
     }
 
-    /// Adds a check of named architectures, all of them.
+    /// Adds a check that runs on all of these architectures, except runtimes that are not compiled in.
     pub fn named(&mut self, names: &[&str], check: (&str, impl Check)) {
         let is_left_out =
             |name: &&&str| server::runtimes::FEATURES.contains(name) && name.parse::<Architecture>().is_err();
@@ -83,7 +83,7 @@ impl Cases {
         self.add(compiled.filter(can_run).collect(), check);
     }
 
-    /// Adds a check of pools with each of their accept strategies.
+    /// Adds a check of each pool with each of its accept strategies.
     pub fn pools(&mut self, names: &[&str], (name, check): (&str, fn(Architecture, Accept))) {
         for (accept, _, _) in Accept::ALL {
             let pools = names.iter().map(|name| name.parse().unwrap());
@@ -92,7 +92,7 @@ impl Cases {
         }
     }
 
-    /// Adds a check of the architectures whose network threads accept by themselves, with each such strategy.
+    /// Adds a check with `reuseport` and a check with `exclusive`, of the architectures that allow the strategy, except pools.
     pub fn accepting(&mut self, (name, check): (&str, fn(Architecture, Accept))) {
         for accept in [Accept::Reuseport, Accept::Exclusive] {
             let applies = |it: &Architecture| accept.check(*it).is_ok() && !it.model.is_pool();
@@ -118,7 +118,7 @@ pub trait Check: Fn(Architecture) + Clone + Send + 'static {}
 
 impl<F: Fn(Architecture) + Clone + Send + 'static> Check for F {}
 
-/// Runs the cases that the arguments select, as the standard test harness does.
+/// Runs the cases that the command line selects, like the standard test harness.
 pub fn run(add: &[fn(&mut Cases)]) -> ExitCode {
     let mut arguments = Arguments::from_args();
     let mut cases = Cases::new(std::env::var_os("MUXBENCH_EVERY").is_some());
@@ -130,7 +130,7 @@ pub fn run(add: &[fn(&mut Cases)]) -> ExitCode {
     ExitCode::from(u8::from(together.has_failed() || alone.has_failed()))
 }
 
-/// A case without the module path of this binary.
+/// Returns a case whose name starts with its module, such as `kv::`, instead of the name of this binary.
 fn trial(name: String, test: impl FnOnce() + Send + 'static) -> Trial {
     let name = name.split_once("::").map_or(name.as_str(), |(_, name)| name);
     Trial::test(name, move || {
@@ -149,8 +149,8 @@ fn can_run(architecture: &Architecture) -> bool {
     }
 }
 
-/// Returns architectures that contain each model and each mechanism of `all`. First come pairs of a model and a mechanism that
-/// are both new, then those of which one is. The check's name gives the order in which they are tried.
+/// Returns a selection of `all` in which each of its models and mechanisms occurs. First adds architectures whose model and
+/// mechanism are both new, then those with one new part. The check's name determines the order of the candidates.
 fn select(mut all: Vec<Architecture>, check: &str) -> Vec<Architecture> {
     all.sort_by_cached_key(|architecture| {
         let mut hasher = DefaultHasher::new();

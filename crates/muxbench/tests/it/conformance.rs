@@ -1,4 +1,4 @@
-//! Behaviour of every architecture in the tables.
+//! Behaviour that all architectures share, and behaviour of pools.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -29,7 +29,7 @@ fn each_request_gets_a_whole_response(architecture: Architecture) {
     assert_eq!(totals["bytes_out"], 30 * 10_240);
     for (syscall, operation) in [("read", "receive"), ("write", "send")] {
         let calls = totals["syscalls"][syscall].as_u64();
-        // The calls of a runtime are not reported: muxbench would count only a part.
+        // muxbench could count only a part of a runtime's calls, so it reports none.
         assert_eq!(calls.is_some(), architecture.model.counts_syscalls, "{architecture}");
         // A system call, or an operation of a completion mechanism.
         let done = calls.map(|calls| calls + totals["completions"][operation].as_u64().unwrap_or(0));
@@ -62,7 +62,7 @@ fn request_in_single_bytes_is_answered(architecture: Architecture) {
 fn pipelined_requests_are_all_answered(architecture: Architecture) {
     let serve = Serve::start(architecture, 100, 300);
     let mut stream = serve.connect();
-    // A thousand requests and a half: the half is answered when the rest arrives.
+    // Send 1 000 requests and half of another, which is answered when its second half arrives.
     stream.write_all(&[1; 100_050]).unwrap();
     stream.read_exact(&mut vec![0; 300_000]).unwrap();
     stream.write_all(&[1; 50]).unwrap();
@@ -99,7 +99,7 @@ fn read_budget_bounds_each_read(architecture: Architecture) {
     }
 }
 
-/// The payload thread finds a full socket, which may have room again when the network thread is notified.
+/// A payload thread finds a full socket and notifies the network thread. By then, the socket may have room again.
 fn socket_buffer_sized_responses_are_answered_in_turn(architecture: Architecture) {
     const RESPONSE: usize = 4 << 20;
     let serve = Serve::start(architecture, 1, RESPONSE as u32);
@@ -168,7 +168,7 @@ fn slow_reader_gets_ten_mebibytes_while_others_are_served(architecture: Architec
 }
 
 fn client_that_never_reads_is_not_read_forever(architecture: Architecture) {
-    // Far more than socket buffers and the server's own memory hold.
+    // Far more than the socket buffers and the server hold.
     const ENOUGH: usize = 512 << 20;
     let serve = Serve::start(architecture, 1, 1 << 20);
     let mut greedy = serve.connect();
@@ -212,7 +212,7 @@ fn reset_ends_one_connection_only(architecture: Architecture) {
 }
 
 fn ready_server_has_all_its_descriptors(architecture: Architecture) {
-    // A later allocation could fail, or use a descriptor that is held in reserve.
+    // Opening a descriptor later could fail, or use the one that is held in reserve.
     let serve = Serve::start(architecture, 1, 1);
     let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", serve.pid())).unwrap().count();
     let ready = descriptors();
@@ -225,7 +225,7 @@ fn ready_server_has_all_its_descriptors(architecture: Architecture) {
 }
 
 fn closed_descriptors_are_reused(architecture: Architecture) {
-    // All connections together exceed the descriptors by far.
+    // There are far more connections, one after the other, than descriptors.
     let serve = Serve::start_with(architecture, 1, 1, &["--connections-max", "16"], Some(64));
     for _ in 0..300 {
         exchange(&mut serve.connect(), 1, 1);
@@ -259,9 +259,9 @@ fn served_connection(serve: &Serve) -> Option<TcpStream> {
 }
 
 fn exhausted_descriptors_refuse_connections_until_one_is_free(architecture: Architecture) {
-    // A pool of threads needs a descriptor per thread to start.
+    // `cases` omits pools of threads, which need a descriptor per thread to start.
     let serve = Serve::start_with(architecture, 1, 1, &[], Some(32));
-    // A process per connection has descriptors of its own, so this limit does not apply.
+    // A process per connection has its own descriptors, so this limit does not apply.
     let tries: Vec<_> = (0..40).map(|_| served_connection(&serve)).collect();
     let served = tries.iter().flatten().count();
     let has_limit = architecture.model.per_connection != PerConnection::Process;
@@ -290,7 +290,7 @@ fn each_accepting_network_thread_refuses_connections(architecture: Architecture,
 }
 
 fn connections_beyond_the_limit_are_refused(architecture: Architecture) {
-    // A full pool lets connections wait.
+    // `cases` omits pools, because a full pool lets connections wait.
     let serve = Serve::start_with(architecture, 1, 1, &["--connections-max", "3"], None);
     let kept: Vec<_> =
         (0..3).map(|_| served_connection(&serve).expect("a connection within the limit is served")).collect();
@@ -441,7 +441,7 @@ fn crashed_child_frees_its_connection_slots() {
             served.is_some()
         });
         assert!(served_connection(&serve).is_none(), "a second connection is refused");
-        // Processes of earlier rounds may not be reaped yet; the process of the open connection is alive.
+        // Kill the process of the open connection, and with it any processes of earlier rounds that are not reaped yet.
         serve.children().into_iter().for_each(kill);
         drop(served);
     }

@@ -17,16 +17,17 @@ use wire::stream::{Direction, GREETING, Stream, Streaming};
 use wire::udp::{Udp, put_id};
 use wire::{SERVICES, Service, ServiceSpec};
 
-/// Hostile clients per attack, and the repetitions of each.
+/// Clients of each manner, and the number of turns. In a turn, each client acts once.
 const OF_EACH_MANNER: usize = 3;
 const TURNS: usize = 6;
-/// Limit of connections of a server: more than all clients, and small enough for 4 MiB of kernel buffers.
+/// Limit of connections of a server: more than all clients, and small enough that `io_uring`'s receive buffers (64 KiB each)
+/// take 4 MiB.
 const CONNECTION_LIMIT: [&str; 2] = ["--connections-max", "64"];
-/// Limit of the memory growth of a server. A dozen clients of `kv` send or request values; a connection holds at most a value
-/// (1 MiB) and responses (256 KiB and a value).
+/// Limit of a server's memory growth. About a dozen clients of `kv` send or request values. A connection holds at most a value
+/// (1 MiB) and responses (256 KiB plus a value).
 const MEMORY_MAX_BYTES: u64 = 32 << 20;
-/// Bytes of endless input per attack, and the number of clients. A server that kept them would grow by as much, except for
-/// socket buffers.
+/// Bytes that the clients of each endless manner send together, the manners, and the clients of each. A server that stored
+/// this input would grow by as many bytes, less those in socket buffers.
 const ENDLESS_BYTES: u64 = 64 << 20;
 const ENDLESS_MANNERS: [&str; 2] = ["endless", "heavy"];
 const ENDLESS_CLIENTS: usize = 2;
@@ -170,7 +171,7 @@ fn named(names: &[&str]) -> Vec<&'static Manner> {
     names.iter().map(|name| manner(name).unwrap_or_else(|| panic!("unknown manner {name}"))).collect()
 }
 
-/// Checks that a server survives all hostile clients. It has more workers than clients, because a worker of a pool serves only
+/// Checks that a server survives all hostile clients. A pool has more workers than clients, because each worker serves only
 /// one connection.
 fn service_withstands_every_attack(architecture: Architecture, service: &ServiceSpec) {
     let what = format!("{architecture} {service:?}");
@@ -251,7 +252,7 @@ fn endless_input_takes_no_memory(architecture: Architecture, service: &ServiceSp
     assert!(status.success(), "{what}: {status}");
 }
 
-/// More clients than the limit: the server refuses them, and serves the others.
+/// Clients beyond the limit are refused, and accepted clients stay served.
 fn connection_flood_leaves_accepted_connections_served(architecture: Architecture) {
     let service = ServiceSpec::Fixed { request_bytes: 10, response_bytes: 1_000 };
     let what = architecture.to_string();
@@ -278,7 +279,7 @@ fn connection_flood_leaves_accepted_connections_served(architecture: Architectur
     assert!(totals["refused"].as_u64().is_some_and(|refused| refused > 0), "{what}: {totals}");
 }
 
-/// A worker serves one connection at a time. Slow clients therefore occupy a pool until the service's limits cut them off.
+/// A worker serves one connection at a time, so slow clients occupy a pool until the request timeout ends their connections.
 fn pool_serves_again_after_slow_clients_are_cut_off(pool: Architecture, accept: Accept) {
     const LIMIT: Duration = Duration::from_secs(1);
     let service = ServiceSpec::Http { folder: None };

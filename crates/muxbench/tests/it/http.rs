@@ -74,7 +74,7 @@ fn httperf(port: u16, path: &str, connections: u64, calls: u64) -> Result<(), St
     if is_success { Ok(()) } else { Err(printed) }
 }
 
-/// Requests two responses on one connection, HEAD, HTTP/1.0, and requests that the server refuses.
+/// Sends two requests on one connection, HEAD, an HTTP/1.0 request, and requests that the server refuses.
 fn curl(base: &str) -> Result<(), String> {
     const REPORT: &str = "%{http_code} %{size_download} %{num_connects}\n";
     let large = format!("--data-binary=@{}", env!("CARGO_BIN_EXE_muxbench"));
@@ -85,7 +85,7 @@ fn curl(base: &str) -> Result<(), String> {
         (&["--http1.0"], &["/bytes/1024"], "200 1024 1\n"),
         (&[], &["/none", "/bytes/x"], "404 14 1\n404 14 0\n"),
         (&["--request", "DELETE"], &["/bytes/1024"], "405 23 1\n"),
-        // The body exceeds the limit; the response arrives while curl sends it.
+        // The body exceeds the limit, so the response arrives before curl has sent the body.
         (&[large.0, &large.1[1..], "--header", "Expect:"], &["/bytes/1024"], "413 22 1\n"),
     ];
     for (flags, paths, expected) in cases {
@@ -192,7 +192,7 @@ fn keep_alive_and_order_hold_in_every_architecture(architecture: Architecture) {
         stream.write_all(GET).unwrap();
         assert_eq!(response(&mut stream, false), (200, generated(5)), "{architecture}");
     }
-    // Pipelined requests, two of them with unused bodies, the last one in two pieces.
+    // Pipelined requests. Two have bodies, which the server discards; the last one arrives in two pieces.
     let pipelined = [
         b"HEAD /bytes/70000 HTTP/1.1\r\nHost: h\r\n\r\n",
         &b"GET /bytes/70000 HTTP/1.1\r\nHost: h\r\n\r\n"[..],
@@ -241,7 +241,7 @@ fn refused_request_gets_a_status_before_the_close(architecture: Architecture) {
         let mut stream = serve.connect();
         // A valid request before the refused one is answered.
         stream.write_all(&[GET, request].concat()).unwrap();
-        // The server reads all of it: otherwise a client that reads only after sending would lose the response.
+        // The server reads the flood. Otherwise a reset would discard the response before this client reads it.
         let sent = stream.write_all(&flood);
         sent.unwrap_or_else(|error| panic!("{architecture}: {expected}: {error}"));
         let (printed, is_reset) = rest(&mut stream);
@@ -254,7 +254,6 @@ fn refused_request_gets_a_status_before_the_close(architecture: Architecture) {
 }
 
 fn client_that_never_stops_sending_is_cut_off(architecture: Architecture) {
-    // One architecture for each loop.
     let serve = Serve::start_http(architecture, &[]);
     let mut stream = serve.connect();
     stream.write_all(b"GET / HTTP/2.0\r\nHost: h\r\n\r\n").unwrap();
@@ -285,11 +284,11 @@ fn slow_readers_get_large_responses_whole(architecture: Architecture) {
     assert!(printed.ends_with(&expected), "{architecture}: {} bytes", printed.len());
 }
 
-/// The time limit of the server. Clients act after each `PAUSE`.
+/// The time limits of the server, and the time between two actions of a client.
 const LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A client that the server must cut off: its name, its first bytes, and its action after each pause.
+/// A client whose connection the server must close: its name, its first bytes, and its action after each pause.
 type Slow = (&'static str, &'static [u8], fn(&mut TcpStream) -> std::io::Result<()>);
 
 const SLOW: [Slow; 8] = [
@@ -311,7 +310,7 @@ const SLOW: [Slow; 8] = [
 
 /// Whether the server has closed the connection. Reads earlier bytes, unless the client never reads.
 fn is_cut_off(stream: &TcpStream, name: &str) -> bool {
-    // A refused client gets an early end of stream. It is cut off once its further bytes are answered by a reset.
+    // A refused client reads the end of the stream early. The connection is closed once a reset answers its next bytes.
     let end = if name == "refused, but still sending" { PollFlags::empty() } else { PollFlags::RDHUP };
     let mut polled = [PollFd::new(stream, end)];
     rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default())).unwrap();
@@ -349,7 +348,7 @@ fn slow_clients_are_cut_off_and_others_are_not(architecture: Architecture) {
         });
         active.write_all(GET).unwrap();
         assert_eq!(response(&mut active, false).0, 200, "{architecture}");
-        // Read enough to make the socket writable again: the kernel reports that only when a third of its buffer is free.
+        // Read enough that the server can write: the kernel reports a socket as writable when a third of its buffer is free.
         reader.read_exact(&mut piece).unwrap_or_else(|error| panic!("{architecture}: {error}"));
         thread::sleep(PAUSE);
     }
@@ -370,7 +369,7 @@ fn disabled_time_limit_cuts_no_client_off(architecture: Architecture) {
         assert_eq!(response(&mut idle, false).0, 200, "{what}");
         let (unlimited, limited) = if is_request_off { (&mut silent, &mut idle) } else { (&mut idle, &mut silent) };
         eventually(&what, || is_cut_off(limited, "silent"));
-        // The connection without a limit is idle for another limit's duration.
+        // The connection without a limit has now been idle for a limit's duration. Wait for another.
         thread::sleep(LIMIT);
         unlimited.write_all(GET).unwrap();
         assert_eq!(response(unlimited, false).0, 200, "{what}");
@@ -389,7 +388,7 @@ fn refused_client_without_limits_keeps_no_worker(architecture: Architecture) {
     assert_eq!(response(&mut next, false).0, 200, "{architecture}");
 }
 
-/// Creates a folder with files and a link to one of them.
+/// Creates a folder with two files and a link to one of them.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("css")).unwrap();

@@ -1,4 +1,4 @@
-//! `muxbench load` against nginx, whose log names the requests of each connection.
+//! `muxbench load` against nginx, which logs the connection of each request.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
@@ -65,7 +65,7 @@ fn load(arguments: &[&str]) -> Output {
     muxbench().arg("load").args(arguments).args(phases).output().unwrap()
 }
 
-/// The report of a load, valid or not: a busy machine delays its sends.
+/// Returns the report of a load, even if it is not valid: a busy machine delays its sends.
 fn report(arguments: &[&str]) -> Value {
     let output = load(&[arguments, &["--json"]].concat());
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
@@ -78,7 +78,7 @@ fn error_of(arguments: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// The number of all errors, and of those of one class.
+/// The number of all errors, and the number of errors of one class.
 fn errors(report: &Value, class: &str) -> (u64, u64) {
     let errors = report["report"]["errors"].as_object().unwrap();
     (errors.values().filter_map(Value::as_u64).sum(), errors[class].as_u64().unwrap())
@@ -127,7 +127,7 @@ fn short_lived_connections_are_measured() {
     let sessions = report(&[&url, "--rate", "500", "--schedule", "constant", "--requests-per-connection", "4"]);
     assert_eq!(errors(&sessions, "reset"), (0, 0), "{}", sessions["report"]["errors"]);
     let churn = &sessions["report"]["churn"];
-    // On a busy machine some sessions of the window begin after it.
+    // On a busy machine some sessions that are planned in the window begin after it.
     let opened = churn["opened"].as_u64().unwrap();
     assert!((1..=50).contains(&opened), "{opened}");
     assert_eq!(churn["opened_per_s"].as_f64(), Some(opened as f64 / 0.4));
@@ -157,7 +157,7 @@ fn status_and_length_are_verified() {
     assert!(why.contains("200 with 1024 bytes of content, not 200 with 1000 bytes"), "{why}");
     let known = report(&[&nginx.url("/kib"), "--response", "1KiB", "--rate", "500"]);
     assert_eq!(errors(&known, "wrong"), (0, 0));
-    // Two paths in turn, whose responses differ in length.
+    // Request two paths in turn. Their responses differ in length.
     let target = nginx.server.address.to_string();
     let of_http = ["--target", &target, "--service", "http", "--path", "/kib", "--path", "/two", "--rate", "500"];
     assert_eq!(errors(&report(&of_http), "wrong"), (0, 0));

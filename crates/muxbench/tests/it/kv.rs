@@ -40,7 +40,7 @@ fn memcslap(address: SocketAddr, test: &str, each: usize) -> Result<(), String> 
     let connections = CONNECTIONS.to_string();
     let output = peer("memcslap", &["-s", &server, "-t", test, "-c", &connections, "-e", &each_text]);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
-    // Its exit code does not depend on the responses, so check the number of keys that it prints.
+    // The exit code of memcslap does not depend on the responses, so check the number of keys that it prints.
     let words: Vec<&str> = out.lines().flat_map(str::split_whitespace).collect();
     let done = words.windows(6).find(|words| words[..3] == ["Time", "to", test] && words[4..] == ["keys", "by"]);
     let done = done.and_then(|words| words[3].parse::<usize>().ok());
@@ -88,9 +88,9 @@ fn pymemcache_tests(port: u16) -> Result<(), String> {
         let all = is_success && printed.contains(&format!("\n{count} passed"));
         if all { Ok(()) } else { Err(format!("pymemcache's tests: {printed}")) }
     };
-    // The tests of pymemcache 4.0.0 without those of TLS.
+    // pymemcache 4.0.0 has 94 + 6 tests without TLS.
     run("not test_touch", 94)?;
-    // Items of these tests expire at the next second, as with memcached, which can be too early on a busy machine.
+    // Items of these tests expire at the next full second, also in memcached. On a busy machine that can be too early.
     (0..10).find_map(|_| run("test_touch", 6).ok()).map_or_else(|| run("test_touch", 6), Ok)
 }
 
@@ -150,7 +150,7 @@ fn memcached_passes_the_same_checks() {
 struct Conversation(BufReader<TcpStream>);
 
 impl Conversation {
-    /// Sends a command with its value and then `mn`. Returns the responses up to that of `mn`.
+    /// Sends a command with its value, then `mn`. Returns all responses, up to and including the response to `mn`.
     fn send(&mut self, command: &[u8]) -> String {
         self.0.get_mut().write_all(&[command, b"mn\r\n"].concat()).unwrap();
         let mut answer = Vec::new();
@@ -168,7 +168,7 @@ fn comparable(answer: &str) -> String {
     let word = |word: &str| -> String {
         let (letter, number) = word.split_at(word.chars().next().map_or(0, char::len_utf8));
         match letter {
-            // Seconds: two clocks tick at different moments.
+            // Seconds differ, because the two servers' clocks tick at different moments.
             "l" if is_number(number) => "l".into(),
             "t" => match number.parse::<u32>() {
                 // An expired time wraps around.
@@ -184,13 +184,13 @@ fn comparable(answer: &str) -> String {
     answer.split("\r\n").map(line).collect::<Vec<_>>().join("\r\n")
 }
 
-/// Decodes the binary keys in a response. memcached, unlike muxbench, forgets that a key was base64 when the item changes.
+/// Decodes base64 keys in a response. When an item changes, memcached forgets that its key was base64, unlike muxbench.
 fn without_base64(answer: &str) -> String {
     let keys = [(" kYQ== b", " ka"), (" kYg== b", " kb"), ("ME YQ== ", "ME a "), ("ME Yg== ", "ME b ")];
     keys.iter().fold(answer.into(), |answer: String, (base64, key)| answer.replace(base64, key))
 }
 
-/// Random commands from a seed.
+/// A generator of random commands, with its state.
 struct RandomCommands(u64);
 
 impl RandomCommands {
@@ -206,7 +206,7 @@ impl RandomCommands {
         of[self.below(of.len())]
     }
 
-    /// A recent item number, which may be the valid one.
+    /// A recent item number, which may be that of the stored item.
     fn number(&mut self, last: u64) -> u64 {
         last.saturating_sub(self.below(6) as u64)
     }
@@ -221,7 +221,7 @@ impl RandomCommands {
     /// A command with its value; `last` is approximately the last item number.
     fn command(&mut self, last: u64) -> Vec<u8> {
         const COMMON: [&str; 9] = ["k", "q", "O1", "Oab", "P", "Lx", "c", "t", "T100"];
-        // A key, alone or in base64.
+        // A key, as it is or in base64.
         let (key, is_binary) =
             [("a", false), ("b", false), ("c", false), ("YQ==", true), ("Yg==", true)][self.below(5)];
         let b = if is_binary { " b" } else { "" };
@@ -242,7 +242,7 @@ impl RandomCommands {
                 format!("md {key}{b}{}", self.flags(&[&COMMON[..], &["C", "I", "I", "T30", "Z"]].concat(), last))
             }
             14..=16 => {
-                // Without `T`: memcached loses the expiry when the number gets another digit.
+                // Without `T`: memcached loses the expiry when the value gets another digit.
                 let common = COMMON.iter().filter(|&&flag| flag != "T100");
                 let more = ["C", "v", "v", "N0", "N90", "J13", "D10", "MI", "MD", "M+", "M-", "MX", "Dx"];
                 let of: Vec<_> = common.chain(&more).copied().collect();
@@ -392,7 +392,7 @@ fn rest(mut stream: TcpStream, architecture: Architecture) -> Vec<u8> {
 fn connection_ended_by_the_service_is_closed(architecture: Architecture) {
     const TOO_LONG: &[u8] = &[b'x'; 4000];
     let serve = Serve::start_kv(architecture, &[]);
-    // First and second piece of the requests, and the expected responses before the close.
+    // The first and the second piece of the requests, and the responses expected before the connection closes.
     let endings: [(&[u8], &[u8], &str); 5] = [
         (b"quit\r\n", b"", ""),
         (b"get a\r\nquit\r\n", b"", "END\r\n"),
@@ -424,7 +424,7 @@ fn responses_that_grow_while_sent_arrive_whole(architecture: Architecture) {
     stream.read_exact(&mut stored).unwrap();
     assert_eq!(&stored, b"STORED\r\n", "{architecture}");
 
-    // First many requests for the item and one more line; later one request for as many items.
+    // Send many requests for one item and a short request; below, send one request for as many items.
     stream.write_all(&[b"get big\r\n".repeat(GETS), b"version\r\n".to_vec()].concat()).unwrap();
     thread::sleep(Duration::from_millis(20));
     let expected = [[&hit[..], b"END\r\n"].concat().repeat(GETS), b"VERSION 1.6.18-muxbench\r\n".to_vec()].concat();
@@ -462,7 +462,7 @@ impl Lines {
         line
     }
 
-    /// Gets a value of one line, and its item number.
+    /// Returns the value of a key, which is a number, and its item number.
     fn gets(&mut self, key: &str) -> (u64, u64) {
         let number = self.send(&format!("gets {key}\r\n")).split_whitespace().nth(4).unwrap().parse().unwrap();
         let value = self.line().trim().parse().unwrap();
@@ -484,7 +484,7 @@ fn concurrent_changes_add_up_in_every_architecture(architecture: Architecture) {
         for _ in 0..CONNECTIONS {
             scope.spawn(|| {
                 let mut lines = connect();
-                // Send all at once, so that one thread may get several.
+                // Send all requests at once, so that a thread may receive several together.
                 let mut last = lines.send(&"incr sum 2\r\n".repeat(ADDS as usize));
                 for _ in 1..ADDS {
                     let next = lines.line();

@@ -19,12 +19,12 @@ use harness::spec::network::Network;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-/// The flags of the shortest trial with results.
+/// Flags of the smallest trial with results.
 const SMALL: &[&str] = &["--arch", "epoll", "--connections", "5", "--rate", "200", "--repeats", "1", "--quiet"];
-/// A cool-down that suffices for late and lost packets.
+/// Phases of a short trial. The cool-down suffices for late and lost packets.
 const SHORT: &[&str] = &["--ramp", "100ms", "--warm-up", "200ms", "--measure", "1s", "--cool-down", "60s"];
 
-/// Lets only one test use labs, because tests count and time them. Returns `None` if this host permits no lab.
+/// Lets one test at a time use labs, because tests count their objects and measure them. `None` if this host permits no lab.
 fn one_at_a_time() -> Option<MutexGuard<'static, ()>> {
     static LABS: Mutex<()> = Mutex::new(());
     let guard = LABS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,8 +46,8 @@ fn compare(flags: &[&str]) -> Value {
     compare_and_watch(flags, |_| ())
 }
 
-/// Returns the first of five results whose measured network satisfies `is_quiet`, or the last result. On a busy machine packets
-/// are late.
+/// Runs `compare` up to five times, until the measured network satisfies `is_quiet`, because packets are late on a busy
+/// machine. Returns the last result.
 fn compare_when_quiet(flags: &[&str], is_quiet: impl Fn(&Value) -> bool) -> Value {
     let has_quiet_network = |result: &Value| is_quiet(&result["trials"][0]["network"]["measured"]);
     let found = (0..4).map(|_| compare(flags)).find(has_quiet_network);
@@ -94,7 +94,7 @@ fn check(trial: &Value, name: &str) -> Vec<(f64, f64, bool)> {
         .collect()
 }
 
-/// All network namespaces of these processes, except that of the test.
+/// The network namespaces of these processes, except the namespace of the test.
 fn namespaces(processes: &[Pid]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for process in processes.iter().map(|pid| Path::new("/proc").join(pid.as_raw_pid().to_string())) {
@@ -125,7 +125,7 @@ fn lab_objects() -> BTreeSet<String> {
     names("/sys/class/net").into_iter().filter(is_of_lab).chain(named).collect()
 }
 
-/// Asserts that this host has no interfaces or namespaces of labs besides those of `before`.
+/// Asserts that this host has no interface or namespace of a lab that is not in `before`.
 fn assert_unseen(before: &BTreeSet<String>) {
     let added: Vec<String> = lab_objects().difference(before).cloned().collect();
     assert_eq!(added, [""; 0], "a lab is invisible from outside");
@@ -180,7 +180,7 @@ fn service_time_includes_the_round_trip() {
     ] {
         assert_eq!(check(trial, what).len(), checks_of_relay, "{what}: {}", trial["verdict"]);
     }
-    // The lab had processes and namespaces, and they have all ended.
+    // The lab had processes and namespaces.
     assert!(processes.len() >= 4 && made.len() >= 2, "{processes:?} {made:?}");
     let round_trip_ns = |measured: &Value| measured["round_trip_p50_ns"].as_u64().unwrap();
     let quiet = compare_when_quiet(&["--network", "lab", "--delay", "1ms"], |it| round_trip_ns(it) <= 20_000_000);
@@ -206,7 +206,7 @@ fn network_conditions_are_as_requested() {
     // The delay is at least the requested one; a busy machine adds to it.
     assert!((9e6..400e6).contains(&number("round_trip_p50_ns")), "{measured}");
     assert!(number("round_trip_p99_ns") > number("round_trip_p50_ns"), "{measured}");
-    // 5 % of at least a thousand packets are lost in each direction.
+    // At least a thousand packets were sent, and 5 % are lost in each direction.
     let share = number("lost") / number("sent");
     assert!((0.02..0.3).contains(&share), "{measured}");
     let bandwidth = measured["bandwidth_bits_per_s"].as_array().unwrap();
@@ -272,7 +272,7 @@ fn killed_runner_leaves_nothing() {
         command.arg("--output").arg(folder.path().join("run")).stdout(Stdio::null()).stderr(Stdio::null());
         let mut runner = command.spawn().unwrap();
         let pid = Pid::from_child(&runner);
-        // A server, a client and, with a delay, the relay.
+        // Besides the runner, there are a server, a client and, with a delay, the relay.
         let is_up = || family(pid).len() > processes && namespaces(&family(pid)).len() >= 3;
         until("the trial begins", is_up);
         let all = family(pid);
@@ -302,7 +302,7 @@ fn doctor_removes_leftovers_of_a_killed_run() {
     assert!(!clean().contains("folder"));
 }
 
-/// Starts `muxbench lab` with a shell command that prints `up`. Resets SIGHUP, which the caller of the tests may ignore.
+/// Starts `muxbench lab` with a shell script, and waits for the script's line `up`. Resets SIGHUP, which a parent may ignore.
 fn lab_of_a_shell(through: &[&str], script: &str, temporary: &Path) -> Child {
     let mut command = Command::new("env");
     command.arg("--default-signal=HUP").args(through).arg(env!("CARGO_BIN_EXE_muxbench"));

@@ -1,4 +1,4 @@
-//! A stopped client sends late: its trial is invalid, or its tails are marked.
+//! A client that was stopped during the window: its trial is not valid, or its verdict states that it may have caused the p99.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -9,12 +9,12 @@ use crate::common::{Serve, muxbench};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Runs `muxbench load` with a window of two seconds and stops the client `times` times for `stop`. Returns the result.
+/// Returns the result of `muxbench load` with a window of two seconds, in which the client is stopped `times` times for `stop`.
 fn load_with_stops(server: &str, times: u32, stop: Duration) -> Value {
     load_with_stops_and(server, "--rate 1000", times, stop)
 }
 
-/// As [`load_with_stops`], with other flags for the schedule.
+/// Does the same as [`load_with_stops`], with these flags for the schedule.
 fn load_with_stops_and(server: &str, schedule: &str, times: u32, stop: Duration) -> Value {
     let serve = Serve::start(server.parse().unwrap(), 64, 64);
     let flags = "--connections 10 --ramp 0 --warm-up 200ms --measure 2s --cool-down 20s --json";
@@ -45,7 +45,7 @@ fn load_with_stops_and(server: &str, schedule: &str, times: u32, stop: Duration)
 
 fn stopped_client_is_limited_and_says_why() {
     let found = load_with_stops("epoll", 3, Duration::from_millis(60));
-    // The stops make up a tenth of the window, so the client is late even on a noisy machine.
+    // The stops take up about a tenth of the window, so the client is late on any machine.
     let verdict = &found["verdict"];
     assert_eq!(verdict["kind"], "client-limited", "{verdict}");
     let reason = verdict["reason"].as_str().unwrap();

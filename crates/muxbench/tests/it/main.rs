@@ -1,4 +1,4 @@
-//! All integration tests of the program, in one binary: `cargo test -p muxbench --test it -- [NAME]`.
+//! The integration tests, in one binary. Run them with `cargo test -p muxbench --test it -- [NAME]`.
 #![cfg_attr(not(target_os = "linux"), allow(unused))]
 
 use std::process::ExitCode;

@@ -23,7 +23,7 @@ fn commands() -> Vec<(String, Vec<String>)> {
     commands.collect()
 }
 
-/// An experiment file of commands, each with further lines of its table.
+/// An experiment file that measures these commands. `more` has further lines for each command's table.
 fn experiment(commands: &[(String, Vec<String>)], repeats: u32, measure: &str, more: &str) -> String {
     let names: Vec<String> = commands.iter().map(|(name, _)| format!("exec:{name}")).collect();
     let mut file = format!(
@@ -58,7 +58,7 @@ fn processes_with(word: &str) -> Vec<Pid> {
     numbers.filter(has).filter_map(Pid::from_raw).collect()
 }
 
-/// The records of a run of an experiment file.
+/// Runs an experiment file. Returns the records, and the output of muxbench.
 fn records(folder: &Path, file: &str) -> (Vec<TrialRecord>, Output) {
     fs::write(folder.join("x.toml"), file).unwrap();
     let output = run(folder, &["run", "x.toml", "--allow-exec", "--quiet", "--output", "here"]);
@@ -74,7 +74,7 @@ fn example_servers_are_measured_and_leave_nothing() {
     let mark = format!("MUXBENCH_TEST_MARK=examples-{}", std::process::id());
     let (name, value) = mark.split_once('=').unwrap();
     let more = format!("environment = {{ {name} = \"{value}\" }}\nstart-timeout = \"60s\"");
-    // Enough connections to outnumber the threads of a virtual machine, whose number varies.
+    // Use more connections than a Java virtual machine has threads of its own; their number varies.
     let file = experiment(&commands, 1, "1s", &more).replace("connections = 10", "connections = 40");
     let (records, output) = records(folder.path(), &file);
     assert_eq!(records.len(), commands.len());
@@ -94,7 +94,7 @@ fn example_servers_are_measured_and_leave_nothing() {
             assert!(stored.get(unknown).is_none(), "{name}: {unknown} is unknown for an external server: {stored}");
         }
     }
-    // A thread per connection counts as a worker; the virtual machine has further threads.
+    // Each thread of a connection counts as a worker. Both virtual machines have threads of their own.
     let workers = |name: &str| {
         let record = records.iter().find(|record| record.trial.architecture.to_string() == name).unwrap();
         record.server.as_ref().unwrap().workers
@@ -166,7 +166,7 @@ fn example_servers_answer_requests_in_any_pieces() {
 fn example_servers_answer_requests_before_a_half_close() {
     for (name, example) in &each(10, 1_000_000) {
         let mut stream = example.connect();
-        // The responses exceed all buffers, so most are unsent at the half-close. Half a request gets no response.
+        // The responses exceed all buffers, so most are unsent at the half-close. The last request is incomplete.
         stream.write_all(&[1; 125]).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         assert_eq!(rest(stream, name), 12_000_000, "{name}");
@@ -255,7 +255,7 @@ fn doctor_ends_server_of_killed_supervisor_and_runner() {
     let of_server = "of a server whose supervisor died";
     assert_eq!(lines[1], of_server, "the doctor lists the processes");
     let is_of_server = |line: &&&str| line.starts_with("removed: process ") && line.ends_with(of_server);
-    // The daemon and the process in a session of its own.
+    // The daemon and the process in its own session are left.
     assert!(lines[2..].iter().filter(is_of_server).count() >= 2, "{printed}");
 }
 

@@ -22,7 +22,7 @@ fn rescans_replace_lost_signals() {
                 stream.read_exact(&mut [0; 100_000]).unwrap();
             }
         }
-        // The end of a stream arrives together with the last request.
+        // Send the last request and the end of the stream together.
         for stream in &mut streams {
             stream.write_all(&[1; 100]).unwrap();
             stream.shutdown(Shutdown::Write).unwrap();

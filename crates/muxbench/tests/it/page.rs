@@ -1,4 +1,4 @@
-//! The HTML pages of reports in a real browser without a network.
+//! The HTML pages of reports, in a real browser that has no network.
 
 use std::path::Path;
 use std::process::Command;
@@ -49,7 +49,7 @@ fn page_of_a_run_works_and_is_accessible() {
         ["throughput", "kernel", "bandwidth", "bandwidth-over-time", "bandwidth-idle", "fairness", "cpu-gigabyte"];
     for figure in report::plot::figures::FIGURES.iter().filter(|figure| !others.contains(&figure.name)) {
         let path = |extension: &str| folder.path().join("figures").join(format!("{}.{extension}", figure.name));
-        // Without a valid trial there is no ranking, and without a quantile free of the client's influence no distribution.
+        // There is no ranking without a valid trial, and no distribution if the client may have caused every quantile.
         let may_be_absent = ["ranking", "distribution"].contains(&figure.name) && !path("svg").exists();
         if !may_be_absent {
             assert!(std::fs::read_to_string(path("svg")).unwrap().contains(figure.title), "{}", figure.name);
@@ -115,7 +115,7 @@ fn index_links_to_its_runs() {
         assert!(folder.path().join("figures").join(name).exists(), "{name}");
     }
 
-    // The history as text, CSV, JSON and Markdown. Several folders need a file name for their page.
+    // Print the history as text, CSV, JSON and Markdown. A page of several folders needs a file name.
     let (text, _) = run(folder.path(), &["report", "results"]);
     assert!(text.contains("Runs, the oldest first") && text.contains("host B"), "{text}");
     let (csv, _) = run(folder.path(), &["report", "results", "--csv"]);

@@ -52,7 +52,7 @@ fn sweep_stops_past_saturation_and_writes_autobench_columns() {
     let sweep = ["sweep", "--arch", "epoll", "--rate", "100,2k..6k+1k", "--measure", "1s", "--output", "here"];
     let files = ["--csv", "steps.csv", "--tsv", "steps.tsv"];
     let out = text(&run(folder.path(), &[&sweep[..], &files, SMALL].concat(), &[0, 3]).stdout);
-    // All rates from the second on exceed the capacity; on a busy machine the first may, too.
+    // All rates except the first exceed the capacity. On a busy machine the first may exceed it, too.
     let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("not run: lower rates already exceeded"), "{out}");
     assert!(out.contains("dem_req_rate"), "{out}");
@@ -181,7 +181,7 @@ fn met_highest_rate_is_a_lower_bound_of_capacity() {
     let capacity = ["capacity", "--p50", "10s", "--arch", "epoll", "--from", "50", "--to", "50", "--measure", "400ms"];
     let whole = json(&run(folder.path(), &[&capacity[..], &["--time-max", "60s", "--json"], SMALL].concat(), &[0, 3]));
     let row = &whole["capacity"]["rows"][0];
-    // The search ends otherwise only on a machine that is too busy for 50 requests/s.
+    // Only a machine that is too busy for 50 requests/s ends the search in another way.
     match row["ended"].as_str().unwrap() {
         "all-met" => assert_eq!(row["answer"]["at-least"]["rate_per_s"], 50.0, "{row}"),
         other => assert_ne!(other, "precise", "{row}"),
@@ -211,8 +211,8 @@ fn search_out_of_time_resumes_with_more() {
     assert!(error.contains("other: --time-max: the run is no search"), "{error}");
 }
 
-/// The number of searches that found no rate. No server answers in a microsecond, so the search descends to the lowest rate. On
-/// a busy machine nearly every probe is disturbed until the time is over.
+/// The number of searches that found no rate. No server answers in a microsecond, so a search descends to the lowest rate. On
+/// a busy machine nearly every probe is disturbed, and the search ends at its time limit.
 fn unmet(out: &str) -> usize {
     let of = |words: &str| out.lines().filter(|line| !line.contains(": ") && line.contains(words)).count();
     of("no rate meets the limit") + of("time limit")

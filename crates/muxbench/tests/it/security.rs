@@ -71,7 +71,7 @@ fn server_on_all_addresses_is_reachable_from_any_host() {
     assert!(!bound.is_empty() && bound.iter().all(IpAddr::is_unspecified), "{bound:?}");
 }
 
-/// The first two lines of a server, and its addresses.
+/// The first two lines that a server prints, and the addresses of its sockets.
 fn greeting(flags: &[&str]) -> (String, Vec<IpAddr>) {
     let mut serve = muxbench().arg("serve").args(flags).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let lines = BufReader::new(serve.stdout.take().unwrap()).lines().take(2);
@@ -116,7 +116,7 @@ fn server_advertises_its_service_on_the_next_port() {
     }
 }
 
-/// The response of a server to these bytes, until it closes.
+/// All that a server sends after these bytes, until it closes the connection.
 fn printed(serve: &Serve, request: &[u8]) -> String {
     let mut stream = serve.connect();
     stream.write_all(request).unwrap();
@@ -237,11 +237,11 @@ fn load_with_advertisement(described: &str) -> Output {
         .expect("two consecutive ports are free");
     let printed = format!("muxbench serves {described}\n");
     std::thread::scope(|scope| {
-        // The client may close the connection before it has read everything.
+        // The client may close the connection early, so the write may fail.
         scope.spawn(|| listener.accept().map(|(mut client, _)| client.write_all(printed.as_bytes())));
         let mut command = muxbench();
         command.args(["load", "--measure", "100ms", "--target", &format!("127.0.0.1:{}", place - 1)]);
-        // Without the advertisement these flags need little memory.
+        // A load with these flags and default sizes needs little memory.
         command.args(["--rate", "10", "--timeout", "1s"]);
         command.output().unwrap()
     })
@@ -257,7 +257,7 @@ fn advertised_sizes_take_no_memory_of_the_client() {
     let printed =
         error(r#"{"muxbench":"x","service":{"service":"fixed","request_bytes":4294967295,"response_bytes":1}}"#);
     assert!(printed.contains("requests above 64MiB need explicit sizes"), "{printed}");
-    // An impossible advertisement is ignored.
+    // The client ignores an advertisement that is impossible or too long.
     let ports = ["1-65535"; 60_000].join(",");
     let udp = r#"{"service":"udp","ports":4000000000,"request_bytes":16,"response_bytes":16}"#;
     let printed = error(&format!(r#"{{"muxbench":"x","service":{udp},"ports":"{ports}"}}"#));

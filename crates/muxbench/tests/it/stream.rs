@@ -14,14 +14,14 @@ use server::Architecture;
 use wire::ServiceSpec;
 use wire::stream::{Direction, GREETING, Stream};
 
-/// A burst whose size is no multiple of a read or a write.
+/// A burst whose size is not a multiple of the size of a read or a write.
 const SIZES: Stream = Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In };
 
 fn flags(direction: &str) -> [&str; 8] {
     ["--packet", "1001B", "--packets", "777", "--ack", "33B", "--direction", direction]
 }
 
-/// Bytes of a greeting, or other bytes.
+/// The bytes of a greeting, or those of a burst.
 fn bytes(count: u64, is_greeting: bool) -> Vec<u8> {
     vec![if is_greeting { GREETING } else { 1 }; count as usize]
 }
@@ -40,7 +40,7 @@ fn each_burst_is_acknowledged_and_every_byte_counted(architecture: Architecture)
     let serve = Serve::start_stream(architecture, &flags("in"));
     let (burst, packet) = (SIZES.burst_bytes(), u64::from(SIZES.packet_bytes));
     let mut whole = serve.connect();
-    // A greeting is one packet and a burst has all packets. The server separates them in one write.
+    // A greeting has one packet, a burst all packets. The server separates them although they arrive together.
     whole.write_all(&[bytes(packet, true), bytes(burst, false), bytes(packet, true)].concat()).unwrap();
     take(&mut whole, 3 * 33);
     // The server acknowledges a burst only after its last byte.
@@ -51,7 +51,7 @@ fn each_burst_is_acknowledged_and_every_byte_counted(architecture: Architecture)
     whole.write_all(&[1]).unwrap();
     take(&mut whole, 33);
     assert_eq!(end(whole), 0, "{architecture}");
-    // A burst that ends early is not acknowledged, but its bytes count.
+    // The second burst ends early: the server does not acknowledge it, but counts its bytes.
     let mut broken = serve.connect();
     broken.write_all(&bytes(burst + 500_000, false)).unwrap();
     assert_eq!(end(broken), 33, "{architecture}");
@@ -137,7 +137,7 @@ fn streams_compare_by_bandwidth_with_verified_bytes() {
 fn missing_threads_are_reported_as_the_limit() {
     let folder = tempfile::tempdir().unwrap();
     let program = muxbench_for_all_users(folder.path());
-    // The plan knows the limit, but not that another server of this user has half of the threads.
+    // The plan checks the limit, but does not know that another server of this user has half of the threads.
     let mut others = as_nobody(&program);
     others.args(["serve", "--arch", "mt-pool:400", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped());
     let mut others = others.spawn().unwrap();

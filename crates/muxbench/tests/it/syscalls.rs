@@ -1,4 +1,4 @@
-//! System calls as counted by the servers and by the kernel.
+//! System calls: the servers' counts compared with the kernel's.
 
 use std::collections::BTreeMap;
 use std::process::Output;
@@ -10,8 +10,7 @@ use server::metrics::tracepoints::can_count;
 use server::metrics::{OTHER, comparable_kinds};
 use server::{Architecture, Threads};
 
-/// Allowed difference of the two counts, in addition to 2 %: they are read one after the other, and the reader may be delayed in
-/// between.
+/// Allowed difference of the two counts, in addition to 2 %. The counts are read one after the other, perhaps with a delay.
 const DIFFERENCE_MAX: u64 = 60;
 
 /// All architectures that can run here, and runtimes with two threads.
@@ -44,7 +43,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Returns whether the kernel cannot count system calls on this host, after checking that users get an error.
+/// Returns whether the kernel cannot count system calls on this host. If so, checks that users get an error.
 fn cannot_count(folder: &std::path::Path) -> bool {
     let Err(reason) = can_count() else { return false };
     skipped(&format!("system calls counted by the kernel (only the error is tested): {reason}"));
@@ -97,7 +96,7 @@ fn own_and_kernel_counts_agree_in_every_architecture() {
     }
 }
 
-/// Only the kernel counts the reads of runtimes.
+/// Checks the read budget by the kernel's counts, because runtimes do not count their reads.
 fn read_budget_bounds_reads_of_runtimes() {
     const REQUEST: usize = 1 << 20;
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Unix sockets and TCP over IPv6: the conformance of each architecture, and the features of the transports.
+//! Unix sockets and TCP over IPv6 in each architecture, and the special cases of Unix sockets.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ fn start(architecture: Architecture, listen: &str) -> Serve {
     Serve::start_with(architecture, REQUEST as u32, RESPONSE as u32, &["--listen", listen], None)
 }
 
-/// Checks that a server at this address serves as over TCP, then stops it.
+/// Checks pipelined, split and half-closed connections of a server at this address, then stops it.
 fn assert_serves(architecture: Architecture, listen: &str) {
     let serve = start(architecture, listen);
     let mut slow = serve.connect();
@@ -72,8 +72,8 @@ fn every_architecture_serves_unix_socket_and_removes_it(architecture: Architectu
 }
 
 fn short_write_continues_when_socket_is_writable(architecture: Architecture) {
-    // A Unix socket has a small buffer, so that each response needs several writes. Its client reads at once: the socket may be
-    // writable again before the stage that continues the write is notified.
+    // The buffer of a Unix socket is small, so each response needs several writes. The client reads at once, so the socket may
+    // be writable again before the stage that continues the write learns of it.
     let folder = tempfile::tempdir().unwrap();
     let listen = Address::unix(folder.path().join("s")).unwrap();
     let serve = start(architecture, &listen.to_string());
@@ -88,7 +88,7 @@ fn short_write_continues_when_socket_is_writable(architecture: Architecture) {
 }
 
 fn io_uring_sees_an_end_right_after_bytes(architecture: Architecture) {
-    // Bytes and end may both arrive before a receive first runs. A receive of io_uring could miss the end and leak the connection.
+    // The bytes and the end may both arrive before io_uring first receives. It could then miss the end and leak the connection.
     let folder = tempfile::tempdir().unwrap();
     let listen = Address::unix(folder.path().join("s")).unwrap();
     let serve = Serve::start_with(architecture, 2, 1, &["--listen", &listen.to_string()], None);

@@ -1,4 +1,4 @@
-//! The service `udp` in every architecture, and in the commands.
+//! The service `udp` in every architecture, and in the commands of muxbench.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -35,7 +35,7 @@ fn request(id: u64) -> Vec<u8> {
     request
 }
 
-/// Id and port of the next response.
+/// The id of the next response, and the address of the port that sent it.
 fn response(socket: &UdpSocket) -> (u64, SocketAddr) {
     let mut inbox = [0; 100];
     let (bytes, from) = loop {
@@ -100,7 +100,7 @@ fn room() -> u64 {
 
 fn burst_to_one_port_leaves_others_served(architecture: Architecture) {
     let room = room();
-    // The burst exceeds a read budget. rt-signal, which has a signal per event, serves two budgets before the next port.
+    // The burst exceeds a read budget. rt-signal has a signal per event, and serves two budgets before the next port.
     let burst = if architecture.to_string() == "rt-signal" { 90 } else { 40 };
     if burst > room {
         skipped(&format!("{architecture}: a socket has room for {room} requests, not {burst}"));
@@ -108,7 +108,7 @@ fn burst_to_one_port_leaves_others_served(architecture: Architecture) {
     }
     let serve = Serve::start_udp(architecture, 5, &[]);
     let (targets, client) = (targets(&serve), socket());
-    // All datagrams arrive before the server reads. That for the other port arrives behind the first.
+    // All datagrams arrive before the server reads. The second of them is for the other port.
     serve.while_stopped(|| {
         for id in 0..burst {
             client.send_to(&request(id), targets[0]).unwrap();
@@ -120,7 +120,7 @@ fn burst_to_one_port_leaves_others_served(architecture: Architecture) {
     let answers: Vec<(u64, SocketAddr)> = (0..=burst).map(|_| response(&client)).collect();
     let ids: BTreeSet<u64> = answers.iter().map(|(id, _)| *id).collect();
     assert!(ids.into_iter().eq((0..burst).chain([u64::MAX])), "{architecture}: {answers:?}");
-    // With a worker per port, or receives by the kernel, the order is arbitrary.
+    // The order is arbitrary if each port has a worker, or if the kernel receives by itself.
     if architecture.mechanism.is_some_and(|row| row.family == Family::Readiness) {
         assert_ne!(
             answers.last(),
@@ -137,7 +137,7 @@ fn garbage_within_a_burst_leaves_all_ports_served(architecture: Architecture) {
         for id in 0..20 {
             client.send_to(&request(id), targets[0]).unwrap();
         }
-        // More garbage than one batch of responses holds, and one datagram of garbage for each other port.
+        // Send more garbage than a batch of responses holds, then a datagram of garbage to each other port.
         for target in [targets[0]; 12].iter().chain(&targets[1..]) {
             client.send_to(&[1], target).unwrap();
         }
@@ -153,7 +153,7 @@ fn garbage_within_a_burst_leaves_all_ports_served(architecture: Architecture) {
 }
 
 fn missing_descriptors_for_ports_are_reported() {
-    // Free ports, and consecutive ports from one that other processes hardly use.
+    // Test any free ports, and consecutive ports that other processes rarely use.
     for listen in ["127.0.0.1:0".to_owned(), format!("127.0.0.1:{}", 10_000 + std::process::id() % 20_000)] {
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -n 40 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_muxbench"), "serve"]);
@@ -167,7 +167,7 @@ fn missing_descriptors_for_ports_are_reported() {
 fn datagrams_without_buffer_space_count_as_dropped(architecture: Architecture) {
     let serve = Serve::start_udp(architecture, 1, &["--simulated-work", "sleep=20ms"]);
     let (target, flood) = (targets(&serve)[0], socket());
-    // The flood exceeds the socket buffer and a rate of one request per 20 ms by far.
+    // The flood is much larger than the socket buffer, and much faster than one request per 20 ms.
     for id in 0..20_000 {
         flood.send_to(&request(id), target).unwrap();
     }
@@ -191,7 +191,7 @@ fn server_stops_during_a_flood(architecture: Architecture) {
         });
         let client = socket();
         client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        // The flood may displace the request: repeat it.
+        // The flood may fill the socket buffer, so the request may be lost: repeat it.
         eventually("a request is answered during the flood", || {
             client.send_to(&request(0), targets[1]).unwrap();
             client.recv_from(&mut [0; 100]).is_ok()
@@ -216,7 +216,7 @@ fn run(command: &mut Command) -> (bool, String, String) {
     (output.status.success(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Runs a command. Returns its output and its errors. Also accepts exit code 3, because a busy machine may invalidate trials.
+/// Runs a command. Returns its standard output and standard error. Accepts exit code 3: a busy machine may invalidate trials.
 fn run_perhaps_invalid(command: &mut Command) -> (String, String) {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

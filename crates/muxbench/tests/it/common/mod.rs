@@ -1,4 +1,4 @@
-//! A testkit: servers started as a user or a runner starts them, external servers, and facts about processes.
+//! Helpers of the tests: servers of `muxbench serve`, external servers, and facts about processes.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -23,7 +23,7 @@ use wire::{Address, Ports, ServiceSpec};
 /// The repository, the working directory of example commands.
 pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// Exceeds the needs of the slowest machine; only a failing test waits that long.
+/// Longest wait: enough for the slowest machine. Only a failing test waits that long.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The built binary.
@@ -185,8 +185,8 @@ impl Serve {
         children_of(self.pid())
     }
 
-    /// Waits until all processes and threads of the server have been idle for a while. A thread that is killed between a
-    /// response and its count would not count it. Spinning threads are exempt: their loop counts before it checks for a stop.
+    /// Waits until all processes and threads of the server have been idle for a while. A thread that was killed after it sent
+    /// a response could not count it. Spinning threads are exempt: they count a response before they check for a stop.
     pub fn settle(&self) {
         let mechanism = self.architecture.mechanism;
         // A zero-copy send is counted after the client's acknowledgement, which may be delayed.
@@ -196,7 +196,7 @@ impl Serve {
         let server = (!spins).then(|| self.pid());
         let threads = || -> Vec<Thread> { self.children().into_iter().chain(server).flat_map(threads_of).collect() };
         let deadline = Instant::now() + TIMEOUT;
-        // Threads of a runtime may wake periodically.
+        // After this time, accept waiting threads that wake periodically, as those of a runtime may.
         let enough = Instant::now() + Duration::from_secs(5);
         let (mut last, mut since) = (threads(), Instant::now());
         while since.elapsed() < quiet {
@@ -303,7 +303,8 @@ fn try_exchange(stream: &mut TcpStream, request_bytes: usize, response_bytes: us
     stream.read_exact(&mut vec![0; response_bytes])
 }
 
-/// Returns the path in `variable`, which `cargo xtask test` sets. Without it, prepares the path with `cargo xtask TASK`.
+/// Returns the path in an environment variable that `cargo xtask test` sets. If it is unset, runs `cargo xtask TASK`, which
+/// prints the path.
 pub fn prepared(variable: &str, task: &str) -> PathBuf {
     if let Some(path) = std::env::var_os(variable) {
         return path.into();
@@ -387,7 +388,7 @@ pub fn memory_bytes_of(pid: Pid) -> u64 {
         let lines = parts.lines().filter(|line| line.starts_with("Pss_Anon:") || line.starts_with("Pss_Shmem:"));
         lines.filter_map(kib).sum::<u64>() << 10
     };
-    // Tests call this often: read the children instead of all of /proc. A child that has just started may be missing.
+    // This list of children is faster to read than all of /proc, but a child that has just started may be missing.
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().filter_map(Result::ok);
     let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
     let children: Vec<Pid> = children
@@ -437,8 +438,8 @@ fn threads_of(pid: Pid) -> impl Iterator<Item = Thread> {
     })
 }
 
-/// A server whose children resist their end: a process in a session of its own, a daemon without its environment, and one that
-/// ignores SIGTERM. When all run, the file `supervisor` contains the process id of the supervisor.
+/// A server whose children are hard to end: a process in its own session, a daemon with an empty environment, and a process
+/// that ignores SIGTERM. Once all run, the file `supervisor` contains the process id of the supervisor.
 pub fn persistent_command(supervisor: &Path) -> Vec<String> {
     let script = format!(
         "setsid sleep 1000 & env -i setsid -f sleep 1000; (trap '' TERM; while :; do sleep 1; done) & \

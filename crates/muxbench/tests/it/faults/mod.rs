@@ -1,5 +1,5 @@
-//! Faults during a run: finished trials stay stored, --resume runs the rest, and nothing is left behind. docs/reliability.md
-//! names the tests of other faults.
+//! Faults during a run: finished trials stay stored, --resume runs the rest, and no process or temporary file is left.
+//! docs/reliability.md names the tests of other faults.
 
 mod resources;
 
@@ -29,7 +29,7 @@ use harness::store::{self, Store};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
 
-/// Flags of a short trial.
+/// The workload and the phases of a short trial, as TOML.
 const QUICK: &str =
     "connections = 5\nrate = 200\n[phases]\nramp = \"0\"\nhold = \"50ms\"\nmeasure = \"300ms\"\ndrain = \"60s\"";
 
@@ -44,7 +44,7 @@ fn printed(output: &Output, codes: &[i32]) -> String {
     printed
 }
 
-/// An experiment of `repeats` trials of one architecture.
+/// The trials of an experiment with one architecture.
 fn trials(architecture: &str, transport: &str, workload: &str, repeats: u32) -> Vec<Trial> {
     let file = format!(
         "name = \"faults\"\narchitectures = {architecture:?}\nrepeats = {repeats}\n[workload]\ntransport = {transport:?}\n\
@@ -70,7 +70,7 @@ fn run(folder: &Path, header: &RunHeader, stop: &Stop, on_event: &mut dyn FnMut(
     (ended, store::read(&folder.join("run")).unwrap())
 }
 
-/// Live processes of the muxbench in this folder, optionally with a word among their arguments.
+/// Processes of the muxbench in this folder. If `word` is not empty, only those with this argument.
 fn processes(folder: &Path, word: &str) -> Vec<Pid> {
     let program = folder.join("muxbench").to_string_lossy().into_owned();
     let is_match = |pid: &Pid| {
@@ -82,14 +82,14 @@ fn processes(folder: &Path, word: &str) -> Vec<Pid> {
     entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).filter(is_match).collect()
 }
 
-/// Unfinished files of a run, which exist only while it runs.
+/// Temporary files of a run (`*.part`), which exist only while it runs.
 fn drafts(run: &Path) -> Vec<PathBuf> {
     let files = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let all = [run.to_owned(), run.join("samples"), run.join("histograms")].into_iter().flat_map(files);
     all.filter(|path| path.to_string_lossy().contains(".part")).collect()
 }
 
-/// Socket folders of this process.
+/// The number of folders for sockets that this process has created.
 fn socket_folders() -> usize {
     let prefix = format!("muxbench-{}-", std::process::id());
     let entries = fs::read_dir(std::env::temp_dir()).unwrap().flatten();
@@ -101,11 +101,11 @@ fn socket_folders() -> usize {
 fn kill_in_phase(phase: &str, word: &str, transport: &str) {
     let long = |phases: &str| format!("connections = 5\nrate = 200\n[phases]\n{phases}\ndrain = \"60s\"");
     let (architecture, workload) = match phase {
-        // Each request takes 100 ms of simulated work, one after the other. So the connect phase takes long, ...
+        // Requests take 100 ms each, one after the other, so the connect phase is long.
         "connect" => {
             ("epoll", format!("work = \"sleep=100ms\"\n{QUICK}").replace("connections = 5", "connections = 50"))
         }
-        // ...and requests are outstanding at the end of the window.
+        // For the same reason, requests are outstanding at the end of the window.
         "cool-down" => ("epoll", format!("work = \"sleep=100ms\"\n{QUICK}")),
         "ramp" => ("mt", long("ramp = \"30s\"\nhold = \"0\"\nmeasure = \"100ms\"")),
         "warm-up" => ("mt", long("ramp = \"0\"\nhold = \"30s\"\nmeasure = \"100ms\"")),
@@ -168,7 +168,7 @@ fn link_muxbench(folder: &Path) {
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_muxbench"), folder.join("muxbench")).unwrap();
 }
 
-/// Replaces the muxbench of a folder: the first `muxbench WORD` dies by SIGKILL at its start, the second by SIGSEGV.
+/// Replaces the muxbench of a folder. The first `muxbench WORD` dies of SIGKILL at its start, the second of SIGSEGV.
 fn install_dying_program(folder: &Path, word: &str) {
     let (program, real) = (folder.join("muxbench"), folder.join("muxbench.real"));
     fs::rename(&program, &real).unwrap();
@@ -310,7 +310,7 @@ fn aborted_run_does_not_wait_for_hung_idle_connections() {
             rustix::process::kill_process(idle[0], Signal::STOP).unwrap();
             let (stop, run) = (stop.clone(), folder.path().join("run"));
             hung = Some(std::thread::spawn(move || {
-                // Once samples are written, only the idle connections are left to wait for.
+                // Once the client writes samples, the run waits only for the idle connections.
                 eventually("the client has measured", || !drafts(&run).is_empty());
                 std::thread::sleep(Duration::from_secs(1));
                 stop.abort();
@@ -468,7 +468,7 @@ fn damaged_database_is_reported_and_the_rest_is_shown() {
     let run = store_fixture(&folder.path().join("run"));
     let path = folder.path().join("run/muxbench.db");
     let mut bytes = fs::read(&path).unwrap();
-    // Change a digit.
+    // Change a digit of a record.
     let key = b"\"elapsed_ns\":";
     let after = |at: usize| bytes.get(at + key.len()).filter(|byte| byte.is_ascii_digit()).map(|_| at + key.len());
     let at = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(key)).find_map(after).unwrap();
@@ -490,7 +490,7 @@ fn damaged_database_is_reported_and_the_rest_is_shown() {
 fn server_outlives_the_thread_that_started_it() {
     let start = || Serve::start("epoll".parse().unwrap(), 1, 1);
     let serve = std::thread::spawn(start).join().unwrap();
-    // A signal at the thread's end would arrive immediately.
+    // A signal sent at the thread's end would have arrived after this time.
     std::thread::sleep(Duration::from_millis(200));
     assert!(serve.try_exchange(1, 1).is_some(), "the server still serves");
 }

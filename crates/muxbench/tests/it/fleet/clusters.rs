@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Three network namespaces with host names of their own on one network, removed when dropped.
+/// Three network namespaces on one network, each with its own host name, removed when dropped.
 struct Hosts {
     prefix: String,
     folder: tempfile::TempDir,
@@ -119,7 +119,7 @@ const OPEN_MPI: Launcher = Launcher {
 };
 
 impl Launcher {
-    /// Returns a command that creates a lab with this number of client hosts and lets the launcher start a run on all hosts.
+    /// Returns a command that creates a lab with this number of client hosts, where the launcher starts a run on all hosts.
     fn in_lab(&self, network: &str, clients: u32, flags: &str, arguments: &str, folder: &Path) -> Command {
         let program = env!("CARGO_BIN_EXE_muxbench");
         // Reset SIGINT: a parent may ignore it, as shells do for background jobs, and children inherit that.
@@ -136,7 +136,7 @@ impl Launcher {
     }
 }
 
-/// Checks a run on the hosts of a lab with this network. `connections` has the number of each client.
+/// Checks a run on the hosts of a lab with this network. `connections` lists the number of connections of each client.
 fn assert_ran_in_lab(launcher: &Launcher, network: &str, connections: &[u32], folder: &Path, output: &Output) -> Run {
     let run = finished(folder, output);
     let printed = String::from_utf8_lossy(&output.stderr);
@@ -176,7 +176,7 @@ fn slurm_runs_kawai2008_on_six_hosts_with_delay_and_loss() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // Run only one of its 45 configurations.
+    // Run one of the experiment's 45 configurations.
     let mut text =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/kawai2008-http.toml")).unwrap();
     for (all, one) in [
@@ -203,7 +203,7 @@ fn slurm_runs_kawai2008_on_six_hosts_with_delay_and_loss() {
             assert!(measured.round_trip_p50_ns >= 2_000_000, "{measured:?}");
             assert!(load.service.distribution.p50_ns >= 2_000_000, "{:?}", load.service.distribution);
         } else {
-            // 1 % of thousands of packets in each direction.
+            // The probe sends thousands of packets, and 1 % are lost in each direction.
             assert!((0.002..0.05).contains(&measured.loss()), "{measured:?}");
         }
         let report = muxbench().arg("report").arg(&folder).output().unwrap();
@@ -256,7 +256,7 @@ fn sigint_under_slurm_finishes_the_trial() {
     assert!(!records.iter().any(is_lost), "{printed}");
 }
 
-/// Kills one of three workers, and stops the run after the others have continued.
+/// Kills worker 2, and stops the run after two more trials.
 fn assert_continues_without_worker(launcher: &Launcher, job: Child, folder: &Path) {
     let rank = wait_for_client(launcher, 2, folder);
     rustix::process::kill_process(rank, Signal::KILL).unwrap();
@@ -319,7 +319,7 @@ fn processes_in_a_lab_end_with_its_command() {
     assert!(output.status.code() == Some(1) && printed.contains("cannot start /nonexistent"), "{printed}");
 }
 
-/// The mpirun command of a comparison on these hosts.
+/// Returns the command that starts muxbench on these hosts with mpirun.
 fn mpirun(hosts: &Hosts, flags: &str, arguments: &str, folder: &Path) -> Command {
     prepared("MUXBENCH_PEERS", "peers");
     // The program that mpirun calls in place of ssh.

@@ -86,7 +86,7 @@ fn client_processes_share_every_kind_of_load() {
         let server = run.records[0].server.as_ref().unwrap();
         match &load.churn {
             None => assert_eq!(server.connections, u64::from(load.connections), "{flags}"),
-            // The sessions decide how many connections are open at once.
+            // The number of open connections depends on the sessions.
             Some(churn) => {
                 assert!(churn.requests_per_connection == 2 && churn.opened > 0, "{flags}: {churn:?}");
                 assert!(server.totals.requests.is_some_and(|requests| requests > 0), "{flags}");
@@ -148,7 +148,7 @@ fn clients_of(rank: Pid) -> Vec<Pid> {
     children_of(rank).into_iter().filter(|child| proc_file_has(*child, "cmdline", "load")).collect()
 }
 
-/// Processes of a distributed run that only this test starts.
+/// Processes of a distributed run, started by the test instead of a launcher.
 struct Job {
     ranks: Vec<Child>,
     /// The folder of their temporary files.
@@ -233,7 +233,8 @@ fn workers_share_each_trial_and_first_process_stores_it() {
     let outputs = Job::start(4, COMPARE, &folder).end();
     let run = finished(&folder, &outputs[0]);
     run.records.iter().for_each(|record| assert_merged(&folder, record, &[10, 10, 11]));
-    // Processes report the CPU time that others took only if the server has its own CPUs. On a busy machine a trial may not.
+    // Clients report the CPU time that other processes took only if the server has its own CPUs, and on a busy machine only
+    // in some trials.
     let loads = || run.records.iter().flat_map(|record| &record.load.as_ref().unwrap().processes);
     let trial = &run.header.trials[0];
     let are_apart = !trial.serve.cpus().iter().any(|cpu| trial.load.cpus.contains(cpu));
@@ -331,7 +332,7 @@ fn dead_worker_fails_its_trial_by_name_and_ends_run() {
     assert!(outputs[0].status.code() == Some(3) && printed.contains("--distributed --resume"), "{printed}");
     assert!(outputs[1].status.success(), "{:?}", outputs[1]);
 
-    // A distributed run finishes the run only with as many workers as before.
+    // Only the same number of processes can resume the run.
     let resume =
         |count| Job::start(count, &format!("run --quiet --resume {}", folder.display()), Path::new("/unused")).end();
     let printed = String::from_utf8_lossy(&resume(2)[0].stderr).into_owned();
@@ -396,7 +397,7 @@ fn distributed_run_rejects_lab_and_resume_checks_it() {
         "network: the workers are not in a lab; start the launcher in one (`muxbench lab --network lab -- LAUNCHER...`";
     assert!(printed.contains(why) && !folder.exists(), "{printed}");
 
-    // A run in a lab, as begun on a host that permits labs.
+    // Turn it into a run in a lab, as if it had begun on a host that permits labs.
     let once = COMPARE.replace("--repeats 2", "--repeats 1");
     let output = muxbench().args(words(&once)).arg("--output").arg(&folder).output().unwrap();
     let _ = finished(&folder, &output);

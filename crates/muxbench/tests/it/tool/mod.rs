@@ -66,7 +66,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
 }
 
-/// Stores a run of `reproduce` in `folder` in which every trial failed.
+/// Stores a run of an experiment of `reproduce` in `folder`. Every trial of the run has failed.
 fn failed_run(folder: &Path, experiment: &str) {
     let quick = harness::spec::presets::find(experiment).unwrap().experiment().quick();
     let host = harness::host::detect();
@@ -160,7 +160,7 @@ fn kernel_timestamps_prove_that_requests_left() {
     for trial in whole["trials"].as_array().unwrap() {
         let kernel = &trial["load"]["kernel"];
         assert_eq!(kernel["unstamped_sent"], 0, "{trial}");
-        // A late client reads two responses together, which then lack timestamps of their own. On a busy machine most do.
+        // A late client reads several responses together, which then lack their own timestamps. On a busy machine most lack them.
         assert!(kernel["service"]["distribution"]["count"].as_u64().unwrap() > 0, "{trial}");
     }
     let samples = harness::samples::read(&harness::store::samples_path(&folder.path().join("run"), 0)).unwrap();
@@ -200,8 +200,8 @@ fn calibrate_recovers_hold_times() {
     for more in [["--transport", "tcp"].as_slice(), &["--transport", "udp", "--timestamps", "kernel"]] {
         let calibrate = || json(&run(folder.path(), &[&arguments, more, &["--json", "--rate", "100"]].concat(), 0));
         let ns = |value: &Value| value.as_f64().unwrap();
-        // Confused requests would shift the spread by at least a quarter of the mean in each calibration. Other load on the CPUs
-        // does so only occasionally.
+        // If the client confused requests, the spread would shift by at least a quarter of the mean in each calibration. Other
+        // load on the CPUs shifts it only occasionally.
         let is_undisturbed = |found: &Value| {
             let conditions = found["conditions"].as_array().unwrap()[1..].iter();
             let spreads = conditions.map(|condition| condition["client"]["spread_ns"].as_array().unwrap());
@@ -602,7 +602,7 @@ fn closed_output_pipe_is_no_error() {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
-/// A plan without --from uses the costs of docs/scale.md.
+/// Compares the figures of a plan without --from with docs/scale.md.
 fn plan_of_hosts_uses_documented_costs() {
     let folder = tempfile::tempdir().unwrap();
     let flags = ["compare", "--connections", "1000", "--arch", "epoll,io_uring,mt,mp", "--print-experiment"];

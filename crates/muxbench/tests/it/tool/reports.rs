@@ -24,7 +24,7 @@ fn report_repeats_the_table_of_compare() {
         assert_eq!(trial["server"]["connections"], 20);
     }
     let requests = |trial: &Value| trial["server"]["totals"]["requests"].as_u64().unwrap();
-    // If the machine pauses for a whole window, the requests are counted after it.
+    // If the machine pauses for a whole window, the server counts its requests after the window.
     assert!(whole["trials"].as_array().unwrap().iter().filter(|trial| requests(trial) > 0).count() >= 2, "{whole}");
     let csv = text(&run(folder.path(), &["report", "--csv"], 0).stdout);
     assert_eq!(csv.lines().count(), 5);
@@ -73,7 +73,7 @@ fn two_runs_are_compared_by_row() {
         assert_eq!(pair["a"], pair["b"]);
         for figure in ["service_p50", "service_p99"] {
             match valid {
-                // No valid repeat: the machine was busy.
+                // On a busy machine there may be no valid repeat.
                 0 => assert_eq!(pair[figure], Value::Null),
                 // The p99 is absent if the client may have caused it.
                 _ if figure == "service_p99" && pair["a"]["service_p99_ns"].is_null() => {
@@ -168,7 +168,7 @@ fn paper_experiment_prints_the_tables_of_the_paper() {
     assert_eq!(cells.len(), 90);
     let finished: Vec<&Value> = cells.iter().filter(|cell| !cell["here"].is_null()).collect();
     assert_eq!(finished.len(), 1);
-    // An invalid trial, as on a busy machine, has no times.
+    // On a busy machine the trial may be invalid. It then has no times.
     let here = &finished[0]["here"];
     assert_eq!(here["times"].is_object(), here["verdict"] == "valid", "{here}");
     let printed = text(&run(folder.path(), &report, 0).stdout);
@@ -301,7 +301,7 @@ fn finished_paper_is_shown_and_not_run_again() {
     assert!(text(&reproduce(&["--figure", "6", "--table", "1"], 2).stderr).contains("cannot be used with"));
 }
 
-/// Counts Markdown tables, and checks that all rows have as many cells as the heading.
+/// Counts Markdown tables, and checks that each row has as many cells as its heading.
 fn tables(markdown: &str) -> usize {
     let cells = |line: &str| line.replace("\\|", "").matches('|').count();
     let mut tables = 0;

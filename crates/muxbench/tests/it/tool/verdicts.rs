@@ -28,7 +28,7 @@ fn overloaded_server_is_saturated_and_not_ranked() {
     let verdict = &result["trials"][0]["verdict"];
     assert_eq!(check(verdict, "requests answered")["passed"], false, "{verdict}");
     assert_eq!(check(verdict, "taken by others")["passed"], false, "{verdict}");
-    // If the client was late too, the server cannot be blamed.
+    // If the client was late too, its verdict takes precedence.
     let is_client_late = |check: &Value| check["decides"] == "client-limited" && check["passed"] == false;
     let expected =
         if verdict["checks"].as_array().unwrap().iter().any(is_client_late) { "client-limited" } else { "saturated" };
@@ -82,7 +82,7 @@ fn violated_schedule_is_client_limited() {
     let pid = Pid::from_child(&child);
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
-    // Stop the client for 30 ms of every 60 ms. It sends 30 requests in a burst when it continues.
+    // Stop the client for 30 ms of every 60 ms. Each time it continues, it sends about 30 requests in a burst.
     let violate = std::thread::spawn(move || {
         for signal in [Signal::STOP, Signal::CONT].into_iter().cycle() {
             if stopped.load(Relaxed) {
