@@ -15,7 +15,7 @@ const RESOLVE_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct Addresses<'a> {
     membership: &'a Membership,
     known: Vec<SocketAddr>,
-    /// The constant addresses of Slurm nodes.
+    /// Addresses of Slurm nodes, which never change.
     nodes: BTreeMap<&'a str, String>,
     resolved: Option<Instant>,
 }
@@ -25,7 +25,7 @@ impl<'a> Addresses<'a> {
         Self { membership, known: Vec::new(), nodes: BTreeMap::new(), resolved: None }
     }
 
-    /// The current addresses, those of the transport's family first. `slurm_address` returns the address of a Slurm node.
+    /// The current addresses, with the transport's family first. `slurm_address` returns the address of a Slurm node.
     pub(super) fn at(&mut self, now: Instant, slurm_address: &mut dyn FnMut(&str) -> Option<String>) -> &[SocketAddr] {
         if self.resolved.is_some_and(|before| now < before + RESOLVE_INTERVAL) {
             return &self.known;

@@ -14,17 +14,17 @@ use rustix::net::sockopt;
 use super::message::{self, LENGTH_BYTES, MESSAGE_BYTES_MAX, Message};
 use super::secret::{Key, Side, TAG_BYTES};
 
-/// The number of received messages that may wait in memory.
+/// The limit of received messages that wait in memory.
 const WAITING_MAX: usize = 16;
-/// The time for a peer to accept a message.
+/// The timeout for sending a message.
 const SEND_MAX: Duration = Duration::from_secs(30);
-/// A silent connection is probed after this time, because a vanished host sends nothing.
+/// The kernel probes a connection that is silent for this time, to detect that its host has vanished.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// The messages of one side of a session. The tag of a message is valid only for this side, this session and the message's number,
-/// so it reveals changed, repeated, omitted, moved and reflected messages.
+/// The messages that one side of a session sends. A message's tag is valid only for this side, this session and the message's
+/// number, so the receiver detects changed, repeated, missing, reordered and reflected messages.
 struct SealedStream {
     key: Key,
     side: Side,
@@ -59,17 +59,18 @@ pub(super) struct Session {
     pub(super) side: Side,
 }
 
-/// A connection between two authenticated workers. A thread receives messages and sleeps in between.
+/// A connection between two authenticated workers, with a thread that receives messages.
 pub(super) struct Channel {
     stream: TcpStream,
-    /// Locked while a thread writes a message, because messages must be in order of their numbers.
+    /// The lock keeps messages in the order of their numbers.
     sender: Mutex<SealedStream>,
-    /// Messages, each after its arrival time in nanoseconds of this host's CLOCK_MONOTONIC.
+    /// Received messages, each with its arrival time in nanoseconds of this host's CLOCK_MONOTONIC.
     received: mpsc::Receiver<(u64, io::Result<Message>)>,
 }
 
 impl Channel {
-    /// Starts the receiving thread, which calls `on_message` with each message as it arrives, and with `None` at the end.
+    /// Starts the receiving thread, which calls `on_message` with each message as it arrives, and with `None` when the
+    /// connection ends.
     pub(super) fn new(
         session: Session,
         mut on_message: impl FnMut(Option<&Message>) + Send + 'static,
@@ -102,7 +103,7 @@ impl Channel {
     }
 
     pub(super) fn send(&self, message: &Message) -> anyhow::Result<()> {
-        // A thread that panicked may have written half a message, whose tag is then invalid.
+        // If a thread panicked within a message, the receiver detects an invalid tag.
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         sender.send(&self.stream, message).map_err(|error| anyhow!("cannot send to it: {error}"))
     }
@@ -124,7 +125,7 @@ impl Channel {
         message.context("its connection ended")
     }
 
-    /// Whether the other side, which must not send now, is still connected.
+    /// Whether the other side is still connected. It must not send now: a message counts as a lost connection.
     pub(super) fn is_connected(&self) -> bool {
         matches!(self.received.try_recv(), Err(TryRecvError::Empty))
     }
@@ -136,7 +137,7 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // Otherwise the thread would continue to read.
+        // Ends the receiving thread.
         self.close();
     }
 }
@@ -158,7 +159,7 @@ mod tests {
         Instant::now() + Duration::from_secs(300)
     }
 
-    /// A session at both ends of a connection.
+    /// The two ends of a connection as sessions with one key.
     fn sessions((near, far): (TcpStream, TcpStream)) -> (Session, Session) {
         let key = Secret::new("open sesame").session_key(&Transcript::new("version", &[7; 32], b"hello"));
         let near = Session { stream: near, key: key.clone(), side: Side::First };
@@ -196,7 +197,7 @@ mod tests {
         has_ended.recv_timeout(Duration::from_secs(300)).unwrap();
     }
 
-    /// The messages and the error that arrive after `tamper` has changed the bytes of two messages.
+    /// Returns the messages and the error that the receiver reads after `tamper` has changed the bytes of two messages.
     fn received_after_tampering(tamper: impl FnOnce([Vec<u8>; 2]) -> Vec<u8>) -> Vec<Result<Message, String>> {
         let ((near, mut middle), (mut far_middle, far)) = (pair(), pair());
         let ((near, _), (_, far)) = (sessions((near, pair().0)), sessions((pair().0, far)));

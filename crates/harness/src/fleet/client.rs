@@ -1,4 +1,4 @@
-//! A client on any host, and waiting for its messages.
+//! The interface of a client on any host, and functions that wait for its messages.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,12 @@ pub(super) const SINGLE: &str = "the client";
 /// The times to wait for other workers and for clients. Tests use shorter times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeouts {
-    /// For all workers to join, including the time of the launcher to start them.
+    /// For all workers to join, including the launcher's time to start them.
     pub(super) joining: Duration,
-    /// For connecting to one address. Doubles when all addresses have timed out.
+    /// For connecting to one address. Doubles after each round in which an address timed out.
     pub(super) connecting: Duration,
-    /// For a handshake, which may take longer over a slow network ([`super::round_trip`]). A worker repeats it during `joining`.
+    /// For a handshake; longer over a slow network ([`super::round_trip`]). A worker repeats a failed handshake during
+    /// `joining`.
     pub(super) handshake: Duration,
     /// For a client to summarise and write its samples after its phases.
     pub(super) client: Duration,
@@ -35,15 +36,15 @@ impl Timeouts {
     };
 }
 
-/// A function that waiting functions call with each event of a client, and at the time that its last call returned. An error ends
-/// the waiting.
+/// A callback for a wait. It is called at the start of the wait, for each event of a client, and at the time that its previous
+/// call returned. An error ends the wait.
 pub type WaitHook<'a> = dyn FnMut(Option<&Event>) -> anyhow::Result<Instant> + 'a;
 
 /// A message of a client, or of the worker that started it.
 pub(super) enum ClientMessage {
     Event(Event),
-    /// The worker has the client's report. `used` is the share of the client's CPUs that any program used during the window; `None`
-    /// if unknown.
+    /// The worker has the client's report. `used` is the utilisation of the client's CPUs by all programs during the window;
+    /// `None` if unknown.
     Ended {
         used: Option<f64>,
     },
@@ -64,7 +65,7 @@ pub(super) trait ClientLink {
     fn give_up(&mut self) -> String;
 }
 
-/// Waits for a message that `accept` takes. Progress of the client extends `deadline` by `extension`.
+/// Waits for a message that `accept` takes. Each progress event sets the deadline to `extension` from then.
 pub(super) fn await_message<T>(
     client: &mut dyn ClientLink,
     mut deadline: Instant,
@@ -121,7 +122,7 @@ pub(super) fn await_report(
     })
 }
 
-/// The time that a client may be silent before it is ready. It detects a client that hangs; the client itself ends slow connections.
+/// The longest silence of a client that is not ready. It detects a client that hangs; the client itself ends slow connections.
 pub(super) fn ready_timeout(config: &LoadConfig, margin: Duration) -> Duration {
     Duration::from_nanos(config.timeout_ns) + margin
 }
@@ -135,7 +136,7 @@ pub(super) fn report_deadline(config: &LoadConfig, margin: Duration) -> Instant 
 mod tests {
     use super::*;
 
-    /// A client that sends these events, the last first, and then hangs.
+    /// A client that sends these events in reverse order and then hangs.
     struct Scripted(Vec<Event>);
 
     impl ClientLink for Scripted {

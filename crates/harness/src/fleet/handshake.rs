@@ -1,5 +1,5 @@
-//! Mutual authentication of two workers. The connecting side first proves that it knows the job's secret: data derived from the
-//! secret would let a stranger guess a weak secret offline.
+//! Mutual authentication of two workers. The connecting side first proves that it knows the job's secret. A stranger must not
+//! receive data derived from the secret, which would allow guessing a weak secret offline.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,16 +14,16 @@ use super::secret::{self, Key, Proof, Side, Transcript};
 use super::{identity, round_trip};
 use crate::deadline_stream::DeadlineStream;
 
-/// Changes with the messages.
+/// The version of the messages. Increase it when they change.
 const PROTOCOL: u32 = 5;
-/// The number of characters to show of a refusal, which a stranger may have sent.
+/// The limit of characters shown of a refusal, since a stranger may have sent it.
 const REFUSAL_CHARACTERS_MAX: usize = 200;
 const SAME_SECRET: &str = "set MUXBENCH_SECRET to the same text in all workers";
 
 /// A peer that has proven that it knows the secret.
 pub(super) struct Authenticated {
     pub(super) hello: Hello,
-    /// The proof of this side, which only an accepted worker may receive.
+    /// This side's proof. Send it only to an accepted worker.
     pub(super) proof: Proof,
     pub(super) key: Key,
 }
@@ -73,7 +73,7 @@ pub(super) fn connect(stream: TcpStream, membership: &Membership, timeout: Durat
     }
 }
 
-/// The first line of both sides. Comes first, because later messages differ between versions.
+/// The line that each side sends first. It states the version, because messages differ between versions.
 fn preamble() -> String {
     format!("muxbench {} protocol {PROTOCOL}\n", env!("CARGO_PKG_VERSION"))
 }
@@ -127,7 +127,7 @@ mod tests {
         assert!(why.contains("does not know this job's secret"), "{why}");
     }
 
-    /// The bytes that arrive until the other side closes the connection or is silent for 2 s.
+    /// The bytes that arrive until the first worker closes the connection or is silent for 2 s.
     fn received_by_a_stranger(mut stream: &TcpStream) -> Vec<u8> {
         let mut received = Vec::new();
         stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
@@ -139,8 +139,8 @@ mod tests {
         postcard::to_stdvec(&identity::hello(1, 3, nonce)).unwrap()
     }
 
-    /// Lets a stranger answer the challenge of a first worker whose secret is "open sesame". Returns what the stranger receives,
-    /// and whether the first worker accepts it.
+    /// Lets a stranger answer the challenge of a first worker whose secret is "open sesame". Returns what the stranger
+    /// receives, and whether the first worker accepts the stranger.
     fn handshake_with_a_stranger(claim: impl FnOnce(Nonce) -> HandshakeMessage) -> (Vec<u8>, bool) {
         let (listener, port) = listener();
         let membership = membership(0, port, "open sesame");
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn worker_rejects_a_first_worker_without_proof() {
         let secret = || Secret::new("open sesame");
-        // A stranger can send the worker's own proof, or arbitrary bytes.
+        // The impostor returns the worker's own proof, or sends arbitrary bytes.
         for is_reflected in [true, false] {
             let (listener, port) = listener();
             let impostor = thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The description of a worker that it sends to the first worker.
+//! A worker's description of itself for the first worker.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -21,7 +21,7 @@ pub(super) fn machine_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map_or_else(|_| host_name(), |id| id.trim().to_owned())
 }
 
-/// An identifier that all processes of one network namespace share: they use ports of the same addresses.
+/// An identifier that all processes of one network namespace share, as they share addresses and ports.
 pub(super) fn network_id() -> u64 {
     fs::metadata("/proc/self/ns/net").map_or(0, |it| it.ino())
 }

@@ -26,15 +26,17 @@ pub struct Membership {
     pub secret: Secret,
     /// The reason why strangers might know the secret.
     pub weakness: Option<&'static str>,
-    /// The transport of requests, if known. The server listens on the address over which the workers reached the first worker.
+    /// The transport of requests, if known. Addresses of its family come first, because the server listens on the address at
+    /// which workers reach the first worker.
     pub transport: Option<Transport>,
 }
 
 /// Environment variables by name.
 type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// Launchers by the variable that each sets for its processes, in the order of precedence: muxbench's own variables first, and Open
-/// MPI before Slurm, since `srun` may start `mpirun`. Pods of Kubernetes know only their index; the manifest sets our variables.
+/// Launchers by a variable that each sets for its processes. The first match counts: muxbench's own variables come first, and
+/// Open MPI comes before Slurm, since `srun` may start `mpirun`. A Kubernetes pod knows only its index; its manifest sets
+/// muxbench's variables.
 const LAUNCHERS: &[(&str, fn(&Environment<'_>) -> Result<Membership, String>)] = &[
     ("MUXBENCH_RANK", |variable| from_our_variables("hand", "MUXBENCH_RANK", variable)),
     ("OMPI_COMM_WORLD_RANK", open_mpi),
@@ -87,7 +89,7 @@ fn number(variable: &Environment<'_>, name: &str) -> Result<u32, String> {
     value.parse().map_err(|_| format!("{name}: invalid value `{value}`: expected a number"))
 }
 
-/// The port of a job, from a multiplicative hash. Simultaneous jobs on one host mostly have different ports.
+/// The port of a job. A multiplicative hash gives simultaneous jobs on one host mostly different ports.
 fn port_of(job: u64) -> u16 {
     let mixed = job.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     (PORTS.start + mixed as u32 % (PORTS.end - PORTS.start)) as u16
@@ -101,7 +103,7 @@ fn from_our_variables(launcher: &'static str, rank: &str, variable: &Environment
     Ok(Membership { launcher, rank, ranks, hosts, port, secret, weakness: None, transport: None })
 }
 
-/// Slurm: the first task runs on the step's first node.
+/// The membership in a Slurm job, whose first task runs on the step's first node.
 fn slurm(variable: &Environment<'_>) -> Result<Membership, String> {
     let job = number(variable, "SLURM_JOB_ID")?;
     let step = variable("SLURM_STEP_ID").unwrap_or_default();
@@ -133,8 +135,8 @@ fn first_host(list: &str) -> String {
     host + rest
 }
 
-/// Open MPI 4: workers know the host of `mpirun`, and a random key of the job. Worker 0 runs on that host if it comes first in the
-/// hostfile; otherwise MUXBENCH_RENDEZVOUS names the host of worker 0.
+/// The membership in a job of Open MPI 4, which tells workers the host of `mpirun` and a random key. If that host is not first
+/// in the hostfile, worker 0 runs elsewhere, and the user must set MUXBENCH_RENDEZVOUS.
 fn open_mpi(variable: &Environment<'_>) -> Result<Membership, String> {
     let job = variable("OMPI_MCA_ess_base_jobid").or_else(|| variable("PMIX_NAMESPACE")).unwrap_or_default();
     let hosts = variable("OMPI_MCA_orte_hnp_uri").map(|uri| hosts_of(&uri)).unwrap_or_default();
@@ -156,7 +158,7 @@ fn open_mpi(variable: &Environment<'_>) -> Result<Membership, String> {
     })
 }
 
-/// The addresses in `123.0;tcp://10.0.0.1,172.17.0.2:4711;tcp6://[fd00::2]:4712`.
+/// The addresses in a URI such as `123.0;tcp://10.0.0.1,172.17.0.2:4711;tcp6://[fd00::2]:4712`.
 fn hosts_of(uri: &str) -> Vec<String> {
     let parts = uri.split(';').filter_map(|part| part.strip_prefix("tcp://").or(part.strip_prefix("tcp6://")));
     let hosts = parts.filter_map(|part| part.rsplit_once(':')).flat_map(|(hosts, _)| hosts.split(','));

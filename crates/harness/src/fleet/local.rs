@@ -17,7 +17,8 @@ use crate::model::LoadOrder;
 use crate::netns::TestbedHost;
 use crate::process::child::{Child, Process};
 
-/// The time in which all clients receive the start time, in nanoseconds, and the additional time for each client.
+/// The start follows its announcement after `LEAD_NS`, plus `LEAD_NS_PER_CLIENT` for each client, so that all clients learn of
+/// it.
 const LEAD_NS: u64 = 5_000_000;
 const LEAD_NS_PER_CLIENT: u64 = 2_000_000;
 
@@ -60,9 +61,10 @@ impl Fleet for Local {
         let parts = order.config.parts();
         let count = parts.len();
         let sources = match self.hosts.as_slice() {
-            // Sources are chosen for all clients together: each client alone would begin with the first address.
+            // Choose sources for all clients together. Each client alone would begin with the first address.
             [] if count > 1 => load::io::source_ports::sources(&order.config).map_err(anyhow::Error::msg)?,
-            // In a testbed these are the addresses of the first client host. A single client chooses its own.
+            // In a testbed, the order's sources are addresses of the first client host. A single client chooses its sources
+            // itself.
             _ => order.config.sources.clone(),
         };
         for (number, config) in parts.into_iter().enumerate() {
@@ -80,7 +82,7 @@ impl Fleet for Local {
             if let Some(host) = host {
                 host.enter(&mut command);
             }
-            // The file of a single client already has its final place.
+            // A single client writes directly to the final path.
             let samples = Some(Draft { path, is_kept: count == 1 });
             self.clients.push(LocalClient { child: Child::start(name, command, &order)?, config, samples });
         }
@@ -112,7 +114,7 @@ impl Fleet for Local {
     }
 
     fn dismiss(&mut self) {
-        // Clients that have reported end in order. Dropping the others kills them.
+        // Clients that have reported end in an orderly way. Dropping a client kills it.
         for client in self.clients.iter_mut().filter(|client| client.samples.is_none()) {
             client.child.end();
         }
@@ -145,7 +147,7 @@ mod tests {
     fn failing_client_of_several_is_named_by_number() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("client");
-        // The second of three clients fails, and a single client fails.
+        // Fails as the second of three clients and as a single client.
         let script = r#"#!/bin/sh
             read order
             case "$order" in

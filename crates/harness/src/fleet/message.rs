@@ -1,7 +1,8 @@
-//! The messages between workers: a length, then the content in postcard's encoding. Orders and events are JSON texts in a message.
+//! The messages between workers. A message is a length, then the content in postcard's encoding. Orders and events in it are
+//! JSON.
 //!
-//! Both sides exchange each [`HandshakeMessage`] before they are authenticated. Each later [`Message`] has a tag, which is verified
-//! before the message is parsed.
+//! Until both sides are authenticated, they exchange [`HandshakeMessage`]s. Each later [`Message`] has a tag, which the
+//! receiver verifies before it parses the message.
 
 use std::io::{self, Read, Write};
 
@@ -9,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::secret::{Nonce, Proof};
 
-/// The limits of a message and of one whose sender is not authenticated, in bytes.
+/// The limits of an authenticated message and of a handshake message, in bytes.
 pub(super) const MESSAGE_BYTES_MAX: u32 = 16 << 20;
 pub(super) const HANDSHAKE_BYTES_MAX: u32 = 16 << 10;
-/// The size of the length at the start of a message. The length does not include the tag.
+/// The bytes of the length at the start of a message. The length counts neither these bytes nor the tag.
 pub(super) const LENGTH_BYTES: usize = 4;
 
 /// A message between sides that have not authenticated each other.
@@ -20,11 +21,12 @@ pub(super) const LENGTH_BYTES: usize = 4;
 pub(super) enum HandshakeMessage {
     /// The first worker sends random bytes, which do not depend on the secret.
     Challenge { nonce: Nonce },
-    /// Another worker sends its [`Hello`] in postcard's encoding, which the first worker parses after verifying the proof.
+    /// A joining worker sends its [`Hello`] in postcard's encoding. The first worker verifies the proof before it parses the
+    /// hello.
     Claim { hello: Vec<u8>, proof: Proof },
-    /// The first worker accepts the other worker, and only now proves that it knows the secret.
+    /// The first worker accepts the joining worker, and only now proves that it knows the secret.
     Welcome { proof: Proof },
-    /// The first worker refuses the other worker.
+    /// The first worker refuses the joining worker.
     Refused { reason: String },
 }
 
@@ -39,12 +41,12 @@ pub(super) enum Message {
     Ping { number: u32 },
     /// The worker's CLOCK_MONOTONIC.
     Pong { number: u32, monotonic_ns: u64 },
-    /// The start of the ramp by the worker's CLOCK_MONOTONIC.
+    /// Makes the client start its ramp at `start_ns` of the worker's CLOCK_MONOTONIC.
     Begin { trial: u32, start_ns: u64 },
-    /// The worker has the report of its client. `used_ppm` is the share of the client's CPUs that any program used during the window,
-    /// in parts per million.
+    /// The worker has the report of its client. `used_ppm` is the utilisation of the client's CPUs by all programs during the
+    /// window, in parts per million.
     Ended { trial: u32, used_ppm: Option<u32> },
-    /// Requests the report, as an event, and the samples, because all clients have ended.
+    /// Requests the report, as an event, and the samples. The first worker sends it when all clients have ended.
     Collect { trial: u32 },
     /// A part of the samples file. An empty part marks the end.
     Samples { trial: u32, bytes: Vec<u8> },
@@ -60,9 +62,9 @@ pub(super) struct Hello {
     pub(super) rank: u32,
     pub(super) ranks: u32,
     pub(super) host: String,
-    /// An identifier of the machine, even if its processes see different host names.
+    /// An identifier that all processes of the machine share, even if they see different host names.
     pub(super) machine: String,
-    /// An identifier of the network namespace, whose processes use ports of the same addresses.
+    /// An identifier of the network namespace. Its processes share addresses and ports.
     pub(super) network: u64,
     pub(super) cpus: Vec<usize>,
     /// The number of CPUs of the host; 0 if unknown.

@@ -51,8 +51,8 @@ pub trait Fleet {
         }
     }
 
-    /// Sends each client its part of a trial, and the clients start to connect. A single client writes its samples to `draft`; several
-    /// clients write files beside it.
+    /// Sends each client its part of a trial, so that it starts to connect. A single client writes its samples to `draft`;
+    /// several clients write files beside it.
     fn broadcast(&mut self, order: &LoadOrder, draft: &Path) -> anyhow::Result<()>;
 
     /// Waits until all clients are connected and prepared, then makes them start together. Returns the start time in nanoseconds
@@ -65,7 +65,7 @@ pub trait Fleet {
     /// Stops all clients immediately.
     fn dismiss(&mut self);
 
-    /// The address on which all clients reach the server; `None` for the trial's own address.
+    /// The address at which all clients reach the server; `None` if the trial states it.
     fn server_ip(&self) -> Option<IpAddr> {
         None
     }
@@ -94,7 +94,7 @@ pub struct Gathered {
     pub samples: Draft,
 }
 
-/// A file. It is removed when this value is dropped, unless `is_kept`.
+/// A file that is removed when this value is dropped, unless `is_kept`.
 pub struct Draft {
     pub(crate) path: PathBuf,
     pub(crate) is_kept: bool,
@@ -153,7 +153,7 @@ fn assign_cpus(config: LoadConfig, cpus: &[usize], number: usize, count: usize) 
     LoadConfig { cpus, pacing, ..config }
 }
 
-/// The instant at which CLOCK_MONOTONIC, which `Instant` uses, is `ns`.
+/// Converts a time of CLOCK_MONOTONIC, which `Instant` uses too.
 pub(crate) fn instant_of(ns: u64) -> Instant {
     let (now_ns, instant) = (monotonic_ns(), Instant::now());
     if ns >= now_ns { instant + Duration::from_nanos(ns - now_ns) } else { instant - Duration::from_nanos(now_ns - ns) }

@@ -1,13 +1,14 @@
-//! Handshakes in progress, some of them with strangers that connect and remain silent.
+//! Handshakes in progress. Some may be with strangers that connect and remain silent.
 //!
-//! A new connection always gets one of the few slots. If no slot is free, the oldest connection of the busiest source loses its
-//! slot. An honest worker needs its slot for one round trip, and connects again if it loses the slot. The connections of one stranger
-//! mostly displace each other.
+//! A new connection always gets a slot. If its source is at its limit, the source's oldest connection loses its slot.
+//! Otherwise, if no slot is free, the busiest source's oldest connection does. An honest worker needs its slot for one round
+//! trip, and connects again if it loses the slot. A stranger's connections mostly displace each other.
 
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
 use std::sync::Arc;
 
-/// The number of slots, and the limit for one source. Workers of one host share an address: beyond the limit they connect again.
+/// The number of slots, and the limit for one source. Workers of one host count as one source; a worker that loses its slot
+/// connects again.
 const SLOTS: usize = 256;
 const SLOTS_PER_SOURCE: usize = 64;
 
@@ -27,7 +28,7 @@ struct Slot {
 }
 
 impl PendingHandshakes {
-    /// Whether another handshake may begin. This limits the threads of handshakes that have lost their slot and end slowly.
+    /// Whether another handshake may begin. The limit counts threads whose handshake lost its slot but has not ended yet.
     pub(super) fn has_room(&self) -> bool {
         self.threads < 2 * SLOTS
     }
@@ -66,7 +67,7 @@ impl PendingHandshakes {
     }
 }
 
-/// The source of a connection: the owner of one IPv6 address has its whole /64.
+/// The source of a connection: its IPv4 address, or the /64 of its IPv6 address, which one owner controls.
 fn source_of(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V4(address) => address.into(),

@@ -3,13 +3,13 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// A handshake takes one round trip. The kernel repeats a lost packet after at most three round trips, so the network may lose one
-/// packet in each direction.
+/// A handshake takes one round trip. The kernel repeats a lost packet after at most three round trips, so 8 suffice if the
+/// network loses one packet in each direction.
 const ROUND_TRIPS: u32 = 8;
-/// The longest timeout: a peer can feign a long round trip.
+/// The limit of an extended timeout, because a peer can feign a long round trip.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(60);
 
-/// The timeout of a handshake on this connection: `timeout`, and more over a slow network.
+/// The timeout of a handshake on this connection: `timeout`, extended over a slow network.
 pub(super) fn handshake_timeout(stream: &TcpStream, timeout: Duration) -> Duration {
     extended(round_trip(stream).unwrap_or_default(), timeout)
 }
@@ -40,7 +40,7 @@ fn round_trip(stream: &TcpStream) -> Option<Duration> {
     (outcome == 0).then(|| Duration::from_micros(unsafe { info.assume_init() }.tcpi_rtt.into()))
 }
 
-/// Returns `None`: other systems report the round-trip time in structures of their own.
+/// Returns `None`: other systems report the round-trip time in another structure.
 #[cfg(not(target_os = "linux"))]
 fn round_trip(_stream: &TcpStream) -> Option<Duration> {
     None

@@ -1,10 +1,10 @@
-//! Rejects impossible reports from other hosts, whose counts are added and used as indices.
+//! Rejects impossible reports of clients, because merging adds their counts and uses them as indices.
 
 use load::Sample;
 use load::report::merge::Account;
 use serde_json::Value;
 
-/// Exceeds every count, time and rate of a trial (104 days in nanoseconds). Thousands of such figures can be added.
+/// Larger than any count, rate or time of a trial (as nanoseconds: 104 days), and small enough to add thousands of figures.
 const FIGURE_MAX: f64 = (1u64 << 53) as f64;
 const TIME_NS_MAX: u64 = 1 << 53;
 

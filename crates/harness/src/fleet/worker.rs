@@ -33,10 +33,10 @@ const CONNECTING_MAX: Duration = Duration::from_secs(60);
 const PART_BYTES: u64 = 1 << 20;
 /// The time from reading the CPUs' counters to the window, in nanoseconds.
 const CPU_READ_LEAD_NS: u64 = 50_000_000;
-/// The pause of an idle hook.
+/// The time to the next call of a hook that has nothing to do.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// The trial and the process of the running client. The thread that receives the end of the trial kills the client.
+/// The trial and the process of the running client. The receiving thread kills the client when the end of the trial arrives.
 type RunningClient = Arc<Mutex<Option<(u32, ProcessHandle)>>>;
 
 /// Joins the first worker and obeys it until the run ends.
@@ -67,7 +67,7 @@ pub(super) fn join(membership: &Membership, timeouts: Timeouts) -> anyhow::Resul
         for address in addresses.at(Instant::now(), &mut slurm_address) {
             match TcpStream::connect_timeout(address, connecting) {
                 Ok(stream) => {
-                    // The first worker starts to listen on all addresses at once, so a better address may accept now.
+                    // The first worker starts to listen on all addresses at once, so an earlier address may accept now.
                     let better = refused.iter().find_map(|it| TcpStream::connect_timeout(it, connecting).ok());
                     match handshake::connect(better.unwrap_or(stream), membership, timeouts.handshake) {
                         Ok(session) => return Ok(session),
@@ -98,7 +98,7 @@ pub(super) fn join(membership: &Membership, timeouts: Timeouts) -> anyhow::Resul
     })
 }
 
-/// Kills the running client if the message ends its trial or the run.
+/// Kills the running client if the message, or the end of the connection (`None`), ends its trial.
 fn end_client(running: &RunningClient, message: Option<&Message>) {
     if let Some((trial, process)) = &*lock(running)
         && (matches!(message, None | Some(Message::End)) || message == Some(&Message::Dismiss { trial: *trial }))
@@ -159,12 +159,12 @@ impl Worker {
         }
     }
 
-    /// Runs one trial. An error ends the client; an error of the connection recurs at the next message.
+    /// Runs one trial. An error ends the client. An error of the connection recurs when [`Self::obey`] sends the error.
     fn run_trial(&self, trial: u32, order: &str) -> anyhow::Result<()> {
         let order: LoadOrder = serde_json::from_str(order).context("invalid order")?;
         // Progress messages would wake this process during the window.
         let order = LoadOrder { is_quiet: true, ..order };
-        // The kernel removes an unnamed file with this process. The client opens the file by its descriptor.
+        // An unnamed file leaves nothing behind if this process is killed. The client opens the file by its descriptor.
         let mut samples =
             tempfile::tempfile().context("cannot create a file for samples; set TMPDIR to a folder with free space")?;
         rustix::io::fcntl_setfd(&samples, FdFlags::empty()).context("cannot pass on the file for samples")?;
@@ -186,8 +186,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Forwards the client's messages until it is ready, starts it at the first worker's command, and waits silently for its report.
-    /// Returns the report and the used share of the client's CPUs.
+    /// Forwards the client's messages until it is ready, starts it at the first worker's command, and waits silently for its
+    /// report. Returns the report and the utilisation of the client's CPUs.
     fn measure(
         &self,
         trial: u32,
@@ -252,7 +252,7 @@ impl<'a> CpuUsage<'a> {
     fn read_if_due(&mut self, now: Instant) -> Instant {
         let [before, after] = self.due;
         let is_due = match self.readings.len() {
-            // A reading that a busy machine delayed is useless.
+            // If a busy machine delayed the first reading, skip it.
             0 => now >= before && now < before + (after - before) / 4,
             1 => now >= after,
             _ => false,
@@ -267,7 +267,7 @@ impl<'a> CpuUsage<'a> {
         }
     }
 
-    /// The share of the CPUs that any program used, without interrupts that the kernel charges to no process.
+    /// The utilisation of the CPUs by all programs, without interrupts that the kernel charges to no process.
     fn used(mut self) -> Option<f64> {
         // The client may have reported before the second reading.
         self.read_if_due(Instant::now());
