@@ -27,7 +27,7 @@ pub struct PaperComparison {
     pub figures: Vec<(&'static PaperFigure, Chart)>,
     /// Figures without data.
     pub missing: Vec<&'static PaperFigure>,
-    /// Reasons why trials are missing.
+    /// Trials that a host cannot run, with the reasons.
     pub impossible: Vec<Impossible>,
     /// The paper's claims with their results.
     pub claims: Vec<CheckedClaim>,
@@ -35,7 +35,7 @@ pub struct PaperComparison {
 }
 
 impl PaperComparison {
-    /// Compares runs with a paper or a part of it. Each run comes with the function that returns its send times.
+    /// Compares runs with a paper or a part of it. `sends_of` holds, for each run, a function that returns send times.
     ///
     /// # Errors
     /// If no trial belongs to the part.
@@ -170,7 +170,8 @@ impl PaperComparison {
         all
     }
 
-    /// Returns CSV: the points of a figure, the rows of a table or, for the whole paper, each published value or evidence.
+    /// Returns CSV: the points of a figure or the rows of a table. For a whole paper, returns the published values of its
+    /// tables beside ours, or the evidence on its claims if it has no tables.
     pub fn csv(&self) -> String {
         match (self.part, self.tables.first()) {
             (Part::Figure(_), _) => points::csv(self.paper, &self.figures),

@@ -1,4 +1,4 @@
-//! A paper's figures as rows of data. Each is drawn from runs in the paper's layout.
+//! The figures of papers, described as data and drawn from runs in the paper's layout.
 
 use harness::model::{Run, Workload};
 use load::config::Popularity;
@@ -28,7 +28,7 @@ pub struct PaperFigure {
 
 /// Runs that a figure is drawn from.
 pub struct Here<'a> {
-    /// The names of series in the paper's order; a series refers to them by index.
+    /// The names of series, in the paper's order. A series has the index of its name.
     pub names: &'a [&'static str],
     /// All runs, in the same order as the functions passed to `draw`.
     pub runs: &'a [Run],
@@ -36,7 +36,7 @@ pub struct Here<'a> {
     pub experiments: &'static [&'static str],
 }
 
-/// Returns the value of a row, and its spread, for a point.
+/// A function that returns the value and the spread of a row's point.
 pub type Value = fn(&Row) -> Option<(f64, Vec<f64>)>;
 
 /// Rows of some architectures under some workloads, along an axis.
@@ -49,7 +49,7 @@ pub struct Curves<'a> {
 }
 
 impl Here<'_> {
-    /// Returns the indices of the runs of the figure's experiments; of all runs, which may share workloads, if there are none.
+    /// Returns the indices of the runs of the figure's experiments. Without any, returns all, which may share workloads.
     pub fn places(&self) -> Vec<usize> {
         let is_named = |at: &usize| self.experiments.contains(&self.runs[*at].header.experiment.as_str());
         let named: Vec<usize> = (0..self.runs.len()).filter(is_named).collect();
@@ -60,7 +60,7 @@ impl Here<'_> {
         self.names.iter().position(|it| *it == name).expect("a test draws every figure")
     }
 
-    /// Returns the points of one architecture, by x.
+    /// Returns the points of one architecture, sorted by x.
     pub fn points(&self, curves: &Curves<'_>, name: &str) -> Vec<Point> {
         let mut points = Vec::new();
         let comparisons = self.places().into_iter().flat_map(|at| &self.summaries[at].comparisons);
@@ -150,7 +150,7 @@ fn highest(chart: &Chart, names: &[String]) -> String {
     }
 }
 
-/// Explains why valid points have no intervals; empty if they have.
+/// Explains why valid points lack intervals; empty if none does.
 fn without_intervals(chart: &Chart) -> String {
     let points = chart.panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
     let (bare, others): (Vec<_>, Vec<_>) =
@@ -174,7 +174,7 @@ pub struct Scale {
 /// The mapping of values to distances on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Neighbouring names are at equal distances.
+    /// Names at equal distances.
     Names,
     Linear,
     Log,
@@ -201,18 +201,18 @@ impl Scale {
     }
 }
 
-/// Requests per second: over valid repeats with an interval, or the mean of all repeats for a row that is not ranked.
+/// Requests per second: the estimate and its interval for a ranked row, the mean of all repeats for any other row.
 pub fn rate(row: &Row) -> Option<(f64, Vec<f64>)> {
     let ranked = row.rate_per_s.filter(|_| row.is_ranked()).map(|rate| estimate(rate.value, rate.interval));
     ranked.or_else(|| Some((row.rate_achieved_per_s?, Vec::new())))
 }
 
-/// Published values that belong to no drawn architecture.
+/// Returns published values without an architecture.
 pub fn published(label: &str, mark: Mark, points: &[(f64, f64)]) -> Published {
     Published { label: label.into(), architecture: None, mark, points: points.to_vec() }
 }
 
-/// Returns whether a workload has only features that the papers know.
+/// Returns whether a workload has no emulated network, no simulated work, and uniform connection popularity.
 pub fn is_plain(workload: &Workload) -> bool {
     workload.network.is_none() && workload.work.is_none() && workload.popularity == Popularity::Uniform
 }

@@ -26,7 +26,7 @@ pub struct GridRow {
 }
 
 impl Grid {
-    /// Renders the table as text; as several tables with some columns each, if it is wider than the medium.
+    /// Renders the table as text. If it is wider than the medium, several tables share its columns.
     pub fn render(&self, medium: Medium) -> String {
         let rows: Vec<(&[String], &[String])> =
             self.rows.iter().map(|row| (row.lead.as_slice(), row.cells.as_slice())).collect();
@@ -40,8 +40,8 @@ impl Grid {
     }
 }
 
-/// Returns the numbers of a figure as a table for each panel: a row for each position along the axis (or for some
-/// shares of a distribution), a column for each series, then the published values. Invalid values are in brackets.
+/// Returns a table for each panel of a figure. Rows are positions along the horizontal axis, or shares of a
+/// distribution. Each series has a column. Invalid values are in brackets.
 pub fn of(chart: &Chart, names: &[&'static str]) -> Vec<Grid> {
     chart.panels.iter().map(|panel| of_panel(chart, panel, names)).collect()
 }
@@ -51,7 +51,7 @@ fn of_panel(chart: &Chart, panel: &Panel, names: &[&'static str]) -> Grid {
     let along = if chart.shape == Shape::Line { By::Y(x, y) } else { By::X(x, y) };
     let points = |points: &[(f64, f64)]| points.iter().map(|&(x, y)| Point::new(x, y)).collect::<Vec<_>>();
     let ours = panel.series.iter().map(|it| (names[it.architecture].to_owned(), it.points.clone()));
-    // Published values of several architectures go below ours, in the same columns; others have their own column.
+    // Published values with one label for several architectures go into rows below ours, all others into columns.
     let printed = || panel.published.iter().filter(|it| it.mark == Mark::Points);
     let is_below =
         |it: &&Published| it.architecture.is_some() && printed().filter(|other| other.label == it.label).count() > 1;
@@ -101,7 +101,7 @@ fn of_panel(chart: &Chart, panel: &Panel, names: &[&'static str]) -> Grid {
     }
 }
 
-/// The order of rows: along the horizontal axis, or along the vertical one for a distribution.
+/// The axis along which rows are: `Y` for a distribution. Holds the horizontal axis, then the vertical axis.
 #[derive(Clone, Copy)]
 enum By<'a> {
     X(&'a Axis, &'a Axis),

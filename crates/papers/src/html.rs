@@ -20,7 +20,7 @@ use report::plot::style;
 pub struct Origin<'a> {
     /// The command that makes the page.
     pub command: &'a [String],
-    /// The command that shows one figure, without the figure's number.
+    /// The command that shows one figure, without `--figure NUMBER`.
     pub of_one: &'a [String],
     /// The folder of each run.
     pub folders: &'a [String],
@@ -95,7 +95,7 @@ struct Raw<'a> {
     json: Value,
 }
 
-/// Renders the whole document. `runs` are in the order of their folders.
+/// Renders the whole document. `runs` and `origin.folders` have the same order.
 ///
 /// # Errors
 /// If a template cannot be rendered.
@@ -242,7 +242,7 @@ fn claim(claim: &CheckedClaim) -> ClaimView {
     }
 }
 
-/// Returns the facts of the hosts, with a value for each run if they differ.
+/// Returns the facts of the hosts. If the runs differ in a fact, it has the value of each run.
 fn facts(runs: &[Run]) -> Vec<(String, String)> {
     let of = |run: &Run| {
         let mut facts = run.header.host.clone();

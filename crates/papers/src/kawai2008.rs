@@ -28,12 +28,12 @@ const SCHEDULES: [(&str, Schedule); 4] = [
     ("constant-drawn", Schedule::ConstantDrawn),
     ("constant-together", Schedule::ConstantTogether),
 ];
-/// The paper's servers.
+/// The architecture whose service times stand for appendix A.1.
 const SERVER: &str = "epoll";
-/// The delay of the last of five 10 kB responses behind the others on a gigabit link, in nanoseconds (appendix A.1).
+/// The delay of the last of five simultaneous 10 kB responses on a gigabit link, in nanoseconds (appendix A.1).
 const LAST_OF_FIVE_NS: f64 = 328_000.0;
 
-/// The largest factor that the figures' logarithmic scales show as no change.
+/// The largest factor that looks like no change on the logarithmic scales of the figures.
 const NO_CHANGE: f64 = 1.5;
 
 /// Bytes of a request and of a response of the HTTP-like traffic.
@@ -44,7 +44,7 @@ fn is_even(workload: &Workload) -> bool {
     workload.active == 1.0 && workload.idle == 0 && workload.requests_per_connection.is_none()
 }
 
-/// Returns whether a workload has these sizes, and each request is sent at a random time in its slot.
+/// Returns whether a workload is the paper's traffic with messages of these sizes.
 fn of_the_paper(workload: &Workload, sizes: Option<(u32, u32)>) -> bool {
     let is_sent = workload.schedule == Schedule::SlotRandom && workload.transport == Transport::Tcp;
     let is_served = workload.service.fixed() == sizes && workload.service.ports().is_none();

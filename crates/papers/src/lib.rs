@@ -1,5 +1,5 @@
-//! Comparisons of runs with a paper: its figures and tables in its own layout with the published values, and its
-//! claims. A run belongs to a paper by the values of its workloads, not by its name.
+//! Comparisons of runs with a paper: its figures and tables in the paper's layout, beside the published values, and
+//! its claims. The workloads of a run, not its name, decide whether it belongs to a paper.
 //!
 //! - this file: the list of papers; each paper's file has its figures, tables and claims
 //! - `figure`: figures and the data that they need; `grid`: tables, and figures as tables; `points`: figures as CSV

@@ -1,7 +1,7 @@
 //! P. Maharjan, "Comparing and Measuring Network Event Dispatch Mechanisms in Virtual Hosts" (Tampere University of
-//! Technology, 2012): Linux's panels of Figures 5.1 to 5.5, and the claims about them.
+//! Technology, 2012): the Linux panels of Figures 5.1 to 5.5, and the claims about them.
 //!
-//! The published values are those printed in Figure 4.9: `maharjan2012-autobench.csv`.
+//! `maharjan2012-autobench.csv` holds the values that the paper prints in Figure 4.9.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ const AUTOBENCH: &str = include_str!("maharjan2012-autobench.csv");
 
 const SCAN: &[&str] = &["select", "poll"];
 const EPOLL: &[&str] = &["epoll"];
-/// Architectures of the claim on keeping up; the first is the baseline of the others.
+/// Architectures of the claim that select and poll keep up with epoll. The first is the baseline.
 const KEEP_UP: &[&str] = &["epoll", "select", "poll"];
 
 /// Architectures of Figures 5.1 to 5.4, in the order of their captions.
 const MECHANISMS: &[&str] = &["epoll", "poll", "select"];
-/// Architectures of Figure 5.5: epoll, and mechanisms without scans instead of those of other systems.
+/// Architectures of Figure 5.5: epoll, and further Linux mechanisms in place of those of other systems.
 const SCALING: &[&str] = &["epoll", "epoll-et", "io_uring-poll", "io_uring", "rt-signal"];
 pub(super) const ALL: &[&str] = &["epoll", "poll", "select", "epoll-et", "io_uring-poll", "io_uring", "rt-signal"];
 
@@ -29,7 +29,7 @@ pub(super) const ALL: &[&str] = &["epoll", "poll", "select", "epoll-et", "io_uri
 const ALIKE: f64 = 1.25;
 /// The smallest factor for "rapidly".
 const RAPIDLY: f64 = 2.0;
-/// The largest factor of change of times that stay while others grow.
+/// The largest factor by which a response time that "stays" changes.
 const STAYS: f64 = 1.5;
 
 /// Returns whether a workload is a closed loop on 1 000 persistent connections, with any number of idle connections.
@@ -38,7 +38,7 @@ fn highest(workload: &Workload) -> bool {
     is_plain(workload) && workload.service.name() == "http" && is_kept && workload.connections == 1_000
 }
 
-/// Returns whether a workload has sessions at rising rates.
+/// Returns whether a workload has sessions at a planned rate, on up to 1 000 connections and without idle connections.
 fn rising(workload: &Workload) -> bool {
     let is_rising = !workload.is_closed() && workload.requests_per_connection.is_some() && workload.idle == 0;
     is_plain(workload) && workload.service.name() == "http" && is_rising && workload.connections == 1_000
@@ -57,7 +57,7 @@ const RESPONSE: Scale = Scale { label: "median response time", form: Form::Time,
 const IDLE: Scale = Scale { label: "idle connections", form: Form::Number, kind: Kind::Linear };
 const PORTS: Scale = Scale { label: "ports", form: Form::Number, kind: Kind::Linear };
 
-/// The median of valid repeats with its interval; over all samples for rows that are not ranked.
+/// The median response time: the estimate and its interval for a ranked row, the median of all samples for any other.
 const RESPONSE_TIME: Value = |row| {
     let ranked = row.response_p50_ns.filter(|_| row.is_ranked());
     let of_all = || Some((row.response.filter(|response| response.count > 0)?.p50_ns as f64, Vec::new()));

@@ -8,7 +8,7 @@ use report::plot::chart::{Axis, Chart, Form, Mark, Point};
 
 const COLUMNS: &str = "figure,panel,whose,series,x,y,p1_or_low,p25,p75,p99_or_high,verdict";
 
-/// The points of figures and the paper's published values, in units of the axes; times are in nanoseconds.
+/// Returns the points of figures and the published values in the units of the axes. Times are in nanoseconds.
 pub fn csv(paper: &Paper, figures: &[(&PaperFigure, Chart)]) -> String {
     let mut records = vec![COLUMNS.split(',').map(str::to_owned).collect::<Vec<_>>()];
     for (figure, chart) in figures {

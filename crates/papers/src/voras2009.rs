@@ -14,7 +14,7 @@ const AMPED: &[&str] = range(2, 10);
 const SEDA_S: &[&str] = range(10, 14);
 const SYMPED: &[&str] = range(14, 19);
 
-/// Returns the configurations from one place of [`ALL`] to another.
+/// Returns the configurations in [`ALL`] from the index `from` up to, but not including, `to`.
 const fn range(from: usize, to: usize) -> &'static [&'static str] {
     ALL.split_at(to).0.split_at(from).1
 }
@@ -29,12 +29,12 @@ fn closed(workload: &Workload) -> bool {
     is_plain(workload) && is_kv && workload.is_closed() && workload.idle == 0
 }
 
-/// Compares the peak of some architectures with that of others.
+/// Returns a statement about the peak rate of some architectures.
 const fn peak(of: &'static [&'static str], is: Is) -> Statement {
     Statement::of(of, &RATE, closed, is)
 }
 
-/// All configurations, then the models, whose series show the best of their configurations.
+/// All configurations, then the models. The series of a model shows the best of its configurations.
 pub(super) const ALL: &[&str] = &[
     "epoll",
     "seda:2+4/epoll",

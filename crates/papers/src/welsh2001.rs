@@ -22,7 +22,7 @@ fn without_idle(workload: &Workload) -> bool {
     streams(workload) && workload.idle == 0
 }
 
-/// Leaves out small numbers of connections, with which the paper's event loops were slow.
+/// Selects 100 to 1 000 connections. With fewer, the paper's event loops were slow.
 fn many(workload: &Workload) -> bool {
     without_idle(workload) && (100..=1_000).contains(&workload.connections)
 }
@@ -31,7 +31,7 @@ fn one_among_idle(workload: &Workload) -> bool {
     streams(workload) && workload.connections == 1
 }
 
-/// Returns whether the experiment also has buffered variants.
+/// Selects the workloads under which buffered variants run too.
 fn several(workload: &Workload) -> bool {
     without_idle(workload) && workload.connections > 1
 }
@@ -133,8 +133,8 @@ fn costs(here: &Here<'_>) -> Vec<String> {
     costs.into_iter().map(|(_, words)| words).chain(remedy).collect()
 }
 
-/// Returns the share of the bandwidth that an architecture keeps, and a sentence with its costs. Rows that are not
-/// ranked count too: if the client limits the fewest connections, the true share is lower.
+/// Returns the share of the bandwidth that an architecture keeps, and sentences on its costs. Rows that are not ranked
+/// count too: if the client limits the row with the fewest connections, the true share is lower.
 fn cost(name: &str, few: (u32, &Row), most: (u32, &Row)) -> Option<(f64, String)> {
     let (before, after) = (few.1.stream?, most.1.stream?);
     let share = after.bytes_per_s / before.bytes_per_s;

@@ -58,7 +58,7 @@ pub fn percent(share: f64) -> String {
     format!("{percent} %")
 }
 
-/// Formats three significant digits; whole numbers from 100 on.
+/// Formats a number with three significant digits, but at most two decimals; whole numbers from 100 on.
 pub fn digits(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),
@@ -67,8 +67,8 @@ pub fn digits(value: f64) -> String {
     }
 }
 
-/// Formats three significant digits, with at most four decimals; whole numbers from 100 on. Papers print numbers this
-/// way, without the limit.
+/// Formats a number with three significant digits, but at most four decimals; whole numbers from 100 on. The reproduced
+/// papers print three significant digits too, without a limit of decimals.
 pub fn significant(value: f64) -> String {
     let decimals = |size: f64| (2.0 - size.log10().floor()).clamp(0.0, 4.0) as usize;
     let size = value.abs();

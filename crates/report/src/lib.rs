@@ -1,8 +1,8 @@
-//! Reports on finished runs: tables, conclusions, figures, pages, CSV and JSON. The input is plain data:
-//! [`harness::model::Run`], which the store reads.
+//! Reports on runs: tables, conclusions, figures, pages, CSV and JSON. Their input is plain data, a
+//! [`harness::model::Run`] that the store has read.
 //!
 //! # Layers
-//! Each layer uses only those before it.
+//! Each layer uses only the layers listed before it.
 //! - [`mod@format`] writes numbers with their units
 //! - [`model`] has the statistics and the conclusions of runs, as plain data
 //! - [`text`] has tables and sentences for a terminal or for Markdown, [`export`] CSV and JSON, [`plot`] figures as SVG and PNG

@@ -31,7 +31,8 @@ pub fn check(claims: &[Claim], runs: &[Run], deviation_of: &mut [&mut DeviationO
     (1..).zip(claims).map(checked).collect()
 }
 
-/// One figure against a claim refutes it. A claim holds if most figures of every statement exist and none is open.
+/// One contrary figure refutes a claim. A claim holds if no figure is contrary or open, each statement has a decided
+/// figure, and at most half of all figures are missing.
 fn outcome(by_statement: &[Vec<Evidence>]) -> (Outcome, Option<String>) {
     let all = || by_statement.iter().flatten();
     let count = |holds: Option<bool>| all().filter(|finding| finding.value.is_some() && finding.holds == holds).count();
@@ -76,7 +77,7 @@ fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut Deviat
     })
 }
 
-/// Adds the experiment to evidence with equal descriptions, because two workloads may differ only in their phases.
+/// Appends the experiment to equal descriptions: they omit the phases, which may be the only difference of workloads.
 fn with_experiments(mut findings: Vec<Evidence>) -> Vec<Evidence> {
     let is_one_of_several = |it: &Evidence| findings.iter().filter(|other| other.what == it.what).count() > 1;
     let alike: Vec<bool> = findings.iter().map(is_one_of_several).collect();
@@ -89,7 +90,7 @@ fn with_experiments(mut findings: Vec<Evidence>) -> Vec<Evidence> {
 /// A ratio or another figure, with its interval.
 type Found = Option<(f64, Option<Interval>)>;
 
-/// Returns the cells at both ends of the axis, for each architecture and otherwise equal workload.
+/// Pairs the cells at the low and the high end of the axis that have equal architectures and otherwise equal workloads.
 fn pairs(cells: &[Cell], axis: Axis) -> impl Iterator<Item = (&Cell, &Cell)> {
     cells.iter().filter_map(move |low| {
         let rest = axis.apart_from(&low.workload);
@@ -129,7 +130,7 @@ fn slopes(cells: &[Cell], axis: Axis) -> Vec<Evidence> {
     pairs(cells, axis).map(finding).collect()
 }
 
-/// Compares every architecture with the first, under each workload.
+/// Compares each further architecture with the first one, under each workload.
 fn alike(cells: &[Cell], factor: f64) -> Vec<Evidence> {
     let first = cells.first().map(|cell| cell.architecture.clone());
     let (bases, others): (Vec<&Cell>, Vec<&Cell>) =
@@ -152,7 +153,7 @@ fn each(statement: &Statement, cells: &[Cell], range: RangeInclusive<f64>) -> Ve
     cells.iter().map(finding).collect()
 }
 
-/// Compares the peaks of both sides. The true peak of a side may be higher if one of its workloads has no figure.
+/// Compares the peak of `cells` with the peak of `others`. A true peak may be higher if a workload has no valid trials.
 fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Evidence> {
     let peak = |cells: &[Cell]| -> Option<Cell> {
         let value = |cell: &Cell| cell.estimate().map(|estimate| estimate.value);
@@ -201,8 +202,8 @@ fn factor_within(of: &Cell, what: String, found: Found, range: &RangeInclusive<f
     finding_of(of, what, found, "factor ", format::digits, range)
 }
 
-/// A claim holds if the whole interval is inside the range, and fails if the whole interval is outside. Without an
-/// interval the figure decides, unless it makes no practical difference from a bound.
+/// The evidence supports the claim if the whole interval is inside the range, and contradicts it if the whole interval
+/// is outside. Without an interval, values within [`MARGIN`] of the figure form the interval.
 fn finding_of(
     of: &Cell,
     what: String,

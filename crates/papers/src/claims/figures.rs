@@ -1,4 +1,4 @@
-//! The values of each architecture under each workload, one for each repeat.
+//! The values of a metric for each architecture and workload, one per repeat.
 
 use harness::model::{Run, VerdictKind, Workload};
 use stats::{Estimate, Ratio};
@@ -11,9 +11,9 @@ use report::model::deviation::DeviationOf;
 pub(super) struct Cell {
     pub architecture: String,
     pub workload: Workload,
-    /// The experiment; the first if several have this workload.
+    /// The first experiment that has this workload.
     pub experiment: String,
-    /// The metric of each repeat that counts or that the server made unsteady; empty unless most repeats count.
+    /// The metric of each repeat that counts or belongs in estimates; empty unless most repeats count.
     pub values: Vec<f64>,
     pub verdicts: Vec<VerdictKind>,
     seed: u64,
@@ -58,7 +58,7 @@ pub(super) fn cells(
             }
         }
     }
-    // Among a majority of repeats that do not count, one that counts is likely an outlier.
+    // If most repeats do not count, one that counts is likely an outlier.
     for cell in &mut cells {
         let counted = cell.verdicts.iter().filter(|kind| (metric.counts)(**kind)).count();
         if 2 * counted <= cell.verdicts.len() {

@@ -22,7 +22,7 @@ pub use report::model::axis::Axis;
 use report::model::deviation::DeviationOf;
 use report::model::stream;
 
-/// A claim of a paper, numbered by its place in the paper's list.
+/// A claim of a paper.
 #[derive(Debug)]
 pub struct Claim {
     /// The claim in our words.
@@ -65,7 +65,7 @@ pub enum Is {
     Grows(Axis, f64),
     /// From the low end of the axis to the high end the metric falls by at least this factor.
     Falls(Axis, f64),
-    /// The metrics of all architectures are within this factor of the first architecture's.
+    /// The metric of each architecture is within this factor of the metric of the first architecture.
     Alike(f64),
     AtMost(f64),
     AtLeast(f64),
@@ -97,7 +97,8 @@ fn valid(kind: VerdictKind) -> bool {
     kind == VerdictKind::Valid
 }
 
-/// The load of a trial whose tail belongs to the server, which the mean and the 99th percentile require.
+/// Returns the load report; `None` if the client may have caused its 99th percentile. The mean and the 99th percentile
+/// would then not describe the server.
 fn load_with_tail(record: &TrialRecord) -> Option<&LoadReport> {
     record.load.as_ref().filter(|load| !load.is_client_tail(0.99))
 }
@@ -122,7 +123,7 @@ pub static SEND_STDDEV: Metric =
 /// The time for 10^9 bytes of bursts.
 pub static GIGABYTE: Metric = valid_time("time for a gigabyte", |record, _| Some(1e18 / stream::bytes_per_s(record)?));
 
-/// Responses per second (transactions of a closed loop). The rate of a saturated server counts too.
+/// Responses per second; in a closed loop, transactions per second. Saturated trials count too.
 pub static RATE: Metric = Metric {
     name: "rate",
     of: |record, _| record.rate_achieved_per_s(),
@@ -130,7 +131,7 @@ pub static RATE: Metric = Metric {
     show: |per_s| format!("{}/s", format::digits(per_s)),
 };
 
-/// Bytes of bursts per second of server CPU time, which describes the server even if the client is the limit.
+/// Burst bytes per second of server CPU time. Client-limited trials count too, because the CPU time is the server's.
 pub static BANDWIDTH_OF_CPU: Metric = Metric {
     name: "bandwidth of a CPU",
     of: |record, _| stream::bytes_per_cpu_s(record),
@@ -138,7 +139,7 @@ pub static BANDWIDTH_OF_CPU: Metric = Metric {
     show: format::bandwidth,
 };
 
-/// The share of sends at most 1 µs from the median of all deviations from even intervals.
+/// The share of sends whose deviation from even intervals is within 1 µs of the median deviation.
 pub static SENDS_WITHIN_1US: Metric = Metric {
     name: "share of sends within 1 µs",
     of: |record, deviation_of| Some(deviation_of(record).figures?.within_1us_of_median),
@@ -176,7 +177,7 @@ pub struct CheckedClaim {
     pub number: usize,
     pub says: &'static str,
     pub outcome: Outcome,
-    /// The reason why some or all of the claim is not decided; `None` if there is none.
+    /// The reason why the claim is undecided or has missing figures; `None` for a refuted claim.
     pub reason: Option<String>,
     pub findings: Vec<Evidence>,
 }
@@ -184,14 +185,14 @@ pub struct CheckedClaim {
 /// One figure compared with a statement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Evidence {
-    /// The comparison and its workload, with the experiment if two would read the same.
+    /// The comparison and its workload. Also names the experiment if two pieces of evidence would otherwise read the same.
     pub what: String,
     pub experiment: String,
     /// The value: a ratio, a slope or the metric itself. `None` without data.
     pub value: Option<f64>,
     /// The 95 % interval over repeats; `None` with fewer than two repeats.
     pub interval: Option<Interval>,
-    /// The value in words, beside its bound.
+    /// The value in words, with the claimed range if the statement has one.
     pub words: String,
     /// Whether the statement holds; `None` if the interval is too wide, or without data.
     pub holds: Option<bool>,

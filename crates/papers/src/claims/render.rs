@@ -5,7 +5,7 @@ use report::export::csv::of_records;
 use report::format;
 use report::text::medium::wrap;
 
-/// The most findings shown for a claim; contrary findings come first. JSON has all.
+/// The largest number of findings shown for a claim. Contrary findings come first, and JSON has all findings.
 const SHOWN: usize = 4;
 
 pub fn render(claims: &[CheckedClaim], width: usize) -> String {

@@ -12,7 +12,7 @@ use super::send_deviation::Sends;
 use super::service_time::{is_of_matrix, published_service_time};
 use crate::figure::{Here, published};
 
-/// The range of shares that the horizontal axis must show.
+/// The range of shares of sends that the horizontal axis must cover.
 const SHOWN: [f64; 2] = [0.05, 0.95];
 /// Minimum room on both sides of the shown sends, in nanoseconds.
 const ROOM_NS: f64 = 1_000.0;
@@ -46,7 +46,7 @@ pub(super) fn draw(runs: &Here<'_>, deviation_of: &mut [&mut DeviationOf<'_>]) -
             });
         }
     }
-    // Deviations of invalid trials can be a thousand times as large. Clip them to the range of the valid ones.
+    // Invalid trials can deviate a thousand times as much: clip their curves to the range of the valid trials.
     let any_valid = panel.series.iter().any(|series| series.of.is_empty());
     let counts = |series: &&Series| series.of.is_empty() || !any_valid;
     let points = || panel.series.iter().filter(counts).flat_map(|series| &series.points);

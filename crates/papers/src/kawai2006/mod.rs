@@ -17,7 +17,7 @@ pub(super) use service_time::ARCHITECTURES;
 use service_time::{at_even_intervals, of_the_paper};
 pub(super) use tables::Kawai2006;
 
-/// The largest factor that the figures' logarithmic scales show as no change.
+/// The largest factor that looks like no change on the logarithmic scales of the figures.
 const NO_CHANGE: f64 = 1.5;
 
 pub(super) const CLAIMS: &[Claim] = &[

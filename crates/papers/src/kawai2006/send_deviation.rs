@@ -24,17 +24,17 @@ pub(super) struct Worst {
     pub(super) published: BTreeMap<String, f64>,
     /// The trial with the largest standard deviation; `None` when no trial counts.
     pub(super) here: Option<TrialDeviation>,
-    /// Statistics of all trials that count. A single pause of the host may decide which trial is the worst.
+    /// Statistics of all trials that count, because a single pause of the host may decide which trial is the worst.
     all: All,
 }
 
-/// The trials of an architecture that count for Table 5.
+/// Statistics of the trials of an architecture that count for Table 5.
 #[derive(Debug, Default, Serialize)]
 struct All {
     trials: usize,
-    /// The median over trials of the standard deviation.
+    /// The median of the standard deviations of these trials.
     stddev_us_median: Option<f64>,
-    /// The median over trials of the share of sends at most 1 µs from the median.
+    /// The median of the shares of sends that are within 1 µs of their trial's median.
     within_1us_of_median_median: Option<f64>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Sends {
     /// The columns of Table 5, in the order of [`ARCHITECTURES`].
     #[serde(rename = "send_deviation")]
     pub(super) worst: Vec<Worst>,
-    /// The number of valid trials at constant intervals with readable samples, and of all trials in the paper's matrix.
+    /// The number of trials that count (valid, constant intervals, readable samples) and of all trials in the matrix.
     deviation_trials: (usize, usize),
     /// Reasons why samples cannot be read.
     samples_missing: Vec<String>,

@@ -21,7 +21,7 @@ pub(crate) const ARCHITECTURES: [&str; 5] = ["mp", "mt", "select", "poll", "epol
 /// The service of the paper's Table 2.
 pub(super) const SERVICE: ServiceSpec = ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 };
 
-/// Returns whether a workload is the paper's traffic, with any parameters of the matrix, schedule and phases.
+/// Returns whether a workload is the paper's traffic. Its place in the matrix, schedule and phases may be any.
 pub(super) fn of_the_paper(workload: &Workload) -> bool {
     is_plain(workload) && workload.service == SERVICE && workload.transport == Transport::Tcp && workload.idle == 0
 }
@@ -41,7 +41,7 @@ pub(super) struct Times {
     pub(super) stddev_ms: f64,
 }
 
-/// An architecture under a workload of Table 3 or 4.
+/// A cell of Table 3 or 4: an architecture under a workload.
 #[derive(Debug, Serialize)]
 pub(super) struct Cell {
     pub(super) table: u8,
@@ -61,7 +61,7 @@ pub(super) struct Here {
     pub(super) verdict: VerdictKind,
     pub(super) repeats: usize,
     pub(super) repeats_estimated: usize,
-    /// Times over the valid repeats; `None` without valid repeats.
+    /// Times over the repeats that estimates use; `None` without such repeats.
     pub(super) times: Option<Times>,
     /// Whether the client may have caused the tail, which affects the mean and the standard deviation.
     pub(super) is_client_tail: bool,
@@ -80,7 +80,7 @@ pub(super) fn published_service_time() -> Vec<Cell> {
     reader.deserialize().map(cell).collect()
 }
 
-/// Returns whether a workload belongs to the matrix, of which Tables 3 and 4 show a part and Table 5 covers the whole.
+/// Returns whether a workload belongs to the paper's matrix. Tables 3 and 4 show a part of it; Table 5 covers all of it.
 pub(super) fn is_of_matrix(cells: &[Cell], workload: &Workload) -> bool {
     of_the_paper(workload)
         && cells.iter().any(|cell| cell.connections == workload.connections)

@@ -28,7 +28,7 @@ const AUTOBENCH: [(&str, fn(&StepFigures) -> String); 9] = [
     ("net_io", |it| tenth(it.net_io)),
     ("errors", |it| thousandth(it.errors)),
 ];
-/// Autobench's column before these.
+/// Autobench's first column: the planned rate.
 const RATE: &str = "dem_req_rate";
 
 /// Returns the fields of [`AUTOBENCH`]; empty if unknown.
@@ -80,8 +80,8 @@ fn row(curve: &Curve, step: &Step) -> CsvRow {
 }
 
 /// Returns a sweep in autobench's TSV, a row for each rate. A single curve has autobench's ten columns. With several
-/// curves, the columns after the first repeat for each curve. Their names end with the architecture and, where these
-/// differ, the connections, their active share and the idle connections.
+/// curves, each has all columns but the rate. Their names end with the architecture and, if workloads differ, with the
+/// connections and their active share. If the idle connections differ, they follow.
 pub fn tsv(sweep: &Sweep) -> String {
     let workloads = sweep.workloads();
     let idle_differs = workloads.iter().any(|workload| workload.idle != workloads[0].idle);

@@ -42,7 +42,7 @@ impl CsvRow {
 
 type NamedQuantile = (&'static str, Quantile);
 
-/// Writes the heading and rows with the same columns; nothing without rows.
+/// Writes a heading, then the rows, which all have the same columns. Without rows, writes nothing.
 pub fn of_rows(rows: impl IntoIterator<Item = CsvRow>) -> String {
     let mut rows = rows.into_iter().peekable();
     let heading = rows.peek().map(|row| row.names.clone());

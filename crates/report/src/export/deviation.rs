@@ -6,7 +6,7 @@ use super::csv::{CsvRow, of_rows};
 use crate::format;
 use crate::model::deviation::{Deviations, SHARES, TrialDeviation};
 
-/// A row for each trial.
+/// Returns CSV with a row for each trial.
 pub fn csv(deviations: &Deviations) -> String {
     of_rows(deviations.trials.iter().map(row))
 }

@@ -4,7 +4,7 @@ use super::csv::{CsvRow, of_rows};
 use crate::format;
 use crate::model::history::{History, Trend, TrendPoint};
 
-/// A row for each point of each trend.
+/// Returns CSV with a row for each point of each trend.
 pub fn csv(history: &History) -> String {
     let rows = history.trends.iter().flat_map(|trend| trend.points.iter().map(|point| row(history, trend, point)));
     of_rows(rows)

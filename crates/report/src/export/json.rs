@@ -11,7 +11,7 @@ use crate::model::{Capacities, FORMAT, Sweep, conclusion};
 pub fn of(run: &Run) -> Value {
     let mut whole = json!({ "format": FORMAT, "run": run.header, "trials": run.records });
     if let Some(capacities) = Capacities::of(run) {
-        // Each probe of a search has its own rate, so only the results of searches are summarised.
+        // The probes of a search have different rates, so they have no summary. Write the result of each search instead.
         whole["capacity"] = json!(capacities);
     } else {
         let summary = Summary::of(run);

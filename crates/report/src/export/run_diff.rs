@@ -6,7 +6,7 @@ use super::csv::{CsvRow, of_rows};
 use crate::model::run_diff::{Change, Pair, RunDiff, SideFigures};
 use crate::model::workload::title;
 
-/// A row for each architecture under each workload, in `both` runs or only in `a` or `b`.
+/// Returns CSV with a row for each architecture and workload. The first column names the runs: `both`, `a` or `b`.
 pub fn csv(diff: &RunDiff) -> String {
     let both = diff.pairs.iter().map(|pair| row("both", &pair.architecture, &pair.workload, Some(pair)));
     let only = [("a", &diff.only_a), ("b", &diff.only_b)].into_iter();

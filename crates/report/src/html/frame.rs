@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::plot::chart::Chart;
 use crate::plot::style::{self, Style};
 
-/// plotly.js, the bundle with only lines and markers: a quarter of the full size.
+/// The basic bundle of plotly.js (1.2 MB), which has the lines and markers that the figures need.
 pub(crate) const PLOTLY: &str = include_str!("../../assets/plotly-basic.min.js");
 
 const CSS: &str = include_str!("../../templates/report.css");
@@ -42,13 +42,13 @@ struct Panels<'a> {
     chart: &'a Chart,
 }
 
-/// Returns the elements in which the script draws a chart; `number` is its index among the page's figures.
+/// Returns the elements in which the script draws a chart. `number` is the chart's index among the page's figures.
 pub fn panels(number: usize, heading: &str, chart: &Chart) -> anyhow::Result<String> {
     Ok(Panels { number, heading, chart }.render()?)
 }
 
 impl Frame {
-    /// Takes the architectures in order, their figures, and the data for download.
+    /// Creates a frame from the architectures, the figures, and the data for download.
     pub fn new(architectures: &[String], figures: Vec<Drawing<'_>>, raw: &impl Serialize) -> anyhow::Result<Self> {
         let styles = (0..architectures.len()).map(style::style).collect();
         let data = embedded(&Data { architectures, styles, figures })?;
@@ -77,7 +77,7 @@ impl Frame {
 /// The switch of an architecture.
 pub struct Switch {
     pub(crate) name: String,
-    /// The architecture's index in the list of all.
+    /// The architecture's index in the list of all architectures.
     pub place: usize,
     pub(crate) style: Style,
     /// A line with its marker, as SVG.
@@ -104,7 +104,7 @@ pub struct Drawing<'a> {
     pub chart: &'a Chart,
 }
 
-/// JSON that contains no `</script>`.
+/// Returns the value as JSON that contains no `</script>`.
 fn embedded(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string(value)?.replace('<', "\\u003c"))
 }

@@ -1,4 +1,4 @@
-//! Pages that load nothing: one file with its style, its script, its data and the plotting library.
+//! Pages that load no other file: each contains its style, its script, its data and the plotting library.
 //!
 //! # Layout
 //! - [`page`]: a run's page; [`index`]: the page of many runs

@@ -1,4 +1,4 @@
-//! The page of a run: one file with its style, its script, its data and the plotting library.
+//! The page of a run.
 
 use askama::Template;
 use harness::model::{Bound, Check, Run, TrialRecord};
@@ -37,7 +37,7 @@ struct Table<'a> {
     comparison: &'a Comparison,
     sentence: String,
     headings: Vec<&'static str>,
-    /// Rows with the index of their architecture and the cells after the name.
+    /// Each row with the index of its architecture and its cells after the name.
     rows: Vec<(&'a Row, usize, Vec<String>)>,
     notes: Vec<String>,
 }

@@ -41,7 +41,7 @@ fn bandwidth_is_the_server_s_count() {
     let chart = |name: &str| &drawn.figures.iter().find(|(figure, _)| figure.name == name).unwrap().1;
     let epoll = drawn.architectures.iter().position(|architecture| architecture == "epoll").unwrap();
     let epoll = |name: &str| chart(name).panels[0].series.iter().find(|series| series.architecture == epoll).unwrap();
-    // Two repeats of 2.4 and of 2.448 GB/s.
+    // The mean of two repeats: 2.4 GB/s and 2.448 GB/s.
     assert_eq!((epoll("bandwidth").points[0].y / 1e6).round(), 2_424.0);
     let over_window = epoll("bandwidth-over-time");
     assert_eq!((over_window.points.len(), over_window.points[31].y.round()), (32, 2_424.0));
@@ -133,7 +133,7 @@ fn titles_of_panels_name_only_differences() {
     );
 }
 
-/// The JSON in one of the page's elements.
+/// Returns the JSON in the page's element with this id.
 fn data(page: &str, id: &str) -> Value {
     let start = format!("<script type=\"application/json\" id=\"{id}\">");
     let text = page.split_once(&start).unwrap().1.split_once("</script>").unwrap().0;

@@ -1,4 +1,4 @@
-//! One dimension in which workloads differ: tables, figures and claims draw curves along it.
+//! The dimensions in which workloads differ. Tables, figures and claims show curves along one dimension.
 
 use harness::model::Workload;
 use harness::spec::units::{Share, Size};
@@ -101,8 +101,8 @@ impl Axis {
         }
     }
 
-    /// Returns the axis along which a run's workloads grow: datagram ports; idle connections, if only these differ;
-    /// else connections.
+    /// Returns the axis along which a run's workloads grow: ports if any server watches ports; idle connections if these
+    /// differ and the connections do not; else connections.
     pub fn of_size(summary: &Summary) -> Self {
         let workloads = || summary.comparisons.iter().map(|comparison| &comparison.workload);
         let differ = |axis: Self| workloads().any(|it| workloads().any(|other| axis.at(it) != axis.at(other)));
@@ -121,7 +121,7 @@ impl Axis {
     }
 }
 
-/// Returns the parts of each title that distinguish groups of workloads, without the axis; empty for a single group.
+/// Returns for each group the parts of its title that not all groups share, without the position on `along`.
 pub(crate) fn apart(groups: &[Vec<&Comparison>], along: Option<Axis>) -> Vec<String> {
     let is_stated = |words: &str| along.is_some_and(|along| along.is_stated_by(words));
     let words = |group: &Vec<&Comparison>| -> Vec<String> {

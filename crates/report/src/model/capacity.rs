@@ -25,10 +25,10 @@ pub struct Capacities {
 pub struct Search {
     pub(crate) architecture: String,
     pub(crate) workload: Workload,
-    /// The highest rate and its bound; `None` if unknown.
+    /// The highest rate with its interval, or a lower bound of it; `None` if unknown.
     pub(crate) answer: Option<CapacityBound>,
-    /// The limited quantiles in nanoseconds, in the order of the limits: from probes in the interval that met the
-    /// limits, else from the nearest probes below. `None` if no probe met them.
+    /// The response time in nanoseconds at the quantile of each limit, from the probes in the interval that met the
+    /// limits, else from the nearest such probe below it. `None` if no probe met the limits.
     pub(crate) there_ns: Vec<Option<u64>>,
     pub(crate) there_late: LateSends,
     pub(crate) probes: Probes,
@@ -137,7 +137,7 @@ fn row(run: &Run, question: &SearchGoal, search: &RateSearch<'_>) -> Search {
     }
 }
 
-/// Returns the architecture with the highest capacity, and whether another one may have more.
+/// Names the architecture with the highest capacity, and architectures that may have a higher one.
 pub(crate) fn sentence(rows: &[&Search]) -> String {
     let known = rows.iter().filter_map(|row| match row.answer {
         Some(CapacityBound::Server { rate_per_s, interval }) => Some((*row, rate_per_s, interval)),

@@ -26,23 +26,23 @@ pub fn late<'a>(loads: impl Iterator<Item = &'a LoadReport>) -> LateSends {
     loads.map(LoadReport::late_sends).fold(LateSends::default(), LateSends::and)
 }
 
-/// The name of the lowest quantile that the client may have caused, such as `p99`; `None` if all belong to the server.
+/// The name of the lowest quantile that the client may have caused, such as `p99`; `None` if there is none.
 pub fn clients_from(late: &LateSends) -> Option<&'static str> {
     ALL.iter().find(|(_, (q, _))| late.reaches(*q)).map(|(name, _)| *name)
 }
 
-/// The upper end of a boxplot's line: p99, or p75 if the client may have caused the p99.
+/// The upper end of a boxplot's line: p99 or p75, the higher one that the client cannot have caused, else p50.
 pub(crate) fn end_of_line(late: &LateSends) -> Quantile {
     [P99, P75].into_iter().find(|(q, _)| !late.reaches(*q)).unwrap_or(P50)
 }
 
-/// The loads whose quantile `q` belongs to the server; empty unless these are the majority.
+/// Returns the load reports whose quantile `q` the client cannot have caused; empty unless these are the majority.
 pub(crate) fn servers<'a>(loads: impl Iterator<Item = &'a LoadReport>, q: f64) -> Vec<&'a LoadReport> {
     let (clients, servers): (Vec<&LoadReport>, Vec<&LoadReport>) = loads.partition(|load| load.is_client_tail(q));
     if servers.len() > clients.len() { servers } else { Vec::new() }
 }
 
-/// The 99th percentile of service time, in nanoseconds, of each load whose tail belongs to the server: see [`servers`].
+/// Returns the 99th percentile of service time of each load report that [`servers`] selects, in nanoseconds.
 pub(crate) fn p99s_ns<'a>(loads: impl Iterator<Item = &'a LoadReport>) -> Vec<f64> {
     servers(loads, 0.99).into_iter().map(|load| load.service.distribution.p99_ns as f64).collect()
 }

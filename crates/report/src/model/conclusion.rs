@@ -61,7 +61,7 @@ pub fn of(comparison: &Comparison) -> String {
     };
     let compared: Vec<String> = ranked[1..].iter().map(|row| against_best(row)).collect();
     let compared = if compared.is_empty() { String::new() } else { format!("; {}", compared.join(", ")) };
-    // A closed loop slows down with the server, so tails belong to different loads.
+    // A closed loop slows down with the server, so the tails of architectures result from different rates.
     let tail = if is_closed { String::new() } else { tail(&ranked) };
     let place = place(comparison);
     let is_stream = comparison.workload.service.stream().is_some();
@@ -78,8 +78,7 @@ pub fn of(comparison: &Comparison) -> String {
     format!("At {place}, {} {is_best}: {figure}{compared}.{tail}{unranked}", best.architecture)
 }
 
-/// Returns the server's CPU time per gigabyte if the client limited a row, because this cost describes the server even
-/// then.
+/// Lists the server's CPU time per gigabyte if the client limited a row, because it describes the server even then.
 fn gigabytes(comparison: &Comparison) -> String {
     if !comparison.rows.iter().any(|row| row.verdict == VerdictKind::ClientLimited) {
         return String::new();
@@ -122,7 +121,7 @@ fn against_best(row: &Row) -> String {
     }
 }
 
-/// Returns whether there were too few repeats for an interval.
+/// Returns whether a ratio has too few repeats for an interval.
 fn has_no_interval(comparison: &Comparison) -> bool {
     comparison.rows.iter().any(|row| row.ratio.is_some_and(|ratio| ratio.interval.is_none()))
 }

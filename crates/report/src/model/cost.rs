@@ -1,4 +1,4 @@
-//! The cost of a request by the server's own counters, and disagreements between these and the kernel's counters.
+//! The cost of a request by the server's own counters, and differences between its counts and the kernel's counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub struct CostBreakdown {
     pub(crate) syscalls_per_request: BTreeMap<String, f64>,
     /// System calls per request as the kernel counted them; empty without `--count-syscalls`.
     pub(crate) syscalls_outside_per_request: BTreeMap<String, f64>,
-    /// Kinds for which the two counts disagree; empty if either count is missing.
+    /// Kinds for which these two counts differ; empty if either count is missing.
     pub(crate) syscalls_differ: Vec<CountDifference>,
     /// I/O operations per request that the server submitted to the kernel, by kind; empty if the server does the I/O
     /// itself.
@@ -46,8 +46,8 @@ pub struct CostBreakdown {
 /// Returns the share of the tail (mean minus median service time) that the server's waits for a CPU explain; `None`
 /// without a tail. Means add up, unlike percentiles: the mean service time includes the mean wait per request.
 ///
-/// The share is rough: too small if requests queue in one event loop, which counts their common wait once; too large
-/// if every request waits, because the median includes that wait.
+/// The share is rough. It is too small if requests queue in one event loop, because their common wait counts once. It
+/// is too large if every request waits, because the median then includes the wait.
 pub(crate) fn share_of_tail(run_delay_ns: f64, mean_ns: f64, p50_ns: f64) -> Option<f64> {
     let tail_ns = mean_ns - p50_ns;
     (tail_ns > 0.0).then(|| (run_delay_ns / tail_ns).min(1.0))
@@ -63,7 +63,7 @@ pub struct CountDifference {
 
 /// Two counts agree if they differ by at most this share of the larger count.
 pub(crate) const SAME_SHARE: f64 = 0.01;
-/// Two counts agree if they differ by at most this many calls per request, because the server runs between the readings.
+/// Two counts agree if they differ by at most this many calls per request: calls occur between the two readings.
 pub(crate) const SAME_PER_REQUEST: f64 = 0.01;
 
 /// Returns the kinds for which two counts per request differ.
@@ -88,7 +88,7 @@ pub(crate) fn differences(inside: &BTreeMap<String, f64>, outside: &BTreeMap<Str
 }
 
 impl CostBreakdown {
-    /// Computes costs from the counters of some repeats, which answered `requests` together; `None` for 0 requests.
+    /// Computes costs from the counters of repeats. `requests` is the total of answered requests; `None` if it is 0.
     pub(crate) fn of(counters: &[&ServerCounters], requests: f64) -> Option<Self> {
         let sum = |figure: fn(&Totals) -> u64| -> f64 {
             counters.iter().map(|counters| figure(&counters.totals)).sum::<u64>() as f64
@@ -131,7 +131,7 @@ impl CostBreakdown {
         })
     }
 
-    /// Adds the share of the tail, from the service times of the same repeats.
+    /// Adds the share of the tail that waits for a CPU explain. `service` covers the same repeats.
     pub(crate) fn with_tail(self, service: Option<&Distribution>) -> Self {
         let share = |run_delay_ns| service.and_then(|it| share_of_tail(run_delay_ns, it.mean_ns, it.p50_ns as f64));
         Self { run_delay_share_of_tail: self.run_delay_ns_per_request.and_then(share), ..self }
@@ -142,7 +142,7 @@ impl CostBreakdown {
         own_ns + self.interrupts_ns_per_request.unwrap_or(0.0)
     }
 
-    /// Returns the server's own count, or else the kernel's.
+    /// Returns the server's count of system calls, or the kernel's count if the server has none.
     pub(crate) fn syscalls_by_kind(&self) -> &BTreeMap<String, f64> {
         match self.syscalls_per_request.is_empty() {
             true => &self.syscalls_outside_per_request,

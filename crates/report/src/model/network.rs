@@ -4,8 +4,8 @@ use harness::model::network::NetworkReport;
 
 use crate::format;
 
-/// Describes the setup of the network and its measurements before the trials: medians over trials, and the worst
-/// value of rare events. Returns `None` without a lab.
+/// Describes the setup of the network and the measurements before the trials: median round trips, total loss, lowest
+/// bandwidth, and highest delay of late packets. Returns `None` without a lab.
 pub fn sentence<'a>(reports: impl Iterator<Item = &'a NetworkReport>) -> Option<String> {
     let reports: Vec<&NetworkReport> = reports.collect();
     let first = reports.first()?;

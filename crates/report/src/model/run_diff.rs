@@ -1,4 +1,4 @@
-//! Two runs side by side: the trials that both have, B against the baseline A.
+//! A comparison of two runs: the trials that both runs have, B against the baseline A.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,10 +28,10 @@ pub struct RunDiff {
     pub(crate) margin: f64,
     pub(crate) a: Side,
     pub(crate) b: Side,
-    /// Facts that differ between the hosts, except those that always change.
+    /// Facts that differ between the hosts, except facts that vary on an unchanged host.
     pub(crate) host_differences: Vec<HostDifference>,
     pub(crate) sentence: String,
-    /// Trials that both runs have, by connections, rate and architecture.
+    /// Trials that both runs have, sorted by workload, then by architecture.
     pub(crate) pairs: Vec<Pair>,
     pub(crate) only_a: Vec<Planned>,
     pub(crate) only_b: Vec<Planned>,
@@ -87,9 +87,9 @@ pub(crate) struct Pair {
     pub(crate) phases_b: Option<Phases>,
     pub(crate) a: SideFigures,
     pub(crate) b: SideFigures,
-    /// Median service time, B against A; `None` unless both have a valid repeat.
+    /// Median service time, B against A; `None` unless both runs have a repeat that estimates use.
     pub(crate) service_p50: Option<Change>,
-    /// 99th percentile of service time, B against A; also `None` if the client may have caused it in most repeats.
+    /// The same for the 99th percentile; also `None` if the client may have caused it in half of a run's repeats.
     pub(crate) service_p99: Option<Change>,
     /// Transactions per second of a closed loop, B against A; `None` in an open loop, which sets the rate.
     pub(crate) rate: Option<Change>,
@@ -98,19 +98,20 @@ pub(crate) struct Pair {
 /// The results of one run for a pair.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SideFigures {
-    /// Number of finished repeats. Only valid repeats are compared.
+    /// Number of finished repeats. A valid row's estimates also use unsteady repeats that the server may have caused.
     pub(crate) repeats: usize,
     pub(crate) repeats_valid: usize,
     pub(crate) not_valid: Vec<NotValid>,
-    /// Reasons for missing repeats: this host cannot run them, or they have not been run yet.
+    /// Reasons for missing repeats: the run's host could not run them, the sweep skipped their rate, or they have not
+    /// been run yet.
     pub(crate) missing: Vec<String>,
     pub(crate) service_p50_ns: Option<f64>,
-    /// The median over repeats whose tail belongs to the server; `None` unless these are the majority.
+    /// The median over repeats whose p99 the client cannot have caused; `None` unless these are the majority.
     pub(crate) service_p99_ns: Option<f64>,
     pub(crate) rate_per_s: Option<f64>,
 }
 
-/// A finished repeat that is not compared.
+/// A finished repeat whose verdict is not valid.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NotValid {
     pub(crate) repeat: u32,
@@ -121,7 +122,7 @@ pub(crate) struct NotValid {
 /// A change of a figure from A to B.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Change {
-    /// The ratio of medians over valid repeats, B to A, with its interval.
+    /// The ratio of medians over the repeats that estimates use, B to A, with its interval.
     #[serde(flatten)]
     pub(crate) ratio: Ratio,
     pub(crate) finding: ChangeKind,
@@ -144,12 +145,12 @@ pub(crate) enum ChangeKind {
     /// The interval includes 1.
     #[serde(rename = "not-told-apart")]
     NotSignificant,
-    /// One run has fewer than two valid repeats.
+    /// One run has fewer than two repeats that estimates use.
     NoInterval,
 }
 
 impl Change {
-    /// Compares the repeats of a figure; `is_rate` if more is better.
+    /// Compares the values of a figure in the repeats of both runs. `is_rate` means that more is better.
     pub(crate) fn of(a: &[f64], b: &[f64], is_rate: bool, seed: u64) -> Option<Self> {
         let ratio = Ratio::of(b, a, seed)?;
         let finding = match ratio.interval {
@@ -182,8 +183,8 @@ impl ChangeKind {
 }
 
 impl RunDiff {
-    /// Compares two runs, finished or not. Trials match if they have the same architecture and the same workload,
-    /// phases aside.
+    /// Compares two runs, finished or not. Trials match if their architectures and workloads are equal. The phases may
+    /// differ if no equal workload is left.
     pub fn of(a: &Run, b: &Run) -> Self {
         let (mut rest_a, mut rest_b) = (groups(a), groups(b));
         let mut pairs: Vec<Pair> = Vec::new();
@@ -222,7 +223,7 @@ impl RunDiff {
 struct Group<'a> {
     first: &'a Trial,
     figures: SideFigures,
-    // A value for each repeat that estimates use.
+    // One value per repeat that estimates use. `p99s_ns` omits repeats whose p99 the client may have caused.
     p50s_ns: Vec<f64>,
     p99s_ns: Vec<f64>,
     rates_per_s: Vec<f64>,
@@ -327,7 +328,7 @@ fn sentence_of(pairs: &[Pair]) -> String {
     figures.map(|(pairs, name, change)| counted(&pairs, name, change)).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns how many pairs differ in each direction in a figure.
+/// Counts the pairs by the change of one figure.
 fn counted(pairs: &[&Pair], name: &str, change: fn(&Pair) -> Option<Change>) -> String {
     let changes: Vec<ChangeKind> = pairs.iter().filter_map(|pair| Some(change(pair)?.finding)).collect();
     let found = |kind| changes.iter().filter(|finding| **finding == kind).count();

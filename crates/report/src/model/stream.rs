@@ -7,18 +7,18 @@ use stats::interval;
 use wire::stream::Direction;
 
 use crate::list::mean;
-/// Statistics of streams: means over all valid repeats, unless stated otherwise.
+/// Statistics of streams, over several repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Streams {
     /// Bytes of bursts per second in the window, counted at the receiver.
     pub bytes_per_s: f64,
-    /// Bytes of bursts per second that the clients count, if they send. Socket buffers make it differ from
-    /// `bytes_per_s`.
+    /// Bytes of bursts per second by the client's count. If the client sends, bytes in socket buffers make it differ
+    /// from `bytes_per_s`.
     pub(crate) client_bytes_per_s: f64,
     /// Bytes of bursts per second that the server counts.
     pub(crate) server_bytes_per_s: Option<f64>,
     /// The server's bytes per second in each part of the window: the median over repeats. `None` if the server was
-    /// not sampled that often.
+    /// not sampled in each part.
     pub(crate) server_bytes_per_s_by_part: Option<[f64; PARTS]>,
     /// Jain's fairness index of the connections in the least fair repeat.
     pub(crate) fairness: f64,

@@ -32,8 +32,8 @@ pub const MARGIN: f64 = 0.05;
 pub struct Summary {
     pub(crate) metric: &'static str,
     pub(crate) interval_method: &'static str,
-    /// The simulated probability that the interval of a ratio from so few repeats holds the true value; `None`
-    /// without repeats.
+    /// The simulated probability that a ratio's interval holds the true value, for the ranked row with the fewest
+    /// repeats. `None` if that row has fewer than two.
     pub(crate) interval_coverage: Option<f64>,
     pub(crate) estimate_coverage: Option<f64>,
     pub(crate) margin: f64,
@@ -52,7 +52,7 @@ pub struct Comparison {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) network: Option<String>,
     pub(crate) metric: &'static str,
-    /// Valid rows first, best first; then the others.
+    /// Ranked rows from the best one on, then all other rows.
     pub rows: Vec<Row>,
 }
 
@@ -62,23 +62,23 @@ pub struct Row {
     pub(crate) architecture: String,
     /// `None` for an external server.
     pub(crate) accept: Option<Accept>,
-    /// The most bytes of one read; `None` for an external server.
+    /// The largest size of one read; `None` for an external server.
     pub(crate) read_budget_bytes: Option<ReadBudget>,
     /// The name in tables: see [`Trial::label`].
     #[serde(skip)]
     label: String,
-    /// `valid` if most repeats are valid and the server caused none of the other verdicts; otherwise the worst
-    /// verdict of the repeats. Only `valid` rows are ranked, and only by their valid repeats.
+    /// `valid` if most repeats are valid and the other repeats are unsteady or blameless for the server; otherwise the
+    /// worst verdict of the repeats. Only `valid` rows are ranked, by the repeats that estimates use.
     pub verdict: VerdictKind,
     /// Reasons for repeats that are not valid, each with its verdict.
     pub(crate) reasons: Vec<String>,
     /// Number of finished repeats.
     pub repeats: usize,
     pub(crate) repeats_valid: usize,
-    /// Number of repeats in the estimates: the valid repeats and, in a valid row, those that the server itself made
-    /// unsteady.
+    /// Number of repeats that estimates use: valid repeats and, in a valid row, unsteady repeats that the server may
+    /// have caused.
     pub(crate) repeats_estimated: usize,
-    /// Reasons for missing repeats: they cannot be run here, or have not been run yet.
+    /// Reasons for missing repeats: the host could not run them, the sweep skipped their rate, or they have not been run.
     pub(crate) missing: Vec<String>,
     /// Service time, t3 − t2; `None` if no repeat has a sample.
     pub(crate) service: Option<Distribution>,
@@ -88,28 +88,28 @@ pub struct Row {
     /// Response time, t3 − t1.
     pub response: Option<Distribution>,
     pub(crate) late: LateSends,
-    /// The lowest quantile of service and response time that late sends may have caused, such as `p99`; `None` if all
-    /// belong to the server.
+    /// The lowest quantile of service and response time that late sends may have caused, such as `p99`; `None` if there
+    /// is none.
     pub(crate) clients_from: Option<&'static str>,
     /// The mean over repeats.
     pub rate_achieved_per_s: Option<f64>,
-    /// Requests per second (transactions of a closed loop) over valid repeats, with an interval.
+    /// Requests per second (in a closed loop: transactions) over the repeats that estimates use.
     pub rate_per_s: Option<Estimate>,
     /// The share of its CPUs that the client used, the mean over repeats; `None` in an open loop.
     pub(crate) client_busy_share: Option<f64>,
     /// Transactions of a closed loop that were counted but not sampled, because the sample memory was full.
     pub(crate) unsampled: u64,
-    /// `None` for connections.
+    /// `None` unless the workload sends datagrams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) datagrams: Option<Datagrams>,
-    /// `None` for other services than streams.
+    /// `None` unless the service is a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<Streams>,
     pub(crate) service_p50_ns: Option<Estimate>,
-    /// 99th percentile of service time over valid repeats whose tail belongs to the server; `None` unless these are
-    /// the majority.
+    /// 99th percentile of service time over the repeats whose p99 the client cannot have caused; `None` unless these
+    /// are the majority.
     pub(crate) service_p99_ns: Option<Estimate>,
-    /// Median response time over valid repeats.
+    /// Median response time over the repeats that estimates use.
     pub response_p50_ns: Option<Estimate>,
     pub(crate) kernel: Option<Kernel>,
     pub(crate) churn: Option<Churn>,
@@ -119,7 +119,7 @@ pub struct Row {
     pub(crate) breakdown: Option<CostBreakdown>,
     /// The metric relative to the best row; `None` for rows that are not ranked.
     pub(crate) ratio: Option<Ratio>,
-    /// The metric of each valid repeat: median service time in nanoseconds, or transactions per second.
+    /// The metric of each repeat that estimates use: median service time in nanoseconds, or transactions per second.
     #[serde(skip)]
     pub(crate) metrics: Vec<f64>,
 }
@@ -226,14 +226,14 @@ fn comparison(run: &Run, workload: &Workload, pruned: &[u32]) -> Comparison {
     Comparison { workload: workload.clone(), title: title(workload), network, metric, rows }
 }
 
-/// Returns the trials of a sweep that were skipped because lower rates exceeded the server's capacity.
+/// Returns the trials that a sweep skipped because lower rates exceeded the capacity of the server or the client.
 pub(crate) fn pruned(run: &Run) -> Vec<u32> {
     let outcomes: Vec<TrialOutcome> =
         run.records.iter().map(|record| TrialOutcome::new(record, &run.header.strategy)).collect();
     strategy::pruned(&run.header, &outcomes)
 }
 
-/// The reason for a step of a sweep that was not run.
+/// The reason why a sweep skipped a rate.
 const LEFT_OUT: &str = "not run: lower rates already exceeded the capacity of the server or the client";
 
 /// Returns the reasons for missing records, each once.
@@ -262,7 +262,7 @@ fn verdict(verdicts: &[&Verdict]) -> VerdictKind {
     verdicts.iter().map(|verdict| verdict.kind).max().unwrap_or(VerdictKind::Failed)
 }
 
-/// Returns the repeats that estimates use. Those of a valid row include unsteady repeats, see
+/// Returns the repeats that estimates use: the valid repeats and, in a valid row, some unsteady repeats, see
 /// [`Verdict::belongs_in_estimates`].
 pub fn estimated<'a>(finished: &[&'a TrialRecord]) -> Vec<&'a TrialRecord> {
     let row = verdict(&finished.iter().map(|record| &record.verdict).collect::<Vec<_>>());
@@ -280,7 +280,7 @@ pub(crate) fn merged<'a>(times: impl IntoIterator<Item = &'a Measured>) -> Histo
     histogram
 }
 
-/// Summarises the repeats of one architecture: its planned trials, and the finished ones.
+/// Summarises the repeats of one architecture, given its planned and its finished trials.
 fn row(trials: &[&Trial], finished: &[&TrialRecord], missing: Vec<String>, seed: u64) -> Row {
     let (first, options) = (trials[0], trials[0].serve.options());
     let verdict = verdict(&finished.iter().map(|record| &record.verdict).collect::<Vec<_>>());
@@ -426,7 +426,7 @@ impl Row {
     }
 }
 
-/// Orders valid rows by the median of their metric, then the others by name. Computes ratios to the first row.
+/// Puts ranked rows first and orders rows by the median of their metric. Computes the ratios to the first row.
 fn rank(rows: &mut [Row], more_is_better: bool, seed: u64) {
     let sign = if more_is_better { -1.0 } else { 1.0 };
     let key = |row: &Row| interval::median(&row.metrics).map_or(f64::INFINITY, |metric| sign * metric);

@@ -1,4 +1,4 @@
-//! Workloads in their order and in words.
+//! The order of workloads, and their descriptions in words.
 
 use harness::model::Workload;
 use harness::spec::units::{Share, Size, Sizes, Think, Work};
@@ -6,7 +6,7 @@ use load::config::{Popularity, Schedule};
 
 use crate::format;
 
-/// Orders workloads wherever they are listed.
+/// Compares two workloads for the order of lists.
 pub fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
     (a.connections, a.idle)
         .cmp(&(b.connections, b.idle))

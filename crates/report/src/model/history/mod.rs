@@ -37,16 +37,16 @@ pub struct History {
     /// [`FORMAT`].
     pub(crate) format: u32,
     pub(crate) sentence: String,
-    /// In order of their first run; the first host is `A`.
+    /// The hosts in the order of their first runs; the first host is `A`.
     pub(crate) hosts: Vec<HistoryHost>,
     /// The runs, oldest first.
     pub runs: Vec<Entry>,
-    /// Measurements that appear in more than one run, by traffic, host and architecture.
+    /// Measurements that appear in more than one run, sorted by traffic, host and architecture.
     pub(crate) trends: Vec<Trend>,
     pub(crate) unreadable: Vec<Unreadable>,
 }
 
-/// A host. The same machine with another kernel is another host.
+/// A host. The same machine with another kernel counts as another host.
 #[derive(Debug, Serialize)]
 pub(crate) struct HistoryHost {
     /// The name of the host in reports: a letter, or a number after `Z`.
@@ -89,12 +89,12 @@ pub(crate) struct Trend {
     pub(crate) architecture: String,
     /// The traffic. Phases may differ from run to run.
     pub(crate) workload: Workload,
-    /// The title of the workload, with the settings that differ from those of other trends with the same traffic.
+    /// The title of the workload, then the settings in which trends of this architecture and traffic differ.
     pub(crate) title: String,
     /// Index into [`History::hosts`].
     pub(crate) host: usize,
     pub(crate) points: Vec<TrendPoint>,
-    /// The ranking metric of the newest run relative to the previous run; `None` unless both have a valid repeat.
+    /// The ranking metric of the newest run relative to the previous run; `None` unless it is ranked in both.
     pub(crate) change: Option<Change>,
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct TrendPoint {
     pub(crate) verdict: VerdictKind,
     pub(crate) repeats: usize,
     pub(crate) repeats_valid: usize,
-    /// Median service time; has an interval if the row is valid.
+    /// Median service time; has an interval only if the row is ranked.
     pub(crate) service_p50_ns: Option<Estimate>,
     /// 99th percentile of service time; `None` if the client may have caused it.
     pub(crate) service_p99_ns: Option<Estimate>,
@@ -199,7 +199,7 @@ impl Builder {
     }
 }
 
-/// Returns the host at a place of the order.
+/// Returns the host at index `at` of `order`.
 fn host(hosts: &[BTreeMap<String, String>], order: &[usize], at: usize) -> HistoryHost {
     let (first, facts) = (&hosts[order[0]], hosts[order[at]].clone());
     HistoryHost { letter: letter(at), differences: HostDifference::all(first, &facts), facts }
@@ -210,7 +210,7 @@ fn letter(at: usize) -> String {
     u8::try_from(at).ok().filter(|at| *at < 26).map_or_else(|| at.to_string(), |at| char::from(b'A' + at).to_string())
 }
 
-/// Groups results into trends; leaves out measurements of a single run.
+/// Groups results into trends. Omits measurements that appear only once.
 fn trends_of(found: Vec<(Key, usize, TrendPoint)>, seed: u64) -> Vec<Trend> {
     let count = |key: &Key| found.iter().filter(|(other, ..)| other == key).count();
     let repeated = found.iter().filter(|(key, ..)| count(key) > 1);
@@ -243,7 +243,7 @@ fn trends_of(found: Vec<(Key, usize, TrendPoint)>, seed: u64) -> Vec<Trend> {
 impl TrendPoint {
     /// Takes the results of a row; the caller sets the index of the run later.
     fn of(row: &Row) -> Self {
-        // Show the figure of a row that is not ranked without an interval.
+        // A row that is not ranked shows its figure without an interval.
         let shown = |ranked: Option<Estimate>, all: Option<f64>| {
             ranked.filter(|_| row.is_ranked()).or_else(|| Some(Estimate { value: all?, interval: None }))
         };
@@ -321,7 +321,7 @@ impl History {
         }
     }
 
-    /// Returns a line for each host; hosts after the first list only their differences.
+    /// Returns a line for each host: its CPU and its kernel. Hosts after the first add their differences from the first.
     pub(crate) fn about_hosts(&self) -> Vec<String> {
         let fact = |at: usize, name: &str| self.hosts[at].facts.get(name).map_or("unknown", String::as_str).to_owned();
         let about = |at: usize| {

@@ -6,7 +6,7 @@ use harness::model::Trial;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Settings that differ from the default, by name.
+/// Settings by name, such as `client clock`.
 pub(super) type Settings = BTreeMap<String, String>;
 
 /// Server settings that affect results and belong to neither traffic nor architecture.
@@ -20,7 +20,7 @@ pub(super) fn of(trial: &Trial) -> Settings {
     serve.into_iter().chain(named("client", Some(&trial.load), &LOAD)).collect()
 }
 
-/// Returns the settings with these names of one `side`.
+/// Returns the settings of `config` with these names, each name after its `side`.
 fn named(side: &'static str, config: Option<&impl Serialize>, names: &'static [&str]) -> Vec<(String, String)> {
     let Ok(Value::Object(all)) = serde_json::to_value(config) else { return Vec::new() };
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -28,7 +28,7 @@ fn named(side: &'static str, config: Option<&impl Serialize>, names: &'static [&
     names.iter().filter_map(one).collect()
 }
 
-/// Returns in words the settings that differ from any of `others`.
+/// Lists the settings that differ from those of any of `others`.
 pub(super) fn words(settings: &Settings, others: &[&Settings]) -> String {
     let differences = others.iter().flat_map(|other| harness::host::differences(settings, other));
     let names: BTreeSet<String> = differences.map(|(name, ..)| name).collect();
