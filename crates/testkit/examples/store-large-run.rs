@@ -8,7 +8,7 @@ use harness::store::Store;
 fn main() -> anyhow::Result<()> {
     let folder = std::env::args_os().nth(1).context("name a folder for the run: store-large-run FOLDER")?;
     let mut run = muxbench_testkit::large_run();
-    // One repeat of each of the 105 configurations.
+    // Keep one repeat of each of the 105 configurations.
     run.header.trials.truncate(105);
     run.records.truncate(105);
     let store = Store::create(&PathBuf::from(folder), &run.header)?;

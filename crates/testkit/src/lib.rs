@@ -1,6 +1,6 @@
 //! Constructed runs and load reports for tests and benches. Only `[dev-dependencies]` name this crate.
 //!
-//! The unit tests of `harness` can use [`load_report()`] but no run: they compile their own types of `harness`.
+//! The unit tests of `harness` can use [`load_report()`] but no run: their types of `harness` are compiled separately.
 
 mod load_report;
 mod runs;

@@ -4,7 +4,7 @@ use load::config::{Pacing, Roles, Transport};
 use load::report::{ClockFacts, Errors, LoadReport, Measured, Outstanding, PARTS};
 use stats::Histogram;
 
-/// Returns latencies of which each tenth of the window has its own.
+/// Returns latencies that are constant within each tenth of the window.
 pub fn measured(tenths_ns: [u64; 10]) -> Measured {
     let histogram: Histogram = tenths_ns.iter().flat_map(|&ns| [ns; 10]).collect();
     let p50_by_part_ns = std::array::from_fn(|part| tenths_ns[part * 10 / PARTS]);

@@ -1,4 +1,4 @@
-//! Constructed runs: one of every kind of experiment.
+//! Constructed runs for each kind of experiment.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -207,8 +207,8 @@ pub fn has_obeyed(page: &str) -> bool {
     ["<script>alert", "<img src=x", "</script><script>alert"].iter().any(|word| page.contains(word))
 }
 
-/// Returns two workloads with three repeats of four architectures: the best, one practically as good, a slower one,
-/// and one that is saturated under the second workload. One repeat is missing, and one architecture cannot run.
+/// Returns three repeats of four architectures under two workloads. `epoll` is best. `mt` is practically as good, but
+/// its third repeats are missing. Under the second workload `poll` is saturated, and `mp` cannot run.
 pub fn run() -> Run {
     let mut run = empty_run();
     let Run { header: RunHeader { trials, .. }, records, .. } = &mut run;
@@ -237,8 +237,8 @@ pub fn run() -> Run {
     run
 }
 
-/// Returns a sweep of two architectures over five rates. `epoll` is saturated at the last rate and has errors at
-/// another. `mt` is saturated from the third rate on, so its last rate was not run.
+/// Returns a sweep of two architectures over five rates. `epoll` is saturated and has errors at the last rate. `mt` is
+/// saturated from the third rate on, so its last rate was not run.
 pub fn sweep_run() -> Run {
     let mut run = empty_run();
     run.header.experiment = "sweep".into();
@@ -309,8 +309,8 @@ pub fn capacity_run() -> Run {
     run
 }
 
-/// Returns part of kawai2006's matrix: two workloads of Table 3 and one of Table 4, one repeat each. `poll` is
-/// saturated under one of them, `mp` was not run there, and the samples of one `mt` trial are missing.
+/// Returns part of kawai2006's matrix: two workloads of Table 3 and one of Table 4, one repeat each. Under the busiest
+/// workload `poll` is saturated, `mp` was not run, and [`sends_of`] has no samples of `mt`.
 pub fn kawai2006_run() -> Run {
     let mut run = empty_run();
     run.header.experiment = "kawai2006".into();
@@ -338,8 +338,8 @@ pub fn kawai2006_run() -> Run {
     run
 }
 
-/// Returns a built-in experiment at its quick scale with every trial finished. Times and rates depend on connections,
-/// idle connections, ports and rates for servers that scan. Every seventh trial is saturated.
+/// Returns a built-in experiment at its quick scale with every trial finished. `select` and `poll` need time for each
+/// watched connection or port, other servers for each thread. Every seventh trial is saturated.
 pub fn run_of_experiment(name: &str) -> Run {
     let experiment = harness::spec::presets::find(name).unwrap().experiment().quick();
     let plan = harness::plan::plan(&experiment, &harness::host::Host::made_up()).unwrap();
@@ -378,9 +378,9 @@ pub fn run_of_experiment(name: &str) -> Run {
     run
 }
 
-/// Returns a run as large as a paper's matrix: 105 configurations, which are five architectures, three numbers of
-/// connections and seven rates, with three repeats. Times have long tails, and every trial has some checks. At the
-/// highest rate `select` is saturated.
+/// Returns a run as large as a paper's matrix: 105 configurations (five architectures, three numbers of connections,
+/// seven rates) with three repeats. Times have long tails, and every trial has twelve checks. At the highest rate
+/// `select` is saturated.
 pub fn large_run() -> Run {
     let mut run = empty_run();
     run.header.name = "20260101T000000-large".into();
@@ -429,8 +429,8 @@ pub fn large_run() -> Run {
     run
 }
 
-/// Returns send times at the planned rate. A few are late, more so in later trials. The samples of one trial are
-/// missing.
+/// Returns a function of send times at the planned rate. Every 20th send is late, and later in later trials. The
+/// samples of trial 6 are missing.
 pub fn sends_of(run: &Run) -> impl FnMut(u32) -> anyhow::Result<Vec<i64>> {
     let rates: BTreeMap<u32, f64> =
         run.header.trials.iter().filter_map(|trial| Some((trial.index, trial.workload.rate_per_s?))).collect();
@@ -441,9 +441,9 @@ pub fn sends_of(run: &Run) -> impl FnMut(u32) -> anyhow::Result<Vec<i64>> {
     }
 }
 
-/// Returns [`run()`] on another host with another kernel. `epoll` is unchanged, `mt` a third slower, and `poll`
-/// faster in most repeats. `mp` has one repeat and no second workload, whose window is twice as long. `select` is
-/// added.
+/// Returns [`run()`] on another host with another kernel. `epoll` is unchanged, `mt` is a third slower, and `poll` is
+/// faster in most repeats. `mp` has one repeat under the first workload. The window of the second workload is twice as
+/// long. `select` is added.
 pub fn other_run() -> Run {
     let mut run = run();
     run.header.name = "20260201T000000-made-up".into();
@@ -476,9 +476,9 @@ pub fn other_run() -> Run {
     run
 }
 
-/// Returns a closed loop of kv: three architectures at three numbers of connections, with three repeats. `epoll` is
-/// best with few connections. `symped:2` is best with more, where `mt` does not differ significantly from it. With
-/// the most connections the client limits `symped:2`, and one trial has unsampled transactions.
+/// Returns a closed loop of kv: three architectures on 20, 60 and 100 connections, with three repeats. `epoll` is best
+/// on 20. `symped:2` is best on 60, and `mt` is practically as good there. On 100 the client limits `symped:2`. The
+/// first trial has unsampled transactions.
 pub fn closed_run() -> Run {
     let mut run = empty_run();
     run.header.name = "20260101T000000-closed".into();
@@ -588,8 +588,8 @@ pub fn datagram_run() -> Run {
 }
 
 /// Returns inbound bursts: three architectures on three numbers of connections, beside 0 and 1 000 idle connections,
-/// with two repeats. `epoll` keeps its bandwidth, `poll` slows down with idle connections, and `mt` is unfair. The
-/// client limits `mt` with the most connections.
+/// with two repeats. `epoll` keeps its bandwidth, `poll` slows down with active and idle connections, and `mt` is
+/// unfair. On 1 000 connections the client limits `mt`.
 pub fn bandwidth_run() -> Run {
     let mut run = empty_run();
     run.header.name = "20260101T000000-streams".into();

@@ -1,4 +1,4 @@
-//! A figure as plain data. The script of a page draws it there, and `svg` draws files.
+//! A figure as plain data. A page's script draws it in the page, and `svg` draws it as a file.
 
 use harness::model::VerdictKind;
 use serde::{Serialize, Serializer};
@@ -25,9 +25,9 @@ pub struct Chart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
-    /// Five percentiles each (kawai2008, Figure 7): a line from p1 to p99, a broad one from p25 to p75, a marker at p50.
+    /// Five percentiles per point (kawai2008, Figure 7): a line from p1 to p99, a broad line from p25 to p75, a marker at p50.
     Percentiles,
-    /// A marker each, with an interval if known.
+    /// A marker per point, with its interval if known.
     Points,
     /// A line without markers.
     Line,
@@ -60,7 +60,7 @@ impl Panel {
 pub struct Published {
     /// The label.
     pub label: String,
-    /// Index of the architecture that the values belong to, if the figure shows it; they have its colour.
+    /// Index of the architecture that the values belong to, if the figure shows it. The values have its colour.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub architecture: Option<usize>,
     /// How the values are drawn.
@@ -120,8 +120,8 @@ impl Point {
 }
 
 impl Serialize for Point {
-    /// Serialises a valid point without spread as `[x, y]`, others as `[x, y, spread, verdict]`: pages contain thousands of
-    /// points.
+    /// Serialises a valid point without spread as `[x, y]`, any other point as `[x, y, spread, verdict]`. Short points
+    /// matter because pages contain thousands of them.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (x, y) = (rounded(self.x), rounded(self.y));
         if self.spread.is_empty() && self.is_valid() {
@@ -211,9 +211,9 @@ pub struct Axis {
 /// The largest distance in pixels between marks above one name; the page's script has the same constant.
 pub const STEP_MAX: f64 = 18.0;
 
-/// The most labels beside a small panel.
+/// The largest number of labels beside a small panel.
 pub const TICKS_BESIDE: usize = 7;
-/// The most labels below a small panel.
+/// The largest number of labels below a small panel.
 pub const TICKS_BELOW: usize = 5;
 
 impl Axis {
@@ -230,7 +230,7 @@ impl Axis {
         // Span at least a factor of 4, so that noise does not look like a difference.
         let room = (2.0 / (high / low).sqrt()).max(1.12);
         let range = [rounded(low / room), rounded(high * room)];
-        // Sets of ticks, from dense to sparse: all products of a power of a base and one of some steps.
+        // Sets of ticks, from dense to sparse. A set has the products of each of its steps and each power of its base.
         let sets: [(f64, &[f64]); 5] = match form {
             Form::Bytes => [2.0, 4.0, 16.0, 64.0, 1024.0].map(|base| (base, &[1.0][..])),
             _ => [

@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //! - [`chart`]: a figure as plain data; [`plot_data`]: the data of a run that figures use
-//! - [`figures`]: all figures of a run, a row of a table each; [`trends`]: figures of many runs
+//! - [`figures`]: a table of all figures of a run; [`trends`]: figures of many runs
 //! - [`style`]: the look of each architecture; [`svg`]: figures as SVG and PNG
 //!
 //! Figures use only the records of a run and read no samples. Medians of the window's parts show changes over time,

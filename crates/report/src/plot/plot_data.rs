@@ -25,11 +25,11 @@ pub(crate) struct Group<'a> {
     pub(crate) members: Vec<&'a Comparison>,
 }
 
-/// Returns the value of a row under its workload, and its spread, for a point.
+/// A function that returns the value and the spread of a row's point.
 pub type Value = fn(&Workload, &Row) -> Option<(f64, Vec<f64>)>;
 
 impl<'a> PlotData<'a> {
-    /// Takes a run and its summary.
+    /// Collects the data of a run.
     pub fn of(run: &'a Run, summary: &'a Summary) -> Self {
         let rows = summary.comparisons.iter().flat_map(|comparison| &comparison.rows);
         Self { run, summary, architectures: distinct(rows.map(Row::label)) }
@@ -40,7 +40,7 @@ impl<'a> PlotData<'a> {
         self.summary.comparisons.iter().any(|comparison| comparison.workload.is_closed())
     }
 
-    /// Returns whether the workloads are streams: all workloads of a run, or none.
+    /// Returns whether the workloads are streams. Either all workloads of a run are streams, or none.
     pub fn has_streams(&self) -> bool {
         self.summary.comparisons.iter().any(|comparison| comparison.workload.service.stream().is_some())
     }
@@ -146,7 +146,7 @@ impl<'a> PlotData<'a> {
         series.filter(|series| !series.points.is_empty()).collect()
     }
 
-    /// Draws a line for each row, in a panel for each workload; `None` without lines.
+    /// Draws the lines of each row, in a panel for each workload; `None` without lines.
     pub fn lines(&self, lines: impl Fn(&Comparison, &Row) -> Vec<(&'static str, Vec<Point>)>) -> Option<Vec<Panel>> {
         let mut panels = Vec::new();
         for Group { title, members } in self.groups(None) {

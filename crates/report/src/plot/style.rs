@@ -1,5 +1,5 @@
-//! The look of an architecture in every figure. Colour, marker and dash differ, so that any one of them identifies
-//! the architecture.
+//! The look of each architecture, the same in every figure of a report. Colour and marker together identify an
+//! architecture, and so do marker and dash.
 
 use std::fmt::Write;
 
@@ -19,8 +19,8 @@ pub struct Style {
 }
 
 /// Colours on white and on black. A search maximised the smallest distance between any two colours, for normal vision
-/// and three kinds of colour blindness (test `colours_are_distinct_with_any_eyes`). Their contrast to the background is at
-/// least 3.
+/// and three kinds of colour blindness (test `colours_are_distinct_with_any_eyes`). The contrast of each colour to its
+/// background is at least 3.
 const COLOURS: [(&str, &str); 8] = [
     ("#2234b8", "#6782f5"),
     ("#c58410", "#f05903"),
@@ -43,7 +43,7 @@ pub fn style(place: usize) -> Style {
     Style { light, dark, marker: MARKERS[place % MARKERS.len()], dash: DASHES[place % DASHES.len()] }
 }
 
-/// The style of published values: the text colour, unlike any architecture's.
+/// The style of published values, in the colour of text.
 pub fn published(has_marker: bool) -> Style {
     let marker = if has_marker { "star" } else { "" };
     Style { light: "#1b1f24", dark: "#e7eaee", marker, dash: if has_marker { &[1, 4] } else { &[9, 3] } }
@@ -80,12 +80,12 @@ pub fn corners(marker: &str, radius: f64) -> Vec<(f64, f64)> {
     }
 }
 
-/// Returns the line and the marker of an architecture as SVG, in the colour of the text around.
+/// Returns the line and the marker of an architecture as SVG, in the colour of the surrounding text.
 pub fn swatch(place: usize) -> String {
     drawn(&style(place))
 }
 
-/// Returns the line and the marker of a style as SVG, in the colour of the text around.
+/// Returns the line and the marker of a style as SVG, in the colour of the surrounding text.
 pub fn drawn(style: &Style) -> String {
     let Style { marker, dash, .. } = style;
     let dash: Vec<String> = dash.iter().map(u32::to_string).collect();

@@ -1,4 +1,4 @@
-//! Figures as files: SVG, and PNG made from it.
+//! Figures as files: SVG, and PNG rendered from the SVG.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::format::visible;
 
 /// The size of a panel in pixels.
 const PANEL: (f64, f64) = (440.0, 320.0);
-/// The size of the panel of a figure with one panel.
+/// The size of the panel in a figure that has only one.
 const SINGLE: (f64, f64) = (640.0, 380.0);
 /// The space for labels: left, right, top and bottom of the axes.
 const AROUND: [f64; 4] = [72.0, 16.0, 22.0, 52.0];
@@ -143,7 +143,7 @@ fn legend(chart: &Chart, architectures: &[String], width: f64) -> Vec<Entry> {
     entries.collect()
 }
 
-/// Converts a value to a pixel between two pixels of an axis.
+/// Converts a value to a pixel of an axis that extends between the pixels `from` and `to`.
 fn pixel(axis: &Axis, (from, to): (f64, f64), value: f64) -> f64 {
     let place = |value: f64| if axis.log { value.max(f64::MIN_POSITIVE).log10() } else { value };
     let [low, high] = axis.range.map(place);

@@ -102,8 +102,8 @@ fn draw(history: &History, architectures: &[String], figure: &TrendFigure) -> Op
     Some(Chart { words: words(architectures, &panels, figure), shape: Shape::Points, x, y, panels })
 }
 
-/// Returns the label of the horizontal axis and a short name for each run. Runs of one day are named by time, others
-/// by day; the time is added if several runs started on one day.
+/// Returns the label of the horizontal axis and a short name for each run. If all runs started on one day, names are
+/// times. Otherwise names are days, with the time if any two runs started on one day.
 fn names(history: &History) -> (String, Vec<String>) {
     let cut = |from: usize, to: usize| -> Vec<String> {
         let part = |text: &str| text.get(from..to).unwrap_or_default().replace('T', " ");

@@ -10,7 +10,7 @@ use crate::plot::plot_data::PlotData;
 
 /// The end of the axis, in nines.
 const NINES_MAX: f64 = 5.0;
-/// Minimum distance between points, in nines and in the decimal logarithm of the time. Closer points look like one.
+/// Distances in nines and in the decimal logarithm of the time. Points that are closer in both look like one.
 const NEAR: (f64, f64) = (0.04, 0.01);
 
 /// Draws the figure.
@@ -34,7 +34,7 @@ pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
     Some(Chart { words, shape: Shape::Line, x, y: Axis::nines("requests answered", top), panels })
 }
 
-/// Returns only points that are far enough apart to be visible.
+/// Returns points of the cumulative distribution, without points that look like the previous one.
 fn thinned(times: &Histogram, verdict: VerdictKind) -> Vec<Point> {
     let count = times.count() as f64;
     let mut points: Vec<Point> = Vec::new();

@@ -202,13 +202,13 @@ fn ranking(data: &PlotData<'_>) -> Option<Chart> {
     data.points(data.size(), (label, Form::Times), ratio)
 }
 
-/// Returns the median rate over valid repeats with its interval; for rows that are not ranked, the mean.
+/// Returns the median rate of a ranked row with its interval, or the mean rate of any other row.
 fn rate(_: &Workload, row: &Row) -> Option<(f64, Vec<f64>)> {
     let ranked = row.rate_per_s.filter(|_| row.is_ranked()).map(|rate| estimate(rate.value, rate.interval));
     ranked.or_else(|| plain(row.rate_achieved_per_s))
 }
 
-/// Converts [`rate`] to bytes per second; `None` for other services than streams.
+/// Converts [`rate`] to bytes per second; `None` unless the service is a stream.
 fn bandwidth(workload: &Workload, row: &Row) -> Option<(f64, Vec<f64>)> {
     let bytes_per_s = |rate_per_s: f64| Some(stream::megabytes_per_s(workload, rate_per_s)? * 1e6);
     let (value, interval) = rate(workload, row)?;
