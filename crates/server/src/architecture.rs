@@ -69,7 +69,7 @@ impl Architecture {
         })
     }
 
-    /// Whether packets pass a layer above the sockets ([`BUFFERED`]).
+    /// Whether a layer above the sockets copies each packet ([`BUFFERED`]).
     pub fn is_buffered(&self) -> bool {
         self.mechanism.is_some_and(|row| BUFFERED.iter().any(|buffered| buffered.name == row.name))
     }
@@ -85,12 +85,12 @@ impl Architecture {
         }
     }
 
-    /// The size of the pool for `connections_max`; `None` for other models.
+    /// The pool's size, by default `connections_max`; `None` for a model without a pool.
     pub fn pool_size(&self, connections_max: u32) -> Option<u32> {
         self.model.is_pool().then(|| self.threads.map_or(connections_max, |threads| threads.network))
     }
 
-    /// The most threads that may use CPUs at once; `None` for a thread or process per connection.
+    /// The most threads that may use CPUs at once; `None` if this depends on the connections.
     pub fn threads_at_once(&self) -> Option<u32> {
         let threads = self.threads.unwrap_or(Threads::all(1));
         let network = threads.network.max(1);
@@ -103,7 +103,7 @@ impl Architecture {
         }
     }
 
-    /// Every mechanism with `sped`, and every other model with its default threads and mechanism.
+    /// `sped` with every mechanism, and every other model with its default threads and mechanism.
     pub fn all() -> Vec<Self> {
         let is_short = |row: &Self| row.model.name == "sped" || row.mechanism.is_none_or(|row| row.name == DEFAULT);
         Self::every().into_iter().filter(is_short).collect()
@@ -192,7 +192,7 @@ fn fits(model: &ModelRow, mechanism: &MechanismRow) -> Result<(), String> {
     Ok(())
 }
 
-/// The reason why a name is no architecture.
+/// The reason why a name is not an architecture.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown architecture `{name}`: {problem}")]
 pub struct UnknownArchitecture {

@@ -44,7 +44,7 @@ impl ServerSpec {
         self
     }
 
-    /// The CPUs that the server may run on; none for all CPUs.
+    /// The CPUs that the server may run on; empty for all CPUs.
     pub fn cpus(&self) -> &[usize] {
         let (Self::Ours(ServeConfig { cpus, .. }) | Self::External(ExternalConfig { cpus, .. })) = self;
         cpus
@@ -56,7 +56,7 @@ impl ServerSpec {
 pub struct ServeConfig {
     /// The architecture.
     pub architecture: Architecture,
-    /// The accept strategy. Old stored runs without this field had one accept thread.
+    /// The accept strategy. Stored runs without this field had one accept thread.
     #[serde(default)]
     pub accept: Accept,
     /// The service.
@@ -66,12 +66,12 @@ pub struct ServeConfig {
     pub work: Option<Work>,
     /// The address to listen on; port 0 lets the kernel choose.
     pub listen: Address,
-    /// The CPUs that the server may run on; none for all CPUs.
+    /// The CPUs that the server may run on; empty for all CPUs.
     pub cpus: Vec<usize>,
     /// CPUs of each stage's threads, for event-driven models.
     #[serde(default, skip_serializing_if = "StageCpus::is_default")]
     pub stage_cpus: StageCpus,
-    /// The most connections; the server refuses more. Also the default size of a pool, in which more connections wait.
+    /// The most connections; the server refuses further ones. Also the default size of a pool, where further ones wait.
     pub connections_max: u32,
     /// The most bytes that one read takes from a connection.
     #[serde(default, skip_serializing_if = "ReadBudget::is_default")]
@@ -79,7 +79,7 @@ pub struct ServeConfig {
     /// Time limits for clients of `http`.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub limits: Limits,
-    /// Whether the kernel counts system calls, too, which slows each of them down.
+    /// Whether the kernel also counts system calls, which slows each call down.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub count_syscalls: bool,
 }

@@ -24,7 +24,7 @@ pub enum Event {
         /// The figures so far.
         snapshot: Snapshot,
     },
-    /// The answer to the line `moved`, which is cheaper.
+    /// The answer to the line `moved`. It is cheaper than a snapshot.
     Moved {
         /// The bytes so far.
         moved: Moved,

@@ -29,8 +29,8 @@ use crate::spec::model::PerConnection;
 
 /// Room for the counters of a server's threads, in models without a thread or process per connection.
 const THREADS_MAX: u32 = 256;
-/// The longest time between the readings of two counts of the same system calls. A slower reading is repeated, at most
-/// [`READINGS_MAX`] times: with thousands of processes every reading is slow.
+/// The longest time for reading the workers' and the kernel's counts of system calls. A slower reading is repeated, up to
+/// [`READINGS_MAX`] readings in all: with thousands of processes every reading is slow.
 const READING_TIME_MAX: Duration = Duration::from_millis(1);
 const READINGS_MAX: u32 = 20;
 
@@ -51,10 +51,10 @@ struct ServerState {
     /// The listener; for datagrams, the sockets of all ports.
     sockets: Vec<OwnedFd>,
     serves_datagrams: bool,
-    /// The reader of a pipe; a byte in it stops the server. An eventfd would not cause real-time signals.
+    /// The read end of a pipe; a byte in it stops the server. An eventfd would not cause real-time signals.
     stop: OwnedFd,
     stopper: OwnedFd,
-    /// Ends simulated work.
+    /// Set when the server stops, to end simulated work.
     stopping: Arc<AtomicBool>,
     workers: Workers,
     delays: Mutex<RunDelays>,
@@ -87,7 +87,7 @@ fn failed(what: impl fmt::Display, remedy: &'static str) -> impl FnOnce(io::Erro
 }
 
 impl ServerState {
-    /// The workers' counts and, read at nearly the same time, the kernel's.
+    /// Reads the workers' counts and, at nearly the same time, the kernel's.
     fn totals(&self) -> Totals {
         let Some(outside) = self.outside.get() else { return self.workers.totals() };
         let read = || {
@@ -113,7 +113,7 @@ impl ServerState {
         Snapshot { totals: Totals { run_delay_ns, ..snapshot.totals }, ..snapshot }
     }
 
-    /// All figures except run delays, of nearly one moment.
+    /// Reads all figures except run delays, at nearly the same time.
     fn snapshot_at_once(&self) -> Snapshot {
         let workers = &self.workers;
         let _boost = usage::PriorityBoost::start();
@@ -125,7 +125,7 @@ impl ServerState {
             (totals.ignored, totals.unsent) = (None, None);
         }
         if !self.counts_syscalls {
-            // The counters of a runtime's threads would show zeros.
+            // The system calls of a runtime are not counted, and zeros would be wrong.
             totals.syscalls.clear();
         }
         Snapshot {
@@ -159,7 +159,7 @@ impl Server {
         checked.map_err(invalid).map_err(failed("cannot build the server", "see `muxbench list`"))?;
         let content = service::content(&config.service)
             .map_err(failed("cannot read the content", "name another folder, or repair this one"))?;
-        // The memory of the ports' sockets counts for the ports.
+        // Read this before the sockets exist: their memory counts as that of the ports.
         let memory_kernel_bytes = platform::memory_kernel_bytes();
         let Listening { sockets, address, ports, file } = open_sockets(config).map_err(|error| {
             let lacks_descriptors = matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE));
@@ -196,9 +196,9 @@ impl Server {
         // Pin this thread, so that an error is reported here. Threads and children inherit the CPUs.
         let on_cpus = format_args!("cannot run on CPUs {:?}", config.cpus);
         platform::pin(&config.cpus).map_err(failed(on_cpus, "name CPUs that this process may use"))?;
-        // Event-driven models count ticks themselves.
+        // The loops of event-driven models count ticks themselves.
         let tick = content.as_ref().filter(|_| !model.multiplexes()).and_then(|_| config.limits.tick());
-        // The memory of a pool counts for its connections, as that of threads and processes created on accept.
+        // Read the base before a pool starts: like threads created on accept, its workers count as memory of connections.
         let mut before = state.snapshot();
         if ports.is_some() {
             before.memory_kernel_bytes = memory_kernel_bytes;
@@ -272,12 +272,12 @@ impl Server {
         self.ports.as_ref()
     }
 
-    /// Whether the accept thread has ended, which happens after a failure only.
+    /// Whether the accept thread has ended, which happens only after a failure.
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// All figures so far, of nearly one moment.
+    /// All figures so far, read at nearly the same time.
     pub fn snapshot(&self) -> Snapshot {
         self.state.snapshot()
     }
@@ -301,7 +301,7 @@ impl Server {
     fn end(&mut self) -> Result<(), ServerError> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         self.state.stopping.store(true, Relaxed);
-        // The byte stops loops that wait on a mechanism, the shutdown loops that block in accept.
+        // The byte stops loops that wait on a mechanism. The shutdown stops loops that block in accept.
         let _ = rustix::io::write(&self.state.stopper, &[1]);
         socket::shut_down(&self.state.sockets[0]);
         let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("the accept thread panicked")));

@@ -29,8 +29,8 @@ use crate::spec::model::{ModelRow, NetworkStage, PayloadStage, PerConnection, St
 pub struct Model {
     /// The model's description.
     pub row: ModelRow,
-    /// Runs the server in the calling thread until it is stopped. Sends through `ServerContext::started` once all its threads
-    /// are ready.
+    /// Runs the server in the calling thread until it is stopped. Sends through `ServerContext::started` once all threads of
+    /// the server are ready.
     pub run: fn(&ServerContext<'_>, Option<&'static MechanismRow>) -> io::Result<()>,
 }
 
@@ -129,7 +129,7 @@ pub struct MechanismRow {
     pub needs: &'static str,
     /// The thread that keeps a CPU busy while the server is idle.
     pub spins: Spins,
-    /// Returns the reason if the mechanism cannot run on this host, and the remedy.
+    /// Returns an error with the reason and the remedy if the mechanism cannot run on this host.
     pub can_run: fn() -> Result<(), String>,
     /// Whether a new connection wakes only some of the threads that wait on a shared listener (EPOLLEXCLUSIVE).
     pub wakes_exclusively: bool,
@@ -167,7 +167,7 @@ const fn completion<M: Datagrams>(name: &'static str, about: &'static str) -> Me
     }
 }
 
-/// Makes the tables of mechanisms. Each readiness mechanism is a row of both.
+/// Makes the tables of mechanisms. Each readiness mechanism has a row in both.
 macro_rules! mechanisms {
     (
         readiness { $($(#[$cfg:meta])* $name:literal $mechanism:ty: $about:literal;)* }
@@ -179,8 +179,8 @@ macro_rules! mechanisms {
             $(#[cfg(target_os = "linux")] completion::<$ring>($completion, $requests),)*
         ];
 
-        /// The readiness mechanisms below a layer as in welsh2001's aSocket, to measure the layer's cost. An experiment must
-        /// name them to run them.
+        /// The readiness mechanisms below a layer as in welsh2001's aSocket, to measure the layer's cost. They run only in
+        /// experiments that name them.
         pub const BUFFERED: &[MechanismRow] = &[
             $($(#[$cfg])* MechanismRow {
                 run: ready_loop::run_buffered::<$mechanism>,

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-/// Reports that this machine cannot run a test, on the real standard error: the test runner hides that of passing tests.
+/// Reports that this machine cannot run a test.
 ///
 /// # Panics
 /// Fails the test if MUXBENCH_SKIP is `never`.
 pub fn skipped(what: &str) {
     assert!(std::env::var_os("MUXBENCH_SKIP").is_none_or(|skip| skip != "never"), "MUXBENCH_SKIP=never, and {what}");
-    // The test runner captures `eprintln`.
+    // Write to the descriptor: the test runner captures `eprintln`, and hides the output of passing tests.
     let _ = writeln!(std::io::stderr(), "SKIPPED {what}");
 }

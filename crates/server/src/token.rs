@@ -27,7 +27,7 @@ impl Token {
         (self.0 >> 32) as u32
     }
 
-    /// Returns the generation of the slot's next connection. The tokens of the loop's own descriptors have the last generation.
+    /// Returns the generation of the slot's next connection. It skips the last one, which the loop's own descriptors have.
     pub const fn next_generation(generation: u32) -> u32 {
         (generation + 1) % u32::MAX
     }

@@ -1,5 +1,5 @@
-//! A datagram's destination, which is the source of its response. For a socket bound to all addresses the system would choose
-//! another source, and the client drops such a response. So the kernel reports the destination in a control message.
+//! The destination of a datagram, which must be the source of the response. On a socket bound to all addresses the kernel may
+//! choose another source, and the client then drops the response. A control message therefore reports the destination.
 
 use std::io;
 use std::mem::{self, offset_of};
@@ -11,12 +11,12 @@ use rustix::io::Errno;
 use crate::platform;
 
 pub(crate) const NAME_BYTES: usize = size_of::<libc::sockaddr_in6>();
-/// Room for one control message of either family.
+/// Room for one control message of IPv4 or IPv6.
 pub(crate) const CONTROL_BYTES: usize = 64;
 /// The offset of a control message's contents.
-// SAFETY: arithmetic.
+// SAFETY: CMSG_LEN only computes a length.
 const DATA: usize = unsafe { libc::CMSG_LEN(0) } as usize;
-/// IPv6's contents: the address, then the interface.
+/// The length of the address in an IPv6 control message; the interface follows it.
 const V6_ADDRESS_BYTES: usize = 16;
 
 pub(crate) fn is_needed(socket: impl AsFd) -> bool {
@@ -42,7 +42,7 @@ pub(crate) fn enable(socket: BorrowedFd<'_>) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A control message, or none.
+/// A control message; empty if `length` is 0.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub(crate) struct Control {
@@ -53,7 +53,7 @@ pub(crate) struct Control {
 impl Control {
     pub(crate) const NONE: Self = Self { bytes: [0; CONTROL_BYTES], length: 0 };
 
-    /// Makes the control message of the response to a datagram with the message `received`.
+    /// Makes the control message of a response from `received`, the control message of its datagram.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "io_uring's loops use it, and tests"))]
     pub(crate) fn set_reply_source(&mut self, received: &[u8]) {
         self.length = received.len().min(CONTROL_BYTES);
@@ -61,7 +61,7 @@ impl Control {
         self.turn_into_source();
     }
 
-    /// Turns a received message into one to send; the route chooses the interface.
+    /// Turns a received control message into one that sets the source of a response. The route chooses the interface.
     fn turn_into_source(&mut self) {
         let number = |at: usize| self.bytes[at..at + 4].try_into().map(i32::from_ne_bytes).unwrap_or_default();
         let kind = (number(offset_of!(libc::cmsghdr, cmsg_level)), number(offset_of!(libc::cmsghdr, cmsg_type)));
@@ -102,15 +102,15 @@ impl Endpoints {
     /// Receives a datagram into the empty `inbox`; returns its length.
     pub(crate) fn receive(&mut self, io: BorrowedFd<'_>, inbox: &mut Vec<u8>) -> Result<usize, Errno> {
         let mut room = libc::iovec { iov_base: inbox.as_mut_ptr().cast(), iov_len: inbox.capacity() };
-        // SAFETY: numbers and null pointers, of which zeros are valid.
+        // SAFETY: all fields are numbers or pointers, so zeros are valid.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
         (message.msg_iov, message.msg_iovlen) = (&raw mut room, 1);
         (message.msg_name, message.msg_namelen) = (self.name.as_mut_ptr().cast(), NAME_BYTES as libc::socklen_t);
         self.control.length = CONTROL_BYTES;
         self.control.attach(&mut message);
-        // SAFETY: all that the message points to lives across the call, and the kernel respects the lengths.
+        // SAFETY: all pointers in the message are valid during the call, and the kernel respects the lengths.
         let count = counted(unsafe { libc::recvmsg(io.as_raw_fd(), &raw mut message, 0) })?;
-        // SAFETY: the kernel has filled in so many bytes.
+        // SAFETY: the kernel has written `count` bytes.
         unsafe { inbox.set_len(count) };
         self.name_bytes = (message.msg_namelen as usize).min(NAME_BYTES);
         self.control.length = (message.msg_controllen as usize).min(CONTROL_BYTES);
@@ -118,15 +118,15 @@ impl Endpoints {
         Ok(count)
     }
 
-    /// Sends the response to the last datagram; fails at once if the socket has no room.
+    /// Sends the response to the last datagram; fails without waiting if the send buffer is full.
     pub(crate) fn send(&mut self, io: BorrowedFd<'_>, response: &[u8]) -> Result<usize, Errno> {
         let mut part = libc::iovec { iov_base: response.as_ptr().cast_mut().cast(), iov_len: response.len() };
-        // SAFETY: numbers and null pointers, of which zeros are valid.
+        // SAFETY: all fields are numbers or pointers, so zeros are valid.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
         (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
         (message.msg_name, message.msg_namelen) = (self.name.as_mut_ptr().cast(), self.name_bytes as libc::socklen_t);
         self.control.attach(&mut message);
-        // SAFETY: all that the message points to lives across the call, and the kernel only reads it.
+        // SAFETY: all pointers in the message are valid during the call, and the kernel only reads through them.
         counted(unsafe { libc::sendmsg(io.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) })
     }
 }

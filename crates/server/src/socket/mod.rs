@@ -24,13 +24,13 @@ use crate::platform;
 use crate::socket::spare_fd::SpareFd;
 use crate::socket::unix::SocketFile;
 
-/// Connections that may wait for accept; the kernel lowers it to net.core.somaxconn.
+/// The most connections that wait for accept. The kernel lowers it to net.core.somaxconn.
 const BACKLOG: i32 = 4096;
 
 /// The lowest free port to choose, above those of common services.
 const FREE_PORT_MIN: u16 = 10_000;
 
-/// The distance between chosen ports: a prime, and more than the consecutive ports of a datagram service.
+/// The distance between chosen ports: a prime, and larger than the usual number of ports of a datagram service.
 const FREE_PORT_STRIDE: u64 = 7919;
 
 const FREE_PORT_TRIES: u32 = 32;
@@ -49,7 +49,7 @@ pub struct Bound {
     pub socket: OwnedFd,
 }
 
-/// Makes a listening socket. Fails if another server uses the path.
+/// Makes a listening socket. Fails if another server listens at `address`.
 pub fn listen(address: &Address, nonblocking: bool) -> io::Result<Bound> {
     let bound = match address {
         Address::Ip(address) => {
@@ -66,14 +66,15 @@ pub fn listen(address: &Address, nonblocking: bool) -> io::Result<Bound> {
     Ok(bound)
 }
 
-/// Makes a socket that reserves an address for [`listen_reuseport`]. If it listened, the kernel would give it connections.
+/// Makes a socket that reserves an address for [`listen_reuseport`]. It does not listen, or the kernel would give it
+/// connections.
 pub fn reserve_address(address: &Address) -> io::Result<Bound> {
     let address = address.ip().ok_or(io::ErrorKind::Unsupported)?;
     let socket = bind(address, false, true)?;
     Ok(Bound { address: address_of(&socket)?.into(), socket, file: None })
 }
 
-/// Makes one more listener at the address of `holder`; the kernel distributes connections by a hash.
+/// Makes another listener at the address of `holder`. The kernel distributes connections over the listeners by a hash.
 pub fn listen_reuseport(holder: &OwnedFd) -> io::Result<OwnedFd> {
     let listener = bind(address_of(holder)?, false, true)?;
     rustix::net::listen(&listener, BACKLOG)?;
@@ -89,16 +90,16 @@ fn bind(address: SocketAddr, nonblocking: bool, reuseport: bool) -> io::Result<O
     Ok(socket)
 }
 
-/// Returns `any` with a free port for a server, if possible outside the range from which the system chooses.
+/// Replaces the port of `any` with a free one, if possible outside the range from which the kernel chooses ports.
 pub fn free_port(any: SocketAddr) -> io::Result<SocketAddr> {
     let chosen = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let first = chosen.split_whitespace().next().and_then(|first| first.parse().ok());
     let end = first.filter(|&first| first > FREE_PORT_MIN).unwrap_or(u16::MAX);
-    // Start anywhere: a process repeats a port only after all others, and uses neighbours far apart in time.
+    // Start at a random port. The stride visits every port before it repeats one, and adjacent ports at distant times.
     static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| (RandomState::new().hash_one(()) >> 32).into());
     let some = (0..FREE_PORT_TRIES)
         .map(|_| FREE_PORT_MIN + (NEXT.fetch_add(FREE_PORT_STRIDE, Relaxed) % u64::from(end - FREE_PORT_MIN)) as u16);
-    // Keep the scope of a link-local address.
+    // Change only the port, to keep the scope of a link-local address.
     let bound = |port| {
         let mut address = any;
         address.set_port(port);
@@ -112,7 +113,7 @@ fn address_of(socket: &OwnedFd) -> io::Result<SocketAddr> {
     rustix::net::getsockname(socket)?.try_into().map_err(io::Error::from)
 }
 
-/// Whether a socket is a TCP socket, and no Unix socket.
+/// Whether a stream socket is a TCP socket, not a Unix socket.
 pub fn is_tcp(socket: impl AsFd) -> bool {
     rustix::net::getsockname(socket).map_or(true, |address| address.address_family() != AddressFamily::UNIX)
 }
@@ -125,7 +126,8 @@ pub struct Acceptor<'a> {
     nonblocking: bool,
     tcp: bool,
     counters: &'a Counters,
-    /// The descriptor for refusing connections; `None` if other threads refuse them.
+    /// The descriptor for refusing connections. `None` in a pool's worker, which refuses none: without descriptors it leaves
+    /// them waiting.
     spare: Option<SpareFd>,
 }
 
@@ -134,29 +136,29 @@ pub struct Acceptor<'a> {
 pub enum Accepted {
     /// A connection to be served.
     Connection(OwnedFd),
-    /// A connection was refused, or its client had gone.
+    /// No connection to serve: the server refused it, its client had gone, or the server must try again.
     None,
     /// No connection waits.
     WouldBlock,
-    /// Neither memory nor a descriptor is left, not even to refuse the connection: serve others first.
+    /// A waiting connection can be neither accepted nor refused now: serve the other connections first.
     Later,
     /// The listener was shut down.
     Shutdown,
 }
 
 impl<'a> Acceptor<'a> {
-    /// Accepts from `listener`; connections block if it does.
+    /// Accepts from `listener`. Both the listener and its connections are non-blocking if `nonblocking` is set.
     pub fn new(listener: &'a OwnedFd, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
         Ok(Self { waits: !nonblocking, ..Self::for_hand_over(listener, nonblocking, counters)? })
     }
 
-    /// Accepts from a blocking `listener`; connections are non-blocking if requested.
+    /// Accepts from a blocking `listener`; connections are non-blocking if `nonblocking` is set.
     pub fn for_hand_over(listener: &'a OwnedFd, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
         let (tcp, spare) = (is_tcp(listener), Some(SpareFd::new()?));
         Ok(Self { listener, waits: true, nonblocking, tcp, counters, spare })
     }
 
-    /// Accepts blocking connections for one worker of a pool. Without descriptors it leaves connections to other workers.
+    /// Accepts blocking connections for one worker of a pool. Without descriptors it leaves connections waiting.
     pub fn for_pool_worker(listener: &'a OwnedFd, counters: &'a Counters) -> Self {
         Self { listener, waits: true, nonblocking: false, tcp: is_tcp(listener), counters, spare: None }
     }
@@ -173,15 +175,17 @@ impl<'a> Acceptor<'a> {
         Ok(if is_over { Accepted::Shutdown } else { failed })
     }
 
-    /// Whether the listener is shut down, waiting less than a second: an accept that a firewall forbids does not report this.
+    /// Whether the listener shuts down within this time, which must be less than a second. An accept that a firewall rejects
+    /// does not report a shutdown.
     pub fn is_shut_down(&self, within: Duration) -> bool {
         let mut listener = [PollFd::new(self.listener, PollFlags::empty())];
         let timeout = Timespec { tv_sec: 0, tv_nsec: within.subsec_nanos().into() };
         rustix::event::poll(&mut listener, Some(&timeout)).is_ok() && listener[0].revents().contains(PollFlags::HUP)
     }
 
-    /// Handles an accept that the kernel completed. Without descriptors the spare one is released for the next connection. If
-    /// no other becomes free, that connection is refused, and the descriptor becomes the spare one again.
+    /// Handles the result of an accept that the kernel completed. If descriptors have run out, it releases the spare one for
+    /// the next connection. `admit` then refuses that connection unless enough descriptors have become free, and reopens the
+    /// spare one.
     pub fn on_completion(&mut self, result: Result<OwnedFd, Errno>) -> io::Result<Accepted> {
         match result {
             Ok(connection) => Ok(self.admit(connection)),
@@ -215,12 +219,13 @@ impl<'a> Acceptor<'a> {
         self.spare.as_mut().is_none_or(SpareFd::leaves_room)
     }
 
-    /// Closes a waiting connection when descriptors have run out; otherwise it would be reported for ever.
+    /// Refuses a waiting connection when descriptors have run out. Otherwise the mechanism would report it for ever.
     pub fn reject_waiting(&mut self) -> io::Result<Accepted> {
         if self.spare.is_none() {
             return Ok(Accepted::Later);
         }
-        // The kernel takes a descriptor before a connection: perhaps none waits, and a descriptor is free when one arrives.
+        // accept(2) allocates a descriptor before it looks for a connection, so EMFILE does not prove that a connection waits.
+        // When a connection arrives, a descriptor may be free.
         if self.waits && platform::SHUTDOWN_WAKES_ACCEPT {
             if !is_readable(self.listener, None)? {
                 return Ok(Accepted::None);
@@ -239,7 +244,7 @@ impl<'a> Acceptor<'a> {
                 self.refuse(connection);
                 Ok(Accepted::None)
             }
-            // Another thread took the descriptor.
+            // Another thread took the released descriptor.
             Err(Errno::MFILE | Errno::NFILE) => Ok(Accepted::Later),
             Err(error) => classify_accept_error(error),
         };
@@ -249,7 +254,7 @@ impl<'a> Acceptor<'a> {
     }
 }
 
-/// Whether a descriptor becomes readable within a timeout of less than a second, and before a signal.
+/// Whether a descriptor becomes readable before a signal and before the timeout, which must be less than a second.
 pub(crate) fn is_readable(descriptor: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
     let timeout = timeout.map(|timeout| Timespec { tv_sec: 0, tv_nsec: timeout.subsec_nanos().into() });
     match rustix::event::poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], timeout.as_ref()) {
@@ -264,7 +269,7 @@ pub fn classify_accept_error(error: Errno) -> io::Result<Accepted> {
     match error {
         Errno::AGAIN => Ok(Accepted::WouldBlock),
         error if concerns_one_connection(error) => Ok(Accepted::None),
-        // The result of shutdown(2) of a listener.
+        // The listener was shut down.
         Errno::INVAL => Ok(Accepted::Shutdown),
         // The connection still waits, and the error may pass: memory is freed, or a firewall changes its rules.
         Errno::NOBUFS | Errno::NOMEM | Errno::PERM => Ok(Accepted::Later),
@@ -272,7 +277,7 @@ pub fn classify_accept_error(error: Errno) -> io::Result<Accepted> {
     }
 }
 
-/// Whether the error concerns one connection, or none, so that the next one can be accepted: the list is that of accept(2).
+/// Whether the next connection can be accepted: the error concerns one connection, or is EINTR. The list is that of accept(2).
 fn concerns_one_connection(error: Errno) -> bool {
     #[cfg(target_os = "linux")]
     if error == Errno::NONET {
@@ -297,7 +302,8 @@ pub fn set_options(connection: impl AsFd, tcp: bool) -> rustix::io::Result<()> {
     if tcp { sockopt::set_tcp_nodelay(connection, true) } else { Ok(()) }
 }
 
-/// Sets a timeout for a blocking accept4. Connections inherit it; it does not affect non-blocking ones.
+/// Sets a timeout for a blocking accept4. Accepted TCP connections inherit it on Linux, Unix ones do not. It does not affect
+/// non-blocking connections.
 pub fn set_accept_timeout(listener: impl AsFd, timeout: Duration) -> rustix::io::Result<()> {
     sockopt::set_socket_timeout(listener, sockopt::Timeout::Recv, Some(timeout))
 }
@@ -317,7 +323,7 @@ pub fn shut_down(listener: impl AsFd) {
     let _ = rustix::net::shutdown(&listener, rustix::net::Shutdown::Both);
 }
 
-/// Makes the coming close a reset, which the client sees at once and which leaves nothing in TIME_WAIT.
+/// Makes the next close send a reset: the client sees it at once, and no socket stays in TIME_WAIT.
 pub fn reset(connection: impl AsFd) {
     // If this fails, or on a Unix socket, the client sees an end of stream.
     let _ = sockopt::set_socket_linger(&connection, Some(Duration::ZERO));

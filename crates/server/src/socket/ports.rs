@@ -9,7 +9,7 @@ use wire::{Address, Ports};
 
 use crate::socket::destination;
 
-/// Attempts to find consecutive free ports before the kernel chooses each.
+/// The number of attempts to find consecutive free ports. After these, the kernel chooses each port.
 const TRIES: u32 = 32;
 
 /// Sockets and their ports in the same order.
@@ -23,7 +23,8 @@ pub struct BoundPorts {
     pub address: Address,
 }
 
-/// Binds `count` ports from that of `listen` on. For port 0: consecutive free ports or, if none are found, any.
+/// Binds `count` consecutive ports, starting at the port of `listen`. For port 0 it binds consecutive free ports or, if it
+/// finds none, any free ports.
 pub fn bind(listen: &Address, count: u32, nonblocking: bool) -> io::Result<BoundPorts> {
     let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why);
     let listen = listen.ip().ok_or_else(|| invalid("a Unix socket has no ports for datagrams; use an IP address"))?;
@@ -37,7 +38,7 @@ pub fn bind(listen: &Address, count: u32, nonblocking: bool) -> io::Result<Bound
                 .ok_or_else(|| invalid(&format!("{count} ports from {first} on exceed the last port, 65535")))?;
             let bind = |port| {
                 let address = SocketAddr::new(listen.ip(), port);
-                // A lack of descriptors concerns no port; callers know it by its number.
+                // Callers recognise a lack of descriptors by its error number, which naming the port would remove.
                 let named = |error: io::Error| match Errno::from_io_error(&error) {
                     Some(Errno::MFILE | Errno::NFILE) => error,
                     _ => io::Error::new(error.kind(), format!("{address}: {error}")),
@@ -101,7 +102,7 @@ mod tests {
     #[test]
     fn requested_ports_are_bound_or_named_in_the_error() {
         let free = bind(&loopback(0), 3, true).unwrap();
-        // Another process may take one of the ports in between; then skip the test.
+        // Without consecutive free ports there is no range to test.
         let ports: Vec<u16> = free.ports.iter().collect();
         if ports.windows(2).any(|pair| pair[1] != pair[0] + 1) {
             return;

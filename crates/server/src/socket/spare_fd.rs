@@ -1,4 +1,5 @@
-//! A spare descriptor: when no other is left, it is released for a moment, to accept a connection and close it.
+//! A spare descriptor. When no other descriptor is left, a thread releases it for a moment, to accept a connection and close
+//! it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -6,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use rustix::fs::{Mode, OFlags};
 
-/// Released spare descriptors of this process, including those that other threads took meanwhile.
+/// The number of this process's spare descriptors that were released and not yet reopened.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 
-/// The spare descriptor of an accepting thread. When it is released, another thread may take its number. If that stayed with a
-/// connection, its owner could refuse no client until a connection ends.
+/// The spare descriptor of an accepting thread. Once it is released, another thread may accept a connection with it. If that
+/// connection stayed, this thread could refuse no client until a connection ends.
 #[derive(Debug)]
 pub struct SpareFd(Option<OwnedFd>);
 
@@ -19,15 +20,15 @@ impl SpareFd {
         Ok(Self(Some(open()?)))
     }
 
-    /// Returns whether it was open.
+    /// Releases the descriptor; returns whether it was open.
     pub fn release(&mut self) -> bool {
         let descriptor = self.0.take();
-        // Count it before closing it: a thread that gets it then knows that it is wanted.
+        // Count the descriptor before it closes, so that a thread that gets it sees that it is wanted.
         WANTED.fetch_add(descriptor.is_some().into(), SeqCst);
         descriptor.is_some()
     }
 
-    /// Opens it again if necessary; returns whether it is open.
+    /// Reopens the descriptor if necessary; returns whether it is open.
     pub fn reopen(&mut self) -> bool {
         if self.0.is_none()
             && let Ok(descriptor) = open()
@@ -38,7 +39,7 @@ impl SpareFd {
         self.0.is_some()
     }
 
-    /// Whether an accepted connection may stay: this spare descriptor is open, and one is free for each that is wanted.
+    /// Whether an accepted connection may stay: this spare descriptor is open, and another is free for each wanted one.
     pub fn leaves_room(&mut self) -> bool {
         self.reopen() && (0..WANTED.load(SeqCst)).map(|_| open()).collect::<Result<Vec<_>, _>>().is_ok()
     }

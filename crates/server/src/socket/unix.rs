@@ -59,7 +59,7 @@ fn remove_if_left_behind(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
-/// Whether a server listens on the socket at `path`; it sees a connection that ends at once.
+/// Whether a server listens on the socket at `path`. The check connects to the server and disconnects at once.
 pub fn is_listening(path: &Path) -> io::Result<bool> {
     let socket = platform::socket(AddressFamily::UNIX, true)?;
     match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {

@@ -16,13 +16,13 @@ pub struct ModelRow {
     pub stages: Option<Stages>,
     /// The numbers of threads or processes that a name may contain, as in `mt-pool:64`.
     pub threads: ThreadSpec,
-    /// Whether the server counts its system calls. Those of a runtime are unknown to it.
+    /// Whether the server counts its system calls. It cannot count those of a runtime.
     pub counts_syscalls: bool,
     /// The cost of each connection besides a descriptor.
     pub per_connection: PerConnection,
     /// Required kernel features, beyond those of every supported Linux; empty for most.
     pub needs: &'static str,
-    /// Returns the reason if the model cannot run on this host, and the remedy.
+    /// Returns an error with the reason and the remedy if the model cannot run on this host.
     pub can_run: fn() -> Result<(), String>,
 }
 
@@ -126,7 +126,7 @@ impl ModelRow {
         matches!(self.per_connection, PerConnection::Thread | PerConnection::Process) && !self.is_pool()
     }
 
-    /// Whether other threads than the network threads make responses.
+    /// Whether threads other than the network threads make responses.
     pub fn has_payload_threads(&self) -> bool {
         self.stages.is_some_and(|stages| stages.payload != PayloadStage::InNetwork)
     }
@@ -207,11 +207,11 @@ impl fmt::Display for Threads {
     }
 }
 
-/// CPUs of each stage's threads; none for all CPUs of the server.
+/// CPUs of each stage's threads; empty for all CPUs of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StageCpus {
-    /// CPUs of the accept thread, with all stages in it.
+    /// CPUs of the accept thread and of all stages that run in it.
     pub accept: Vec<usize>,
     /// CPUs of the network threads.
     pub network: Vec<usize>,

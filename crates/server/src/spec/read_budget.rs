@@ -35,7 +35,7 @@ impl ReadBudget {
         *self == Self::default()
     }
 
-    /// Checks whether a budget other than the default affects `service`.
+    /// Checks that no budget other than the default is set for datagrams, which it would not affect.
     pub fn check(self, service: &ServiceSpec) -> Result<(), String> {
         if self.is_default() || service.ports().is_none() {
             return Ok(());
