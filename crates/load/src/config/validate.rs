@@ -204,7 +204,11 @@ pub fn targets(config: &LoadConfig) -> Result<Vec<SocketAddr>, String> {
 
 #[cfg(test)]
 mod tests {
+    use wire::Address;
+    use wire::stream::{Direction, Stream};
+
     use super::*;
+    use crate::config::{KvTraffic, Phases, Think};
 
     #[test]
     fn rules_name_a_key_a_reason_and_a_remedy() {
@@ -216,21 +220,89 @@ mod tests {
     }
 
     #[test]
-    fn default_breaks_no_rule_and_each_wrong_value_one() {
-        let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        let good = LoadConfig::new(([127, 0, 0, 1], 80), service);
-        assert_eq!(check(&good), Ok(()));
-        let key = |change: fn(&mut LoadConfig)| {
-            let mut config = good.clone();
-            change(&mut config);
-            broken(&config).map(|rule| rule.key)
+    fn invalid_configuration_is_rejected_with_its_key() {
+        let zipf = |exponent| Popularity::Zipf { exponent };
+        let load = |service| LoadConfig::new(([127, 0, 0, 1], 80), service);
+        let closed = |service| LoadConfig { schedule: Schedule::Closed, rate_per_s: None, ..load(service) };
+        let fixed = |request_bytes| load(ServiceSpec::Fixed { request_bytes, response_bytes: 1 });
+        let open = fixed(1);
+        let looped = closed(open.service.clone());
+        let churn = LoadConfig { requests_per_connection: Some(1), ..open.clone() };
+        let unix = LoadConfig { target: Address::Unix("x".into()), ..open.clone() };
+        let udp = |ports, request_bytes| LoadConfig {
+            connections: 2,
+            ..load(ServiceSpec::Udp { ports, request_bytes, response_bytes: 8 })
         };
-        assert_eq!(key(|it| it.clients = 0), Some("client.clients"));
-        assert_eq!(key(|it| it.rate_per_s = Some(f64::NAN)), Some("workload.rate"));
-        assert_eq!(key(|it| it.schedule = Schedule::Closed), Some("workload.rate"));
-        assert_eq!(key(|it| it.active = 0.0), Some("workload.active"));
-        assert_eq!(key(|it| it.requests_per_connection = Some(0)), Some("workload.requests-per-connection"));
-        assert_eq!(key(|it| it.rate_per_s = Some(1e15)), Some("workload.rate"));
-        assert_eq!(key(|it| it.service = ServiceSpec::Http { folder: None }), Some("workload.http"));
+        let datagrams = udp(2, 8);
+        let sizes = Stream { packet_bytes: 1_000, packets: 100, ack_bytes: 8, direction: Direction::In };
+        let stream_of = |sizes| closed(ServiceSpec::Stream(sizes));
+        let stream = stream_of(sizes);
+        let traffic =
+            KvTraffic { records: 1, value_bytes_min: 1, value_bytes_max: 9, get_share: 0.9, keys: Popularity::Uniform };
+        let service = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
+        let kv = LoadConfig { kv: Some(traffic.clone()), ..load(service) };
+        let kv_of = |traffic| LoadConfig { kv: Some(traffic), ..kv.clone() };
+        for valid in [&open, &looped, &churn, &unix, &datagrams, &stream, &kv] {
+            assert_eq!(check(valid), Ok(()), "{valid:?}");
+        }
+        for (wrong, key) in [
+            (LoadConfig { clients: 0, ..open.clone() }, "client.clients"),
+            (LoadConfig { clients: 401, ..open.clone() }, "client.clients"),
+            (LoadConfig { rate_per_s: Some(0.0), ..open.clone() }, "workload.rate"),
+            (LoadConfig { rate_per_s: Some(f64::NAN), ..open.clone() }, "workload.rate"),
+            (LoadConfig { rate_per_s: Some(f64::INFINITY), ..open.clone() }, "workload.rate"),
+            (LoadConfig { rate_per_s: Some(f64::MAX), ..open.clone() }, "workload.rate"),
+            (LoadConfig { rate_per_s: Some(1e15), ..open.clone() }, "workload.rate"),
+            (LoadConfig { think: Think { mean_ns: 1, exponential: false }, ..open.clone() }, "workload.think"),
+            (LoadConfig { active: 0.0, ..open.clone() }, "workload.active"),
+            (LoadConfig { active: f64::NAN, ..open.clone() }, "workload.active"),
+            (LoadConfig { popularity: zipf(-1.0), ..open.clone() }, "workload.popularity"),
+            (LoadConfig { popularity: zipf(f64::INFINITY), ..open.clone() }, "workload.popularity"),
+            (fixed(0), "workload.service"),
+            (LoadConfig { datagrams: true, ..fixed(70_000) }, "workload.transport"),
+            (LoadConfig { kv: Some(traffic.clone()), ..open.clone() }, "workload.kv"),
+            (load(ServiceSpec::Http { folder: None }), "workload.http"),
+            (LoadConfig { timestamps: Timestamps::Kernel, ..unix.clone() }, "client.timestamps"),
+            (LoadConfig { datagrams: true, ..unix.clone() }, "workload.transport"),
+            (LoadConfig { datagrams: true, ..kv.clone() }, "workload.transport"),
+            (LoadConfig { kv: None, ..kv.clone() }, "workload.kv"),
+            (kv_of(KvTraffic { records: 0, ..traffic.clone() }), "workload.kv.records"),
+            (kv_of(KvTraffic { value_bytes_min: 10, ..traffic.clone() }), "workload.kv.value-size"),
+            (kv_of(KvTraffic { get_share: f64::NAN, ..traffic.clone() }), "workload.kv.get-share"),
+            (kv_of(KvTraffic { get_share: 1.1, ..traffic.clone() }), "workload.kv.get-share"),
+            (kv_of(KvTraffic { keys: zipf(0.0), ..traffic.clone() }), "workload.kv.keys"),
+            (kv_of(KvTraffic { keys: zipf(f64::NAN), ..traffic }), "workload.kv.keys"),
+            (LoadConfig { rate_per_s: Some(1.0), ..looped.clone() }, "workload.rate"),
+            (LoadConfig { schedule: Schedule::Poisson, ..looped.clone() }, "workload.rate"),
+            (LoadConfig { datagrams: true, ..looped.clone() }, "workload.transport"),
+            (LoadConfig { active: 0.5, ..looped.clone() }, "workload.active"),
+            (LoadConfig { popularity: zipf(1.0), ..looped.clone() }, "workload.popularity"),
+            (LoadConfig { timestamps: Timestamps::Kernel, ..looped.clone() }, "client.timestamps"),
+            (LoadConfig { pacing: Pacing::Spin, ..looped.clone() }, "client.pacing"),
+            (LoadConfig { roles: Roles::OneLoop, ..looped }, "client.roles"),
+            (LoadConfig { requests_per_connection: Some(0), ..open }, "workload.requests-per-connection"),
+            (LoadConfig { datagrams: true, ..churn.clone() }, "workload.requests-per-connection"),
+            (LoadConfig { active: 0.5, ..churn.clone() }, "workload.active"),
+            (LoadConfig { timestamps: Timestamps::Kernel, ..churn.clone() }, "client.timestamps"),
+            (LoadConfig { roles: Roles::TwoThreads, ..churn }, "client.roles"),
+            (LoadConfig { connections: 3, ..datagrams.clone() }, "workload.connections"),
+            (udp(3, 8), "workload.connections"),
+            (udp(2, 7), "workload.request"),
+            (LoadConfig { idle: 1, ..datagrams.clone() }, "workload.idle"),
+            (LoadConfig { roles: Roles::TwoThreads, ..datagrams.clone() }, "client.roles"),
+            (LoadConfig { timestamps: Timestamps::Kernel, ..datagrams.clone() }, "client.timestamps"),
+            (LoadConfig { schedule: Schedule::Closed, rate_per_s: None, ..datagrams.clone() }, "workload.schedule"),
+            (LoadConfig { target: Address::Unix("x".into()), ..datagrams.clone() }, "workload.transport"),
+            (LoadConfig { ports: Some(Ports::list(&[7_000])), ..datagrams.clone() }, "workload.ports"),
+            (LoadConfig { target: ([127, 0, 0, 1], 65_535).into(), ..datagrams }, "workload.ports"),
+            (stream_of(Stream { packets: 0, ..sizes }), "workload.stream"),
+            (stream_of(Stream { ack_bytes: 0, ..sizes }), "workload.stream"),
+            (LoadConfig { schedule: Schedule::Poisson, rate_per_s: Some(1.0), ..stream.clone() }, "workload.schedule"),
+            (LoadConfig { requests_per_connection: Some(1), ..stream.clone() }, "workload.requests-per-connection"),
+            (LoadConfig { phases: Phases { cool_down_ns: 0, ..stream.phases }, ..stream }, "phases.cool-down"),
+        ] {
+            let error = check(&wrong).unwrap_err();
+            assert!(error.starts_with(&format!("{key}: ")), "{key}: {error}");
+        }
     }
 }

@@ -10,13 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use muxbench_load::config::{HttpTarget, HttpTraffic, Phases, Roles, Schedule, Think, Timestamps};
+use muxbench_load::config::{HttpTarget, HttpTraffic, Phases, Schedule, Think};
 use muxbench_load::{LoadConfig, LoadError, Outcome, Sample};
 use rustix::net::{AddressFamily, SocketType};
 use wire::ServiceSpec;
 
-const REQUEST: usize = 16;
-const RESPONSE: usize = 100;
+use crate::server::{self, REQUEST, RESPONSE, answer_all, answer_one};
 
 /// A server's observations.
 #[derive(Default)]
@@ -39,39 +38,28 @@ impl Seen {
     }
 }
 
-/// Starts a server with one thread per connection. `serve` answers one request; `None` ends the connection.
+/// Starts a server that counts connections. `serve` answers one request; `None` ends the connection.
 fn server(serve: impl Fn(&mut TcpStream, u32) -> Option<()> + Send + Sync + 'static) -> (SocketAddr, Arc<Seen>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // The backlog of std is 128, and the retry of a dropped SYN takes a second.
-    rustix::net::listen(&listener, 4096).unwrap();
-    let address = listener.local_addr().unwrap();
     let seen = Arc::new(Seen::default());
-    let (counted, serve) = (seen.clone(), Arc::new(serve));
-    thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            counted.accepted.fetch_add(1, SeqCst);
-            counted.open.fetch_add(1, SeqCst);
-            *counted.sources.lock().unwrap().entry(stream.peer_addr().unwrap().ip()).or_default() += 1;
-            stream.set_nodelay(true).unwrap();
-            let (counted, serve) = (counted.clone(), serve.clone());
-            thread::spawn(move || {
-                let mut calls = 0;
-                while serve(&mut stream, calls).is_some() {
-                    calls += 1;
-                }
-                drop(stream);
-                *counted.by_calls.lock().unwrap().entry(calls).or_default() += 1;
-                counted.open.fetch_sub(1, SeqCst);
-            });
+    let counted = seen.clone();
+    let address = server::server(move |mut stream| {
+        counted.accepted.fetch_add(1, SeqCst);
+        counted.open.fetch_add(1, SeqCst);
+        *counted.sources.lock().unwrap().entry(stream.peer_addr().unwrap().ip()).or_default() += 1;
+        let mut calls = 0;
+        while serve(&mut stream, calls).is_some() {
+            calls += 1;
         }
+        drop(stream);
+        *counted.by_calls.lock().unwrap().entry(calls).or_default() += 1;
+        counted.open.fetch_sub(1, SeqCst);
     });
     (address, seen)
 }
 
 /// Answers every request correctly.
 fn honest(stream: &mut TcpStream, _number: u32) -> Option<()> {
-    stream.read_exact(&mut [0; REQUEST]).ok()?;
-    stream.write_all(&[0; RESPONSE]).ok()
+    answer_one(stream)
 }
 
 /// Answers HTTP requests. Response `last` of a connection announces its end.
@@ -92,7 +80,6 @@ fn http(last: u32) -> impl Fn(&mut TcpStream, u32) -> Option<()> + Send + Sync {
 }
 
 fn closed(target: SocketAddr, calls: u32) -> LoadConfig {
-    let service = ServiceSpec::Fixed { request_bytes: REQUEST as u32, response_bytes: RESPONSE as u32 };
     LoadConfig {
         connections: 5,
         requests_per_connection: Some(calls),
@@ -100,7 +87,7 @@ fn closed(target: SocketAddr, calls: u32) -> LoadConfig {
         schedule: Schedule::Closed,
         phases: Phases { ramp_ns: 50_000_000, warm_up_ns: 0, measure_ns: 200_000_000, cool_down_ns: 60_000_000_000 },
         timeout_ns: 60_000_000_000,
-        ..LoadConfig::new(target, service)
+        ..LoadConfig::new(target, server::service())
     }
 }
 
@@ -315,13 +302,13 @@ fn failures_are_counted_by_class() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap();
     let serving = thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
+        let (stream, _) = listener.accept().unwrap();
         drop(listener);
         // A bound socket reserves the port.
         let held = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         rustix::net::sockopt::set_socket_reuseaddr(&held, true).unwrap();
         rustix::net::bind(&held, &target).unwrap();
-        while honest(&mut stream, 0).is_some() {}
+        answer_all(stream);
     });
     let report = run(&open(target, 2)).report;
     serving.join().unwrap();
@@ -379,10 +366,8 @@ macro_rules! busy_for_a_while {
             // Sleep until after the window, whenever that begins.
             thread::sleep(Duration::from_millis(2_500));
             drop(waiting);
-            for mut stream in listener.incoming().flatten() {
-                thread::spawn(move || {
-                    while stream.read_exact(&mut [0; REQUEST]).is_ok() && stream.write_all(&[0; RESPONSE]).is_ok() {}
-                });
+            for stream in listener.incoming().flatten() {
+                thread::spawn(move || answer_all(stream));
             }
         });
     }};
@@ -456,19 +441,4 @@ fn several_addresses_provide_more_ports() {
     let first = std::net::IpAddr::from(Ipv4Addr::LOCALHOST);
     assert!(sources.contains_key(&first), "{sources:?}");
     assert_eq!(sources.len() as u32, report.churn.unwrap().sources, "{sources:?}");
-}
-
-#[test]
-fn invalid_churn_configuration_is_rejected() {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    for (wrong, names) in [
-        (open(address, 0), "requests-per-connection"),
-        (LoadConfig { datagrams: true, ..open(address, 1) }, "datagrams"),
-        (LoadConfig { active: 0.5, ..open(address, 1) }, "active"),
-        (LoadConfig { timestamps: Timestamps::Kernel, ..open(address, 1) }, "timestamps"),
-        (LoadConfig { roles: Roles::TwoThreads, ..open(address, 1) }, "roles"),
-    ] {
-        let error = muxbench_load::run(&wrong, &mut |_| ()).unwrap_err();
-        assert!(matches!(&error, LoadError::Config(why) if why.contains(names)), "{names}: {error}");
-    }
 }

@@ -1,7 +1,8 @@
 //! Streams against correct and faulty servers.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 
 use muxbench_load::LoadConfig;
@@ -9,23 +10,18 @@ use muxbench_load::config::{Phases, Schedule};
 use wire::ServiceSpec;
 use wire::stream::{Direction, Stream};
 
+use crate::server::server;
+
 const SIZES: Stream = Stream { packet_bytes: 1_000, packets: 100, ack_bytes: 8, direction: Direction::In };
 
 /// Starts a server that answers each connection's greeting and then calls `then` with the connection and its number.
-fn server(then: fn(TcpStream, usize)) -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for (number, stream) in listener.incoming().flatten().enumerate() {
-            thread::spawn(move || {
-                let mut stream = stream;
-                stream.read_exact(&mut [0; 1_000]).unwrap();
-                stream.write_all(&[0; 8]).unwrap();
-                then(stream, number);
-            });
-        }
-    });
-    address
+fn streams(then: fn(TcpStream, usize)) -> SocketAddr {
+    let count = AtomicUsize::new(0);
+    server(move |mut stream| {
+        stream.read_exact(&mut [0; 1_000]).unwrap();
+        stream.write_all(&[0; 8]).unwrap();
+        then(stream, count.fetch_add(1, SeqCst));
+    })
 }
 
 fn config(target: SocketAddr) -> LoadConfig {
@@ -48,7 +44,7 @@ fn acknowledge(mut stream: TcpStream) {
 
 #[test]
 fn bytes_of_the_window_are_shared_by_connections() {
-    let report = muxbench_load::run(&config(server(|stream, _| acknowledge(stream))), &mut |_| ()).unwrap().report;
+    let report = muxbench_load::run(&config(streams(|stream, _| acknowledge(stream))), &mut |_| ()).unwrap().report;
     assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
     let stream = report.stream.unwrap();
     assert_eq!((stream.ended, stream.bytes_by_second.len()), (4, 1));
@@ -66,7 +62,7 @@ fn unread_connections_have_no_share() {
         // The server does not read, so the client's bytes stay in the socket buffers until the timeout.
         _ => thread::sleep(std::time::Duration::from_secs(60)),
     };
-    let mut config = config(server(served));
+    let mut config = config(streams(served));
     // The client waits for the whole cool-down.
     (config.phases.warm_up_ns, config.phases.cool_down_ns) = (1_000_000_000, 5_000_000_000);
     let report = muxbench_load::run(&config, &mut |_| ()).unwrap().report;
@@ -83,7 +79,7 @@ fn early_end_and_extra_bytes_are_errors() {
             acknowledge(stream)
         }
     };
-    let report = muxbench_load::run(&config(server(ends)), &mut |_| ()).unwrap().report;
+    let report = muxbench_load::run(&config(streams(ends)), &mut |_| ()).unwrap().report;
     assert_eq!(report.errors.total(), 1, "{:?}", report.errors);
     assert_eq!(report.stream.unwrap().ended, 3);
 
@@ -92,30 +88,6 @@ fn early_end_and_extra_bytes_are_errors() {
         let _ = stream.write_all(&[0; 9]);
         acknowledge(stream);
     };
-    let report = muxbench_load::run(&config(server(talks)), &mut |_| ()).unwrap().report;
+    let report = muxbench_load::run(&config(streams(talks)), &mut |_| ()).unwrap().report;
     assert_eq!(report.errors.wrong, 4, "{:?}", report.errors);
-}
-
-#[test]
-fn invalid_configuration_is_rejected() {
-    let target = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-    let stream = |change: fn(&mut Stream)| {
-        let mut sizes = SIZES;
-        change(&mut sizes);
-        LoadConfig { service: ServiceSpec::Stream(sizes), ..config(target) }
-    };
-    let open = LoadConfig { schedule: Schedule::Poisson, rate_per_s: Some(1.0), ..config(target) };
-    let churn = LoadConfig { requests_per_connection: Some(1), ..config(target) };
-    let mut endless = config(target);
-    endless.phases.cool_down_ns = 0;
-    for (config, why) in [
-        (stream(|sizes| sizes.packets = 0), "packets"),
-        (stream(|sizes| sizes.ack_bytes = 0), "ack"),
-        (open, "schedule"),
-        (churn, "requests-per-connection"),
-        (endless, "cool-down"),
-    ] {
-        let error = muxbench_load::run(&config, &mut |_| ()).unwrap_err().to_string();
-        assert!(error.contains(why), "{error}");
-    }
 }

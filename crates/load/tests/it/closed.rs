@@ -1,30 +1,16 @@
 //! The closed loop against a store in this process, and against servers with known faults.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use muxbench_load::config::{KvTraffic, Pacing, Phases, Popularity, Roles, Schedule, Think, Timestamps};
+use muxbench_load::config::{KvTraffic, Phases, Popularity, Roles, Schedule, Think, Timestamps};
 use muxbench_load::{Event, LoadConfig, LoadError, Outcome, Sample};
 use wire::kv::{Kv, KvConfig, KvConn};
 use wire::{Service, ServiceSpec};
 
-/// Starts a server that runs `serve` for each connection in a new thread.
-fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let serve = Arc::new(serve);
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let serve = serve.clone();
-            stream.set_nodelay(true).unwrap();
-            thread::spawn(move || serve(stream));
-        }
-    });
-    address
-}
+use crate::server::{REQUEST, RESPONSE, answer_one, server, service};
 
 /// The length of the first response of a store.
 fn first_bytes(responses: &[u8]) -> usize {
@@ -55,14 +41,10 @@ fn store(change: fn(&mut Vec<u8>)) -> SocketAddr {
     })
 }
 
-/// Answers each request of 16 B with 100 B, up to `limit` requests.
+/// Answers the first `limit` requests of each connection.
 fn honest(limit: u32) -> SocketAddr {
     server(move |mut stream| {
-        for _ in 0..limit {
-            if stream.read_exact(&mut [0; 16]).is_err() || stream.write_all(&[0; 100]).is_err() {
-                return;
-            }
-        }
+        let _ = (0..limit).try_for_each(|_| answer_one(&mut stream));
     })
 }
 
@@ -83,7 +65,7 @@ fn for_long(config: LoadConfig) -> LoadConfig {
 }
 
 fn fixed(target: SocketAddr) -> LoadConfig {
-    closed(target, ServiceSpec::Fixed { request_bytes: 16, response_bytes: 100 })
+    closed(target, service())
 }
 
 fn kv(target: SocketAddr) -> LoadConfig {
@@ -310,11 +292,11 @@ fn unstored_data_set_fails_the_load() {
 fn unanswered_request_times_out_and_ended_one_counts_once() {
     let mut config = fixed(server(|mut stream| {
         for number in 0.. {
-            if stream.read_exact(&mut [0; 16]).is_err() {
+            if stream.read_exact(&mut [0; REQUEST]).is_err() {
                 return;
             }
             // Responses from the fourth on are incomplete.
-            let bytes = if number < 3 { 100 } else { 99 };
+            let bytes = if number < 3 { RESPONSE } else { RESPONSE - 1 };
             if stream.write_all(&vec![0; bytes]).is_err() {
                 return;
             }
@@ -385,48 +367,4 @@ fn same_seed_sends_same_requests() {
     };
     assert_eq!(requested(3), requested(3));
     assert_ne!(requested(3), requested(4));
-}
-
-#[test]
-fn invalid_closed_configuration_is_rejected() {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let traffic = kv(address).kv.unwrap();
-    let zipf = |exponent| Popularity::Zipf { exponent };
-    for (wrong, names) in [
-        (LoadConfig { rate_per_s: Some(1.0), ..fixed(address) }, "rate"),
-        (LoadConfig { datagrams: true, ..fixed(address) }, "transport"),
-        (LoadConfig { active: 0.5, ..fixed(address) }, "active"),
-        (LoadConfig { popularity: Popularity::Zipf { exponent: 1.0 }, ..fixed(address) }, "popularity"),
-        (LoadConfig { timestamps: Timestamps::Kernel, ..fixed(address) }, "timestamps"),
-        (LoadConfig { pacing: Pacing::Spin, ..fixed(address) }, "pacing"),
-        (LoadConfig { datagrams: true, ..kv(address) }, "transport"),
-        (LoadConfig { datagrams: true, ..open(kv(address)) }, "transport"),
-        (LoadConfig { schedule: Schedule::Poisson, ..fixed(address) }, "rate"),
-        (
-            LoadConfig {
-                schedule: Schedule::Poisson,
-                rate_per_s: Some(1.0),
-                think: Think { mean_ns: 1, exponential: false },
-                ..fixed(address)
-            },
-            "think",
-        ),
-        (LoadConfig { kv: None, ..kv(address) }, "kv"),
-        (LoadConfig { kv: Some(traffic.clone()), ..fixed(address) }, "kv"),
-        (LoadConfig { kv: Some(KvTraffic { records: 0, ..traffic.clone() }), ..kv(address) }, "records"),
-        (LoadConfig { kv: Some(KvTraffic { value_bytes_min: 2_000, ..traffic.clone() }), ..kv(address) }, "value-size"),
-        (LoadConfig { kv: Some(KvTraffic { get_share: f64::NAN, ..traffic.clone() }), ..kv(address) }, "get-share"),
-        (LoadConfig { kv: Some(KvTraffic { get_share: 1.1, ..traffic.clone() }), ..kv(address) }, "get-share"),
-        (LoadConfig { kv: Some(KvTraffic { keys: zipf(0.0), ..traffic.clone() }), ..kv(address) }, "keys"),
-        (LoadConfig { kv: Some(KvTraffic { keys: zipf(f64::NAN), ..traffic }), ..kv(address) }, "keys"),
-        (LoadConfig { popularity: zipf(-1.0), ..open(fixed(address)) }, "popularity"),
-        (LoadConfig { popularity: zipf(f64::INFINITY), ..open(fixed(address)) }, "popularity"),
-        (LoadConfig { active: f64::NAN, ..open(fixed(address)) }, "active"),
-        (LoadConfig { rate_per_s: Some(f64::NAN), ..open(fixed(address)) }, "rate"),
-        (LoadConfig { rate_per_s: Some(f64::INFINITY), ..open(fixed(address)) }, "rate"),
-        (LoadConfig { rate_per_s: Some(f64::MAX), ..open(fixed(address)) }, "rate"),
-    ] {
-        let error = muxbench_load::run(&wrong, &mut |_| ()).unwrap_err();
-        assert!(matches!(&error, LoadError::Config(why) if why.contains(names)), "{names}: {error}");
-    }
 }

@@ -1,6 +1,6 @@
 //! Idle connections against servers that drop some of them.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::thread;
@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use muxbench_load::LoadConfig;
 use muxbench_load::tools::idle::{self, Event, IdleReport};
-use wire::ServiceSpec;
 
-const REQUEST: usize = 16;
-const RESPONSE: usize = 100;
+use crate::server::{answer_all, answer_one, service};
+
 const CONNECTIONS: u32 = 20;
 /// A timeout that no response exceeds.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,8 +28,7 @@ fn server(meanwhile: Meanwhile) -> (SocketAddr, mpsc::Sender<()>, mpsc::Receiver
         let mut streams: Vec<TcpStream> = Vec::new();
         for _ in 0..CONNECTIONS {
             let (mut stream, _) = listener.accept().unwrap();
-            stream.read_exact(&mut [0; REQUEST]).unwrap();
-            stream.write_all(&[0; RESPONSE]).unwrap();
+            answer_one(&mut stream).unwrap();
             streams.push(stream);
         }
         signalled.recv().unwrap();
@@ -41,11 +39,7 @@ fn server(meanwhile: Meanwhile) -> (SocketAddr, mpsc::Sender<()>, mpsc::Receiver
             }
         }
         done.send(()).unwrap();
-        let answering = held.into_iter().map(|mut stream| {
-            thread::spawn(move || {
-                while stream.read_exact(&mut [0; REQUEST]).is_ok() && stream.write_all(&[0; RESPONSE]).is_ok() {}
-            })
-        });
+        let answering = held.into_iter().map(|stream| thread::spawn(move || answer_all(stream)));
         answering.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
     });
     (address, signal, is_done)
@@ -54,9 +48,8 @@ fn server(meanwhile: Meanwhile) -> (SocketAddr, mpsc::Sender<()>, mpsc::Receiver
 /// Holds connections to such a server. `timeout` is the longest time for a response.
 fn hold(timeout: Duration, meanwhile: Meanwhile) -> IdleReport {
     let (target, signal, is_done) = server(meanwhile);
-    let service = ServiceSpec::Fixed { request_bytes: REQUEST as u32, response_bytes: RESPONSE as u32 };
     let timeout_ns = timeout.as_nanos() as u64;
-    let config = LoadConfig { connections: CONNECTIONS, timeout_ns, ..LoadConfig::new(target, service) };
+    let config = LoadConfig { connections: CONNECTIONS, timeout_ns, ..LoadConfig::new(target, service()) };
     let mut held = 0;
     let report = idle::hold(
         &config,

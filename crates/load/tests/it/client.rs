@@ -1,6 +1,6 @@
 //! The client against small servers with known behaviour and faults.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -14,25 +14,10 @@ use muxbench_load::{Event, Listener, LoadConfig, LoadError, Outcome, Sample};
 use rustix::net::{AddressFamily, SocketType};
 use wire::{Address, ServiceSpec};
 
-const REQUEST: usize = 16;
-const RESPONSE: usize = 100;
-
-/// Starts a server that runs `serve` for each connection in a new thread.
-fn server(serve: fn(TcpStream)) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || listener.incoming().flatten().for_each(|stream| drop(thread::spawn(move || serve(stream)))));
-    address
-}
-
-/// Answers every request.
-fn honest(stream: TcpStream) {
-    answer(stream, |_| Some(RESPONSE));
-}
+use crate::server::{REQUEST, RESPONSE, answer_all, server, service};
 
 /// Answers request `n`, from 0, with `response(n)` bytes. Closes the connection on `None`.
 fn answer(mut stream: TcpStream, response: impl Fn(u32) -> Option<usize>) {
-    stream.set_nodelay(true).unwrap();
     for number in 0.. {
         if stream.read_exact(&mut [0; REQUEST]).is_err() {
             return;
@@ -47,10 +32,6 @@ fn answer(mut stream: TcpStream, response: impl Fn(u32) -> Option<usize>) {
             return;
         }
     }
-}
-
-fn service() -> ServiceSpec {
-    ServiceSpec::Fixed { request_bytes: REQUEST as u32, response_bytes: RESPONSE as u32 }
 }
 
 fn config(target: impl Into<Address>) -> LoadConfig {
@@ -74,7 +55,7 @@ fn run(config: &LoadConfig) -> Outcome {
 
 #[test]
 fn every_role_and_pacing_completes_all_requests() {
-    let target = server(honest);
+    let target = server(answer_all);
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         for pacing in [Pacing::Yield, Pacing::Spin, Pacing::SleepSpin, Pacing::Auto] {
             for clients in [1, 3] {
@@ -165,7 +146,7 @@ fn load_does_not_wait_for_requests_of_failed_connections() {
 
 #[test]
 fn overloaded_client_ends_after_the_cool_down() {
-    let target = server(honest);
+    let target = server(answer_all);
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         // 20 ns per request: less than two readings of the clock.
         let mut config = LoadConfig { roles, rate_per_s: Some(50_000_000.0), ..config(target) };
@@ -222,7 +203,7 @@ fn silent_server_fails_before_the_ramp() {
 #[test]
 fn events_follow_the_order_of_phases() {
     let mut events = Vec::new();
-    muxbench_load::run(&config(server(honest)), &mut |event| events.push(event)).unwrap();
+    muxbench_load::run(&config(server(answer_all)), &mut |event| events.push(event)).unwrap();
     let connected = events.iter().position(|event| matches!(event, Event::Connected { connections: 10, .. })).unwrap();
     let started = events.iter().position(|event| matches!(event, Event::Started { .. })).unwrap();
     assert_eq!(connected + 1, started);
@@ -255,17 +236,12 @@ fn late_start_message_is_reported() {
 
 #[test]
 fn invalid_configuration_is_rejected_before_connecting() {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    for wrong in [
-        LoadConfig { clients: 0, ..config(address) },
-        LoadConfig { clients: 11, ..config(address) },
-        LoadConfig { rate_per_s: Some(0.0), ..config(address) },
-        LoadConfig { rate_per_s: Some(f64::NAN), ..config(address) },
-        LoadConfig { cpus: vec![1023], ..config(address) },
-        LoadConfig { service: ServiceSpec::Fixed { request_bytes: 0, response_bytes: 1 }, ..config(address) },
-        LoadConfig { rate_per_s: Some(1e15), ..config(address) },
-    ] {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let base = config(listener.local_addr().unwrap());
+    for wrong in [LoadConfig { clients: 0, ..base.clone() }, LoadConfig { cpus: vec![1023], ..base }] {
         assert!(matches!(muxbench_load::run(&wrong, &mut |_| ()), Err(LoadError::Config(_))), "{wrong:?}");
+        assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
     }
 }
 
@@ -289,9 +265,13 @@ fn kernel_timestamps_lie_between_client_timestamps() {
             assert_eq!(kernel.hardware, Hardware::None, "{}", kernel.interface);
             assert_eq!(kernel.unstamped_sent, 0, "{transport:?} {roles:?}");
             assert!(kernel.out_of_order < 18, "{}", kernel.out_of_order);
-            // Two responses in one read have no separate timestamps.
-            assert!(kernel.unstamped_arrived < 90, "{}", kernel.unstamped_arrived);
-            assert_eq!(kernel.service.distribution.count + kernel.unstamped_arrived, 180);
+            // Responses in one read have no separate timestamps.
+            let stamped = kernel.service.distribution.count;
+            assert!(
+                stamped > 0 && stamped + kernel.unstamped_arrived == 180,
+                "{stamped}, {}",
+                kernel.unstamped_arrived
+            );
             for sample in samples {
                 let times =
                     [sample.sent_ns, sample.scheduler_ns, sample.driver_ns, sample.arrived_ns, sample.complete_ns];
@@ -309,7 +289,7 @@ fn kernel_timestamps_lie_between_client_timestamps() {
 
 #[test]
 fn kernel_timestamps_are_absent_by_default() {
-    let Outcome { report, samples, .. } = run(&config(server(honest)));
+    let Outcome { report, samples, .. } = run(&config(server(answer_all)));
     assert!(report.kernel.is_none());
     assert!(samples.iter().all(|sample| sample.driver_ns == Sample::NEVER && sample.arrived_ns == Sample::NEVER));
 }
@@ -338,14 +318,11 @@ fn closed_port_refuses_datagrams() {
     let config = LoadConfig { datagrams: true, ..config(nobody) };
     let Err(error @ LoadError::Connect { .. }) = muxbench_load::run(&config, &mut |_| ()) else { panic!() };
     assert!(error.to_string().contains("refused"), "{error}");
-    let config = LoadConfig { service: ServiceSpec::Fixed { request_bytes: 70_000, response_bytes: 1 }, ..config };
-    let error = muxbench_load::run(&config, &mut |_| ()).unwrap_err().to_string();
-    assert!(error.contains("65507"), "{error}");
 }
 
 #[test]
 fn seed_determines_the_active_connections() {
-    let target = server(honest);
+    let target = server(answer_all);
     let used = |active, popularity, seed| {
         let config = LoadConfig { active, popularity, seed, schedule: Schedule::Constant, ..config(target) };
         let mut used: Vec<u32> = run(&config).samples.iter().map(|sample| sample.connection).collect();
@@ -357,7 +334,6 @@ fn seed_determines_the_active_connections() {
     assert_eq!(three.len(), 3);
     assert_eq!(three, used(0.3, Popularity::Uniform, 1));
     assert_eq!(used(1.0 / 64.0, Popularity::Zipf { exponent: 1.0 }, 1).len(), 1, "at least one connection is active");
-    assert!(muxbench_load::run(&LoadConfig { active: 0.0, ..config(target) }, &mut |_| ()).is_err());
 }
 
 /// A path in the temporary directory for one test only; no file exists there.
@@ -368,20 +344,13 @@ fn path(name: &str) -> PathBuf {
 }
 
 #[test]
-fn unix_sockets_are_streams_without_stamps() {
+fn unix_socket_completes_all_requests() {
     let reflector = Reflector::start(Transport::Unix, &service(), None, || Duration::ZERO).unwrap();
     let config = config(reflector.address().clone());
     for (roles, clients) in [(Roles::OneLoop, 1), (Roles::TwoThreads, 2)] {
         let Outcome { report, .. } = run(&LoadConfig { roles, clients, ..config.clone() });
         assert_eq!((report.completed, report.errors.total()), (180, 0), "{roles:?}: {report:?}");
         assert_eq!(report.transport, Transport::Unix);
-    }
-    for (wrong, word) in [
-        (LoadConfig { timestamps: Timestamps::Kernel, ..config.clone() }, "client.timestamps: "),
-        (LoadConfig { datagrams: true, ..config.clone() }, "workload.transport: "),
-    ] {
-        let error = muxbench_load::run(&wrong, &mut |_| ()).unwrap_err().to_string();
-        assert!(error.starts_with(word), "{error}");
     }
     let file = reflector.address().path().unwrap().to_owned();
     assert!(file.exists());
@@ -418,10 +387,7 @@ fn connection_waits_for_full_backlog_then_gives_up() {
         // The clients now wait in connect(2).
         thread::sleep(Duration::from_millis(50));
         for stream in listener.incoming().flatten() {
-            thread::spawn(move || {
-                let mut stream = stream;
-                while stream.read_exact(&mut [0; REQUEST]).is_ok() && stream.write_all(&[0; RESPONSE]).is_ok() {}
-            });
+            thread::spawn(move || answer_all(stream));
         }
     });
     let Outcome { report, .. } = run(&patient);

@@ -1,0 +1,9 @@
+//! The load generator against servers in this process.
+
+mod churn;
+mod client;
+mod closed;
+mod datagrams;
+mod idle;
+mod server;
+mod stream;
