@@ -12,7 +12,7 @@ use crate::commands::{
 };
 use crate::options::execution::ExecutionArgs;
 
-/// Flags of single commands that `--resume` allows: they extend a search, or write files.
+/// Flags of single commands that `--resume` allows, because they extend a search or write files.
 const ALLOWED_WITH_RESUME: [(&str, &[&str]); 2] = [("capacity", &["time_max"]), ("sweep", &["csv", "tsv"])];
 /// The flag of [`ExecutionArgs`] that `--resume` rejects.
 const NEW_RUN_ONLY: &str = "output";
@@ -98,7 +98,7 @@ impl Cli {
     }
 }
 
-/// Returns an error that names the flags that `--resume` would ignore, if any: a stored run contains its experiment.
+/// Returns an error that names the given flags that contradict `--resume`, if any: a stored run contains its experiment.
 fn conflict_with_resume(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
     if !matches.try_contains_id("resume").unwrap_or(false) {
         return None;
@@ -137,7 +137,7 @@ fn listed(args: &[&Arg], word: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Returns the conflict in a valid command line.
+    /// Parses a command line, and returns its conflict with `--resume`.
     fn conflict(line: &str) -> Option<String> {
         let mut command = Cli::command();
         let matches = command.try_get_matches_from_mut(line.split_whitespace()).unwrap();

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::output;
 
-/// Reads one line; empty at the end of input.
+/// Reads one line from standard input. The line is empty at the end of input.
 pub fn read_line() -> io::Result<String> {
     let mut line = String::new();
     io::stdin().read_line(&mut line)?;
@@ -25,7 +25,7 @@ pub fn send(event: &impl Serialize) {
     output::print_line(event).unwrap_or_else(|_| process::exit(1));
 }
 
-/// Returns the exit code of a process, after sending the event of an error.
+/// Returns the exit code of a process. If the result is an error, sends an event first.
 pub fn exit_code<E: Serialize>(result: anyhow::Result<()>, failed: impl FnOnce(anyhow::Error) -> E) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
     send(&failed(error));

@@ -78,7 +78,7 @@ fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> 
     Ok(Some(Box::new(workers)))
 }
 
-/// Warns of workers that may not use the planned CPUs. All trials use the same CPUs.
+/// Warns of workers that may not use the planned CPUs, which are the same in all trials.
 fn warn_of_cpus(clients: &Clients, trials: &[Trial]) {
     if let (Some(workers), Some(trial)) = (clients, trials.first())
         && let Some(warning) = workers.missing_planned_cpus(&trial.load.cpus)
@@ -112,7 +112,7 @@ pub fn run(
 ) -> anyhow::Result<(ExitCode, PathBuf)> {
     let session = if let Some(folder) = &args.resume {
         let folder = || folder.clone().map_or_else(|| store::latest(Path::new("results")), Ok);
-        // A worker's host need not have the run.
+        // The host of a worker may not have the folder of the run.
         let header = || store::header(&folder().ok()?).ok();
         let clients = join(args, || Some(header()?.trials.first()?.workload.transport))?;
         let folder = folder()?;
@@ -136,8 +136,8 @@ pub fn run(
     Ok((show(&folder, &run, ended, args)?, folder))
 }
 
-/// Runs an experiment in `folder`, or finishes the run there, until `stop` is set. If no trial can run here, the run
-/// has no trials and states the reasons.
+/// Runs an experiment in `folder`, or finishes the run there, until `stop` is set. Trials that cannot run here have no
+/// results; the stored plan states the reasons.
 pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop) -> anyhow::Result<(Run, RunEnd)> {
     if !folder.join("run.json").exists() {
         return Session::begin(experiment, Some(folder), false, None, whole)?.execute(quiet, stop);
@@ -168,7 +168,7 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop
     session.execute(quiet, stop)
 }
 
-/// Returns the folder, with a number if a run of the same second uses it.
+/// Returns the folder. Appends a number if the folder exists, because a run began in the same second.
 fn unused(folder: &Path) -> PathBuf {
     let numbered = (2..).map(|number: u32| PathBuf::from(format!("{}-{number}", folder.display())));
     let mut candidates = std::iter::once(folder.to_owned()).chain(numbered);

@@ -18,7 +18,7 @@ pub struct Progress {
     /// The finished trials and their total. A search has no total.
     bar: ProgressBar,
     current: String,
-    /// Duration of the remaining trials; for a search, the longest duration.
+    /// The time that the remaining trials take; for a search, the longest time.
     left_ns: u64,
     pace: Pace,
     last: String,
@@ -33,7 +33,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Returns the rate since the last event, in bytes for streams or in responses; empty if no time has passed.
+    /// Formats the rate since the last event: the bandwidth of streams, or responses per second. Empty if no time has passed.
     fn advance(&mut self, elapsed_ns: u64, completed: u64, bytes: u64) -> String {
         let seconds = elapsed_ns.saturating_sub(self.elapsed_ns) as f64 / 1e9;
         let since = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;

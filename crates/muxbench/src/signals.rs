@@ -14,7 +14,7 @@ use crate::output;
 pub fn stop_at_signals() -> anyhow::Result<Stop> {
     const CANNOT: &str = "cannot handle signals";
     let stop = Stop::default();
-    // The handler itself sets these flags, before any thread runs.
+    // The handlers set these flags themselves, so no signal is lost before the thread below runs.
     signal_hook::flag::register(SIGINT, stop.after_trial.clone()).context(CANNOT)?;
     signal_hook::flag::register(SIGTERM, stop.immediately.clone()).context(CANNOT)?;
     if ends_at_hangup() {

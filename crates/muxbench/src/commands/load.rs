@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.control { for_runner(args) } else { for_user(args) }
 }
 
-/// Returns the number of clients of a closed loop: one per CPU.
+/// Returns the number of clients of a closed loop: one per CPU, but not more than connections.
 fn closed_loop_clients(args: &Args, connections: u32) -> u32 {
     let cpus = args.cpus.as_ref().map(|cpus| cpus.0.len());
     let cpus = cpus.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));

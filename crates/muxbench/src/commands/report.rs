@@ -18,7 +18,7 @@ use crate::files::{send_times, write, write_figures, write_paper_figures};
 use crate::options::format::FormatArgs;
 use crate::{execution, output};
 
-/// Flags for output on the terminal.
+/// Flags that choose what to print, so that they exclude a page.
 const NOT_FOR_PAGES: [&str; 5] = ["json", "explain", "csv", "markdown", "send_deviation"];
 
 /// Show a stored run, the difference of two, or the history of many

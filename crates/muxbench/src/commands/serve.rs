@@ -132,7 +132,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Sends messages to the main thread from a thread of their own.
+/// Starts a thread that sends messages to the main thread.
 fn forward<I: Iterator<Item = Message>>(
     name: &str,
     sender: Sender<Message>,
@@ -306,7 +306,7 @@ fn serve_external(mut server: ExternalServer, messages: &Receiver<Message>) -> a
         match messages.recv()? {
             Message::Line(line) if line == "mark" => send(&Event::Mark { snapshot: server.snapshot() }),
             Message::Line(line) => bail!("unknown order `{line}` on standard input; expected `mark`"),
-            // An earlier attempt ended because its port was in use.
+            // The message is about an earlier attempt, whose port was in use.
             Message::Ended if !server.has_ended() => {}
             Message::Ended => bail!("the command ended: {}", server.last_words()),
             Message::EndOfInput | Message::Stop => return Ok(()),
@@ -334,14 +334,14 @@ fn send(event: &Event) {
     let _ = output::print_line(event);
 }
 
-/// Requests SIGTERM for the end of the runner's thread that forked this process (`server::external::spawn`), which
-/// lives as long as the runner. Systems without such a signal rely on the end of standard input.
+/// Requests SIGTERM at the end of the runner. On Linux the signal comes when the forking thread ends, and that thread lives
+/// as long as the runner (`server::external::spawn`). Systems without such a signal rely on the end of standard input.
 fn end_with_runner() -> anyhow::Result<()> {
     server::platform::die_with_parent(rustix::process::Signal::TERM).context("cannot watch the parent process")
 }
 
-/// Stops the server when its parent process ends. PR_SET_PDEATHSIG would signal the end of the thread that forked,
-/// which may end long before the parent process.
+/// Stops the server when its parent process ends. PR_SET_PDEATHSIG would signal the end of the forking thread, which may
+/// end long before the parent process.
 #[cfg(target_os = "linux")]
 fn listen_to_parent(sender: Sender<Message>) -> anyhow::Result<()> {
     use rustix::event::{PollFd, PollFlags, poll};
@@ -358,7 +358,7 @@ fn listen_to_parent(sender: Sender<Message>) -> anyhow::Result<()> {
     forward("parent", sender, move || iter::once_with(ended).flatten().map(|_| Message::Stop))
 }
 
-/// Does nothing: other systems signal the end of the process, if at all.
+/// Requests a signal: other systems send it when the parent process ends, not a thread of it. Some send none.
 #[cfg(not(target_os = "linux"))]
 fn listen_to_parent(_sender: Sender<Message>) -> anyhow::Result<()> {
     end_with_runner()

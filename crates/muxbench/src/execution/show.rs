@@ -48,7 +48,7 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
     })
 }
 
-/// Prints the locations of results; on standard error if the user wants to paste standard output.
+/// Prints the locations of results; with `markdown` on standard error, because the user pastes standard output.
 pub fn print_places(places: &str, markdown: bool) -> anyhow::Result<()> {
     if !markdown {
         return output::print(places);

@@ -12,8 +12,8 @@ use wire::stream::Direction;
 
 use super::{named, set};
 
-/// Declares a group of optional flags under a heading, and a method that applies them. A row has the name of flag and
-/// setting, its type, the name of its value, and further attributes.
+/// Declares a group of optional flags under a heading, and a method that applies them. A row has the name of the flag and
+/// its setting, their type, the name of the value in the help, and further attributes.
 macro_rules! flags {
     ($group:ident, $settings:ty, $heading:literal:
      $($(#[$help:meta])* $flag:ident: $kind:ty = $value:literal $([$($more:tt)*])?;)*) => {

@@ -54,7 +54,7 @@ impl FromStr for PortsArg {
 }
 
 impl TargetArgs {
-    /// Returns a configuration of this server and these requests, with defaults for the rest.
+    /// Returns a load configuration with the server and the requests of these flags, and defaults for the rest.
     pub fn config(&self) -> anyhow::Result<LoadConfig> {
         let mut traffic = presets::find("compare").expect("the preset exists").experiment().workload;
         if self.url.is_some() {
@@ -131,7 +131,7 @@ impl TargetArgs {
         })
     }
 
-    /// Rejects flags of another service than that of `traffic`.
+    /// Rejects flags that the service of `traffic` does not use.
     fn check(&self, traffic: &Workload) -> anyhow::Result<()> {
         for (is_given, service, flags) in [
             (traffic.kv.is_some(), Service::Kv, "--records and the other flags of a key-value store"),

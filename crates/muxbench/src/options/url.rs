@@ -12,7 +12,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct ResolvedUrl {
-    /// The server's address: the first one that accepts a connection, if the host has several.
+    /// The server's address. If the host has several, this is the first that accepts a connection, or else the first.
     pub target: Address,
     /// The value of the `Host` header.
     pub host: String,

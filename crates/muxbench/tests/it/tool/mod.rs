@@ -160,7 +160,7 @@ fn kernel_timestamps_prove_that_requests_left() {
     for trial in whole["trials"].as_array().unwrap() {
         let kernel = &trial["load"]["kernel"];
         assert_eq!(kernel["unstamped_sent"], 0, "{trial}");
-        // A late client reads several responses together, which then lack their own timestamps. On a busy machine most lack them.
+        // A late client reads several responses together, which then lack their own timestamps. On a busy machine most do.
         assert!(kernel["service"]["distribution"]["count"].as_u64().unwrap() > 0, "{trial}");
     }
     let samples = harness::samples::read(&harness::store::samples_path(&folder.path().join("run"), 0)).unwrap();
