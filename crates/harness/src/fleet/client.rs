@@ -61,7 +61,7 @@ pub(super) trait ClientLink {
         if self.name() == SINGLE { reason.to_owned() } else { format!("{}: {reason}", self.name()) }
     }
 
-    /// Gives up a client that hangs. Returns its exit report or the consequence.
+    /// Gives up a client that hangs. Returns its exit report, or the effect on later trials.
     fn give_up(&mut self) -> String;
 }
 

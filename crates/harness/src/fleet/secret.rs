@@ -12,10 +12,11 @@ use sha2::Sha256;
 pub(super) type Nonce = [u8; 32];
 /// Proves that a side knows the secret.
 pub(super) type Proof = [u8; 32];
-/// The size of a tag, which proves that a message is the next message of the other side of this session.
+/// The bytes of a tag. A tag proves that a message is the next one from the other side of this session.
 pub(super) const TAG_BYTES: usize = 32;
 
-/// The shortest strong secret, in bytes. A worker that connects to a stranger sends a proof, on which the stranger can test guesses.
+/// The shortest strong secret, in bytes. A worker that connects to an impostor sends a proof, with which the impostor can test
+/// guesses.
 const CHARACTERS_MIN: usize = 16;
 
 /// The secret that all workers of a job share.
@@ -28,7 +29,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The side of a session that makes a proof or a tag. The side is part of the input, so a reflected proof is invalid.
+/// The side of a session that makes a proof or a tag. The HMAC includes the side, so a reflected proof is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     First,

@@ -9,7 +9,7 @@ use crate::spec::transport::Transport;
 
 /// The number of addresses of a host.
 const ADDRESSES: u8 = 254;
-/// The time in TIME_WAIT before a port is used again, in seconds: testbeds set `tcp_tw_reuse`.
+/// The seconds until the kernel reuses a port in TIME_WAIT, because testbeds set `tcp_tw_reuse`.
 const TIME_WAIT_S: f64 = 1.0;
 
 /// The address for the server to listen on, with a port that the kernel chooses.
@@ -17,7 +17,7 @@ pub(crate) fn server_address(transport: Transport) -> Address {
     (address(0, transport == Transport::Tcp6, 1), 0).into()
 }
 
-/// The source addresses of `config`'s connections, for the first client host; empty if the kernel can choose. An address has
+/// The source addresses of `config`'s connections, for the first client host; empty if the kernel can choose. Each address has
 /// `ports` ports.
 pub(crate) fn sources(config: &LoadConfig, ports: u32) -> Result<Vec<IpAddr>, String> {
     let is_v6 = config.target.ip().is_some_and(|target| target.is_ipv6());
@@ -34,7 +34,7 @@ pub(crate) fn address(number: u32, is_v6: bool, last: u8) -> IpAddr {
     }
 }
 
-/// The source addresses of client `host` that correspond to those `of_first`, the first client host.
+/// The source addresses of client host `host` that correspond to `of_first`, those of the first client host.
 pub(crate) fn sources_of(host: u32, of_first: &[IpAddr]) -> Vec<IpAddr> {
     let last = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => ip.octets()[3],

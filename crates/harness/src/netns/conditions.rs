@@ -1,4 +1,4 @@
-//! Chooses the kernel's means for the conditions of a network, and makes the commands that apply them.
+//! Chooses the means for the conditions of a network, and writes the commands that apply them.
 
 use crate::model::network::{Applied, Links, Means};
 use crate::spec::network::Network;
@@ -40,7 +40,8 @@ pub(crate) fn tc(applied: &Applied, network: &Network, device: &str) -> String {
     lines
 }
 
-/// The commands for nft(8) in each host. They drop received packets: the sender of a dropped packet would see an error.
+/// The commands for nft(8) in each host. They drop packets on reception, because dropping on transmission returns an error to
+/// the sender.
 pub(crate) fn nft(applied: &Applied, network: &Network, device: &str) -> String {
     let Some(loss) = network.loss.filter(|_| applied.loss == Some(Means::Nft)) else { return String::new() };
     let dropped_per_million = (loss.0 * 1e6).round().max(1.0);
@@ -61,7 +62,7 @@ pub(crate) fn burst_bytes(network: &Network, bandwidth: Bandwidth) -> u64 {
     network.burst.map_or_else(|| bytes_in(bandwidth, BURST_NS).max(2 * PACKET_BYTES), |burst| burst.0.into())
 }
 
-/// The means that this host has. An error states why one is missing, and the remedy.
+/// The means that this host has. An error states why a means is missing, and a remedy.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Network namespaces.
@@ -160,7 +161,7 @@ impl Found {
 }
 
 /// The CPUs of the relay: those that neither server nor clients use. If all are in use, the relay shares the clients' CPUs,
-/// because the server's are measured. Without placement the relay may use all CPUs, and the list is empty.
+/// because the trial measures the server. Without placement the relay may use all CPUs, and the list is empty.
 #[cfg(target_os = "linux")]
 pub(crate) fn relay_cpus(server: &[usize], client: &[usize]) -> Vec<usize> {
     if server.is_empty() {

@@ -12,8 +12,8 @@ use super::namespace::Namespace;
 /// The kernel parameters that a host copies from this machine: folders below /proc/sys, and prefixes of file names.
 const COPIED: &[(&str, &[&str])] =
     &[("net/core", &["somaxconn", "optmem_max", "rmem_", "wmem_"]), ("net/ipv4", &["tcp_", "udp_", "ip_local_"])];
-/// Fixed kernel parameters. They free ports as early as the default 2 does over loopback, keep metrics of earlier trials out, and
-/// allow IPv6 connections from any address of the host's block.
+/// Fixed kernel parameters. They reuse ports as early as the default 2 does over loopback, discard TCP metrics of earlier
+/// trials, and allow IPv6 connections from any address of the host's block.
 const FIXED: &[(&str, &str)] =
     &[("net/ipv4/tcp_tw_reuse", "1"), ("net/ipv4/tcp_no_metrics_save", "1"), ("net/ipv6/ip_nonlocal_bind", "1")];
 
@@ -30,7 +30,7 @@ impl TestbedHost {
         let namespace = Namespace::new().context("cannot create a network namespace; run as root")?;
         let set = || {
             for (path, value) in settings {
-                // A parameter that is common to all namespaces does not exist here.
+                // A parameter that all namespaces share does not exist in a new one.
                 if std::fs::read_to_string(path).is_ok_and(|it| it.trim() != value) {
                     let _ = std::fs::write(path, value);
                 }
@@ -48,12 +48,12 @@ impl TestbedHost {
         self.namespace.enter(command);
     }
 
-    /// Starts a command on this host. The kernel ends it with this process.
+    /// Starts a command on this host. The kernel kills the command when this process ends.
     pub fn spawn(&self, command: Command) -> std::io::Result<std::process::Child> {
         self.namespace.spawn(command)
     }
 
-    /// The source addresses on this host that correspond to those of the first client host.
+    /// The source addresses on this host that correspond to `of_first`, those of the first client host.
     pub fn sources(&self, of_first: &[IpAddr]) -> Vec<IpAddr> {
         addresses::sources_of(self.number, of_first)
     }
@@ -106,7 +106,7 @@ mod tests {
         }
         assert!(settings.len() > 50, "{settings:?}");
         for (path, value) in settings {
-            // The host does not have the parameters that are common to all namespaces.
+            // The host lacks parameters that all namespaces share.
             assert!(there(path.clone()).map_or(true, |it| it.trim() == value), "{path}");
         }
         for (name, value) in FIXED {

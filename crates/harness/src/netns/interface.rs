@@ -10,9 +10,9 @@ use crate::spec::network::Network;
 
 /// The name of each host's interface.
 pub(super) const DEVICE: &str = "eth0";
-/// For IPv4 and IPv6: the number of address bits that all hosts share, and the number that all addresses of a host share.
+/// For IPv4 and IPv6 (`true`): the prefix length of the testbed, and that of one host's block of addresses.
 const BITS: [(bool, u32, u32); 2] = [(false, 15, 24), (true, 32, 64)];
-/// The length of the queue to the relay, in packets: enough for a burst of many connections.
+/// The length of a host's queue to the relay, in packets. It can hold a burst of many connections.
 const RELAY_QUEUE_PACKETS: u32 = 10_000;
 
 /// The columns of /proc/net/dev with the received bytes, including headers, and the packets dropped from a full send queue.
@@ -31,7 +31,7 @@ pub(super) fn counter(host: &Namespace, column: usize) -> io::Result<u64> {
 pub(super) fn commands(number: u32, network: &Network, applied: &Applied) -> String {
     let mut lines = "link set lo up\n".to_owned();
     if network.loss.is_some() && applied.links == Links::Veth {
-        // Otherwise a veth device treats many packets as one, and loses them together.
+        // Disable GSO: with it, a veth device passes many packets as one, so one loss drops them all.
         lines += &format!("link set dev {DEVICE} gso_max_segs 1\n");
     }
     if applied.links == Links::Tun {
@@ -44,7 +44,7 @@ pub(super) fn commands(number: u32, network: &Network, applied: &Applied) -> Str
             continue;
         }
         let first = address(number, is_v6, 1);
-        // Skip the duplicate detection, which delays the use of the address: no other host can have it.
+        // Skip duplicate address detection, which delays the use of an address. Each host has its own addresses.
         let nodad = if is_v6 { " nodad" } else { "" };
         lines += &format!("addr add {first}/{shared} dev {DEVICE}{nodad}\n");
         // Accept packets for every address of the host's block.

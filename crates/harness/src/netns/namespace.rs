@@ -13,7 +13,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 use crate::process::secrets::remove_secrets;
 
-/// A network namespace. The kernel removes it after this value and the last process and socket in it.
+/// A network namespace. The kernel removes it when this value, its clones, and all its processes and sockets are gone.
 #[derive(Clone, Debug)]
 pub struct Namespace(Arc<OwnedFd>);
 
@@ -83,7 +83,7 @@ impl Namespace {
         self.within(|| std::fs::write(format!("/proc/sys/{name}"), value))?
     }
 
-    /// Starts a command in the namespace. The kernel ends it with this process.
+    /// Starts a command in the namespace. The kernel kills the command when this process ends.
     pub fn spawn(&self, mut command: Command) -> io::Result<Child> {
         self.enter(&mut command);
         server::external::spawn::spawn(command)

@@ -19,7 +19,7 @@ use crate::process::stop::{POLL_INTERVAL, Stop};
 use crate::spec::network::Network;
 use crate::spec::units::Bandwidth;
 
-/// The number of round trips, and the time between two.
+/// The lowest number of round trips to measure, and the interval between them.
 const ROUND_TRIPS: u32 = 200;
 const ROUND_TRIP_INTERVAL: Duration = Duration::from_millis(1);
 /// The payload of a datagram that measures round trips or loss.
@@ -41,13 +41,13 @@ const SMALL_SHARE: f64 = 0.25;
 const BANDWIDTH_TIME: Duration = Duration::from_millis(250);
 const BANDWIDTH_DATAGRAMS_MIN: f64 = 50.0;
 const BANDWIDTH_FACTOR: f64 = 2.0;
-/// A system call sends the datagrams of this time, but at most `BATCH_MAX`, which are shorter than 64 KiB together.
+/// One system call sends the datagrams of this time, but at most `BATCH_MAX`, which fit in 64 KiB.
 const BATCH_TIME: Duration = Duration::from_micros(200);
 const BATCH_MAX: f64 = 40.0;
 /// A counter is read up to `READINGS_MAX` times until a reading takes at most this time.
 const READING_MAX: Duration = Duration::from_millis(1);
 const READINGS_MAX: u32 = 20;
-/// The timeout of the first datagram.
+/// The time within which datagrams of every client host must return.
 const UP_TIMEOUT: Duration = Duration::from_secs(20);
 /// The delay that a busy machine may add.
 const BUSY_DELAY: Duration = Duration::from_millis(100);
@@ -55,7 +55,7 @@ const BUSY_DELAY: Duration = Duration::from_millis(100);
 const SOCKET_BYTES: usize = 16 << 20;
 
 /// Measures the network between the client hosts and the server's host: the round trips of every client host, and the loss and
-/// bandwidth of host `turn`, as these take longer and all hosts have the same conditions.
+/// bandwidth of one, selected by `turn`. Loss and bandwidth take longer, and all hosts have the same conditions.
 pub(super) fn measure(
     link: &Link<'_>,
     server: &TestbedHost,
@@ -119,7 +119,7 @@ pub(super) fn measure(
 
 pub(super) struct Link<'a> {
     pub(super) network: &'a Network,
-    /// The bytes of a packet that the kernel counts in addition to those of IP.
+    /// The bytes that the kernel counts for a packet in addition to the IP packet.
     pub(super) link_bytes: u64,
     pub(super) stop: &'a Stop,
 }
@@ -274,7 +274,7 @@ fn bandwidth(
         set_segment_size(from, size).context("cannot send several datagrams by one system call")?;
     }
     let (all, bits) = (vec![0; size * batch], link.bits(size) * batch as f64);
-    // Datagrams arrive twice as fast as the bucket fills, so its burst is over by then.
+    // The sender is twice as fast as the bucket fills, so the bucket is empty after this time.
     let burst = Duration::from_secs_f64(burst_bytes(link.network, bandwidth) as f64 * 8.0 / bits_per_s);
     let begins = Duration::from_nanos(link.network.delay.0 + link.network.jitter.0) + burst + BANDWIDTH_TIME / 5;
     let is_over = AtomicBool::new(false);
@@ -371,7 +371,7 @@ mod tests {
             socket.set_read_timeout(Some(BUSY_DELAY / 2)).unwrap();
             socket
         };
-        // The server's socket is connected to another one, so no datagram returns. The delay is five minutes.
+        // The server's socket `nobody` accepts datagrams only from `there`, so no datagram returns. The delay is five minutes.
         let (there, here, nobody) = (socket(), [socket()], socket());
         nobody.connect(there.local_addr().unwrap()).unwrap();
         let network = Network { delay: Time(300_000_000_000), ..Network::default() };

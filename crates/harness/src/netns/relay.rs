@@ -1,11 +1,11 @@
 //! Forwards packets between the hosts of a testbed, each after its delay, for kernels without netem.
 //!
-//! Every host has a TUN device, whose other end the relay holds. The relay reads a packet, drops or delays it, and writes it to the
-//! device of its destination. The delay counts from the read. A busy relay adds to it: the measurement before each trial
-//! includes this, and the relay reports it after the trial.
+//! Every host has a TUN device, whose other end the relay holds. The relay reads a packet, drops or delays it, and writes it to
+//! the device of its destination. The delay starts at the read. A busy relay forwards packets late. The measurement before each
+//! trial includes this lateness, and the relay reports it after the trial.
 //!
-//! The relay draws jitter for each flow, and again after twice the jitter. Packets of a flow keep their order, and all packets of
-//! one response have the same delay. netem draws jitter for each packet and reorders them.
+//! The relay draws a delay for each flow, and a new one after twice the jitter. Packets of a flow keep their order, and packets
+//! of one response mostly have the same delay. netem draws jitter for each packet and reorders them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -30,7 +30,7 @@ use super::interface::DEVICE;
 use super::namespace::Namespace;
 use crate::model::network::RelayCounts;
 
-/// Exceeds a packet of a device with the MTU 1500.
+/// The size of a packet buffer, larger than the devices' MTU of 1500.
 const BUFFER_BYTES: usize = 2_048;
 /// The number of packets to read from one device before the next device.
 const READ_BUDGET: u32 = 64;
@@ -146,8 +146,8 @@ pub fn run(config: &RelayConfig, input: BorrowedFd<'_>, send: &mut dyn FnMut(Rel
     }
 }
 
-/// Moves this process to `cpus`, and gives it priority over the server and the clients: otherwise they would seem to cause the
-/// delays of packets that the relay forwards late.
+/// Moves this process to `cpus`, and gives it priority over the server and the clients. Otherwise they would seem to cause the
+/// delays of a late relay.
 fn set_scheduling(cpus: &[usize]) -> anyhow::Result<()> {
     if !cpus.is_empty() {
         let mut set = CpuSet::new();
@@ -165,7 +165,7 @@ fn set_scheduling(cpus: &[usize]) -> anyhow::Result<()> {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     due_ns: u64,
-    /// The number of packets that were held before.
+    /// The number of this packet among all held packets, in the order of arrival.
     number: u64,
     to: usize,
     length: usize,
@@ -213,7 +213,7 @@ impl Relay {
                 Err(error) => bail!("cannot read from a TUN device: {error}"),
             };
             let (now_ns, packet) = (monotonic_ns(), &bytes[..length]);
-            // The kernel's own multicast packets have no destination here.
+            // Multicast packets of the kernel have no destination host.
             if let Some(to) = destination(packet).filter(|to| *to < devices.len()) {
                 self.counts.packets += 1;
                 match self.conditioner.due_ns(now_ns, packet) {
@@ -222,7 +222,7 @@ impl Relay {
                     Some(due_ns) => {
                         self.held_count += 1;
                         self.held.push(Reverse(Held { due_ns, number: self.held_count, to, length, bytes }));
-                        // Forward a packet without delay at once.
+                        // Forward a packet immediately if it has no delay.
                         if due_ns <= now_ns && self.held.len() == 1 {
                             self.write_due(devices, now_ns);
                         }
@@ -254,7 +254,7 @@ struct Conditioner {
 #[derive(Clone, Copy, Default)]
 struct Flow {
     delay_ns: u64,
-    /// The end of this delay.
+    /// The time from which a new delay is drawn.
     until_ns: u64,
     last_ns: u64,
 }
@@ -389,7 +389,7 @@ mod tests {
         );
         let early = firsts.iter().filter(|ns| **ns < 8_000.0).count() as f64 / firsts.len() as f64;
         assert!((0.2..0.3).contains(&early), "jitter is uniformly distributed: {early}");
-        // Without pauses between bursts the mean is also the delay.
+        // Without pauses the mean also equals the delay.
         let dense: Vec<u64> = (0..100_000_u64)
             .map(|number| {
                 let now_ns = 1_000_000_000 + number * 100;

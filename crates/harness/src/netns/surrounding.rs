@@ -23,9 +23,9 @@ use crate::spec::transport::SocketFolder;
 pub const SOCKET: &str = "MUXBENCH_LAB";
 /// The environment variable with the paths of the hosts' namespaces, the server's first.
 pub const HOSTS: &str = "MUXBENCH_LAB_HOSTS";
-/// The time for an answer. A measurement takes about a second, or a minute if nearly all packets are lost.
+/// The timeout for an answer. A measurement takes about a second, or a minute if nearly all packets are lost.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
-/// The time to receive a question or to send an answer.
+/// The timeout for receiving a question or sending an answer.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A question, sent as one line.
@@ -60,8 +60,8 @@ impl Surrounding {
         Ok(Self { socket, network, applied })
     }
 
-    /// The source addresses for a client whose host has `address`; empty if the kernel can choose, or the host is outside this
-    /// testbed.
+    /// The source addresses for a client whose host has `address`; empty if the kernel can choose, or if no host of this
+    /// testbed has the address.
     pub fn sources(&self, config: &LoadConfig, address: IpAddr) -> Result<Vec<IpAddr>, String> {
         let mut hosts = 1..=self.network.clients.get();
         let Some(host) = hosts.find(|host| addresses::address(*host, address.is_ipv6(), 1) == address) else {

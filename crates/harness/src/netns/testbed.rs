@@ -24,9 +24,9 @@ use crate::process::child::{Child, Process};
 use crate::process::stop::Stop;
 use crate::spec::network::Network;
 
-/// The time for the relay to start or to answer.
+/// The timeout for the relay to start or to answer.
 const RELAY_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time for killed processes to end.
+/// The timeout for killed processes to end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval at which [`Testbed::end_processes`] searches for processes.
 const END_INTERVAL: Duration = Duration::from_millis(2);
@@ -40,7 +40,7 @@ pub struct Testbed {
     hosts: Vec<TestbedHost>,
     _bridge: Option<Namespace>,
     relay: Option<Child<RelayEvent>>,
-    /// The packets that the relay had not read in time when its counts were last read.
+    /// The packets that full queues to the relay had dropped when the counts were last read.
     overflowed: u64,
     measurements: usize,
 }

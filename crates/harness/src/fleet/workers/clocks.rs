@@ -1,21 +1,22 @@
-//! Comparisons of clocks with the workers, and the lead of the message with the start time.
+//! Comparisons of this host's clock with the workers' clocks, and the time from announcing the start to the start.
 
 /// The number of clock comparisons with each worker before a trial. The fastest answer is the most exact.
 pub(super) const PINGS: u32 = 8;
-/// The time for sending the start time to all workers, in nanoseconds: a constant, an addition for each worker, and round trips.
+/// The time from announcing the start to the start, in nanoseconds: a constant, an addition for each worker, and round trips.
 const LEAD_NS: u64 = 50_000_000;
 const LEAD_NS_PER_WORKER: u64 = 5_000_000;
 const LEAD_ROUND_TRIPS: u64 = 2;
-/// The additional time if the network loses packets. The kernel detects a loss after 200 ms, and a second loss 400 ms later.
+/// The additional time if the network loses packets. It covers one loss, which the kernel detects after 200 ms. A second loss
+/// would take 400 ms more.
 const LEAD_NS_WITH_LOSS: u64 = 500_000_000;
-/// A difference between two answers that indicates a lost packet.
+/// The difference between two round trips that indicates a lost packet.
 const LOSS_HINT_NS: u64 = 100_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ClockSample {
     /// The time from question to answer, in nanoseconds.
     pub(super) round_trip_ns: u64,
-    /// The lead of the worker's CLOCK_MONOTONIC over that of this host in nanoseconds, to within half the round trip.
+    /// The worker's CLOCK_MONOTONIC minus this host's, in nanoseconds, to within half the round trip.
     pub(super) ahead_ns: i64,
 }
 
@@ -29,7 +30,7 @@ fn hint_at_loss(samples: &[ClockSample]) -> bool {
     samples.iter().any(|sample| sample.round_trip_ns >= limit_ns)
 }
 
-/// The time to allow for sending the start time to all workers, in nanoseconds.
+/// The time from announcing the start to the start, in nanoseconds, so that all workers learn of it in time.
 pub(super) fn lead_ns(workers: &[Vec<ClockSample>], has_loss: bool) -> u64 {
     let round_trip_ns = workers.iter().map(|samples| best(samples).round_trip_ns).max().unwrap_or(0);
     let for_loss = if has_loss || workers.iter().any(|samples| hint_at_loss(samples)) { LEAD_NS_WITH_LOSS } else { 0 };

@@ -16,14 +16,14 @@ use super::super::message::{Hello, Message};
 use super::clocks::ClockSample;
 use crate::{files, samples};
 
-/// The limit of a samples file, in bytes: for each planned request, and a constant.
+/// The limit of a samples file, in bytes: an amount for each planned request, and a constant.
 const BYTES_PER_SAMPLE: u64 = 128;
 const BYTES_BESIDE_SAMPLES: u64 = 16 << 20;
 
 pub(super) struct ConnectedWorker {
     pub(super) hello: Hello,
     pub(super) channel: Channel,
-    /// The address of this host where the worker can reach a server.
+    /// The address of this host at which the worker reaches the server.
     pub(super) ours: IpAddr,
     pub(super) theirs: IpAddr,
     pub(super) is_lost: bool,
@@ -141,7 +141,7 @@ impl ClientLink for ConnectedWorker {
         }
     }
 
-    /// Gives up the worker, which hangs itself: it would have killed a client that hangs.
+    /// Gives up the worker. It must hang itself, since it would have killed a client that hangs.
     fn give_up(&mut self) -> String {
         self.is_lost = true;
         self.channel.close();

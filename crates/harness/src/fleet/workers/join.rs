@@ -1,4 +1,4 @@
-//! The first worker accepts the others.
+//! Accepts the other workers at the first worker.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +21,7 @@ use crate::deadline_stream::DeadlineStream;
 
 /// The interval of checks for new connections.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// The number of refusals that an error lists. It counts the others.
+/// The number of refusals that an error lists. It only counts further ones.
 const REFUSALS_MAX: usize = 8;
 
 /// Listens on all addresses of this host, as the other workers may reach only some of them.
@@ -39,7 +39,7 @@ pub(super) fn accept_all(
     let deadline = Instant::now() + timeouts.joining;
     let mut joined: BTreeMap<u32, ConnectedWorker> = BTreeMap::new();
     let mut refusals = Refusals::default();
-    // Each handshake has a thread, so that a slow peer does not delay the others.
+    // Each handshake has a thread, so that a slow peer does not delay other peers.
     let (sender, finished) = mpsc::channel();
     let mut handshakes = PendingHandshakes::default();
     while joined.len() as u32 + 1 < membership.ranks {
@@ -69,7 +69,7 @@ pub(super) fn accept_all(
             }
         }
         let Ok((number, peer, outcome)) = finished.recv_timeout(pause) else { continue };
-        // This drops the other reference to the stream.
+        // Drops the other reference to the stream, so that `into_inner` succeeds.
         handshakes.end(number);
         let admitted = outcome.and_then(|(stream, authenticated)| {
             let stream = Arc::into_inner(stream).context("its connection is still in use")?;

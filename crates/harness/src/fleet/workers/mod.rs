@@ -1,4 +1,4 @@
-//! The first worker of a distributed run: it accepts the others, sends them orders, and collects their reports.
+//! The first worker of a distributed run: it accepts the other workers, sends them orders, and collects their reports.
 
 mod clocks;
 mod connected;
@@ -30,7 +30,7 @@ use clocks::{ClockSample, PINGS};
 use connected::ConnectedWorker;
 use cpu_limits::CpuLimit;
 
-/// The longest time of clock comparisons.
+/// No clock comparison starts after this time.
 const PINGS_MAX: Duration = Duration::from_secs(1);
 
 /// The consequence of a lost worker.
@@ -96,7 +96,7 @@ impl Workers {
         self.workers.len() as u32
     }
 
-    /// The facts that a plan depends on.
+    /// The workers' facts that a plan depends on.
     pub fn facts(&self) -> FleetFacts {
         let is_here = |worker: &&ConnectedWorker| worker.hello.machine == self.machine;
         let cpus = |worker: &ConnectedWorker| {
@@ -189,7 +189,7 @@ impl Fleet for Workers {
             let beside: Vec<usize> = (0..hellos.len()).filter(|&it| hellos[it].machine == hellos[at].machine).collect();
             let (number, count) = (beside.iter().filter(|&&it| it < at).count(), beside.len());
             let own = &worker.hello.cpus;
-            // On the server's machine clients use the CPUs of the plan.
+            // On the server's machine, clients use the planned client CPUs.
             let planned: Vec<usize> = order.config.cpus.iter().copied().filter(|cpu| own.contains(cpu)).collect();
             let is_here = worker.hello.machine == *machine;
             let config = if is_here && !planned.is_empty() {
@@ -197,10 +197,10 @@ impl Fleet for Workers {
             } else if beside.iter().all(|&it| hellos[it].cpus == *own) {
                 assign_cpus(config.clone(), own, number, count)
             } else {
-                // The launcher has divided the CPUs.
+                // The workers' CPUs differ, so the launcher has divided them.
                 LoadConfig { cpus: own.clone(), ..config.clone() }
             };
-            // Other workers in the same network namespace use its ports too.
+            // Other workers in the same network namespace occupy its ports too.
             let others = beside.iter().filter(|&&it| it != at && hellos[it].network == worker.hello.network);
             let others: u32 = others.map(|&it| parts[it].connections).sum();
             let idle = if is_here && worker.hello.network == *network { order.config.idle } else { 0 };
@@ -263,7 +263,7 @@ impl Fleet for Workers {
             let Hello { rank, host, machine: its, .. } = &worker.hello;
             let (is_here, its) = (its == machine, its.clone());
             let place = if is_here { format!("worker {rank}") } else { format!("worker {rank} on {host}") };
-            // The usage of a CPU that the server shares includes the server's.
+            // The usage of a CPU that client and server share includes the server's.
             let is_shared = is_here && server_cpus.iter().any(|cpu| config.cpus.contains(cpu));
             let cpus_used = used.filter(|_| !is_shared);
             gathered.push(Gathered { account: Account { config, machine: its, place, report, cpus_used }, samples });

@@ -16,7 +16,7 @@ pub(in crate::fleet) const LONG: Duration = Duration::from_secs(300);
 const PATIENT: Timeouts = Timeouts { joining: LONG, connecting: LONG, handshake: LONG, client: LONG, worker: LONG };
 const SECRET: &str = "open sesame";
 
-/// A worker of three.
+/// The membership of one of three workers.
 pub(in crate::fleet) fn membership(rank: u32, port: u16, secret: &str) -> Membership {
     Membership {
         launcher: "a test",
@@ -37,7 +37,7 @@ fn listener() -> (TcpListener, u16) {
     (listener, port)
 }
 
-/// Starts workers with these ranks and secrets, each in a thread, and accepts them as the first one.
+/// Starts workers with these ranks and secrets, each in a thread, and accepts them as the first worker.
 fn run_workers(others: &[(u32, &'static str)], timeouts: Timeouts) -> (anyhow::Result<()>, Vec<anyhow::Result<()>>) {
     let (listener, port) = listener();
     let run = |&(rank, secret): &(u32, &'static str)| {
@@ -47,7 +47,7 @@ fn run_workers(others: &[(u32, &'static str)], timeouts: Timeouts) -> (anyhow::R
     let others: Vec<_> = others.iter().map(run).collect();
     let first = Workers::accept_on(&listener, &membership(0, port, SECRET), LossPolicy::EndRun, timeouts);
     drop(listener);
-    // Dropping the workers ends the run of the others.
+    // Dropping `workers` ends the run in the other threads.
     let first = first.map(|workers| {
         assert!(workers.sentence().contains("(2)"), "{}", workers.sentence());
         assert_eq!((workers.count(), workers.are_all_remote()), (2, false));
@@ -143,7 +143,7 @@ impl Puppet {
         self.0.send(&Message::Event { trial, event: serde_json::to_string(event).unwrap() }).unwrap();
     }
 
-    /// Obeys until its client starts; returns the trial.
+    /// Obeys orders until the client must start. Returns the trial's number.
     fn begin(&self) -> u32 {
         loop {
             match self.receive() {
@@ -243,7 +243,7 @@ fn all_clocks_are_compared_at_once_for_a_limited_time() {
     workers.broadcast(&order, &folder.path().join("draft")).unwrap();
     let start_ns = workers.barrier(&mut poll_hook).unwrap();
     others.into_iter().for_each(|other| other.join().unwrap());
-    // The comparison takes its round trip, and the lead is twice the round trip.
+    // The comparison takes one round trip, and the lead adds two.
     assert!(start_ns - before_ns >= 3 * PINGS_MAX.as_nanos() as u64);
 }
 
@@ -355,7 +355,7 @@ fn hanging_client_fails_only_its_trial() {
     let other = thread::spawn(move || worker::run_within(&membership(1), &program, timeouts));
     let mut workers = Workers::accept_on(&listener, &membership(0), LossPolicy::EndRun, PATIENT).unwrap();
     let (trial, draft) = (trial(), folder.path().join("draft"));
-    // The cool-down sets the time limit of a client: a long one suits any machine.
+    // A client's time limit grows with its cool-down. A long cool-down suits any machine.
     let phases =
         |cool_down_ns| load::config::Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 30_000_000, cool_down_ns };
     let order = |cool_down_ns| {
