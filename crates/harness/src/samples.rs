@@ -2,10 +2,11 @@
 //!
 //! All columns are 64-bit integers. `planned_ns`, `sent_ns` (null: never sent) and `complete_ns` (null: never answered) count
 //! nanoseconds from the start of the window. `connection` and `client` are numbers of a connection and of a client process. The
-//! kernel's timestamps, null if missing, are `scheduler_ns`, `driver_ns` and `arrived_ns`, also from the start of the window, and
-//! the duration `hardware_service_ns`. The file's key-value metadata holds all parameters of the trial.
+//! other columns come from kernel timestamps and are null if those are missing: `scheduler_ns`, `driver_ns` and `arrived_ns`
+//! count from the start of the window too; `hardware_service_ns` is a duration. The file's key-value metadata holds all
+//! parameters of the trial.
 //!
-//! The crate `parquet` only writes the files, because a hostile file makes it panic or run almost without end.
+//! The crate `parquet` only writes the files, because its reader panics or runs almost endlessly on hostile files.
 
 mod column;
 #[cfg(test)]
@@ -37,10 +38,10 @@ const SCHEMA: &str = "message samples {
     optional int64 hardware_service_ns; required int64 client;
 }";
 
-/// Functions that return the value of a column in a row, and that store the value; `None` is null.
+/// The functions that get and set a column's value in a row; `None` is null.
 type Column = (fn(&Sample) -> Option<i64>, fn(&mut Sample, i64));
 
-/// In the order of the schema.
+/// The columns in the order of the schema.
 const COLUMNS: [Column; 9] = [
     (|row| Some(row.planned_ns), |row, value| row.planned_ns = value),
     (|row| known(row.sent_ns), |row, value| row.sent_ns = value),
@@ -57,7 +58,7 @@ fn known(ns: i64) -> Option<i64> {
     (ns != Sample::NEVER).then_some(ns)
 }
 
-/// The number of rows that are in memory at once.
+/// The limit of rows in a group, which is encoded in memory.
 const ROWS_PER_GROUP: usize = 1 << 20;
 
 /// The error of samples that cannot be written. It ends the run, because writing later samples would fail too.
@@ -84,7 +85,7 @@ fn write_all(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> 
     let metadata = parameters.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone())).collect();
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        // Readers rely on a minimum of bytes a row, but equal connections would compress to nothing.
+        // Readers rely on a minimum of bytes per row, but equal connections would compress to nothing.
         .set_column_compression("connection".into(), Compression::UNCOMPRESSED)
         .set_key_value_metadata(Some(metadata))
         .build();
@@ -125,13 +126,14 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
 const FOREIGN: &str = "not the samples of a trial";
 /// The limit of a footer, in bytes. A valid footer has 2 KiB for each group of rows, and the metadata.
 const FOOTER_BYTES_MAX: usize = 8 << 20;
-/// The limit of rows for each byte of a file beyond one group of rows. Times or connections differ, which takes a quarter of a byte.
+/// The limit of rows for each byte of a file, in addition to one group. Rows differ in times or connections, which takes at
+/// least a quarter of a byte.
 const ROWS_PER_BYTE_MAX: u64 = 4;
 /// The end of a file: the length of its footer, and a magic number.
 const TAIL_BYTES: usize = 8;
 
-/// Reads samples of any user. The size of the file bounds time and memory: each byte counts once, and beyond one group it stands for
-/// at most `ROWS_PER_BYTE_MAX` rows.
+/// Reads samples that any user wrote. The file's size bounds time and memory: all columns together have at most as many bytes
+/// as the file, and each byte stands for at most `ROWS_PER_BYTE_MAX` rows, plus one group.
 pub fn read_from(file: &mut (impl Read + Seek)) -> anyhow::Result<Vec<Sample>> {
     let file_bytes = file.seek(SeekFrom::End(0))?;
     let tail_at = file_bytes.checked_sub(TAIL_BYTES as u64).context(FOREIGN)?;

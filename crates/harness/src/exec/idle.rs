@@ -16,7 +16,7 @@ use crate::process::stop::Stop;
 
 /// The number of descriptors that a process needs besides its connections.
 const OTHER_DESCRIPTORS: u64 = 64;
-/// The time for a process to report progress, besides the timeout of one connection.
+/// The time that a process may take to report progress, in addition to the timeout of one connection.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Idle connections. Their processes end when this value is dropped.
@@ -26,8 +26,8 @@ pub struct IdleHolders {
 }
 
 impl IdleHolders {
-    /// Opens `config.idle` connections and verifies them. The processes run on `hosts` of a testbed in turn; without `hosts`, on
-    /// this machine. `progress` receives the number of open connections and their total.
+    /// Opens `config.idle` connections and verifies them. The processes run on `hosts` of a testbed in turn; without `hosts`,
+    /// on this machine. `progress` receives the number of open connections and the number to open.
     pub fn start(
         launch: &dyn Launch,
         config: &LoadConfig,
@@ -35,7 +35,7 @@ impl IdleHolders {
         stop: &Stop,
         progress: &mut dyn FnMut(u32, u32),
     ) -> anyhow::Result<Self> {
-        // Sources are chosen for all connections together: each process alone would use up the ports of the first address.
+        // Choose sources for all connections together. Each process alone would use up the ports of the first address.
         let sources = match hosts {
             [] => load::io::source_ports::sources(config).map_err(anyhow::Error::msg)?,
             _ => config.sources.clone(),
@@ -67,7 +67,7 @@ impl IdleHolders {
         Ok(holders)
     }
 
-    /// Verifies every connection again, and ends them all.
+    /// Verifies every connection again, then ends the processes.
     pub fn verify(mut self, stop: &Stop) -> anyhow::Result<IdleReport> {
         for process in &mut self.processes {
             process.send("verify")?;

@@ -14,7 +14,7 @@ use crate::process::child::{Child, Process};
 use crate::process::stop::Stop;
 use crate::spec::network::Network;
 
-/// Starts the processes of a trial; a [`crate::fleet::Fleet`] starts its clients.
+/// Starts the processes of a trial except the clients, which a [`crate::fleet::Fleet`] starts.
 pub trait Launch {
     /// Creates the testbed for a trial.
     fn testbed(&self, network: &Network, trial: &Trial, stop: &Stop) -> anyhow::Result<Testbed>;

@@ -1,5 +1,5 @@
-//! Leftovers of killed runs: socket folders and processes. The network namespaces of a testbed end with its last process. The
-//! environment identifies processes in a lab, and a tag those of external servers.
+//! Leftovers of killed runs: socket folders and processes. A process in a lab is recognised by its environment, and a process
+//! of an external server by its tag. The network namespaces of a testbed end with its last process.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,10 +21,10 @@ use crate::process::stop::POLL_INTERVAL;
 const SUBCOMMANDS: &[&str] = &["serve", "load", "idle", "relay"];
 /// Programs that, like process 1, adopt processes whose parent died.
 const ADOPTERS: &[&str] = &["systemd", "init"];
-/// The time for a killed process to end: it first finishes its current system call.
+/// The timeout for killed processes to end. Each first finishes its current system call.
 const KILL_MAX: Duration = Duration::from_secs(60);
 
-/// A process or folder without an owner.
+/// A process or folder whose owner died.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leftover {
     /// A process whose runner or supervisor died.
@@ -115,7 +115,7 @@ fn has_ended(pid: i32) -> bool {
         && status(pid, "Threads").is_none_or(|threads| matches!(&*threads, "0" | "1"))
 }
 
-/// Whether a process shares our PID namespace: in another namespace the ID of its supervisor belongs to another process.
+/// Whether a process shares this process's PID namespace. In another namespace, its supervisor's ID belongs to another process.
 fn shares_pid_namespace(pid: i32) -> bool {
     let has_one = |pids: Option<String>| pids.is_none_or(|pids| pids.split_whitespace().count() == 1);
     has_one(status(pid, "NSpid")) && has_one(status("self", "NSpid"))
@@ -134,7 +134,7 @@ fn orphan(pid: i32) -> Option<Leftover> {
     (is_adopted && !has_runner).then(|| Leftover::Process { pid, description: description() })
 }
 
-/// A process in a testbed without a supervisor, in another network namespace than this process.
+/// A process in a testbed whose supervisor died, and in another network namespace than this process.
 fn of_lab(pid: i32) -> Option<Leftover> {
     let socket = lab_socket(&fs::read(format!("/proc/{pid}/environ")).ok()?)?;
     let supervisor = owner(socket.parent()?)?;

@@ -12,15 +12,15 @@ use crate::model::network::NetworkReport;
 /// The counters of the server and of the CPUs at an edge of the window.
 pub(super) struct Mark {
     pub(super) server: Snapshot,
-    /// Before the request: a server of thousands of processes uses its CPUs for up to half a second to answer.
+    /// Read before the request, because a server of thousands of processes uses its CPUs for up to half a second to answer.
     pub(super) ticks_before: Reading,
     pub(super) ticks_after: Reading,
 }
 
-/// The observations of a trial; those of a failed trial are incomplete.
+/// The observations of a trial; incomplete if the trial failed.
 #[derive(Default)]
 pub(super) struct Observations {
-    /// When the server was ready, before the first connection.
+    /// The counters when the server was ready, before the first connection.
     pub(super) ready: Option<Snapshot>,
     pub(super) start: Option<Mark>,
     pub(super) end: Option<Mark>,
@@ -28,7 +28,7 @@ pub(super) struct Observations {
     pub(super) due_ns: [u64; 2],
     /// The bytes that a stream server had moved at the edges of the window's parts.
     pub(super) moved: Vec<Moved>,
-    /// After the last burst of a stream.
+    /// The counters after the last burst of a stream.
     pub(super) last: Option<Snapshot>,
     pub(super) load: Option<LoadReport>,
     pub(super) idle: Option<IdleReport>,

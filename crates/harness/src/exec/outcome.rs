@@ -44,7 +44,7 @@ pub(super) fn record(
     .readable()
 }
 
-/// The counters that have a meaning for this trial's workload.
+/// Removes the counters that have no meaning for this trial's workload.
 fn without_meaningless(mut counters: ServerCounters, trial: &Trial) -> ServerCounters {
     if trial.load.kv.is_some() {
         // The memory includes the data set, which the clients stored after connecting.

@@ -39,7 +39,7 @@ pub fn run(
     let mut outcomes: Vec<TrialOutcome> =
         done.iter().map(|record| TrialOutcome::new(record, &header.strategy)).collect();
     let mut pruned = strategy::pruned(header, &outcomes);
-    // Consecutive trials with the same network share a testbed: the kernel would disturb the next trial while it removes one.
+    // Consecutive trials with the same network share a testbed, because removing one would disturb the next trial.
     let mut testbed = None;
     while let Some(trial) = strategy::next(header, &outcomes) {
         if options.stop.is_requested() {
@@ -128,7 +128,7 @@ fn prepare_testbed(
         observations.network = Some(surrounding.measure(options.stop).context("the lab")?);
         return Ok(());
     }
-    // The testbed is dropped if it fails.
+    // A testbed that fails is dropped.
     let mut ready = match testbed.take().filter(|testbed| testbed.network() == network) {
         Some(testbed) => testbed,
         None => options.launch.testbed(network, trial, options.stop).context("the lab")?,

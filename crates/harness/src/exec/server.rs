@@ -15,7 +15,7 @@ use crate::process::child::Process;
 use crate::process::stop::Stop;
 use crate::samples::Unwritten;
 
-/// The time for a server to start or to answer: it may have to read the counters of ten thousand processes.
+/// The timeout for a server to start or to answer. It may have to read the counters of ten thousand processes.
 pub(super) const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time for a server to report its failure after a client has noticed it.
 const CAUSE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -72,7 +72,7 @@ impl Server<'_> {
         anyhow!("the server {problem} ({})", self.process.exit_report())
     }
 
-    /// The failure that the server reports, which caused `error`; without a report `error` itself.
+    /// Returns the server's failure, which caused `error`; `error` itself if the server reports none.
     pub(super) fn cause(&mut self, error: anyhow::Error) -> anyhow::Error {
         if error.is::<ServerFailed>() {
             return error;
@@ -84,8 +84,8 @@ impl Server<'_> {
         }
     }
 
-    /// The cause of a client's `error`. The server may have refused connections, because other processes use up the limits of this
-    /// host that the plan relies on.
+    /// The cause of a client's `error`. The server may have refused connections, because other processes used up the host's
+    /// limits.
     pub(super) fn cause_of_client_error(&mut self, trial: &Trial, error: anyhow::Error) -> anyhow::Error {
         if error.is::<ServerFailed>() || error.is::<Unwritten>() || self.stop.is_aborted() {
             return error;

@@ -19,8 +19,8 @@ use crate::netns::Testbed;
 use crate::process::stop::{POLL_INTERVAL, Stop};
 use crate::spec::transport::{SocketFolder, Transport};
 
-/// The time from the server's first mark to the window, so that the server has read its counters before the window. A connection
-/// adds time, as it may have a process of its own: 20 to 40 µs were measured.
+/// The time from the server's first mark to the window, so that the server has read its counters before the window. Each
+/// connection adds time, because it may have its own process (20 to 40 µs measured).
 const MARK_LEAD_NS: u64 = 200_000_000;
 const MARK_LEAD_NS_PER_CONNECTION: u64 = 50_000;
 
@@ -60,9 +60,9 @@ impl TrialRun<'_> {
             Ok(()) if server.process.has_ended() => Err(server.cause(anyhow!("the server ended"))),
             outcome => outcome,
         };
-        // The supervisor of an external server needs this time to end the server's processes.
+        // `end` gives the supervisor of an external server time to end the server's processes.
         server.process.end();
-        // The kernel closes the connections of a killed server before it reports its death.
+        // The kernel closes the connections of a killed server before it reports the server's death.
         let outcome = match outcome {
             Ok(()) if server.process.was_killed() => Err(server.process.end_error()),
             outcome => outcome,
@@ -101,7 +101,7 @@ impl TrialRun<'_> {
 
         let phases = trial.workload.phases;
         let to_window_ns = phases.ramp_ns + phases.warm_up_ns;
-        // Not before the clients have reached the rate, unless the warm-up is too short.
+        // The lead takes at most nine tenths of the warm-up, so that the clients have reached the rate.
         let marking_ns = MARK_LEAD_NS_PER_CONNECTION * u64::from(trial.load.connections_and_idle());
         let mark_ns = to_window_ns - (MARK_LEAD_NS + marking_ns).min(phases.warm_up_ns * 9 / 10);
         observations.due_ns = [to_window_ns, phases.sending_ns() + marking_ns].map(|ns| start_ns + ns);
@@ -122,7 +122,7 @@ impl TrialRun<'_> {
                 // The processes of an external server may continue after the end of their supervisor.
                 bail!("the server ended");
             }
-            // The bytes come before the mark at the end of the window, which takes longer.
+            // Request moved bytes before the mark at the end of the window, because the mark takes longer.
             while edges.last().is_some_and(|edge| Instant::now() >= *edge) {
                 edges.retain(|edge| Instant::now() < *edge);
                 observations.moved.push(server.moved()?);

@@ -4,7 +4,7 @@
 //! # Layout
 //! - [`local`]: clients that are processes of this machine
 //! - [`workers`]: the first worker of a distributed run; [`worker`]: the other workers; `identity`: their descriptions
-//! - [`launcher`]: reads a worker's number from the environment that Slurm, Open MPI or Kubernetes sets
+//! - [`launcher`]: reads a worker's number from the environment of Slurm, Open MPI or Kubernetes
 //! - `handshake`, `pending`, `secret`, `round_trip`: mutual authentication of workers
 //! - `message`, `channel`: messages between workers, and their connection
 

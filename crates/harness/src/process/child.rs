@@ -19,14 +19,14 @@ use serde::de::DeserializeOwned;
 use super::secrets::remove_secrets;
 use super::stop::{POLL_INTERVAL, Stop};
 
-/// The time for a child to end after its standard input was closed, and for its standard error to end after the child: a
-/// grandchild may keep it open.
+/// The timeout for a child to end after its standard input was closed, and for its standard error to end after the child. A
+/// grandchild may keep standard error open.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 const STDERR_BYTES_MAX: u64 = 4096;
 
 /// A process that receives lines and answers with events of type `E`.
 pub trait Process<E> {
-    /// Sends a line. An error is that of [`Process::next_event`] if the process has ended.
+    /// Sends a line. Returns [`Process::end_error`] if the process has ended.
     fn send(&mut self, line: &str) -> anyhow::Result<()>;
 
     /// The next event; `None` after `deadline`. Returns [`Process::end_error`] if the process has ended.
@@ -46,7 +46,7 @@ pub trait Process<E> {
     /// Whether the process has ended.
     fn has_ended(&mut self) -> bool;
 
-    /// Whether a signal ended the process that [`Process::kill`] did not send.
+    /// Whether the process was ended by a signal that [`Process::kill`] did not send.
     fn was_killed(&mut self) -> bool;
 
     /// Ends the process, and returns an error with its exit status and standard error.
@@ -107,7 +107,7 @@ impl<E: DeserializeOwned> Child<E> {
         configuration: &impl Serialize,
     ) -> anyhow::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Ctrl-C at the terminal reaches only this process, which ends its children in order.
+        // Ctrl-C at the terminal reaches only this process, which then ends its children.
         command.process_group(0);
         remove_secrets(&mut command);
         let failure = format!("cannot start {command:?}");
@@ -225,8 +225,8 @@ impl<E> Drop for Child<E> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Creates an executable script. Another process writes it: if a child forked meanwhile inherited the open file, executing the
-    /// script would fail (ETXTBSY).
+    /// Creates an executable script in another process. If this process wrote it, a child forked meanwhile could inherit the
+    /// open file, and executing the script would fail (ETXTBSY).
     pub(crate) fn write_program(path: &std::path::Path, script: &str) {
         let mut install = Command::new("install");
         install.args(["-m", "700", "/dev/stdin"]).arg(path).stdin(Stdio::piped());

@@ -38,7 +38,8 @@ impl Compression {
     }
 }
 
-/// The limit of a decompressed page, in bytes. A valid page has half of it, and an eighth of a byte for each optional value.
+/// The limit of a decompressed page, in bytes. A valid page has at most about half as many, plus an eighth of a byte for each
+/// optional value.
 fn page_bytes_max(values: usize) -> usize {
     64 + 2 * VALUE_BYTES * values
 }
@@ -65,7 +66,7 @@ pub(super) fn read(
                 let header = head.structure(7)?;
                 let values = header.count(1)?;
                 let is_known = [PLAIN, PLAIN_DICTIONARY].contains(&header.number(2)?);
-                // A dictionary has at most as many values as rows.
+                // A dictionary has at most as many values as the column has rows.
                 if !is_known || values > rows || content_bytes != values * VALUE_BYTES {
                     return None;
                 }

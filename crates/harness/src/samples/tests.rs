@@ -37,7 +37,7 @@ fn file_of(bytes: &[u8], groups: &[Group]) -> Vec<u8> {
     with_footer(&[b"PAR1", bytes].concat(), &footer)
 }
 
-/// A file with any footer.
+/// A file with these bytes and this footer.
 fn with_footer(bytes: &[u8], footer: &[u8]) -> Vec<u8> {
     [bytes, footer, &(footer.len() as u32).to_le_bytes(), b"PAR1"].concat()
 }
@@ -46,7 +46,7 @@ fn read_bytes(bytes: &[u8]) -> Result<Vec<Sample>, String> {
     read_from(&mut io::Cursor::new(bytes)).map_err(|error| error.to_string())
 }
 
-/// The bytes of a group with zeros only, at an offset, and the group.
+/// Returns the bytes of a group that contains only zeros, and its entry in a footer. The group starts at offset `at`.
 fn zeros(rows: i64, at: i64) -> (Vec<u8>, Group) {
     let run = thrift::tests::varint_of(rows as u64 * 2);
     let levels = [&(run.len() as u32 + 1).to_le_bytes()[..], &run, &[1]].concat();

@@ -23,7 +23,7 @@ pub(super) fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// A number with seven bits in each byte, the lowest first.
+/// A number with seven bits in each byte, the lowest bits first.
 pub(super) fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..u64::BITS).step_by(7) {
@@ -88,7 +88,7 @@ fn field(bytes: &mut &[u8], last: &mut i64) -> Option<Option<(u8, i64)>> {
     Some(Some((head & 0xf, *last)))
 }
 
-/// A signed number, whose lowest bit is the sign.
+/// Decodes a signed number, whose lowest bit is the sign.
 fn zigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
@@ -134,7 +134,7 @@ impl<'a> Structure<'a> {
     pub(super) fn structures(&self, number: i64) -> Option<impl Iterator<Item = Structure<'a>> + use<'a>> {
         let mut bytes = self.field(number, &[LIST])?;
         let (kind, count) = list(&mut bytes)?;
-        // Skipping the field has checked each structure.
+        // `Structure::read` has already checked each element.
         (kind == STRUCT || count == 0).then(|| (0..count).map_while(move |_| Structure::read(&mut bytes)))
     }
 }
@@ -152,7 +152,7 @@ pub(crate) mod tests {
         List(Vec<Vec<(i64, Field)>>),
     }
 
-    /// A structure of fields, by their numbers.
+    /// Encodes a structure with these numbered fields.
     pub(in crate::samples) fn written(fields: &[(i64, Field)]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (number, field) in fields {

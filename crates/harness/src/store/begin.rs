@@ -38,7 +38,7 @@ pub(super) fn begin(folder: &Path, header: &RunHeader) -> anyhow::Result<(Connec
 fn begin_in(folder: &Path, header: &RunHeader) -> anyhow::Result<(Connection, File)> {
     files::check_ours(folder)?;
     let lock = folders::lock(folder)?;
-    // The previous holder of the lock may have begun a run.
+    // The previous holder of the lock may have created a run.
     check_free(folder)?;
     let created = clear(folder).map_err(Into::into).and_then(|()| create(folder, header));
     if created.is_err() {
@@ -86,7 +86,7 @@ fn clear(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates a run without trials. Its run.json comes last.
+/// Creates a run without trials. Writes run.json last, because this file makes the folder a run.
 fn create(folder: &Path, header: &RunHeader) -> anyhow::Result<Connection> {
     fs::create_dir(folder.join("samples"))?;
     let text = serde_json::to_string_pretty(header)?;

@@ -1,5 +1,5 @@
-//! The schema of `muxbench.db`, and opening the file. It may belong to any user, so links are not followed and nothing stored in the
-//! file is executed.
+//! The schema of `muxbench.db`, and opening the file. The file may belong to any user, so links are not followed and nothing
+//! stored in the file is executed.
 
 use std::fs;
 use std::path::Path;
@@ -31,11 +31,11 @@ const HEADERS: &str = "CREATE TABLE IF NOT EXISTS header (
     only_one INTEGER PRIMARY KEY CHECK (only_one = 0), text TEXT NOT NULL, text_crc32 INTEGER NOT NULL
 )";
 
-/// The time to wait for a database that another program locks, to read it and to commit a trial.
+/// The timeouts of reads and of commits while another program locks the database.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) const COMMIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The limit of one text. Pages that link to themselves can claim any length.
+/// The limit of one text, in bytes. Pages that link to themselves can claim any length.
 const TEXT_BYTES_MAX: i32 = 64 << 20;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub(super) fn connect(folder: &Path, access: Access) -> rusqlite::Result<Connect
     Ok(database)
 }
 
-/// Checks that SQLite would open only regular files. It would wait for a FIFO.
+/// Checks that SQLite would open only regular files. SQLite would wait for a FIFO.
 fn check_files(folder: &Path) -> rusqlite::Result<()> {
     for name in ["muxbench.db", "muxbench.db-journal", "muxbench.db-wal", "muxbench.db-shm"] {
         if fs::symlink_metadata(folder.join(name)).is_ok_and(|it| !it.is_file()) {
@@ -86,7 +86,7 @@ fn check_files(folder: &Path) -> rusqlite::Result<()> {
 
 fn prepare(database: &Connection) -> rusqlite::Result<()> {
     database.set_limit(Limit::SQLITE_LIMIT_LENGTH, TEXT_BYTES_MAX)?;
-    // A commit is durable once the folder no longer contains the journal on disk.
+    // EXTRA also syncs the folder: a commit is durable only after the journal's removal is on disk.
     database.execute_batch("PRAGMA synchronous = EXTRA")
 }
 

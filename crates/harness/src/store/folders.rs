@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::files;
 
-/// The time to wait for another process that writes the run.
+/// The timeout for the lock if another process holds it.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) fn lock(folder: &Path) -> anyhow::Result<File> {
@@ -24,7 +24,7 @@ pub(super) fn lock(folder: &Path) -> anyhow::Result<File> {
         let is_there = || fs::symlink_metadata(&path).is_ok_and(|it| (it.dev(), it.ino()) == (ours.dev(), ours.ino()));
         match file.try_lock() {
             Ok(()) if is_there() => return Ok(file),
-            // Another process has removed the file, or a killed or forked process still holds it.
+            // Another process has removed the file, or a killed or forked process still holds the lock.
             Ok(()) | Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_TIMEOUT => {
                 thread::sleep(Duration::from_millis(10));
             }
@@ -56,7 +56,7 @@ pub fn runs(folder: &Path) -> Vec<PathBuf> {
             found.push(folder.to_owned());
         } else if depth < DEPTH_MAX {
             let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-            // Links, which may form a cycle, are no folders here.
+            // Skip links, which may form a cycle.
             let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
             let mut folders: Vec<PathBuf> = folders.map(|entry| entry.path()).collect();
             folders.sort();
@@ -74,7 +74,8 @@ pub fn latest(results: &Path) -> anyhow::Result<PathBuf> {
     runs(results).into_iter().max_by_key(|folder| (began(folder), folder.clone())).with_context(none)
 }
 
-/// The start of a run, to the second, and the time when its file was written, which also replaces the start of an unreadable run.
+/// The start of a run, to the second, and the time at which run.json was written. This time replaces the start if run.json is
+/// unreadable.
 fn began(folder: &Path) -> Option<(SystemTime, SystemTime)> {
     #[derive(Deserialize)]
     struct Begun {

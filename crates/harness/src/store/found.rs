@@ -72,7 +72,7 @@ struct FoundHeader {
     copy_damage: Option<String>,
 }
 
-/// The header in run.json; if that is damaged, the database's copy.
+/// The header in run.json, or the database's copy if run.json is damaged or changed.
 fn find_header(folder: &Path, database: Option<&Connection>) -> anyhow::Result<FoundHeader> {
     let path = folder.join("run.json");
     let json = match files::read(&path) {

@@ -42,8 +42,8 @@ impl Store {
         Ok(Self { folder: folder.to_owned(), database, _lock: lock })
     }
 
-    /// Locks a stopped run of this user and reads it. Sets a damaged database aside and replaces it by its readable parts, rewrites a
-    /// damaged run.json, and removes drafts.
+    /// Locks a stopped run of this user and reads it. Sets a damaged database aside and replaces it by its readable parts,
+    /// rewrites a damaged run.json, and removes temporary files (`*.part`).
     pub fn resume(folder: &Path) -> anyhow::Result<(Self, Run)> {
         header(folder)?;
         files::check_ours(folder)?;
@@ -89,7 +89,7 @@ impl Store {
         // Files come first, so that every trial in the database is complete.
         let written = match &record.load {
             Some(load) => self.keep_samples(trial).and_then(|()| self.write_histograms(record, load)),
-            // Files of an earlier attempt may remain that was killed before its commit.
+            // An earlier attempt that was killed before its commit may have left files.
             None => {
                 remove();
                 Ok(())
@@ -124,7 +124,7 @@ impl Store {
             trial.workload.rate_per_s.map_or("closed loop".into(), |rate_per_s| format!("{rate_per_s} requests/s")),
             trial.repeat
         );
-        // The start of the trial stands for that of the window, which has no calendar time.
+        // The window has no calendar time, so use the start of the trial.
         let start: jiff::Timestamp = record.started_at.parse().with_context(place)?;
         let window = Duration::from_nanos(load.window_ns);
         let histograms = [

@@ -13,7 +13,7 @@ pub(super) type Texts = BTreeMap<u32, Vec<u8>>;
 
 /// Reads all records, and reports damage of the database. Records behind the damage are read from the end.
 pub(super) fn texts(database: &Connection, folder: &Path) -> rusqlite::Result<(Texts, Vec<String>)> {
-    // Records that exceed their file may be endless.
+    // Reject records that exceed their file, since they may be endless.
     let bytes_max = fs::metadata(folder.join("muxbench.db")).map_or(0, |it| files::content_bytes_max(&it));
     let mut texts = Texts::new();
     let mut read = |order: &str| {

@@ -40,7 +40,7 @@ fn unused_aside(folder: &Path) -> (PathBuf, PathBuf) {
 pub(super) fn remove_drafts(folder: &Path) {
     for folder in [folder.to_owned(), folder.join("samples"), folder.join("histograms")] {
         let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-        // Drafts of several clients end with numbers.
+        // The names of several clients' drafts end with numbers.
         let is_draft = |path: &PathBuf| {
             path.extension().is_some_and(|it| it.to_string_lossy().split('-').next() == Some("part")) && path.is_file()
         };

@@ -28,7 +28,7 @@ fn run_on(
     (end, store::read(folder).unwrap())
 }
 
-/// Runs two trials, the first with a fault, and returns both verdicts' reasons and the log.
+/// Runs two trials, the first with a fault. Returns both verdicts with their reasons, and the log.
 fn with_fault(fault: Fault) -> ([(VerdictKind, String); 2], Vec<&'static str>) {
     let folder = tempfile::tempdir().unwrap();
     let machine = FakeMachine::default();

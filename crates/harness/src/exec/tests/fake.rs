@@ -68,7 +68,7 @@ pub(super) enum Fault {
 #[derive(Clone, Default)]
 pub(super) struct FakeMachine {
     log: Rc<RefCell<Vec<&'static str>>>,
-    /// The fault of the next trial alone.
+    /// The fault of the next trial only.
     pub(super) fault: Rc<Cell<Option<Fault>>>,
     is_server_killed: Rc<Cell<bool>>,
     refused: Rc<Cell<u64>>,
