@@ -4,7 +4,8 @@ use wire::{http, kv};
 
 use crate::cuts;
 
-/// Reads all pieces with a function that returns the number of bytes it took and a response, up to the last response.
+/// Reads pieces with a function that returns the number of taken bytes, and the response if complete. Stops after a last
+/// response.
 fn read<R: PartialEq>(
     pieces: &[&[u8]],
     mut reader: impl FnMut(&[u8]) -> (usize, Option<R>),
@@ -35,7 +36,7 @@ pub fn http(data: &[u8]) {
     for is_head in [false, true] {
         let responses = |pieces: &[&[u8]]| {
             let mut reader = http::client::Reader::default();
-            // The reason of an error may differ, because the reader may see another error first.
+            // Drop the reasons of errors: with other cuts, the reader may see another error first.
             let mut found = read(
                 pieces,
                 |bytes| {

@@ -1,10 +1,10 @@
-//! Input that determines how it is split.
+//! The split of an input into pieces. The first bytes of the input determine the split.
 
 /// Decodes an input: the number of cuts (at most 15), the length of each piece but the last, and the bytes to split.
 pub fn pieces(data: &[u8]) -> (Vec<u8>, Vec<usize>) {
     let Some((&count, rest)) = data.split_first() else { return (Vec::new(), Vec::new()) };
     let (cuts, whole) = rest.split_at(rest.len().min(usize::from(count % 16)));
-    // Short pieces are more interesting; the largest byte means a long one.
+    // Short pieces are more interesting; the largest byte stands for a long piece.
     let lengths = cuts.iter().map(|&cut| if cut == u8::MAX { 4_000 } else { usize::from(cut) });
     (whole.to_vec(), lengths.collect())
 }

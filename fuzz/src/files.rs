@@ -27,7 +27,7 @@ pub fn service(data: &[u8]) {
     read_and_write::<wire::ServiceSpec>(data);
 }
 
-/// Reads a value from JSON; checks that its JSON reads back to the same.
+/// Reads a value from JSON; checks that the JSON written from it reads back to the same value.
 pub fn read_and_write<T: serde::Serialize + serde::de::DeserializeOwned>(data: &[u8]) {
     let Ok(read) = serde_json::from_slice::<T>(data) else { return };
     let written = serde_json::to_string(&read).expect("what was read can be written");

@@ -4,9 +4,10 @@
 //! input. `cargo xtask fuzz` searches for input that makes a target panic. Tests replay the inputs in `corpus/TARGET`.
 //!
 //! # Layout
-//! - [`cuts`]: input that determines how it is split
-//! - `servers`: services; `clients`: readers of responses
-//! - `files`: addresses, ports, services and histograms; `harness_parsers`: everything that the crate `harness` reads
+//! - [`cuts`]: the split of an input into pieces
+//! - `servers`: protocol parsers of the server; `clients`: readers of responses
+//! - `files`: parsers of files and command-line values (addresses, ports, service descriptions, histograms)
+//! - `harness_parsers`: parsers of the crate `harness`
 
 mod clients;
 pub mod cuts;

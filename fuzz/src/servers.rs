@@ -13,7 +13,7 @@ use crate::cuts;
 
 /// `Fri, 15 Jan 2027 08:00:00 GMT`.
 const NOW: u32 = 1_800_000_000;
-/// The limit of the compared output: a short request may ask for gigabytes.
+/// Limit of the output to compare, because a short request may ask for gigabytes.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
 /// Output, number of completed requests, and whether the connection is over.
@@ -53,7 +53,7 @@ fn text((output, requests, is_over): &Outcome) -> (String, u64, bool) {
     (String::from_utf8_lossy(output).into_owned(), *requests, *is_over)
 }
 
-/// Keeps only the length of output without meaning.
+/// Keeps only the length of the output, for services with arbitrary content.
 fn length(output: Vec<u8>) -> Vec<u8> {
     vec![0; output.len()]
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use xtask::root;
 
-/// Runs a command silently; an error has its output.
+/// Runs a command silently; an error contains the command's output.
 pub fn run(command: &mut Command) -> anyhow::Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {program}"))?;
@@ -43,7 +43,7 @@ pub fn wait_until(
     Ok(())
 }
 
-/// Builds the folder `target/NAME`, unless it `is_intact` and its file `mark` has the same `inputs`.
+/// Builds the folder `target/NAME`, unless it `is_intact` and its file `mark` contains the text of the current `inputs`.
 pub fn build_once(
     name: &str,
     mark: &str,

@@ -42,7 +42,7 @@ fn violations(breaks: impl Fn(&[&str], usize) -> Option<String>) -> Vec<String> 
     found
 }
 
-/// Returns the text of a line of a doc comment.
+/// Returns the text of a line if it is a doc comment.
 fn doc(line: &str) -> Option<&str> {
     let line = line.trim_start();
     line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::trim)

@@ -258,7 +258,7 @@ fn tests_that_reliability_names_exist() {
                 let text = fs::read_to_string(root().join(word));
                 tests = Some((word, text.unwrap_or_else(|error| panic!("docs/reliability.md: {word}: {error}"))));
             } else if let Some((file, text)) = &tests {
-                // Binaries without the standard harness list their tests; the compiler reports those that are not listed.
+                // Test binaries with a custom harness list their tests; the compiler warns of functions that are not listed.
                 let lists = ["crates/muxbench/tests/it/", "crates/server/tests/it/"];
                 let is_listed =
                     lists.iter().any(|list| file.starts_with(list)) && text.contains(&format!("fn {word}("));
@@ -272,8 +272,8 @@ fn tests_that_reliability_names_exist() {
 
 #[test]
 fn wall_clock_is_read_only_where_it_changes_no_figure() {
-    // Uses: start times of runs and trials, expiry in the key-value store, and comparison with the kernel's timestamps, which use
-    // the wall clock.
+    // Uses: start times of runs and trials, expiry in the key-value store, and comparison with the kernel's timestamps, which
+    // are wall-clock times.
     let allowed = [
         "crates/harness/src/exec/runner.rs",
         "crates/load/src/time/clock.rs",

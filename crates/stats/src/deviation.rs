@@ -25,13 +25,13 @@ pub fn deviations_ns(sent_ns: &[i64], interval_ns: f64) -> Vec<f64> {
 pub struct Deviation {
     /// Number of sends.
     pub count: u64,
-    /// Standard deviation of these sends in nanoseconds (divisor n).
+    /// Standard deviation of the deviations in nanoseconds (divisor n).
     pub stddev_ns: f64,
     /// Median in nanoseconds.
     pub median_ns: f64,
-    /// Deviation of the latest send in nanoseconds, signed as in kawai2006, Table 5.
+    /// Highest deviation in nanoseconds, with its sign as in kawai2006, Table 5.
     pub max_ns: f64,
-    /// Deviation of the earliest send in nanoseconds, signed.
+    /// Lowest deviation in nanoseconds, usually negative.
     pub min_ns: f64,
     /// Share of the sends within 1 µs of the median; kawai2006 claims more than 0.9.
     pub within_1us_of_median: f64,
@@ -56,8 +56,8 @@ impl Deviation {
     }
 }
 
-/// Returns points of the cumulative distribution: (deviation in nanoseconds, share of the sends up to it). The shares are
-/// equally spaced from 0 to 1, and each deviation occurred. Empty without deviations or with fewer than two points.
+/// Returns points of the cumulative distribution: (deviation in nanoseconds, share of sends up to this deviation). The shares
+/// are equally spaced from 0 to 1. Returns no points if there are no deviations, or if `points` is less than 2.
 pub fn cdf(deviations_ns: &[f64], points: usize) -> Vec<(f64, f64)> {
     let mut sorted = deviations_ns.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

@@ -8,7 +8,7 @@ const SPAN_NS_MIN: f64 = 200_000.0;
 /// The minimum width of a cell: the send delay that kawai2008 claims.
 const CELL_NS_MIN: f64 = 20_000.0;
 
-/// The minimum number of spans on either side for an accurate asymptotic p.
+/// The minimum number of spans, both in the plan and in the sends, for an accurate asymptotic p.
 const SPANS_MIN: usize = 20;
 
 /// Goodness of fit of the sends to their plan: a two-sample Kolmogorov-Smirnov test (Smirnov 1939) of spans. A span is the
@@ -19,15 +19,15 @@ const SPANS_MIN: usize = 20;
 /// - If k exceeds 1, spans of k + 1 requests are tested too, because bunches whose size divides k do not change spans of k. The
 ///   larger difference counts, and its p is doubled.
 /// - Spans are rounded to cells of a tenth of the mean span, at least 20 µs, so that send delays well below the resolution of
-///   kawai2008 have no effect. In a constant schedule, send delays spread evenly up to 20 µs give D = 0.12. In random schedules
-///   most such changes cancel out (Poisson: 0.01). Judge by D.
+///   kawai2008 have no effect. Send delays that are uniform from 0 to 20 µs give D = 0.12 in a constant schedule. In a random
+///   schedule most of them cancel out (Poisson: D = 0.01). Judge by D.
 ///
 /// `statistic` and `effect` are both D, the largest difference between the cumulative shares of spans: 0 if the sends equal the
 /// plan, 1 if no span is as planned. `count` is the number of sent spans. p comes from the asymptotic distribution for
-/// independent samples. The samples here depend on each other and have ties, and both make a small p more certain.
+/// independent samples. The samples here depend on each other and have ties; both make the test conservative.
 ///
-/// Returns `None` with fewer than 20 spans on either side, or if the interval is not positive. The test does not show a
-/// constant delay or missing requests at the end; send delay and counts do.
+/// Returns `None` if the plan or the sends have fewer than 20 spans, or if the interval is not positive. The test does not
+/// show a constant delay or missing requests at the end; the send delay and the counts do.
 pub fn sends_against_plan(planned_ns: &[i64], sent_ns: &[i64], interval_ns: f64) -> Option<TestResult> {
     if !(interval_ns > 0.0 && interval_ns.is_finite()) {
         return None;
@@ -60,7 +60,7 @@ fn sorted<T: Ord + Copy>(values: &[T]) -> Vec<T> {
     sorted
 }
 
-/// Returns the durations of every `requests` requests in cells, in ascending order.
+/// Returns the durations of spans of `requests` requests, rounded to cells, in ascending order.
 fn spans(times_ns: &[i64], requests: usize, cell_ns: f64) -> Vec<i64> {
     let ends: Vec<i64> = times_ns.iter().copied().step_by(requests).collect();
     let cells = ends.windows(2).map(|pair| (pair[1].saturating_sub(pair[0]) as f64 / cell_ns).round() as i64);
@@ -180,7 +180,7 @@ mod tests {
             let planned: Vec<i64> = (0..20_000).map(|i| (i as f64 * interval) as i64).collect();
             let sent: Vec<i64> = (0..20_000).map(|i| ((i - i % size) as f64 * interval) as i64).collect();
             let result = sends_against_plan(&planned, &sent, interval).unwrap();
-            // Smaller bunches delay by less than a cell.
+            // Shorter delays may vanish in the rounding to cells.
             if (size - 1) as f64 * interval > 60_000.0 {
                 prop_assert!(result.effect > 0.05 && result.p_value < 1e-3, "{:?}", result);
             }
@@ -231,7 +231,7 @@ mod tests {
         let sent: Vec<i64> = (0..31).map(|i| (i + i / 2) * 1_000_000).collect();
         let result = sends_against_plan(&planned, &sent, 1e6).unwrap();
         assert_eq!((result.statistic, result.effect, result.count), (0.5, 0.5, 30));
-        // Half the square root of 15 is 1.94.
+        // p of 0.5 sqrt(15) = 1.94.
         assert!((result.p_value - 0.00111).abs() < 1e-4, "{result:?}");
     }
 

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
-/// The largest value, one hour. Larger values are recorded as this one; [`Histogram::saturated`] counts them.
+/// The largest value, one hour. Larger values are recorded as one hour; [`Histogram::saturated`] counts them.
 pub const VALUE_NS_MAX: u64 = 3_600_000_000_000;
 
 /// Significant decimal digits. A quantile differs from the recorded value by at most 0.1 %.

@@ -49,8 +49,8 @@ impl Ratio {
     }
 }
 
-/// One architecture's figure. With 2 to 5 repeats, the interval extends from the lowest to the highest value. It covers the
-/// true median in 0.5, 0.75, 0.875 and 0.9375 of cases instead of 0.95, whatever the noise.
+/// One architecture's figure. With 2 to 5 repeats, the interval extends from the lowest to the highest value. For any noise,
+/// it then covers the true median in 0.5, 0.75, 0.875 or 0.9375 of cases instead of 0.95.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The median over repeats.
@@ -76,7 +76,7 @@ const COVERAGE: [f64; 9] = [0.67, 0.90, 0.93, 0.97, 0.96, 0.96, 0.96, 0.97, 0.96
 ///
 /// The shares come from a simulation of [`Ratio::of`] with 20 000 cases for each number of repeats: log-normal values with a
 /// standard deviation of 5 %, and a true ratio of 1. The standard error is at most 0.0034. With a standard deviation of 50 %,
-/// the shares differ by at most 0.015. For 11 to 30 repeats the share is 0.97, and this function returns that of 10.
+/// the shares differ by at most 0.015. For 11 to 30 repeats the share is 0.97; this function returns the share of 10 repeats.
 ///
 /// This assumes equal noise on both sides. The share is lower if one side has less noise or more repeats. If one side is exact,
 /// the share is that of an [`Estimate`].
@@ -84,7 +84,7 @@ pub fn coverage(repeats: usize) -> f64 {
     repeats.checked_sub(2).map_or(0.0, |from_two| COVERAGE[from_two.min(COVERAGE.len() - 1)])
 }
 
-/// Returns the share of cases in which the interval of an [`Estimate`] covers the true value: less with few repeats.
+/// Returns the share of cases in which the interval of an [`Estimate`] covers the true value; with few repeats, it is low.
 pub fn estimate_coverage(repeats: usize) -> f64 {
     match repeats {
         0 | 1 => 0.0,

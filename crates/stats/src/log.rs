@@ -11,7 +11,7 @@ use crate::Histogram;
 /// The format version, which readers expect in the first lines.
 const VERSION: &str = "[Histogram log format version 1.3]";
 
-/// Writes histograms as one interval. A tag must not be empty or contain a comma, a space or a line end.
+/// Writes tagged histograms of one interval. A tag must not be empty or contain a comma, a space or a line end.
 pub fn write_log<W: io::Write>(
     writer: &mut W,
     comment: &str,

@@ -1,10 +1,10 @@
-//! Search for a capacity, the highest rate at which a goal is met. Each probe is a trial at some rate that met the goal or not.
+//! Search for a capacity, the highest rate at which a goal is met. Each probe is a trial at one rate that met the goal or not.
 //! Near the capacity the result is random, and other processes may disturb any probe. The search therefore keeps a probability
 //! for each possible capacity (probabilistic bisection: Horstein 1963; Waeber, Frazier and Henderson 2013). It also infers how
 //! often probes are wrong, as psychophysics does for thresholds (Kontsevich and Tyler 1999).
 //!
-//! With capacity c, a probe at rate r meets the goal with probability `FALSE_MET + (1 - disturbed - FALSE_MET) / (1 + exp(ln(r
-//! / c) / width))`. The capacity is thus the rate at which an undisturbed probe meets the goal half the time.
+//! With capacity c, a probe at rate r meets the goal with probability
+//! `FALSE_MET + (1 - disturbed - FALSE_MET) / (1 + exp(ln(r / c) / width))`: half the time if it is undisturbed and r is c.
 
 use crate::interval::Interval;
 
@@ -12,19 +12,19 @@ use crate::interval::Interval;
 const FALSE_MET: f64 = 0.01;
 /// The possible shares of disturbed probes, equally probable at first.
 const DISTURBED: [f64; 3] = [0.01, 0.07, 0.2];
-/// The possible widths of the edge, in natural logarithms of the rate: from a sharp edge to a growth of the rate by half.
+/// The possible widths of the edge, in natural logarithms of the rate. Over the widest edge the rate grows by about half.
 const WIDTHS: [f64; 5] = [0.005, 0.012, 0.03, 0.07, 0.16];
-/// The number of possible octaves on each side of the bracket.
+/// The number of octaves beyond each end of the bracket in which the capacity may be.
 const OCTAVES_BESIDE: f64 = 3.0;
-/// The factor by which each octave is less probable than the previous one.
+/// The prior weight of each octave beyond the bracket, relative to the octave before.
 const OCTAVE_WEIGHT: f64 = 0.25;
 /// The number of rate steps within the requested precision.
 const STEPS_IN_PRECISION: f64 = 4.0;
 /// The probability that an interval covers the capacity.
 const LEVEL: f64 = 0.95;
-/// The quantiles of the capacity for the next probes, in turn. The median locates the edge best; the others show its width.
+/// The quantiles of the capacity to probe in turn. The median locates the edge best; the other two show its width.
 const QUANTILES: [f64; 3] = [0.5, 0.25, 0.75];
-/// The number of probes after the bracket before an interval may count as precise.
+/// The minimum number of probes after the bracket for a precise interval.
 const PROBES_MIN: usize = 6;
 
 /// The range and the precision of a search.
@@ -40,7 +40,7 @@ pub struct Bounds {
     pub precision: f64,
 }
 
-/// A search with any number of probes. The same probes always give the same search.
+/// The state of a search. It depends only on the bounds and the probes.
 #[derive(Clone, Debug)]
 pub struct Search {
     bounds: Bounds,
@@ -179,7 +179,7 @@ struct Posterior {
     /// Natural logarithm of the first capacity, then the step to the next one.
     first: f64,
     step: f64,
-    /// Weights by width and share, then by capacity.
+    /// For each width and share of disturbed probes, the weights by capacity.
     weights: Vec<Vec<f64>>,
     /// Weights of the capacities alone, with a sum of 1.
     marginal: Vec<f64>,
@@ -272,10 +272,10 @@ mod tests {
     }
 
     /// Simulates a server whose 99th percentile rises as in a queue. Each measurement has an error, and a share of
-    /// probes is disturbed. Returns the server's capacity and a probe.
+    /// probes is disturbed. Returns the server's capacity and the function that probes it.
     fn simulated(seed: u64, disturbed: f64) -> (f64, impl FnMut(f64) -> bool) {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        // From 1/30 of the first rate to 300 times that rate.
+        // The server's saturation: from 1/30 of the first rate to 300 times that rate.
         let full: f64 = 1_000.0 * (-3.4 + 9.1 * random.random::<f64>()).exp();
         // Idle latency as a share of the limit. A low share makes a sharp edge, a high share a slope.
         let idle = 0.02 + 0.6 * random.random::<f64>();

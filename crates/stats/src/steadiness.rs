@@ -1,8 +1,8 @@
 //! Steadiness of a figure during its measurement. The values are medians of some tens of equal consecutive parts of the window.
 //!
 //! [`trend`] finds a continuing rise or fall, [`change_point`] a single shift of level, [`excursion`] a temporary change. One
-//! or two extreme values do not decide. The tests return `None` with fewer than 8 values, with a value that is not finite, or
-//! with a median that is not positive.
+//! or two extreme values make none of them significant. The tests return `None` if there are fewer than 8 values, if a value is
+//! not finite, or if the median is not positive.
 
 use serde::{Deserialize, Serialize};
 
@@ -53,7 +53,7 @@ pub fn change_point(values: &[f64]) -> Option<ChangePoint> {
     let (mut at, mut k) = (1, -1);
     let mut u: i64 = 0;
     for t in 1..values.len() {
-        // One more value now precedes the shift: reverse its comparisons with all others.
+        // The value before t moves to the other side of the shift, which changes u by its comparisons with all values.
         u += values.iter().map(|&other| rise(values[t - 1], other)).sum::<i64>();
         if u.abs() > k {
             (at, k) = (t, u.abs());
@@ -67,10 +67,10 @@ pub fn change_point(values: &[f64]) -> Option<ChangePoint> {
     Some(ChangePoint { result: TestResult { name, statistic, p_value, effect, count: values.len() as u64 }, at })
 }
 
-/// Longest-run test for a temporary change. A run is a series of consecutive values that are all above the median by more than
-/// the share `beyond`, or all below it. `statistic` is the length of the longest run. `p_value` is the probability of such a
-/// long run if the same values were in random order (Feller 1968, XIII.7, for rare runs). `effect` is the median of the run
-/// relative to the median of all values, minus 1.
+/// Longest-run test for a temporary change. A run consists of consecutive values that all exceed the median by more than the
+/// share `beyond`, or all fall below it by more than this share. `statistic` is the length of the longest run. `p_value` is the
+/// probability of a run of this length if the same values were in random order (Feller 1968, XIII.7, for rare runs). `effect`
+/// is the median of the run relative to the median of all values, minus 1.
 pub fn excursion(values: &[f64], beyond: f64) -> Option<TestResult> {
     let level = level(values)?;
     let n = values.len() as f64;
@@ -134,7 +134,7 @@ mod tests {
         let slow = |from: usize, to: usize| -> Vec<f64> {
             (0..32).map(|at| if (from..to).contains(&at) { 10.0 } else { 1.0 + 0.02 * (at % 3) as f64 }).collect()
         };
-        // A quarter at the end or at the beginning, a third in the middle, an eighth anywhere.
+        // A quarter of the values at the end or at the beginning, a third in the middle, an eighth anywhere.
         for (from, to) in [(24, 32), (0, 8), (11, 21), (5, 9), (28, 32)] {
             let found = excursion(&slow(from, to), 0.5).unwrap();
             assert_eq!(found.statistic, (to - from) as f64);

@@ -79,7 +79,7 @@ impl FromStr for Address {
     }
 }
 
-/// Serialises a type as its text.
+/// Implements serialisation of a type as its text.
 macro_rules! serde_as_text {
     ($type:ty) => {
         impl serde::Serialize for $type {

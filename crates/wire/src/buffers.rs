@@ -43,7 +43,7 @@ impl WriteBuffer {
     }
 }
 
-/// Empties a buffer and frees a large one.
+/// Empties a buffer; frees its memory if it is large.
 #[inline]
 pub(crate) fn clear(buffer: &mut Vec<u8>) {
     buffer.clear();
@@ -60,12 +60,12 @@ pub(crate) struct Processed {
     pub is_last: bool,
 }
 
-/// Input that a connection cannot process yet: part of a request, or more requests than one batch answers. An empty buffer keeps little or no memory.
+/// Input that a connection cannot process yet: part of a request, or more requests than one batch answers.
 #[derive(Debug, Default)]
 pub(crate) struct ReadBuffer(Vec<u8>);
 
 impl ReadBuffer {
-    /// Processes `input` new input follows the pending input and keeps the rest; returns the number of completed requests.
+    /// Processes the pending input followed by `input`, and keeps the rest; returns the number of completed requests.
     #[inline]
     pub fn receive(&mut self, input: &[u8], process: impl FnOnce(&[u8]) -> Processed) -> u64 {
         if !self.0.is_empty() {
@@ -109,7 +109,7 @@ impl ReadBuffer {
 mod tests {
     use super::*;
 
-    /// Processes numbers of one digit, each a request, up to a full stop; at most two at once.
+    /// Processes requests of one digit each, at most two at once; a full stop ends the connection.
     fn process(input: &[u8]) -> Processed {
         let end = input.iter().take(2).take_while(|byte| byte.is_ascii_digit()).count();
         let is_last = input.get(end) == Some(&b'.');

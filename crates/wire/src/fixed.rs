@@ -1,4 +1,4 @@
-//! Requests and responses of fixed sizes, without meaning (kawai2008 section 3).
+//! Requests and responses of fixed sizes and arbitrary content (kawai2008 section 3).
 
 use crate::fill::fill;
 use crate::service::Service;
@@ -21,7 +21,7 @@ pub struct FixedConn {
 }
 
 const WRITE_BYTES_MAX: usize = 1 << 20;
-/// Minimum content, so that one write sends many small pipelined responses.
+/// Minimum size of the content, so that one write sends many small pipelined responses.
 const WRITE_BYTES_MIN: usize = 4 << 10;
 
 impl Fixed {
@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// The limit for tests, lower under Miri, for which a gigabyte takes too long.
+    /// Largest response in tests; under Miri it is small, because a gigabyte would take too long.
     const RESPONSE_MAX: u32 = if cfg!(miri) { 50 } else { 20_000 };
 
     proptest! {

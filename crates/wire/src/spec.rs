@@ -74,7 +74,7 @@ impl ServiceSpec {
         if let Self::Udp { ports, .. } = *self { Some(ports) } else { None }
     }
 
-    /// Whether responses on one connection depend on requests on others.
+    /// Whether responses on one connection depend on requests on other connections.
     pub fn is_shared(&self) -> bool {
         matches!(self, Self::Kv { .. })
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::fill::fill;
 use crate::service::Service;
 
-/// First byte of a burst of one packet, or of a request for it.
+/// First byte of a greeting: a burst of one packet, or the request for such a burst.
 pub const GREETING: u8 = 0;
 /// Largest write, which stays in a CPU's cache.
 const WRITE_BYTES_MAX: u64 = 128 << 10;
@@ -31,7 +31,7 @@ pub enum Direction {
     /// From the client; the server acknowledges each burst.
     #[default]
     In,
-    /// From the server, one for each request of the size of an acknowledgement.
+    /// From the server, one for each request. A request has the size of an acknowledgement.
     Out,
 }
 
@@ -70,7 +70,7 @@ pub struct Streaming {
 pub struct StreamConn {
     /// Remaining bytes of a request that has begun.
     left_bytes: u64,
-    /// Size of its response.
+    /// Size of the response to this request.
     response_bytes: u64,
     unsent_bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! Cost of passing a request to another thread: staged architectures against one thread, at a rate without queues.
+//! Cost of passing a request to another thread: staged architectures against one thread, at a rate at which nothing queues.
 
 use std::sync::{Condvar, Mutex};
 use std::time::Instant;

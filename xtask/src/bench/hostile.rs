@@ -111,8 +111,8 @@ pub(super) fn run(count: usize, args: &Hostile) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns medians over windows: the 99th percentile in µs by the kernel's timestamps, which excludes waits for the
-/// client's CPU, and by the client's clock; the server's share of its CPU; open and new hostile connections.
+/// Returns medians over windows: the 99th percentile in µs by the kernel's timestamps, which exclude waits for the
+/// client's CPU, and by the client's clock; the server's share of its CPU; open hostile connections, and new ones per second.
 fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]) -> anyhow::Result<[f64; 5]> {
     let address = free_address()?;
     let mut command = serve(binary, architecture, &address.into(), &["--service", "http"]);

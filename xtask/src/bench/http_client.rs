@@ -63,7 +63,7 @@ fn ours(address: SocketAddr) -> anyhow::Result<[f64; 2]> {
     Ok([report.rate_achieved_per_s, report.cpu_ns as f64 / requests])
 }
 
-/// Returns the same figures of wrk.
+/// Returns the rate per second of wrk, and its CPU time per request in nanoseconds.
 fn run_wrk(peers: &Path, address: SocketAddr) -> anyhow::Result<[f64; 2]> {
     const WINDOW: Duration = Duration::from_secs(1);
     let mut command = http::wrk(peers, "2s", address);
@@ -112,7 +112,7 @@ pub(super) fn pacing(count: usize) -> anyhow::Result<()> {
     calibrate()
 }
 
-/// Prints the result of `calibrate` at that rate: the client's error for a known latency.
+/// Prints the result of `calibrate` at the same rate: the client's error for a known latency.
 fn calibrate() -> anyhow::Result<()> {
     let rate = RATE_PER_S.to_string();
     let flags = ["--rate", &rate, "--connections", "400", "--hold", "100us,1ms", "--law", "fixed", "--quiet"];
@@ -155,7 +155,7 @@ fn accepted(client: impl FnOnce(SocketAddr) -> anyhow::Result<()>) -> anyhow::Re
     let interval_us = 1e6 / (RATE_PER_S / f64::from(REQUESTS));
     let mut late: Vec<f64> = arrivals_us.iter().enumerate().map(|(at, us)| us - at as f64 * interval_us).collect();
     late.sort_by(f64::total_cmp);
-    // Use one of the earliest as reference, because the very first may be an outlier of the clock.
+    // Use one of the lowest values as reference, because the very lowest may be an outlier of the clock.
     let earliest = late[late.len() / 1_000];
     let rank = |share: f64| late[((late.len() as f64 * share) as usize).min(late.len() - 1)] - earliest;
     Ok([rank(0.5), rank(0.99)])

@@ -1,4 +1,4 @@
-//! The service `kv` against memcached with one thread: gets of the same closed loop.
+//! The service `kv` against memcached with one thread: gets in the same closed loop.
 
 use std::fs;
 use std::path::Path;

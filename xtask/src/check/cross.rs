@@ -35,7 +35,7 @@ pub fn link(interpreter: &Path) -> anyhow::Result<()> {
     let tools = interpreter.parent().context("the interpreter is in a folder")?;
     for target in &TARGETS {
         let mut rustup = Command::new("rustup");
-        // It downloads nothing if the target is installed.
+        // `rustup` downloads nothing if the target is installed.
         command::run(rustup.args(["target", "add", target.name]).current_dir(root()))
             .with_context(|| format!("install the standard library for {0}: `rustup target add {0}`", target.name))?;
         let mut arguments = vec!["check", "--tests", "--locked", "--target", target.name];

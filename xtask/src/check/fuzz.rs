@@ -33,7 +33,7 @@ pub struct Fuzz {
     keep: bool,
 }
 
-/// Targets that need the harness. All others build without it in a tenth of the time.
+/// Targets that need the crate `harness`. The other targets build without it in a tenth of the time.
 const HARNESS_TARGETS: [&str; 7] = ["architecture", "description", "experiment", "frame", "record", "samples", "units"];
 
 /// Fuzzes each target and stops at the first failure.
@@ -55,7 +55,7 @@ pub fn run(fuzz: &Fuzz) -> anyhow::Result<()> {
         println!("== fuzz {target}");
         let limits = [format!("-runs={}", fuzz.executions), format!("-max_total_time={}", fuzz.time_max)];
         let folders = [new.clone(), corpus.join(target)];
-        // Try sizes slightly above the largest head and item. An input that takes 10 s or 2 GiB is a failure.
+        // Inputs have at most 8 KiB, as long as the longest request line. An input that takes 10 s or 2 GiB is a failure.
         let more = ["-max_len=8192", "-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1", "-close_fd_mask=1"];
         let output = cargo_fuzz(target, &run, &folders, &[&limits.each_ref().map(String::as_str)[..], &more].concat())?;
         let executed = executed(&output).with_context(|| format!("{target}: libFuzzer reports no number of inputs"))?;

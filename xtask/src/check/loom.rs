@@ -9,7 +9,7 @@ use xtask::root;
 /// runtimes have their own models behind the same flag.
 const CRATES: [&str; 2] = ["muxbench-server", "muxbench-load"];
 
-/// Runs all models in `target/loom`, because the flag would rebuild everything else.
+/// Runs all models in `target/loom`, because in `target` the flag would rebuild every crate.
 pub fn run() -> anyhow::Result<()> {
     for package in CRATES {
         let arguments = ["test", "--locked", "--package", package, "--lib", "--no-default-features", "models::"];

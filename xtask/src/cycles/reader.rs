@@ -41,8 +41,8 @@ pub fn uses(root: &Path, text: &dyn Fn(&Path) -> Option<String>) -> Result<Uses>
     for Mention { file, module, path, is_import } in &reader.mentions {
         let targets = |length| reader.resolve(*module, &path[..length], &mut HashSet::new());
         let all = targets(path.len());
-        // Files of the same module for different systems define the same names.
-        // After the import of a module and a function with one name, the code shows which of them it uses.
+        // Skip names that the file defines itself: files of one module for different systems define the same names.
+        // Skip an import that has a module among its targets: mentions in the code show which target it uses.
         if all.contains(&Target::Item(file.clone())) || *is_import && all.iter().any(Target::is_module) {
             continue;
         }
@@ -113,7 +113,7 @@ impl Target {
 }
 
 impl Reader<'_> {
-    /// Returns the targets of a path; empty if the path leads out of the crate. `open` has the imports being followed.
+    /// Returns the targets of a path; empty if the path leads out of the crate. `open` contains the imports being followed.
     fn resolve(&self, scope: usize, path: &[String], open: &mut HashSet<(usize, String)>) -> BTreeSet<Target> {
         let mut targets = BTreeSet::from([Target::Module(scope)]);
         for (at, name) in path.iter().enumerate() {

@@ -56,7 +56,7 @@ fn reexport_leads_to_the_file_that_defines_the_item() {
         ("b.rs", "use crate::A; pub struct B(A);"),
     ];
     assert_eq!(cycles(&files), ["2 files use each other:; a.rs -> b.rs: Renamed; b.rs -> a.rs: A"]);
-    // The root only re-exports both items.
+    // Re-exports are no uses: the root does not use `a` or `b`, so the uses of `Own` form no cycle.
     let files = [
         ("lib.rs", "mod a; mod b; pub use a::A; pub use b::B; pub struct Own;"),
         ("a.rs", "pub struct A(crate::Own);"),

@@ -1,4 +1,4 @@
-//! The browser in which tests open pages, Chromium, and in `target/browser` the npm packages that drive it.
+//! Chromium, in which tests open pages, and the npm packages in `target/browser` that drive it.
 
 use std::fs;
 use std::path::PathBuf;

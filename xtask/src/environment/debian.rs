@@ -14,7 +14,7 @@ pub type Tool = (&'static str, &'static str, &'static str, &'static str);
 /// Folders that only root has in PATH.
 const ROOT_FOLDERS: &[&str] = &["/usr/sbin", "/usr/local/sbin"];
 
-/// Installs the packages of all tools that do not run, in one call.
+/// Installs the packages of all tools that do not run, with one `apt-get install`.
 pub fn require(tools: &[Tool]) -> anyhow::Result<()> {
     let missing: Vec<&Tool> = tools.iter().filter(|tool| !runs(tool)).collect();
     let packages: BTreeSet<&str> = missing.iter().map(|(_, _, package, _)| *package).collect();
@@ -43,7 +43,7 @@ pub fn require(tools: &[Tool]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the path of a command, if root has it in PATH.
+/// Returns the path of a command that is in PATH or in root's folders.
 pub fn find(tool: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(ROOT_FOLDERS.iter().map(PathBuf::from));

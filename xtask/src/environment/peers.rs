@@ -31,7 +31,7 @@ pub const TOOLS: &[Tool] = &[
     ("munged", "-V", "munge", "install MUNGE (https://dun.github.io/munge)"),
 ];
 
-/// Commands that come with a tool and always have an effect when run.
+/// Commands that come with the tools above. They are not run as a check, because each run would have effects.
 const COMPANIONS: &[&str] = &["memccapable", "scontrol", "slurmctld", "slurmd"];
 
 /// Installs missing commands and returns a folder with links to all commands.

@@ -22,8 +22,8 @@ use server::{Resources, Server};
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 /// Limit on the growth of the median memory from the first quarter to the last, because allocators retain varying amounts.
 const SINCE_FIRST: Growth = Growth { share: 0.1, bytes: 1 << 20 };
-/// Alternative limit from the third quarter to the last, because buffers and stacks fill only once. It is less than a third
-/// of the limit above, so steady growth beyond that limit exceeds this one too.
+/// Alternative limit on the growth from the third quarter to the last, because buffers and stacks fill only once. It is less
+/// than a third of `SINCE_FIRST`, so steady growth that exceeds `SINCE_FIRST` exceeds this limit too.
 const SINCE_THIRD: Growth = Growth { share: 0.03, bytes: 256 << 10 };
 /// The fewest samples for a verdict. The first sample is warm-up.
 const SAMPLES_MIN: usize = 5;
@@ -78,7 +78,7 @@ pub fn run(soak: &Soak) -> anyhow::Result<()> {
         signal_hook::flag::register(signal, stop.clone()).context("cannot handle signals")?;
     }
     let mut servers = Vec::new();
-    // Separate the architectures with a process or thread for each connection.
+    // With services in the outer loop, servers of one architecture usually have no rounds at the same time.
     for (arch, service) in soak.service.iter().flat_map(|service| soak.arch.iter().map(move |arch| (arch, service))) {
         match Server::start(&binary, arch, service)? {
             Ok(server) => servers.push(server),

@@ -1,8 +1,8 @@
 //! Chunked bodies of requests and responses (RFC 9112 section 7.1).
 
-/// Longest line in such a body: a size with its extensions, or a trailer field.
+/// Longest line of a chunked body: a size with its extensions, or a trailer field.
 pub(super) const LINE_BYTES_MAX: usize = 1 << 10;
-/// Largest trailer, the fields behind the last chunk.
+/// Largest trailer: the fields after the last chunk.
 const TRAILER_BYTES_MAX: u32 = 8 << 10;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(super) enum Chunked {
     Size,
     /// In a chunk's content with this many remaining bytes.
     Content(u64),
-    /// Before the line end behind a chunk's content.
+    /// At the line end after a chunk's content.
     End,
     /// In the trailer, after this many of its bytes.
     Trailer(u32),
@@ -30,7 +30,7 @@ pub(super) enum Part {
 pub(super) struct Malformed;
 
 impl Chunked {
-    /// Takes the part at the beginning of the input; returns its size, or `None` if the part is incomplete.
+    /// Takes one part from the beginning of the input; returns its size and kind, or `None` if it is incomplete.
     pub fn take(&mut self, bytes: &[u8]) -> Result<Option<(usize, Part)>, Malformed> {
         if let Self::Content(left) = self {
             let taken_bytes = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));

@@ -25,7 +25,7 @@ pub enum RequestError {
     /// Not a supported URL.
     #[error("invalid URL `{0}`: expected http://127.0.0.1:8080/path, without user and fragment")]
     Url(String),
-    /// Not exactly one request.
+    /// Text that is not exactly one request.
     #[error(
         "invalid request `{0}`: encode all but ASCII (%20 for a space), and remove line ends, Content-Length, \
          Transfer-Encoding, Connection and Expect from the headers"
@@ -156,7 +156,7 @@ impl Reader {
             let rest = &bytes[at..];
             at += match self.position {
                 Position::Head | Position::Chunks(_) if !self.pending.is_empty() => {
-                    // A head and each chunk line end with a line end.
+                    // A head and a chunk line both end with a line feed.
                     let taken_bytes = memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
                     let mut pending = std::mem::take(&mut self.pending);
                     pending.extend_from_slice(&rest[..taken_bytes]);

@@ -1,4 +1,4 @@
-//! One connection. In batches it answers requests until one is incomplete, or the output is large enough to send.
+//! One connection. A batch answers requests until one is incomplete, or the output is large enough to send.
 
 use super::chunked::{Chunked, Malformed, Part};
 use super::head::{Connection, Framing, Scan, as_1_1, parse};
@@ -24,7 +24,7 @@ struct BatchState {
     scan: Scan,
     /// A request body being discarded.
     body: Option<Discarded>,
-    /// Content to send without copying. The connection takes no input until it is sent.
+    /// Content to send without copying. Input waits until the content is sent.
     sending: Option<Body>,
     ending: Ending,
 }
@@ -35,7 +35,7 @@ enum Ending {
     NotYet,
     /// After a request that the client marked as the last.
     Clean,
-    /// While the client may still be sending. Counts the input that was discarded since.
+    /// The client may still be sending, as after a refused request. Counts the discarded input.
     CutShort { dropped_bytes: u64 },
 }
 
@@ -75,7 +75,7 @@ impl Service for Http {
         conn.input.receive(input, |input| self.process(&mut conn.batch, input, conn.output.space()))
     }
 
-    /// Returns heads and small content first. Larger content waits behind them, and nothing is added meanwhile.
+    /// Returns heads and small content first, then larger content. While larger content waits, no response is added.
     #[inline]
     fn unsent<'a>(&'a self, conn: &'a HttpConn) -> &'a [u8] {
         match (conn.output.unsent(), conn.batch.sending) {

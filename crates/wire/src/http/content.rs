@@ -5,19 +5,19 @@ use super::head::digits;
 use super::target;
 use crate::fill::fill;
 
-/// Largest content that is copied behind its head. At about this size, the copy takes as much CPU time as a second write.
+/// Largest content that is copied after its head. At about this size, the copy takes as much CPU time as a second write.
 pub(super) const COPIED_BYTES_MAX: u64 = 32 << 10;
 /// Largest generated content.
 pub const GENERATED_BYTES_MAX: u64 = 1 << 30;
 /// Period of generated content, shorter under Miri, which is a thousand times slower.
 pub(super) const FILL_BYTES: usize = if cfg!(miri) { 1 << 15 } else { 1 << 20 };
-// Copied content is one piece.
+// [`Content::from`] returns copied content in one piece.
 const _: () = assert!(FILL_BYTES as u64 >= COPIED_BYTES_MAX);
 /// Path of generated content: `/bytes/10240` has 10 KiB.
 const GENERATED: &[u8] = b"/bytes/";
 const INDEX: &[u8] = b"index.html";
 
-/// Content by path. A path selects only an entry of a map, so it cannot lead to other files.
+/// Content by path. Paths are keys of a map, so no path can lead to other files.
 pub struct Content {
     by_path: HashMap<Vec<u8>, u32>,
     pages: Vec<Page>,
@@ -55,14 +55,14 @@ impl fmt::Debug for Content {
 }
 
 impl Content {
-    /// Creates a small page at `/`, and constant content of N bytes at `/bytes/N`, up to [`GENERATED_BYTES_MAX`].
+    /// Creates a small page at `/`, and content of N bytes at `/bytes/N`, up to [`GENERATED_BYTES_MAX`].
     pub fn generated() -> Self {
         let front = "<!DOCTYPE html>\n<title>muxbench</title>\n<p>/bytes/N has N bytes.\n";
         let content = Self::files([(INDEX, front.into())]).expect("`index.html` is a valid path");
         Self { fill: fill(FILL_BYTES), ..content }
     }
 
-    /// Creates content from files with paths below the root, such as `css/main.css`. A folder is its `index.html`.
+    /// Creates content from files with paths below the root, such as `css/main.css`. A folder's path gives its `index.html`.
     pub fn files<P: AsRef<[u8]>>(files: impl IntoIterator<Item = (P, Vec<u8>)>) -> Result<Self, ContentError> {
         let mut content = Self { by_path: HashMap::new(), pages: Vec::new(), fill: Vec::new() };
         for (name, bytes) in files {

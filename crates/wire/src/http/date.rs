@@ -11,7 +11,7 @@ pub(super) fn date(now: u32) -> Date {
     let era = (days + 719_468) / 146_097;
     let year_of_era = (days_of_era - days_of_era / 1460 + days_of_era / 36_524 - days_of_era / 146_096) / 365;
     let day_of_year = days_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // Five months from March, and from August, have 153 days.
+    // The five months from March on have 153 days, and so have the five from August on.
     let month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month + 2) / 5 + 1;
     let year = era * 400 + year_of_era + u32::from(month >= 10);

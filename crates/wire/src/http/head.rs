@@ -20,7 +20,7 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Returns the end of the head, behind its empty line; `None` if it has not arrived. A line ends only with CR LF.
+    /// Returns the end of the head, after its empty line; `None` if it has not arrived. A line ends only with CR LF.
     #[inline]
     pub fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, Status> {
         loop {
@@ -81,7 +81,7 @@ pub(super) enum Method {
 pub(super) enum Connection {
     /// Persistent, the default of HTTP/1.1.
     Persists,
-    /// Persistent with `Connection: keep-alive`, which an HTTP/1.0 client needs.
+    /// Persistent; the response has `Connection: keep-alive`, which an HTTP/1.0 client needs.
     AnnouncesPersistence,
     Closes,
 }
@@ -99,7 +99,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Head<'_>, Status> {
     let mut request = httparse::Request::new(&mut []);
     let is_version = |word: &[u8]| matches!(word, [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9']);
     match request.parse_with_uninit_headers(bytes, &mut fields) {
-        // The connection skips empty lines before a head, which httparse would accept as one.
+        // The caller skips empty lines before a head; httparse would accept them as part of the head.
         Ok(parsed) if parsed == httparse::Status::Complete(bytes.len()) => {}
         Err(Error::TooManyHeaders) => return Err(Status::HeadTooLarge),
         Err(Error::Version) if is_version(&bytes[version_at(bytes)]) => return Err(Status::VersionNotSupported),
@@ -180,7 +180,8 @@ fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=:[]".contains(&byte)
 }
 
-/// Parses transfer codings. Only `chunked` is supported; a body that does not end with it has no end (RFC 9112 section 6.3).
+/// Parses transfer codings. Only `chunked` is supported. If it is not the last coding, the body has no known end (RFC 9112
+/// section 6.3).
 fn framing(coding: &[u8]) -> Result<Framing, Status> {
     let mut are_chunked =
         coding.rsplit(|&byte| byte == b',').map(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"chunked"));

@@ -9,8 +9,8 @@
 //! - other major versions: 505; a higher minor version is answered as 1.1
 //! - transfer codings except `chunked`: 501
 //!
-//! Besides the current input, a connection keeps at most one head: 32 KiB, beyond it 431 or 414. The service discards request
-//! bodies on arrival, up to 1 MiB (413). The server's limits end slow connections.
+//! Besides the current input, a connection keeps at most one head of 32 KiB; a longer head gets 431 or 414. Request bodies are
+//! discarded on arrival; a body above 1 MiB gets 413. The server's limits end slow connections.
 
 mod chunked;
 pub mod client;

@@ -1,4 +1,4 @@
-//! Responses: the decision about each request, and their bytes.
+//! The choice of a response to each request, and the bytes of responses.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::status::Status;
 use super::target;
 use crate::service::Clock;
 
-/// Largest body of a request, with its chunk sizes (nginx's default). The service discards bodies.
+/// Largest body of a request, including chunk lines (nginx's default). The service discards bodies.
 pub(super) const BODY_BYTES_MAX: u64 = 1 << 20;
 const OK: &str = "HTTP/1.1 200 OK\r\n";
 const SERVER: &[u8] = b"Server: muxbench\r\nDate: ";
@@ -65,7 +65,7 @@ impl Http {
         Ok(Response { result, connection: head.connection, is_bare })
     }
 
-    /// Writes a response with the time of its batch, `now`. Returns its content if that is sent without copying.
+    /// Writes a response, with `now` as the time of its batch. Returns content that is to be sent without copying.
     #[inline]
     pub(super) fn write(&self, response: Response, now: &mut Option<Date>, out: &mut Vec<u8>) -> Option<Body> {
         let now = now.get_or_insert_with(|| date((self.clock)()));
@@ -103,7 +103,7 @@ impl Http {
         }
         out.extend_from_slice(last_field);
         if copied_bytes > 0 {
-            // One piece, because generated content comes in pieces of at least COPIED_BYTES_MAX.
+            // This is all of the content: FILL_BYTES is at least COPIED_BYTES_MAX.
             out.extend_from_slice(self.content.from(found, 0));
         }
         (!is_copied).then_some(Body { found, at_bytes: 0 })

@@ -14,7 +14,7 @@ pub(super) fn path(target: &str) -> Option<&[u8]> {
     }
 }
 
-/// Returns the path and query of `http://HOST/PATH`.
+/// Returns the path and query of an `http` or `https` URL; `/` if nothing follows the host.
 fn absolute(target: &[u8]) -> Option<&[u8]> {
     let scheme_bytes = target.windows(3).position(|three| three == b"://")?;
     let (scheme, rest) = target.split_at(scheme_bytes);

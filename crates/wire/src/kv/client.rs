@@ -55,7 +55,7 @@ enum Position {
     Value { received_bytes: usize, total_bytes: usize },
 }
 
-/// Longest line: a value's with the longest key and numbers, or an error.
+/// Longest line: a `VALUE` line with the longest key and numbers, or an error.
 const LINE_BYTES_MAX: usize = 512;
 
 impl Reader {
@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads responses in pieces of this size.
+    /// Reads a stream in pieces of this size; returns its responses.
     fn read(stream: &[u8], piece_bytes: usize, key: &[u8], value: &[u8]) -> Vec<Reply> {
         let (mut reader, mut replies) = (Reader::default(), Vec::new());
         for mut piece in stream.chunks(piece_bytes) {

@@ -82,7 +82,7 @@ pub(super) fn parse(line: &[u8]) -> (Command<'_>, bool) {
     let mut words = Words(line);
     let verb = words.next().unwrap_or_default();
     match verb {
-        // These commands come first and without a count of words, because they are the most frequent.
+        // Match the most frequent commands first, without counting words.
         b"get" | b"bget" => loud(keys(words, Get { cas: false, touch: None })),
         b"gets" => loud(keys(words, Get { cas: true, touch: None })),
         b"gat" => loud(get_and_touch(words, false)),
@@ -115,8 +115,8 @@ fn get_and_touch<'a>(mut words: Words<'a>, cas: bool) -> Result<Command<'a>, &'s
     keys(words, Get { cas, touch: Some(exptime) })
 }
 
-/// Parses the commands with a limited number of words. memcached takes `noreply` from the last of them, even if there are too
-/// many, and ignores it on a line with too few or too many words.
+/// Parses a command with a limited number of words. Like memcached, it considers the first seven words: `noreply` must be the
+/// last of these. A line with a wrong number of words gets an error even with `noreply`.
 fn parse_rest<'a>(verb: &'a [u8], rest: Words<'a>) -> (Command<'a>, bool) {
     const WORDS_MAX: usize = 7;
     let mut words = [&b""[..]; WORDS_MAX];
@@ -157,7 +157,7 @@ fn parse_words<'a>(
         (b"touch", [first, exptime] | [first, exptime, _]) => {
             Command::Touch { key: key(first)?, exptime: signed(exptime).ok_or(BAD_EXPTIME)? }
         }
-        // Older versions of the protocol have a time, which must be 0.
+        // In older versions of the protocol a time follows the key; it must be 0.
         (b"delete", [first] | [first, b"0" | b"noreply"]) => Command::Delete { key: key(first)? },
         (b"delete", [first, b"0", _]) if last_is_noreply => Command::Delete { key: key(first)? },
         (b"delete", [_, _] | [_, _, _]) => {
@@ -193,7 +193,8 @@ fn parse_words<'a>(
     })
 }
 
-/// Whether a line is an HTTP request, which ends the connection. memcached checks only 23 words, and verbs unlike its own.
+/// Whether a line is an HTTP request, which ends the connection. Like memcached, looks for `HTTP/` only in the first 23 words,
+/// and only after a verb that does not resemble memcached's commands.
 fn is_http(verb: &[u8], rest: Words<'_>) -> bool {
     !b"gsacidt".contains(verb.first().unwrap_or(&b'g'))
         && !matches!(verb, [_] | [b'm', _])

@@ -1,4 +1,4 @@
-//! One connection. In batches it executes commands until one is incomplete, or the output is large enough to send.
+//! One connection. A batch executes commands until one is incomplete, or the output is large enough to send.
 
 use super::command::{Command, Get, StoreMode, parse};
 use super::counters::Count;
@@ -97,7 +97,7 @@ impl Kv {
         Processed { bytes: at, requests, is_last: state.over }
     }
 
-    /// Executes the command whose line ends at `end`; returns `None` if its value is incomplete.
+    /// Executes the command whose line ends at `end`; returns its size, or `None` if its value is incomplete.
     fn process_one(&self, state: &mut BatchState, rest: &[u8], end: usize, out: &mut Vec<u8>) -> Option<usize> {
         let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
         let line_bytes = end + 1;
@@ -113,7 +113,7 @@ impl Kv {
         let taken_bytes = match command {
             Command::Get { keys, get } => self.process_keys(state, get, line, line.len() - keys.len(), line_bytes, out),
             Command::Store(request) if !self.store.fits(request.key.len(), request.value_bytes) => {
-                // Delete the older value too, because its client believes it replaced.
+                // Delete the older value too, because the client expects it to be replaced.
                 let is_replaced = request.mode == StoreMode::Set;
                 self.refuse_value(state, request.value_bytes, is_replaced.then_some(request.key), out);
                 line_bytes
@@ -150,7 +150,7 @@ impl Kv {
         Some(taken_bytes)
     }
 
-    /// Looks up the keys of a line from `start` on. Returns how much of the line is done.
+    /// Looks up the keys of a line from `start` on. Returns the size of the answered part of the line.
     #[inline]
     fn process_keys(
         &self,
@@ -177,7 +177,7 @@ impl Kv {
     }
 }
 
-/// Passes the value behind a line to `store`. Returns the size of both, or `None` if the value is incomplete.
+/// Passes the value after a line to `store`. Returns the size of line and value, or `None` if the value is incomplete.
 #[inline]
 fn take_value(
     state: &mut BatchState,

@@ -27,7 +27,7 @@ pub(super) enum Count {
 const KINDS: usize = Count::MetaDebug as usize + 1;
 const SHARDS: usize = 32;
 
-/// Counters of all threads. An addition goes to memory that (almost) no other thread writes.
+/// Counters of all threads. A thread adds to a shard that few or no other threads write.
 #[derive(Debug, Default)]
 pub(super) struct Counters([Shard; SHARDS]);
 

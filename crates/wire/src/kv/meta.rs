@@ -51,7 +51,7 @@ impl Kv {
         let mut found = None;
         if !has_changes && !options.hit_before && !options.last_access {
             let item = if options.no_update { self.store.peek(&meta.key) } else { self.store.get(&meta.key) };
-            // The first client that sees a stale item wins, which changes the item.
+            // The first client that sees a stale item is asked to replace it, which marks the item.
             let item = item.filter(|item| item.marks & STALE == 0 || item.marks & WON != 0);
             found = item.map(|mut item| self.write_item(meta, &mut item, false, out));
         }
@@ -249,7 +249,7 @@ impl Kv {
         Ok(())
     }
 
-    /// Describes an item without its value, in words for people.
+    /// Describes an item without its value, as readable text.
     fn meta_debug(&self, mut words: Words<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
         self.counters.add(Count::MetaDebug);
         let written = words.next().filter(|key| key.len() <= KEY_BYTES_MAX).ok_or(BAD_FORMAT)?;
@@ -290,7 +290,7 @@ impl Kv {
     }
 }
 
-/// Writes a reply that describes no item, or only the CAS value and size of one that was stored.
+/// Writes a reply without an item, or with only the CAS value and size of a stored item.
 fn write_without_item(
     meta: &Meta<'_>,
     code: &[u8; 2],

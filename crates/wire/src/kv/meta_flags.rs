@@ -48,7 +48,7 @@ impl<'a> Meta<'a> {
         Self::parse(words, 0, "CLIENT_ERROR options flags are too long")
     }
 
-    /// Parses the words behind `md` and `ma`, for which memcached has only a summary error.
+    /// Parses the words after `md` or `ma`. For these commands, memcached has one error for all invalid flags.
     pub fn parse_other(words: Words<'a>) -> Result<Self, Error> {
         Self::parse(words, 0, MANY_FLAGS).map_err(|error| match error {
             ERROR | MANY_FLAGS => error,
@@ -57,7 +57,7 @@ impl<'a> Meta<'a> {
         })
     }
 
-    /// Parses the words behind a command, of which `skipped` stand between key and flags.
+    /// Parses the words after a command; `skipped` words stand between key and flags.
     fn parse(mut words: Words<'a>, skipped: usize, many_flags: Error) -> Result<Self, Error> {
         let all = words;
         let key = words.next().ok_or(ERROR)?;
@@ -70,7 +70,7 @@ impl<'a> Meta<'a> {
         let mut flags = words;
         flags.by_ref().take(skipped).for_each(drop);
         let (mut key, mut options) = (Cow::Borrowed(key), Options::default());
-        // The first duplicate or unknown flag decides the error, otherwise the last invalid token.
+        // The error is that of the first duplicate or unknown flag; without one, that of the last invalid token.
         let (mut seen, mut result) = (0u128, Ok(()));
         for flag in flags {
             let (letter, token) = (flag[0], &flag[1..]);
@@ -90,7 +90,7 @@ impl<'a> Meta<'a> {
                 b'E' => set(&mut options.new_cas, unsigned(token), BAD_TOKEN),
                 b'D' => set(&mut options.delta, unsigned(token), "CLIENT_ERROR invalid numeric delta value"),
                 b'J' => set(&mut options.initial, unsigned(token), "CLIENT_ERROR invalid numeric initial value"),
-                // memcached repeats the last error here.
+                // For an invalid `F`, memcached repeats the previous error.
                 b'F' => {
                     let error = result.err().unwrap_or(BAD_FORMAT);
                     unsigned(token).map(|flags| options.client_flags = flags as u32).ok_or(error)
@@ -135,7 +135,7 @@ pub(super) struct MetaSet<'a> {
 }
 
 impl<'a> MetaSet<'a> {
-    /// An error has the size of the value to discard, if one follows.
+    /// Parses the words after `ms`. An error has the size of the value to discard, if one follows.
     pub fn parse(words: &'a [u8]) -> Result<Self, (Error, Option<usize>)> {
         let words = Words(words);
         let refuse = |reason| (reason, None);
@@ -173,7 +173,7 @@ impl<'a> MetaSet<'a> {
             cas: cas.unwrap_or(0),
             key: &self.meta.key,
             flags: client_flags,
-            // Joining keeps the time to live of a present item. A new item gets that of flag `N`.
+            // Joining keeps the time to live of an existing item. A new item gets the time to live of flag `N`.
             exptime: if is_join { vivify } else { exptime }.unwrap_or(0),
             value_bytes: self.value_bytes,
         }

@@ -2,12 +2,12 @@
 //!
 //! It answers like memcached 1.6.18, byte for byte, with these exceptions:
 //! - `version` and `stats` describe this server. All items are in class 1, and `stats conns` lists no connection.
-//! - `watch` and the commands for slabs, the LRU, its crawler and external storage get the replies of a memcached without
-//!   these.
+//! - `watch` and the commands for slabs, the LRU, its crawler and external storage get the replies of a memcached that lacks
+//!   these features.
 //! - `cache_memlimit` refuses a limit below the size of the largest items.
 //! - Meta commands also accept the flags of later versions up to 1.6.45. `me` shows the remaining time as a positive number.
-//! - The last access (`l` of `mg`, `la` of `me`) is the time of storing until a client first requests it. From then on, every
-//!   fetch counts.
+//! - The last access (`l` of `mg`, `la` of `me`) is the time of storing, until a client first asks for a last access. From then
+//!   on, every fetch updates it.
 //! - Items created by `mg` or `ma`, and changed items, keep the base64 form of their key.
 //! - `ma` keeps the effect of its flag `T` if the number becomes longer.
 //! - A line that is too long always ends the connection. In memcached this depends on how much of it has arrived.

@@ -1,4 +1,4 @@
-//! Records that are computed instead of stored: key and value follow from a number.
+//! Records whose keys and values are computed from their numbers instead of stored.
 
 use std::ops::Range;
 
@@ -42,7 +42,7 @@ impl Records {
 pub const KEY_BYTES: usize = 17;
 const _: () = assert!(KEY_BYTES <= KEY_BYTES_MAX);
 
-/// Returns the key of a record, `record-0000000007` for number 7. Each request needs one, so it avoids the formatter.
+/// Returns the key of a record, `record-0000000007` for number 7. Each request needs a key, so avoid the slow formatter.
 #[inline]
 pub fn key(number: u64) -> [u8; KEY_BYTES] {
     assert!(number < 10_000_000_000, "{number} has more digits than a key");
@@ -75,7 +75,7 @@ mod tests {
         let records = Records::new(10, 1000, 7);
         let sizes: Vec<usize> = (0..30_000).map(|number| records.value(number).len()).collect();
         assert_eq!((sizes.iter().min(), sizes.iter().max()), (Some(&10), Some(&1000)));
-        // Each decade has half of them, with a standard error of 87.
+        // Each decade has half of the sizes, with a standard error of 87.
         let small = sizes.iter().filter(|&&size| size < 100).count();
         assert!((14_400..15_600).contains(&small), "{small}");
     }

@@ -22,7 +22,7 @@ pub(super) enum Stored {
     // Stored in an item with this CAS value and size.
     Yes { cas: u64, bytes: usize },
     No,
-    // The item has another CAS value than the client knows.
+    // The item's CAS value is not the one that the client sent.
     Changed,
     Missing,
 }
@@ -57,7 +57,7 @@ impl Kv {
         touched
     }
 
-    /// Stores a value, with the flags of a meta command.
+    /// Stores a value, with the options of a meta command if it is one.
     #[inline]
     pub(super) fn store_value(&self, request: &StoreRequest<'_>, meta: Option<&Options>, value: &[u8]) -> Stored {
         self.counters.add(Count::Set);

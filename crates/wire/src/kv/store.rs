@@ -34,19 +34,19 @@ impl Default for KvConfig {
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub data: Arc<[u8]>,
-    /// Unique to each change of any item and ascending, unless a client chose it.
+    /// The number of the item's last change, counted over all items, unless a client chose the value.
     pub cas: u64,
     pub flags: u32,
     /// Expiry in seconds since 1970; 0 is never.
     pub expires: u32,
     /// Time of storing, or of the last fetch once [`Store::record_fetches`] was called.
     pub accessed: u32,
-    /// Number of flushes before it was stored; the next one removes it.
+    /// Number of flushes before the item was stored; the next flush removes the item.
     flushes: u16,
     pub marks: u8,
 }
 
-/// The mark of an item that a client has fetched. The meta commands use these marks.
+/// The mark of an item that a client has fetched. Only meta commands set this mark and the following ones.
 pub(super) const FETCHED: u8 = 1;
 /// The mark of an item that a client declared out of date.
 pub(super) const STALE: u8 = 2;
@@ -69,7 +69,7 @@ pub(super) enum After<T> {
 
 /// Memory of an item beyond key and data: the entry and its links, two allocations with their headers, its hash.
 pub(super) const ITEM_OVERHEAD_BYTES: usize = 152;
-/// Larger times to live are times since 1970 (memcached's protocol.txt).
+/// Longest time to live; a larger number is a time since 1970 (memcached's protocol.txt).
 const RELATIVE_MAX_S: u32 = 60 * 60 * 24 * 30;
 const LONG_AGO: u32 = 1;
 
@@ -88,7 +88,7 @@ pub(super) struct Store {
     /// The growth of items in place since the cache last evicted. The cache itself evicts only on insertion.
     grown_bytes: AtomicU64,
     evicted: Evicted,
-    /// The last CAS value. Each change writes it, so it has cache lines apart from the fields that each get reads.
+    /// The last CAS value. Every change writes it, so its cache lines are apart from the fields that every get reads.
     cas: Isolated<AtomicU64>,
 }
 
@@ -221,7 +221,7 @@ impl Store {
         }
     }
 
-    /// Enables the mark of fetched items, which only meta commands show: it costs a second look-up at the first fetch.
+    /// Enables the mark of fetched items, which costs a second look-up at the first fetch. The first meta command calls this.
     pub fn notice_fetches(&self) {
         if !self.notices_fetches.load(Relaxed) {
             self.notices_fetches.store(true, Relaxed);
@@ -245,7 +245,7 @@ impl Store {
         cas
     }
 
-    /// Changes a present item atomically. Returns the result of `change`, or `None` if there is no item.
+    /// Changes an existing item atomically. Returns the result of `change`, or `None` if there is no item.
     pub fn update<T>(&self, key: &[u8], change: impl FnOnce(&mut Item) -> T) -> Option<T> {
         self.enter(key, None::<fn() -> Item>, |item, _| After::Keep(change(item)))
     }
@@ -290,7 +290,7 @@ impl Store {
             EntryResult::Vacant(guard) => {
                 let mut item = make.take()?();
                 let (After::Keep(result) | After::Remove(result)) = change.take()?(&mut item, true);
-                // If another thread has set or deleted the item meanwhile, this fails, and this change counts as the earlier one.
+                // This fails if another thread has set or deleted the item meanwhile; this change then counts as the earlier one.
                 let _ = guard.insert(item);
                 Some(result)
             }
@@ -340,7 +340,7 @@ impl Store {
         fits
     }
 
-    /// Returns the number of items and their memory, with expired items that no command has found.
+    /// Returns the number of items and their memory, including expired items that no command has found.
     pub fn size(&self) -> (usize, u64) {
         (self.cache.len(), self.cache.weight())
     }
@@ -377,7 +377,7 @@ impl Store {
         let bytes = bytes as u64;
         if bytes > 0 && self.grown_bytes.fetch_add(bytes, Relaxed) + bytes > self.item_max_bytes as u64 {
             self.grown_bytes.store(0, Relaxed);
-            // Another thread may change the limit meanwhile, so repeat until the limit is the last one.
+            // Another thread may change the limit meanwhile, so repeat until it stays the same.
             let mut limit_bytes = 0;
             while limit_bytes != self.memory_max_bytes() {
                 limit_bytes = self.memory_max_bytes();

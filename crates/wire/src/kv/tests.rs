@@ -28,7 +28,7 @@ fn drain(kv: &Kv, conn: &mut KvConn, at_most: usize) -> Vec<u8> {
     drain_and_count(kv, conn, at_most, &mut 0)
 }
 
-/// Does the same and counts the requests that this completes.
+/// Sends and returns all output like [`drain`], and adds the completed requests to `requests`.
 fn drain_and_count(kv: &Kv, conn: &mut KvConn, at_most: usize, requests: &mut u64) -> Vec<u8> {
     let mut output = Vec::new();
     while !kv.unsent(conn).is_empty() {
@@ -222,7 +222,7 @@ fn too_large_value_is_discarded_on_arrival() {
         assert!(kv.receive(&mut conn, &[b'\n'; 100_000]) == 0 && conn.input.pending().is_empty());
     }
     kv.receive(&mut conn, b"\r\nget a\r\n");
-    // The older value is deleted too, because its client believes it replaced.
+    // The older value is deleted too, because the client expects it to be replaced.
     let output = drain(&kv, &mut conn, usize::MAX);
     assert_eq!(output, b"STORED\r\nSERVER_ERROR object too large for cache\r\nEND\r\n");
     // An item that would grow too large stays unchanged.
@@ -265,7 +265,7 @@ fn meta_commands_count_seconds() {
         respond(&kv, b"mg a t l u\r\nmg b t l u\r\nmg a R6\r\nmg a R7 u\r\n"),
         "HD t6 l4\r\nHD t-1 l4\r\nHD\r\nHD W\r\n"
     );
-    // A plain get counts as an access once a client has asked for one.
+    // A plain get counts as an access once a client has asked for an access time.
     assert_eq!(respond(&kv, b"get b\r\n"), "VALUE b 0 1\r\nx\r\nEND\r\n");
     now.store(NOW + 7, Relaxed);
     assert_eq!(respond(&kv, b"mg b l u\r\nmg b l\r\nmg b l\r\nma c N5 t\r\n"), "HD l3\r\nHD l3\r\nHD l0\r\nHD t5\r\n");
@@ -282,7 +282,7 @@ fn meta_commands_count_seconds() {
     );
 }
 
-/// Recorded from memcached 1.6.45, except the CAS values that it assigns.
+/// The replies are those of memcached 1.6.45, except for the CAS values that no client chose.
 #[test]
 fn flags_of_later_versions_are_understood() {
     for (input, output) in [
@@ -411,7 +411,7 @@ fn delayed_flush_removes_items_at_its_time() {
     now.store(NOW + 9, Relaxed);
     assert_eq!(respond(&kv, b"get a\r\nget b\r\n").matches("VALUE").count(), 2);
     now.store(NOW + 11, Relaxed);
-    // An item stored after the time of the flush, with no command in between.
+    // `set` is the first command after the time of the flush.
     assert_eq!(respond(&kv, b"set b 0 0 1\r\nc\r\nget a b\r\n"), "STORED\r\nVALUE b 0 1\r\nc\r\nEND\r\n");
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::Service;
 use crate::http::{Content, Http, HttpConn};
 
-/// Reads responses in pieces of this size, up to the end of the connection.
+/// Reads a stream in pieces of this size, up to the end of the connection; returns its responses.
 fn read(stream: &[u8], piece_bytes: usize, is_head: bool) -> Vec<Result<Response, Garbage>> {
     let (mut reader, mut responses) = (Reader::default(), Vec::new());
     for mut piece in stream.chunks(piece_bytes) {
@@ -54,7 +54,7 @@ proptest! {
         is_head: bool,
     ) {
         let stream = responses.concat();
-        // The reason of an error may differ, because the reader may see another error first. Nothing is read after it.
+        // Drop the reasons of errors: with other cuts, the reader may see another error first. Stop at an error.
         let read = |cuts: &[usize]| {
             let (mut reader, mut found, mut rest) = (Reader::default(), Vec::new(), &stream[..]);
             for length in cuts.iter().cycle() {
