@@ -116,8 +116,8 @@ fn conflict_with_resume(command: &clap::Command, matches: &ArgMatches) -> Option
     let folder = if positional { " (the folder of a run follows --resume directly)" } else { "" };
     let allowed: Vec<_> = allowed.into_iter().filter(|arg| arg.get_id() != "resume").collect();
     Some(format!(
-        "{names} cannot be used with --resume: the experiment and the folder of a run cannot change; omit that, or start a \
-         new run without --resume{folder}. --resume allows {}",
+        "{names} cannot be used with --resume: the experiment and the folder of a run cannot change; start a new run \
+         without --resume{folder}. --resume allows {}",
         listed(&allowed, "or").unwrap_or_default()
     ))
 }

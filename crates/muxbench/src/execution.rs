@@ -212,7 +212,7 @@ fn check_clients(header: &RunHeader, clients: &Clients) -> anyhow::Result<()> {
         (_, None) => Vec::new(),
     };
     if !reasons.is_empty() {
-        bail!("this host does not meet its needs:\n{}", reasons.join("\n"));
+        bail!("this host does not meet the run's needs:\n{}", reasons.join("\n"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-"""The frame of the scripts that check a memcached with the clients of other projects."""
+"""Helpers of the scripts that check a memcached with public client libraries."""
 
 import threading
 
@@ -6,7 +6,7 @@ THREADS, ROUNDS = 4, 50
 
 
 def in_threads(work):
-    """Runs `work` ROUNDS times in each of THREADS threads at once, each with its own `work()`; all must succeed."""
+    """In each of THREADS concurrent threads, calls the function that `work()` returns ROUNDS times. All calls must succeed."""
     failures = []
 
     def run():

@@ -1,5 +1,4 @@
-"""Checks the meta commands of a memcached, or of a server with its protocol, with meta-memcache. Ends with the first failure, if
-any.
+"""Checks the meta commands of a memcached, or of a server with its protocol, with meta-memcache. Stops at the first failure.
 
 Usage: meta_client.py PORT
 """
@@ -76,10 +75,10 @@ def counting(client):
 
 
 def leasing(client):
-    """One client is to compute a missing value; another waits for it."""
+    """One client must compute a missing value, and another client waits for the value."""
     policy = LeasePolicy(ttl=30, miss_retries=200, miss_retry_wait=0.01, miss_max_retry_wait=0.05)
     other, answers = connect(), []
-    assert client.get_or_lease("leased", lease_policy=policy) is None, "the first wins"
+    assert client.get_or_lease("leased", lease_policy=policy) is None, "the first client gets the lease"
     waiting = threading.Thread(target=lambda: answers.append(other.get_or_lease("leased", lease_policy=policy)))
     waiting.start()
     time.sleep(0.1)
@@ -89,7 +88,7 @@ def leasing(client):
 
 
 def recaching(client):
-    """Of those that find little time left, one is told of a miss."""
+    """The first get of an item that expires soon is a miss; the next gets return the item."""
     client.set("old", "x", ttl=20)
     assert [client.get("old", recache_policy=RecachePolicy(ttl=30)) for _ in range(3)] == [None, "x", "x"]
     client.set("old", "y", ttl=100)
@@ -97,14 +96,14 @@ def recaching(client):
 
 
 def staying_stale(client):
-    """A value that is declared out of date is served until it is replaced."""
+    """A stale value is served until it is replaced."""
     policy = StalePolicy(mark_stale_on_deletion_ttl=50)
     number = client.set_cas("s", "x", ttl=100)
     assert client.delete("s", stale_policy=policy)
     assert [client.get("s") for _ in range(3)] == [None, "x", "x"]
     found = client.meta_get(Key("s"), RequestFlags(return_value=True, return_ttl=True, return_cas_token=True, no_update_lru=True))
     assert isinstance(found, Value) and found.flags.stale and found.flags.ttl <= 50 and found.flags.cas_token > number
-    # Computed before it was declared so: it is taken, but is no less out of date.
+    # A value that was computed before the deletion is stored, but is stale too.
     assert client.set("s", "late", ttl=100, cas_token=number, stale_policy=StalePolicy(mark_stale_on_cas_mismatch=True))
     found = client.meta_get(Key("s"), RequestFlags(return_value=True))
     assert found.value == "late" and found.flags.stale

@@ -1,15 +1,15 @@
-// Opens a page in a browser without a network, uses it, and says what is wrong with it; nothing, if nothing is.
-// Arguments: the folder with the packages, the page's file, what it is (`run`, `index` or `paper`), and a folder for screenshots,
-// or none.
+// Checks a page in a browser that has no network. Prints each defect, or `all well`.
+// Arguments: the folder with the packages, the page's file, its kind (`run`, `index` or `paper`), and optionally a folder for
+// screenshots.
 import { createRequire } from "node:module";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { existsSync, readFileSync } from "node:fs";
 import { delimiter, join, resolve } from "node:path";
 
 const [packages, file, kind, pictures] = process.argv.slice(2).map((it, at) => (at === 2 ? it : resolve(it)));
-// What is looked at on each kind of page: a figure, what its marks say, and a word of the numbers that are saved.
+// For each kind of page: the figure to check, words of its tooltips, and a word in the saved numbers.
 const { figure, words, numbers } = {
-  // Without percentiles: a page has none that the client may have made, which a busy machine decides.
+  // Without percentiles: on a busy machine the page omits those that the client may have caused.
   run: { figure: "service-time", words: ["connections"], numbers: "\"trials\"" },
   paper: { figure: "6", words: ["p1 ", "p50 ", "p99 ", "connections"], numbers: "\"claims\"" },
   index: { figure: "trend-p50", words: ["service time p50", "run"], numbers: "\"trends\"" },
@@ -25,15 +25,15 @@ const check = (holds, what) => {
 };
 
 const flags = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
-// The command that `cargo xtask browser` has seen to be there, unless another is named.
+// The command that `cargo xtask browser` requires, unless CHROMIUM names another browser.
 const commands = process.env.PATH.split(delimiter).map((folder) => join(folder, "chromium"));
 const executablePath = process.env.CHROMIUM || commands.find((command) => existsSync(command));
 if (!executablePath) throw new Error("no `chromium` on PATH; install it, or name a browser in CHROMIUM");
-// Only a page that is wrong waits for it.
+// Longest wait. Only a defective page waits that long.
 const PATIENCE = 120000;
 const browser = await chromium.launch({ executablePath, args: flags, timeout: PATIENCE });
 
-// A page that is watched for errors, and for whatever it asks of others.
+// Opens a page, and checks it for errors and for requests to other addresses.
 async function open(view, hash = "") {
   const context = await browser.newContext({ offline: true, acceptDownloads: true, ...view });
   context.setDefaultTimeout(PATIENCE);
@@ -44,14 +44,14 @@ async function open(view, hash = "") {
   await context.route("**/*", (route) => {
     const asked = route.request().url();
     const isOurs = asked.split("#")[0] === address || asked.startsWith("data:") || asked.startsWith("blob:");
-    check(isOurs, `${name}: it asked for ${asked}`);
+    check(isOurs, `${name}: the page requested ${asked}`);
     return isOurs ? route.continue() : route.abort();
   });
   await page.goto(address + hash);
   return page;
 }
 
-// Every chart comes to the screen, and is drawn then.
+// Scrolls to each chart, and waits until the page has drawn it.
 async function drawAll(page) {
   for (const plot of await page.locator(".plot").all()) {
     await plot.scrollIntoViewIfNeeded();
@@ -59,7 +59,7 @@ async function drawAll(page) {
   }
 }
 
-// Charts, each with its traces that have points or a line.
+// Returns each chart's description, its number of traces with points or a line, and the names of all its traces.
 const drawn = (page) => page.$$eval(".plot", (plots) => plots.map((plot) => {
   const shown = [...plot.querySelectorAll(".scatterlayer .trace")];
   const hasMarks = (trace) => trace.querySelector(".points path, .lines path") !== null;
@@ -69,14 +69,14 @@ const drawn = (page) => page.$$eval(".plot", (plots) => plots.map((plot) => {
 
 async function fits(page, name) {
   const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-  check(wide <= 0, `${name}: it is ${wide} pixels wider than the screen`);
+  check(wide <= 0, `${name}: the page is ${wide} pixels wider than the screen`);
 }
 
 const light = { colorScheme: "light", viewport: { width: 1280, height: 900 } };
 const page = await open(light);
 const ready = await page.evaluate(() => performance.getEntriesByType("navigation")[0].domComplete);
 console.log(`interactive after ${Math.round(ready)} ms`);
-check((await page.locator("h1").innerText()).length > 10, "there is no verdict");
+check((await page.locator("h1").innerText()).length > 10, "the heading states no result");
 
 await drawAll(page);
 const charts = await drawn(page);
@@ -87,7 +87,7 @@ charts.forEach(({ label, traces }) => {
 });
 console.log(`${charts.length} charts, ${charts.reduce((sum, it) => sum + it.traces, 0)} traces`);
 
-// Values under the pointer.
+// A mark under the pointer shows its values.
 const plot = page.locator(`#figure-${figure} .plot`).first();
 await plot.scrollIntoViewIfNeeded();
 const mark = plot.locator(".scatterlayer .points path").first();
@@ -95,10 +95,10 @@ const box = await mark.boundingBox();
 await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
 const hover = plot.locator(".hoverlayer .hovertext");
 await hover.first().waitFor({ timeout: PATIENCE }).catch(() => {});
-const said = (await hover.allInnerTexts().catch(() => [])).join(" ") || (await hover.allTextContents()).join(" ");
-for (const word of words) check(said.includes(word), `hover does not say ${word}: "${said}"`);
+const shown = (await hover.allInnerTexts().catch(() => [])).join(" ") || (await hover.allTextContents()).join(" ");
+for (const word of words) check(shown.includes(word), `the tooltip lacks ${word}: "${shown}"`);
 
-// The keyboard alone gets to the switches, past the link that skips to the result, and turns one off in every chart.
+// The keyboard reaches the switches, past the link that skips to the result, and turns one off in every chart.
 await page.evaluate(() => { scrollTo(0, 0); document.activeElement.blur(); });
 await page.keyboard.press("Tab");
 check(await page.evaluate(() => document.activeElement.className === "skip"), "the first stop is not the link to the result");
@@ -112,50 +112,50 @@ await page.keyboard.press("Space");
 const first = page.locator("#shown input").first();
 check(!(await first.isChecked()), "the space bar does not turn a switch off");
 const name = (await page.locator("#shown label").first().innerText()).trim();
-check((await page.evaluate(() => decodeURIComponent(location.hash))) === `#off=${name}`, `the address does not say that ${name} is off`);
+check((await page.evaluate(() => decodeURIComponent(location.hash))) === `#off=${name}`, `the address does not record that ${name} is off`);
 await drawAll(page);
 const without = await drawn(page);
 const has = charts.filter((chart) => chart.names.includes(name));
 check(has.length > charts.length / 2, `${name} is in ${has.length} of ${charts.length} charts`);
 without.forEach(({ label, traces, names }, at) => {
-  // A chart may have nothing of it: what is not known is not drawn.
+  // A chart without this trace does not change.
   check(traces < charts[at].traces || !names.includes(name), `${name} is still drawn: ${label}`);
 });
 await first.check();
 await drawAll(page);
 const again = await drawn(page);
-again.forEach(({ label, traces }, at) => check(traces === charts[at].traces, `${name} does not come back: ${label}`));
+again.forEach(({ label, traces }, at) => check(traces === charts[at].traces, `${name} is not drawn again: ${label}`));
 
-// An address that says what is off.
+// Open an address that turns a switch off.
 const shared = await open(light, `#off=${encodeURIComponent(name)}`);
-check(!(await shared.locator("#shown input").first().isChecked()), "the page does not do as its address says");
+check(!(await shared.locator("#shown input").first().isChecked()), "the page ignores the switch in its address");
 await shared.context().close();
 
-// An index leads to runs that are there.
+// The links of an index lead to existing files.
 for (const link of await page.$$eval("#runs a", (links) => links.map((it) => it.href))) {
-  check(existsSync(fileURLToPath(link)), `${link} leads nowhere`);
+  check(existsSync(fileURLToPath(link)), `${link} does not exist`);
 }
 
-// Numbers as files.
+// The numbers can be saved as files.
 for (const [format, has] of [["csv", kind === "paper" ? ",paper," : "service_p50_ns"], ["json", numbers]]) {
   const saved = page.waitForEvent("download", { timeout: PATIENCE });
   await page.locator(`[data-save=${format}]`).click();
   const download = await saved;
   check(download.suggestedFilename().endsWith(`.${format}`), `${format} is saved as ${download.suggestedFilename()}`);
-  check(readFileSync(await download.path(), "utf8").includes(has), `what is saved as ${format} has no ${has}`);
+  check(readFileSync(await download.path(), "utf8").includes(has), `the saved ${format} has no ${has}`);
 }
 
-// On paper every chart is there, whether it has been on the screen or not.
+// The printed page has every chart, even those that the screen has not shown.
 const paper = await open(light);
 await paper.emulateMedia({ media: "print" });
 await paper.waitForFunction(() => document.querySelectorAll(".plot .main-svg").length > 0);
-(await drawn(paper)).forEach(({ label, traces }) => check(traces > 0, `it is not on paper: ${label}`));
+(await drawn(paper)).forEach(({ label, traces }) => check(traces > 0, `a chart is not printed: ${label}`));
 const widest = await paper.$$eval(".plot .main-svg", (drawings) => Math.max(...drawings.map((it) => it.getBoundingClientRect().width)));
-check(widest > 200 && widest <= 345, `charts on paper are ${widest} pixels wide: two do not go beside each other on A4`);
+check(widest > 200 && widest <= 345, `printed charts are ${widest} pixels wide, so two do not fit side by side on A4`);
 if (pictures) await paper.pdf({ path: join(pictures, `${kind}.pdf`), format: "A4" });
 await paper.context().close();
 
-// Each way to look at it is within the screen, and accessible. Contexts are closed with the browser.
+// The page fits each screen and is accessible. The browser closes the contexts at its end.
 const narrow = { width: 390, height: 844 };
 const views = [light, { ...light, colorScheme: "dark" }, { ...light, viewport: narrow }, { colorScheme: "dark", viewport: narrow }];
 for (const view of views) {
@@ -164,12 +164,12 @@ for (const view of views) {
   await drawAll(page);
   await fits(page, name);
   if (pictures) await page.screenshot({ path: join(pictures, `${kind}-${name.replace(" ", "-")}.png`), fullPage: true });
-  // Both colours and both widths are judged so, if not each with each.
+  // Check the accessibility of the first and the last view, which cover both colour schemes and both widths.
   if (views.indexOf(view) % 3) continue;
   await page.evaluate(axe);
   const { violations, passes } = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
   violations.forEach((it) => check(false, `${name}: ${it.id}: ${it.help}: ${it.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | ")}`));
-  check(passes.length > 10, `${name}: only ${passes.length} rules of accessibility were looked at`);
+  check(passes.length > 10, `${name}: only ${passes.length} accessibility rules passed`);
 }
 
 await browser.close();

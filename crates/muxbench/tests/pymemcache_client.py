@@ -1,4 +1,4 @@
-"""Checks a memcached, or a server with its protocol, with pymemcache. Ends with the first failure, if any.
+"""Checks a memcached, or a server with its protocol, with pymemcache. Stops at the first failure.
 
 Usage: pymemcache_client.py PORT
 """
@@ -70,11 +70,11 @@ def counting(client):
     assert client.incr("n", 1) == 0
     client.set("n", "word")
     raises(MemcacheClientError, client.incr, "n", 1)
-    assert client.get("n") == b"word", "the connection goes on after an error"
+    assert client.get("n") == b"word", "the connection works after an error"
 
 
 def silent(client):
-    """What is asked for without an answer is done in order all the same."""
+    """The server executes commands without responses in order."""
     quiet = connect(default_noreply=True)
     assert quiet.set("q", "1") is True and quiet.append("q", "2") is True and quiet.prepend("q", "0") is True
     assert quiet.add("q", "no") is True and quiet.replace("q", "10") is True
@@ -111,8 +111,8 @@ def large(client):
     assert client.set_many({f"large-{at}": value for at in range(5)}) == []
     assert client.get_many([f"large-{at}" for at in range(5)]) == {f"large-{at}": value for at in range(5)}
     raises(MemcacheServerError, client.set, "large", b"x" * (1 << 20))
-    assert client.get("large") is None, "neither the value that was too large, nor the old one"
-    # These do not reach the server.
+    assert client.get("large") is None, "the server has neither the oversized value nor the old value"
+    # The client library rejects these keys.
     raises(MemcacheIllegalInputError, client.set, "k" * 251, "x")
     raises(MemcacheIllegalInputError, client.get, "with space")
     raises(MemcacheIllegalInputError, client.get, "grün")
@@ -120,7 +120,7 @@ def large(client):
 
 
 def expiring(client):
-    # A second ends when the clock's does, be it at once: what is to be kept for a moment is given more.
+    # An item may expire up to a second early, so items that must last get more time.
     assert client.set("short", "x", expire=1) and client.set("kept", "x", expire=100)
     assert client.set("touched", "x", expire=100) and client.touch("touched", 1) is True
     assert client.set("got", "x", expire=100)
@@ -164,7 +164,7 @@ def pooled(_):
 
 
 def hashed(_):
-    # One server under two names.
+    # Use one server under two names.
     client = HashClient([SERVER, ("localhost", SERVER[1])], timeout=60, connect_timeout=60, default_noreply=False)
     values = {f"hashed-{at}": str(at).encode() for at in range(50)}
     assert client.set_many(values) == [] and client.get_many(values) == values
@@ -182,7 +182,7 @@ def flushing(client):
     assert client.flush_all(noreply=True) is True and client.get("f1") is None
     assert client.set("f1", "2") and client.get("f1") == b"2"
     client.quit()
-    assert client.get("f1") == b"2", "a new connection after quit"
+    assert client.get("f1") == b"2", "the client connects again after quit"
     client.close()
 
 

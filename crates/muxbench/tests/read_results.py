@@ -1,4 +1,4 @@
-"""Reads a run's samples and histograms with the public tools, as a user would; prints what they say as JSON.
+"""Reads a run's samples and histograms with public tools, as a user would, and prints the results as JSON.
 
 Usage: read_results.py RUN
 """
@@ -12,7 +12,7 @@ import polars
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
-# Each measured time, as the README tells it.
+# The end and the start of each measured time.
 TIMES = {
     "lag": ("sent_ns", "planned_ns"),
     "service": ("complete_ns", "sent_ns"),

@@ -45,7 +45,7 @@ pub struct Args {
     /// Service: fixed (fixed-size messages), kv (key-value store), http, udp (datagrams), stream (bursts)
     #[arg(long, default_value = "fixed", value_name = "SERVICE", value_parser = named::<Service>)]
     service: Service,
-    /// Number of ports of `udp`, from the port of --listen on; with port 0 free ports, consecutive if possible
+    /// Number of ports of `udp`, which start at the port of --listen; with port 0, free ports, consecutive if possible
     #[arg(long, default_value = "10", value_name = "N")]
     ports: NonZeroU32,
     /// Request size of `fixed` and `udp`

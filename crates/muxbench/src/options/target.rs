@@ -27,8 +27,8 @@ pub struct TargetArgs {
     /// Open connections [default: 400]
     #[arg(long, value_name = "N")]
     connections: Option<NonZeroU32>,
-    /// Ports of a `udp` server: their number, from the target's port on, or the list that `serve` prints, such as
-    /// 7000-7004,7010-7014 [default: 10]
+    /// Ports of a `udp` server: a count of consecutive ports that starts at the target's port, or the list that `serve`
+    /// prints, such as 7000-7004,7010-7014 [default: 10]
     #[arg(long, value_name = "N|PORTS", conflicts_with = "connections")]
     ports: Option<PortsArg>,
     #[command(flatten)]

@@ -167,7 +167,7 @@ fn slow_reader_gets_ten_mebibytes_while_others_are_served(architecture: Architec
     exchange(&mut slow, 1, RESPONSE);
 }
 
-fn client_that_never_reads_is_not_read_forever(architecture: Architecture) {
+fn server_stops_reading_client_that_never_reads(architecture: Architecture) {
     // Far more than the socket buffers and the server hold.
     const ENOUGH: usize = 512 << 20;
     let serve = Serve::start(architecture, 1, 1 << 20);
@@ -294,7 +294,7 @@ fn connections_beyond_the_limit_are_refused(architecture: Architecture) {
     let serve = Serve::start_with(architecture, 1, 1, &["--connections-max", "3"], None);
     let kept: Vec<_> =
         (0..3).map(|_| served_connection(&serve).expect("a connection within the limit is served")).collect();
-    assert!(served_connection(&serve).is_none(), "{architecture} serves three connections");
+    assert!(served_connection(&serve).is_none(), "{architecture} refuses a fourth connection");
     drop(kept);
     eventually("a new connection is served again", || served_connection(&serve).is_some());
 }
@@ -314,10 +314,10 @@ fn busy_server_stops_and_leaves_no_child(architecture: Architecture) {
     assert_eq!(children.len(), expected as usize, "{architecture}");
     let (status, _) = serve.stop();
     assert!(status.success(), "{architecture}: {status}");
-    eventually("children are gone", || !children.iter().any(|&child| is_alive(child)));
+    eventually("the children have ended", || !children.iter().any(|&child| is_alive(child)));
 }
 
-fn killed_server_takes_its_children_along(architecture: Architecture) {
+fn killed_server_leaves_no_child(architecture: Architecture) {
     let serve = Serve::start(architecture, 1, 1);
     let mut streams: Vec<_> = (0..5).map(|_| serve.connect()).collect();
     for stream in &mut streams {
@@ -325,7 +325,7 @@ fn killed_server_takes_its_children_along(architecture: Architecture) {
     }
     let children = serve.children();
     drop(serve);
-    eventually("children are gone", || !children.iter().any(|&child| is_alive(child)));
+    eventually("the children have ended", || !children.iter().any(|&child| is_alive(child)));
 }
 
 fn server_does_not_outlive_its_parent(architecture: Architecture) {
@@ -341,7 +341,7 @@ fn server_does_not_outlive_its_parent(architecture: Architecture) {
         [&first, &second].iter().find_map(|line| line.parse().ok()).and_then(rustix::process::Pid::from_raw).unwrap();
     shell.kill().unwrap();
     shell.wait().unwrap();
-    eventually("the server is gone", || !is_alive(pid));
+    eventually("the server has ended", || !is_alive(pid));
 }
 
 fn start_pool(pool: Architecture, accept: Accept) -> Serve {
@@ -357,7 +357,7 @@ fn every_accept_strategy_serves_and_leaves_nothing(pool: Architecture, accept: A
     let children = serve.children();
     assert_eq!(children.len(), if pool.model.per_connection == PerConnection::Process { 4 } else { 0 });
     drop(serve);
-    eventually("children are gone", || !children.iter().any(|&child| is_alive(child)));
+    eventually("the children have ended", || !children.iter().any(|&child| is_alive(child)));
 
     let serve = start_pool(pool, accept);
     let mut stream = serve.connect();
@@ -368,7 +368,7 @@ fn every_accept_strategy_serves_and_leaves_nothing(pool: Architecture, accept: A
     assert!(status.success(), "{pool} {accept}: {status}");
     assert_eq!((&totals["requests"], &totals["accepted"]), (&1.into(), &1.into()));
     assert_eq!((&totals["syscalls"]["spawn"], &totals["crashed"]), (&4.into(), &0.into()));
-    eventually("children are gone", || !children.iter().any(|&child| is_alive(child)));
+    eventually("the children have ended", || !children.iter().any(|&child| is_alive(child)));
 }
 
 fn network_threads_accept_by_themselves(architecture: Architecture, accept: Accept) {
@@ -478,7 +478,7 @@ pub fn cases(cases: &mut Cases) {
     cases.each(case!(stopped_server_skips_queued_work));
     cases.each(case!(requests_during_an_unsent_response_are_answered));
     cases.each(case!(slow_reader_gets_ten_mebibytes_while_others_are_served));
-    cases.each(case!(client_that_never_reads_is_not_read_forever));
+    cases.each(case!(server_stops_reading_client_that_never_reads));
     cases.each(case!(requests_before_a_half_close_are_answered));
     cases.each(case!(reset_ends_one_connection_only));
     cases.each(case!(ready_server_has_all_its_descriptors));
@@ -491,7 +491,7 @@ pub fn cases(cases: &mut Cases) {
     cases.accepting(case!(each_accepting_network_thread_refuses_connections));
     cases.each_that(|it| !it.model.is_pool(), case!(connections_beyond_the_limit_are_refused));
     cases.each(case!(busy_server_stops_and_leaves_no_child));
-    cases.each(case!(killed_server_takes_its_children_along));
+    cases.each(case!(killed_server_leaves_no_child));
     cases.each(case!(server_does_not_outlive_its_parent));
     cases.pools(&["mt-pool:4", "mp-prefork:4"], case!(every_accept_strategy_serves_and_leaves_nothing));
     cases.accepting(case!(network_threads_accept_by_themselves));

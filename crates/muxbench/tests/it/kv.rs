@@ -269,7 +269,7 @@ impl RandomCommands {
     }
 }
 
-fn random_commands_are_answered_as_by_memcached() {
+fn random_commands_get_the_responses_of_memcached() {
     const SEEDS: u64 = 8;
     const COMMANDS: usize = 1_500;
     for seed in 0..SEEDS {
@@ -314,7 +314,7 @@ fn recorded_conversations_match_memcached() {
     }
 }
 
-fn client_drives_memcached_as_it_drives_muxbench() {
+fn client_loads_memcached_without_errors() {
     let memcached = memcached();
     let serve = Serve::start_kv("epoll".parse().unwrap(), &[]);
     for address in [memcached.address, serve.ip()] {
@@ -516,9 +516,9 @@ pub fn cases(cases: &mut Cases) {
     cases.serving(SERVICE, case!(meta_memcache_passes_in_every_architecture));
     cases.serving(SERVICE, case!(tests_of_pymemcache_pass_in_every_architecture));
     cases.once(case!(memcached_passes_the_same_checks));
-    cases.once(case!(random_commands_are_answered_as_by_memcached));
+    cases.once(case!(random_commands_get_the_responses_of_memcached));
     cases.once(case!(recorded_conversations_match_memcached));
-    cases.once(case!(client_drives_memcached_as_it_drives_muxbench));
+    cases.once(case!(client_loads_memcached_without_errors));
     cases.once(case!(wrong_server_is_detected));
     cases.serving(SERVICE, case!(connection_ended_by_the_service_is_closed));
     cases.serving(SERVICE, case!(responses_that_grow_while_sent_arrive_whole));

@@ -43,7 +43,7 @@ fn load_with_stops_and(server: &str, schedule: &str, times: u32, stop: Duration)
     serde_json::from_str(&json).unwrap()
 }
 
-fn stopped_client_is_limited_and_says_why() {
+fn stopped_client_is_client_limited_with_reason() {
     let found = load_with_stops("epoll", 3, Duration::from_millis(60));
     // The stops take up about a tenth of the window, so the client is late on any machine.
     let verdict = &found["verdict"];
@@ -54,7 +54,7 @@ fn stopped_client_is_limited_and_says_why() {
     assert!(late["count"].as_u64().unwrap() >= 100 && late["bound_ns"].as_u64().unwrap() >= 100_000, "{late}");
 }
 
-fn briefly_stopped_client_has_no_unmarked_p99() {
+fn briefly_stopped_client_has_marked_p99() {
     let found = load_with_stops("epoll", 1, Duration::from_millis(12));
     // On a noisy machine the trial may be client-limited instead.
     if found["verdict"]["kind"] == "valid" {
@@ -65,7 +65,7 @@ fn briefly_stopped_client_has_no_unmarked_p99() {
     }
 }
 
-fn stopped_client_without_send_delay_is_limited() {
+fn stopped_client_without_send_delay_is_client_limited() {
     // Closed loops have no send delay. With two threads the receiver is stalled, too.
     for schedule in ["--schedule closed", "--schedule closed --think 1ms", "--rate 1000 --roles two-threads"] {
         let found = load_with_stops_and("epoll", schedule, 3, Duration::from_millis(60));
@@ -76,7 +76,7 @@ fn stopped_client_without_send_delay_is_limited() {
     }
 }
 
-fn briefly_stopped_closed_loop_has_no_unmarked_p99() {
+fn briefly_stopped_closed_loop_has_marked_p99() {
     let found = load_with_stops_and("epoll", "--schedule closed", 3, Duration::from_millis(15));
     // On a noisy machine the trial may be client-limited instead.
     if found["verdict"]["kind"] == "valid" {
@@ -87,8 +87,8 @@ fn briefly_stopped_closed_loop_has_no_unmarked_p99() {
 
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
-    cases.alone(case!(stopped_client_is_limited_and_says_why));
-    cases.alone(case!(briefly_stopped_client_has_no_unmarked_p99));
-    cases.alone(case!(stopped_client_without_send_delay_is_limited));
-    cases.alone(case!(briefly_stopped_closed_loop_has_no_unmarked_p99));
+    cases.alone(case!(stopped_client_is_client_limited_with_reason));
+    cases.alone(case!(briefly_stopped_client_has_marked_p99));
+    cases.alone(case!(stopped_client_without_send_delay_is_client_limited));
+    cases.alone(case!(briefly_stopped_closed_loop_has_marked_p99));
 }

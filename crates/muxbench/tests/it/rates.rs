@@ -188,7 +188,7 @@ fn met_highest_rate_is_a_lower_bound_of_capacity() {
     }
 }
 
-fn search_out_of_time_resumes_with_more() {
+fn search_out_of_time_resumes_with_a_longer_limit() {
     let folder = tempfile::tempdir().unwrap();
     let capacity = ["capacity", "--p50", "1us", "--arch", "epoll", "--from", "100", "--measure", "200ms"];
     run(folder.path(), &[&capacity[..], &["--time-max", "1ms", "--output", "here"], SMALL].concat(), &[0, 3]);
@@ -285,7 +285,7 @@ pub fn cases(cases: &mut Cases) {
     cases.alone(case!(interleaved_architectures_share_a_row_of_tsv));
     cases.alone(case!(capacity_is_below_the_computed_limit));
     cases.alone(case!(met_highest_rate_is_a_lower_bound_of_capacity));
-    cases.alone(case!(search_out_of_time_resumes_with_more));
+    cases.alone(case!(search_out_of_time_resumes_with_a_longer_limit));
     cases.alone(case!(stopped_sweeps_and_searches_keep_trials_and_resume));
     cases.alone(case!(user_errors_are_reported_before_anything_starts));
 }

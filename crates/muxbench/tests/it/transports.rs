@@ -87,7 +87,7 @@ fn short_write_continues_when_socket_is_writable(architecture: Architecture) {
     serve.stop();
 }
 
-fn io_uring_sees_an_end_right_after_bytes(architecture: Architecture) {
+fn io_uring_closes_connection_that_ends_after_bytes(architecture: Architecture) {
     // The bytes and the end may both arrive before io_uring first receives. It could then miss the end and leak the connection.
     let folder = tempfile::tempdir().unwrap();
     let listen = Address::unix(folder.path().join("s")).unwrap();
@@ -286,7 +286,7 @@ pub fn cases(cases: &mut Cases) {
     );
     let is_io_uring = |it: &Architecture| it.mechanism.is_some_and(|row| row.name.starts_with("io_uring"));
     cases
-        .each_that(|it| is_io_uring(it) && it.can_listen(&unix).is_ok(), case!(io_uring_sees_an_end_right_after_bytes));
+        .each_that(|it| is_io_uring(it) && it.can_listen(&unix).is_ok(), case!(io_uring_closes_connection_that_ends_after_bytes));
     cases.once(case!(all_accept_strategies_but_reuseport_accept_unix_sockets));
     cases.once(case!(stale_socket_is_replaced_and_another_file_is_an_error));
     cases.once(case!(load_drives_unix_socket_and_rejects_wrong_flags));

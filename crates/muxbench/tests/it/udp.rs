@@ -225,7 +225,7 @@ fn run_perhaps_invalid(command: &mut Command) -> (String, String) {
     (printed, errors)
 }
 
-fn udp_serve_and_load_work_alone() {
+fn udp_serve_and_load_work_without_a_runner() {
     let serve = Serve::start_udp("poll".parse().unwrap(), 30, &[]);
     let ports = serve.ports.as_ref().unwrap().to_string();
     let mut load = muxbench();
@@ -296,6 +296,6 @@ pub fn cases(cases: &mut Cases) {
     cases.named(&["epoll", "mt", "io_uring-oneshot"], case!(datagrams_without_buffer_space_count_as_dropped));
     cases.serving(&SPEC, case!(server_stops_during_a_flood));
     cases.each_that(|it| !it.model.serves_datagrams(), case!(connection_only_architectures_reject_udp));
-    cases.once(case!(udp_serve_and_load_work_alone));
+    cases.once(case!(udp_serve_and_load_work_without_a_runner));
     cases.once(case!(compare_shows_ports_in_place_of_connections));
 }

@@ -83,7 +83,7 @@ fn processes(folder: &Path, word: &str) -> Vec<Pid> {
 }
 
 /// Temporary files of a run (`*.part`), which exist only while it runs.
-fn drafts(run: &Path) -> Vec<PathBuf> {
+fn temporary_files(run: &Path) -> Vec<PathBuf> {
     let files = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let all = [run.to_owned(), run.join("samples"), run.join("histograms")].into_iter().flat_map(files);
     all.filter(|path| path.to_string_lossy().contains(".part")).collect()
@@ -158,7 +158,7 @@ fn kill_in_phase(phase: &str, word: &str, transport: &str) {
     let last = &run.records[2];
     assert_ne!(last.verdict.kind, VerdictKind::Failed, "{phase}: {}", last.verdict.reason);
     assert!(last.load.as_ref().is_some_and(|load| load.completed > 0 && load.completed == load.planned), "{phase}");
-    assert_eq!(drafts(&folder.join("run")), Vec::<PathBuf>::new(), "{phase}");
+    assert_eq!(temporary_files(&folder.join("run")), Vec::<PathBuf>::new(), "{phase}");
     assert!(store::samples_path(&folder.join("run"), 2).exists(), "{phase}");
     eventually("all processes of the run end", || processes(folder, "").is_empty());
 }
@@ -290,7 +290,7 @@ fn second_sigint_sigterm_and_sighup_end_a_run_at_once() {
         assert_eq!(child.wait().unwrap().code(), Some(130));
         eventually("all processes of the run end", || !processes.iter().any(|&process| is_alive(process)));
         assert_eq!(fs::read_dir(folder.path().join("t")).unwrap().count(), 0, "the folder of sockets is removed");
-        assert_eq!(drafts(&folder.path().join("run")), Vec::<PathBuf>::new());
+        assert_eq!(temporary_files(&folder.path().join("run")), Vec::<PathBuf>::new());
         assert_eq!(store::read(&folder.path().join("run")).unwrap().records.len(), 0);
     }
 }
@@ -311,7 +311,7 @@ fn aborted_run_does_not_wait_for_hung_idle_connections() {
             let (stop, run) = (stop.clone(), folder.path().join("run"));
             hung = Some(std::thread::spawn(move || {
                 // Once the client writes samples, the run waits only for the idle connections.
-                eventually("the client has measured", || !drafts(&run).is_empty());
+                eventually("the client has measured", || !temporary_files(&run).is_empty());
                 std::thread::sleep(Duration::from_secs(1));
                 stop.abort();
                 Instant::now()

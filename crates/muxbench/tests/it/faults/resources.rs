@@ -9,7 +9,7 @@ fn limited(limit: &str, arguments: &[&str]) -> Output {
 }
 
 fn exhausted_resource_is_named_with_a_remedy() {
-    /// The timeout suits a busy machine.
+    /// Arguments of a client. Its timeout is long enough for a busy machine.
     const LOAD: [&str; 7] = ["load", "--request", "1B", "--response", "1B", "--timeout", "60s"];
     let serve = Serve::start("epoll".parse().unwrap(), 1, 1);
     let target = serve.address.to_string();
@@ -31,7 +31,7 @@ fn exhausted_resource_is_named_with_a_remedy() {
         &load(&["--rate", "1000000", "--measure", "200s", "--ramp", "0", "--warm-up", "0"]),
         &memory,
     );
-    // The requests exceed the largest request number, whatever the memory.
+    // Even with enough memory, the requests exceed the largest request number.
     let numbers = ["exceeds 4 294 967 294 requests for one client; lower the rate"];
     assert_fails(
         "--as=unlimited",
@@ -50,7 +50,8 @@ fn exhausted_resource_is_named_with_a_remedy() {
 /// A network namespace with ten ports for outgoing connections.
 const FEW_PORTS: &str = r#"
 ip link set lo up && echo "40000 40009" > /proc/sys/net/ipv4/ip_local_port_range || exit 9
-exec "$0" compare --arch epoll --connections 30 --rate 200 --ramp 0 --warm-up 0 --measure 200ms --cool-down 60s --timeout 60s --repeats 1 --json "$@"
+exec "$0" compare --arch epoll --connections 30 --rate 200 --ramp 0 --warm-up 0 --measure 200ms --cool-down 60s --timeout 60s \
+    --repeats 1 --json "$@"
 "#;
 
 fn exhausted_ports_reject_plan_or_use_other_addresses() {
@@ -194,7 +195,7 @@ fn lost_cpu_ends_run_and_resume_finishes_it() {
             0,
             "the disturbed trial is not stored"
         );
-        assert_eq!(drafts(&folder.path().join("run")), Vec::<PathBuf>::new());
+        assert_eq!(temporary_files(&folder.path().join("run")), Vec::<PathBuf>::new());
         eventually("all processes of the run end", || processes(folder.path(), "").is_empty());
     }
     for arguments in [&["serve", "--cpus", "4000"][..], &["load", "--target", "127.0.0.1:1", "--cpus", "4000"]] {

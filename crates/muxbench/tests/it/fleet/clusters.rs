@@ -226,7 +226,7 @@ fn wait_for_client(launcher: &Launcher, rank: u32, folder: &Path) -> Pid {
     let mut found = None;
     eventually("the worker has a client", || {
         found = process_of(launcher, rank, folder);
-        found.is_some_and(|rank| !clients_of(rank).is_empty())
+        found.is_some_and(|worker| !clients_of(worker).is_empty())
     });
     found.unwrap()
 }
@@ -258,8 +258,8 @@ fn sigint_under_slurm_finishes_the_trial() {
 
 /// Kills worker 2, and stops the run after two more trials.
 fn assert_continues_without_worker(launcher: &Launcher, job: Child, folder: &Path) {
-    let rank = wait_for_client(launcher, 2, folder);
-    rustix::process::kill_process(rank, Signal::KILL).unwrap();
+    let worker = wait_for_client(launcher, 2, folder);
+    rustix::process::kill_process(worker, Signal::KILL).unwrap();
     two_more_trials(folder);
     rustix::process::kill_process(process_of(launcher, 0, folder).unwrap(), Signal::TERM).unwrap();
     let output = job.wait_with_output().unwrap();
@@ -313,7 +313,7 @@ fn processes_in_a_lab_end_with_its_command() {
     assert_eq!((output.status.code(), hosts.split(' ').count()), (Some(7), 3), "{output:?}");
     let stat = format!("/proc/{pid}/stat");
     let is_gone = || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ") || !stat.contains("(sleep)"));
-    eventually("the process that the command left has ended", is_gone);
+    eventually("the process that the command has left ends", is_gone);
     let output = lab(&["/nonexistent"]);
     let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(1) && printed.contains("cannot start /nonexistent"), "{printed}");

@@ -95,7 +95,7 @@ fn client_processes_share_every_kind_of_load() {
     }
 }
 
-fn failed_client_process_fails_trial_by_its_number() {
+fn indivisible_load_rejects_several_client_processes() {
     // Each Zipf client would have its own most popular connection, so several processes are rejected.
     let output =
         muxbench().args(words(COMPARE)).args(["--client-processes", "3", "--popularity", "zipf"]).output().unwrap();
@@ -144,8 +144,8 @@ fn proc_file_has(process: Pid, file: &str, word: &str) -> bool {
 }
 
 /// The running clients of a worker. Before it joins, a worker has other short-lived children.
-fn clients_of(rank: Pid) -> Vec<Pid> {
-    children_of(rank).into_iter().filter(|child| proc_file_has(*child, "cmdline", "load")).collect()
+fn clients_of(worker: Pid) -> Vec<Pid> {
+    children_of(worker).into_iter().filter(|child| proc_file_has(*child, "cmdline", "load")).collect()
 }
 
 /// Processes of a distributed run, started by the test instead of a launcher.
@@ -416,7 +416,7 @@ fn distributed_run_rejects_lab_and_resume_checks_it() {
     }
     let output = resume.arg(&folder).output().unwrap();
     let printed = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && printed.contains("this host does not meet its needs:\nnetwork"), "{printed}");
+    assert!(!output.status.success() && printed.contains("this host does not meet the run's needs:\nnetwork"), "{printed}");
 }
 
 fn client_requests_only_the_advertised_service() {
@@ -483,14 +483,14 @@ fn client_without_advertised_service_states_its_request() {
     let words = "requesting fixed: 128B -> 10KiB";
     assert!(printed("").contains(words) && printed("").contains("--service, --request"), "{}", printed(""));
     for flags in ["--request 128B", "--response 10KiB", "--service fixed"] {
-        assert!(!printed(flags).contains("what is served"), "{flags}: {}", printed(flags));
+        assert!(!printed(flags).contains("does not advertise its service"), "{flags}: {}", printed(flags));
     }
 }
 
 /// Adds the cases of this folder.
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(client_processes_share_every_kind_of_load));
-    cases.once(case!(failed_client_process_fails_trial_by_its_number));
+    cases.once(case!(indivisible_load_rejects_several_client_processes));
     cases.once(case!(workers_share_each_trial_and_first_process_stores_it));
     cases.once(case!(worker_limited_to_some_cpus_is_reported_once));
     cases.once(case!(workers_need_neither_experiment_nor_folder));

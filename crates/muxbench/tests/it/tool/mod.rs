@@ -450,7 +450,7 @@ fn flags_unused_by_closed_loops_and_kv_are_rejected() {
     }
 }
 
-fn serve_and_load_work_alone() {
+fn serve_and_load_work_without_a_runner() {
     let serve = crate::common::Serve::start("poll".parse().unwrap(), 128, 10_240);
     let folder = tempfile::tempdir().unwrap();
     let samples = folder.path().join("samples.parquet");
@@ -635,7 +635,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(closed_loops_are_compared_by_transactions));
     cases.once(case!(closed_loops_of_kv_are_compared));
     cases.once(case!(flags_unused_by_closed_loops_and_kv_are_rejected));
-    cases.once(case!(serve_and_load_work_alone));
+    cases.once(case!(serve_and_load_work_without_a_runner));
     cases.once(case!(client_with_other_sizes_fails_before_the_ramp));
     cases.once(case!(every_command_has_help_completions_and_man_page));
     cases.once(case!(doctor_checks_every_cause_of_disturbance));

@@ -40,7 +40,7 @@ fn report_repeats_the_table_of_compare() {
     assert_eq!(
         std::fs::read_dir(results.join("samples")).unwrap().count(),
         4,
-        "each trial has one file, and no draft is left"
+        "each trial has one file, and no temporary file is left"
     );
     for trial in 0..4 {
         let log = std::fs::read_to_string(harness::store::histograms_path(&results, trial)).unwrap();
@@ -52,7 +52,7 @@ fn report_repeats_the_table_of_compare() {
     assert_eq!(
         std::fs::read_dir(results.join("histograms")).unwrap().count(),
         4,
-        "each trial has one file, and no draft is left"
+        "each trial has one file, and no temporary file is left"
     );
 }
 
