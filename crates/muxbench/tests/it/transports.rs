@@ -285,8 +285,10 @@ pub fn cases(cases: &mut Cases) {
         case!(short_write_continues_when_socket_is_writable),
     );
     let is_io_uring = |it: &Architecture| it.mechanism.is_some_and(|row| row.name.starts_with("io_uring"));
-    cases
-        .each_that(|it| is_io_uring(it) && it.can_listen(&unix).is_ok(), case!(io_uring_closes_connection_that_ends_after_bytes));
+    cases.each_that(
+        |it| is_io_uring(it) && it.can_listen(&unix).is_ok(),
+        case!(io_uring_closes_connection_that_ends_after_bytes),
+    );
     cases.once(case!(all_accept_strategies_but_reuseport_accept_unix_sockets));
     cases.once(case!(stale_socket_is_replaced_and_another_file_is_an_error));
     cases.once(case!(load_drives_unix_socket_and_rejects_wrong_flags));

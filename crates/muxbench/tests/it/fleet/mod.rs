@@ -416,7 +416,10 @@ fn distributed_run_rejects_lab_and_resume_checks_it() {
     }
     let output = resume.arg(&folder).output().unwrap();
     let printed = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && printed.contains("this host does not meet the run's needs:\nnetwork"), "{printed}");
+    assert!(
+        !output.status.success() && printed.contains("this host does not meet the run's needs:\nnetwork"),
+        "{printed}"
+    );
 }
 
 fn client_requests_only_the_advertised_service() {
