@@ -96,8 +96,8 @@ fn write_all(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> 
         for (value, _) in COLUMNS {
             let mut writer = group.next_column()?.expect("as many columns as the schema has");
             let values: Vec<i64> = rows.iter().filter_map(value).collect();
-            let is_there: Vec<i16> = rows.iter().map(|row| i16::from(value(row).is_some())).collect();
-            writer.typed::<Int64Type>().write_batch(&values, Some(&is_there), None)?;
+            let levels: Vec<i16> = rows.iter().map(|row| i16::from(value(row).is_some())).collect();
+            writer.typed::<Int64Type>().write_batch(&values, Some(&levels), None)?;
             writer.close()?;
         }
         group.close()?;

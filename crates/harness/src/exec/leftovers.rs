@@ -273,6 +273,6 @@ mod tests {
             thread::sleep(POLL_INTERVAL);
         }
         child.wait().unwrap();
-        assert!(has_ended(pid), "it no longer exists");
+        assert!(has_ended(pid), "a process that no longer exists has ended");
     }
 }

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn stranger_receives_nothing_made_with_the_secret() {
+    fn stranger_receives_nothing_derived_from_the_secret() {
         let (mut challenge, hello) = ([0; 32], hello([7; 32]));
         let (received, is_accepted) = handshake_with_a_stranger(|nonce| {
             challenge = nonce;
@@ -166,7 +166,7 @@ mod tests {
         let transcript = Transcript::new(&preamble(), &challenge, &hello);
         for side in [Side::First, Side::Other] {
             let made = Secret::new("open sesame").prove(side, &transcript);
-            assert!(!received.windows(made.len()).any(|it| it == made), "the stranger could guess the secret");
+            assert!(!received.windows(made.len()).any(|it| it == made), "the stranger could test guesses of the secret");
         }
     }
 

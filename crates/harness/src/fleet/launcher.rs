@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn slurm_needs_no_variables_of_ours() {
+    fn slurm_job_needs_no_muxbench_variables() {
         let membership = membership_of(SLURM).unwrap();
         assert_eq!((membership.rank, membership.ranks, membership.hosts.join(" ")), (2, 6, "node03".into()));
         assert!(PORTS.contains(&membership.port.into()) && membership.weakness.is_some());

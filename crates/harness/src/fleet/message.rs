@@ -86,7 +86,7 @@ impl HandshakeMessage {
 pub(super) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut bytes = postcard::to_extend(message, vec![0; LENGTH_BYTES]).map_err(io::Error::other)?;
     let length = u32::try_from(bytes.len() - LENGTH_BYTES).ok().filter(|length| *length <= MESSAGE_BYTES_MAX);
-    let too_long = || format!("{} bytes exceed the limit of {MESSAGE_BYTES_MAX} bytes a message", bytes.len());
+    let too_long = || format!("{} bytes exceed the limit of {MESSAGE_BYTES_MAX} bytes per message", bytes.len());
     let length = length.ok_or_else(|| io::Error::other(too_long()))?;
     bytes[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
     Ok(bytes)

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_of_one_machine_divide_its_cpus_or_take_turns() {
+    fn clients_of_one_machine_divide_or_share_its_cpus() {
         let cpus = |cpus: &[usize], count| {
             (0..count).map(|number| assign_cpus(config(Some(1.0)), cpus, number, count).cpus).collect::<Vec<_>>()
         };
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_counts_of_a_worker_fail_its_trial_by_name() {
+    fn impossible_counts_fail_the_trial_and_name_the_worker() {
         let folder = tempfile::tempdir().unwrap();
         let draft = folder.path().join("draft");
         let experiment = crate::spec::presets::find("compare").unwrap().experiment();

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_of_one_source_end_each_other_alone() {
+    fn strangers_of_one_source_evict_only_each_other() {
         let (mut handshakes, mut begin) = handshakes();
         let honest = begin(&mut handshakes, "192.0.2.1");
         let strangers: Vec<TcpStream> = (0..SLOTS + 1).map(|_| begin(&mut handshakes, "::ffff:198.51.100.7")).collect();

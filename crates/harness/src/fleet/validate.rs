@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn sample_beyond_connections_or_time_is_impossible() {
+    fn sample_with_impossible_number_or_time_is_rejected() {
         let of = |sample| check(&account(healthy()), &[sample]);
         let sample = Sample { planned_ns: -5, sent_ns: 7, connection: 9, ..Sample::UNKNOWN };
         assert_eq!(of(sample), Ok(()));

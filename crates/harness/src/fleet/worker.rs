@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(readings(&[0, 1_949]), 0);
         assert_eq!(readings(&[1_950, 4_000, 6_999]), 1);
         assert_eq!(readings(&[1_950, 7_000, 7_100]), 2);
-        assert_eq!(readings(&[6_000, 7_000]), 0, "a late reading is useless");
+        assert_eq!(readings(&[6_000, 7_000]), 0, "a late first reading is skipped");
         let mut usage = usage();
         let due = usage.due;
         let [first, second, last] = [0, 1_960, 7_000].map(|ms| usage.read_if_due(at(&usage, ms)));

@@ -367,11 +367,11 @@ mod tests {
     }
 
     #[test]
-    fn jitter_is_even_and_keeps_the_order() {
+    fn jitter_is_uniform_and_keeps_the_order() {
         let (mut conditioner, packet) = (conditioner(10_000, 4_000, 0.0), packet(1, 1));
         // Bursts of eight packets, like a long response, with pauses.
         let mut last_ns = 0;
-        let mut firsts = Vec::new();
+        let mut lasts = Vec::new();
         for burst in 0..2_000_u64 {
             let begins_ns = burst * 50_000;
             for number in 0..8 {
@@ -379,15 +379,15 @@ mod tests {
                 let due_ns = conditioner.due_ns(now_ns, &packet).unwrap();
                 assert!((now_ns + 6_000..=now_ns + 14_000).contains(&due_ns) && due_ns >= last_ns);
                 last_ns = due_ns;
-                firsts.extend((number == 7).then_some((due_ns - now_ns) as f64));
+                lasts.extend((number == 7).then_some((due_ns - now_ns) as f64));
             }
         }
-        let mean = firsts.iter().sum::<f64>() / firsts.len() as f64;
+        let mean = lasts.iter().sum::<f64>() / lasts.len() as f64;
         assert!(
             (9_700.0..10_300.0).contains(&mean),
-            "the last packet of a burst has the same delay as the first: {mean}"
+            "the last packets of bursts have the mean delay: {mean}"
         );
-        let early = firsts.iter().filter(|ns| **ns < 8_000.0).count() as f64 / firsts.len() as f64;
+        let early = lasts.iter().filter(|ns| **ns < 8_000.0).count() as f64 / lasts.len() as f64;
         assert!((0.2..0.3).contains(&early), "jitter is uniformly distributed: {early}");
         // Without pauses the mean also equals the delay.
         let dense: Vec<u64> = (0..100_000_u64)

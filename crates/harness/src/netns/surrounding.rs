@@ -164,7 +164,7 @@ mod tests {
     use crate::model::network::Links;
 
     #[test]
-    fn lab_without_keeper_is_reported_with_its_remedy() {
+    fn silent_lab_is_reported_with_a_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let error = Surrounding::at(folder.path().join("socket")).unwrap_err();
         let error = format!("{error:#}");
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_of_the_lab_is_reported_to_its_client() {
+    fn failure_in_the_lab_is_returned_to_the_command() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("socket");
         let listener = UnixListener::bind(&socket).unwrap();

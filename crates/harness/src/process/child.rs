@@ -259,7 +259,7 @@ pub(crate) mod tests {
         stop.abort();
         assert_eq!(child.wait_event(&stop, soon()).unwrap_err().to_string(), "stopped");
         let report = child.exit_report();
-        assert!(report.contains("exit status: 0"), "the child ends with its input: {report}");
+        assert!(report.contains("exit status: 0"), "the child ends when its input ends: {report}");
         assert!(child.send("44").is_err());
     }
 
@@ -316,7 +316,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn handle_kills_child_but_no_other_process_later() {
+    fn handle_kills_its_child_but_no_later_process() {
         let mut child = shell("read line; echo 1; exec sleep 1000");
         assert_eq!(child.next_event(soon()).unwrap(), Some(1));
         let handle = child.handle.clone();

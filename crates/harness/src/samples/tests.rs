@@ -91,7 +91,7 @@ fn groups_may_not_share_bytes() {
     let (bytes, group) = zeros(100, 4);
     let file = file_of(&bytes, &[group; 20]);
     let groups = file.len() / bytes.len();
-    assert!(groups < 20, "a small footer has few groups: {groups}");
+    assert!(groups < 20, "the file is smaller than its groups together: {groups}");
     assert_eq!(read_bytes(&file).unwrap_err(), FOREIGN);
     let (other, beside) = zeros(100, 4 + bytes.len() as i64);
     assert_eq!(read_bytes(&file_of(&[bytes, other].concat(), &[group, beside])).unwrap().len(), 200);

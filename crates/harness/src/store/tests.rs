@@ -67,7 +67,7 @@ fn trial_without_a_report_removes_earlier_histograms() {
 }
 
 #[test]
-fn damage_is_reported() {
+fn missing_or_damaged_run_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
     assert!(read(&run).unwrap_err().to_string().contains("contains no run"));
@@ -132,7 +132,7 @@ fn changed_records_are_omitted_and_run_again() {
     assert!(damage.contains("trial 4 is omitted: its record is that of trial 5") && run.damage.len() == 3, "{damage}");
 
     let (store, run) = resume(&folder);
-    assert_eq!((indices(&run).len(), run.damage.len()), (3, 3), "resuming reports it too");
+    assert_eq!((indices(&run).len(), run.damage.len()), (3, 3), "resuming reports the same damage");
     store.commit(&record(&header, 1)).unwrap();
     let run = read(&folder).unwrap();
     assert_eq!((indices(&run), run.damage), (vec![0, 1, 2, 5], Vec::new()));
@@ -199,7 +199,7 @@ fn damaged_header_is_restored_from_the_database() {
         assert_eq!((indices(&run).len(), run.damage.len()), (2, 1), "{:?}", run.damage);
         assert!(run.damage[0].starts_with("run.json "), "{:?}", run.damage);
         assert_eq!(super::header(&folder).unwrap().seed, header.seed);
-        assert_eq!(resume(&folder).1.damage, run.damage, "resuming reports it too");
+        assert_eq!(resume(&folder).1.damage, run.damage, "resuming reports the same damage");
         assert_eq!(fs::read_to_string(&path).unwrap(), whole);
         assert_eq!(read(&folder).unwrap().damage, Vec::<String>::new());
     }
@@ -274,7 +274,7 @@ fn database_with_views_is_refused() {
 }
 
 #[test]
-fn cyclic_pages_end() {
+fn rows_out_of_order_are_rejected() {
     assert!(
         rows::in_order(None, 7, true).is_ok()
             && rows::in_order(Some(7), 8, true).is_ok()
@@ -505,7 +505,7 @@ fn trials_around_a_damaged_page_are_kept() {
     let (store, _) = resume(&folder);
     drop(store);
     let run = read(&folder).unwrap();
-    assert_eq!((indices(&run), run.damage), (found, Vec::new()), "all readable trials are kept");
+    assert_eq!((indices(&run), run.damage), (found, Vec::new()), "resuming keeps all readable trials");
 }
 
 #[test]

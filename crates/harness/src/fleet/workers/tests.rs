@@ -184,7 +184,7 @@ fn reports_are_collected_after_all_clients_ended() {
         assert_eq!(
             puppet.0.receive(Instant::now() + Duration::from_millis(500)).unwrap(),
             None,
-            "the other client still measures"
+            "no collection while the other client measures"
         );
         first_waits.send(()).unwrap();
         report(&puppet, trial);
