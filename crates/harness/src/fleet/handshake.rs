@@ -166,7 +166,10 @@ mod tests {
         let transcript = Transcript::new(&preamble(), &challenge, &hello);
         for side in [Side::First, Side::Other] {
             let made = Secret::new("open sesame").prove(side, &transcript);
-            assert!(!received.windows(made.len()).any(|it| it == made), "the stranger could test guesses of the secret");
+            assert!(
+                !received.windows(made.len()).any(|it| it == made),
+                "the stranger could test guesses of the secret"
+            );
         }
     }
 

@@ -383,10 +383,7 @@ mod tests {
             }
         }
         let mean = lasts.iter().sum::<f64>() / lasts.len() as f64;
-        assert!(
-            (9_700.0..10_300.0).contains(&mean),
-            "the last packets of bursts have the mean delay: {mean}"
-        );
+        assert!((9_700.0..10_300.0).contains(&mean), "the last packets of bursts have the mean delay: {mean}");
         let early = lasts.iter().filter(|ns| **ns < 8_000.0).count() as f64 / lasts.len() as f64;
         assert!((0.2..0.3).contains(&early), "jitter is uniformly distributed: {early}");
         // Without pauses the mean also equals the delay.
