@@ -2,7 +2,7 @@
 
 use crate::model::{Trial, TrialRecord};
 
-/// An event while a run executes.
+/// An event of a run.
 #[derive(Debug)]
 pub enum RunEvent<'a> {
     /// This trial begins.

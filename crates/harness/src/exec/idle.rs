@@ -26,8 +26,8 @@ pub struct IdleHolders {
 }
 
 impl IdleHolders {
-    /// Opens `config.idle` connections and verifies them. The processes run on `hosts` of a testbed in turn; without `hosts`,
-    /// on this machine. `progress` receives the number of open connections and the number to open.
+    /// Opens `config.idle` connections and verifies them. The processes are distributed over `hosts` of a testbed; without
+    /// `hosts`, they run on this machine. `progress` receives the number of open connections and the number to open.
     pub fn start(
         launch: &dyn Launch,
         config: &LoadConfig,

@@ -31,7 +31,7 @@ pub enum Leftover {
     Process {
         /// The process ID.
         pid: i32,
-        /// The program, and its dead parent.
+        /// The program, and the role of its dead owner.
         description: String,
     },
     /// The socket folder of a dead run.
@@ -134,7 +134,7 @@ fn orphan(pid: i32) -> Option<Leftover> {
     (is_adopted && !has_runner).then(|| Leftover::Process { pid, description: description() })
 }
 
-/// A process in a testbed whose supervisor died, and in another network namespace than this process.
+/// A process of a testbed whose supervisor died. The process must be in another network namespace than this one.
 fn of_lab(pid: i32) -> Option<Leftover> {
     let socket = lab_socket(&fs::read(format!("/proc/{pid}/environ")).ok()?)?;
     let supervisor = owner(socket.parent()?)?;
@@ -151,14 +151,14 @@ fn unsupervised_tag(pid: i32) -> Option<ProcessTag> {
     (shares_pid_namespace(pid) && !has_ended(pid) && !is_supervised()).then_some(tag)
 }
 
-/// The socket of a testbed, from an environment.
+/// The socket of the testbed that an environment names.
 fn lab_socket(environment: &[u8]) -> Option<PathBuf> {
     let mut variables = environment.split(|byte| *byte == 0);
     let path = variables.find_map(|it| it.strip_prefix(SOCKET.as_bytes())?.strip_prefix(b"="))?;
     Some(PathBuf::from(OsStr::from_bytes(path)))
 }
 
-/// Whether a testbed has its supervisor. A later process with the supervisor's ID does not listen on the socket.
+/// Whether a testbed's supervisor is alive. A later process with the supervisor's ID would not listen on the socket.
 fn is_supervised(supervisor: u32, socket: &Path) -> bool {
     let is_refused =
         || UnixStream::connect(socket).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);

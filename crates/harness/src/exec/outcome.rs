@@ -1,4 +1,4 @@
-//! The record of a finished trial, from its observations.
+//! Makes the record of a finished trial from its observations.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use super::marks::Observations;
 use crate::judge::{Judgement, ServerSide};
 use crate::model::{Trial, TrialRecord, Verdict, rates};
 
-/// The record of a trial: its `outcome`, and its observations with a verdict on them.
+/// Makes a trial's record from its `outcome` and its observations, with a verdict.
 pub(super) fn record(
     trial: &Trial,
     (started_at, started): (jiff::Timestamp, Instant),

@@ -113,7 +113,7 @@ impl TrialRun<'_> {
         ];
         let part = Duration::from_nanos(phases.measure_ns / PARTS as u64);
         let is_stream = trial.workload.service.stream().is_some();
-        // The remaining edges of the window's parts, the last first. At each edge a stream server reports its moved bytes.
+        // The remaining edges of the window's parts, in reverse order. At each edge a stream server reports its moved bytes.
         let edges = (0..=PARTS as u32).rev().filter(|_| is_stream).map(|edge| at(to_window_ns) + part * edge);
         let mut edges: Vec<Instant> = edges.collect();
         let mut on_measuring = |event: Option<&load::Event>| {

@@ -10,7 +10,7 @@ use crate::samples;
 
 pub(super) const SINGLE: &str = "the client";
 
-/// The times to wait for other workers and for clients. Tests use shorter times.
+/// Timeouts for other workers and for clients. Tests use shorter ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeouts {
     /// For all workers to join, including the launcher's time to start them.
@@ -22,7 +22,7 @@ pub(super) struct Timeouts {
     pub(super) handshake: Duration,
     /// For a client to summarise and write its samples after its phases.
     pub(super) client: Duration,
-    /// For an answer of a worker, and for a worker to end a client that hangs.
+    /// For a worker to answer, and to end a client that hangs.
     pub(super) worker: Duration,
 }
 
@@ -65,7 +65,8 @@ pub(super) trait ClientLink {
     fn give_up(&mut self) -> String;
 }
 
-/// Waits for a message that `accept` takes. Each progress event sets the deadline to `extension` from then.
+/// Waits for a message that `accept` takes. With an `extension`, each progress event moves the deadline to `extension` from
+/// now.
 pub(super) fn await_message<T>(
     client: &mut dyn ClientLink,
     mut deadline: Instant,

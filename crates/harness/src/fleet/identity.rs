@@ -21,7 +21,7 @@ pub(super) fn machine_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map_or_else(|_| host_name(), |id| id.trim().to_owned())
 }
 
-/// An identifier that all processes of one network namespace share, as they share addresses and ports.
+/// An identifier that all processes of one network namespace share. These processes also share addresses and ports.
 pub(super) fn network_id() -> u64 {
     fs::metadata("/proc/self/ns/net").map_or(0, |it| it.ino())
 }

@@ -1,5 +1,5 @@
 //! Reads the number of this worker and the address of the first worker from the environment that a launcher sets. The launcher
-//! places, starts, watches and ends processes.
+//! places, starts, watches and ends the workers.
 
 use super::secret::Secret;
 use crate::process::secrets::{OPEN_MPI_KEY, SECRET};

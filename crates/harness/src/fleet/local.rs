@@ -17,8 +17,7 @@ use crate::model::LoadOrder;
 use crate::netns::TestbedHost;
 use crate::process::child::{Child, Process};
 
-/// The start follows its announcement after `LEAD_NS`, plus `LEAD_NS_PER_CLIENT` for each client, so that all clients learn of
-/// it.
+/// The time from announcing the start to the start, in nanoseconds: a constant, and an addition for each client.
 const LEAD_NS: u64 = 5_000_000;
 const LEAD_NS_PER_CLIENT: u64 = 2_000_000;
 
@@ -114,7 +113,7 @@ impl Fleet for Local {
     }
 
     fn dismiss(&mut self) {
-        // Clients that have reported end in an orderly way. Dropping a client kills it.
+        // End the clients that have reported. `clear` drops all clients, which kills the remaining ones.
         for client in self.clients.iter_mut().filter(|client| client.samples.is_none()) {
             client.child.end();
         }

@@ -13,7 +13,7 @@ use super::secret::{Nonce, Proof};
 /// The limits of an authenticated message and of a handshake message, in bytes.
 pub(super) const MESSAGE_BYTES_MAX: u32 = 16 << 20;
 pub(super) const HANDSHAKE_BYTES_MAX: u32 = 16 << 10;
-/// The bytes of the length at the start of a message. The length counts neither these bytes nor the tag.
+/// The size in bytes of the length that precedes each message. The length counts neither itself nor the tag.
 pub(super) const LENGTH_BYTES: usize = 4;
 
 /// A message between sides that have not authenticated each other.
@@ -39,7 +39,7 @@ pub(super) enum Message {
     Event { trial: u32, event: String },
     /// Requests the worker's time.
     Ping { number: u32 },
-    /// The worker's CLOCK_MONOTONIC.
+    /// Answers a ping with the worker's CLOCK_MONOTONIC.
     Pong { number: u32, monotonic_ns: u64 },
     /// Makes the client start its ramp at `start_ns` of the worker's CLOCK_MONOTONIC.
     Begin { trial: u32, start_ns: u64 },

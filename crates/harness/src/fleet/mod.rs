@@ -43,7 +43,7 @@ use crate::samples;
 
 /// The clients of trials. An error names the failed client and the reason.
 pub trait Fleet {
-    /// Makes future clients run in turn on these hosts of a testbed; without hosts, on this host.
+    /// Distributes future clients over these hosts of a testbed. Without hosts, clients run on this host.
     fn set_client_hosts(&mut self, hosts: &[TestbedHost]) -> anyhow::Result<()> {
         match hosts {
             [] => Ok(()),

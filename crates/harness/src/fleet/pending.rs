@@ -1,8 +1,8 @@
 //! Handshakes in progress. Some may be with strangers that connect and remain silent.
 //!
 //! A new connection always gets a slot. If its source is at its limit, the source's oldest connection loses its slot.
-//! Otherwise, if no slot is free, the busiest source's oldest connection does. An honest worker needs its slot for one round
-//! trip, and connects again if it loses the slot. A stranger's connections mostly displace each other.
+//! Otherwise, if no slot is free, the busiest source's oldest connection loses its slot. An honest worker needs its slot for
+//! one round trip, and connects again if it loses the slot. A stranger's connections mostly displace each other.
 
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
 use std::sync::Arc;

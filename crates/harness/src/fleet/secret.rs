@@ -12,7 +12,7 @@ use sha2::Sha256;
 pub(super) type Nonce = [u8; 32];
 /// Proves that a side knows the secret.
 pub(super) type Proof = [u8; 32];
-/// The bytes of a tag. A tag proves that a message is the next one from the other side of this session.
+/// The size of a tag in bytes. A tag proves that a message is the next one from the other side of this session.
 pub(super) const TAG_BYTES: usize = 32;
 
 /// The shortest strong secret, in bytes. A worker that connects to an impostor sends a proof, with which the impostor can test

@@ -172,7 +172,7 @@ impl Worker {
         let mut client: Child<Event> = Child::start(SINGLE, command, &order)?;
         *lock(&self.running) = Some((trial, client.handle.clone()));
         let outcome = self.measure(trial, &order.config, &mut client);
-        // After the measurement the receiving thread must not kill the client.
+        // From here on, a `Dismiss` is the normal end of the trial and must not kill the client.
         *lock(&self.running) = None;
         let (report, used) = outcome?;
         self.channel.send(&Message::Ended { trial, used_ppm: used.map(|share| (share * 1e6) as u32) })?;
@@ -180,7 +180,7 @@ impl Worker {
         self.receive(trial, is(Message::Collect { trial }))?;
         self.send_event(trial, &Event::Finished { report: Box::new(report) })?;
         self.send_samples(trial, &mut samples)?;
-        // The client's connections remain open until the server has reported their cost.
+        // The client's connections remain open until the first worker has read the server's counters.
         self.receive(trial, is(Message::Dismiss { trial }))?;
         client.end();
         Ok(())

@@ -9,7 +9,7 @@ use crate::spec::transport::Transport;
 
 /// The number of addresses of a host.
 const ADDRESSES: u8 = 254;
-/// The seconds until the kernel reuses a port in TIME_WAIT, because testbeds set `tcp_tw_reuse`.
+/// The seconds after which the kernel reuses a port in TIME_WAIT. Testbeds set `tcp_tw_reuse`.
 const TIME_WAIT_S: f64 = 1.0;
 
 /// The address for the server to listen on, with a port that the kernel chooses.

@@ -79,8 +79,8 @@ pub struct Found {
     pub nft: Result<(), String>,
 }
 
-/// Chooses the means of a network's conditions, and prefers those of the kernel to the relay. An error lists the missing means, each
-/// with the key of its condition and a remedy.
+/// Chooses the means of a network's conditions, and prefers the kernel's means to the relay. An error lists the missing means,
+/// each with the key of its condition and a remedy.
 pub fn choose(network: &Network, found: &Found) -> Result<Applied, Vec<String>> {
     if let Err(reason) = &found.namespaces {
         return Err(vec![format!("network: {reason}")]);
@@ -160,8 +160,8 @@ impl Found {
     }
 }
 
-/// The CPUs of the relay: those that neither server nor clients use. If all are in use, the relay shares the clients' CPUs,
-/// because the trial measures the server. Without placement the relay may use all CPUs, and the list is empty.
+/// The CPUs of the relay: those that neither server nor clients use. If all are in use, the relay shares the clients' CPUs, not
+/// those of the measured server. Without placement the relay may use all CPUs, and the list is empty.
 #[cfg(target_os = "linux")]
 pub(crate) fn relay_cpus(server: &[usize], client: &[usize]) -> Vec<usize> {
     if server.is_empty() {

@@ -44,7 +44,7 @@ const BANDWIDTH_FACTOR: f64 = 2.0;
 /// One system call sends the datagrams of this time, but at most `BATCH_MAX`, which fit in 64 KiB.
 const BATCH_TIME: Duration = Duration::from_micros(200);
 const BATCH_MAX: f64 = 40.0;
-/// A counter is read up to `READINGS_MAX` times until a reading takes at most this time.
+/// A counter is read repeatedly, at most `READINGS_MAX` times, until a reading takes no longer than this.
 const READING_MAX: Duration = Duration::from_millis(1);
 const READINGS_MAX: u32 = 20;
 /// The time within which datagrams of every client host must return.
@@ -55,7 +55,7 @@ const BUSY_DELAY: Duration = Duration::from_millis(100);
 const SOCKET_BYTES: usize = 16 << 20;
 
 /// Measures the network between the client hosts and the server's host: the round trips of every client host, and the loss and
-/// bandwidth of one, selected by `turn`. Loss and bandwidth take longer, and all hosts have the same conditions.
+/// bandwidth of one host, selected by `turn`. Loss and bandwidth take longer, and all hosts have the same conditions.
 pub(super) fn measure(
     link: &Link<'_>,
     server: &TestbedHost,
@@ -66,7 +66,7 @@ pub(super) fn measure(
     let there = socket(server).context("cannot create a socket on the server's host")?;
     let here: Vec<UdpSocket> =
         clients.iter().map(socket).collect::<io::Result<_>>().context("cannot create a socket on a client host")?;
-    // The first packets wait for neighbour discovery, and on a busy machine links come up late.
+    // Wait until a datagram returns. The first packets wait for neighbour discovery, and on a busy machine links come up late.
     let deadline = Instant::now() + UP_TIMEOUT;
     while round_trips(link, &there, &here, (here.len() as u32).max(5))?.concat().is_empty() && Instant::now() < deadline
     {
@@ -307,7 +307,7 @@ fn bandwidth(
     Ok((last.0 - first.0) as f64 * 8.0 / (last.1 - first.1).as_secs_f64())
 }
 
-/// The bytes that a host has received, including headers, and the time of the reading: the fastest of several.
+/// The bytes that a host has received, including headers, and the time of this reading. The reading is the fastest of several.
 fn received(host: &TestbedHost) -> io::Result<(u64, Instant)> {
     let mut fastest = (Duration::MAX, 0, Instant::now());
     for _ in 0..READINGS_MAX {

@@ -32,7 +32,7 @@ pub trait Process<E> {
     /// The next event; `None` after `deadline`. Returns [`Process::end_error`] if the process has ended.
     fn next_event(&mut self, deadline: Instant) -> anyhow::Result<Option<E>>;
 
-    /// Returns [`Process::next_event`], unless `stop` aborts the wait.
+    /// Waits as [`Process::next_event`] does. Returns an error if `stop` aborts the wait.
     fn wait_event(&mut self, stop: &Stop, deadline: Instant) -> anyhow::Result<Option<E>> {
         loop {
             stop.check()?;
@@ -326,7 +326,7 @@ pub(crate) mod tests {
         });
         assert!(child.next_event(soon()).unwrap_err().to_string().contains("signal: 9"));
         let handle = other.join().unwrap();
-        // The child has been waited for: an error would mean that a signal was sent to its process ID.
+        // The child has been waited for, so `kill` must send no signal. A signal to its process ID would return an error.
         handle.lock().kill().unwrap();
         assert!(child.was_killed());
     }
@@ -335,7 +335,7 @@ pub(crate) mod tests {
     fn child_outlives_the_thread_that_started_it() {
         let mut child = thread::spawn(|| shell("cat")).join().unwrap();
         assert_eq!(child.next_event(soon()).unwrap(), Some(42));
-        // Long enough for a signal to arrive.
+        // Allow time for a signal to arrive.
         thread::sleep(Duration::from_millis(100));
         child.send("43").unwrap();
         assert_eq!(child.next_event(soon()).unwrap(), Some(43));

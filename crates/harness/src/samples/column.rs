@@ -1,4 +1,4 @@
-//! Reads a column of our Parquet files: pages of 64-bit integers, plain or dictionary-encoded.
+//! Reads a column of muxbench's Parquet files: pages of 64-bit integers, plain or dictionary-encoded.
 
 use super::thrift::{Structure, take, varint};
 

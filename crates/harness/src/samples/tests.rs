@@ -154,7 +154,7 @@ fn many_rows_of_every_kind_read_back() {
 
 #[test]
 fn our_files_have_more_than_two_bytes_for_three_rows() {
-    // The smallest file has a constant schedule and no sent request.
+    // Files are smallest with a constant schedule and no sent request.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("samples.parquet");
     for period_ns in [1, 1_000, 1 << 16, 1_000_000] {
@@ -164,7 +164,7 @@ fn our_files_have_more_than_two_bytes_for_three_rows() {
         let bytes = std::fs::metadata(&path).unwrap().len();
         assert!(bytes > samples.len() as u64, "{bytes} bytes, every {period_ns} ns");
     }
-    // Many simultaneous connections are the other extreme.
+    // Files are also small if many connections send at the same time.
     for together in [2, 16, 64, 400, 10_000] {
         let sample = |at: i64| Sample {
             planned_ns: at / together * 1_000_000,

@@ -24,7 +24,7 @@ pub fn header(folder: &Path) -> anyhow::Result<RunHeader> {
 
 pub(super) struct Found {
     pub(super) run: Run,
-    /// The text of run.json, repaired.
+    /// The text of run.json after repair.
     pub(super) text: String,
     pub(super) is_header_damaged: bool,
     pub(super) is_database_damaged: bool,

@@ -39,7 +39,7 @@ pub enum LossPolicy {
     /// The run ends after the failed trial, and can be resumed.
     #[default]
     EndRun,
-    /// The remaining workers divide the lost one's connections and rate.
+    /// The remaining workers divide the lost worker's connections and rate.
     Continue,
 }
 
