@@ -163,7 +163,7 @@ fn csv_of(beside: &PaperComparison, grids: &[(&'static str, Grid)]) -> String {
         (_, [], []) => "every figure that was compared with a claim".into(),
         (_, [], _) => of_tables.into(),
         (_, _, []) => of_figures(),
-        _ => format!("{}, and in a file of its own {of_tables}", of_figures()),
+        _ => format!("{}; a second CSV has {of_tables}", of_figures()),
     }
 }
 

@@ -48,5 +48,5 @@ impl Impossible {
 /// Lists all reasons, one per line; empty without any.
 pub fn listed(all: &[Impossible]) -> String {
     let lines: String = all.iter().map(|it| format!("\n- {}, {}", it.experiment, it.words())).collect();
-    if lines.is_empty() { lines } else { format!("Not run, because this host cannot:{lines}") }
+    if lines.is_empty() { lines } else { format!("Trials that this host cannot run:{lines}") }
 }

@@ -119,7 +119,7 @@ fn interval_of_a_point_comes_from_its_repeats() {
 }
 
 #[test]
-fn lost_bandwidth_of_streams_is_shown_with_its_costs() {
+fn stream_bandwidth_loss_names_cpu_time_and_memory() {
     let paper = find("welsh2001").unwrap();
     let words = |runs: &[harness::model::Run]| {
         beside(paper, paper.part(Some("1"), None).unwrap(), runs).unwrap().figures[0].1.words.clone()
@@ -144,7 +144,7 @@ fn lost_bandwidth_of_streams_is_shown_with_its_costs() {
 }
 
 #[test]
-fn paper_claims_leave_out_other_read_budgets() {
+fn claims_ignore_trials_with_other_read_budgets() {
     let paper = find("welsh2001").unwrap();
     let mut run = testkit::bandwidth_run();
     let findings = |run: &harness::model::Run| {
@@ -174,7 +174,7 @@ fn figures_are_tables_in_a_terminal() {
 }
 
 #[test]
-fn invalid_values_are_marked_in_every_form() {
+fn invalid_values_are_marked_in_text_csv_and_json() {
     let paper = find("maharjan2012").unwrap();
     let mut runs = runs_of(paper);
     for record in &mut runs[1].records {
@@ -256,7 +256,7 @@ fn hostile_text_in_runs_does_not_break_a_page() {
 }
 
 #[test]
-fn impossible_trials_are_shown_with_reasons_in_every_form() {
+fn impossible_trials_have_reasons_in_text_json_and_page() {
     let paper = find("maharjan2012").unwrap();
     let mut runs = runs_of(paper);
     let reason = "workload.connections: 16000 needs <many> descriptors; raise the limit";
@@ -271,13 +271,17 @@ fn impossible_trials_are_shown_with_reasons_in_every_form() {
     assert!(count >= 2);
     let all = beside(paper, Part::Whole, &runs).unwrap();
     let words = format!("{count} trials of epoll, select: {reason}");
-    let line = format!("Not run, because this host cannot:\n- maharjan2012-idle, {words}\n");
+    let line = format!("Trials that this host cannot run:\n- maharjan2012-idle, {words}\n");
     assert!(all.render(400).contains(&line), "{}", all.render(400));
     assert_eq!(all.json()["impossible"][0]["trials"], count);
     assert_eq!(all.json()["impossible"].as_array().unwrap().len(), 1);
     let (page, _) = page(&all, &runs);
     assert!(page.contains(&format!("<a href=\"#again\">This host cannot run {count} trials.</a>")));
-    assert_eq!(page.matches("<p>Not run, because this host cannot:</p>").count(), 1, "one run has impossible trials");
+    assert_eq!(
+        page.matches("<p>Trials that this host cannot run:</p>").count(),
+        1,
+        "only one run has impossible trials"
+    );
     assert!(page.contains(&format!("<li>{}</li>", words.replace('<', "&#60;").replace('>', "&#62;"))));
 
     runs[1].records.clear();
@@ -286,7 +290,7 @@ fn impossible_trials_are_shown_with_reasons_in_every_form() {
     assert!(error.to_string().contains(&words), "{error}");
     let possible = runs_of(paper);
     let text = beside(paper, Part::Whole, &possible).unwrap().render(400);
-    assert!(!text.contains("Not run"), "{text}");
+    assert!(!text.contains("this host cannot run"), "{text}");
 }
 
 #[test]
@@ -342,7 +346,7 @@ fn page_saves_the_shown_data() {
 }
 
 #[test]
-fn highest_value_of_one_series_names_its_place() {
+fn single_series_states_where_its_highest_value_is() {
     let paper = find("kawai2008").unwrap();
     let mut runs = vec![testkit::run_of_experiment("kawai2008-http")];
     runs[0].records.retain(|record| record.trial.architecture.to_string() == "epoll");

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn three_digits() {
+    fn numbers_have_three_significant_digits() {
         let shown: Vec<String> = [0.0, 0.123, 9.99, 9.999, 12.34, 99.96, 1234.5].map(digits).into();
         assert_eq!(shown, ["0.00", "0.12", "9.99", "10.0", "12.3", "100", "1234"]);
         let shown: Vec<String> = [0.0, 0.12, -0.0571, 0.99961, 9.996, 99.96, 1234.5, 1e-9].map(significant).into();

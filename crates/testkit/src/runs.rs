@@ -632,7 +632,7 @@ pub fn bandwidth_run() -> Run {
                 ended: connections,
             });
             (load.window_ns, load.cpu_ns) = (1_000_000_000, 800_000_000);
-            let server = record.server.as_mut().expect("every record has a load report");
+            let server = record.server.as_mut().expect("every record has server counters");
             (server.totals.bytes_in, server.totals.bytes_out) = (Some(bytes), Some(32 * bursts_per_s as u64));
             (server.totals.requests, server.totals.cpu_system_ns) = (Some(bursts_per_s as u64), 900_000_000);
             server.totals.syscalls =

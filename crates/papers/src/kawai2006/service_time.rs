@@ -168,7 +168,7 @@ pub(super) fn notes(cells: &[Cell], table: u8, schedules: &[Schedule]) -> Vec<St
     }
     if of_table().any(|cell| cell.here.as_ref().is_some_and(|here| here.is_client_tail)) {
         notes.push(
-            "?: the client sent too many requests late for the mean and the standard deviation to be the server's."
+            "?: the client sent too many requests late, so the mean and the standard deviation may not describe the server."
                 .to_owned(),
         );
     }

@@ -39,7 +39,7 @@ fn published_values_appear_in_the_tables_as_printed() {
 }
 
 #[test]
-fn the_experiment_has_every_published_workload() {
+fn experiment_has_every_published_workload() {
     let experiment = harness::spec::presets::find("kawai2006").unwrap().experiment();
     for cell in published_service_time() {
         assert!(experiment.workload.connections.0.iter().any(|it| it.get() == cell.connections));
@@ -106,7 +106,7 @@ fn sends_of_invalid_trials_are_marked() {
 }
 
 #[test]
-fn a_run_of_other_traffic_is_an_error() {
+fn run_of_other_traffic_is_an_error() {
     let run = testkit::run();
     let mut sends_of = |_| -> anyhow::Result<Vec<i64>> { unreachable!() };
     let error = Kawai2006::of(&run, &mut kept(&mut sends_of)).unwrap_err().to_string();

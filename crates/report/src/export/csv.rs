@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_for_each_trial() {
+    fn csv_has_a_row_for_each_trial() {
         let run = testkit::run();
         let text = of(&run);
         assert_eq!(text.lines().count(), run.records.len() + 1);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn formulas_in_text_are_quoted() {
+    fn formula_in_text_gets_an_apostrophe() {
         let mut run = testkit::run();
         let formula = "=HYPERLINK(\"http://127.0.0.1/\",\"see\")";
         run.records[0].verdict.reason = formula.into();

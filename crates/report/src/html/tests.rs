@@ -36,7 +36,7 @@ fn runs() -> Vec<Run> {
 }
 
 #[test]
-fn bandwidth_is_the_server_s_count() {
+fn bandwidth_figures_show_the_count_of_the_server() {
     let drawn = drawn(&testkit::bandwidth_run());
     let chart = |name: &str| &drawn.figures.iter().find(|(figure, _)| figure.name == name).unwrap().1;
     let epoll = drawn.architectures.iter().position(|architecture| architecture == "epoll").unwrap();
@@ -72,7 +72,7 @@ fn every_figure_is_drawn_for_some_run_with_a_caption() {
 }
 
 #[test]
-fn a_figure_without_data_is_left_out() {
+fn figure_without_data_is_omitted() {
     let names = |run: &Run| drawn(run).figures.iter().map(|(figure, _)| figure.name).collect::<Vec<_>>();
     let open = names(&testkit::run());
     assert!(!open.contains(&"latency") && !open.contains(&"throughput") && !open.contains(&"kernel"), "{open:?}");
@@ -157,7 +157,7 @@ fn hostile_text_breaks_no_page() {
     for run in runs() {
         let run = testkit::hostile(run);
         let page = render(&run).unwrap();
-        assert!(!testkit::has_obeyed(&page), "hostile text is no element");
+        assert!(!testkit::has_obeyed(&page), "hostile text is escaped");
         assert_eq!(data(&page, "raw")["name"], testkit::HOSTILE);
     }
 }

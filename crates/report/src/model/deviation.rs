@@ -9,11 +9,11 @@ use stats::{Deviation, deviation};
 use super::FORMAT;
 use super::workload::order;
 
-/// Returns the send times of a trial in nanoseconds, in any order, without unsent requests; or an error if they are
-/// unknown.
+/// A function that returns the send times of a trial in nanoseconds, in any order and without unsent requests. It
+/// returns an error if they are unknown.
 pub type SendsOf<'a> = dyn FnMut(u32) -> anyhow::Result<Vec<i64>> + 'a;
 
-/// Returns the deviations of a finished trial.
+/// A function that returns the deviations of a finished trial.
 pub type DeviationOf<'a> = dyn FnMut(&TrialRecord) -> TrialDeviation + 'a;
 
 /// Returns a function that computes deviations from send times and reads each trial's samples only once.
@@ -29,8 +29,9 @@ pub const SHARES: [f64; 9] = [0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.
 pub(crate) const POINTS: usize = 101;
 
 /// The definition of a deviation.
-pub(crate) const DEFINITION: &str = "Deviation of each send from the best-fitting even sequence with intervals of 1/rate (kawai2006, section \
-                                     5.2): positive is late, and the mean is 0.";
+pub(crate) const DEFINITION: &str = "\
+    Deviation of each send from the best-fitting even sequence with intervals of 1/rate (kawai2006, section 5.2): \
+    positive is late, and the mean is 0.";
 
 /// The deviations of all finished trials.
 #[derive(Clone, Debug, Serialize)]
@@ -40,7 +41,7 @@ pub struct Deviations {
     /// The run's name.
     pub(crate) run: String,
     pub(crate) definition: &'static str,
-    /// The finished trials, by connections, active share, rate and architecture.
+    /// The finished trials, sorted by workload, then by architecture.
     pub(crate) trials: Vec<TrialDeviation>,
 }
 
@@ -52,13 +53,13 @@ pub struct TrialDeviation {
     /// The repeat's number, from 0.
     pub(crate) repeat: u32,
     pub(crate) architecture: String,
-    /// The traffic. Only with the schedule `constant` does the client alone cause deviations.
+    /// The traffic. With a schedule other than `constant`, the planned times deviate too.
     pub workload: Workload,
     /// Planned time between two sends.
     pub(crate) interval_ns: Option<f64>,
     /// The verdict of the trial.
     pub verdict: VerdictKind,
-    /// Planned requests that were never sent. Each shifts the later ones by one interval.
+    /// Planned requests that were never sent. Each of them shifts the deviations of later sends by one interval.
     pub(crate) unsent: u64,
     /// The reason for missing figures.
     pub missing: Option<String>,
@@ -95,7 +96,7 @@ impl TrialDeviation {
             let cdf = deviation::cdf(&deviations_ns, points).into_iter();
             cdf.map(|(deviation_ns, share)| Point { share, deviation_ns }).collect::<Vec<_>>()
         };
-        // Compute a point per thousandth, the smallest of the shares.
+        // Compute a point per thousandth, because all shares are multiples of a thousandth.
         let fine = points(1_001);
         let planned = record.load.as_ref().filter(|_| missing.is_none()).map_or(0, |load| load.planned);
         Self {

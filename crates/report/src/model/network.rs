@@ -32,7 +32,7 @@ pub fn sentence<'a>(reports: impl Iterator<Item = &'a NetworkReport>) -> Option<
     hosts.dedup();
     if let [first, others @ ..] = hosts.as_slice() {
         let others: String = others.iter().map(|host| format!(", {host}")).collect();
-        words.push(format!("loss and bandwidth in turn, of client's host {first}{others}"));
+        words.push(format!("loss and bandwidth of one client host per trial (host {first}{others})"));
     }
     if let Some(late_ns) = reports.iter().filter_map(|report| Some(report.relay?.late_p99_ns)).max() {
         words.push(format!("packets late by p99 {}", ms(late_ns as f64)));
@@ -73,6 +73,9 @@ mod tests {
             report.measured.host = Some(host);
         }
         let sentence = sentence(reports.iter()).unwrap();
-        assert!(sentence.contains(", loss and bandwidth in turn, of client's host 1, 2, packets late"), "{sentence}");
+        assert!(
+            sentence.contains(", loss and bandwidth of one client host per trial (host 1, 2), packets late"),
+            "{sentence}"
+        );
     }
 }

@@ -333,8 +333,8 @@ fn counted(pairs: &[&Pair], name: &str, change: fn(&Pair) -> Option<Change>) -> 
     let changes: Vec<ChangeKind> = pairs.iter().filter_map(|pair| Some(change(pair)?.finding)).collect();
     let found = |kind| changes.iter().filter(|finding| **finding == kind).count();
     let counts = [
-        (found(ChangeKind::More), "more"),
-        (found(ChangeKind::Less), "less"),
+        (found(ChangeKind::More), "higher"),
+        (found(ChangeKind::Less), "lower"),
         (found(ChangeKind::Longer), "longer"),
         (found(ChangeKind::Shorter), "shorter"),
         (found(ChangeKind::NoPracticalDifference), "without practical difference"),

@@ -467,7 +467,7 @@ mod tests {
         assert_eq!(verdict(&[&good, &late, &good]), Valid);
         assert_eq!(verdict(&[&good, &taken, &good]), Valid);
         assert_eq!(verdict(&[&good, &taken, &late]), Unsteady);
-        assert_eq!(verdict(&[&good, &taken]), Unsteady, "half of the repeats are no minority");
+        assert_eq!(verdict(&[&good, &taken]), Unsteady, "half of the repeats is no minority");
         assert_eq!(verdict(&[&good, &good, &with(Unsteady, "trend")]), Valid);
         assert_eq!(
             verdict(&[&good, &with(Unsteady, "trend"), &with(Unsteady, "trend")]),
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn repeat_unsteady_by_itself_stays_in_the_estimate() {
+    fn repeat_made_unsteady_by_server_stays_in_estimates() {
         let mut run = testkit::run();
         let row =
             |run: &Run| Summary::of(run).comparisons[0].rows.iter().find(|row| row.architecture == "epoll").cloned();
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn ranked_row_uses_only_valid_repeats() {
+    fn ranked_row_omits_repeats_disturbed_by_the_host() {
         let mut run = testkit::run();
         let row =
             |run: &Run| Summary::of(run).comparisons[0].rows.iter().find(|row| row.architecture == "epoll").cloned();

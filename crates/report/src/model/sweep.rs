@@ -192,6 +192,6 @@ mod tests {
         (load.planned, load.completed, load.errors.timeout) = (1_000, 990, 500);
         assert_eq!(figures(&[record]).unwrap().errors, 1.0);
         record.load.as_mut().unwrap().errors.timeout = 0;
-        assert_eq!(figures(&[record]).unwrap().errors, 1.0, "a lost datagram is no error of its own, but counts");
+        assert_eq!(figures(&[record]).unwrap().errors, 1.0, "a lost datagram counts, although it is in no error class");
     }
 }

@@ -47,8 +47,8 @@ pub fn title(workload: &Workload) -> String {
         }
         Schedule::SlotRandom => {}
         Schedule::Constant => words.push("at constant intervals".into()),
-        Schedule::ConstantDrawn => words.push("at constant intervals from times of their own".into()),
-        Schedule::ConstantTogether => words.push("at constant intervals all at once".into()),
+        Schedule::ConstantDrawn => words.push("at constant intervals from random offsets".into()),
+        Schedule::ConstantTogether => words.push("simultaneously at constant intervals".into()),
         Schedule::Poisson => words.push("as a Poisson process".into()),
     }
     words.extend(workload.service.ports().map(|_| "udp".to_owned()));

@@ -19,8 +19,8 @@ pub struct Style {
 }
 
 /// Colours on white and on black. A search maximised the smallest distance between any two colours, for normal vision
-/// and three kinds of colour blindness (test `colours_are_distinct_with_any_eyes`). The contrast of each colour to its
-/// background is at least 3.
+/// and three kinds of colour blindness (test `colours_are_distinct_for_every_kind_of_vision`). The contrast of
+/// each colour to its background is at least 3.
 const COLOURS: [(&str, &str); 8] = [
     ("#2234b8", "#6782f5"),
     ("#c58410", "#f05903"),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_distinct_with_any_eyes() {
+    fn colours_are_distinct_for_every_kind_of_vision() {
         // A just noticeable difference is about 0.02.
         const DISTANCE_MIN: f64 = 0.12;
         for (eyes, matrix) in EYES {

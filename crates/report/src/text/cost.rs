@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn run_delay_of_one_repeat_unknown_is_absent() {
+    fn run_delay_unknown_in_one_repeat_is_absent() {
         let counters = |run_delay_ns| {
             let mut counters = ServerCounters::default();
             counters.totals.run_delay_ns = run_delay_ns;

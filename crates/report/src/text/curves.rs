@@ -108,10 +108,10 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_in_one_line() {
+    fn sparks_draw_a_level_for_each_value() {
         let values = [Some(10.0), None, Some(20.0), Some(40.0), Some(80.0), Some(0.0)];
         assert_eq!(sparks(&values), "▁ ▃▆█ ");
-        assert_eq!(sparks(&[Some(100.0), Some(101.0)]), "▄▅", "noise");
+        assert_eq!(sparks(&[Some(100.0), Some(101.0)]), "▄▅", "noise looks flat");
         assert_eq!((sparks(&[Some(7.0)]).chars().count(), sparks(&[None, None])), (1, "  ".into()));
     }
 

@@ -193,7 +193,7 @@ mod tests {
             diff.pairs.iter().filter(|pair| pair.rate.is_some()).partition(|pair| pair.architecture == "epoll");
         assert!(epoll.iter().all(|pair| pair.rate.unwrap().finding == ChangeKind::More));
         assert!(other.iter().all(|pair| pair.rate.unwrap().finding == ChangeKind::NoPracticalDifference));
-        assert!(RunDiff::of(&b, &a).sentence.contains("3 less"), "{}", RunDiff::of(&b, &a).sentence);
+        assert!(RunDiff::of(&b, &a).sentence.contains("3 lower"), "{}", RunDiff::of(&b, &a).sentence);
         insta::assert_snapshot!(render(&diff, 160.into()));
     }
 

@@ -65,7 +65,7 @@ mod tests {
     use crate::model::{RunDiff, Summary, conclusion};
 
     #[test]
-    fn late_sends_mark_the_quantiles_above_them() {
+    fn late_sends_mark_quantiles_that_they_may_have_caused() {
         let from = |count: u64| clients_from(&LateSends { count, sent: 10_000, ..LateSends::default() });
         assert_eq!(
             [0, 1, 10, 11, 51, 101].map(from),

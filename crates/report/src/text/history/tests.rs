@@ -56,7 +56,7 @@ fn hostile_text_breaks_no_index() {
     builder.add("results/b", &testkit::hostile(testkit::other_run()));
     builder.add_unreadable(testkit::HOSTILE, &anyhow::anyhow!(testkit::HOSTILE));
     let page = page(&builder.finish(1), &["./a/".to_owned(), "./b/".to_owned()]).unwrap();
-    assert!(page.contains("alert(1)") && !testkit::has_obeyed(&page), "hostile text is no element");
+    assert!(page.contains("alert(1)") && !testkit::has_obeyed(&page), "hostile text is escaped");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn trends_separate_hosts_and_omit_single_measurements() {
 }
 
 #[test]
-fn newest_run_is_compared_with_the_one_before_on_its_host() {
+fn newest_run_is_compared_with_previous_run_on_its_host() {
     let history = history();
     for trend in history.trends.iter().filter(|trend| trend.host == 0) {
         let finding = trend.change.map(|change| change.finding);
