@@ -9,7 +9,7 @@ use crate::model::axis::{Axis, apart};
 use crate::model::stream;
 use crate::model::summary::{Comparison, Row, Summary};
 
-/// A table for each group of workloads that differ only in the number of connections, idle connections or ports.
+/// Returns a table for each group of workloads that differ only in the number of connections, idle connections or ports.
 pub(crate) fn tables(summary: &Summary, medium: Medium) -> Vec<String> {
     let groups = |axis: Axis, is_closed: bool| {
         axis.groups(summary.comparisons.iter().filter(|it| it.workload.is_closed() == is_closed))
@@ -39,7 +39,7 @@ fn row<'a>(comparison: &'a Comparison, name: &str) -> Option<&'a Row> {
     comparison.rows.iter().find(|row| row.label() == name)
 }
 
-/// Orders rows by their peak, best first. A `*` marks the best of each column.
+/// Returns a table of rates. Its rows are ordered by their peak, best first. A `*` marks the best rate of each column.
 fn throughput(along: Axis, group: &[&Comparison], title: &str, medium: Medium) -> String {
     let workload = &group[0].workload;
     let shown = |rate: f64| format::digits(stream::megabytes_per_s(workload, rate).unwrap_or(rate));
@@ -63,7 +63,7 @@ fn throughput(along: Axis, group: &[&Comparison], title: &str, medium: Medium) -
     table(along, group, &heading, &names, &cell, Some(&peak), medium)
 }
 
-/// Orders rows by the response time in the last column; architectures that are not ranked there come last.
+/// Returns a table of response times. Its rows are ordered by the last column; rows not ranked there come last.
 fn response_time(along: Axis, group: &[&Comparison], medium: Medium) -> String {
     let last = group[group.len() - 1];
     let at_the_end = |name: &String| {

@@ -48,8 +48,8 @@ pub(crate) fn of(comparison: &Comparison, medium: Medium) -> Option<String> {
     Some(medium.verbatim(&text))
 }
 
-/// p1, p25, p50, p75 and p99 in nanoseconds, at least 1 each. If the client may have caused the p99, the line ends at
-/// p75.
+/// Returns p1, p25, p50, p75 and p99 in nanoseconds, at least 1 each. If the client may have caused the p99, the last
+/// value is the p75.
 fn percentiles(row: &Row) -> Option<[f64; 5]> {
     let time = row.service?;
     let (_, last) = client_tail::end_of_line(&row.late);

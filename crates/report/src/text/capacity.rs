@@ -11,7 +11,7 @@ use crate::format;
 use crate::model::capacity::{Capacities, Search, sentence};
 use crate::model::workload::title;
 
-/// The columns for a search and its limited quantiles in words.
+/// The columns for a search and, as text, its quantiles that have limits.
 const COLUMNS: &[Column<(Search, String)>] = &[
     column("architecture", 0, |(row, _)| row.architecture.clone()),
     column("requests/s", 0, |(row, _)| most(row)),
@@ -40,7 +40,7 @@ fn interval(row: &Search) -> String {
     }
 }
 
-/// Returns the limited quantiles at the rate in the table.
+/// Returns the quantiles that have limits, at the rate in the table.
 fn quantiles(question: &SearchGoal, row: &Search) -> String {
     let quantile = |(limit, ns): (&LatencyLimit, &Option<u64>)| {
         ns.map(|ns| {
@@ -52,7 +52,7 @@ fn quantiles(question: &SearchGoal, row: &Search) -> String {
     if known.is_empty() { "-".into() } else { known.join(", ") }
 }
 
-/// The reason for the end of a search.
+/// Returns the reason why a search ended.
 fn ended(row: &Search) -> &'static str {
     match row.ended {
         _ if matches!(row.answer, Some(CapacityBound::AtLeast { client: true, .. })) => "client limit",
@@ -96,7 +96,7 @@ pub fn render(run: &Run, capacities: &Capacities, medium: Medium) -> String {
     medium.finished(lines.join("\n") + "\n")
 }
 
-/// Advice where the capacity of the server is unknown.
+/// Returns advice if the capacity of the server is unknown.
 fn advice(row: &Search) -> Option<&'static str> {
     match (row.answer, row.ended) {
         (Some(CapacityBound::AtLeast { client: true, .. }), _) => {

@@ -1,5 +1,5 @@
-//! Why one architecture wins: the cost of a request by the servers' counters, and each architecture's largest difference
-//! from the best.
+//! Why one architecture wins: the cost of a request by the servers' counters, and the cost in which each architecture
+//! differs most from the best one.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use crate::format;
 use crate::model::cost::{CostBreakdown, CountDifference, SAME_PER_REQUEST, SAME_SHARE};
 use crate::model::summary::{Comparison, Row, Summary};
 
-/// A cost by which two architectures may differ: its name, its value, the smallest difference that is mentioned, and its
-/// format.
+/// A cost in which two architectures may differ: its name, its value, the smallest difference that the report mentions,
+/// and its format.
 type Cost = (&'static str, fn(&CostBreakdown) -> Option<f64>, f64, fn(f64) -> String);
 
 const COSTS: &[Cost] = &[
@@ -23,12 +23,12 @@ const COSTS: &[Cost] = &[
     ("involuntary switches per request", |it| Some(it.involuntary_switches_per_request), 0.1, format::digits),
 ];
 
-/// Returns the cost with the largest ratio to the best architecture's; `None` without a notable difference.
+/// Returns the cost with the largest ratio between a row and the best row; `None` without a notable difference.
 fn main_difference(row: &Row, best: &Row) -> Option<String> {
     let (breakdown, best) = (row.breakdown.as_ref()?, best.breakdown.as_ref()?);
     let differences = COSTS.iter().filter_map(|(name, figure, difference_min, shown)| {
         let (value, best) = (figure(breakdown)?, figure(best)?);
-        // Bound the ratio to a value near 0.
+        // Bound the ratio if a value is near 0.
         let floor = difference_min / 30.0;
         let ratio = (value.max(floor) / best.max(floor)).ln().abs();
         let words = format!("{name}: {} against {}", shown(value), shown(best));
@@ -69,10 +69,10 @@ pub fn render(summary: &Summary, medium: Medium) -> String {
 
 /// The heading of the time that runnable threads waited for a CPU.
 const WAITED: &str = "run delay µs";
-/// The heading of the wait's share of the tail.
+/// The heading of the share of the tail that these waits explain.
 const TAIL: &str = "of tail";
 
-/// The meaning of these two columns; `None` without them.
+/// Explains the columns [`WAITED`] and [`TAIL`]; `None` without them.
 fn about_delays(rows: &[Row]) -> Option<String> {
     breakdowns(rows).find_map(|(_, it)| it.run_delay_ns_per_request)?;
     Some(format!(
@@ -82,7 +82,7 @@ fn about_delays(rows: &[Row]) -> Option<String> {
     ))
 }
 
-/// The rows with counters of the server.
+/// Returns the rows that have counters of the server.
 fn breakdowns(rows: &[Row]) -> impl Iterator<Item = (&Row, &CostBreakdown)> {
     rows.iter().filter_map(|row| Some((row, row.breakdown.as_ref()?)))
 }

@@ -6,14 +6,14 @@ use crate::list::ends;
 
 /// Rows of the plot.
 const HEIGHT: usize = 12;
-/// The most columns of the plot.
+/// The largest number of columns of the plot.
 const WIDTH_MAX: usize = 72;
 /// Columns of the labels at the left.
 const LABEL: usize = 10;
 /// The marks of the curves, in turn.
 const MARKS: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
 
-/// A curve: its name, and pairs of rate and nanoseconds by ascending rate.
+/// A curve: its name, and pairs of a rate and a time in nanoseconds, at ascending rates.
 pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
@@ -74,7 +74,7 @@ pub(crate) fn draw(what: &str, against: &str, lines: &[Line], width: usize) -> O
     Some(text.join("\n"))
 }
 
-/// The levels of a curve in one line.
+/// The characters of a one-line curve, from the lowest to the highest level.
 const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// The smallest span of a curve, as a ratio, so that noise stays flat.
 const SPARKS_SPAN: f64 = 1.5;

@@ -11,10 +11,10 @@ use crate::text::{Medium, table};
 const ORDER: [(Severity, &str); 3] =
     [(Severity::Warning, "Warning"), (Severity::Unknown, "Unknown"), (Severity::Good, "Good")];
 
-/// Longer lines of prose are hard to read.
+/// The largest width of prose, because longer lines are hard to read.
 const WIDTH_MAX: usize = 100;
 
-/// Renders warnings first, each with its effect and its remedy, then unknown facts, then the rest.
+/// Renders warnings, then unknown facts, each with its effect and its remedy, then good facts without either.
 pub fn render(findings: &[Diagnosis], medium: Medium) -> String {
     let width = match medium {
         Medium::Terminal(width) => width.min(WIDTH_MAX),
@@ -47,7 +47,7 @@ pub fn render(findings: &[Diagnosis], medium: Medium) -> String {
     text
 }
 
-/// Returns a table row for each finding, in the same order.
+/// Returns a table with a row for each finding, in the order of [`ORDER`].
 fn markdown(findings: &[Diagnosis]) -> String {
     let mut findings: Vec<&Diagnosis> = findings.iter().collect();
     findings.sort_by_key(|finding| ORDER.iter().position(|(severity, _)| *severity == finding.severity));

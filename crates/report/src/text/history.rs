@@ -10,7 +10,7 @@ use crate::format;
 use crate::model::history::{Entry, History, Trend, TrendPoint};
 use crate::model::stream;
 
-/// The longest conclusion in the table of runs.
+/// The largest number of characters of a conclusion in the table of runs.
 const SENTENCE_MAX: usize = 50;
 /// The largest number of runs in a curve.
 const SPARKS_MAX: usize = 32;
@@ -41,7 +41,7 @@ const TRENDS: &[Column<Line>] = &[
     column("valid", 3, |it| it.1.points.last().map_or_else(String::new, repeats)),
 ];
 
-/// Converts requests per second to the unit of the trend; megabytes per second for streams.
+/// Converts requests per second to the unit of the trend: megabytes per second for streams.
 fn rate(trend: &Trend, per_s: f64) -> f64 {
     stream::megabytes_per_s(&trend.workload, per_s).unwrap_or(per_s)
 }
@@ -54,7 +54,7 @@ fn newest(trend: &Trend, figure: impl Fn(&TrendPoint) -> Option<f64>) -> String 
     trend.points.last().and_then(figure).map_or("-".into(), format::digits)
 }
 
-/// Returns a curve with a place for each of the newest runs, so that the curves of a table line up.
+/// Returns a curve with one character for each of the newest runs, so that the curves of a table line up.
 fn sparks((runs, trend): &Line, figure: fn(&TrendPoint) -> Option<Estimate>) -> String {
     let of = |run: usize| figure(trend.points.iter().find(|it| it.run == run)?).map(|it| it.value);
     curves::sparks(&(runs.saturating_sub(SPARKS_MAX)..*runs).map(of).collect::<Vec<_>>())

@@ -6,7 +6,7 @@ use harness::spec::transport::Transport;
 
 use crate::format;
 
-/// The host, the client and the command of a run.
+/// Describes the host, the client and the command of a run.
 pub(crate) fn host(run: &Run) -> String {
     let header = &run.header;
     let fact = |name: &str| header.host.get(name).map_or("unknown", String::as_str);

@@ -5,7 +5,7 @@ use load::report::{ClosedReport, DatagramReport, StreamReport};
 
 use crate::format;
 
-/// Lost, duplicate and reordered datagrams in a line.
+/// Formats the counts of lost, duplicate and reordered datagrams in a line.
 pub fn datagrams(report: &DatagramReport, planned: u64) -> String {
     let dropped = match report.dropped {
         Some(dropped @ 1..) => format!(" ({dropped} dropped by the client's own sockets in the whole trial)"),
@@ -15,7 +15,7 @@ pub fn datagrams(report: &DatagramReport, planned: u64) -> String {
     format!("{ports} ports; {lost} of {planned} lost{dropped}, {duplicates} duplicates, {reordered} reordered")
 }
 
-/// Bandwidth and fairness of streams in a line.
+/// Formats the bandwidth and the fairness of streams in a line.
 pub fn stream(stream: &StreamReport, closed: &ClosedReport, report: &LoadReport) -> String {
     let StreamReport { bytes, fairness, connection_bytes_min, connection_bytes_max, .. } = stream;
     let per_s = |bytes: u64| format::bandwidth(bytes as f64 / (report.window_ns as f64 / 1e9));

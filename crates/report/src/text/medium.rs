@@ -1,4 +1,4 @@
-//! The medium of a report. The headings, tables and prose are the same for a terminal and for an issue.
+//! The medium of a report: a terminal or Markdown. Both media show the same headings, tables and prose.
 
 use comfy_table::Table;
 
@@ -77,7 +77,7 @@ impl Medium {
     }
 }
 
-/// Formats headings, a line that aligns numbers to the right, and rows.
+/// Formats the headings, the line that aligns all columns but the first to the right, and the rows.
 fn markdown(table: &Table) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let cells = |row: &comfy_table::Row| row.cell_iter().map(|cell| escaped(&cell.content())).collect::<Vec<_>>();

@@ -97,7 +97,7 @@ fn count(count: u64, one: &'static str, several: &'static str) -> &'static str {
     if count == 1 { one } else { several }
 }
 
-/// Formats as [`format::bytes`], but in GiB from 1 GiB on.
+/// Formats bytes as [`format::bytes`] does, but in GiB from 1 GiB on.
 fn gib(bytes: f64) -> String {
     const GIB: f64 = (1u64 << 30) as f64;
     if bytes < GIB { format::bytes(bytes) } else { format!("{} GiB", format::digits(bytes / GIB)) }

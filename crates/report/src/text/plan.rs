@@ -9,7 +9,7 @@ use harness::spec::units::Share;
 use crate::format;
 use crate::text::Medium;
 
-/// Renders every trial in order, with its duration, and the reasons why trials cannot run here.
+/// Renders every trial in order, with its duration, and the reasons why this host cannot run some trials.
 pub fn render(plan: &Plan, medium: Medium) -> String {
     let mut table = Table::new();
     // All trials of a plan have one service.

@@ -183,7 +183,7 @@ fn churn_us(row: &Row, time: fn(&Churn) -> &Distribution, quantile: Quantile) ->
     row.churn.as_ref().map_or(none(), |churn| tail_mark::us(time(churn), &row.late, quantile))
 }
 
-/// The time to connect, for short-lived connections; empty for connections that stay open.
+/// Renders the times to connect of short-lived connections; empty for connections that stay open.
 fn churn(rows: &[Row], medium: Medium) -> Vec<String> {
     if rows.iter().all(|row| row.churn.is_none()) {
         return Vec::new();
@@ -213,7 +213,7 @@ fn kernel_us(row: &Row, ns: fn(&Kernel) -> Option<u64>) -> String {
     row.kernel.as_ref().and_then(ns).map_or(none(), |ns| format::us(ns as f64))
 }
 
-/// Times by the kernel's timestamps, next to the client's service time; empty without such timestamps.
+/// Renders times by the kernel's timestamps, next to the client's service time; empty without such timestamps.
 fn kernel(rows: &[Row], medium: Medium) -> Vec<String> {
     let Some(first) = rows.iter().find_map(|row| row.kernel.as_ref()) else { return Vec::new() };
     let hardware = match first.hardware {
@@ -240,7 +240,7 @@ fn kernel(rows: &[Row], medium: Medium) -> Vec<String> {
     lines
 }
 
-/// The definitions of the columns, and the conditions of the run.
+/// Defines the columns, and states the conditions of the run.
 fn about(run: &Run, summary: &Summary) -> String {
     let coverage = format::coverage(summary.interval_coverage);
     format!(

@@ -143,7 +143,7 @@ fn by_workload(pairs: &[Pair]) -> Vec<Vec<&Pair>> {
     grouped(pairs, |a, b| a.workload == b.workload && a.phases_b == b.phases_b)
 }
 
-/// The repeats of one side that are not compared, with their reasons.
+/// Lists the invalid and the missing repeats of one side, with their reasons.
 fn not_compared(figures: &SideFigures) -> impl Iterator<Item = String> + '_ {
     // Several repeats with the same reason share a line.
     let groups = grouped(&figures.not_valid, |a, b| a.verdict == b.verdict && a.reason == b.reason);

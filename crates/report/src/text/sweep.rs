@@ -35,7 +35,7 @@ fn figure(step: &Step, figure: impl Fn(&StepFigures) -> Option<f64>) -> String {
     step.figures.as_ref().and_then(figure).map_or("-".into(), format::significant)
 }
 
-/// Returns the quantile `q` (or a mean, which depends on the tail) with the mark if the client may have caused it.
+/// Formats the figure `of`, with the mark if the client may have caused quantile `q`.
 fn tail(step: &Step, q: f64, of: fn(&StepFigures) -> f64) -> String {
     let text = figure(step, |it| Some(of(it)));
     step.figures.as_ref().map_or(text.clone(), |it| tail_mark::mark(text, &it.late, q))
@@ -77,7 +77,7 @@ fn line_of(curve: &Curve) -> Line {
     Line { name: curve.architecture.clone(), points: curve.steps.iter().filter_map(point).collect() }
 }
 
-/// The highest rate that an architecture kept up with, and its verdicts at the other rates.
+/// States the highest rate that an architecture kept up with, and the rates at which its trials were not valid.
 fn sentence_of(curve: &Curve) -> String {
     let kept_up = curve.steps.iter().filter(|step| step.is_kept_up()).map(|step| step.dem_req_rate);
     let most = curve.steps.iter().filter_map(|step| Some(step.figures.as_ref()?.avg_rep_rate)).reduce(f64::max);

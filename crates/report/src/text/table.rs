@@ -10,7 +10,7 @@ const RANK_MAX: u8 = 5;
 /// A column of rows of `T`.
 pub(crate) struct Column<T> {
     pub(crate) heading: &'static str,
-    /// The importance. Columns of rank 0 are always shown.
+    /// The rank: a narrow terminal drops high ranks first. Columns of rank 0 are always shown.
     pub(crate) rank: u8,
     pub(crate) text: fn(&T) -> String,
 }
@@ -65,7 +65,7 @@ pub fn of_text(
     medium.table(&table)
 }
 
-/// Aligns the first column to the left and the others, which are numbers, to the right.
+/// Aligns the first column to the left, and all other columns, which hold numbers, to the right.
 fn align(table: &mut Table) {
     for (at, column) in table.column_iter_mut().enumerate() {
         column.set_padding((if at == 0 { 0 } else { 1 }, 1));

@@ -11,17 +11,17 @@ use crate::model::summary::Row;
 /// The mark behind a quantile that the client may have caused.
 pub const MARK: &str = "?";
 
-/// A quantile in microseconds, with the mark if it needs one.
+/// Formats a quantile in microseconds, with the mark if the client may have caused it.
 pub fn us(time: &Distribution, late: &LateSends, (q, figure): (f64, fn(&Distribution) -> u64)) -> String {
     mark(format::us(figure(time) as f64), late, q)
 }
 
-/// The text of the quantile `q`, with the mark if it needs one.
+/// Returns `figure`, with the mark if the client may have caused quantile `q`.
 pub fn mark(figure: String, late: &LateSends, q: f64) -> String {
     if late.reaches(q) { figure + MARK } else { figure }
 }
 
-/// The meaning of the mark, if a quantile of this load has it.
+/// Explains the mark if the client stalled or sent requests late.
 pub fn note_of_load(load: &LoadReport) -> Option<String> {
     let late = load.late_sends();
     if late.stalled > 0 {
@@ -41,13 +41,13 @@ pub fn note_of_load(load: &LoadReport) -> Option<String> {
     })
 }
 
-/// The meaning of the mark, if any of `rows` has it.
+/// Explains the mark if the client may have caused the 99th percentile of any row.
 pub(crate) fn note(rows: &[Row]) -> Option<String> {
     let names: Vec<String> = rows.iter().filter(|row| row.late.reaches(P99.0)).map(Row::label).collect();
     (!names.is_empty()).then(|| note_of(&names.join(", ")))
 }
 
-/// The meaning of the mark, for these architectures.
+/// Explains the mark, and names the architectures that have it.
 pub(crate) fn note_of(names: &str) -> String {
     format!(
         "{MARK}: possibly caused by the client, which stalled or sent too many requests late ({names}). No conclusion uses \
