@@ -102,8 +102,8 @@ pub fn whole(plan: Plan, _: &Host) -> anyhow::Result<(Plan, Strategy)> {
 }
 
 /// Runs an experiment with the strategy that `strategy` chooses, or finishes an earlier run after `change` has adapted
-/// its header. Also returns the folder of the run. In a distributed run only the first process reads the experiment,
-/// after all workers have joined.
+/// its header. Also returns the folder of the run. In a distributed run the first process reads the experiment after all
+/// workers have joined. A worker uses only its transport, and joins even if it cannot read the experiment.
 pub fn run(
     args: &ExecutionArgs,
     experiment: impl Fn() -> anyhow::Result<Experiment>,

@@ -9,8 +9,8 @@ use signal_hook::iterator::Signals;
 
 use crate::output;
 
-/// Installs the signal handlers. The first SIGINT stops the run after the current trial. A second SIGINT, SIGTERM and
-/// SIGHUP stop immediately.
+/// Installs the signal handlers. The first SIGINT stops the run after the current trial. A second SIGINT stops it
+/// immediately, as do SIGTERM and SIGHUP.
 pub fn stop_at_signals() -> anyhow::Result<Stop> {
     const CANNOT: &str = "cannot handle signals";
     let stop = Stop::default();

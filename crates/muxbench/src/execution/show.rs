@@ -58,7 +58,7 @@ pub fn print_places(places: &str, markdown: bool) -> anyhow::Result<()> {
 }
 
 /// Returns whether any result is valid or, with `strict`, all are. A strict sweep also accepts trials past
-/// saturation. A strict search needs a precise capacity of each server that the client does not limit.
+/// saturation. A strict search needs a precise capacity of each server: the client must not be the limit.
 fn is_believable(run: &Run, strict: bool) -> bool {
     let outcomes: Vec<_> = run.records.iter().map(|record| TrialOutcome::new(record, &run.header.strategy)).collect();
     let count = |kind| run.records.iter().filter(|record| record.verdict.kind == kind).count();

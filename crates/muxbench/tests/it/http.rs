@@ -369,7 +369,7 @@ fn disabled_time_limit_cuts_no_client_off(architecture: Architecture) {
         assert_eq!(response(&mut idle, false).0, 200, "{what}");
         let (unlimited, limited) = if is_request_off { (&mut silent, &mut idle) } else { (&mut idle, &mut silent) };
         eventually(&what, || is_cut_off(limited, "silent"));
-        // The connection without a limit has now been idle for a limit's duration. Wait for another.
+        // The connection without a limit has been idle as long as the limit of the other. Wait as long again.
         thread::sleep(LIMIT);
         unlimited.write_all(GET).unwrap();
         assert_eq!(response(unlimited, false).0, 200, "{what}");

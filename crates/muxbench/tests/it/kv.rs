@@ -424,7 +424,7 @@ fn responses_that_grow_while_sent_arrive_whole(architecture: Architecture) {
     stream.read_exact(&mut stored).unwrap();
     assert_eq!(&stored, b"STORED\r\n", "{architecture}");
 
-    // Send many requests for one item and a short request; below, send one request for as many items.
+    // Request the item many times, then the version. Below, request the item as many times in one command.
     stream.write_all(&[b"get big\r\n".repeat(GETS), b"version\r\n".to_vec()].concat()).unwrap();
     thread::sleep(Duration::from_millis(20));
     let expected = [[&hit[..], b"END\r\n"].concat().repeat(GETS), b"VERSION 1.6.18-muxbench\r\n".to_vec()].concat();

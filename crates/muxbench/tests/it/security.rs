@@ -199,7 +199,7 @@ fn folder_writable_by_others_is_rejected_for_results() {
     let error = Store::create(&open, &run.header).unwrap_err().to_string();
     assert!(error.contains("is writable by others"), "{error}");
     assert_eq!(fs::read_dir(&open).unwrap().count(), 0, "the folder stays empty");
-    // A new folder below it belongs to this user.
+    // A new folder inside it belongs to this user, so it is accepted.
     Store::create(&open.join("run"), &run.header).unwrap();
 }
 

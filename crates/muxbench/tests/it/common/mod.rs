@@ -185,8 +185,8 @@ impl Serve {
         children_of(self.pid())
     }
 
-    /// Waits until all processes and threads of the server have been idle for a while. A thread that was killed after it sent
-    /// a response could not count it. Spinning threads are exempt: they count a response before they check for a stop.
+    /// Waits until all processes and threads of the server have been idle for a while, so that none is killed between sending
+    /// a response and counting it. Spinning threads are exempt, because they count responses before they check for a stop.
     pub fn settle(&self) {
         let mechanism = self.architecture.mechanism;
         // A zero-copy send is counted after the client's acknowledgement, which may be delayed.
@@ -438,8 +438,8 @@ fn threads_of(pid: Pid) -> impl Iterator<Item = Thread> {
     })
 }
 
-/// A server whose children are hard to end: a process in its own session, a daemon with an empty environment, and a process
-/// that ignores SIGTERM. Once all run, the file `supervisor` contains the process id of the supervisor.
+/// The command of a server whose children are hard to end: a process in its own session, a daemon with an empty environment,
+/// and a process that ignores SIGTERM. Once all run, the file `supervisor` contains the process id of the supervisor.
 pub fn persistent_command(supervisor: &Path) -> Vec<String> {
     let script = format!(
         "setsid sleep 1000 & env -i setsid -f sleep 1000; (trap '' TERM; while :; do sleep 1; done) & \

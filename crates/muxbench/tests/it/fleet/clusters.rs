@@ -99,7 +99,7 @@ struct Launcher {
     script: &'static str,
     /// The command that starts this number of processes.
     command: fn(u32) -> String,
-    /// Its name in messages.
+    /// The name of the launcher in messages.
     name: &'static str,
     /// The environment variable with the rank of a process.
     rank: &'static str,
@@ -213,7 +213,7 @@ fn slurm_runs_kawai2008_on_six_hosts_with_delay_and_loss() {
     }
 }
 
-/// Returns the muxbench process with this rank, not its client.
+/// Returns the muxbench process with this rank. Its client is excluded, because the client's command line lacks the folder.
 fn process_of(launcher: &Launcher, rank: u32, folder: &Path) -> Option<Pid> {
     let (rank, folder) = (format!("{}={rank}", launcher.rank), folder.display().to_string());
     let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);

@@ -397,7 +397,7 @@ fn distributed_run_rejects_lab_and_resume_checks_it() {
         "network: the workers are not in a lab; start the launcher in one (`muxbench lab --network lab -- LAUNCHER...`";
     assert!(printed.contains(why) && !folder.exists(), "{printed}");
 
-    // Turn it into a run in a lab, as if it had begun on a host that permits labs.
+    // Change the stored run to a run in a lab, as if it had begun on a host that permits labs.
     let once = COMPARE.replace("--repeats 2", "--repeats 1");
     let output = muxbench().args(words(&once)).arg("--output").arg(&folder).output().unwrap();
     let _ = finished(&folder, &output);

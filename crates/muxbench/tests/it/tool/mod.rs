@@ -320,7 +320,7 @@ fn needed_hosts_follow_from_documented_or_measured_costs() {
     let per_s = &from_run["figures"]["client_per_s"];
     assert!(per_s["value"].as_f64().unwrap() > 0.0 && per_s["origin"].as_str().unwrap().starts_with("measured now"));
 
-    // Text output of an experiment from standard input.
+    // Print the needs of an experiment on standard input, as text.
     let mut plan = muxbench();
     plan.args(["plan", "-", "--hosts"]).current_dir(folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut plan = plan.spawn().unwrap();

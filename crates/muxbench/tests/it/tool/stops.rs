@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Starts a long comparison of process-per-connection servers, and waits until its second trial runs.
+/// Starts a long comparison of `mp` and `epoll`, and waits until its second trial runs.
 fn start_long(folder: &Path) -> (std::process::Child, Vec<Pid>) {
     let child = muxbench()
         .args([
@@ -71,7 +71,7 @@ fn interrupted_reproduction_continues_in_further_calls() {
     trials.dedup();
     assert_eq!(trials.len(), run.records.len(), "no trial ran twice");
 
-    // `report` finds the newest run in a nested folder.
+    // `report` also finds the newest run in a nested folder.
     std::fs::create_dir(folder.path().join("results")).unwrap();
     std::fs::rename(folder.path().join("over here"), folder.path().join("results/deep")).unwrap();
     let beside = json(&self::run(folder.path(), &["report", "--paper", "voras2009", "--json"], 0));
