@@ -17,7 +17,7 @@ fn read<R: PartialEq>(
         while !rest.is_empty() {
             let (taken, response) = reader(rest);
             assert!(taken <= rest.len(), "took {taken} bytes of {}", rest.len());
-            assert!(taken > 0 || response.is_some(), "took nothing, and found nothing");
+            assert!(taken > 0 || response.is_some(), "took no bytes and found no response");
             rest = &rest[taken..];
             let Some(response) = response else { continue };
             let ends = is_last(&response);

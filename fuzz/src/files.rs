@@ -30,9 +30,9 @@ pub fn service(data: &[u8]) {
 /// Reads a value from JSON; checks that the JSON written from it reads back to the same value.
 pub fn read_and_write<T: serde::Serialize + serde::de::DeserializeOwned>(data: &[u8]) {
     let Ok(read) = serde_json::from_slice::<T>(data) else { return };
-    let written = serde_json::to_string(&read).expect("what was read can be written");
+    let written = serde_json::to_string(&read).expect("a value that was read can be written");
     let again: T = serde_json::from_str(&written).unwrap_or_else(|error| panic!("{error}: {written}"));
-    assert_eq!(serde_json::to_string(&again).expect("and again"), written);
+    assert_eq!(serde_json::to_string(&again).expect("it can be written again"), written);
 }
 
 /// Reads a stored histogram.

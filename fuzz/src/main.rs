@@ -14,7 +14,8 @@ fn target() -> anyhow::Result<&'static Target> {
 
 #[cfg(fuzzing)]
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    static TARGET: std::sync::LazyLock<&Target> = std::sync::LazyLock::new(|| target().expect("it is set"));
+    static TARGET: std::sync::LazyLock<&Target> =
+        std::sync::LazyLock::new(|| target().expect("FUZZ_TARGET names a target"));
     (TARGET.run)(data);
 });
 

@@ -62,7 +62,7 @@ fn length(output: Vec<u8>) -> Vec<u8> {
 pub fn http(data: &[u8]) {
     static FILES: LazyLock<std::sync::Arc<Content>> = LazyLock::new(|| {
         let files = [("index.html", b"home".to_vec()), ("a/b c.txt", vec![b'x'; 40_000])];
-        std::sync::Arc::new(Content::files(files).expect("no two have one name"))
+        std::sync::Arc::new(Content::files(files).expect("the names are valid and distinct"))
     });
     static GENERATED: LazyLock<std::sync::Arc<Content>> = LazyLock::new(|| Content::generated().into());
     for content in [&*FILES, &*GENERATED] {

@@ -34,7 +34,7 @@ fn crates_depend_only_as_the_architecture_says() {
         }
     }
     let crates = fs::read_dir(root().join("crates")).unwrap().count();
-    assert_eq!(crates + 1, allowed.len(), "every crate has a row above");
+    assert_eq!(crates + 1, allowed.len(), "every crate needs a row above");
 }
 
 #[test]
@@ -78,12 +78,12 @@ fn mechanisms_have_a_file_and_a_row() {
     let table = fs::read_to_string(root().join("crates/server/src/registry.rs")).unwrap().replace('_', "-");
     for file in &written {
         let is_elsewhere = file == "kqueue" && table.contains(&format!("\"{file}\""));
-        assert!(names.contains(file) || is_elsewhere, "{file} has a row");
+        assert!(names.contains(file) || is_elsewhere, "{file} has no row in MECHANISMS");
     }
     for name in &names {
         // A variant shares the file of its mechanism, and its name begins with the mechanism's.
         let is_variant_of = |file: &String| name.strip_prefix(file.as_str()).is_some_and(|rest| rest.starts_with('-'));
-        assert!(written.iter().any(|file| file == name || is_variant_of(file)), "{name} has a file");
+        assert!(written.iter().any(|file| file == name || is_variant_of(file)), "mechanism {name} has no file");
     }
 }
 
@@ -104,7 +104,7 @@ fn runtimes_have_a_file_a_feature_and_a_row() {
         for feature in &features {
             assert!(
                 manifest["features"].as_table().unwrap().contains_key(*feature),
-                "{package} has the feature {feature}"
+                "{package} lacks the feature {feature}"
             );
         }
     }
@@ -134,8 +134,8 @@ fn models_and_services_have_unique_documented_names() {
     let rows = server::registry::MODELS.iter().map(|row| (row.name, row.about));
     let rows: Vec<_> = rows.chain(wire::SERVICES.iter().map(|row| (row.name, row.about))).collect();
     for (at, (name, about)) in rows.iter().enumerate() {
-        assert!(!about.is_empty(), "{name}");
-        assert!(rows[..at].iter().all(|(earlier, _)| earlier != name), "{name} is unique");
+        assert!(!about.is_empty(), "{name} has no description");
+        assert!(rows[..at].iter().all(|(earlier, _)| earlier != name), "{name} occurs twice");
     }
 }
 
@@ -201,7 +201,7 @@ fn unsafe_stays_where_system_calls_are() {
         let text = fs::read_to_string(&path).unwrap();
         assert!(
             !text.contains("unsafe {") || allowed.contains(&name.as_str()),
-            "{name} has no unsafe code, or is listed"
+            "{name} has unsafe code and is not listed"
         );
     }
 }

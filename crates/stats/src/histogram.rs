@@ -179,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quantile_is_the_lowest_value_that_enough_do_not_exceed(mut values in prop::collection::vec(0u64..50, 1..60), q in 0.0f64..=1.0) {
+        fn quantile_matches_the_definition(mut values in prop::collection::vec(0u64..50, 1..60), q in 0.0f64..=1.0) {
             values.sort_unstable();
             let enough = |limit: u64| values.iter().filter(|&&v| v <= limit).count() as f64 >= q * values.len() as f64 - 1e-9;
             let expected = values.iter().copied().find(|&v| enough(v)).unwrap();

@@ -152,11 +152,11 @@ mod tests {
             let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
             let medians: Vec<f64> = (0..RESAMPLES).map(|_| resampled_median(&values, &mut random)).collect();
             let interval = estimate.interval.unwrap();
-            for (outside, of) in [
+            for (outside, side) in [
                 (medians.iter().filter(|&&m| m < interval.low).count(), "below"),
                 (medians.iter().filter(|&&m| m > interval.high).count(), "above"),
             ] {
-                prop_assert!(outside * 1000 < RESAMPLES * 25, "{} {}", outside, of);
+                prop_assert!(outside * 1000 < RESAMPLES * 25, "{} medians are {}", outside, side);
             }
             prop_assert!(medians.iter().filter(|&&m| m <= interval.low).count() * 1000 >= RESAMPLES * 25);
             prop_assert!(medians.iter().filter(|&&m| m >= interval.high).count() * 1000 >= RESAMPLES * 25);

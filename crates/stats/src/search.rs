@@ -304,14 +304,20 @@ mod tests {
                 probes += used;
             }
             println!("{disturbed} disturbed: {held} held, {precise} precise, {} probes each", probes as f64 / 1e3);
-            assert!(held >= 900, "{held} of 1000 with {disturbed} disturbed");
-            assert!(precise >= 400, "{precise} of 1000 with {disturbed} disturbed");
+            assert!(
+                held >= 900,
+                "only {held} of 1000 intervals cover the capacity, with a share of {disturbed} disturbed"
+            );
+            assert!(
+                precise >= 400,
+                "only {precise} of 1000 searches are precise, with a share of {disturbed} disturbed"
+            );
         }
     }
 
     #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
-    fn wall_is_found_in_few_probes() {
+    fn sharp_capacity_is_found_in_few_probes() {
         let (search, probes) = search(BOUNDS, 100, |rate| rate <= 7_300.0);
         let Capacity { rate, interval } = search.capacity().unwrap();
         assert!(search.is_precise() && interval.low <= 7_300.0 && 7_300.0 <= interval.high, "{interval:?}");
@@ -335,7 +341,7 @@ mod tests {
     #[test]
     fn search_ends_at_the_bounds_of_the_range() {
         let (all, probes) = search(Bounds { most: 3_000.0, ..BOUNDS }, 100, |_| true);
-        assert_eq!((all.end(), all.next(), probes), (Some(End::AllMet), None, 3), "1000, 2000, 3000");
+        assert_eq!((all.end(), all.next(), probes), (Some(End::AllMet), None, 3), "the rates are 1000, 2000 and 3000");
         let (none, _) = search(BOUNDS, 100, |_| false);
         assert_eq!((none.end(), none.next(), none.capacity()), (Some(End::NoneMet), None, None));
     }

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn passing_change_is_a_run() {
+    fn temporary_change_is_a_significant_run() {
         let slow = |from: usize, to: usize| -> Vec<f64> {
             (0..32).map(|at| if (from..to).contains(&at) { 10.0 } else { 1.0 + 0.02 * (at % 3) as f64 }).collect()
         };
@@ -141,7 +141,7 @@ mod tests {
             assert!(found.p_value < 0.01 && found.effect > 5.0, "{from}..{to}: {found:?}");
         }
         let short = excursion(&slow(10, 12), 0.5).unwrap();
-        assert!(short.p_value > 0.01, "a burst in two parts does not decide: {short:?}");
+        assert!(short.p_value > 0.01, "a run of two values is not significant: {short:?}");
         let none = excursion(&slow(0, 0), 0.5).unwrap();
         assert_eq!((none.statistic, none.p_value, none.effect), (0.0, 1.0, 0.0));
     }
@@ -158,7 +158,7 @@ mod tests {
                 values.shuffle(&mut random);
                 found += usize::from(excursion(&values, 0.5).unwrap().p_value < 0.01);
             }
-            assert!(found <= 40, "{found} of 2000 random orders of {off} of 32 were taken for no chance");
+            assert!(found <= 40, "{found} of 2000 random orders have a significant run; {off} of 32 values are high");
         }
     }
 
@@ -226,7 +226,7 @@ mod tests {
         }
 
         #[test]
-        fn reverse_has_the_opposite_trend(values in values()) {
+        fn reversed_values_have_the_opposite_trend(values in values()) {
             let reversed: Vec<f64> = values.iter().rev().copied().collect();
             let (there, back) = (trend(&values).unwrap(), trend(&reversed).unwrap());
             prop_assert_eq!(there.statistic, -back.statistic);
@@ -244,7 +244,7 @@ mod tests {
         }
 
         #[test]
-        fn burst_in_two_parts_does_not_decide(a in 0usize..20, b in 0usize..20, factor in 2.0f64..1e6) {
+        fn two_extreme_values_are_not_significant(a in 0usize..20, b in 0usize..20, factor in 2.0f64..1e6) {
             let mut values = steady();
             values[a] *= factor;
             values[b] *= factor;

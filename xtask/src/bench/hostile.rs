@@ -81,7 +81,7 @@ pub(super) fn run(count: usize, args: &Hostile) -> anyhow::Result<()> {
             rounds(count, || {
                 let [alone, silent, hostile] = crowds.each_ref().map(|(name, manners)| {
                     measure(args, &binary, architecture, manners)
-                        .with_context(|| format!("{architecture} with {name} beside"))
+                        .with_context(|| format!("{architecture}, hostile clients: {name}"))
                 });
                 let ([p99, client_p99, alone_busy, ..], [silent_p99, ..]) = (alone?, silent?);
                 let [hostile_p99, hostile_client_p99, busy, open, begun] = hostile?;

@@ -1,4 +1,4 @@
-//! Checks of the dependencies by `deny.toml`: licences, sources, withdrawn and duplicate versions; prints their number and size.
+//! Checks of dependencies against `deny.toml`: licences, sources, withdrawn versions. Prints their number and size.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -136,7 +136,7 @@ fn unknown_source(package: &Package, is_git: bool) -> Option<String> {
     is_elsewhere.then(|| format!("{}: its source is {place}; use a version from crates.io", package.id))
 }
 
-/// Returns an error for each of our dependencies that accepts any version of a crate.
+/// Returns an error for each external dependency of one of our crates that accepts any version.
 fn wildcards(package: &Package) -> impl Iterator<Item = String> {
     let external = package.dependencies.iter().filter(|it| it.path.is_none());
     external

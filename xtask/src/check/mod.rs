@@ -15,13 +15,13 @@ use xtask::root;
 use crate::command;
 use crate::environment::{self, debian, python};
 
-/// The check that `--fast` runs of each row of the tables.
+/// The check that `--fast` runs for each architecture.
 const SMOKE: &str = "conformance::each_request_gets_a_whole_response";
 
 /// Format, lints, tests, documentation: must pass before a change is merged
 #[derive(clap::Args, Debug)]
 pub struct Test {
-    /// Only format, lints, unit tests and one check of each row of the tables; needs no other programs
+    /// Only format, lints, unit tests and one check of each architecture; needs no other programs
     #[arg(long, conflicts_with = "every")]
     fast: bool,
     /// Also every model with every mechanism, loom models, and links for other systems

@@ -11,7 +11,7 @@ fn cycles(files: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn files_that_use_each_other_one_way_form_no_cycle() {
+fn files_with_one_way_uses_form_no_cycle() {
     let files = [
         ("lib.rs", "mod a; mod b; mod c;"),
         ("a.rs", "use crate::b::B; fn f(_: B) { crate::c::g() }"),
@@ -66,7 +66,7 @@ fn reexport_leads_to_the_file_that_defines_the_item() {
 }
 
 #[test]
-fn module_and_function_of_one_name_are_told_apart() {
+fn module_and_function_with_one_name_are_distinguished() {
     let root = "mod a; mod run; mod other; pub use run::run;";
     let run = ("run.rs", "pub use crate::other::f; pub fn run() {} fn g() { crate::a::A }");
     let other = ("other.rs", "pub fn f() {}");
@@ -111,7 +111,7 @@ fn uses_in_tests_are_ignored() {
 }
 
 #[test]
-fn super_leads_up_from_the_module_that_it_is_in() {
+fn super_is_resolved_from_the_enclosing_module() {
     let files = [
         ("lib.rs", "mod a; mod c;"),
         ("a.rs", "mod b; pub struct A;"),

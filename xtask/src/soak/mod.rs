@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn constant_memory_is_flat_whatever_the_first_sample() {
+    fn constant_memory_is_flat_for_any_first_sample() {
         let found = flat(&samples(|minute| (if minute == 0 { 1 << 20 } else { 9 << 20 }, 14))).unwrap();
         assert_eq!(found, "9216 -> 9216 KiB (+0 KiB/h), 14 -> 14 descriptors, 3 -> 3 threads, 1 -> 1 processes");
         flat(&samples(|minute| ((9 << 20) + minute % 7 * 100_000, 14 - minute % 2))).unwrap();

@@ -1,4 +1,4 @@
-//! Responses of the service byte for byte, its memory, and the places of its output.
+//! Responses of the service byte for byte, its memory, and the addresses of its output.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
@@ -32,7 +32,7 @@ fn drain(http: &Http, conn: &mut HttpConn, at_most: usize) -> Vec<u8> {
     drain_counted(http, conn, at_most, &mut 0)
 }
 
-/// Does the same and adds the completed requests to `requests`.
+/// Sends and returns all output like [`drain`], and adds the completed requests to `requests`.
 fn drain_counted(http: &Http, conn: &mut HttpConn, at_most: usize, requests: &mut u64) -> Vec<u8> {
     let mut output = Vec::new();
     while !http.unsent(conn).is_empty() {
@@ -48,7 +48,7 @@ fn respond(http: &Http, input: &[u8]) -> (String, bool) {
     respond_in_pieces(http, input, usize::MAX)
 }
 
-/// Does the same with input in pieces of this size.
+/// Returns the same as [`respond`], but passes the input in pieces of this size.
 fn respond_in_pieces(http: &Http, input: &[u8], piece_bytes: usize) -> (String, bool) {
     let (mut conn, mut output) = (HttpConn::default(), Vec::new());
     for piece in input.chunks(piece_bytes) {
@@ -69,7 +69,7 @@ fn head(line: &str, fields: &str) -> String {
 }
 
 #[test]
-fn responses_have_these_bytes() {
+fn responses_match_byte_for_byte() {
     let ten = "Content-Type: application/octet-stream\r\nContent-Length: 10\r\n";
     let http = generated();
     let fill = String::from_utf8_lossy(http.content.from(content::Found::Generated { bytes: 10 }, 0)).into_owned();
@@ -111,7 +111,7 @@ fn responses_have_these_bytes() {
 
 /// Input, the status codes of the responses, and whether the connection ends.
 const EXCHANGES: &[(&str, &[&str], bool)] = &[
-    // Persistent connections and others.
+    // Connections that persist or end.
     ("GET / HTTP/1.1\r\nHost: h\r\n\r\n", &["200"], false),
     (
         "GET / HTTP/1.1\r\nHost: h\r\n\r\nHEAD / HTTP/1.1\r\nHost: h\r\n\r\nGET /a HTTP/1.1\r\nHost:\r\n\r\n",
@@ -362,7 +362,7 @@ fn large_content_is_sent_without_a_copy() {
     assert_eq!(http.receive(&mut conn, format!("{small}{large}{large}{small}").as_bytes()), 2);
     let head_bytes = http.unsent(&conn).len();
     assert!(http.unsent(&conn).ends_with(length.as_bytes()));
-    // Requested while content is being sent, and answered after it.
+    // A request that arrives while content is being sent is answered after the content.
     assert_eq!(http.receive(&mut conn, b"HEAD /large HTTP/1.1\r\nHost: h\r\n\r\n"), 0);
     assert_eq!(http.unsent(&conn).len(), head_bytes);
     let mut requests = http.sent(&mut conn, head_bytes);
@@ -431,7 +431,7 @@ fn offered_bytes_do_not_move() {
 }
 
 #[test]
-fn requests_for_much_wait_until_output_is_sent() {
+fn requests_for_large_output_wait_until_it_is_sent() {
     let http = generated();
     let mut conn = HttpConn::default();
     let input = "GET /bytes/10000 HTTP/1.1\r\nHost: h\r\n\r\n".repeat(1000);
@@ -562,7 +562,8 @@ fn head_without_an_end_ends_the_connection() {
         while !http.is_over(&conn) {
             assert!(
                 sent_bytes <= most && conn.input.pending().len() == sent_bytes,
-                "{sent_bytes} bytes of a head are kept"
+                "{sent_bytes} bytes of a head were sent, and {} are kept",
+                conn.input.pending().len()
             );
             http.receive(&mut conn, more);
             sent_bytes += more.len();
@@ -587,7 +588,7 @@ fn connection_is_cut_short_if_the_client_may_still_send() {
         http.receive(&mut conn, input.as_bytes());
         drain(http, &mut conn, usize::MAX);
         assert_eq!(http.is_cut_short(&conn), is_cut_short, "{input:?}");
-        // Only up to a limit.
+        // Input is discarded only up to a limit.
         if !is_cut_short {
             continue;
         }

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn decoder_is_as_lenient_as_memcacheds() {
+    fn decoder_accepts_the_same_text_as_memcached() {
         for (text, bytes) in [
             ("Z-m9.v", Some("foo")),
             ("Zm8=Zm9v", Some("fo")),

@@ -142,7 +142,7 @@ fn line_without_an_end_ends_the_connection() {
         kv.receive(&mut conn, line);
         let mut sent_bytes = line.len();
         while !kv.is_over(&conn) {
-            assert!(sent_bytes <= most, "{sent_bytes} bytes of a line are kept");
+            assert!(sent_bytes <= most, "the connection accepts {sent_bytes} bytes of a line");
             kv.receive(&mut conn, &piece);
             sent_bytes += piece.len();
         }
@@ -161,7 +161,7 @@ fn quit_sends_earlier_responses_and_ignores_later_input() {
 }
 
 #[test]
-fn short_request_for_much_waits_until_output_is_sent() {
+fn short_request_for_large_output_waits_until_it_is_sent() {
     // A hundred megabytes of output, or one under Miri.
     const VALUE_BYTES: usize = if cfg!(miri) { 1_000 } else { 100_000 };
     let (kv, _) = kv(KvConfig::default());
@@ -540,7 +540,7 @@ fn stats_count_and_can_be_reset() {
 }
 
 #[test]
-fn missed_get_and_touch_is_counted_as_memcached_does() {
+fn missed_get_and_touch_counts_as_a_touch() {
     let (kv, _) = kv(KvConfig::default());
     assert_eq!(respond(&kv, b"mg absent T30 v\r\nmg absent v\r\n"), "EN\r\nEN\r\n");
     let stats = respond(&kv, b"stats\r\n");

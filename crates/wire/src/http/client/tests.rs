@@ -28,12 +28,12 @@ fn response() -> impl Strategy<Value = Vec<u8>> {
         [format!("HTTP/1.1 200 OK\r\n{ends}Content-Length: {}\r\n\r\n", body.len()).as_bytes(), &body].concat()
     });
     let chunked = (prop::collection::vec(body(), 0..5), any::<bool>()).prop_map(|(chunks, has_trailer)| {
-        let mut said = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+        let mut text = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
         for chunk in chunks.iter().filter(|chunk| !chunk.is_empty()) {
-            said.extend([format!("{:x};a=b\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
+            text.extend([format!("{:x};a=b\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
         }
-        said.extend(if has_trailer { &b"0\r\nA: b\r\n\r\n"[..] } else { b"0\r\n\r\n" });
-        said
+        text.extend(if has_trailer { &b"0\r\nA: b\r\n\r\n"[..] } else { b"0\r\n\r\n" });
+        text
     });
     let bare = [
         "HTTP/1.1 204 No Content\r\n\r\n",
@@ -41,7 +41,7 @@ fn response() -> impl Strategy<Value = Vec<u8>> {
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.0 200 OK\r\n\r\n",
     ];
-    let bare = prop::sample::select(bare.to_vec()).prop_map(|said| said.as_bytes().to_vec());
+    let bare = prop::sample::select(bare.to_vec()).prop_map(|text| text.as_bytes().to_vec());
     let garbage = prop::collection::vec(any::<u8>(), 1..300);
     prop_oneof![4 => sized, 4 => chunked, 2 => bare, 1 => garbage]
 }

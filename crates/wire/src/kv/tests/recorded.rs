@@ -1,5 +1,5 @@
-//! Recorded replies of memcached 1.6.18. Each conversation took place line by line on one connection to a fresh process, started
-//! without unsupported features: `memcached -U 0 -W -o no_lru_crawler,no_lru_maintainer,no_slab_reassign`.
+//! Recorded replies of memcached 1.6.18. Each conversation took place line by line, on one connection to a new process that
+//! ran without the unsupported features: `memcached -U 0 -W -o no_lru_crawler,no_lru_maintainer,no_slab_reassign`.
 
 /// Input and output of each conversation.
 pub const RECORDED: &[(&str, &str)] = &[
