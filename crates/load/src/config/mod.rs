@@ -33,11 +33,12 @@ pub struct LoadConfig {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<IpAddr>,
     /// Requests per short-lived connection, of which at most `connections` are open at once; `None` if connections stay open.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "calls_per_connection", default, skip_serializing_if = "Option::is_none")]
     pub requests_per_connection: Option<u32>,
     /// The share of `connections` that carry requests (kawai2006 section 3.1.1): above 0, at most 1. The seed selects them.
     pub active: f64,
     /// The connection popularity: how each request selects one of the active connections.
+    #[serde(rename = "choice")]
     pub popularity: Popularity,
     /// Requests per second during warm-up and window, over all threads; `None` in a closed loop.
     pub rate_per_s: Option<f64>,

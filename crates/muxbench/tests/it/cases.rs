@@ -13,8 +13,10 @@ use wire::ServiceSpec;
 
 use crate::common::skipped;
 
-/// Number of cases that run concurrently. Most cases wait for a server, a client or a timer.
-const AT_ONCE: usize = 6;
+/// Checks of architectures that run at once. Most of them wait for a server, a client or a timer.
+const CHECKS_AT_ONCE: usize = 6;
+/// Tests that run at once, after all checks. Many of them run trials, which servers that spin would starve.
+const TESTS_AT_ONCE: usize = 3;
 
 /// The path of a test function as a string, and the function.
 macro_rules! case {
@@ -34,7 +36,8 @@ pub struct Cases {
     every: bool,
     /// Architectures that can run here: each model with each of its mechanisms, runtimes also with two threads, and [`STAGES`].
     architectures: Vec<Architecture>,
-    together: Vec<Trial>,
+    checks: Vec<Trial>,
+    tests: Vec<Trial>,
     alone: Vec<Trial>,
 }
 
@@ -45,12 +48,12 @@ impl Cases {
         let in_two = all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
         let stages = STAGES.iter().map(|name| name.parse().unwrap());
         let architectures: Vec<_> = all.iter().copied().chain(in_two).chain(stages).filter(can_run).collect();
-        Self { every, architectures, together: Vec::new(), alone: Vec::new() }
+        Self { every, architectures, checks: Vec::new(), tests: Vec::new(), alone: Vec::new() }
     }
 
     /// Adds a test.
     pub fn once(&mut self, (name, test): (&str, fn())) {
-        self.together.push(trial(name.to_owned(), test));
+        self.tests.push(trial(name.to_owned(), test));
     }
 
     /// Adds a test that measures, so no other test may run at the same time.
@@ -108,7 +111,7 @@ impl Cases {
     fn add(&mut self, architectures: Vec<Architecture>, (name, check): (&str, impl Check)) {
         for architecture in architectures {
             let check = check.clone();
-            self.together.push(trial(format!("{name}::{architecture}"), move || check(architecture)));
+            self.checks.push(trial(format!("{name}::{architecture}"), move || check(architecture)));
         }
     }
 }
@@ -123,11 +126,13 @@ pub fn run(add: &[fn(&mut Cases)]) -> ExitCode {
     let mut arguments = Arguments::from_args();
     let mut cases = Cases::new(std::env::var_os("MUXBENCH_EVERY").is_some());
     add.iter().for_each(|add| add(&mut cases));
-    arguments.test_threads = arguments.test_threads.or(Some(AT_ONCE));
-    let together = libtest_mimic::run(&arguments, cases.together);
-    arguments.test_threads = Some(1);
-    let alone = libtest_mimic::run(&arguments, cases.alone);
-    ExitCode::from(u8::from(together.has_failed() || alone.has_failed()))
+    let at_once = arguments.test_threads;
+    let groups = [(cases.checks, CHECKS_AT_ONCE), (cases.tests, TESTS_AT_ONCE), (cases.alone, 1)];
+    let has_failed = groups.map(|(trials, threads)| {
+        arguments.test_threads = Some(at_once.unwrap_or(threads).min(threads));
+        libtest_mimic::run(&arguments, trials).has_failed()
+    });
+    ExitCode::from(u8::from(has_failed.contains(&true)))
 }
 
 /// Returns a case whose name starts with its module, such as `kv::`, instead of the name of this binary.

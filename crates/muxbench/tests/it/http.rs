@@ -442,7 +442,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(wrong_server_is_detected));
     cases.serving(SERVICE, case!(keep_alive_and_order_hold_in_every_architecture));
     cases.serving(SERVICE, case!(refused_request_gets_a_status_before_the_close));
-    let loops = ["epoll", "epoll-et", "io_uring", "mt", "mp-prefork:1", "seda:1+1/epoll", "tokio", "smol", "may"];
+    let loops = ["epoll", "epoll-et", "io_uring", "mt", "mp-prefork:2", "seda:1+1/epoll", "tokio", "smol", "may"];
     cases.named(&loops, case!(client_that_never_stops_sending_is_cut_off));
     cases.serving(SERVICE, case!(slow_readers_get_large_responses_whole));
     cases.serving(SERVICE, case!(slow_clients_are_cut_off_and_others_are_not));

@@ -190,7 +190,7 @@ fn load_drives_unix_socket_and_rejects_wrong_flags() {
     assert_eq!(result["config"]["target"], target.as_str());
     assert_eq!((&result["report"]["completed"], &result["report"]["planned"]), (&60.into(), &60.into()));
     for (more, word) in [
-        (["--timestamps", "kernel"], "uses none"),
+        (["--timestamps", "kernel"], "no kernel timestamps"),
         (["--transport", "udp"], "--transport udp"),
         (["--transport", "tcp"], "--transport tcp"),
     ] {
