@@ -72,8 +72,8 @@ impl Leftover {
 /// All leftovers on this host.
 pub fn find() -> Vec<Leftover> {
     let leftover = |pid| {
-        let of_server = || unsupervised_tag(pid).map(|_| Leftover::unsupervised(pid, "server"));
-        orphan(pid).or_else(|| of_lab(pid)).or_else(of_server)
+        let server_leftover = || unsupervised_tag(pid).map(|_| Leftover::unsupervised(pid, "server"));
+        orphan(pid).or_else(|| lab_leftover(pid)).or_else(server_leftover)
     };
     let mut found: Vec<Leftover> = processes().filter_map(leftover).collect();
     found.extend(folders(&std::env::temp_dir()));
@@ -135,7 +135,7 @@ fn orphan(pid: i32) -> Option<Leftover> {
 }
 
 /// A process of a testbed whose supervisor died. The process must be in another network namespace than this one.
-fn of_lab(pid: i32) -> Option<Leftover> {
+fn lab_leftover(pid: i32) -> Option<Leftover> {
     let socket = lab_socket(&fs::read(format!("/proc/{pid}/environ")).ok()?)?;
     let supervisor = owner(socket.parent()?)?;
     let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn channel_delivers_messages_until_it_ends() {
+    fn channel_delivers_messages_until_the_peer_closes_it() {
         let (near, far) = sessions(pair());
         let (ended, has_ended) = mpsc::channel();
         let near = Channel::new(near, |_| ()).unwrap();

@@ -56,8 +56,8 @@ mod tests {
         let seconds = Duration::from_secs;
         let timeout = |round_trip| extended(round_trip, seconds(5));
         assert_eq!(timeout(Duration::ZERO), seconds(5));
-        assert_eq!(timeout(Duration::from_millis(500)), seconds(9), "a packet lost twice arrives after 3.5 s");
-        assert_eq!(timeout(seconds(20)), HANDSHAKE_MAX, "the longest delay of a testbed");
+        assert_eq!(timeout(Duration::from_millis(500)), seconds(9), "one loss in each direction takes 3.5 s");
+        assert_eq!(timeout(seconds(20)), HANDSHAKE_MAX, "a testbed with the longest delay");
         assert_eq!(timeout(seconds(4_000)), HANDSHAKE_MAX);
         assert_eq!(extended(seconds(1), seconds(600)), seconds(600), "never shorter than the timeout");
         assert!(handshake_timeout(&pair().0, seconds(5)) < seconds(15), "loopback is fast");

@@ -111,12 +111,12 @@ mod tests {
 
     #[test]
     fn impossible_figure_is_named() {
-        let of = |report| check(&account(report), &[]);
-        assert_eq!(of(healthy()), Ok(()));
+        let checked = |report| check(&account(report), &[]);
+        assert_eq!(checked(healthy()), Ok(()));
         let with = |stream| LoadReport { stream: Some(stream), ..healthy() };
-        assert_eq!(of(with(stream())), Ok(()));
+        assert_eq!(checked(with(stream())), Ok(()));
         let closed = |cpus| ClosedReport { unsampled: 0, busy_share: 0.5, cpus, think_ns: 0 };
-        assert_eq!(of(LoadReport { closed: Some(closed(10)), ..healthy() }), Ok(()));
+        assert_eq!(checked(LoadReport { closed: Some(closed(10)), ..healthy() }), Ok(()));
         for (report, expected) in [
             (LoadReport { planned: u64::MAX, ..healthy() }, "planned is 18446744073709551615"),
             (LoadReport { rate_sent_per_s: 1e300, ..healthy() }, "rate_sent_per_s is 1e"),
@@ -134,20 +134,20 @@ mod tests {
             (with(StreamReport { bytes_by_second: vec![0; 2], ..stream() }), "stream.bytes_by_second has 2 seconds"),
             (with(StreamReport { bytes_by_second: vec![u64::MAX], ..stream() }), "stream.bytes_by_second is"),
         ] {
-            let why = of(report).unwrap_err();
+            let why = checked(report).unwrap_err();
             assert!(why.starts_with(expected), "expected {expected}: {why}");
         }
     }
 
     #[test]
     fn sample_with_impossible_number_or_time_is_rejected() {
-        let of = |sample| check(&account(healthy()), &[sample]);
+        let checked = |sample| check(&account(healthy()), &[sample]);
         let sample = Sample { planned_ns: -5, sent_ns: 7, connection: 9, ..Sample::UNKNOWN };
-        assert_eq!(of(sample), Ok(()));
-        assert!(of(Sample { connection: 10, ..sample }).unwrap_err().contains("connection 10"));
+        assert_eq!(checked(sample), Ok(()));
+        assert!(checked(Sample { connection: 10, ..sample }).unwrap_err().contains("connection 10"));
         for ns in [i64::MIN, i64::MAX - 1, -(1 << 54)] {
-            assert!(of(Sample { planned_ns: ns, ..sample }).unwrap_err().contains(&ns.to_string()));
-            assert!(of(Sample { arrived_ns: ns, ..sample }).is_err());
+            assert!(checked(Sample { planned_ns: ns, ..sample }).unwrap_err().contains(&ns.to_string()));
+            assert!(checked(Sample { arrived_ns: ns, ..sample }).is_err());
         }
     }
 }

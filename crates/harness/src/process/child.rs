@@ -289,13 +289,13 @@ pub(crate) mod tests {
     #[test]
     fn sending_to_a_failed_child_reports_its_status() {
         let mut child = shell("read line; echo 'no licence' >&2; exec 0<&-; echo 1; exit 8");
-        assert_eq!(child.next_event(soon()).unwrap(), Some(1), "its input is closed");
+        assert_eq!(child.next_event(soon()).unwrap(), Some(1), "the child has closed its input");
         // A child that another test forks meanwhile may hold the other end a little longer.
         let mut sends = std::iter::repeat_with(|| {
             thread::sleep(Duration::from_millis(1));
             child.send("43")
         });
-        let error = sends.by_ref().take(20_000).find_map(Result::err).expect("its input is closed").to_string();
+        let error = sends.by_ref().take(20_000).find_map(Result::err).expect("the child has closed its input").to_string();
         assert!(error.contains("the shell ended") && error.contains('8') && error.contains("no licence"), "{error}");
     }
 
@@ -309,7 +309,7 @@ pub(crate) mod tests {
         assert!(!child.was_killed());
         child.kill();
         child.end();
-        assert!(!child.was_killed(), "this process killed it");
+        assert!(!child.was_killed(), "a kill by this process does not count");
         let mut child = shell("read line; exit 3");
         child.end();
         assert!(!child.was_killed());

@@ -192,8 +192,8 @@ pub(crate) mod tests {
         // The column needs only two of the eight packed values.
         let all = [-1, -1, -1, 7, -1, 7, 7, 7, 7, 7, -1].map(Some);
         assert_eq!(read(&pages, 11, Compression::None, false).unwrap(), all);
-        assert_eq!(read(&pages, 12, Compression::None, false), None, "one row too many");
-        assert_eq!(read(&pages, 8, Compression::None, false), None, "one row too few");
+        assert_eq!(read(&pages, 12, Compression::None, false), None, "the pages have only 11 rows");
+        assert_eq!(read(&pages, 8, Compression::None, false), None, "the first data page has 9 rows");
     }
 
     #[test]
@@ -210,14 +210,14 @@ pub(crate) mod tests {
     fn impossible_pages_are_refused() {
         let seven = 7_i64.to_le_bytes();
         let read = |pages: &[Vec<u8>]| read(&pages.concat(), 100, Compression::None, false);
-        let of = |bytes: &[u8]| read(&[dictionary(1, &seven), page(100, RUNS_OF_DICTIONARY, bytes)]);
-        assert!(of(&[&[0][..], &crate::samples::thrift::tests::varint_of(200)].concat()).is_some());
-        assert_eq!(of(&[&[1][..], &run(100, 1)].concat()), None, "a number beyond the dictionary");
-        assert_eq!(of(&[&[33][..], &run(100, 0), &[0; 8]].concat()), None, "numbers of 33 bits");
-        assert_eq!(of(&[&[1][..], &[0x81; 11]].concat()), None, "an endless length");
-        assert_eq!(of(&[1, 0, 0, 0, 0, 0, 0]), None, "empty runs");
-        assert_eq!(of(&[1, 0xff, 0xff, 0xff, 0xff, 0x0f]), None, "missing packed numbers");
-        assert_eq!(of(&[]), None);
+        let with_dictionary = |bytes: &[u8]| read(&[dictionary(1, &seven), page(100, RUNS_OF_DICTIONARY, bytes)]);
+        assert!(with_dictionary(&[&[0][..], &crate::samples::thrift::tests::varint_of(200)].concat()).is_some());
+        assert_eq!(with_dictionary(&[&[1][..], &run(100, 1)].concat()), None, "a number beyond the dictionary");
+        assert_eq!(with_dictionary(&[&[33][..], &run(100, 0), &[0; 8]].concat()), None, "numbers of 33 bits");
+        assert_eq!(with_dictionary(&[&[1][..], &[0x81; 11]].concat()), None, "an endless length");
+        assert_eq!(with_dictionary(&[1, 0, 0, 0, 0, 0, 0]), None, "empty runs");
+        assert_eq!(with_dictionary(&[1, 0xff, 0xff, 0xff, 0xff, 0x0f]), None, "missing packed numbers");
+        assert_eq!(with_dictionary(&[]), None);
         assert_eq!(read(&[page(100, RUNS_OF_DICTIONARY, &[&[0][..], &run(100, 0)].concat())]), None, "no dictionary");
         assert_eq!(
             read(&[dictionary(1, &seven), dictionary(1, &seven), page(1, PLAIN, &seven)]),
@@ -229,7 +229,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn decompression_is_bounded_by_the_values() {
+    fn decompression_is_limited_by_the_number_of_values() {
         let about =
             |number, values| (number, Field::Structure(vec![(1, Field::Number(values)), (2, Field::Number(PLAIN))]));
         let bomb = zstd::bulk::compress(&vec![0; 8 << 20], 1).unwrap();

@@ -51,14 +51,14 @@ fn zeros(rows: i64, at: i64) -> (Vec<u8>, Group) {
     let run = thrift::tests::varint_of(rows as u64 * 2);
     let levels = [&(run.len() as u32 + 1).to_le_bytes()[..], &run, &[1]].concat();
     let numbers = [&[0][..], &run].concat();
-    let of = |is_optional: bool| {
+    let encoded = |is_optional: bool| {
         let page =
             page(rows, 8, &if is_optional { [levels.clone(), numbers.clone()].concat() } else { numbers.clone() });
         [dictionary(1, &[0; 8]), page].concat()
     };
     let (mut bytes, mut chunks) = (Vec::new(), [(0, 0); 9]);
     for (chunk, ours) in chunks.iter_mut().zip(parse_message_type(SCHEMA).unwrap().get_fields()) {
-        let column = of(ours.is_optional());
+        let column = encoded(ours.is_optional());
         *chunk = (at + bytes.len() as i64, column.len() as i64);
         bytes.extend(column);
     }
@@ -135,7 +135,7 @@ fn foreign_columns_are_refused() {
 }
 
 #[test]
-fn many_rows_of_every_kind_read_back() {
+fn large_file_reads_back_as_written() {
     // The values exceed a dictionary and fill several pages.
     let sample = |at: i64| Sample {
         planned_ns: at * 12_345 - 7,
@@ -153,7 +153,7 @@ fn many_rows_of_every_kind_read_back() {
 }
 
 #[test]
-fn our_files_have_more_than_two_bytes_for_three_rows() {
+fn written_file_exceeds_two_bytes_per_three_rows() {
     // Files are smallest with a constant schedule and no sent request.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("samples.parquet");

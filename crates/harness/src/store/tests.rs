@@ -140,7 +140,7 @@ fn changed_records_are_omitted_and_run_again() {
 }
 
 #[test]
-fn run_without_checksums_is_read_and_gets_them() {
+fn resumed_run_without_checksums_gets_them() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let header = stored(&folder, 2);
@@ -156,11 +156,11 @@ fn run_without_checksums_is_read_and_gets_them() {
 #[test]
 fn missing_checksums_are_reported() {
     let folder = tempfile::tempdir().unwrap();
-    let of = |name: &str| folder.path().join(name);
+    let at = |name: &str| folder.path().join(name);
     let changed = |name: &str, sql: &str| {
-        stored(&of(name), 3);
-        database::open(&of(name), Access::Write).unwrap().execute_batch(sql).unwrap();
-        let run = read(&of(name)).unwrap();
+        stored(&at(name), 3);
+        database::open(&at(name), Access::Write).unwrap().execute_batch(sql).unwrap();
+        let run = read(&at(name)).unwrap();
         assert_eq!(indices(&run), [0, 1, 2], "records without checksums are read");
         run.damage.join("\n")
     };
@@ -172,9 +172,9 @@ fn missing_checksums_are_reported() {
     assert!(no_number.starts_with("the checksums cannot be read"), "{no_number}");
     assert_eq!(no_number.lines().count(), 1, "{no_number}");
     for name in ["one", "all", "no number"] {
-        assert!(!resume(&of(name)).1.damage.is_empty());
-        assert_eq!(read(&of(name)).unwrap().damage, Vec::<String>::new(), "the records have new checksums");
-        assert!(of(name).join("muxbench.db.damaged").exists());
+        assert!(!resume(&at(name)).1.damage.is_empty());
+        assert_eq!(read(&at(name)).unwrap().damage, Vec::<String>::new(), "the records have new checksums");
+        assert!(at(name).join("muxbench.db.damaged").exists());
     }
 }
 
@@ -288,12 +288,12 @@ fn rows_out_of_order_are_rejected() {
 #[test]
 fn store_refuses_links_and_folders_of_others() {
     let folder = tempfile::tempdir().unwrap();
-    let of = |name: &str| folder.path().join(name);
-    let victim = of("victim");
+    let at = |name: &str| folder.path().join(name);
+    let victim = at("victim");
     fs::write(&victim, "precious").unwrap();
     let header = header();
     for name in ["lock", "run.json.part", "muxbench.db", "samples"] {
-        let run = of(&format!("planted {name}"));
+        let run = at(&format!("planted {name}"));
         fs::create_dir(&run).unwrap();
         symlink(&victim, run.join(name)).unwrap();
         // Muxbench refuses or replaces the link.
@@ -302,9 +302,9 @@ fn store_refuses_links_and_folders_of_others() {
         }
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious", "{name}");
     }
-    assert!(Store::create(&of("planted lock"), &header).is_err());
+    assert!(Store::create(&at("planted lock"), &header).is_err());
 
-    let run = of("run");
+    let run = at("run");
     stored(&run, 2);
     fs::remove_file(run.join("lock")).unwrap();
     symlink(&victim, run.join("lock")).unwrap();
@@ -317,7 +317,7 @@ fn store_refuses_links_and_folders_of_others() {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     if rustix::process::geteuid().is_root() {
-        let others = of("others");
+        let others = at("others");
         fs::create_dir(&others).unwrap();
         for folder in [&others, &run] {
             std::os::unix::fs::chown(folder, Some(12_345), None).unwrap();
@@ -337,11 +337,11 @@ fn store_refuses_links_and_folders_of_others() {
 #[test]
 fn folder_of_an_interrupted_start_is_reused() {
     let folder = tempfile::tempdir().unwrap();
-    let of = |name: &str| folder.path().join(name);
+    let at = |name: &str| folder.path().join(name);
     let header = header();
     // A folder is free after SIGKILL at any step.
     for step in 0..5 {
-        let run = of(&format!("step {step}"));
+        let run = at(&format!("step {step}"));
         fs::create_dir(&run).unwrap();
         fs::write(run.join("lock"), "").unwrap();
         if step > 0 {
@@ -360,11 +360,11 @@ fn folder_of_an_interrupted_start_is_reused() {
         assert_eq!(indices(&read(&run).unwrap()), [0], "step {step}");
     }
     // A folder with trials or foreign files is not free.
-    let finished = of("step 0");
+    let finished = at("step 0");
     fs::remove_file(finished.join("run.json")).unwrap();
     let error = Store::create(&finished, &header).unwrap_err().to_string();
     assert!(error.contains("not empty") && finished.join("muxbench.db").exists(), "{error}");
-    let other = of("other");
+    let other = at("other");
     fs::create_dir_all(other.join("samples")).unwrap();
     fs::write(other.join("samples/thesis.tex"), "").unwrap();
     assert!(Store::create(&other, &header).unwrap_err().to_string().contains("not empty"));
@@ -459,9 +459,9 @@ fn fifo_in_a_run_folder_is_an_error() {
         let _ = fs::remove_file(folder.join(name));
         make_fifo(&folder.join(name));
         fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
-        let (of_reading, of_resuming) = (folder.clone(), folder.clone());
-        let read = without_waiting(name, move || read(&of_reading).map(drop));
-        let resumed = without_waiting(name, move || Store::resume(&of_resuming).map(drop));
+        let (reading_folder, resuming_folder) = (folder.clone(), folder.clone());
+        let read = without_waiting(name, move || read(&reading_folder).map(drop));
+        let resumed = without_waiting(name, move || Store::resume(&resuming_folder).map(drop));
         match name {
             "samples/0001.parquet" => {
                 let why = without_waiting(name, move || crate::samples::read(&samples_path(&folder, 1)).unwrap_err());
@@ -549,12 +549,12 @@ fn endless_header_is_an_error() {
     let folder = folder.path().join("run");
     stored(&folder, 1);
     let path = folder.join("run.json");
-    let of_other_make: [fn(&Path) -> std::io::Result<()>; 3] = [
+    let replacements: [fn(&Path) -> std::io::Result<()>; 3] = [
         |path| symlink("/dev/zero", path),
         |path| Ok(rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RWXU)?),
         |path| File::create(path)?.set_len(1 << 40),
     ];
-    for make in of_other_make {
+    for make in replacements {
         fs::remove_file(&path).unwrap();
         make(&path).unwrap();
         let error = format!("{:#}", read(&folder).unwrap_err());
@@ -649,12 +649,12 @@ fn latest_run_is_the_one_that_began_last() {
     };
     assert!(latest(results.path()).unwrap_err().to_string().contains("contains no run"));
     begin("reproduce/one", "2001-01-02T00:00:00Z");
-    assert_eq!(latest(results.path()).unwrap(), at("reproduce/one"), "in a nested folder");
+    assert_eq!(latest(results.path()).unwrap(), at("reproduce/one"), "a nested run is found");
     begin("copied", "2001-01-01T00:00:00Z");
-    assert_eq!(latest(results.path()).unwrap(), at("reproduce/one"), "written last but begun earlier");
+    assert_eq!(latest(results.path()).unwrap(), at("reproduce/one"), "`copied` was written last but began earlier");
     std::thread::sleep(Duration::from_millis(20));
     begin("alone", "2001-01-02T00:00:00Z");
-    assert_eq!(latest(results.path()).unwrap(), at("alone"), "begun in the same second, written last");
+    assert_eq!(latest(results.path()).unwrap(), at("alone"), "`alone` began in the same second and was written last");
     fs::write(at("copied/run.json"), "{").unwrap();
     assert_eq!(latest(results.path()).unwrap(), at("copied"), "a damaged run is not skipped");
 }

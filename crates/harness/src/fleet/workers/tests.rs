@@ -80,7 +80,7 @@ fn stranger_is_refused_and_missing_workers_are_named() {
 }
 
 #[test]
-fn silent_strangers_hold_up_no_worker() {
+fn silent_strangers_delay_no_worker() {
     let (listener, port) = listener();
     let timeouts = Timeouts { joining: Duration::from_secs(20), ..PATIENT };
     let connect = |count: usize| -> Vec<TcpStream> {
