@@ -295,7 +295,8 @@ pub(crate) mod tests {
             thread::sleep(Duration::from_millis(1));
             child.send("43")
         });
-        let error = sends.by_ref().take(20_000).find_map(Result::err).expect("the child has closed its input").to_string();
+        let error =
+            sends.by_ref().take(20_000).find_map(Result::err).expect("the child has closed its input").to_string();
         assert!(error.contains("the shell ended") && error.contains('8') && error.contains("no licence"), "{error}");
     }
 
