@@ -2,9 +2,9 @@
 //!
 //! # Layout
 //!
-//! Each folder uses only those before it. [`run()`] is the entry point.
+//! Each folder uses only the folders listed before it. [`run()`] is the entry point.
 //!
-//! - [`config`]: the configuration and its rules; [`report`]: results, their merging; [`error`]: reasons why a load cannot run
+//! - [`config`]: the configuration and its rules; [`report`]: results and their merging; [`error`]: why a load cannot run
 //! - [`time`]: the clock, and the schedule of requests
 //! - `protocol`: requests of each service, and the verification of responses
 //! - `record`: memory for requests and transactions, and their summary

@@ -32,7 +32,7 @@ pub struct LoadConfig {
     /// Source addresses, used in turn. If empty, [`crate::io::source_ports`] computes how many the connections need.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<IpAddr>,
-    /// Requests per short-lived connection, of which at most `connections` are open at once; `None` if connections stay open.
+    /// Requests per short-lived connection; `None` if connections stay open. At most `connections` are open at once.
     #[serde(rename = "calls_per_connection", default, skip_serializing_if = "Option::is_none")]
     pub requests_per_connection: Option<u32>,
     /// The share of `connections` that carry requests (kawai2006 section 3.1.1): above 0, at most 1. The seed selects them.
@@ -402,7 +402,7 @@ impl<'de> Deserialize<'de> for Popularity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pacing {
-    /// `spin` if each thread has its own CPU, `yield` if the threads share CPUs, `sleep-spin` without CPUs of the client.
+    /// `sleep-spin` if `cpus` is empty; otherwise `spin` if each thread has its own CPU, or `yield` if threads share CPUs.
     Auto,
     /// Alternates between reading the clock and `sched_yield` (the semi-busy wait of kawai2008 Figure 3).
     Yield,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Returns part `index` of the numbers from 0 to `total`, divided into `parts` consecutive parts.
+/// Divides the range `0..total` into `parts` consecutive parts, and returns part `index`.
 pub fn partition(total: u64, parts: u64, index: u64) -> Range<u64> {
     let start = |index: u64| (u128::from(total) * u128::from(index) / u128::from(parts.max(1))) as u64;
     start(index)..start(index + 1)

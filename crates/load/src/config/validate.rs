@@ -14,7 +14,7 @@ use crate::time::schedule::count_max;
 pub struct Rule {
     /// The key in an experiment file.
     pub key: &'static str,
-    /// Tells whether a configuration breaks the rule. It may rely on the rules before it.
+    /// Tells whether a configuration breaks the rule. It may assume that the earlier rules hold.
     pub is_broken: fn(&LoadConfig) -> bool,
     /// Reason and remedy.
     pub reason: &'static str,
@@ -176,7 +176,7 @@ pub fn check(config: &LoadConfig) -> Result<(), String> {
     }
 }
 
-/// Checks whether the timestamps are available for the transport on this system.
+/// Checks only the rules for timestamps.
 pub fn check_timestamps(config: &LoadConfig) -> Result<(), String> {
     let is_broken = |rule: &&Rule| rule.key == "client.timestamps" && (rule.is_broken)(config);
     RULES.iter().find(is_broken).map_or(Ok(()), |rule| Err(rule.to_string()))

@@ -9,7 +9,7 @@ use rustix::time::ClockId;
 use crate::io::platform::RunQueue;
 use crate::time::clock::kernel_ns;
 
-/// The time of a loop's turns without work, in ticks. A sleep is a turn of its own, because its event makes a turn busy.
+/// The time of a loop's turns without work, in ticks. A sleep is a separate turn, because the event that ends it is work.
 #[derive(Debug)]
 pub struct Turns {
     window: Range<u64>,
@@ -44,7 +44,7 @@ impl Turns {
 pub struct Sleeper {
     window: Range<u64>,
     queue: RunQueue,
-    /// The time that the thread had not slept by each edge of the window, in nanoseconds, and the tick of the reading.
+    /// At each edge of the window: the thread's time on a CPU or waiting for one, in nanoseconds, and the tick of the reading.
     edges: [(u64, u64); 2],
     passed: usize,
 }
@@ -54,7 +54,7 @@ impl Sleeper {
         Self { window, queue: RunQueue::of_this_thread(), edges: [(0, 0); 2], passed: 0 }
     }
 
-    /// Records the window's edges, in every turn of the loop.
+    /// Records an edge of the window once it has passed. Call this in every turn of the loop.
     #[inline]
     pub fn tick(&mut self, now: u64) {
         if self.passed < 2 && now >= [self.window.start, self.window.end][self.passed] {
@@ -72,7 +72,7 @@ impl Sleeper {
     pub fn busy_share(&mut self, now: u64, ns: u64) -> Option<f64> {
         self.tick(now);
         if self.passed == 1 {
-            // The thread has no more work before the window ends.
+            // The thread ended within the window, so it had no more work.
             self.pass(now);
         }
         let [(before_ns, from), (after_ns, to)] = self.edges;
@@ -82,7 +82,7 @@ impl Sleeper {
     }
 }
 
-/// Returns the share of the busiest receiver, whose work the others cannot do; `None` if any is unknown.
+/// Returns the share of the busiest receiver, because no other can take its work; `None` if any share is unknown.
 pub fn busiest(shares: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let shares: Vec<f64> = shares.into_iter().collect::<Option<_>>()?;
     shares.into_iter().reduce(f64::max)
@@ -96,7 +96,7 @@ mod tests {
     fn only_spare_turns_inside_the_window_are_spare() {
         let mut turns = Turns::new(100..200);
         assert_eq!(turns.busy_share(), None);
-        // Before the window, across its start, inside it, and across its end: 20, 40 and 10 ticks of the window are spare.
+        // The spare turns before the window, across its start, inside it and across its end have 0, 20, 40 and 10 of its ticks.
         for (now, is_spare) in [(0, false), (90, true), (120, true), (150, false), (190, true), (210, true)] {
             turns.begin(now, is_spare);
         }

@@ -2,7 +2,7 @@
 //!
 //! Send delays do not show such stalls: a closed loop plans after the delayed read, and a receiver sends nothing. Instead, a
 //! separate thread sleeps until known times and sums how much it woke too late, like Gil Tene's jHiccup
-//! (<https://github.com/giltene/jHiccup>). It is not used beside a spinning loop, which it would preempt.
+//! (<https://github.com/giltene/jHiccup>). No such thread shares the CPU of a spinning loop, which it would preempt.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -77,7 +77,7 @@ impl<'scope> Hiccups<'scope> {
         cpus.iter().enumerate().map(start).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns the stalled time of the CPU with most stalls, in nanoseconds; `None` if not measured.
+    /// Returns the longest stalled time of any CPU, in nanoseconds; `None` if not measured.
     pub fn stalled_ns(self) -> Option<u64> {
         let join = |thread: ScopedJoinHandle<'_, u64>| thread.join().expect("a meter does not panic");
         self.0.into_iter().map(join).max()
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn missed_beats_are_one_overrun() {
-        // The stall lasts from 5 to 65 ms. The next beat is at 70 ms, after the missed ones.
+        // The beat of 5 ms runs at 65 ms: 60 ms late, less the grace. The next beat after that is at 70 ms.
         assert_eq!(stalled_ms(-3, &[0, 65, 70, 75]), 59);
     }
 

@@ -66,7 +66,7 @@ pub enum Event {
     },
     /// Progress, about twice per second.
     Progress {
-        /// `ramp`, `hold`, `measure` or `drain`.
+        /// `ramp`, `warm-up`, `measure` or `cool-down`.
         phase: String,
         /// Time since the ramp began, in nanoseconds.
         elapsed_ns: u64,
@@ -87,7 +87,7 @@ pub enum Event {
     Failed {
         /// Cause, place and remedy.
         reason: String,
-        /// Whether only the result of the load could not be written.
+        /// Whether the load itself succeeded and only its result could not be written.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_unwritten: bool,
     },
@@ -143,7 +143,7 @@ pub fn check(config: &LoadConfig) -> Result<(), LoadError> {
     config.cpus.iter().try_for_each(|&cpu| Pinned::to(&[cpu]).map(drop))
 }
 
-/// The number of a client's first request. Clients' numbers never overlap.
+/// The number of a client's first request. The request numbers of two clients never overlap.
 pub fn first_of(client: u32) -> u64 {
     u64::from(client) << 40
 }
@@ -164,7 +164,7 @@ pub fn begin(config: &LoadConfig, clock: &Clock, listener: &mut dyn Listener) ->
 #[derive(Clone, Copy, Debug)]
 pub struct StopCondition<'a> {
     pub window: &'a Range<u64>,
-    /// The end of the cool-down, in ticks. A client that is far too slow leaves later requests unsent.
+    /// The end of the cool-down, in ticks. A client that is far behind its schedule sends no requests after it.
     pub drained: u64,
     /// Ends the loop immediately if set.
     pub stop: &'a AtomicBool,
@@ -275,7 +275,7 @@ fn watch(
             });
         }
         let edge_ns = ends.iter().map(|&(_, ns)| ns).find(|&ns| ns > elapsed_ns);
-        // After the window, only the end of the cool-down remains, which is early if nothing is outstanding.
+        // After the window, wake often: the cool-down ends early if no request is outstanding.
         let sleep_ns = match edge_ns {
             Some(ns) if usage[1].is_none() => (ns - elapsed_ns).min(next_ns - elapsed_ns),
             _ => 1_000_000,

@@ -26,7 +26,7 @@ pub fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
     (roles, pacing)
 }
 
-/// Returns the CPUs whose threads all sleep when they have no work; `None` is any CPU. Receive threads always sleep.
+/// Returns the CPUs whose threads all sleep when they have no work; `None` is any CPU. Receive threads sleep with any pacing.
 pub fn sleeping_cpus(config: &LoadConfig, roles: Roles, pacing: Option<Pacing>) -> Vec<Option<usize>> {
     let all = &config.cpus;
     let clients = config.clients as usize;

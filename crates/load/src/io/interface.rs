@@ -34,8 +34,9 @@ fn source(target: SocketAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// Returns the source addresses of the interface with the address `own`, or of all interfaces if `target` is this host. They
-/// have the target's family and scope, and start with `own`. Responses to another interface's address would not arrive.
+/// Returns the source addresses of the interface with the address `own`, or of all interfaces if `target` is this host.
+/// Responses to another interface's address would not arrive. The first address is `own`. All have the target's family, none
+/// is link-local, and loopback addresses are only for a loopback target.
 fn leading_to(target: IpAddr, own: IpAddr, interfaces: &[(String, IpAddr)]) -> Vec<IpAddr> {
     let loops = interfaces.iter().any(|(_, address)| *address == target);
     let leads = |name: &str| loops || interfaces.iter().any(|(its, address)| its == name && *address == own);
@@ -91,7 +92,7 @@ pub fn hardware(name: &str) -> Hardware {
     if on { Hardware::On } else { Hardware::Off }
 }
 
-/// Runs an ioctl on an interface, which fills in `answer`. Returns whether it succeeded.
+/// Runs an ioctl that fills in `answer` for an interface. Returns whether it succeeded.
 fn ask<T>(name: &str, request: libc::Ioctl, answer: &mut T) -> bool {
     let Ok(socket) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) else { return false };
     // SAFETY: zeros are a valid request for the interface without a name.

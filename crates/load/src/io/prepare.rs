@@ -13,7 +13,7 @@ use crate::report::Class;
 const BATCH_BYTES: usize = 16 << 10;
 const PROGRESS: Duration = Duration::from_millis(200);
 
-/// Sends the protocol's preparations on one connection, and verifies the responses. Calls `progress` with their number.
+/// Sends the protocol's preparations on one connection, and verifies the responses. Calls `progress` with the number verified.
 pub fn prepare<P: ClientProtocol>(
     config: &LoadConfig,
     protocol: &P,

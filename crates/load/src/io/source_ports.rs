@@ -1,7 +1,7 @@
 //! The source addresses of a load: several if one lacks local ports.
 //!
-//! Each connection to a target uses a port of its source address. After a close by this side, the port stays in TIME_WAIT for
-//! a minute (Linux: `TCP_TIMEWAIT_LEN`). With `net.ipv4.tcp_tw_reuse`, the system may reuse it after a second.
+//! Each connection to a target uses a port of its source address. If the client closes first, the port stays in TIME_WAIT for a
+//! minute (Linux: `TCP_TIMEWAIT_LEN`). With `net.ipv4.tcp_tw_reuse`, the system may reuse the port after a second.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -11,14 +11,14 @@ use crate::config::{LoadConfig, Schedule, Transport};
 const TIME_WAIT_S: f64 = 60.0;
 /// The length of TIME_WAIT with reuse, in seconds, if the system does not report it.
 const REUSE_DELAY_S: f64 = 1.0;
-/// The share of an address's ports to use, because finding one takes long when most are in use.
+/// The largest share of an address's ports that a load uses: a free port takes long to find when few are left.
 const USED_SHARE_MAX: f64 = 0.9;
-/// New connections per second of a closed loop, which has no known rate: more than one machine reached.
+/// The assumed new connections per second of a closed loop, whose rate is unknown: more than one machine reached.
 const CLOSED_OPENED_PER_S: f64 = 60_000.0;
 /// The range of ports if the system does not report it.
 const PORTS: (u32, u32) = (32_768, 60_999);
 
-/// Returns the source addresses to use in turn; none to leave the choice to the system.
+/// Returns the source addresses to use in turn; an empty list leaves the choice to the system.
 pub fn sources(config: &LoadConfig) -> Result<Vec<IpAddr>, String> {
     sources_in(config, |ports| sources_with(config, ports))
 }

@@ -4,8 +4,8 @@
 //! driver. `OPT_ID` numbers them (Documentation/networking/timestamping.rst). On a stream, the number is the offset of the
 //! write's last byte since the option was set; with datagrams, the number of earlier datagrams.
 //!
-//! The number identifies the request, so a missing timestamp does not shift others: for example, two writes in one packet share
-//! a timestamp. With datagrams before Linux 6.8, however, a failed send may use up a number.
+//! The number identifies the request, so a missing timestamp does not shift later ones. Two writes in one packet, for example,
+//! share a timestamp. Before Linux 6.8, a failed send of a datagram may use up a number.
 //!
 //! The timestamp of a received packet comes with the read. An entry in the error queue makes epoll report the socket, so the
 //! receive role empties the queue at once.
@@ -75,7 +75,7 @@ pub(crate) struct Stamper<'a, P: ClientProtocol> {
     stamps: &'a [Stamp],
     /// Whether numbers count datagrams instead of bytes.
     datagrams: bool,
-    /// A buffer to encode a request, which gives its length.
+    /// A buffer to encode a request in, because its length is needed.
     scratch: Vec<u8>,
     connections: Vec<Connection>,
     control: Vec<[u64; CONTROL_BYTES / 8]>,
@@ -113,7 +113,7 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
         Ok(inbox.len())
     }
 
-    /// Notes that the last read completed the response to a request.
+    /// Stores the timestamps of the last read, which completed the response to this request.
     #[inline]
     pub fn arrived(&self, record: usize) {
         self.stamps[record].arrived.store(self.last.software_ns, Relaxed);
@@ -175,7 +175,7 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
             let Some(next) = cursor.head.take(&links[connection], records) else { return };
             let mut request = || protocol.encode(self.shared.request(next), &mut self.scratch).len() as u32;
             let step = if self.datagrams { 1 } else { request() };
-            // The number lies inside a request: a full socket cut the write short, and a later write has the last byte.
+            // The number lies inside a request: the full socket took only a part of it. A later write has the last byte.
             let Some(left) = ahead.checked_sub(step) else { return };
             (ahead, record) = (left, next);
         }
@@ -368,7 +368,7 @@ mod tests {
             Message::parse(&words);
         }
 
-        /// Each timestamp is assigned to its own request, even if others are lost or duplicated.
+        /// Each timestamp is assigned to its own request, even if other timestamps are lost or duplicated.
         #[test]
         fn timestamps_find_their_requests(
             bytes in 1u32..100_000, start in prop::sample::select(vec![0u32, u32::MAX - 250_000, u32::MAX]),

@@ -39,7 +39,7 @@ struct Connection<P: ClientProtocol, F> {
 
 enum Step {
     Established,
-    /// Room for the rest of the request. The value is the number of bytes already written.
+    /// Waits for room for the rest of the request. The value is the number of bytes already written.
     Written(usize),
     Answered,
 }
@@ -83,7 +83,7 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
             Err(error) => return Err(error.into()),
         }
         let are_ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        // Keep the order: a datagram server then sees the clients in order of their numbers.
+        // Advance in order, so that a datagram server receives the first requests in order of the connections.
         let outcomes: Vec<io::Result<bool>> =
             (0..are_ready.len()).map(|at| if are_ready[at] { self.advance(at) } else { Ok(false) }).collect();
         let now = Instant::now();

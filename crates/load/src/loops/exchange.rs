@@ -240,7 +240,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         Ok(is_whole)
     }
 
-    /// Reads from a ready socket, and verifies the bytes. Returns also t3; 0 if no bytes of a due response arrived.
+    /// Reads from a ready socket, and verifies the bytes. Also returns t3, or 0 if no bytes of a due response arrived.
     #[inline]
     pub fn receive(&mut self, exchange: &mut Exchange<P>, io: BorrowedFd<'_>) -> (u64, Received) {
         self.inbox.clear();

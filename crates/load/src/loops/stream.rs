@@ -28,11 +28,11 @@ use crate::time::schedule;
 
 /// Bytes per read or write: the size that iperf3 uses, small enough for a CPU's cache.
 const PIECE_BYTES: usize = 128 << 10;
-/// Reads or writes of one connection before the others get their turn.
+/// Reads or writes of one connection before the next connection's turn.
 const TURN_PIECES: usize = 4;
 /// The longest sleep before a worker checks whether it must end.
 const SLEEP: Duration = Duration::from_millis(5);
-/// Bursts with reserved memory, over all workers. Counts and histograms include further ones.
+/// Bursts with reserved memory, over all workers. Counts and histograms also include bursts beyond it.
 const BURSTS_MAX: u64 = 1 << 20;
 /// The time that streams continue after the window, because the server's counters are read slightly late.
 const LINGER_NS: u64 = 100_000_000;
@@ -102,7 +102,7 @@ fn fairness(bytes: &[u64]) -> f64 {
     if squares == 0.0 { 1.0 } else { sum * sum / (bytes.len() as f64 * squares) }
 }
 
-/// Bytes of one worker: of bursts in the window, and, in `sent` and `received`, all bytes after the greetings.
+/// Bytes of one worker's bursts in the window. `sent` and `received` count all bytes after the greetings.
 struct Moved {
     by_part: [u64; PARTS],
     by_second: Vec<u64>,
@@ -116,7 +116,7 @@ struct Moved {
 #[derive(Clone)]
 struct Connection {
     state: State,
-    /// Bytes left to write, then bytes left to read.
+    /// Bytes left to write or to read, according to the state.
     left_bytes: u64,
     began: u64,
     /// Whether the poller waits for room to write instead of bytes to read.
@@ -128,7 +128,7 @@ enum State {
     Writing,
     Reading,
     Ending,
-    /// The connection has failed or ended in order.
+    /// The connection has failed, or the server has closed it after the shutdown.
     Over,
 }
 

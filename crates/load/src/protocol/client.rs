@@ -29,7 +29,7 @@ pub trait ClientProtocol: Sync {
         0
     }
 
-    /// Returns the bytes of a request. `scratch` may hold them and keeps its memory.
+    /// Returns the bytes of a request. May encode them into `scratch`, a buffer to reuse.
     fn encode<'a>(&'a self, request: Self::Request, scratch: &'a mut Vec<u8>) -> &'a [u8];
 
     /// Reads further bytes of a response. Returns how many belong to it, and the verdict if it is complete.

@@ -48,7 +48,7 @@ impl ClientProtocol for Kv {
         KvRequest { record, is_set }
     }
 
-    /// Sets a record to the value that it always has.
+    /// Sets a record to its fixed value.
     fn greeting(&self, connection: u64) -> KvRequest {
         KvRequest { record: connection % u64::from(self.traffic.records), is_set: true }
     }

@@ -1,4 +1,4 @@
-//! The progress of a client: written by its roles, and read sometimes by other threads.
+//! The progress of a client: written by its roles, and read occasionally by other threads.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
@@ -30,7 +30,7 @@ impl Progress {
         add(&self.send.sent, 1);
     }
 
-    /// The send role will send no more requests.
+    /// Marks the send role as done: it will send no more requests.
     pub fn set_done(&self) {
         // The release makes all counts of sent requests visible.
         self.send.done.store(true, Release);
@@ -80,7 +80,7 @@ mod models {
 
     use super::*;
 
-    /// The receive role must not end while a request unknown to it is unanswered.
+    /// The receive role must not end while a sent request is unanswered, even one that it has not seen yet.
     #[test]
     fn requests_stay_outstanding_until_all_are_sent() {
         loom::model(|| {

@@ -29,7 +29,7 @@ pub struct Transaction {
 pub struct Counts {
     pub completed_by_part: [u64; PARTS],
     pub sent: u64,
-    /// Requests outstanding at both edges of the window.
+    /// Requests outstanding at each edge of the window.
     pub outstanding: [u64; 2],
     pub after_drain: u64,
     pub errors: Errors,
@@ -39,7 +39,7 @@ pub struct Counts {
     pub went_back: u64,
     /// Send delay, service time and response time of transactions without a sample.
     pub beyond: [Histogram; 3],
-    /// The thread's CPU time in nanoseconds and the tick of its reading, at both edges of the window.
+    /// The thread's CPU time in nanoseconds and the tick of its reading, at each edge of the window.
     used: [(u64, u64); 2],
 }
 
@@ -127,7 +127,7 @@ impl<'a> Recorder<'a> {
         [self.times.window.start, self.times.window.end]
     }
 
-    /// Records the window's edges, in every turn of the loop. `waiting` is the number of due requests without a connection.
+    /// Records an edge of the window once it has passed. `waiting` is the number of due requests without a connection.
     #[inline]
     pub fn tick(&mut self, now: u64, waiting: u64) {
         if let Some(&edge) = self.edges().get(self.edges)

@@ -16,7 +16,7 @@ use crate::time::schedule;
 /// No record: indices are stored plus one.
 const NONE: u32 = 0;
 
-/// A planned request, in ticks; 0 for an event that did not happen.
+/// A planned request. Times are in ticks; 0 means that the event did not happen.
 #[derive(Debug)]
 pub struct Record {
     pub planned: u64,
@@ -111,7 +111,7 @@ impl Link {
         }
     }
 
-    /// Marks the connection as failed after a write. The actual reason may be in bytes that are still unread.
+    /// Marks the connection as failed after a write. The receive role may find the actual reason in unread bytes.
     #[cold]
     pub fn fail_to_send(&self, error: Errno) {
         match error {
@@ -122,7 +122,7 @@ impl Link {
         }
     }
 
-    /// Whether a write failed without a known reason, because the system may report an error only once.
+    /// Whether a write failed and no reason is known yet. The system may report the reset to the write only.
     pub fn is_broken(&self) -> bool {
         self.failure.load(Relaxed) == BROKEN
     }
@@ -140,7 +140,7 @@ impl Link {
 pub struct Tail(u32);
 
 impl Tail {
-    /// Adds a record. Earlier writes are visible to the role that takes it.
+    /// Adds a record. The role that takes the record also sees all writes before this call.
     #[inline]
     pub fn push(&mut self, link: &Link, records: &[Record], index: usize) {
         let id = index as u32 + 1;

@@ -112,7 +112,7 @@ pub fn transaction_samples<'a>(
     samples
 }
 
-/// Counts requests without a response in the whole trial, as [`Errors`] defines them.
+/// Counts the failures of the whole trial, as [`Errors`] defines them, except for complete but wrong responses.
 pub fn errors(links: &[Link], recorded: &[Recorded]) -> Errors {
     let mut errors = Errors::default();
     let mut idle: Vec<Option<Class>> = links.iter().map(Link::failure).collect();

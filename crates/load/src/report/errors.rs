@@ -40,7 +40,7 @@ macro_rules! classes {
                 let counter = match class {
                     $(Class::$class => &mut self.$field),+
                 };
-                // Saturate: a stored run, or another host, may contain any number.
+                // Saturate: a stored run, or another host, may supply any number.
                 *counter = counter.saturating_add(count);
             }
 

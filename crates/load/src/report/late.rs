@@ -11,8 +11,8 @@ const DELAY_NS_MIN: u64 = 100_000;
 
 /// A tail belongs to the server only if it has at least this many requests per late request.
 ///
-/// A late request makes up to 6 requests slow: itself, one in flight when the client stopped, and those that wait behind the
-/// burst: u/(1-u), or 4 if the server is busy for a share u = 0.8 of its time. That is little more than half of the tail.
+/// A late request makes up to 6 requests slow: itself, one in flight when the client stopped, and 4 behind the burst. If the
+/// server is busy for a share u of its time, u/(1-u) wait behind it: 4 with u = 0.8. The 6 are little more than half of 10.
 const TAIL_TO_LATE_MIN: f64 = 10.0;
 
 /// The largest share of late requests in a valid trial. Above it the client may have caused even the median.
@@ -44,14 +44,14 @@ pub(super) fn is_zero(count: &u64) -> bool {
 }
 
 impl LateSends {
-    /// Counts late sends in the histograms of send delay and service time.
+    /// Counts late sends, given the histograms of send delay and service time.
     pub fn of(delay: &Histogram, service: &Histogram) -> Self {
         let spread_ns = service.quantile(0.75).saturating_sub(service.quantile(0.25));
         let bound_ns = spread_ns.max(DELAY_NS_MIN);
         Self { bound_ns, count: delay.count_above(bound_ns), sent: delay.count(), ..Self::default() }
     }
 
-    /// Adds the quantiles of requests sent on time. `requests` has the send delay and the service time of each, in nanoseconds.
+    /// Adds the quantiles of requests sent on time. `requests` holds each request's send delay and service time, in ns.
     pub fn with_on_time(self, requests: impl Iterator<Item = (Option<i64>, Option<i64>)>) -> Self {
         let is_on_time = |delay_ns: i64| delay_ns <= self.bound_ns as i64;
         let on_time = requests.filter(|(delay_ns, _)| delay_ns.is_some_and(is_on_time));
@@ -66,7 +66,7 @@ impl LateSends {
         Self { stalled: stalled.saturating_sub(self.count), ..self }
     }
 
-    /// Combines several clients or trials. Keeps the highest quantile, which is an upper bound of the combined one.
+    /// Adds another client or trial. Keeps the higher quantile, which is an upper bound of the combined quantile.
     pub fn and(self, other: Self) -> Self {
         Self {
             bound_ns: self.bound_ns.max(other.bound_ns),

@@ -155,7 +155,7 @@ impl From<Stored> for Measured {
     }
 }
 
-/// Figures of one process of a divided load. A sum over all processes would hide a single late one.
+/// Figures of one process of a divided load. A sum over all processes would hide a single late process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessReport {
     /// A description of the host; empty if it is the server's host.
@@ -186,7 +186,7 @@ pub struct ProcessReport {
 /// Figures of a closed loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClosedReport {
-    /// The last transactions of the window, if the memory for samples was full. Counts and histograms include them.
+    /// Transactions without a sample, because the memory for samples was full. Counts and histograms include them.
     pub unsampled: u64,
     /// The share of `cpus` that the threads used.
     pub busy_share: f64,
@@ -250,7 +250,7 @@ pub struct StreamReport {
     pub sent_bytes: u64,
     /// Bytes read on all connections over their whole life.
     pub received_bytes: u64,
-    /// Connections that the server closed after all data. Both sides' bytes are comparable only if it closed all of them.
+    /// Connections that the server closed after all data. Both sides' bytes are comparable only if it closed all.
     pub ended: u32,
 }
 
@@ -303,7 +303,8 @@ pub enum Hardware {
     On,
 }
 
-/// Requests in flight around the window. In an open loop of short-lived connections, requests of waiting sessions count too.
+/// Requests in flight at the window's edges and after the cool-down. In an open loop of short-lived connections, those of
+/// waiting sessions count too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outstanding {
     /// Requests in flight at the start of the window.

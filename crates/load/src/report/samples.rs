@@ -13,11 +13,11 @@ pub struct Sample {
     pub sent_ns: i64,
     /// t3: after reading the whole response; [`Sample::NEVER`] without one.
     pub complete_ns: i64,
-    /// The packet scheduler got the request; [`Sample::NEVER`] if unknown, as for the fields below.
+    /// The time when the packet scheduler got the request; [`Sample::NEVER`] if unknown, as in the next three fields.
     pub scheduler_ns: i64,
-    /// t2k: the driver got the request.
+    /// t2k: the time when the driver got the request.
     pub driver_ns: i64,
-    /// t3k: the kernel got the response's last packet.
+    /// t3k: the time when the kernel got the response's last packet.
     pub arrived_ns: i64,
     /// Service time on the wire, by the interface's clock.
     pub hardware_service_ns: i64,
@@ -45,7 +45,7 @@ impl Sample {
     };
 }
 
-/// Computes the distribution of a difference over `samples`, which are in order of planned time. Skips samples without it.
+/// Computes the distribution of a difference over `samples`, in order of planned time. Skips samples without a difference.
 pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample) -> Option<i64>) -> Measured {
     let mut histogram = Histogram::new();
     let (mut p50_by_part_ns, mut p90_by_part_ns) = ([0; PARTS], [0; PARTS]);

@@ -16,7 +16,7 @@ use crate::report::ClockFacts;
 /// The length of the comparison with the kernel's clock. With readings exact to 50 ns, the frequency is exact to 2 ppm.
 const CALIBRATION: Duration = Duration::from_millis(50);
 
-/// The number of readings of both clocks. The reading with the narrowest bracket is used.
+/// The number of readings per comparison of both clocks. Only the fastest reading is used.
 const READINGS: u32 = 20;
 
 /// A clock that counts ticks.

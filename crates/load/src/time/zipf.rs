@@ -5,10 +5,10 @@ use rand_distr::Distribution;
 
 use crate::config::Popularity;
 
-/// An exponent this close to 1 counts as 1, because the crate divides by the difference, which amplifies rounding errors.
+/// An exponent this close to 1 counts as 1: `rand_distr` divides by the difference, which amplifies rounding errors.
 const NEAR_ONE: f64 = 1e-9;
 
-/// A distribution that draws the `k`th of several with a probability proportional to `1/k^exponent`.
+/// A distribution over ranks: rank `k` has a probability proportional to `1/k^exponent`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Zipf {
     law: rand_distr::Zipf<f64>,

@@ -21,7 +21,7 @@ use crate::time::clock::Clock;
 
 /// The number of connections, used in turn.
 const CONNECTIONS: u32 = 16;
-/// The number of first requests, which are not counted.
+/// The number of initial requests, which are not measured.
 const WARM_UP: usize = 1_000;
 
 /// Measures the mean time to send a request of 128 B and to receive its response of 128 B, in nanoseconds. The calling thread

@@ -1,5 +1,5 @@
-//! Broken and malicious clients, beside which a server must continue to serve others. A client takes one action at a time and
-//! never waits, so one thread runs as many clients as there are descriptors.
+//! Broken and malicious clients. A server must continue to serve other clients beside them. A client takes one action at a time
+//! and never waits, so one thread runs as many clients as there are descriptors.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -32,7 +32,7 @@ const MUCH_BYTES: u64 = 16 << 20;
 
 /// An action of a client.
 enum Act<'a> {
-    /// Writes the bytes some times, or until the socket accepts no more. Unsent bytes are written before any later ones.
+    /// Writes the bytes this many times, or until the socket accepts no more. Unsent bytes are written before any later ones.
     Send(Cow<'a, [u8]>, usize),
     /// Reads up to this many bytes.
     Read(usize),
@@ -129,7 +129,7 @@ struct Inputs {
     much: Vec<u8>,
     /// Requests with impossible sizes.
     beyond: Vec<Vec<u8>>,
-    /// Beginnings of endless input; `endless` continues each. If any bytes form a valid request, endless input is legal.
+    /// Beginnings of endless input; `endless` continues each. For a service that accepts any bytes, endless input is legal.
     begun: Vec<Vec<u8>>,
     endless: Vec<u8>,
     /// A whole request, slightly below the size limit.

@@ -51,7 +51,7 @@ pub struct IdleReport {
     pub held: u32,
     /// Connections that received nothing until the end and then answered one more request.
     pub alive: u32,
-    /// Failures of all other connections.
+    /// Failures of the connections that are not alive.
     pub errors: Errors,
     /// Processes that held connections.
     pub processes: u32,

@@ -33,7 +33,7 @@ static SOCKETS: AtomicU32 = AtomicU32::new(0);
 /// The delay of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The peer that sent the request, in order of arrival, which is the order of the client's connections.
+    /// The number of the peer that sent the request. Peers are numbered in the order of the client's connections.
     pub peer: u32,
     /// The actual delay, in nanoseconds.
     pub held_ns: u64,

@@ -123,7 +123,7 @@ fn closed_loop_replaces_connections() {
         assert!(connections.is_empty(), "all connections are closed");
         seen.all_ended();
         let by_calls = seen.by_calls.lock().unwrap();
-        // Others are incomplete: the connection that verified the server, and those cut short by the end of the window.
+        // Incomplete are only the connection that verified the server, and those that the end of the window cut short.
         let whole = by_calls.get(&calls).copied().unwrap_or(0);
         let accepted = seen.accepted.load(SeqCst);
         assert!(whole >= 10 && accepted - whole <= 6, "{by_calls:?}");
@@ -343,7 +343,7 @@ fn thinking_connection_ended_by_server_is_replaced_after_pause() {
         let of: Vec<_> =
             samples.iter().filter(|it| it.connection == connection && it.sent_ns != Sample::NEVER).collect();
         assert!(of.iter().all(|it| it.planned_ns <= it.sent_ns), "{of:?}");
-        // The server's 40 ms, which its kernel rounds by up to 10 ms, and the client's pause of 10 ms.
+        // The server's 40 ms, less up to 10 ms of rounding by its kernel, plus the client's pause of 10 ms.
         let apart =
             |pair: &[&Sample]| pair[0].complete_ns == Sample::NEVER || pair[1].sent_ns - pair[0].sent_ns >= 38_000_000;
         assert!(of.windows(2).all(apart), "{of:?}");
@@ -363,7 +363,7 @@ macro_rules! busy_for_a_while {
             let waiting = std::iter::from_fn($fill).collect::<Vec<_>>();
             assert!(!waiting.is_empty());
             stream.write_all(&[0; RESPONSE]).unwrap();
-            // Sleep until after the window, whenever that begins.
+            // Sleep past the end of the window.
             thread::sleep(Duration::from_millis(2_500));
             drop(waiting);
             for stream in listener.incoming().flatten() {
@@ -432,7 +432,7 @@ fn address_without_ports_is_skipped() {
 #[cfg(target_os = "linux")]
 #[test]
 fn several_addresses_provide_more_ports() {
-    // No machine's range is this small; the closed loop's estimate requires several addresses.
+    // A closed loop's estimated need exceeds the ports of one address on any machine.
     let (target, seen) = server(honest);
     let report = run(&closed(target, 1)).report;
     assert_eq!(report.errors.total(), 0, "{:?}", report.errors);

@@ -121,7 +121,7 @@ fn dead_server_ends_the_load_early() {
     assert!(started.elapsed() < Duration::from_secs(20), "the load ends before the window does");
     let failed = report.errors.short + report.errors.reset;
     assert_eq!(failed, report.errors.total(), "{:?}", report.errors);
-    // Each connection answers one request of the trial. All others in the window fail, sent or not.
+    // The server answers one request of the trial per connection. All other requests in the window fail, sent or not.
     assert!(report.completed <= 10);
     assert!(failed >= report.planned - report.completed, "{report:?}");
     assert!(samples.iter().any(|sample| sample.sent_ns == Sample::NEVER), "no request is sent on a failed connection");
@@ -210,7 +210,7 @@ fn events_follow_the_order_of_phases() {
     assert!(matches!(events.last(), Some(Event::Progress { .. })));
 }
 
-/// A listener that sets the start time, perhaps long ago.
+/// A listener that may set the start time, in the past.
 struct Begins {
     ago_ns: Option<u64>,
 }

@@ -19,7 +19,7 @@ fn first_bytes(responses: &[u8]) -> usize {
     if words[0] == "VALUE" { line + words[3].parse::<usize>().unwrap() + b"\r\nEND\r\n".len() } else { line }
 }
 
-/// Starts a store and passes each response through `change`. A client that is late sends several requests at once.
+/// Starts a store and passes each response through `change`. One read may return several requests of a late client.
 fn store(change: fn(&mut Vec<u8>)) -> SocketAddr {
     let kv = Kv::new(KvConfig::default(), Box::new(|| 1));
     server(move |mut stream| {

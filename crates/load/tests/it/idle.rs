@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A server's action on a connection after all are open, given the connection's number. Returns whether to continue serving.
 type Meanwhile = fn(u32, &mut TcpStream) -> bool;
 
-/// Answers each connection's first request and runs `meanwhile` on a signal. If that returns true, it answers further requests.
+/// Answers each connection's first request and runs `meanwhile` on a signal. If that returns true, serves further requests.
 fn server(meanwhile: Meanwhile) -> (SocketAddr, mpsc::Sender<()>, mpsc::Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -45,7 +45,7 @@ fn server(meanwhile: Meanwhile) -> (SocketAddr, mpsc::Sender<()>, mpsc::Receiver
     (address, signal, is_done)
 }
 
-/// Holds connections to such a server. `timeout` is the longest time for a response.
+/// Holds connections to a server that runs `meanwhile`. `timeout` is the longest time for a response.
 fn hold(timeout: Duration, meanwhile: Meanwhile) -> IdleReport {
     let (target, signal, is_done) = server(meanwhile);
     let timeout_ns = timeout.as_nanos() as u64;

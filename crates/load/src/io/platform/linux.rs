@@ -11,14 +11,14 @@ use rustix::thread::CpuSet;
 
 use crate::error::LoadError;
 
-/// The largest soft limit of descriptors, if the hard limit is not the only limit.
+/// The largest soft limit of descriptors; on Linux, the hard limit is the only limit.
 pub const DESCRIPTORS_MAX: Option<u64> = None;
 
 pub fn cpus() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize)
 }
 
-/// Sets the highest timer precision for this thread and its later children. Linux's default delays timers by up to 50 µs.
+/// Sets the highest timer precision for this thread and threads that it starts later. By default, timers are up to 50 µs late.
 pub fn sharpen_timers() {
     let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
 }
@@ -41,7 +41,7 @@ pub fn set_option(io: impl AsFd, level: i32, name: i32, value: libc::c_int) -> i
     }
 }
 
-/// The time that a thread waited for a CPU (proc_pid_schedstat(5)). The file is open before the window.
+/// The time that a thread waited for a CPU (proc_pid_schedstat(5)). The file is opened once, before the window.
 #[derive(Debug)]
 pub struct RunQueue(Option<File>);
 

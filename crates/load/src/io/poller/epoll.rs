@@ -62,7 +62,7 @@ impl Poller {
         }
     }
 
-    /// Sleeps until a socket is ready or for `timeout_ns`, less than a second, with `ppoll`: `epoll_wait` counts milliseconds.
+    /// Sleeps until a socket is ready or for `timeout_ns` (below a second). Uses `ppoll`: `epoll_wait` counts milliseconds.
     pub fn sleep_precise(&self, timeout_ns: i64) {
         let timeout = Timespec { tv_sec: 0, tv_nsec: timeout_ns };
         let _ = rustix::event::poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timeout));

@@ -54,7 +54,7 @@ mod tests {
         (&peer).write_all(b"x").unwrap();
         assert_eq!(ready(&poller, &mut events), [5]);
 
-        // Unread bytes do not count while the socket waits for room; room counts until it is used up.
+        // While the socket waits for room, unread bytes are not reported. Room is reported until it is used up.
         while (&own).write(&[0; 4096]).is_ok() {}
         poller.watch_writable(own.as_fd(), 5).unwrap();
         assert_eq!(ready(&poller, &mut events), []);
@@ -70,7 +70,7 @@ mod tests {
         (&own).read_exact(&mut [0]).unwrap();
         assert_eq!(ready(&poller, &mut events), []);
 
-        // A socket that is always writable, and no longer needed.
+        // Removal ends the reports of a writable socket.
         poller.watch_writable(own.as_fd(), 5).unwrap();
         assert_eq!(ready(&poller, &mut events), [5]);
         poller.remove(own.as_fd());

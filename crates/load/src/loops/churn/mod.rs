@@ -5,7 +5,7 @@
 //!
 //! At most `connections` are open at once. Further sessions wait, because dropping them would hide load from the server. Requests
 //! that never began are recorded as not sent. t1 of a connection's first request is the due time of the connection, so its
-//! response time includes this wait and connecting.
+//! response time includes the session's wait and the connection setup.
 
 mod session;
 
@@ -90,7 +90,7 @@ fn report(
 
     let is_open = config.schedule != Schedule::Closed;
     let calls = f64::from(config.requests_per_connection.unwrap_or(1));
-    // An open loop plans only sessions. Other requests follow the previous response and would dilute late sessions.
+    // An open loop plans only sessions. A session's later requests follow responses, and would hide late sessions.
     let planned = if is_open { &sessions } else { &begun };
     let delays: Histogram = planned.iter().filter_map(send_delay_ns).map(|ns| ns.max(0) as u64).collect();
     // Both contain the same requests in the same order.

@@ -58,7 +58,7 @@ impl<P: ClientProtocol> Slot<P> {
         self.timer = 0;
     }
 
-    /// Whether the connection is in progress, including pauses between attempts.
+    /// Whether the connection is being established, including pauses between attempts.
     #[inline]
     fn is_opening(&self) -> bool {
         self.state == State::Opening || (self.state == State::Closed && self.opened[0] != 0)
@@ -80,7 +80,7 @@ impl<P: ClientProtocol> Slot<P> {
 enum State {
     Free,
     Closed,
-    /// The connection is in progress. The first request follows.
+    /// The connection is being established. The first request follows.
     Opening,
     Open,
 }
@@ -110,7 +110,7 @@ pub struct Churner<'a, P: ClientProtocol> {
     free: Vec<u32>,
     /// The planned time of each session, and the client's delay once it is due. A closed loop has none.
     sessions: Vec<(u64, u64)>,
-    /// The number of sessions that are due. `begun` is the number of those that have begun.
+    /// The number of sessions that have become due. `begun` of them have begun.
     arrived: usize,
     begun: usize,
     waited: u64,

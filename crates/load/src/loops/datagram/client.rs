@@ -30,18 +30,18 @@ const GREETED: usize = 64;
 /// The time after which an unanswered greeting is repeated.
 const GREET_AGAIN: Duration = Duration::from_millis(200);
 const PROGRESS: Duration = Duration::from_millis(200);
-/// `sleep-spin` wakes this long before a planned time, as for streams.
+/// `sleep-spin` wakes this long before a planned time.
 const SPIN_NS: i64 = 60_000;
 /// The longest sleep before the loop checks whether it must end.
 const SLEEP_NS: i64 = 5_000_000;
 /// The wait for duplicates after the last response.
 const LINGER_NS: f64 = 10_000_000.0;
-/// The most datagrams received in a row before the loop checks for a due request.
+/// The most receives in one turn of the loop.
 const TAKEN_MAX: u32 = 16;
-/// The most errors of earlier requests that one send may meet before it fails.
+/// The most attempts to send a request, because a send may return the error of an earlier request.
 const SENDS_MAX: u32 = 8;
 
-/// Opens a non-blocking socket for datagrams to `targets`, which reports undelivered datagrams.
+/// Opens a non-blocking socket that sends datagrams to `targets` and reports undelivered ones.
 pub fn open(targets: &[SocketAddr]) -> Result<UdpSocket, LoadError> {
     let is_v4 = targets.iter().all(SocketAddr::is_ipv4);
     let any: IpAddr = if is_v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };

@@ -15,7 +15,7 @@ pub struct Ids(u32);
 
 impl Ids {
     pub fn new(seed: u64, client: u32) -> Self {
-        // A multiplicative hash is enough. The number is even; the next odd number identifies greetings.
+        // A multiplicative hash is enough. The upper half is even; the next odd value identifies greetings.
         let mixed = (seed ^ u64::from(client) << 32 | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Self((mixed >> 32) as u32 & !1)
     }
@@ -39,7 +39,7 @@ impl Ids {
 
 #[derive(Debug, Default)]
 pub struct LoopResult {
-    /// For each request, whether a counted error reported it. Other sent requests without a response are lost.
+    /// For each request, whether it failed with a counted error. A sent request with neither an error nor a response is lost.
     pub failed: Vec<bool>,
     pub errors: Errors,
     /// Duplicate responses to requests of the window.
@@ -101,7 +101,7 @@ impl<'a> Matcher<'a> {
         true
     }
 
-    /// Handles an error for the request that begins with `datagram`. Returns whether this fails the request.
+    /// Counts the error of an undelivered datagram, given its beginning. Returns whether the error fails a request.
     pub fn fail(&mut self, datagram: &[u8], class: Class) -> bool {
         self.result.errors.count(class, 1);
         let id = datagram.first_chunk().copied().map(u64::from_le_bytes);

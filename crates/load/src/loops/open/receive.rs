@@ -22,7 +22,7 @@ pub struct Receiver<'a, P: ClientProtocol> {
     poller: Poller,
     inbox: Vec<u8>,
     alive: usize,
-    /// Failures of whole, but wrong, responses.
+    /// Failures in which the response is complete but wrong.
     errors: Errors,
     stamper: Option<Stamper<'a, P>>,
 }

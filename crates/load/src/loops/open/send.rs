@@ -37,7 +37,7 @@ struct Connection {
     tail: Tail,
     /// The oldest request that a full socket has not accepted completely. Later requests in the chain wait behind it.
     blocked: Option<NonZeroU32>,
-    /// The bytes of that request that the socket has accepted.
+    /// The bytes of the request `blocked` that the socket has accepted.
     written: u32,
 }
 

@@ -23,7 +23,7 @@ pub struct Account {
     pub place: String,
     /// The process's report.
     pub report: LoadReport,
-    /// The share of its CPUs in use during the window, by any program; `None` if unknown.
+    /// The share of the process's CPUs in use during the window, by any program; `None` if unknown.
     pub cpus_used: Option<f64>,
 }
 
@@ -167,7 +167,7 @@ fn clock<'a>(clocks: impl Iterator<Item = &'a ClockFacts> + Clone) -> ClockFacts
     ClockFacts { went_back, ..worst.expect("there is at least one account").clone() }
 }
 
-/// The sum of counts from other processes, saturating because they may be any number.
+/// The sum of counts. Saturates, because another process may report any number.
 fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }

@@ -14,7 +14,7 @@ const RAMP_START: f64 = 1.0 / 1000.0;
 
 /// Transactions per second for which a closed loop reserves memory: several times the rate that one machine reached.
 const CLOSED_RATE_PER_S_MAX: u64 = 500_000;
-/// The most transactions that a closed loop keeps, in 160 MiB. Counts and histograms include further ones.
+/// The most transactions that a closed loop keeps, in 160 MiB. Counts and histograms also include transactions beyond it.
 const CLOSED_COUNT_MAX: u64 = 4 << 20;
 
 /// A planned request.
@@ -111,7 +111,7 @@ impl Chooser {
     }
 }
 
-/// The time divided into slots of one request each.
+/// The division of ramp, warm-up and window into slots of one request each.
 #[derive(Clone, Copy, Debug)]
 struct Slots {
     /// The number of slots in the ramp.
@@ -149,7 +149,7 @@ impl Slots {
         self.ramp.saturating_add(self.level)
     }
 
-    /// The start of a slot in nanoseconds: the integral of the rate reaches `slot` then.
+    /// The start of a slot in nanoseconds: the time when the integral of the rate reaches `slot`.
     fn start_ns(&self, slot: f64) -> f64 {
         let ramp = self.ramp as f64;
         if slot >= ramp {

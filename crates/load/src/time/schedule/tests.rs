@@ -70,7 +70,7 @@ proptest! {
         used.dedup();
         let expected = active_count(share, connections);
         prop_assert!(used.len() as u32 <= expected && used.iter().all(|&connection| connection < connections));
-        // With twenty or more for each, every connection is chosen.
+        // With at least twenty requests per active connection, each is chosen.
         if expected * 20 <= 10_000 {
             prop_assert_eq!(used.len() as u32, expected);
         }

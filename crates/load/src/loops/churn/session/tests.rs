@@ -18,7 +18,7 @@ fn config(schedule: Schedule) -> LoadConfig {
     }
 }
 
-/// Creates a client of such a load and passes it to `check`. The window begins immediately.
+/// Creates a client of the load `config` and passes it to `check`. The window begins immediately.
 fn churner(config: &LoadConfig, check: impl FnOnce(Churner<'_, Fixed>)) {
     let (clock, protocol, progress) =
         (Clock::calibrate(ClockChoice::Auto).unwrap(), Fixed::new(8, 8), Progress::default());
