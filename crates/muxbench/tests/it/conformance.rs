@@ -42,7 +42,7 @@ fn partial_request_gets_no_response(architecture: Architecture) {
     let mut stream = serve.connect();
     stream.write_all(&[1; 9]).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    assert!(stream.read(&mut [0; 1]).is_err(), "9 bytes of a request of 10 get no response");
+    assert!(stream.read(&mut [0; 1]).is_err(), "9 of the 10 bytes of a request get no response");
     stream.set_read_timeout(Some(crate::common::TIMEOUT)).unwrap();
     stream.write_all(&[1]).unwrap();
     stream.read_exact(&mut [0; 5]).unwrap();
@@ -100,7 +100,7 @@ fn read_budget_bounds_each_read(architecture: Architecture) {
 }
 
 /// A payload thread finds a full socket and notifies the network thread. By then, the socket may have room again.
-fn socket_buffer_sized_responses_are_answered_in_turn(architecture: Architecture) {
+fn responses_that_fill_the_socket_buffer_arrive_whole(architecture: Architecture) {
     const RESPONSE: usize = 4 << 20;
     let serve = Serve::start(architecture, 1, RESPONSE as u32);
     std::thread::scope(|scope| {
@@ -258,7 +258,7 @@ fn served_connection(serve: &Serve) -> Option<TcpStream> {
     serve.try_exchange(1, 1)
 }
 
-fn exhausted_descriptors_refuse_connections_until_one_is_free(architecture: Architecture) {
+fn server_without_descriptors_refuses_until_one_is_free(architecture: Architecture) {
     // `cases` omits pools of threads, which need a descriptor per thread to start.
     let serve = Serve::start_with(architecture, 1, 1, &[], Some(32));
     // A process per connection has its own descriptors, so this limit does not apply.
@@ -348,7 +348,7 @@ fn start_pool(pool: Architecture, accept: Accept) -> Serve {
     Serve::start_with(pool, 1, 1, &["--accept", &accept.to_string()], None)
 }
 
-fn every_accept_strategy_serves_and_leaves_nothing(pool: Architecture, accept: Accept) {
+fn pool_with_each_accept_strategy_leaves_no_child(pool: Architecture, accept: Accept) {
     let serve = start_pool(pool, accept);
     // Connect one after the other: a hash may give two concurrent connections to one worker.
     for _ in 0..20 {
@@ -473,7 +473,7 @@ pub fn cases(cases: &mut Cases) {
     cases.each(case!(pipelined_requests_are_all_answered));
     cases.each(case!(flooded_connection_leaves_others_served));
     cases.each_that(|it| it.model.counts_syscalls, case!(read_budget_bounds_each_read));
-    cases.each(case!(socket_buffer_sized_responses_are_answered_in_turn));
+    cases.each(case!(responses_that_fill_the_socket_buffer_arrive_whole));
     cases.each_that(|it| it.model.has_payload_threads(), case!(flood_of_simulated_work_leaves_others_served));
     cases.each(case!(stopped_server_skips_queued_work));
     cases.each(case!(requests_during_an_unsent_response_are_answered));
@@ -486,14 +486,14 @@ pub fn cases(cases: &mut Cases) {
     cases.each(case!(server_works_past_1024_descriptors));
     cases.each_that(
         |it| !(it.model.is_pool() && it.model.per_connection == PerConnection::Thread),
-        case!(exhausted_descriptors_refuse_connections_until_one_is_free),
+        case!(server_without_descriptors_refuses_until_one_is_free),
     );
     cases.accepting(case!(each_accepting_network_thread_refuses_connections));
     cases.each_that(|it| !it.model.is_pool(), case!(connections_beyond_the_limit_are_refused));
     cases.each(case!(busy_server_stops_and_leaves_no_child));
     cases.each(case!(killed_server_leaves_no_child));
     cases.each(case!(server_does_not_outlive_its_parent));
-    cases.pools(&["mt-pool:4", "mp-prefork:4"], case!(every_accept_strategy_serves_and_leaves_nothing));
+    cases.pools(&["mt-pool:4", "mp-prefork:4"], case!(pool_with_each_accept_strategy_leaves_no_child));
     cases.accepting(case!(network_threads_accept_by_themselves));
     cases.pools(&["mt-pool:1", "mp-prefork:1"], case!(full_pool_queues_the_next_connection));
     cases.pools(&["mt-pool:1", "mp-prefork:1"], case!(pool_stops_while_connections_wait));

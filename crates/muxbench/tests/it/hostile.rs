@@ -214,7 +214,7 @@ fn connection_limit(service: &ServiceSpec) -> &'static [&'static str] {
 }
 
 /// Clients that never stop sending: the server refuses or discards their input.
-fn endless_input_takes_no_memory(architecture: Architecture, service: &ServiceSpec) {
+fn endless_input_takes_bounded_memory(architecture: Architecture, service: &ServiceSpec) {
     let what = format!("{architecture} {service:?}");
     let serve = Serve::start_of(architecture, service, connection_limit(service));
     let pid = serve.pid();
@@ -280,7 +280,7 @@ fn connection_flood_leaves_accepted_connections_served(architecture: Architectur
 }
 
 /// A worker serves one connection at a time, so slow clients occupy a pool until the request timeout ends their connections.
-fn pool_serves_again_after_slow_clients_are_cut_off(pool: Architecture, accept: Accept) {
+fn pool_serves_again_after_slow_clients_time_out(pool: Architecture, accept: Accept) {
     const LIMIT: Duration = Duration::from_secs(1);
     let service = ServiceSpec::Http { folder: None };
     let what = format!("{pool} {accept}");
@@ -313,11 +313,11 @@ pub fn cases(cases: &mut Cases) {
         ServiceSpec::Stream(stream),
     ];
     for service in services {
-        let (name, check) = case!(endless_input_takes_no_memory);
+        let (name, check) = case!(endless_input_takes_bounded_memory);
         let name = format!("{name}::{}", service.name());
         cases.named(&KINDS, (&name, move |architecture| check(architecture, &service)));
     }
     // A full pool lets connections wait.
     cases.each_that(|it| !it.model.is_pool(), case!(connection_flood_leaves_accepted_connections_served));
-    cases.pools(&["mt-pool:1", "mp-prefork:1"], case!(pool_serves_again_after_slow_clients_are_cut_off));
+    cases.pools(&["mt-pool:1", "mp-prefork:1"], case!(pool_serves_again_after_slow_clients_time_out));
 }

@@ -121,7 +121,7 @@ fn http_tools_end_without_errors_in_every_architecture(architecture: Architectur
     assert_eq!(totals["timed_out"], 0, "{architecture}");
 }
 
-fn wrong_server_is_detected() {
+fn peer_tools_detect_wrong_server() {
     // The server alternates between a body that is too short and status 404.
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
@@ -185,7 +185,7 @@ fn generated(bytes: usize) -> Vec<u8> {
     fill.into_iter().cycle().take(bytes).collect()
 }
 
-fn keep_alive_and_order_hold_in_every_architecture(architecture: Architecture) {
+fn responses_on_one_connection_keep_their_order(architecture: Architecture) {
     let serve = Serve::start_http(architecture, &[]);
     let mut stream = serve.connect();
     for _ in 0..3 {
@@ -253,7 +253,7 @@ fn refused_request_gets_a_status_before_the_close(architecture: Architecture) {
     assert_eq!((&totals["accepted"], &totals["timed_out"]), (&9.into(), &0.into()), "{architecture}");
 }
 
-fn client_that_never_stops_sending_is_cut_off(architecture: Architecture) {
+fn client_that_never_stops_sending_is_disconnected(architecture: Architecture) {
     let serve = Serve::start_http(architecture, &[]);
     let mut stream = serve.connect();
     stream.write_all(b"GET / HTTP/2.0\r\nHost: h\r\n\r\n").unwrap();
@@ -323,7 +323,7 @@ fn is_cut_off(stream: &TcpStream, name: &str) -> bool {
     is_gone
 }
 
-fn slow_clients_are_cut_off_and_others_are_not(architecture: Architecture) {
+fn slow_clients_are_disconnected_active_clients_served(architecture: Architecture) {
     let limit = format!("{}ms", LIMIT.as_millis());
     let mut piece = vec![0; 1 << 20];
     let serve = Serve::start_http(architecture, &["--request-timeout", &limit, "--keepalive-timeout", &limit]);
@@ -357,7 +357,7 @@ fn slow_clients_are_cut_off_and_others_are_not(architecture: Architecture) {
     assert_eq!(totals["timed_out"], SLOW.len(), "{architecture}");
 }
 
-fn disabled_time_limit_cuts_no_client_off(architecture: Architecture) {
+fn client_without_time_limit_stays_connected(architecture: Architecture) {
     let limit = format!("{}ms", LIMIT.as_millis());
     for is_request_off in [true, false] {
         let (request, keepalive) = if is_request_off { ("off", &*limit) } else { (&*limit, "off") };
@@ -376,7 +376,7 @@ fn disabled_time_limit_cuts_no_client_off(architecture: Architecture) {
     }
 }
 
-fn refused_client_without_limits_keeps_no_worker(architecture: Architecture) {
+fn refused_client_frees_its_worker_despite_disabled_limits(architecture: Architecture) {
     let flags = ["--request-timeout", "off", "--keepalive-timeout", "off"];
     let serve = Serve::start_http(architecture, &flags);
     let mut refused = serve.connect();
@@ -439,15 +439,15 @@ fn unservable_folder_is_rejected_with_its_path() {
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
     cases.serving(SERVICE, case!(http_tools_end_without_errors_in_every_architecture));
-    cases.once(case!(wrong_server_is_detected));
-    cases.serving(SERVICE, case!(keep_alive_and_order_hold_in_every_architecture));
+    cases.once(case!(peer_tools_detect_wrong_server));
+    cases.serving(SERVICE, case!(responses_on_one_connection_keep_their_order));
     cases.serving(SERVICE, case!(refused_request_gets_a_status_before_the_close));
     let loops = ["epoll", "epoll-et", "io_uring", "mt", "mp-prefork:2", "seda:1+1/epoll", "tokio", "smol", "may"];
-    cases.named(&loops, case!(client_that_never_stops_sending_is_cut_off));
+    cases.named(&loops, case!(client_that_never_stops_sending_is_disconnected));
     cases.serving(SERVICE, case!(slow_readers_get_large_responses_whole));
-    cases.serving(SERVICE, case!(slow_clients_are_cut_off_and_others_are_not));
-    cases.named(&loops, case!(disabled_time_limit_cuts_no_client_off));
-    cases.named(&["mt-pool:1", "mp-prefork:1"], case!(refused_client_without_limits_keeps_no_worker));
+    cases.serving(SERVICE, case!(slow_clients_are_disconnected_active_clients_served));
+    cases.named(&loops, case!(client_without_time_limit_stays_connected));
+    cases.named(&["mt-pool:1", "mp-prefork:1"], case!(refused_client_frees_its_worker_despite_disabled_limits));
     let models = ["epoll", "seda:1+1/epoll", "mp", "mp-prefork:2", "mt-pool:2", "io_uring", "tokio"];
     cases.named(&models, case!(folder_is_served_from_memory));
     cases.once(case!(unservable_folder_is_rejected_with_its_path));

@@ -359,7 +359,7 @@ fn wrong_server(answer: fn(&str) -> &'static str) -> SocketAddr {
     address
 }
 
-fn wrong_server_is_detected() {
+fn peer_tools_detect_wrong_server() {
     let forgetful = wrong_server(|line| match line.split_whitespace().next() {
         Some("set") => "STORED\r\n",
         Some("version") => "VERSION 1.6.18\r\n",
@@ -519,7 +519,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(random_commands_get_the_responses_of_memcached));
     cases.once(case!(recorded_conversations_match_memcached));
     cases.once(case!(client_loads_memcached_without_errors));
-    cases.once(case!(wrong_server_is_detected));
+    cases.once(case!(peer_tools_detect_wrong_server));
     cases.serving(SERVICE, case!(connection_ended_by_the_service_is_closed));
     cases.serving(SERVICE, case!(responses_that_grow_while_sent_arrive_whole));
     cases.serving(SERVICE, case!(concurrent_changes_add_up_in_every_architecture));

@@ -262,7 +262,7 @@ fn lab_carries_ipv6_idle_connections_and_datagrams() {
     assert!(trial(&udp)["load"]["service"]["distribution"]["p50_ns"].as_u64().unwrap() >= 2_000_000);
 }
 
-fn killed_runner_leaves_nothing() {
+fn killed_runner_leaves_no_part_of_its_lab() {
     let Some(_one) = one_at_a_time() else { return };
     for (delay, processes) in [("1ms", 3), ("0", 2)] {
         let before = lab_objects();
@@ -315,7 +315,7 @@ fn lab_of_a_shell(through: &[&str], script: &str, temporary: &Path) -> Child {
     lab
 }
 
-fn lab_after_sighup_leaves_nothing() {
+fn lab_after_sighup_leaves_no_process_or_file() {
     let Some(_one) = one_at_a_time() else { return };
     let temporary = tempfile::tempdir().unwrap();
     let script = "setsid sh -c 'echo up; exec sleep 1000' & wait";
@@ -432,9 +432,9 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(network_conditions_are_as_requested));
     cases.once(case!(kernel_alone_applies_loss_and_bandwidth));
     cases.once(case!(lab_carries_ipv6_idle_connections_and_datagrams));
-    cases.once(case!(killed_runner_leaves_nothing));
+    cases.once(case!(killed_runner_leaves_no_part_of_its_lab));
     cases.once(case!(doctor_removes_leftovers_of_a_killed_run));
-    cases.once(case!(lab_after_sighup_leaves_nothing));
+    cases.once(case!(lab_after_sighup_leaves_no_process_or_file));
     cases.once(case!(lab_forwards_signals));
     cases.once(case!(lab_kills_a_command_that_ignores_signals));
     cases.once(case!(nohup_keeps_lab_alive));

@@ -130,7 +130,7 @@ fn index_links_to_its_runs() {
     assert!(text_of(&output.stderr).contains("--html index.html") && !output.status.success());
 }
 
-fn page_into_a_folder_is_rejected() {
+fn page_path_that_is_a_folder_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = "compare --arch epoll --connections 2 --rate 100 --ramp 10ms --warm-up 10ms --measure 50ms --repeats 1 \
                      --output one --quiet";
@@ -164,6 +164,6 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(page_of_a_paper_works_and_is_accessible));
     cases.once(case!(page_of_streams_works));
     cases.once(case!(index_links_to_its_runs));
-    cases.once(case!(page_into_a_folder_is_rejected));
+    cases.once(case!(page_path_that_is_a_folder_is_rejected));
     cases.once(case!(vendored_plotly_is_the_published_one));
 }

@@ -196,7 +196,7 @@ fn search_out_of_time_resumes_with_a_longer_limit() {
     assert_eq!(stored(folder.path()).records.len(), 1, "no probe starts after the first");
     let resume = ["capacity", "--resume", "here", "--quiet"];
     run(folder.path(), &resume, &[0, 3]);
-    assert_eq!(stored(folder.path()).records.len(), 1, "the time of the search is over");
+    assert_eq!(stored(folder.path()).records.len(), 1, "no probe starts after the time limit");
     let out = text(&run(folder.path(), &[&resume[..], &["--time-max", "60s"]].concat(), &[0, 3]).stdout);
     assert_eq!(unmet(&out), 1, "{out}");
     let harness::model::Strategy::Capacity(question) = stored(folder.path()).header.strategy else { panic!("{out}") };

@@ -57,7 +57,7 @@ fn cannot_count(folder: &std::path::Path) -> bool {
     true
 }
 
-fn own_and_kernel_counts_agree_in_every_architecture() {
+fn server_and_kernel_counts_agree_in_every_architecture() {
     let folder = tempfile::tempdir().unwrap();
     if cannot_count(folder.path()) {
         return;
@@ -155,7 +155,7 @@ fn kernel_counts_are_shown_only_on_request() {
 
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
-    cases.once(case!(own_and_kernel_counts_agree_in_every_architecture));
+    cases.once(case!(server_and_kernel_counts_agree_in_every_architecture));
     cases.once(case!(read_budget_bounds_reads_of_runtimes));
     cases.once(case!(kernel_counts_are_shown_only_on_request));
 }

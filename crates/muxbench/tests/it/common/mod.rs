@@ -1,5 +1,4 @@
 //! Helpers of the tests: servers of `muxbench serve`, external servers, and facts about processes.
-#![allow(dead_code, reason = "some platforms compile only a part of the tests")]
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

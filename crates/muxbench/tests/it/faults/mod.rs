@@ -268,7 +268,7 @@ fn start_long_trial(folder: &Path) -> (Child, Vec<Pid>, impl BufRead + use<>) {
     (child, descendants(pid), printed)
 }
 
-fn second_sigint_sigterm_and_sighup_end_a_run_at_once() {
+fn second_sigint_sigterm_or_sighup_stops_run_immediately() {
     for signals in [&[Signal::INT, Signal::INT][..], &[Signal::TERM], &[Signal::HUP]] {
         let folder = tempfile::tempdir().unwrap();
         let (mut child, processes, mut printed) = start_long_trial(folder.path());
@@ -446,7 +446,7 @@ fn delayed_runner_makes_trial_unsteady() {
     assert!(record.load.is_some(), "the client was not delayed: {words}");
 }
 
-fn full_standard_error_ends_no_run() {
+fn write_error_on_stderr_does_not_end_run() {
     let folder = tempfile::tempdir().unwrap();
     let full = || fs::File::options().write(true).open("/dev/full").unwrap();
     let run_with_full_stderr = |arguments: &str, codes: &[i32]| {
@@ -516,12 +516,12 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(killed_server_fails_only_its_trial));
     cases.once(case!(killed_client_fails_only_its_trial));
     cases.once(case!(killed_supervisor_ends_external_server_and_fails_one_trial));
-    cases.once(case!(second_sigint_sigterm_and_sighup_end_a_run_at_once));
+    cases.once(case!(second_sigint_sigterm_or_sighup_stops_run_immediately));
     cases.once(case!(aborted_run_does_not_wait_for_hung_idle_connections));
     cases.once(case!(full_disk_ends_run_and_resume_finishes_it));
     cases.once(case!(read_only_folder_rejects_runs_and_shows_reports));
     cases.once(case!(delayed_runner_makes_trial_unsteady));
-    cases.once(case!(full_standard_error_ends_no_run));
+    cases.once(case!(write_error_on_stderr_does_not_end_run));
     cases.once(case!(damaged_database_is_reported_and_the_rest_is_shown));
     cases.once(case!(server_outlives_the_thread_that_started_it));
     cases.once(case!(server_ends_with_the_process_that_started_it));

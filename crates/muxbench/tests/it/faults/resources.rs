@@ -54,7 +54,7 @@ exec "$0" compare --arch epoll --connections 30 --rate 200 --ramp 0 --warm-up 0 
     --repeats 1 --json "$@"
 "#;
 
-fn exhausted_ports_reject_plan_or_use_other_addresses() {
+fn plan_with_exhausted_ports_uses_other_addresses_or_fails() {
     let few = |more: &[&str]| {
         let folder = tempfile::tempdir().unwrap();
         let mut command = unshare("--net")?;
@@ -223,7 +223,7 @@ fn taken_port_is_reported_and_left_alone() {
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(exhausted_resource_is_named_with_a_remedy));
-    cases.once(case!(exhausted_ports_reject_plan_or_use_other_addresses));
+    cases.once(case!(plan_with_exhausted_ports_uses_other_addresses_or_fails));
     cases.once(case!(wall_clock_step_changes_no_measurement));
     cases.once(case!(lost_cpu_ends_run_and_resume_finishes_it));
     cases.once(case!(taken_port_is_reported_and_left_alone));

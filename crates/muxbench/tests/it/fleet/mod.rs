@@ -315,7 +315,7 @@ fn sigint_to_all_processes_finishes_the_trial() {
     assert!(outputs[1..].iter().all(|other| other.status.success()), "{outputs:?}");
 }
 
-fn dead_worker_fails_its_trial_by_name_and_ends_run() {
+fn lost_worker_is_named_in_failed_trial_and_ends_run() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let three = COMPARE.replace("--repeats 2", "--repeats 3").replace("--measure 1s", "--measure 3s");
@@ -498,7 +498,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(worker_limited_to_some_cpus_is_reported_once));
     cases.once(case!(workers_need_neither_experiment_nor_folder));
     cases.once(case!(sigint_to_all_processes_finishes_the_trial));
-    cases.once(case!(dead_worker_fails_its_trial_by_name_and_ends_run));
+    cases.once(case!(lost_worker_is_named_in_failed_trial_and_ends_run));
     cases.once(case!(run_continues_without_lost_worker));
     cases.once(case!(worker_with_killed_client_joins_the_next_trial));
     cases.once(case!(distributed_run_uses_requested_transport_or_fails));
