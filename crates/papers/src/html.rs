@@ -15,7 +15,7 @@ use report::html::frame::{self, Drawing, Frame};
 use report::plot::chart::{Chart, Mark, Published};
 use report::plot::style;
 
-/// The origin of a page.
+/// The commands and the folders that a page names.
 #[derive(Debug)]
 pub struct Origin<'a> {
     /// The command that makes the page.

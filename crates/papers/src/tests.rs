@@ -110,7 +110,7 @@ fn interval_of_a_point_comes_from_its_repeats() {
     let all = beside(paper, paper.part(Some("1"), None).unwrap(), &runs).unwrap();
     let (_, chart) = &all.figures[0];
     let epoll = chart.panels[0].series.iter().find(|series| paper.series[series.architecture] == "epoll").unwrap();
-    // 2 400 MB/s, and 2 % more in the second repeat.
+    // The first repeat moves 2 400 MB/s, the second one 2 % more. The figure is in Mb/s.
     for point in &epoll.points {
         let found = [point.spread[0], point.y, point.spread[1]];
         let is_near = |(found, expected): (f64, f64)| (found / expected - 1.0).abs() < 1e-3;

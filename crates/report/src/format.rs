@@ -105,8 +105,8 @@ pub fn name(value: &impl serde::Serialize) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Makes stored or received text safe for a terminal: replaces control characters, and characters that change the
-/// text direction, by their numbers. Line ends and tabs stay.
+/// Makes stored or received text safe for a terminal: escapes control characters, and characters that change the text
+/// direction. Line ends and tabs stay.
 pub fn visible(text: &str) -> String {
     let turns = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let mut shown = String::with_capacity(text.len());

@@ -40,7 +40,7 @@ pub(super) fn cells(
     let mut cells: Vec<Cell> = Vec::new();
     for (run, deviation_of) in runs.iter().zip(deviation_of) {
         for record in &run.records {
-            // Compare labels with options, because claims do not cover other options.
+            // Compare labels, which name unusual options: claims cover only the default options.
             let (name, workload) = (record.trial.label(), &record.trial.workload);
             if !architectures.contains(&name.as_str()) || !only(workload) {
                 continue;

@@ -69,7 +69,7 @@ pub enum Is {
     Alike(f64),
     AtMost(f64),
     AtLeast(f64),
-    /// The metric's peak over all workloads is at least this factor above the best peak of the other architectures.
+    /// The metric's peak over all workloads is at least this factor times the best peak of the other architectures.
     Above(f64, &'static [&'static str]),
     /// The metric's peak over all workloads is within this factor of the best peak of the other architectures.
     Peaks(f64, &'static [&'static str]),
@@ -152,7 +152,7 @@ pub static SENDS_WITHIN_1US: Metric = Metric {
 pub enum Outcome {
     /// Every existing figure agrees with the claim, and most figures exist.
     HoldsHere,
-    /// The whole interval of some figure contradicts the claim, which is a finding.
+    /// The whole interval of some figure contradicts the claim.
     DoesNotHoldHere,
     /// Figures exist, but some intervals are too wide to decide.
     Inconclusive,

@@ -14,7 +14,7 @@ use crate::figure::{Here, published};
 
 /// The range of shares of sends that the horizontal axis must cover.
 const SHOWN: [f64; 2] = [0.05, 0.95];
-/// Minimum room on both sides of the shown sends, in nanoseconds.
+/// The room on both sides of the shown deviations, in nanoseconds.
 const ROOM_NS: f64 = 1_000.0;
 
 pub(super) fn draw(runs: &Here<'_>, deviation_of: &mut [&mut DeviationOf<'_>]) -> Option<Chart> {

@@ -99,7 +99,7 @@ impl Sends {
         Self { worst: worst.into(), deviation_trials: (counted.len(), of_matrix), samples_missing }
     }
 
-    /// The notes below Table 5.
+    /// Returns the notes below Table 5.
     pub(super) fn notes(&self) -> Vec<String> {
         let (counted, of_matrix) = self.deviation_trials;
         let mut notes = vec![
@@ -126,7 +126,7 @@ impl Sends {
         self.row(name, "here", |worst| text(worst.here.as_ref()?))
     }
 
-    /// Table 5, and further statistics of its trials.
+    /// Returns the rows of Table 5, and further statistics of its trials.
     pub(super) fn rows(&self) -> Vec<GridRow> {
         let mut rows = Vec::new();
         for Statistic { name, key, here_us } in STATISTICS {

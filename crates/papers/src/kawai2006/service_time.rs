@@ -21,7 +21,7 @@ pub(crate) const ARCHITECTURES: [&str; 5] = ["mp", "mt", "select", "poll", "epol
 /// The service of the paper's Table 2.
 pub(super) const SERVICE: ServiceSpec = ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 };
 
-/// Returns whether a workload is the paper's traffic. Its place in the matrix, schedule and phases may be any.
+/// Returns whether a workload is the paper's traffic, with any connections, active share, rate, schedule and phases.
 pub(super) fn of_the_paper(workload: &Workload) -> bool {
     is_plain(workload) && workload.service == SERVICE && workload.transport == Transport::Tcp && workload.idle == 0
 }

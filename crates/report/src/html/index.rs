@@ -1,4 +1,4 @@
-//! The index page.
+//! The index: the page of many runs.
 
 use askama::Template;
 use serde_json::json;

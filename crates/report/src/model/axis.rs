@@ -38,7 +38,7 @@ impl Axis {
         }
     }
 
-    /// Returns the workload with this axis cleared: two workloads with equal results differ only on this axis.
+    /// Returns the workload with this axis cleared. Workloads with equal results differ at most on this axis.
     pub fn apart_from(self, workload: &Workload) -> Workload {
         let mut rest = workload.clone();
         match self {

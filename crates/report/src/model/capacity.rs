@@ -32,7 +32,7 @@ pub struct Search {
     pub(crate) there_ns: Vec<Option<u64>>,
     pub(crate) there_late: LateSends,
     pub(crate) probes: Probes,
-    /// Why the search ended; `None` if it was interrupted.
+    /// The reason why the search ended; `None` if it was interrupted.
     pub(crate) ended: Option<SearchEnd>,
     pub(crate) impossible: Vec<String>,
     pub(crate) failure: Option<String>,

@@ -21,7 +21,7 @@ pub(crate) const P999: Quantile = (0.999, |it| it.p999_ns);
 const ALL: [(&str, Quantile); 8] =
     [("p1", P1), ("p25", P25), ("p50", P50), ("p75", P75), ("p90", P90), ("p95", P95), ("p99", P99), ("p99.9", P999)];
 
-/// The late sends of several trials.
+/// Returns the late sends of several trials together.
 pub fn late<'a>(loads: impl Iterator<Item = &'a LoadReport>) -> LateSends {
     loads.map(LoadReport::late_sends).fold(LateSends::default(), LateSends::and)
 }

@@ -73,7 +73,7 @@ pub(crate) fn differences(inside: &BTreeMap<String, f64>, outside: &BTreeMap<Str
     }
     let merged = comparable_kinds(inside.contains_key("wake"));
     let kinds = inside.keys().chain(outside.keys()).map(String::as_str);
-    // The kernel also counts futex calls of contended locks as wakes; these belong to no stage's wait.
+    // Do not compare wakes on their own: the kernel's count also includes futex calls of contended locks.
     let single: BTreeSet<&str> = kinds.filter(|kind| !merged.contains(kind) && *kind != "wake").collect();
     let groups = single.into_iter().map(|kind| vec![kind]).chain([merged.to_vec()]);
     let differences = groups.map(|kinds| {

@@ -132,9 +132,9 @@ pub(crate) struct Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ChangeKind {
-    /// B takes longer: the interval is above 1.
+    /// B takes more time: the interval is above 1.
     Longer,
-    /// B takes less: the interval is below 1.
+    /// B takes less time: the interval is below 1.
     Shorter,
     /// B does more per second: the interval is above 1.
     More,
@@ -183,8 +183,8 @@ impl ChangeKind {
 }
 
 impl RunDiff {
-    /// Compares two runs, finished or not. Trials match if their architectures and workloads are equal. The phases may
-    /// differ if no equal workload is left.
+    /// Compares two runs, finished or not. Trials match if their architectures and workloads are equal. If no equal
+    /// workload is left, workloads match that differ only in their phases.
     pub fn of(a: &Run, b: &Run) -> Self {
         let (mut rest_a, mut rest_b) = (groups(a), groups(b));
         let mut pairs: Vec<Pair> = Vec::new();

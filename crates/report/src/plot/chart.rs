@@ -38,7 +38,7 @@ pub enum Shape {
 pub struct Panel {
     /// The difference from the other panels.
     pub title: String,
-    /// The horizontal and the vertical axis, if they differ from the figure's.
+    /// The horizontal and the vertical axis, if they differ from the axes of the figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub axes: Option<Box<[Axis; 2]>>,
     /// A series for each architecture that has points here.
@@ -73,11 +73,11 @@ pub struct Published {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mark {
-    /// A star each, and a dotted line between them.
+    /// A star per value, with a dotted line between the stars.
     Points,
-    /// A line across the panel, at y.
+    /// A horizontal line through the panel, at y.
     Level,
-    /// A line up through the panel, at x.
+    /// A vertical line through the panel, at x.
     Limit,
 }
 

@@ -37,19 +37,19 @@ const MARKERS: [&str; 7] = ["circle", "square", "diamond", "triangle-up", "trian
 
 const DASHES: [&[u32]; 5] = [&[], &[7, 3], &[2, 2], &[12, 4], &[4, 6]];
 
-/// The style of the architecture with this index.
+/// Returns the style of the architecture with this index.
 pub fn style(place: usize) -> Style {
     let (light, dark) = COLOURS[place % COLOURS.len()];
     Style { light, dark, marker: MARKERS[place % MARKERS.len()], dash: DASHES[place % DASHES.len()] }
 }
 
-/// The style of published values, in the colour of text.
+/// Returns the style of published values, in the colour of text.
 pub fn published(has_marker: bool) -> Style {
     let marker = if has_marker { "star" } else { "" };
     Style { light: "#1b1f24", dark: "#e7eaee", marker, dash: if has_marker { &[1, 4] } else { &[9, 3] } }
 }
 
-/// The corners of a marker around its centre, of about this radius.
+/// Returns the corners of a marker relative to its centre. The radius is approximate.
 pub fn corners(marker: &str, radius: f64) -> Vec<(f64, f64)> {
     let at = |points: &[(f64, f64)]| points.iter().map(|(x, y)| (x * radius, y * radius)).collect();
     let round = |count: u32, far: fn(u32) -> f64| -> Vec<(f64, f64)> {
