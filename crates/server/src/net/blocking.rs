@@ -45,7 +45,7 @@ fn accept_loop<S: Service + Sync + 'static>(
     service: S,
     spawn: impl Fn(&'static S, &'static Slot, OwnedFd, &mut ReadBuffer) -> Result<(), OwnedFd>,
 ) -> io::Result<()> {
-    // Threads may outlive this function by a moment.
+    // Leak the service: threads may outlive this function by a moment.
     let service: &'static S = Box::leak(Box::new(service));
     let counters = context.workers.accept();
     let acceptor = Acceptor::new(context.listener, false, counters)?;
@@ -69,14 +69,14 @@ pub(super) fn serve<S: Service>(service: &S, io: &OwnedFd, buffer: &mut ReadBuff
     let mut next = Next::Read;
     while next != Next::End && !connection.is_overdue(io.as_fd(), service, counters) {
         next = match next {
-            // The wait for room was long enough to check the limits.
+            // A blocked write lasts at least one tick, so check the limits after it.
             Next::Write => connection.on_writable(io.as_fd(), service, counters),
             _ => connection.on_readable(io.as_fd(), service, buffer, counters),
         };
     }
 }
 
-/// A connection served by a thread. It is closed and counted when dropped, after a panic too.
+/// A connection served by a thread. It is closed and counted when dropped, even by a panic.
 pub(super) struct ServedConnection<'a> {
     slot: &'a Slot,
     pub(super) io: OwnedFd,
@@ -93,7 +93,7 @@ impl<'a> ServedConnection<'a> {
 
 impl Drop for ServedConnection<'_> {
     fn drop(&mut self) {
-        // Update the slot before closing: the descriptor may be reused, and stopping the server shuts down what slots name.
+        // Update the slot before closing: stopping the server shuts down the slots' descriptors, and this one may be reused.
         match self.idle {
             Some(idle) => self.slot.set_connection(idle.as_raw_fd()),
             None => self.slot.forget_connection(),
@@ -110,12 +110,12 @@ fn spawn_thread<S: Service + Sync>(
     connection: OwnedFd,
 ) -> Result<(), OwnedFd> {
     slot.set_connection(connection.as_raw_fd());
-    // Pass the descriptor by number: if there is no thread, the connection can still be refused.
+    // Pass the descriptor by number, so that the connection can still be refused if no thread starts.
     let descriptor = connection.as_raw_fd();
     let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
-        // SAFETY: the spawner gave the descriptor up when this thread started, and nothing else closes it.
+        // SAFETY: the spawner forgets the descriptor once this thread exists, and nothing else closes it.
         let connection = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(descriptor) };
-        // Dropped last.
+        // Declared first, so that it is dropped last.
         let _release = OnDrop(|| slot.release());
         let served = ServedConnection::new(slot, connection, None);
         serve(service, &served.io, &mut ReadBuffer::new(budget), &slot.counters);
@@ -156,10 +156,10 @@ fn spawn_process<S: Service>(
     }
 }
 
-/// Shuts down the sockets that threads serve or wait on, until no thread is left or `patience` is over.
+/// Shuts down the sockets that threads serve or wait on, until no thread is left or `patience` has passed.
 pub(super) fn stop_threads(context: &ServerContext<'_>, patience: Duration) {
     let started = std::time::Instant::now();
-    // Repeat it: a thread of a pool may have moved from one descriptor to another.
+    // Repeat this: a thread of a pool may have moved from one descriptor to another.
     while context.workers.taken().next().is_some() && started.elapsed() < patience {
         for descriptor in context.workers.taken().filter_map(Slot::connection) {
             // SAFETY: shuts a socket down; a descriptor that has just been closed gives EBADF.

@@ -1,5 +1,5 @@
-//! The processes of `mp` and `mp-prefork`. A child that ends normally releases its slot; the reaper releases the slot of one
-//! that crashed. A process id in a slot belongs to a child that is not yet reaped, so that no other process is ever signalled.
+//! The processes of `mp` and `mp-prefork`. A child that ends normally releases its slot; the reaper handles the slot of a
+//! crashed child. A process id in a slot belongs to an unreaped child, so that signals reach no other process.
 
 use std::mem::{self, MaybeUninit};
 use std::panic::{self, AssertUnwindSafe};
@@ -24,16 +24,16 @@ const PANICKED: i32 = 101;
 pub(super) fn fork(slot: &'static Slot, body: impl FnOnce() -> i32) -> io::Result<()> {
     let parent = rustix::process::getpid();
     work::next_stream();
-    // SAFETY: the child makes system calls, counts, and ends with _exit; so must `body`.
+    // SAFETY: the child, including `body`, only makes system calls, counts, allocates, and ends with _exit.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             let _ = platform::die_with_parent(rustix::process::Signal::KILL);
             // The parent may have died before the line above.
             let status = if rustix::process::getppid() == Some(parent) {
-                // Set it in the child too: its slot must be found even if it crashes before the parent continues.
+                // Set the process id here too, for a child that crashes before the parent continues.
                 slot.set_process_if_taken(rustix::process::getpid().as_raw_pid());
-                // Unwinding would run the parent's frames, which kill the other children and stop the server.
+                // Catch a panic: the parent's destructors would kill the other children and stop the server.
                 panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
                     mem::forget(panic);
                     PANICKED
@@ -41,11 +41,11 @@ pub(super) fn fork(slot: &'static Slot, body: impl FnOnce() -> i32) -> io::Resul
             } else {
                 0
             };
-            // SAFETY: ends the child at once, without the parent's destructors and buffers.
+            // SAFETY: ends the child at once, without running destructors or flushing buffers of the parent.
             unsafe { libc::_exit(status) }
         }
         child => {
-            // A child that has already ended has released the slot: do not take it again.
+            // If the child has already ended and released the slot, leave the slot free.
             slot.set_process_if_taken(child);
             Ok(())
         }
@@ -57,14 +57,14 @@ pub(super) fn leave(workers: &Workers, slot: &Slot) {
     slot.release();
 }
 
-/// Runs `body` beside a thread that reaps the children, and kills the remaining children at the end. `body` unparks that thread
-/// after each fork. `lost` gets the slot of each child that did not end normally, and whether the server stops.
+/// Runs `body` beside the reaper, a thread that reaps the children, and kills the remaining children at the end. `body` unparks
+/// the reaper after each fork. `lost` gets the slot of each child that did not end normally, and whether the server stops.
 pub(super) fn with_reaper<R>(
     workers: &Workers,
     lost: impl FnMut(&'static Slot, &AtomicBool) + Send,
     body: impl FnOnce(&Thread) -> io::Result<R>,
 ) -> io::Result<R> {
-    // SAFETY: restores the default disposition, in which children can be reaped; we have no handler.
+    // SAFETY: restores the default disposition, under which children can be reaped; there is no handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     let stopping = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -74,7 +74,7 @@ pub(super) fn with_reaper<R>(
             stopping.store(true, SeqCst);
             reaper.thread().unpark();
             let started = Instant::now();
-            // Repeat it: a child may have been replaced meanwhile.
+            // Repeat this: the reaper may have replaced a child meanwhile.
             while kill_all(workers) && started.elapsed() < STOP_MAX {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -92,7 +92,7 @@ pub(super) fn end_lost(slot: &'static Slot, _stopping: &AtomicBool) {
 /// Kills all children; returns whether there were any.
 fn kill_all(workers: &Workers) -> bool {
     workers.taken().filter_map(Slot::process).fold(false, |_, pid| {
-        // SAFETY: a signal to a process; no memory is involved.
+        // SAFETY: a signal to a process affects no memory of this one.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         true
     })
@@ -104,7 +104,7 @@ fn reap(workers: &Workers, stopping: &AtomicBool, mut lost: impl FnMut(&'static 
             if stopping.load(SeqCst) {
                 return;
             }
-            // Wait for the next child: an unpark before this line is remembered.
+            // Wait for the next child. If the unpark came before this line, park returns at once.
             thread::park();
             continue;
         };
@@ -117,7 +117,7 @@ fn reap(workers: &Workers, stopping: &AtomicBool, mut lost: impl FnMut(&'static 
             None => workers.forget_leaving(pid),
             Some(slot) => {
                 slot.forget_process();
-                // Count it before it is reaped, so that a process that is gone is always counted.
+                // Count the crash before the child is reaped, so that a crashed process never disappears uncounted.
                 if !stopping.load(SeqCst) {
                     slot.counters.crashed.add(1);
                 }
@@ -131,7 +131,7 @@ fn reap(workers: &Workers, stopping: &AtomicBool, mut lost: impl FnMut(&'static 
     }
 }
 
-/// Waits until a child has ended, and leaves it unreaped. Returns its process id and whether it exited with 0.
+/// Waits until a child has ended, and leaves it unreaped. Returns its process id and whether its exit status is 0.
 fn wait_for_one() -> Option<(i32, bool)> {
     loop {
         let mut ended = MaybeUninit::<libc::siginfo_t>::zeroed();
@@ -153,7 +153,7 @@ fn wait_for_one() -> Option<(i32, bool)> {
 /// Reaps an ended child and returns its usage. Its CPU time includes exit(2), which frees its memory.
 fn reap_one(pid: i32) -> Totals {
     let mut used = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel fills in `used`, or leaves it zeroed, which is a valid value.
+    // SAFETY: the kernel fills in `used`, or leaves its zeros, which are valid.
     let used = platform::rusage_totals(&unsafe {
         libc::wait4(pid, ptr::null_mut(), 0, used.as_mut_ptr());
         used.assume_init()
@@ -186,14 +186,14 @@ mod tests {
                 fork(panics, || panic::resume_unwind(Box::new(())))?;
                 reaper.unpark();
                 wait_until("the child ends", || panics.counters.crashed.get() == 1);
-                // Enough time for a child that unwinds the parent's frames to kill its siblings.
+                // If the child unwound the parent's frames, it would kill its sibling within this time.
                 thread::sleep(Duration::from_millis(100));
                 let crashed = sibling.counters.crashed.get();
                 Ok((crashed, sibling.process()))
             })
         }));
         if rustix::process::getpid() != parent {
-            // SAFETY: ends a child that returned here; only the parent continues.
+            // SAFETY: ends a child that wrongly returned here; only the parent continues.
             unsafe { libc::_exit(PANICKED) }
         }
         let (crashed, process) = outcome.expect("the parent does not panic").unwrap();

@@ -59,15 +59,15 @@ struct CompletionLoop<'a, M, S: Service> {
     mechanism: M,
     connections: ConnectionTable<Serving<S::Conn>>,
     acceptor: Option<Acceptor<'a>>,
-    /// Connections in the order of admission; `true` if the accept thread has handed the connection over and counted it.
+    /// Connections in the order of admission, each with whether the accept thread has already counted it.
     arrivals: VecDeque<(OwnedFd, bool)>,
     messages: Vec<Message>,
-    /// Present if receives may miss the end of a stream. Its clock is watched while there are connections.
+    /// Present if receives may miss the end of a stream. The loop watches its clock while there are connections.
     idle_sweep: Option<IdleSweep>,
     network: NetworkContext<'a, S>,
 }
 
-/// A connection and its pending operations. Its slot is freed when there are none.
+/// A connection and its pending operations. Its slot is freed only when none is pending.
 struct Serving<C> {
     io: OwnedFd,
     connection: Connection<C>,
@@ -75,7 +75,7 @@ struct Serving<C> {
     cancelled: bool,
     sending: bool,
     failed: bool,
-    /// It is new or received something since the last sweep.
+    /// Whether it is new, or has received something since the last sweep.
     was_active: bool,
 }
 
@@ -130,7 +130,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
     fn admit_arrivals(&mut self) -> io::Result<()> {
         for _ in 0..ACCEPTS {
             let Some((io, is_counted)) = self.arrivals.pop_front() else { break };
-            // With several listeners, all threads share the room.
+            // With several listeners, the limit of connections is for all threads together.
             if !is_counted && self.network.is_full() {
                 self.network.refuse(io);
                 continue;
@@ -144,11 +144,11 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         Ok(())
     }
 
-    /// `alone`: nothing else completed in this wait.
+    /// `alone`: this was the only completion of the wait.
     fn on_accepted(&mut self, result: Result<OwnedFd, Errno>, more: bool, alone: bool) -> io::Result<()> {
         let (Some(acceptor), Some(listener)) = (&mut self.acceptor, self.network.listener) else { return Ok(()) };
         let accepted = acceptor.on_completion(result)?;
-        // A repeated accept would fail at once.
+        // The next accept would fail in the same way, so pause.
         if alone && matches!(accepted, Accepted::Later) {
             thread::sleep(PAUSE);
         }
@@ -166,7 +166,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         let Some(mailbox) = self.network.mailbox else { return Ok(false) };
         let mut messages = mem::take(&mut self.messages);
         mailbox.take(&mut messages, self.network.counters);
-        // Each watch reports once; a later message makes the descriptor readable again.
+        // A watch reports once, so renew it; a later message makes the descriptor readable again.
         self.mechanism.watch(mailbox.descriptor().as_raw_fd(), Token::MAILBOX)?;
         for message in messages.drain(..) {
             match message {
@@ -190,7 +190,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             if !serving.failed && serving.connection.is_overdue(serving.io.as_fd(), service, counters) {
                 serving.failed = true;
                 if serving.sending {
-                    // A zero-copy send ends only when the client has taken all of it or the kernel has given up.
+                    // Abort a zero-copy send, which otherwise lasts until the client has received it or the kernel gives up.
                     let _ = rustix::net::connect_unspec(&serving.io);
                 }
                 self.advance(token, false)?;
@@ -211,7 +211,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         self.network.counters.syscall(Syscall::Rescan);
         if !polled.is_empty() {
             self.network.counters.syscall(Syscall::Rescan);
-            // If it fails it reports nothing, and the next sweep checks again.
+            // If poll fails it reports nothing, and a later sweep checks again.
             let _ = rustix::event::poll(&mut polled, Some(&Timespec::default()));
         }
         let missed = tokens.into_iter().zip(&polled).filter(|(_, fd)| !fd.revents().is_empty());
@@ -292,8 +292,8 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         self.advance(token, true)
     }
 
-    /// Requests the operation that the connection waits for, unless it is pending. `behind`: its responses did not go out at
-    /// once, so a repeated receive is cancelled until they have.
+    /// Requests the operation that the connection waits for, unless it is pending. `behind`: a response could not be sent at
+    /// once, so a multishot receive is cancelled until all responses are sent.
     #[inline]
     fn advance(&mut self, token: Token, behind: bool) -> io::Result<()> {
         let NetworkContext { service, counters, .. } = self.network;
@@ -315,13 +315,13 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
                 if !serving.sending {
                     serving.sending = true;
                     let unsent = serving.connection.unsent(service);
-                    // SAFETY: the service keeps its promise of `unsent`; neither it nor a slot moves while the loop runs, a slot
-                    // is freed only after its send, and the mechanism is dropped before both.
+                    // SAFETY: `unsent` promises stable bytes. Neither service nor slot moves while the loop runs, a slot is
+                    // freed only after its send, and the mechanism is dropped before both.
                     unsafe { self.mechanism.send(io, token, unsent)? };
                 }
             }
             Next::End if serving.receiving || serving.sending => {
-                // This ends the pending operations.
+                // The shutdown ends the pending operations.
                 let _ = rustix::net::shutdown(&serving.io, rustix::net::Shutdown::Both);
             }
             Next::End => {
@@ -367,7 +367,7 @@ mod tests {
         Receive,
     }
 
-    /// A mechanism whose first receive misses every event until it is cancelled, as may happen with io_uring.
+    /// A mechanism that misses every event of its first receive, until that is cancelled. This may happen with io_uring.
     struct Deaf {
         requested: Vec<(BorrowedFd<'static>, Token, Operation)>,
         was_deaf: bool,
@@ -376,7 +376,7 @@ mod tests {
 
     impl Deaf {
         fn request(&mut self, descriptor: RawFd, token: Token, operation: Operation) {
-            // SAFETY: the caller keeps the descriptor open until its completion, or drops the mechanism first.
+            // SAFETY: the caller keeps the descriptor open until the operation completes, or drops the mechanism first.
             self.requested.push((unsafe { BorrowedFd::borrow_raw(descriptor) }, token, operation));
         }
     }

@@ -1,4 +1,4 @@
-//! The work on one connection, shared by every architecture; where the kernel does the I/O, only the interpretation of the bytes.
+//! The work on one connection, shared by every architecture. Where the kernel does the I/O, this only interprets the bytes.
 
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
@@ -23,13 +23,13 @@ pub struct Connection<C> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Read,
-    /// Room for the rest of a response. Until then nothing is read, which bounds the memory of one client.
+    /// Wait for room to send the rest of a response. Nothing is read until then, which bounds the memory of one client.
     Write,
-    /// None: the connection is over.
+    /// The connection is over.
     End,
 }
 
-/// Memory for reads, one for each thread. It stays uninitialised: pages that no read reaches cost nothing.
+/// The memory for reads of one thread. It stays uninitialised: pages that no read reaches cost nothing.
 #[derive(Debug)]
 pub struct ReadBuffer {
     room: Box<[MaybeUninit<u8>]>,
@@ -98,7 +98,7 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Handles the bytes of a read; none mean the end of the stream. [`Next::Write`] means that there is something to send.
+    /// Handles the bytes of a read; none at the end of the stream. Returns [`Next::Write`] if there is something to send.
     #[inline]
     pub fn on_read<S>(&mut self, bytes: &[u8], io: BorrowedFd<'_>, service: &S, counters: &Counters) -> Next
     where
@@ -151,7 +151,7 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Returns whether the peer exceeded a limit, so that the connection must end. Unsent bytes are discarded with it.
+    /// Returns whether the connection must end because the peer exceeded a limit. The close then discards unsent bytes.
     #[inline]
     pub fn is_overdue(&mut self, io: BorrowedFd<'_>, service: &impl Service<Conn = C>, counters: &Counters) -> bool {
         let is_overdue = service.is_overdue(&mut self.service);

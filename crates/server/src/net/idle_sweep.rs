@@ -1,4 +1,4 @@
-//! A sweep over silent connections: a part of them at each tick of a clock.
+//! A sweep that checks silent connections: some slots at each tick of a clock.
 
 use std::io;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
-/// Slots that are checked at each tick, in about a tenth of a millisecond.
+/// The number of slots to check at each tick. This takes about a tenth of a millisecond.
 const SLOTS: usize = 1024;
 
 pub(super) struct IdleSweep {
@@ -28,7 +28,7 @@ impl IdleSweep {
         self.clock.as_fd()
     }
 
-    /// Takes the tick and returns the next of `slots` slots.
+    /// Reads the tick, and returns the next range in a table of `slots` slots.
     pub(super) fn next_slots(&mut self, slots: usize) -> io::Result<Range<usize>> {
         rustix::io::read(&self.clock, &mut [0; 8])?;
         let start = if self.at < slots { self.at } else { 0 };

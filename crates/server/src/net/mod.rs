@@ -1,4 +1,4 @@
-//! The loops of the server, one for each family of architectures, over the hot path that all share: [`connection`].
+//! The loops of the server, one for each family of architectures. All share the hot path in [`connection`].
 
 pub mod blocking;
 mod children;
@@ -36,7 +36,7 @@ use crate::spec::accept::Accept;
 use crate::spec::model::{ModelRow, StageCpus, Threads};
 use crate::spec::read_budget::ReadBudget;
 
-/// The accept budget of a serving thread in a turn. It delays the other connections by about a tenth of a millisecond.
+/// The most connections that a serving thread accepts in a turn. They delay others by about a tenth of a millisecond.
 pub(crate) const ACCEPTS: usize = 32;
 
 /// The stack of a thread that serves one connection or port: kawai2008 section 5.1.
@@ -47,7 +47,7 @@ const STACK_BYTES: usize = 256 << 10;
 pub struct ServerContext<'a> {
     /// The listening socket; for datagrams, the socket of the first port.
     pub listener: &'a OwnedFd,
-    /// The sockets of all ports, for datagrams; otherwise the listener alone.
+    /// The sockets of all ports, for datagrams; otherwise unused.
     pub sockets: &'a [OwnedFd],
     pub accept: Accept,
     pub model: &'static ModelRow,
@@ -66,7 +66,7 @@ pub struct ServerContext<'a> {
     pub cpus: &'a StageCpus,
     pub connections_max: usize,
     pub read_budget: ReadBudget,
-    /// Receives a message once all initial workers have what they need.
+    /// Receives a message once all initial workers are ready.
     pub started: std::sync::mpsc::Sender<()>,
 }
 
@@ -76,7 +76,7 @@ impl ServerContext<'_> {
         self.threads.map_or(self.connections_max, |threads| threads.network as usize)
     }
 
-    /// Reports that all workers exist: from now on connections may take every descriptor.
+    /// Reports that all initial workers have their descriptors: from now on connections may take all others.
     pub(crate) fn notify_started(&self) {
         let _ = self.started.send(());
     }
@@ -90,7 +90,7 @@ impl ServerContext<'_> {
         self.workers.connections_open() >= self.connections_max as u64
     }
 
-    /// Passes each connection to `serve` until the listener is shut down. Refuses those that `serve` returns.
+    /// Passes each connection to `serve` until the listener is shut down. Refuses a connection that `serve` returns.
     fn accept_each(
         &self,
         mut acceptor: Acceptor<'_>,
@@ -101,7 +101,7 @@ impl ServerContext<'_> {
                 Accepted::Connection(connection) => {
                     let _ = serve(connection).map_err(|connection| acceptor.refuse(connection));
                 }
-                // `WouldBlock`: the client has gone, as a blocking accept has no timeout.
+                // A blocking accept has no timeout, so `WouldBlock` means that the client has gone.
                 Accepted::None | Accepted::WouldBlock | Accepted::Later => {}
                 Accepted::Shutdown => break,
             }
@@ -134,7 +134,7 @@ impl<'a> StartSignal<'a> {
     }
 }
 
-/// Runs a closure when its scope ends, by a panic too.
+/// Runs a closure when its scope ends, even by a panic.
 pub(crate) struct OnDrop<F: FnMut()>(pub(crate) F);
 
 impl<F: FnMut()> Drop for OnDrop<F> {

@@ -1,4 +1,4 @@
-//! The payload stage, which makes the responses: in the network thread or in other threads.
+//! The payload stage, which makes the responses, in the network thread or in other threads.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ mod models;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Watches the connection for this event; `None`: another stage decides.
+    /// Watches the connection for this event. `None` watches nothing until another stage sends a message.
     Watch(Option<Interest>),
     End,
 }
@@ -34,7 +34,7 @@ impl From<Next> for Action {
     }
 }
 
-/// The place of the payload stage. Each network thread has one value.
+/// The payload stage of one network thread: [`Inline`] or [`HandOff`].
 pub trait Payload<S: Service> {
     /// The network thread's record of a connection.
     type Tenant;
@@ -42,7 +42,7 @@ pub trait Payload<S: Service> {
     /// Whether another thread may still use a connection that the network thread drops.
     const IS_SHARED: bool;
 
-    /// Admits a connection that the network thread knows by `token`.
+    /// Admits a connection, which messages to the network thread identify by `token`.
     fn admit(&mut self, io: OwnedFd, token: Token) -> Self::Tenant;
 
     fn io(tenant: &Self::Tenant) -> BorrowedFd<'_>;
@@ -104,19 +104,19 @@ pub(super) enum Message {
     Connection(OwnedFd),
     /// A response did not fit into the socket: the network thread sends the rest.
     Blocked(Token),
-    /// The connection's buffer has room again.
+    /// The connection's buffer has room again: the network thread reads on.
     Resume(Token),
     End(Token),
     CheckLimits,
     Stop,
 }
 
-/// Responses made by payload threads. A connection belongs to one thread at a time, so that its responses keep their order. The
-/// thread writes the response itself; the network thread sends the part that does not fit into the socket.
+/// Responses made by payload threads. A connection belongs to one thread at a time, so that its responses keep their order.
+/// This thread writes the response; the network thread sends the part that does not fit into the socket.
 pub(super) struct HandOff<'q, 'a, C> {
     pub(super) queues: &'q [Jobs<Job<'a, C>>],
     pub(super) turn: usize,
-    /// The network thread's mailbox, for the answers.
+    /// The network thread's mailbox, for messages from the payload threads.
     pub(super) home: &'a Mailbox<Message>,
     pub(super) budget: ReadBudget,
 }
@@ -136,7 +136,7 @@ impl<'a, C> HandOff<'_, 'a, C> {
     }
 }
 
-/// A connection, as a job and as the record of both stages.
+/// A connection that both stages share; also a job in the queue of a payload thread.
 pub(super) type Job<'a, C> = Arc<SharedConnection<'a, C>>;
 
 pub(super) struct SharedConnection<'a, C> {
@@ -148,7 +148,7 @@ pub(super) struct SharedConnection<'a, C> {
     connection: Mutex<Connection<C>>,
 }
 
-/// Bytes that the network thread has read and no payload thread has taken.
+/// Bytes that the network thread has read and that no payload thread has taken yet.
 #[derive(Debug, Default)]
 struct Unserved {
     bytes: Vec<u8>,
@@ -158,11 +158,11 @@ struct Unserved {
     finished: bool,
 }
 
-/// The capacity that an idle connection keeps; a larger request's is freed.
+/// The capacity that an idle connection keeps. The rest, allocated for larger requests, is freed.
 const KEPT_BYTES: usize = 4 << 10;
 
 impl Unserved {
-    /// Whether the buffer must be taken before more is read.
+    /// Whether a payload thread must take the bytes before the network thread reads more.
     fn is_full(&self) -> bool {
         self.bytes.len() >= self.budget.bytes()
     }
@@ -170,7 +170,7 @@ impl Unserved {
     /// The network thread's next step if nothing is unsent.
     fn action(&self) -> Action {
         match (self.finished, self.is_full()) {
-            // Nothing is pending in either direction.
+            // No request is left, and no response is pending.
             (true, _) if !self.is_job && self.bytes.is_empty() => Action::End,
             (true, _) | (_, true) => Action::Watch(None),
             (false, false) => Action::Watch(Some(Interest::Read)),
@@ -232,7 +232,7 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
     }
 
     fn is_overdue(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> bool {
-        // A connection that is being served does not wait for its client.
+        // A locked connection is being served, so it does not wait for its client.
         let Ok(mut connection) = tenant.connection.try_lock() else { return false };
         let is_queued = lock(&tenant.unserved).is_job && connection.unsent(service).is_empty();
         !is_queued && connection.is_overdue(tenant.io.as_fd(), service, counters)
@@ -278,7 +278,7 @@ fn serve<'a, S: Service>(
                     unserved.is_job = false;
                     return;
                 }
-                // More bytes came meanwhile. Queue the job behind the others: a turn serves about one read budget.
+                // More bytes came meanwhile. Queue the job behind the other jobs: a turn serves about one read budget.
                 (false, _) => {
                     drop(unserved);
                     return jobs.send(job, counters);

@@ -1,5 +1,5 @@
 //! The loop of architectures whose threads (`mt-pool`) or processes (`mp-prefork`) exist before the first connection. Each
-//! serves one connection after the other. Connections beyond the pool wait in the listener's backlog or, with
+//! worker serves one connection at a time. Connections beyond the pool wait in the listener's backlog or, with
 //! [`Accept::Single`], in the pipe between the accept thread and the pool.
 
 use std::io;
@@ -23,10 +23,10 @@ use crate::service::with_service;
 use crate::socket::{self, Accepted, Acceptor};
 use crate::spec::accept::Accept;
 
-/// The process's other descriptors: standard streams, listener, spare, stop, pipe, the tool's own, and system call counters.
+/// Descriptors besides those of the workers, such as standard streams, listener, pipes and counters of system calls.
 const OTHER_DESCRIPTORS: u64 = 24;
 
-/// The pause before a crashed child is replaced: a child that crashes at once must not cause a storm of forks.
+/// The pause before a crashed child is replaced, so that children that crash at once do not cause a storm of forks.
 const CRASH_PAUSE: Duration = Duration::from_millis(10);
 
 const NUMBER_BYTES: usize = size_of::<i32>();
@@ -41,7 +41,7 @@ pub fn run_processes(context: &ServerContext<'_>) -> io::Result<()> {
 
 fn threads<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::Result<()> {
     let needed = context.accept.descriptors(context.model, context.pool_size() as u64) + OTHER_DESCRIPTORS;
-    // A thread without a descriptor would spin over accept4 and take CPU time from the others.
+    // A thread without a descriptor would repeat accept4 and take CPU time from the other threads.
     if let Some(limit) = rustix::process::getrlimit(Resource::Nofile).current.filter(|limit| *limit < needed) {
         return Err(io::Error::other(format!(
             "{} threads need {needed} descriptors, which exceeds the limit of {limit}",
@@ -52,14 +52,14 @@ fn threads<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::R
     let failure = Mutex::new(None);
     let work = |source: &ConnectionSource<'_>, slot: &'static Slot| {
         let _end = OnDrop(|| {
-            // Otherwise the server would continue with a worker less.
+            // Otherwise the server would continue with one worker fewer.
             if thread::panicking() {
                 context.end_early();
             }
             slot.release();
         });
         if let Err(error) = work(service, source, slot, &mut ReadBuffer::new(context.read_budget)) {
-            // The listener's error concerns every worker: it ends the server, as with one accept thread.
+            // An error of the shared listener concerns every worker, so it ends the server.
             if let Ok(mut failure) = failure.lock() {
                 failure.get_or_insert(error);
             }
@@ -69,7 +69,7 @@ fn threads<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::R
     thread::scope(|scope| {
         let started = each_slot(context, |slot| {
             let source = ConnectionSource::open(context, taken_from.as_fd())?;
-            // Before the thread starts, so that it can always be stopped.
+            // Set this before the thread starts, so that it can always be stopped.
             slot.set_connection(source.descriptor().as_raw_fd());
             context.workers.accept().syscall(Syscall::Spawn);
             let thread = thread::Builder::new().stack_size(STACK_BYTES);
@@ -92,13 +92,13 @@ fn threads<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::R
 
 fn processes<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::Result<()> {
     let start = |slot: &'static Slot| {
-        // Processes have no pipe: they cannot have [`Accept::Single`].
+        // Pass any descriptor as the pipe: processes never use [`Accept::Single`], which reads it.
         let (source, mut buffer) =
             (ConnectionSource::open(context, context.stop)?, ReadBuffer::new(context.read_budget));
-        // In the worker's own slot, which has no other writer yet: several threads start workers.
+        // Count in the worker's slot, which has no other writer yet: the accept thread and the reaper both start workers.
         slot.counters.syscall(Syscall::Spawn);
         children::fork(slot, || {
-            // A worker never ends by itself: the reaper replaces it.
+            // If the worker ends, exit with an error, so that the reaper replaces it.
             let _ = work(service, &source, slot, &mut buffer);
             1
         })
@@ -171,7 +171,7 @@ enum ConnectionSource<'a> {
 }
 
 impl<'a> ConnectionSource<'a> {
-    /// Opened before the worker starts, so that its starter gets the error.
+    /// Opens the source. Call this before the worker starts, so that the starting thread gets the error.
     fn open(context: &ServerContext<'a>, pipe: BorrowedFd<'a>) -> io::Result<Self> {
         Ok(match context.accept {
             Accept::Single => Self::Handed(pipe),
@@ -240,11 +240,11 @@ fn work<S: Service>(
     }
 }
 
-/// Reads the next connection from the pipe. Writes are atomic, so that numbers stay whole.
+/// Reads the number of the next connection from the pipe. Writes of so few bytes are atomic, so that numbers stay whole.
 fn receive_handed_over(pipe: BorrowedFd<'_>) -> io::Result<Accepted> {
     let mut number = [0; NUMBER_BYTES];
     match rustix::io::read(pipe, &mut number) {
-        // SAFETY: the accept thread gave the descriptor up when it wrote the number, which is read once.
+        // SAFETY: the accept thread gave up the descriptor when it wrote the number, and only one worker reads the number.
         Ok(NUMBER_BYTES) => Ok(Accepted::Connection(unsafe { OwnedFd::from_raw_fd(i32::from_ne_bytes(number)) })),
         Ok(_) => Ok(Accepted::Shutdown),
         Err(Errno::INTR) => Ok(Accepted::None),

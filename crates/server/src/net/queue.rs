@@ -21,7 +21,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The queue of a thread that waits in a mechanism, which watches its descriptor.
+/// The queue of a thread that waits in a mechanism. The mechanism watches the queue's descriptor.
 #[derive(Debug)]
 pub(super) struct Mailbox<T> {
     queue: Mutex<Vec<T>>,
@@ -49,18 +49,18 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Waits as a mechanism does that watches nothing else.
+    /// Waits like a mechanism that watches only this queue.
     #[cfg(all(test, loom))]
     pub(super) fn wait(&self, trigger: crate::readiness::Trigger) {
         self.waker.wait(trigger);
     }
 
-    /// Whether there is nothing to take, for a reader that was not woken.
+    /// Whether there is nothing to take. A reader checks this when it was not woken.
     pub(super) fn is_empty(&self) -> bool {
         lock(&self.queue).is_empty()
     }
 
-    /// Takes all items, in exchange for an empty `taken`. Clears the waker first: a later item wakes again.
+    /// Swaps the queue with `taken`, which must be empty. Clears the waker first, so that a later item wakes the reader again.
     pub(super) fn take(&self, taken: &mut Vec<T>, counters: &Counters) {
         debug_assert!(taken.is_empty(), "the earlier items were handled");
         counters.syscall(Syscall::Wake);
@@ -69,7 +69,7 @@ impl<T> Mailbox<T> {
     }
 }
 
-/// The queue of a thread that only takes from it.
+/// The queue of a thread that waits for nothing else.
 #[derive(Debug)]
 pub(super) struct Jobs<T> {
     state: Mutex<State<T>>,
@@ -100,7 +100,7 @@ impl<T> Jobs<T> {
         }
     }
 
-    /// Waits for items and takes all of them, in exchange for an empty `taken`. Returns `false` once the queue is closed.
+    /// Waits for items, and swaps the queue with `taken`, which must be empty. Returns `false` once the queue is closed.
     pub(super) fn take(&self, taken: &mut Vec<T>, counters: &Counters) -> bool {
         debug_assert!(taken.is_empty(), "the earlier items were handled");
         let mut state = lock(&self.state);

@@ -1,4 +1,4 @@
-//! The loop of a network thread that serves many connections: the kernel reports which are ready, and the loop does the I/O.
+//! The loop of a network thread that serves many connections: the kernel reports ready connections, and the loop does the I/O.
 
 use std::collections::VecDeque;
 use std::io;
@@ -38,7 +38,7 @@ pub(crate) fn run_service<M: Readiness, S: Service<Conn: Send> + Sync>(
     staged::run::<ReadyLoops<M>, _>(context, service)
 }
 
-/// Does the same with a layer between the sockets and the service. As in the paper, it calls the service through a vtable.
+/// Like [`run`], with a layer between sockets and service. As in welsh2001, the layer calls the service through a vtable.
 pub fn run_buffered<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
     with_service!(context, |service| staged::run::<ReadyLoops<M>, _>(context, &Buffered::new(&service)))
 }
@@ -63,9 +63,9 @@ struct ReadyLoop<'a, M, S: Service, P: Payload<S>> {
     connections: ConnectionTable<Entry<P::Tenant>>,
     acceptor: Option<Acceptor<'a>>,
     buffer: ReadBuffer,
-    /// For edge-triggered mechanisms: connections that may have more to read, each listed once, with one read budget a turn.
+    /// For edge-triggered mechanisms: connections that may have more to read. Each is listed once and read once a turn.
     unread: VecDeque<Token>,
-    /// For edge-triggered mechanisms: the time after which to accept without an event, as the budget or resources ran out.
+    /// For edge-triggered mechanisms: the pause before the next accept without an event, after budget or resources ran out.
     accept_after: Option<Duration>,
     /// Connections from the accept thread, in the order of admission.
     arrivals: VecDeque<OwnedFd>,
@@ -75,7 +75,7 @@ struct ReadyLoop<'a, M, S: Service, P: Payload<S>> {
 
 struct Entry<T> {
     tenant: T,
-    /// The watched event; for edge-triggered mechanisms, the reaction to an event. `None` while another stage has the connection.
+    /// The event that the loop handles. `None` while another stage has the connection.
     watched: Option<Interest>,
     unread: bool,
 }
@@ -117,7 +117,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         let mut ready = Vec::with_capacity(descriptors_max);
         started.thread_ready();
         loop {
-            // Do not wait while something is left to do.
+            // Do not block while there are connections to admit or read.
             let timeout = match M::TRIGGER {
                 _ if !self.arrivals.is_empty() || !self.unread.is_empty() => Some(Duration::ZERO),
                 Trigger::Edge => self.accept_after,
@@ -161,13 +161,13 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         self.mechanism.add(io.as_raw_fd(), token, Interest::Read)
     }
 
-    /// Accepts until no connection waits, the budget is used up, or resources run out. `alone`: no other descriptor is ready.
+    /// Accepts until no connection waits, the budget is spent, or resources run out. `alone`: no other descriptor is ready.
     fn accept(&mut self, alone: bool) -> io::Result<()> {
         self.accept_after = None;
         for _ in 0..ACCEPTS {
             let Some(acceptor) = &mut self.acceptor else { return Ok(()) };
             match acceptor.accept()? {
-                // With several listeners, all threads share the room.
+                // With several listeners, the limit of connections is for all threads together.
                 Accepted::Connection(io) if self.network.is_full() => self.network.refuse(io),
                 Accepted::Connection(io) => {
                     if self.admit(io) {
@@ -175,7 +175,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                     }
                 }
                 Accepted::None => {}
-                // A level-triggered mechanism reports it again, at once.
+                // A level-triggered mechanism reports the listener again at once, so pause if nothing else is ready.
                 Accepted::Later if M::TRIGGER == Trigger::Level => {
                     if alone {
                         thread::sleep(PAUSE);
@@ -206,7 +206,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         }
     }
 
-    /// Gives a connection a slot and watches it. Without room, here or in the kernel, only this connection is refused.
+    /// Gives a connection a slot and watches it. If the table or the kernel has no room, only this connection is refused.
     fn admit(&mut self, io: OwnedFd) -> bool {
         let Some(token) = self.connections.reserve() else {
             self.network.refuse(io);
@@ -257,7 +257,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
     }
 
     fn serve(&mut self, token: Token, interest: Interest) -> io::Result<()> {
-        // The connection may have ended earlier in this batch, or belong to another stage.
+        // The connection may have ended earlier in this batch, or another stage may have it.
         let Some(entry) = self.connections.get(token).filter(|entry| entry.watched == Some(interest)) else {
             return Ok(());
         };
@@ -274,9 +274,9 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         let token = event.token;
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
         match (entry.watched, event.interest) {
-            // A listed connection is read from the list; room to write means nothing to a connection that waits for requests.
+            // A listed connection is read in its turn.
             (Some(Interest::Read), Interest::Read) if !entry.unread => self.read(token, event.drain),
-            // Perhaps only more requests arrived: the write then finds the socket still full.
+            // Try to write after any event. If only requests arrived, the socket is still full.
             (Some(Interest::Write), _) => self.serve(token, Interest::Write),
             (Some(Interest::Read) | None, _) => Ok(()),
         }
@@ -296,7 +296,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
     }
 
     /// Reads once, and lists the connection if it must be read again without an event. After a short read, later bytes and the
-    /// end of the stream have an event of their own. If `drain` is set, the connection is read until a read finds nothing.
+    /// end of the stream cause a new event. If `drain` is set, reads continue until one finds nothing.
     #[inline]
     fn read(&mut self, token: Token, drain: bool) -> io::Result<()> {
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
@@ -320,7 +320,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         }
     }
 
-    /// Changes the interest of a connection, or ends it. If the kernel has no room for that, only this connection ends.
+    /// Changes the interest of a connection, or ends it. If the kernel cannot change the interest, only this connection ends.
     fn settle(&mut self, token: Token, action: Action) -> io::Result<()> {
         let Action::Watch(interest) = action else { return self.end(token) };
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
@@ -339,17 +339,17 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                 self.count_control(M::UNWATCH_SYSCALLS);
                 self.mechanism.unwatch(descriptor)
             }
-            // An edge-triggered mechanism watches a connection to its end.
+            // An edge-triggered mechanism watches a connection until it ends.
             (_, None) => Ok(()),
         };
         match (settled, interest, M::TRIGGER) {
             (Err(_), ..) => self.end(token),
-            // Bytes may have arrived and been reported while the connection was not read.
+            // Bytes may have been reported while the connection was not read.
             (_, Some(Interest::Read), Trigger::Edge) => {
                 self.read_later(token);
                 Ok(())
             }
-            // Another stage found the socket full: room may have been reported before the message arrived.
+            // Another stage found the socket full. Room may have been reported before its message arrived, so try now.
             (_, Some(Interest::Write), Trigger::Edge) if P::IS_SHARED => self.serve(token, Interest::Write),
             _ => Ok(()),
         }

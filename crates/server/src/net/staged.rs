@@ -1,5 +1,5 @@
-//! Event-driven servers in stages (voras2009). Accept: one thread, unless each network thread has its own listener. Network: the
-//! accept thread or other threads. Payload: the network thread or other threads.
+//! Event-driven servers in stages (voras2009). One thread accepts, unless the network threads do. The network stage runs in the
+//! accept thread or others, the payload stage in the network threads or others.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,7 +19,7 @@ use crate::spec::accept::Accept;
 use crate::spec::model::{NetworkStage, PayloadStage};
 use crate::sync::Mutex;
 
-/// The parameters of a network thread. A thread without a mailbox gets no messages; one without a listener does not accept.
+/// The parameters of a network thread. Without a mailbox it gets no messages; without a listener it does not accept.
 pub(super) struct NetworkContext<'a, S> {
     pub(super) service: &'a S,
     pub(super) listener: Option<&'a OwnedFd>,
@@ -28,21 +28,21 @@ pub(super) struct NetworkContext<'a, S> {
     pub(super) stop: Option<BorrowedFd<'a>>,
     pub(super) mailbox: Option<&'a Mailbox<Message>>,
     pub(super) context: &'a ServerContext<'a>,
-    /// No descriptor is beyond this: the kernel hands out the lowest free one.
+    /// All descriptors are below this number, because the kernel hands out the lowest free one.
     pub(super) descriptors_max: usize,
     pub(super) counters: &'static Counters,
     pub(super) started: &'a StartSignal<'a>,
 }
 
 impl<'a, S> NetworkContext<'a, S> {
-    /// Opens the acceptor of a thread with a listener. The kernel's own accepts wait only on a blocking listener.
+    /// Opens the acceptor of a thread with a listener. io_uring's accepts wait only on a blocking listener.
     pub(super) fn acceptor(&self, nonblocking: bool) -> io::Result<Option<Acceptor<'a>>> {
         let Some(listener) = self.listener else { return Ok(None) };
         rustix::io::ioctl_fionbio(listener, nonblocking)?;
         Acceptor::new(listener, nonblocking, self.counters).map(Some)
     }
 
-    /// Whether the server has no room for more connections. A single accepting thread knows from its own table.
+    /// Whether the server is full. Always false in a thread without a mailbox: its table has the limit.
     pub(super) fn is_full(&self) -> bool {
         self.mailbox.is_some() && self.context.is_full()
     }
@@ -53,7 +53,7 @@ impl<'a, S> NetworkContext<'a, S> {
     }
 }
 
-/// A family of mechanisms, by its network threads.
+/// The network threads of a family of mechanisms.
 pub(super) trait NetworkLoop {
     const NONBLOCKING: bool;
 
@@ -79,7 +79,7 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
     };
     let hands_over = !in_accept && context.accept == Accept::Single;
     let started = StartSignal::new(context, networks + usize::from(hands_over));
-    // The accept thread's context; those of other threads are derived from it.
+    // The accept thread's parameters; those of other threads are derived from them.
     let network = NetworkContext {
         service,
         listener: Some(context.listener),
@@ -108,7 +108,7 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
             mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Stop, context.workers.accept()));
             queues.iter().for_each(Jobs::close);
         });
-        // Dropped at the end of this scope, which stops the ticks.
+        // The end of this scope drops the sender, which stops the ticks.
         let (_running, running) = mpsc::channel();
         if let Some(tick) = tick {
             let notify =
@@ -140,14 +140,14 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
                 run_network::<F, S>(own, queues)
             })?;
         }
-        // Pin it last: new threads would inherit its CPUs.
+        // Pin this thread last: new threads would inherit its CPUs.
         pin(&context.cpus.accept)?;
         if hands_over { hand_over(context, &mailboxes, F::NONBLOCKING, &started) } else { context.wait_for_stop() }
     })?;
     group.failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
 
-/// Descriptors that are not connections: standard streams, listener, spare, stop, a mechanism's own, and inherited ones.
+/// Descriptors besides those of connections and network threads, such as the listener and inherited ones.
 const OTHER_DESCRIPTORS: usize = 1024;
 const DESCRIPTORS_PER_NETWORK: usize = 8;
 
@@ -170,7 +170,7 @@ struct ThreadGroup<'a, 'context> {
 }
 
 impl ThreadGroup<'_, '_> {
-    /// Starts a thread on the CPUs of its stage. Its failure ends the server.
+    /// Starts a thread on the CPUs of its stage. If the thread fails, the server ends.
     fn start<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -182,7 +182,7 @@ impl ThreadGroup<'_, '_> {
         let slot = self.context.workers.claim(cursor).ok_or_else(|| io::Error::other("more threads than counters"))?;
         self.context.workers.accept().syscall(Syscall::Spawn);
         let thread = thread::Builder::new().name(name).spawn_scoped(scope, move || {
-            // After a panic too: otherwise the server would continue without this thread.
+            // Do this even after a panic: otherwise the server would continue without this thread.
             let _end = OnDrop(|| {
                 self.context.end_early();
                 slot.release();
@@ -195,7 +195,7 @@ impl ThreadGroup<'_, '_> {
     }
 }
 
-/// The accept stage in a thread of its own: distributes connections to the network threads in turn.
+/// Runs the accept stage in the calling thread, and distributes connections to the network threads in turn.
 fn hand_over(
     context: &ServerContext<'_>,
     mailboxes: &[Mailbox<Message>],

@@ -1,6 +1,6 @@
 use crate::token::Token;
 
-/// A table of slots, allocated once. A slot's generation grows with each occupant, so that old tokens find nothing.
+/// A table of slots, allocated once. Each connection in a slot has another generation, so that old tokens find nothing.
 pub(super) struct ConnectionTable<T> {
     slots: Vec<TableSlot<T>>,
     free: Vec<u32>,
@@ -20,7 +20,7 @@ impl<T> ConnectionTable<T> {
         Self { slots: Vec::with_capacity(count), free: Vec::with_capacity(count) }
     }
 
-    /// Returns a free slot; `None` if all are taken. Fill it before the next call of `reserve` or `remove`.
+    /// Returns the token of a free slot; `None` if all are taken. Fill the slot before the next call of `reserve` or `remove`.
     pub(super) fn reserve(&mut self) -> Option<Token> {
         let at = match self.free.last() {
             Some(&at) => at,

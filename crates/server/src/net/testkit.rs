@@ -32,7 +32,7 @@ pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Answers each byte with a byte; calls the closure with what it receives, in the serving thread.
+/// A service that answers each byte with a byte. It calls the closure with the received bytes, in the serving thread.
 pub(crate) struct Echo<F>(pub(crate) F);
 
 /// The bytes of responses.
@@ -57,7 +57,7 @@ impl<F: Fn(&[u8])> Service for Echo<F> {
     }
 }
 
-/// A service that panics on `!`, without the panic hook, which would print to the test's output.
+/// A service that panics on `!`. It bypasses the panic hook, which would print to the test's output.
 pub(crate) fn panicking_service() -> Echo<impl Fn(&[u8])> {
     Echo(|bytes: &[u8]| {
         if bytes == b"!" {
@@ -66,7 +66,7 @@ pub(crate) fn panicking_service() -> Echo<impl Fn(&[u8])> {
     })
 }
 
-/// Checks on a server of [`panicking_service`] that panicking connections are counted as ended, and others are served.
+/// Checks on a server of [`panicking_service`] that a panic ends only its connection, and that this is counted as ended.
 pub(crate) fn check_panic_ends_one_connection(fixture: &'static Fixture, server: Running) {
     for _ in 0..3 {
         let mut client = fixture.connect();
@@ -83,10 +83,10 @@ pub(crate) fn check_panic_ends_one_connection(fixture: &'static Fixture, server:
     server.stop().unwrap();
 }
 
-/// Clients of a flood besides the first, which has a connection and sends a request.
+/// The clients of a flood. One more client, which sends a request, has connected before them.
 const FLOOD: u64 = 150;
 
-/// Checks that a server facing [`FLOOD`] connections serves the first before it has accepted more than `accepts_max`.
+/// Checks that a server facing [`FLOOD`] connections serves the first client before it has accepted more than `accepts_max`.
 pub(crate) fn check_flood_leaves_others_served(
     model: &str,
     threads: Option<u32>,
@@ -187,18 +187,18 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Waits until it has started.
+    /// Waits until the server has started.
     pub(crate) fn started(self) -> Self {
         self.is_started.recv_timeout(PATIENCE).expect("it starts");
         self
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the server ends.
     pub(crate) fn outcome(&self) -> io::Result<()> {
         self.ended.recv_timeout(PATIENCE).expect("it ends")
     }
 
-    /// Stops it and waits for its end.
+    /// Stops the server and waits for its end.
     pub(crate) fn stop(self) -> io::Result<()> {
         self.fixture.stopping.store(true, Relaxed);
         rustix::io::write(&self.fixture.stopper, &[1])?;

@@ -37,7 +37,7 @@ pub(in crate::net) fn run_threads(context: &ServerContext<'_>) -> io::Result<()>
             };
             thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, serve).map(drop)
         });
-        // Even if a thread could not be created, those that exist must end.
+        // Even if a thread could not be created, the existing threads must end.
         context.stopping.store(true, Relaxed);
         wake(context);
         outcome
@@ -48,10 +48,10 @@ pub(in crate::net) fn run_processes(context: &ServerContext<'_>) -> io::Result<(
     let service = super::service(context)?;
     pin(&context.cpus.accept)?;
     children::with_reaper(context.workers, children::end_lost, |reaper| {
-        // Each child gets a copy of this, because it must not allocate.
+        // Make this before the forks: each child gets a copy.
         let mut datagram_io = DatagramIo::new(&service, context.sockets);
         for_each_port(context, |slot, socket| {
-            // It runs until it is killed; the reaper accounts for it.
+            // The child runs until it is killed; the reaper accounts for it.
             let forked = children::fork(slot, || {
                 loop {
                     datagram_io.exchange(socket.as_fd(), &service, &slot.counters);
@@ -84,7 +84,7 @@ fn wake(context: &ServerContext<'_>) {
     while context.workers.taken().next().is_some() {
         for socket in context.sockets {
             if let Some(own) = rustix::net::getsockname(socket).ok().and_then(|it| SocketAddr::try_from(it).ok()) {
-                // If there is no room, the queued datagrams wake the thread.
+                // If the queue has no room, its datagrams wake the thread.
                 let _ = rustix::net::sendto(socket, &[], SendFlags::DONTWAIT, &own);
             }
         }

@@ -17,7 +17,7 @@ use crate::service::work::WithWork;
 use crate::socket::destination::{Control, NAME_BYTES};
 use crate::token::Token;
 
-/// Pending responses: one for each port, within these limits. Further requests wait in their buffers or sockets.
+/// The most pending responses: one for each port, within these limits. Further requests wait in their buffers or sockets.
 const SENDS: std::ops::RangeInclusive<usize> = 16..=1024;
 
 pub(in crate::net) fn run<M: Datagrams>(context: &ServerContext<'_>) -> io::Result<()> {
@@ -32,7 +32,7 @@ struct DatagramCompletionLoop<'a, M> {
     envelopes: Box<[Envelope]>,
     replies: Box<[Reply]>,
     free: Vec<u32>,
-    /// Requests by port that arrived when no reply was free.
+    /// Datagrams, each with its port, that arrived when no reply was free.
     waiting: VecDeque<(u32, Received)>,
     response: Vec<u8>,
     service: &'a WithWork<Udp>,
@@ -40,7 +40,7 @@ struct DatagramCompletionLoop<'a, M> {
     counters: &'static Counters,
 }
 
-/// A response that the kernel is sending. It points to itself: it must not move.
+/// A response that the kernel is sending. Its fields point to each other, so it must not move.
 struct Reply {
     to: [u8; NAME_BYTES],
     from: Control,
@@ -53,7 +53,7 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
     fn new(context: &'a ServerContext<'a>, service: &'a WithWork<Udp>) -> io::Result<Self> {
         let counters = context.workers.accept();
         let sends_max = context.sockets.len().clamp(*SENDS.start(), *SENDS.end());
-        // SAFETY: numbers and null pointers, of which zeros are valid.
+        // SAFETY: all fields are numbers or pointers, so zeros are valid.
         let replies = (0..sends_max).map(|_| unsafe { mem::zeroed() }).collect();
         Ok(Self {
             mechanism: M::new(context.sockets.len().max(sends_max), DATAGRAM_BYTES_MAX, counters)?,
@@ -109,7 +109,7 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
     fn serve(&mut self, port: u32, received: Received) -> io::Result<()> {
         let more = received.more;
         self.answer(port, received)?;
-        // After the answer: a one-shot receive's envelope has the sender's address.
+        // Repeat it after the answer, which needs the sender's address in the envelope.
         if more { Ok(()) } else { self.receive(port) }
     }
 
@@ -143,7 +143,7 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
         reply.message.msg_iovlen = reply.parts.len();
         let io = self.context.sockets[port as usize].as_raw_fd();
         let message = ptr::from_ref(&reply.message);
-        // SAFETY: neither replies nor the response move; a reply is free again only after its send, and all outlive the
+        // SAFETY: neither replies nor the response move. A reply is free again only after its send, and all outlive the
         // mechanism.
         unsafe { self.mechanism.send_datagram(io, Token::new(number, 0), message) }
     }
@@ -151,7 +151,7 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
     fn on_sent(&mut self, number: u32, result: Result<usize, Errno>) -> io::Result<()> {
         super::sent(result, self.counters);
         self.free.push(number);
-        // Serve until no reply is free: a datagram that is no request leaves its reply unused, and no other send may follow.
+        // Serve until no reply is free: a datagram that is not a request uses none, so no completed send might follow.
         while !self.free.is_empty()
             && let Some((port, received)) = self.waiting.pop_front()
         {

@@ -25,7 +25,7 @@ use crate::socket::is_readable;
 use crate::token::Token;
 
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
-/// The read budget: the most datagrams of a port in a row before the other ports have their turn.
+/// The most datagrams to read from a port before the other ports have their turn.
 const READ_DATAGRAMS: u32 = 32;
 
 fn service(context: &ServerContext<'_>) -> io::Result<WithWork<Udp>> {
@@ -45,7 +45,7 @@ fn take(service: &WithWork<Udp>, datagram: &[u8], bytes: usize, counters: &Count
     id
 }
 
-/// Counts a response: it was sent whole, or not at all.
+/// Counts a response, which was sent whole or not at all.
 #[inline]
 fn sent(result: Result<usize, Errno>, counters: &Counters) {
     match result {
@@ -57,7 +57,7 @@ fn sent(result: Result<usize, Errno>, counters: &Counters) {
 struct DatagramIo {
     buffer: Vec<u8>,
     response: Vec<u8>,
-    /// For sockets that must answer from the address to which the request was sent.
+    /// For sockets bound to all addresses: a response must come from the address to which its request was sent.
     ends: Option<Endpoints>,
 }
 
@@ -110,7 +110,7 @@ struct DatagramReadyLoop<'a, M> {
     mechanism: M,
     service: &'a WithWork<Udp>,
     datagram_io: DatagramIo,
-    /// For edge-triggered mechanisms: ports that used up their budget, listed at most once, as `is_unread` notes.
+    /// For edge-triggered mechanisms: ports that have spent their budget. `is_unread` ensures that each is listed once.
     unread: VecDeque<u32>,
     is_unread: Vec<bool>,
     context: &'a ServerContext<'a>,
@@ -120,7 +120,7 @@ struct DatagramReadyLoop<'a, M> {
 impl<'a, M: Readiness> DatagramReadyLoop<'a, M> {
     fn new(context: &'a ServerContext<'a>, service: &'a WithWork<Udp>) -> io::Result<Self> {
         let ports = context.sockets.len();
-        // The kernel hands out the lowest free descriptor, so that none is beyond the highest of these.
+        // The kernel hands out the lowest free descriptor, so the highest descriptor is one of these.
         let highest = context.sockets.iter().map(|socket| socket.as_raw_fd()).max().unwrap_or(0);
         let descriptors_max = highest.max(context.stop.as_raw_fd()) as usize + 1;
         let listed = if M::TRIGGER == Trigger::Edge { ports } else { 0 };
@@ -174,7 +174,7 @@ impl<'a, M: Readiness> DatagramReadyLoop<'a, M> {
         self.mechanism.add(io.as_raw_fd(), token, Interest::Read)
     }
 
-    /// Reads one budget. The mechanism reports the rest again, or the port is listed.
+    /// Reads up to one budget. If more is left, a level-triggered mechanism reports it again; otherwise the port is listed.
     #[inline]
     fn read(&mut self, port: u32) {
         if M::TRIGGER == Trigger::Edge && self.is_unread[port as usize] {
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn response_without_room_is_dropped_by_blocking_sockets_too() {
-        // A Unix socket has room for few datagrams; loopback always has some.
+        // Use Unix sockets, which have room for few datagrams. UDP on loopback always has room.
         let folder = tempfile::tempdir().unwrap();
         let server = UnixDatagram::bind(folder.path().join("server")).unwrap();
         let client = UnixDatagram::bind(folder.path().join("client")).unwrap();

@@ -1,5 +1,5 @@
-//! Loom models of a network thread and payload threads on one connection, over a real socket, in every order: all requests are
-//! answered, and the connection ends once, after its client has finished.
+//! Loom models of a network thread and payload threads that serve one connection over a real socket. In every order all
+//! requests are answered, and the connection ends once, after its client has finished.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -13,8 +13,8 @@ use crate::readiness::Trigger;
 
 const REQUEST_BYTES: u32 = 2;
 
-/// A client sends `pieces` and finishes; payload threads answer, and the client reads when one finds the socket full.
-/// `preemptions` bounds the switches away from runnable threads, and so the time and memory.
+/// A client sends `pieces` and finishes. Payload threads answer; when one finds the socket full, the client reads.
+/// `preemptions` bounds the switches away from runnable threads, and thus the model's time and memory.
 fn every_order(pieces: &'static [&'static [u8]], response_bytes: u32, payloads: usize, preemptions: usize) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -36,7 +36,7 @@ fn every_order(pieces: &'static [&'static [u8]], response_bytes: u32, payloads: 
     });
 }
 
-/// Acts as the network thread: reads while it may and handles messages, until the end. Returns the number of bytes that the
+/// Acts as the network thread: reads and handles messages until the connection ends. Returns the number of bytes that the
 /// client received.
 fn serve_one(
     pieces: &[&[u8]],
@@ -88,7 +88,7 @@ fn serve_one(
     sent_bytes + read(&mut client)
 }
 
-/// Reads everything that the client was sent.
+/// Reads all bytes that the client has received.
 fn read(client: &mut UnixStream) -> usize {
     let mut received = Vec::new();
     match client.read_to_end(&mut received) {

@@ -1,4 +1,4 @@
-//! A model of a pipe: the number of bytes, and whether one arrived since the reader was last woken.
+//! A model of a pipe: the number of bytes in it, and whether a byte has arrived since the reader was last woken.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -3,7 +3,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::platform;
 
-/// A pipe, because not every mechanism supports an eventfd. Never full: it holds a byte only until the queue is taken.
+/// A pipe, because not every mechanism supports an eventfd. Never full: only the first item in a queue writes a byte.
 #[derive(Debug)]
 pub(super) struct Waker {
     reader: OwnedFd,
