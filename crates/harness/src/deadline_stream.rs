@@ -1,5 +1,5 @@
 //! A connection with one deadline for all reads and writes. The system's timeouts apply to each call separately, so a peer that
-//! sends single bytes could delay the end forever.
+//! sends single bytes could delay the last call forever.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -12,12 +12,12 @@ pub struct DeadlineStream<'a> {
 }
 
 impl<'a> DeadlineStream<'a> {
-    /// Sets the deadline to `patience` from now.
-    pub fn within(stream: &'a TcpStream, patience: Duration) -> Self {
-        Self { stream, deadline: Instant::now() + patience }
+    /// Sets the deadline to `timeout` from now.
+    pub fn within(stream: &'a TcpStream, timeout: Duration) -> Self {
+        Self { stream, deadline: Instant::now() + timeout }
     }
 
-    fn left(&self) -> io::Result<Option<Duration>> {
+    fn time_left(&self) -> io::Result<Option<Duration>> {
         match self.deadline.saturating_duration_since(Instant::now()) {
             Duration::ZERO => Err(too_late()),
             left => Ok(Some(left)),
@@ -30,21 +30,21 @@ fn too_late() -> io::Error {
 }
 
 /// Maps `WouldBlock`, which some systems return for a timeout, to `TimedOut`.
-fn named(error: io::Error) -> io::Error {
+fn unify_timeout(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { too_late() } else { error }
 }
 
 impl Read for DeadlineStream<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(self.left()?)?;
-        self.stream.read(buffer).map_err(named)
+        self.stream.set_read_timeout(self.time_left()?)?;
+        self.stream.read(buffer).map_err(unify_timeout)
     }
 }
 
 impl Write for DeadlineStream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(self.left()?)?;
-        self.stream.write(bytes).map_err(named)
+        self.stream.set_write_timeout(self.time_left()?)?;
+        self.stream.write(bytes).map_err(unify_timeout)
     }
 
     fn flush(&mut self) -> io::Result<()> {

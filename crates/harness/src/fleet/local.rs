@@ -105,8 +105,8 @@ impl Fleet for Local {
         for client in &mut self.clients {
             let report = await_report(&mut client.child, self.deadline, hook)?;
             let samples = client.samples.take().expect("a report is gathered once");
-            let (config, nowhere) = (client.config.clone(), String::new());
-            let account = Account { config, machine: nowhere.clone(), place: nowhere, report, cpus_used: None };
+            let (config, unnamed) = (client.config.clone(), String::new());
+            let account = Account { config, machine: unnamed.clone(), place: unnamed, report, cpus_used: None };
             gathered.push(Gathered { account, samples });
         }
         Ok(gathered)

@@ -17,7 +17,7 @@ pub(super) const TAG_BYTES: usize = 32;
 
 /// The shortest strong secret, in bytes. A worker that connects to an impostor sends a proof, with which the impostor can test
 /// guesses.
-const CHARACTERS_MIN: usize = 16;
+const BYTES_MIN: usize = 16;
 
 /// The secret that all workers of a job share.
 #[derive(Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Secret {
     }
 
     pub(super) fn is_short(&self) -> bool {
-        self.0.len() < CHARACTERS_MIN
+        self.0.len() < BYTES_MIN
     }
 
     pub(super) fn prove(&self, side: Side, transcript: &Transcript) -> Proof {

@@ -80,9 +80,9 @@ pub(super) fn read(
                 }
                 let page = compression.decompress(page, content_bytes)?;
                 let mut page = &page[..];
-                let there =
+                let are_present =
                     if is_optional { levels(&mut page, header.number(3)?, values)? } else { vec![true; values] };
-                let count = there.iter().filter(|is_there| **is_there).count();
+                let count = are_present.iter().filter(|is_present| **is_present).count();
                 let found = match header.number(2)? {
                     PLAIN => plain(page, count)?,
                     PLAIN_DICTIONARY | RUNS_OF_DICTIONARY => {
@@ -94,7 +94,7 @@ pub(super) fn read(
                     _ => return None,
                 };
                 let mut found = found.into_iter();
-                column.extend(there.into_iter().map(|is_there| if is_there { found.next() } else { None }));
+                column.extend(are_present.into_iter().map(|is_present| if is_present { found.next() } else { None }));
             }
             _ => return None,
         }

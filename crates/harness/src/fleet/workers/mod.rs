@@ -260,13 +260,13 @@ impl Fleet for Workers {
             let config = worker.config.take().context("it has no order")?;
             let samples = worker.samples.take().context("it has no order")?;
             worker.receive_samples(&config, &samples, timeout, hook)?;
-            let Hello { rank, host, machine: its, .. } = &worker.hello;
-            let (is_here, its) = (its == machine, its.clone());
+            let Hello { rank, host, machine: name, .. } = &worker.hello;
+            let (is_here, name) = (name == machine, name.clone());
             let place = if is_here { format!("worker {rank}") } else { format!("worker {rank} on {host}") };
             // The usage of a CPU that client and server share includes the server's.
             let is_shared = is_here && server_cpus.iter().any(|cpu| config.cpus.contains(cpu));
             let cpus_used = used.filter(|_| !is_shared);
-            gathered.push(Gathered { account: Account { config, machine: its, place, report, cpus_used }, samples });
+            gathered.push(Gathered { account: Account { config, machine: name, place, report, cpus_used }, samples });
         }
         Ok(gathered)
     }
