@@ -86,7 +86,8 @@ pub(crate) fn end_all_of(supervisor: Pid) -> anyhow::Result<()> {
     // Repeat until no process is left, because a process may start others.
     loop {
         let belongs = |pid: &i32| unsupervised_tag(*pid).is_some_and(|tag| tag.supervisor() == supervisor.as_raw_pid());
-        let left: Vec<Leftover> = processes().filter(belongs).map(|pid| Leftover::unsupervised(pid, "server")).collect();
+        let left: Vec<Leftover> =
+            processes().filter(belongs).map(|pid| Leftover::unsupervised(pid, "server")).collect();
         let remove = |it: &Leftover| it.remove().with_context(|| it.to_string());
         let mut errors: Vec<anyhow::Error> = left.iter().filter_map(|it| remove(it).err()).collect();
         if errors.len() == left.len() {

@@ -21,7 +21,8 @@ pub(super) fn lock(folder: &Path) -> anyhow::Result<File> {
     loop {
         let file = files::create_or_open(&path).with_context(place)?;
         let ours = file.metadata().with_context(place)?;
-        let is_same_file = || fs::symlink_metadata(&path).is_ok_and(|it| (it.dev(), it.ino()) == (ours.dev(), ours.ino()));
+        let is_same_file =
+            || fs::symlink_metadata(&path).is_ok_and(|it| (it.dev(), it.ino()) == (ours.dev(), ours.ino()));
         match file.try_lock() {
             Ok(()) if is_same_file() => return Ok(file),
             // Another process has removed the file, or a killed or forked process still holds the lock.
