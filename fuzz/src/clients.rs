@@ -4,8 +4,7 @@ use wire::{http, kv};
 
 use crate::cuts;
 
-/// Reads pieces with a function that returns the number of taken bytes, and the response if complete. Stops after a last
-/// response.
+/// Reads pieces with a function that returns the number of taken bytes and any complete response. Stops after a last response.
 fn read<R: PartialEq>(
     pieces: &[&[u8]],
     mut reader: impl FnMut(&[u8]) -> (usize, Option<R>),

@@ -1,4 +1,4 @@
-//! Replays the corpus: inputs that reach far into a parser, and all inputs that once made one fail.
+//! Replays the corpus: inputs that reach far into a parser, and inputs that once made a parser fail.
 
 use std::path::Path;
 

@@ -231,7 +231,7 @@ mod tests {
         let sent: Vec<i64> = (0..31).map(|i| (i + i / 2) * 1_000_000).collect();
         let result = sends_against_plan(&planned, &sent, 1e6).unwrap();
         assert_eq!((result.statistic, result.effect, result.count), (0.5, 0.5, 30));
-        // p of 0.5 sqrt(15) = 1.94.
+        // p is the tail of the Kolmogorov distribution at 0.5 sqrt(15) = 1.94.
         assert!((result.p_value - 0.00111).abs() < 1e-4, "{result:?}");
     }
 

@@ -17,7 +17,7 @@ use super::spread::{Bound, rounds};
 use crate::command::{Process, wait_until};
 use crate::hostile::{Hostile as Crowd, Order};
 
-/// A third of the clients reconnect, and a third of these are disconnected at any time, so ten thousand remain.
+/// Hostile clients. A third of them reconnect; a third of these are disconnected at any time. Ten thousand stay connected.
 const HOSTILE: u32 = 11_250;
 /// Share of the hostile clients that must be connected before the measurement.
 const CONNECTED_MIN: f64 = 0.85;

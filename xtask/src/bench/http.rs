@@ -20,7 +20,7 @@ pub(super) const FILE: &str = "file";
 pub(super) fn run(count: usize, sizes: &[usize]) -> anyhow::Result<()> {
     let (binary, peers) = (muxbench()?, peers::prepare()?);
     println!(
-        "GET of a file that both keep open or in memory, muxbench / nginx, wrk -t1 -c{}, {count} rounds",
+        "GET of a file that both servers keep open or in memory, muxbench / nginx, wrk -t1 -c{}, {count} rounds",
         CONNECTIONS
     );
     for &bytes in sizes {

@@ -92,7 +92,7 @@ pub(super) fn pacing(count: usize) -> anyhow::Result<()> {
                 phases,
                 ..traffic(address, "/")
             })?;
-            // Only the first request of a session has a planned time; the others follow a response.
+            // Only the first request of a session has a planned time; each later request follows a response.
             delay_us = [report.send_delay.distribution.p50_ns, report.send_delay.distribution.p99_ns]
                 .map(|ns| ns as f64 / 1e3);
             Ok(())

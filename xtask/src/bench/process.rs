@@ -93,8 +93,8 @@ impl Server {
     }
 
     fn start(address: SocketAddr, command: Command) -> anyhow::Result<Self> {
-        // Children of the reference server end with their connections. Wait, so that those of an earlier server do not
-        // use this server's CPU.
+        // Wait until the children of an earlier reference server have ended, which takes a moment after their connections
+        // end. They would use this server's CPU.
         thread::sleep(Duration::from_millis(50));
         Ok(Self { _process: listen(command, &address.into())?, address })
     }
@@ -167,7 +167,7 @@ pub fn load_report(config: &LoadConfig) -> anyhow::Result<LoadReport> {
     Ok(report)
 }
 
-/// Runs a load in which no request may fail. Returns also the first and the last progress in the window: the time in
+/// Runs a load in which no request may fail. Also returns the first and the last progress in the window: the time in
 /// nanoseconds, the number of completed requests, and the value read at that moment.
 pub fn load_read<T: Copy>(
     config: &LoadConfig,

@@ -31,7 +31,7 @@ pub fn run(denies_withdrawn: bool) -> anyhow::Result<()> {
         metadata.packages.iter().partition(|package| metadata.workspace_members.contains(&package.id));
     ensure!(!others.is_empty(), "`cargo metadata` lists no dependency");
     print_summary(&metadata, &others)?;
-    println!("licences: each is one of {}, or a choice of them", licences.join(", "));
+    println!("allowed licences: {}", licences.join(", "));
     let mut errors: Vec<String> = others.iter().filter_map(|package| licence(package, &licences)).collect();
     let mut report = |level: &str, findings: Vec<String>| {
         match level {
@@ -141,7 +141,7 @@ fn wildcards(package: &Package) -> impl Iterator<Item = String> {
     let external = package.dependencies.iter().filter(|it| it.path.is_none());
     external
         .filter(|it| it.req.to_string() == "*")
-        .map(|it| format!("{}: it accepts any version of {}; name one", package.name, it.name))
+        .map(|it| format!("{}: it accepts any version of {}; name a version", package.name, it.name))
 }
 
 /// Returns an error if a package's licence is not allowed.
@@ -160,7 +160,7 @@ fn refusal(terms: &str, allowed: &[String]) -> Option<String> {
     // An exception only adds permissions.
     let is_allowed =
         expression.evaluate(|term| term.license.id().is_some_and(|id| allowed.iter().any(|it| it == id.name)));
-    (!is_allowed).then(|| format!("its licence is {terms}; remove it, or allow the licence"))
+    (!is_allowed).then(|| format!("its licence is {terms}; remove the dependency, or allow the licence"))
 }
 
 /// Returns an error for each version that cargo's copy of the index marks as withdrawn, and the number of listed versions.

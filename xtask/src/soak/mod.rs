@@ -41,10 +41,10 @@ pub struct Soak {
         default_value = "epoll,io_uring,mt,mp,mt-pool:300,mp-prefork:300,symped:2/poll,seda:1+2/epoll,tokio:2,smol,may"
     )]
     arch: Vec<String>,
-    /// Services, with commas; combinations that an architecture cannot serve are left out
+    /// Services, with commas; services that an architecture cannot provide are left out
     #[arg(long, value_delimiter = ',', default_value = "fixed,http,kv,stream")]
     service: Vec<String>,
-    /// Length of a round, after which the next servers get theirs
+    /// Length of a round; the next servers have their round after it
     #[arg(long = "turn", value_name = "TIME", default_value = "3s", value_parser = time)]
     round: Duration,
     /// Servers with rounds at the same time
@@ -180,7 +180,7 @@ fn median(samples: &[(Duration, Resources)], value: impl Fn(&Resources) -> u64) 
     values[values.len() / 2]
 }
 
-/// Compares the first quarter of the samples with the last, without the first sample.
+/// Compares the medians of the first and the last quarter of the samples, without the first sample.
 fn flat(samples: &[(Duration, Resources)]) -> Result<String, String> {
     if samples.len() < SAMPLES_MIN {
         return Err(format!(

@@ -43,7 +43,7 @@ impl Http {
         Self { content: content.into(), clock }
     }
 
-    /// Returns the response to write after the request's body. An error ends the connection without waiting for the body.
+    /// Returns the response to write after the request's body. An `Err` ends the connection without waiting for the body.
     #[inline]
     pub(super) fn respond(&self, head: &Head<'_>) -> Result<Response, Response> {
         let is_bare = head.method == Method::Head;

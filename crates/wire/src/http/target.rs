@@ -128,7 +128,7 @@ mod tests {
             ("/...", Some("/...")),
             ("/..\\a", Some("/..\\a")),
             ("/%41%7a", Some("/Az")),
-            // Decoded only once.
+            // A path is decoded only once.
             ("/%252e%252e/a", Some("/%2e%2e/a")),
             ("/a%00b", None),
             ("/%", None),

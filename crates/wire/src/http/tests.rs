@@ -320,7 +320,7 @@ fn only_files_are_found_by_their_paths() {
         ("/a%20b%2fc.css?version=1", "200", "a b/c.css"),
         ("/..c", "200", "..c"),
         ("/%2541", "200", "%41"),
-        // The path `A`, which does not exist, not the file named `%41`.
+        // `%41` stands for the path `A`, which does not exist. It does not stand for the file `%41`.
         ("/%41", "404", "Not Found\n"),
         ("/a%20b", "404", "Not Found\n"),
         ("/bytes/10", "404", "Not Found\n"),

@@ -1,4 +1,4 @@
-//! Keys in base64 (RFC 4648). Like memcached's, the decoder skips bytes outside the alphabet and ends at padding.
+//! Keys in base64 (RFC 4648). As in memcached, the decoder skips bytes outside the alphabet and stops at padding.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

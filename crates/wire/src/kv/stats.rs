@@ -24,7 +24,7 @@ impl Kv {
             b"items" => self.items(out),
             b"slabs" => self.slabs(out),
             b"sizes" => stat(out, "sizes_status", "disabled"),
-            // Like memcached's, these replies have no END.
+            // As in memcached, these replies have no END.
             b"sizes_disable" => return stat(out, "sizes_status", "disabled"),
             b"sizes_enable" => {
                 stat(out, "sizes_status", "error");

@@ -166,7 +166,7 @@ fn invalid_response_is_garbage() {
         &[&b"HTTP/1.1 200 OK\r\nA: "[..], &[b'a'; 40_000]].concat(),
         &b"HTTP/1.1 200 OK\r\n".iter().chain(&b"A: b\r\n".repeat(101)).chain(b"\r\n").copied().collect::<Vec<_>>(),
         &[&b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;"[..], &[b'a'; 2000]].concat(),
-        // Truncated.
+        // Truncated responses.
         b"HTTP/1.1 200 OK\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcd",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n",
