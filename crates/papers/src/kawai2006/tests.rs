@@ -60,12 +60,12 @@ fn tables_text(tables: &Kawai2006, width: usize) -> String {
 }
 
 #[test]
-fn tables_on_a_wide_terminal() {
+fn tables_fit_a_wide_terminal() {
     insta::assert_snapshot!(tables_text(&here(), 160));
 }
 
 #[test]
-fn tables_on_a_narrow_terminal() {
+fn tables_fit_a_narrow_terminal() {
     let text = tables_text(&here(), 80);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text);

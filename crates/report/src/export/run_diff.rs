@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_runs_as_csv() {
+    fn csv_has_a_row_for_each_pair() {
         insta::assert_snapshot!(csv(&RunDiff::of(&testkit::run(), &testkit::other_run())));
     }
 }

@@ -153,7 +153,7 @@ fn page_of_105_configurations_is_small_and_self_contained() {
 }
 
 #[test]
-fn hostile_text_breaks_no_page() {
+fn hostile_text_does_not_break_a_page() {
     for run in runs() {
         let run = testkit::hostile(run);
         let page = render(&run).unwrap();

@@ -62,7 +62,7 @@ mod tests {
     use crate::model::Summary;
 
     #[test]
-    fn five_percentiles_on_one_scale() {
+    fn percentiles_are_drawn_on_one_scale() {
         let summary = Summary::of(&testkit::run());
         let text = of(&summary.comparisons[1], Medium::Terminal(60)).unwrap();
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_without_room_or_two_rows() {
+    fn boxplot_without_room_or_two_rows_is_absent() {
         let summary = Summary::of(&testkit::run());
         assert_eq!(of(&summary.comparisons[0], Medium::Terminal(20)), None);
         let mut one = summary.comparisons[0].clone();

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_calibration() {
+    fn calibration_states_bias_and_missed_limits() {
         let recovered = |p50_ns, bias_ns, interval| Recovered {
             p50_ns,
             bias_ns: Estimate { value: bias_ns, interval },

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn searches_side_by_side() {
+    fn searches_fit_wide_and_narrow_terminals() {
         let run = testkit::capacity_run();
         let capacities = Capacities::of(&run).unwrap();
         for width in [140, 70] {

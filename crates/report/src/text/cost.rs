@@ -185,7 +185,7 @@ mod tests {
     use crate::model::cost::{differences, share_of_tail};
 
     #[test]
-    fn costs_in_full() {
+    fn costs_are_rendered_in_full() {
         let mut run = testkit::run();
         for record in &mut run.records {
             let Some(server) = &mut record.server else { continue };

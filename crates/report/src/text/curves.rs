@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn curves_in_plain_text() {
+    fn curves_are_drawn_in_plain_text() {
         let lines = [
             line("epoll", &[(1e4, 1e5), (2e4, 1.1e5), (3e4, 2e5), (4e4, 9e7)]),
             line("mt", &[(1e4, 1.2e5), (2e4, 8e6), (3e4, 2e8)]),

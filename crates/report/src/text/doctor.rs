@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal() {
+    fn findings_fit_a_narrow_terminal() {
         insta::assert_snapshot!(render(&findings(), 60.into()));
     }
 }

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_in_markdown() {
+    fn reports_in_markdown_keep_all_columns() {
         for (name, run) in
             [("whole", testkit::run()), ("sweep", testkit::sweep_run()), ("capacity", testkit::capacity_run())]
         {

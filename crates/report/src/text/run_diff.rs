@@ -171,12 +171,12 @@ mod tests {
     use crate::model::run_diff::ChangeKind;
 
     #[test]
-    fn two_runs_in_full() {
+    fn run_diff_is_rendered_in_full() {
         insta::assert_snapshot!(render(&RunDiff::of(&testkit::run(), &testkit::other_run()), 160.into()));
     }
 
     #[test]
-    fn a_narrow_terminal_gets_fewer_columns() {
+    fn narrow_terminal_gets_fewer_columns() {
         let text = render(&RunDiff::of(&testkit::run(), &testkit::other_run()), 80.into());
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         insta::assert_snapshot!(text);

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sweep_in_full_and_narrow() {
+    fn sweep_fits_wide_and_narrow_terminals() {
         let run = testkit::sweep_run();
         let sweep = Sweep::of(&run).unwrap();
         for width in [160, 80] {

@@ -40,7 +40,7 @@ fn history() -> History {
 }
 
 #[test]
-fn a_history_in_full_and_narrow() {
+fn history_fits_wide_and_narrow_terminals() {
     for width in [160, 80] {
         let text = render(&history(), width.into());
         assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
@@ -50,7 +50,7 @@ fn a_history_in_full_and_narrow() {
 }
 
 #[test]
-fn hostile_text_breaks_no_index() {
+fn hostile_text_does_not_break_the_index() {
     let mut builder = Builder::default();
     builder.add(testkit::HOSTILE, &testkit::hostile(testkit::run()));
     builder.add("results/b", &testkit::hostile(testkit::other_run()));
@@ -112,7 +112,7 @@ fn other_client_settings_form_another_trend() {
 }
 
 #[test]
-fn a_row_of_csv_for_each_point() {
+fn csv_has_a_row_for_each_point() {
     let history = history();
     let text = csv(&history);
     assert_eq!(text.lines().count(), 1 + history.trends.iter().map(|trend| trend.points.len()).sum::<usize>());

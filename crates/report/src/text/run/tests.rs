@@ -3,7 +3,7 @@ use harness::host::interrupts;
 use super::*;
 
 #[test]
-fn a_run_in_full() {
+fn run_is_rendered_in_full() {
     insta::assert_snapshot!(render(&testkit::run(), 160.into()));
 }
 
@@ -22,7 +22,7 @@ fn missing_interrupts_in_cpu_time_are_stated() {
 }
 
 #[test]
-fn a_narrow_terminal_gets_fewer_columns() {
+fn narrow_terminal_gets_fewer_columns() {
     let text = render(&testkit::run(), 80.into());
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text);
@@ -76,7 +76,7 @@ fn closed_loop_is_ranked_by_throughput() {
 }
 
 #[test]
-fn lost_datagrams_are_shown_with_the_ports() {
+fn lost_datagrams_are_shown_beside_their_ports() {
     for width in [170, 80] {
         let text = render(&testkit::datagram_run(), width.into());
         assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
@@ -94,7 +94,7 @@ fn streams_are_ranked_by_bandwidth() {
 }
 
 #[test]
-fn run_without_records() {
+fn run_without_records_ranks_nothing() {
     let mut run = testkit::run();
     run.records.clear();
     insta::assert_snapshot!(render(&run, 100.into()));
