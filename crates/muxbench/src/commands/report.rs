@@ -110,8 +110,8 @@ fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
         let comparison = PaperComparison::of(paper, part, std::slice::from_ref(&run), &mut [&mut sends_of])?;
         if let Some(path) = path(&comparison.file_name()) {
             let shown = [folder.display().to_string()];
-            let of_one = ["muxbench", "report", &shown[0], "--paper", paper.name].map(str::to_owned);
-            let origin = Origin { command: &run.header.command, of_one: &of_one, folders: &shown };
+            let base_command = ["muxbench", "report", &shown[0], "--paper", paper.name].map(str::to_owned);
+            let origin = Origin { command: &run.header.command, of_one: &base_command, folders: &shown };
             write_page(&papers::html::render(&comparison, std::slice::from_ref(&run), &origin)?, path)?;
         }
         if let Some(folder) = &args.figures {
@@ -222,8 +222,8 @@ fn link(page: &Path, run: &Path) -> anyhow::Result<String> {
 /// Escapes special characters in a part of a URL.
 fn escaped(part: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    let one = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    part.bytes().map(one).collect()
+    let escape = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    part.bytes().map(escape).collect()
 }
 
 fn read(folder: &Path) -> anyhow::Result<Run> {
@@ -253,13 +253,13 @@ mod tests {
     #[test]
     fn links_are_relative_and_escaped() {
         let folder = tempfile::tempdir().unwrap();
-        let of = |path: &str| folder.path().join(path);
+        let path_of = |path: &str| folder.path().join(path);
         for run in ["results/a b#1", "results/deep/c"] {
-            fs::create_dir_all(of(run)).unwrap();
+            fs::create_dir_all(path_of(run)).unwrap();
         }
-        fs::create_dir_all(of("pages")).unwrap();
-        fs::write(of("results/deep/c/report.html"), "").unwrap();
-        let link = |page: &str, run: &str| link(&of(page), &of(run)).unwrap();
+        fs::create_dir_all(path_of("pages")).unwrap();
+        fs::write(path_of("results/deep/c/report.html"), "").unwrap();
+        let link = |page: &str, run: &str| link(&path_of(page), &path_of(run)).unwrap();
         assert_eq!(link("results/index.html", "results/a b#1"), "./a%20b%231/");
         assert_eq!(link("results/index.html", "results/deep/c"), "./deep/c/report.html");
         assert_eq!(link("pages/index.html", "results/deep/c"), "./../results/deep/c/report.html");

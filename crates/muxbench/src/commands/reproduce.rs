@@ -82,8 +82,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let default = || Path::new("results").join(format!("reproduce-{}-{scale}", paper.name));
     let folder = args.output.clone().unwrap_or_else(default);
     let (scale_flag, shown_folder) = (format!("--{scale}"), folder.display().to_string());
-    let of_one = ["muxbench", "reproduce", paper.name, &scale_flag, "--output", &shown_folder].map(str::to_owned);
-    let words: Vec<String> = of_one.iter().cloned().chain(part.flags()).collect();
+    let base_command = ["muxbench", "reproduce", paper.name, &scale_flag, "--output", &shown_folder].map(str::to_owned);
+    let words: Vec<String> = base_command.iter().cloned().chain(part.flags()).collect();
     let stop = signals::stop_at_signals()?;
     let experiments = paper.experiments_of(part);
     let folders: Vec<PathBuf> = experiments.iter().map(|name| folder.join(name)).collect();
@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let page = folder.join(comparison.file_name());
     let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-    let origin = Origin { command: &words, of_one: &of_one, folders: &folders };
+    let origin = Origin { command: &words, of_one: &base_command, folders: &folders };
     write(&page, papers::html::render(&comparison, &runs, &origin)?.as_bytes())?;
     args.format.print_comparison(args.csv, &comparison)?;
     if !args.format.json && !args.csv {

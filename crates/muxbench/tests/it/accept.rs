@@ -44,14 +44,14 @@ struct Failures {
 impl Accepts {
     /// Installs the filter for accepts of this thread and of all processes that it starts.
     fn filtered() -> io::Result<Self> {
-        let of = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
+        let instruction = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
         // A filter's input begins with the number of the system call.
         let mut filter = [
-            of(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-            of(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_accept4 as u32, 1, 0),
-            of(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_accept as u32, 0, 1),
-            of(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_USER_NOTIF, 0, 0),
-            of(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
+            instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+            instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_accept4 as u32, 1, 0),
+            instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_accept as u32, 0, 1),
+            instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_USER_NOTIF, 0, 0),
+            instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
         ];
         let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
         rustix::thread::set_no_new_privs(true)?;

@@ -159,9 +159,9 @@ fn status_and_length_are_verified() {
     assert_eq!(errors(&known, "wrong"), (0, 0));
     // Request two paths in turn. Their responses differ in length.
     let target = nginx.server.address.to_string();
-    let of_http = ["--target", &target, "--service", "http", "--path", "/kib", "--path", "/two", "--rate", "500"];
-    assert_eq!(errors(&report(&of_http), "wrong"), (0, 0));
-    let why = error_of(&[&of_http[..], &["--response", "1KiB"]].concat());
+    let two_paths = ["--target", &target, "--service", "http", "--path", "/kib", "--path", "/two", "--rate", "500"];
+    assert_eq!(errors(&report(&two_paths), "wrong"), (0, 0));
+    let why = error_of(&[&two_paths[..], &["--response", "1KiB"]].concat());
     assert!(why.contains("connection 2 of 5") && why.contains("wrong"), "{why}");
 
     let traced = nginx.url("/traced");

@@ -202,8 +202,8 @@ impl RandomCommands {
         ((number ^ (number >> 31)) % limit as u64) as usize
     }
 
-    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.below(of.len())]
+    fn one<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+        choices[self.below(choices.len())]
     }
 
     /// A recent item number, which may be that of the stored item.
@@ -211,8 +211,8 @@ impl RandomCommands {
         last.saturating_sub(self.below(6) as u64)
     }
 
-    fn flags(&mut self, of: &[&str], last: u64) -> String {
-        (0..self.below(6)).fold(String::new(), |flags, _| match self.one(of) {
+    fn flags(&mut self, choices: &[&str], last: u64) -> String {
+        (0..self.below(6)).fold(String::new(), |flags, _| match self.one(choices) {
             "C" => format!("{flags} C{}", self.number(last)),
             flag => format!("{flags} {flag}"),
         })
@@ -235,8 +235,8 @@ impl RandomCommands {
             }
             7..=11 => {
                 let more = ["C", "C", "F5", "I", "ME", "MA", "MP", "MR", "MS", "MX", "T-1", "Fx"];
-                let of: Vec<_> = COMMON.iter().chain(&more).copied().collect();
-                format!("ms {key} {bytes}{b}{}\r\n{value}", self.flags(&of, last))
+                let choices: Vec<_> = COMMON.iter().chain(&more).copied().collect();
+                format!("ms {key} {bytes}{b}{}\r\n{value}", self.flags(&choices, last))
             }
             12..=13 => {
                 format!("md {key}{b}{}", self.flags(&[&COMMON[..], &["C", "I", "I", "T30", "Z"]].concat(), last))
@@ -245,8 +245,8 @@ impl RandomCommands {
                 // Without `T`: memcached loses the expiry when the value gets another digit.
                 let common = COMMON.iter().filter(|&&flag| flag != "T100");
                 let more = ["C", "v", "v", "N0", "N90", "J13", "D10", "MI", "MD", "M+", "M-", "MX", "Dx"];
-                let of: Vec<_> = common.chain(&more).copied().collect();
-                format!("ma {key}{b}{}", self.flags(&of, last))
+                let choices: Vec<_> = common.chain(&more).copied().collect();
+                format!("ma {key}{b}{}", self.flags(&choices, last))
             }
             17 => format!("me {key}{b}"),
             18 => format!("{} a b c", self.one(&["get", "gets", "gat 100", "gats 0", "gat -1"])),

@@ -65,8 +65,8 @@ fn sweep_stops_past_saturation_and_writes_autobench_columns() {
     assert_eq!(heading, format!("architecture,connections,active,idle,{AUTOBENCH},{after},{classes}"));
     let rows: Vec<HashMap<&str, &str>> =
         csv.lines().skip(1).map(|line| heading.split(',').zip(line.split(',')).collect()).collect();
-    let of = |column: &str| rows.iter().map(|row| row[column]).collect::<Vec<_>>();
-    assert_eq!(of("dem_req_rate"), ["100", "2000", "3000", "4000", "5000", "6000"]);
+    let values = |column: &str| rows.iter().map(|row| row[column]).collect::<Vec<_>>();
+    assert_eq!(values("dem_req_rate"), ["100", "2000", "3000", "4000", "5000", "6000"]);
     let run_count = rows.iter().filter(|row| row["verdict"] != "not run").count();
     assert!((2..=3).contains(&run_count), "{csv}");
     for (at, row) in rows.iter().enumerate() {
@@ -122,9 +122,12 @@ fn sweeps_of_sessions_and_datagrams_have_all_columns() {
         let tsv = std::fs::read_to_string(folder.path().join("steps.tsv")).unwrap();
         let step = tsv.lines().nth(1).unwrap().split('\t').map(|cell| cell.parse::<f64>());
         let step: Vec<f64> = step.collect::<Result<_, _>>().unwrap_or_else(|_| panic!("a cell is empty: {tsv}"));
-        let of = |column: &str| step[AUTOBENCH.split(',').position(|name| name == column).unwrap()];
-        assert_eq!(of("con_rate") > 0.0, connects, "{tsv}");
-        assert!(of("min_rep_rate") <= of("avg_rep_rate") && of("avg_rep_rate") <= of("max_rep_rate"), "{tsv}");
+        let value = |column: &str| step[AUTOBENCH.split(',').position(|name| name == column).unwrap()];
+        assert_eq!(value("con_rate") > 0.0, connects, "{tsv}");
+        assert!(
+            value("min_rep_rate") <= value("avg_rep_rate") && value("avg_rep_rate") <= value("max_rep_rate"),
+            "{tsv}"
+        );
     }
 }
 
@@ -140,8 +143,9 @@ fn interleaved_architectures_share_a_row_of_tsv() {
         .collect();
     assert_eq!(keys, [(50.0, 0), (50.0, 0), (50.0, 1), (50.0, 1), (100.0, 0), (100.0, 0), (100.0, 1), (100.0, 1)]);
     let columns = AUTOBENCH.split(',').skip(1);
-    let of = |architecture: &'static str| columns.clone().map(move |column| format!("{column}_{architecture}"));
-    let heading = ["dem_req_rate".to_owned()].into_iter().chain(of("epoll")).chain(of("mt")).collect::<Vec<_>>();
+    let columns_of = |architecture: &'static str| columns.clone().map(move |column| format!("{column}_{architecture}"));
+    let heading =
+        ["dem_req_rate".to_owned()].into_iter().chain(columns_of("epoll")).chain(columns_of("mt")).collect::<Vec<_>>();
     let tsv = std::fs::read_to_string(folder.path().join("steps.tsv")).unwrap();
     assert_eq!(tsv.lines().next().unwrap().split('\t').collect::<Vec<_>>(), heading);
     assert_eq!(tsv.lines().count(), 3);
@@ -214,8 +218,8 @@ fn search_out_of_time_resumes_with_a_longer_limit() {
 /// The number of searches that found no rate. No server answers in a microsecond, so a search descends to the lowest rate. On
 /// a busy machine nearly every probe is disturbed, and the search ends at its time limit.
 fn unmet(out: &str) -> usize {
-    let of = |words: &str| out.lines().filter(|line| !line.contains(": ") && line.contains(words)).count();
-    of("no rate meets the limit") + of("time limit")
+    let count = |words: &str| out.lines().filter(|line| !line.contains(": ") && line.contains(words)).count();
+    count("no rate meets the limit") + count("time limit")
 }
 
 fn stopped_sweeps_and_searches_keep_trials_and_resume() {

@@ -71,8 +71,8 @@ fn server_and_kernel_counts_agree_in_every_architecture() {
         let trials = run["trials"].as_array().unwrap().iter();
         let trial = trials.clone().find(|trial| trial["trial"]["architecture"] == name.as_str()).expect(&name);
         let totals = &trial["server"]["totals"];
-        let counts = |of: &str| -> BTreeMap<String, u64> {
-            serde_json::from_value(totals[of].clone()).unwrap_or_else(|_| panic!("{name}: {totals}"))
+        let counts = |kind: &str| -> BTreeMap<String, u64> {
+            serde_json::from_value(totals[kind].clone()).unwrap_or_else(|_| panic!("{name}: {totals}"))
         };
         let (inside, outside) = (counts("syscalls"), counts("syscalls_outside"));
         let requests = totals["requests"].as_u64().unwrap();

@@ -381,7 +381,7 @@ pub fn as_nobody(program: &Path) -> Command {
 /// Anonymous memory of a process and its children in bytes; shared pages count once.
 pub fn memory_bytes_of(pid: Pid) -> u64 {
     let kib = |line: &str| line.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
-    let of = |process: Pid| {
+    let bytes_of = |process: Pid| {
         // A process that has just ended has no memory.
         let parts = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
         let lines = parts.lines().filter(|line| line.starts_with("Pss_Anon:") || line.starts_with("Pss_Shmem:"));
@@ -394,7 +394,7 @@ pub fn memory_bytes_of(pid: Pid) -> u64 {
         .flat_map(|line| line.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<i32>>())
         .filter_map(Pid::from_raw)
         .collect();
-    children.into_iter().chain([pid]).map(of).sum()
+    children.into_iter().chain([pid]).map(bytes_of).sum()
 }
 
 /// The number of open descriptors of a process and its descendants.

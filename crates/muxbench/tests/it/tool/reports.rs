@@ -153,13 +153,13 @@ fn send_deviation_is_computed_from_stored_samples() {
 fn paper_experiment_prints_the_tables_of_the_paper() {
     let folder = tempfile::tempdir().unwrap();
     let experiment = harness::spec::presets::find("kawai2006").unwrap().text;
-    let one = experiment
+    let small_experiment = experiment
         .replace("[400, 2000, 10000]", "400")
         .replace("[\"1\", \"1/4\", \"1/16\", \"1/64\"]", "\"1\"")
         .replace("[125, 500, 2000]", "500")
         .replace("[\"mp\", \"mt\", \"select\", \"poll\", \"epoll\"]", "\"epoll\"")
         .replace("measure = \"2s\"", "measure = \"200ms\"");
-    std::fs::write(folder.path().join("one.toml"), one).unwrap();
+    std::fs::write(folder.path().join("one.toml"), small_experiment).unwrap();
     let printed = text(&measure(folder.path(), &["run", "one.toml", "--quick", "--quiet", "--output", "here"]).stdout);
     assert!(printed.ends_with("Beside the paper: muxbench report here --paper kawai2006\n"), "{printed}");
     let report = ["report", "here", "--paper", "kawai2006"];
@@ -236,8 +236,8 @@ fn single_figure_runs_only_its_experiments() {
     assert!(printed.contains("muxbench reproduce kawai2008 --quick --output here --figure 8"), "{printed}");
     assert!(!folder.path().join("here/kawai2008-http").exists(), "an experiment without this figure does not run");
 
-    let of = ["report", "here/kawai2008-minimised", "--paper", "kawai2008"];
-    let report = |more: &[&str], code: i32| run(folder.path(), &[&of[..], more].concat(), code);
+    let base = ["report", "here/kawai2008-minimised", "--paper", "kawai2008"];
+    let report = |more: &[&str], code: i32| run(folder.path(), &[&base[..], more].concat(), code);
     let printed = text(&report(&["--figure", "8"], 0).stdout);
     assert!(printed.contains("Figure 8. ") && printed.contains("epoll: about 200 µs"), "{printed}");
     assert!(!printed.contains("Figure 11") && !printed.contains("Claims"), "{printed}");
