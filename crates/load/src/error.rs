@@ -26,7 +26,7 @@ pub enum LoadError {
     },
     /// The server did not store a record of the data set.
     #[error(
-        "cannot store record {number} of {total}: {class}; raise the server's memory and its limit of an item, or use fewer \
+        "cannot store record {number} of {total}: {class}; raise the server's memory and its item size limit, or use fewer \
          records"
     )]
     Store {

@@ -40,7 +40,7 @@ pub const RULES: &[Rule] = rules! {
     "workload.rate", |it| !is_closed(it) && !it.rate_per_s.is_some_and(|rate| rate.is_finite() && rate > 0.0),
         "must be a number of requests per second above 0";
     "workload.rate", |it| is_closed(it) && it.rate_per_s.is_some(),
-        "a closed loop has none: its rate is a result; remove it, or choose another schedule";
+        "a closed loop takes no rate, because its rate is a result; remove it, or choose another schedule";
     "workload.think", |it| !is_closed(it) && !it.think.is_none(),
         "only a closed loop has think times; remove it, or choose the schedule \"closed\"";
     "workload.active", |it| !(it.active > 0.0 && it.active <= 1.0),

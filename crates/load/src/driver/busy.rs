@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_spare_turns_inside_the_window_are_spare() {
+    fn busy_share_covers_only_the_window() {
         let mut turns = Turns::new(100..200);
         assert_eq!(turns.busy_share(), None);
         // The spare turns before the window, across its start, inside it and across its end have 0, 20, 40 and 10 of its ticks.
@@ -116,7 +116,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn thread_that_works_is_busy_and_one_that_sleeps_is_not() {
+    fn working_thread_is_busy_and_sleeping_thread_is_not() {
         let share = |work: fn(u64)| {
             let started = std::time::Instant::now();
             let mut sleeper = Sleeper::new(0..100_000_000);

@@ -139,14 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_found_and_has_no_hardware() {
+    fn route_to_this_host_uses_loopback_without_hardware() {
         let name = towards("127.0.0.1:9".parse().unwrap()).unwrap();
         assert_eq!(hardware(&name), Hardware::None, "{name}");
         for (_, address) in interfaces().unwrap() {
             assert_eq!(
                 towards((address, 9).into()).unwrap_or_else(|_| name.clone()),
                 name,
-                "{address} is on this host"
+                "the route to this host's address {address} uses loopback"
             );
         }
         assert_eq!(hardware("there-is-no-such-interface"), Hardware::None);

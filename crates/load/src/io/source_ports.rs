@@ -95,11 +95,15 @@ fn divide(config: &LoadConfig, ports: u32, time_wait_s: f64, mut sources: Vec<Ip
         .requests_per_connection
         .map_or("", |_| "raise the requests per connection, set net.ipv4.tcp_tw_reuse=1, ");
     Err(format!(
-        "connections: {open} open at once{opened} take {needed:.0} local ports towards {}, but {} of this host have {enough:.0} \
+        "connections: {open} open at once{opened} take {needed:.0} local ports towards {}, but {} {enough:.0} \
          (net.ipv4.ip_local_port_range: {} per address); widen that range, {calls}give the interface more addresses, or lower \
          the {}",
         config.target,
-        if had <= 1 { "the one address".to_owned() } else { format!("the {had} addresses") },
+        if had <= 1 {
+            "the one address of this host has".to_owned()
+        } else {
+            format!("the {had} addresses of this host have")
+        },
         ports,
         if opened_per_s(config) > 0.0 { "rate" } else { "connections" },
     ))
@@ -199,7 +203,7 @@ mod tests {
     fn missing_ports_are_reported_with_numbers() {
         let why = divide(&config(100_000, None, 1.0), 60.0, 1).unwrap_err();
         assert!(why.contains("100000 open at once take 100000 local ports towards 127.0.0.1:80"), "{why}");
-        assert!(why.contains("the one address of this host have 28232") && !why.contains("TIME_WAIT"), "{why}");
+        assert!(why.contains("the one address of this host has 28232") && !why.contains("TIME_WAIT"), "{why}");
         let why = divide(&config(400, Some(1), 8_000.0), 60.0, 2).unwrap_err();
         assert!(
             why.contains("400 open at once and 8000 new ones per second, each 60 s in TIME_WAIT, take 480400"),

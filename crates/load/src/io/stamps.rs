@@ -370,7 +370,7 @@ mod tests {
 
         /// Each timestamp is assigned to its own request, even if other timestamps are lost or duplicated.
         #[test]
-        fn timestamps_find_their_requests(
+        fn each_timestamp_belongs_to_its_request(
             bytes in 1u32..100_000, start in prop::sample::select(vec![0u32, u32::MAX - 250_000, u32::MAX]),
             which in prop::collection::vec((0u32..40, any::<bool>()), 0..60),
         ) {

@@ -38,10 +38,10 @@ struct Connection<P: ClientProtocol, F> {
 }
 
 enum Step {
-    Established,
+    Connecting,
     /// Waits for room for the rest of the request. The value is the number of bytes already written.
-    Written(usize),
-    Answered,
+    Writing(usize),
+    Reading,
 }
 
 impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
@@ -67,7 +67,7 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
 
     pub fn push(&mut self, number: u64, socket: F) {
         let deadline = Instant::now() + self.timeout;
-        let (reader, step) = (P::Reader::default(), Step::Established);
+        let (reader, step) = (P::Reader::default(), Step::Connecting);
         self.under_way.push(Connection { number, socket, deadline, reader, step });
     }
 
@@ -108,11 +108,11 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
         let Connection { number, socket, reader, step, .. } = &mut self.under_way[at];
         let socket = socket.as_fd();
         let greeting = protocol.greeting(*number);
-        if let Step::Established = step {
+        if let Step::Connecting = step {
             sockopt::socket_error(socket)??;
-            *step = Step::Written(0);
+            *step = Step::Writing(0);
         }
-        if let Step::Written(written) = step {
+        if let Step::Writing(written) = step {
             let request = protocol.encode(greeting, scratch);
             while *written < request.len() {
                 let Some(count) = unless_blocked(|| rustix::io::write(socket, &request[*written..]))? else {
@@ -120,7 +120,7 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
                 };
                 *written += count;
             }
-            *step = Step::Answered;
+            *step = Step::Reading;
         }
         for _ in 0..READS_MAX {
             let Some(count) = unless_blocked(|| rustix::io::read(socket, &mut inbox[..]))? else { break };
@@ -145,8 +145,8 @@ impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
 impl<P: ClientProtocol, F: AsFd> Connection<P, F> {
     fn awaited(&self) -> PollFd<'_> {
         let flags = match self.step {
-            Step::Established | Step::Written(_) => PollFlags::OUT,
-            Step::Answered => PollFlags::IN,
+            Step::Connecting | Step::Writing(_) => PollFlags::OUT,
+            Step::Reading => PollFlags::IN,
         };
         PollFd::new(&self.socket, flags)
     }

@@ -54,7 +54,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_split_of_fixed_responses_gives_the_same_number(
+        fn fixed_responses_in_any_pieces_are_all_counted(
             response_bytes in 1u32..300, cuts in prop::collection::vec(1usize..1000, 0..50),
         ) {
             let fixed = Fixed::new(1, response_bytes);

@@ -52,7 +52,7 @@ impl Http {
 
     #[inline]
     fn judge(&self, path: &Path, response: &Response) -> Reply {
-        let verdict = if self.is_due(path, response) { None } else { Some(Class::Wrong) };
+        let verdict = if self.is_expected(path, response) { None } else { Some(Class::Wrong) };
         if verdict.is_some() {
             self.wrong.store((u64::from(response.status) << LENGTH_BITS) | (response.body_bytes & LENGTH), Relaxed);
         }
@@ -64,7 +64,7 @@ impl Http {
     }
 
     #[inline]
-    fn is_due(&self, path: &Path, response: &Response) -> bool {
+    fn is_expected(&self, path: &Path, response: &Response) -> bool {
         if response.status != self.status {
             return false;
         }

@@ -94,7 +94,7 @@ mod models {
                 })
             };
             progress.add_completed(1);
-            assert!(progress.is_outstanding(), "one of two is answered");
+            assert!(progress.is_outstanding(), "one of two requests is unanswered");
             progress.add_completed(1);
             sender.join().unwrap();
             assert!(!progress.is_outstanding());
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outstanding_until_all_is_sent_and_settled() {
+    fn requests_are_outstanding_until_sent_and_settled() {
         let progress = Progress::default();
         assert!(progress.is_outstanding());
         (0..3).for_each(|_| progress.add_sent());

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_is_counted_by_the_end_of_its_connection() {
+    fn unanswered_request_has_the_class_of_its_connection() {
         let links: Vec<_> = (0..4).map(|_| Link::new(std::fs::File::open("/dev/null").unwrap().into())).collect();
         links[1].fail(Class::Reset);
         links[2].fail(Class::Wrong);
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(
             (report.send_delay.distribution.count, report.service.distribution.max_ns / 100),
             (3, 50),
-            "5 us, to 0.1 %"
+            "the longest service time is 5 us"
         );
         assert_eq!((report.response.distribution.count, report.rate_achieved_per_s), (1, 3.0 / 5.0));
         let closed = report.closed.unwrap();

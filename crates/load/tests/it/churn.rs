@@ -228,7 +228,7 @@ fn unbegun_sessions_count_as_planned() {
 }
 
 #[test]
-fn failed_session_leaves_planned_requests() {
+fn unsent_requests_of_failed_session_stay_planned() {
     // Every connection except the first ends at its second request.
     let first = AtomicU32::new(0);
     let (target, _) = server(move |stream, number| match first.fetch_add(1, SeqCst) {

@@ -239,7 +239,7 @@ fn closed_port_is_unreachable() {
     // Requests of the warm-up are errors too, except those before the port closed.
     assert!(report.errors.unreachable >= to_closed, "{:?}", report.errors);
     assert_eq!(report.errors.total(), report.errors.unreachable, "{:?}", report.errors);
-    assert_eq!(report.datagrams.unwrap().lost, 0, "a request reported by ICMP does not count as lost too");
+    assert_eq!(report.datagrams.unwrap().lost, 0, "a request reported by ICMP does not also count as lost");
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn acknowledge(mut stream: TcpStream) {
 }
 
 #[test]
-fn bytes_of_the_window_are_shared_by_connections() {
+fn stream_bytes_and_rate_cover_only_the_window() {
     let report = muxbench_load::run(&config(streams(|stream, _| acknowledge(stream))), &mut |_| ()).unwrap().report;
     assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
     let stream = report.stream.unwrap();
@@ -56,7 +56,7 @@ fn bytes_of_the_window_are_shared_by_connections() {
 }
 
 #[test]
-fn unread_connections_have_no_share() {
+fn unread_connections_time_out_without_a_share() {
     let served = |stream: TcpStream, number: usize| match number {
         0 => acknowledge(stream),
         // The server does not read, so the client's bytes stay in the socket buffers until the timeout.

@@ -217,7 +217,7 @@ mod tests {
         let mut greeting = good.clone();
         wire::udp::put_id(&mut greeting, matcher.ids.of_greetings().of(0));
         assert!(!matcher.take(&greeting, here, 300, TIMEOUT));
-        assert_eq!(matcher.result.errors.wrong, 8, "a late answer to a greeting is no error");
+        assert_eq!(matcher.result.errors.wrong, 8, "a late response to a greeting is no error");
     }
 
     #[test]

@@ -105,7 +105,7 @@ fn overflowing_sums_saturate() {
 }
 
 #[test]
-fn merged_report_of_three_processes_equals_that_of_one() {
+fn merged_report_of_three_processes_equals_one_report() {
     let all = made_up();
     let parts = divided(&all, 3);
     let merged = samples(parts.clone());
@@ -168,7 +168,7 @@ fn shared_cpu_is_counted_once() {
 }
 
 #[test]
-fn fairness_of_two_processes_equals_that_of_one() {
+fn fairness_of_two_processes_equals_fairness_of_one() {
     let of = |bytes: &[u64]| {
         let (sum, squares): (f64, f64) =
             bytes.iter().fold((0.0, 0.0), |(sum, squares), &x| (sum + x as f64, squares + (x as f64).powi(2)));

@@ -47,7 +47,7 @@ fn request_whose_write_fails_counts_as_sent() {
 }
 
 #[test]
-fn closed_loop_counts_more_than_its_memory_keeps() {
+fn closed_loop_counts_connections_beyond_its_memory() {
     let mut config = LoadConfig { clients: 1_024, ..config(Schedule::Closed) };
     // A year.
     config.phases.measure_ns = 365 * 86_400 * 1_000_000_000;
