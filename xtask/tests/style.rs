@@ -20,7 +20,7 @@ fn sources() -> Vec<(String, String)> {
     let folders = ["crates", "fuzz", "xtask"].map(|name| xtask::files(&root().join(name), "rs").unwrap());
     let found: Vec<_> =
         folders.into_iter().flatten().map(|path| (name_of(&path), fs::read_to_string(&path).unwrap())).collect();
-    assert!(found.len() > 300, "{} files", found.len());
+    assert!(found.len() > 300, "only {} files found", found.len());
     found
 }
 

@@ -11,7 +11,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn crates_depend_only_as_the_architecture_says() {
+fn crates_depend_only_on_allowed_crates() {
     // The crates of this workspace that each crate may depend on, apart from its tests.
     let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
         ("wire", [].as_slice()),
@@ -130,7 +130,7 @@ fn every_experiment_file_is_a_preset_that_plans() {
 }
 
 #[test]
-fn models_and_services_have_unique_documented_names() {
+fn models_and_services_have_unique_names_and_descriptions() {
     let rows = server::registry::MODELS.iter().map(|row| (row.name, row.about));
     let rows: Vec<_> = rows.chain(wire::SERVICES.iter().map(|row| (row.name, row.about))).collect();
     for (at, (name, about)) in rows.iter().enumerate() {
@@ -148,7 +148,7 @@ fn architecture_names_parse_to_the_same_architecture() {
 }
 
 #[test]
-fn unsafe_stays_where_system_calls_are() {
+fn unsafe_code_is_only_in_listed_files() {
     let allowed = [
         "crates/load/src/time/clock.rs",
         "crates/load/src/loops/datagram/unreachable.rs",
@@ -247,7 +247,7 @@ fn only_output_rs_prints() {
 }
 
 #[test]
-fn tests_that_reliability_names_exist() {
+fn tests_named_in_reliability_md_exist() {
     let text = fs::read_to_string(root().join("docs/reliability.md")).unwrap();
     let mut named = 0;
     for row in text.lines().filter(|line| line.starts_with('|')) {
@@ -267,7 +267,7 @@ fn tests_that_reliability_names_exist() {
             }
         }
     }
-    assert!(named > 40, "{named}");
+    assert!(named > 40, "only {named} tests are named");
 }
 
 #[test]

@@ -139,13 +139,13 @@ mod tests {
             for (value, share) in cdf {
                 // All values differ here, so rounding changes at most one rank.
                 let up_to = values.iter().filter(|&&v| v <= value).count() as f64 / n;
-                prop_assert!((up_to - share).abs() <= 1.5 / n + 1e-9, "{share} at {value}, counted {up_to}");
+                prop_assert!((up_to - share).abs() <= 1.5 / n + 1e-9, "share up to {value}: {share}, counted {up_to}");
             }
         }
     }
 
     #[test]
-    fn one_late_send_of_four_deviates() {
+    fn late_send_shifts_all_deviations() {
         // Sent at 0, 10, 26, 30 µs; the mean is 16.5, so the even sequence is 1.5, 11.5, 21.5, 31.5.
         let deviations = deviations_ns(&[26_000, 0, 30_000, 10_000], 10_000.0);
         assert_eq!(deviations, [-1_500.0, -1_500.0, 4_500.0, -1_500.0]);
@@ -158,7 +158,7 @@ mod tests {
 
     #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
-    fn long_run_far_from_zero_keeps_the_nanoseconds() {
+    fn late_start_and_many_sends_keep_nanosecond_precision() {
         let start = 1_000_000_000_000;
         let count = 1_000_000;
         let sent: Vec<i64> = (0..count).map(|i| start + i * 1_000_000 + i % 2).collect();

@@ -169,7 +169,7 @@ mod tests {
             }
             let result = sends_against_plan(&planned, &sent, interval).unwrap();
             prop_assert!((result.statistic - expected.0).abs() < 1e-12);
-            prop_assert!((result.p_value - expected.1).abs() < 1e-9, "{result:?} or {expected:?}");
+            prop_assert!((result.p_value - expected.1).abs() < 1e-9, "{result:?}, expected (D, p): {expected:?}");
             prop_assert_eq!(result.effect, result.statistic);
         }
 

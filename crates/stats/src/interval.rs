@@ -156,7 +156,7 @@ mod tests {
                 (medians.iter().filter(|&&m| m < interval.low).count(), "below"),
                 (medians.iter().filter(|&&m| m > interval.high).count(), "above"),
             ] {
-                prop_assert!(outside * 1000 < RESAMPLES * 25, "{} medians are {}", outside, side);
+                prop_assert!(outside * 1000 < RESAMPLES * 25, "{} medians are {} the interval", outside, side);
             }
             prop_assert!(medians.iter().filter(|&&m| m <= interval.low).count() * 1000 >= RESAMPLES * 25);
             prop_assert!(medians.iter().filter(|&&m| m >= interval.high).count() * 1000 >= RESAMPLES * 25);
@@ -189,10 +189,14 @@ mod tests {
     fn coverage_matches_a_simulation() {
         for repeats in 2..=10 {
             let (ratio, estimate) = simulated_coverage(repeats, 200);
-            assert!((ratio - coverage(repeats)).abs() < 0.06, "{repeats}: {ratio}, not {}", coverage(repeats));
+            assert!(
+                (ratio - coverage(repeats)).abs() < 0.06,
+                "{repeats} repeats: {ratio}, expected {}",
+                coverage(repeats)
+            );
             if repeats <= 5 {
                 let derived = 1.0 - 0.5f64.powi(repeats as i32 - 1);
-                assert!((estimate - derived).abs() < 0.06, "{repeats}: {estimate}, not {derived}");
+                assert!((estimate - derived).abs() < 0.06, "{repeats} repeats: {estimate}, expected {derived}");
             }
         }
         assert_eq!((coverage(0), coverage(1), coverage(1_000)), (0.0, 0.0, coverage(10)));

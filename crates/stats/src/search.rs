@@ -321,7 +321,7 @@ mod tests {
         let (search, probes) = search(BOUNDS, 100, |rate| rate <= 7_300.0);
         let Capacity { rate, interval } = search.capacity().unwrap();
         assert!(search.is_precise() && interval.low <= 7_300.0 && 7_300.0 <= interval.high, "{interval:?}");
-        assert!((rate / 7_300.0).ln().abs() < 0.05 && probes < 25, "{rate} after {probes}");
+        assert!((rate / 7_300.0).ln().abs() < 0.05 && probes < 25, "estimate {rate} after {probes} probes");
     }
 
     #[cfg_attr(miri, ignore = "an interpreter takes minutes")]

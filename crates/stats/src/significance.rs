@@ -69,7 +69,7 @@ mod tests {
         fn kolmogorov_tail_matches_its_series(x in 0.05f64..3.0) {
             let series: f64 =
                 (1..=2_000).map(|j| 2.0 * (-1f64).powi(j - 1) * (-2.0 * f64::from(j * j) * x * x).exp()).sum();
-            prop_assert!((kolmogorov_tail(x) - series).abs() < 1e-9, "{x}: {} or {series}", kolmogorov_tail(x));
+            prop_assert!((kolmogorov_tail(x) - series).abs() < 1e-9, "at {x}: {}, expected {series}", kolmogorov_tail(x));
         }
     }
 

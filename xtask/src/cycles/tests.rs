@@ -32,7 +32,7 @@ fn two_files_that_use_each_other_form_a_cycle() {
 }
 
 #[test]
-fn every_cycle_of_several_is_found() {
+fn all_cycles_of_a_crate_are_found() {
     let files = [
         ("lib.rs", "mod a; mod b; mod c; mod d; mod e;"),
         ("a.rs", "use crate::b::f as g; pub fn f() { g() }"),

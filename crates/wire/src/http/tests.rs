@@ -414,7 +414,7 @@ fn clock_is_read_once_a_batch() {
 }
 
 #[test]
-fn offered_bytes_do_not_move() {
+fn unsent_bytes_do_not_move() {
     let http = generated();
     let mut conn = HttpConn::default();
     let get = b"GET /bytes/5 HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -529,7 +529,7 @@ proptest! {
             }
         }
         output.extend(drain_counted(http, &mut split_conn, 777, &mut split_requests));
-        prop_assert!(output == expected, "{} bytes of output, not {}", output.len(), expected.len());
+        prop_assert!(output == expected, "{} bytes of output, expected {}", output.len(), expected.len());
         prop_assert_eq!(split_requests, requests);
         prop_assert_eq!(http.is_over(&split_conn), http.is_over(&conn));
     }

@@ -18,7 +18,7 @@ const STARTS: usize = 1 << 16;
 impl Records {
     /// Creates records with values of `min_bytes` to `max_bytes`. The seed determines the values.
     pub fn new(min_bytes: u32, max_bytes: u32, seed: u64) -> Self {
-        assert!(0 < min_bytes && min_bytes <= max_bytes, "sizes from {min_bytes} to {max_bytes}");
+        assert!(0 < min_bytes && min_bytes <= max_bytes, "invalid sizes: {min_bytes} to {max_bytes}");
         let fill_bytes = (STARTS + max_bytes as usize).next_multiple_of(8) as u64;
         // The content includes line ends, because a value may be any bytes.
         let fill = (0..fill_bytes / 8).flat_map(|at| mix(seed ^ at).to_le_bytes()).collect();
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!((sizes.iter().min(), sizes.iter().max()), (Some(&10), Some(&1000)));
         // Each decade has half of the sizes, with a standard error of 87.
         let small = sizes.iter().filter(|&&size| size < 100).count();
-        assert!((14_400..15_600).contains(&small), "{small}");
+        assert!((14_400..15_600).contains(&small), "{small} sizes below 100");
     }
 
     #[test]

@@ -185,7 +185,7 @@ fn short_request_for_large_output_waits_until_it_is_sent() {
 }
 
 #[test]
-fn offered_bytes_do_not_move() {
+fn unsent_bytes_do_not_move() {
     let (kv, _) = kv(KvConfig::default());
     let mut conn = KvConn::default();
     kv.receive(&mut conn, b"set a 0 0 5\r\nhello\r\n");
@@ -257,7 +257,7 @@ fn items_expire_at_their_time() {
 }
 
 #[test]
-fn meta_commands_count_seconds() {
+fn meta_commands_show_times_in_seconds() {
     let (kv, now) = kv(KvConfig::default());
     assert_eq!(respond(&kv, b"ms a 1 T10\r\nx\r\nms b 1\r\nx\r\nmg n N20 t\r\n"), "HD\r\nHD\r\nHD t20 W\r\n");
     now.store(NOW + 4, Relaxed);
@@ -453,7 +453,7 @@ fn largest_accepted_item_is_kept() {
 }
 
 #[test]
-fn changes_of_one_key_by_many_threads_are_kept() {
+fn concurrent_changes_of_one_key_are_all_applied() {
     const THREADS: usize = 4;
     const TIMES: usize = if cfg!(miri) { 10 } else { 500 };
     let (kv, _) = kv(KvConfig::default());
