@@ -1,4 +1,4 @@
-//! The completion mechanisms: the server requests operations, the kernel does the I/O and reports the results.
+//! The completion mechanisms: the server requests operations, and the kernel does the I/O and reports the results.
 
 pub(crate) mod io_uring;
 
@@ -15,7 +15,7 @@ use crate::token::Token;
 /// A completion mechanism. It queues operations and submits them with the next `wait` at the latest.
 ///
 /// Implementations allocate in `new` only, never log, and read no clocks. They count their system calls and operations. When
-/// dropped, they first end every operation that still uses memory.
+/// dropped, they first end every operation that may still access memory.
 pub trait Completion: Sized {
     /// The most completions that one `wait` reports.
     const DONE_MAX: usize;
@@ -25,24 +25,24 @@ pub trait Completion: Sized {
     const NEEDS: &str = "";
     const SPINS: Spins = Spins::Nothing;
 
-    /// Returns the reason if the mechanism cannot run on this host, and the remedy.
+    /// Returns an error with the reason and the remedy if the mechanism cannot run on this host.
     fn can_run() -> Result<(), String> {
         Ok(())
     }
 
-    /// Makes a mechanism for `connections_max` connections, fewer than 2^29. A receive returns at most `receive_bytes`.
+    /// Makes a mechanism for `connections_max` connections (below 2^29). A receive returns at most `receive_bytes`.
     fn new(connections_max: usize, receive_bytes: usize, counters: &'static Counters) -> io::Result<Self>;
 
-    /// Requests one [`CompletionEvent::Readable`] when `descriptor` is readable. `token` is no connection's.
+    /// Requests one [`CompletionEvent::Readable`] when `descriptor` is readable. `token` must be one of the loop's own tokens.
     fn watch(&mut self, descriptor: RawFd, token: Token) -> io::Result<()>;
 
-    /// Requests connections from a blocking listener. The connections block, too: the kernel waits for their I/O.
+    /// Requests connections from a blocking listener. The connections are also blocking: the kernel waits for their I/O.
     fn accept(&mut self, listener: RawFd) -> io::Result<()>;
 
-    /// Requests bytes, up to the read budget, into a buffer of the mechanism: once or repeatedly.
+    /// Requests bytes, up to the read budget, in a buffer of the mechanism. The receive is one-shot or multishot.
     fn receive(&mut self, io: RawFd, token: Token) -> io::Result<()>;
 
-    /// Ends a repeated receive. The last completion may still have bytes.
+    /// Ends a multishot receive. Its last completion may still have bytes.
     fn cancel_receive(&mut self, token: Token) -> io::Result<()>;
 
     /// Sends some of `bytes`. Each connection has at most one send at a time.
@@ -56,14 +56,14 @@ pub trait Completion: Sized {
     /// Returns the buffer of a receive, if any, to the mechanism.
     fn give_back(&mut self, received: Received);
 
-    /// Submits the queue and adds completed operations to `done`, within its capacity. If none has completed and `may_wait`,
-    /// waits for one; a signal ends the wait.
+    /// Submits the queue and adds completed operations to `done`, within its capacity. If none has completed and `may_wait` is
+    /// set, waits for one; a signal ends the wait.
     fn wait(&mut self, done: &mut Vec<Done>, may_wait: bool) -> io::Result<()>;
 }
 
-/// The operations on datagrams, each with an address.
+/// The operations on datagrams, which carry addresses.
 pub trait Datagrams: Completion {
-    /// Requests datagrams with their senders into a buffer of the mechanism: once or repeatedly.
+    /// Requests datagrams with their senders' addresses, in buffers of the mechanism. The receive is one-shot or multishot.
     ///
     /// # Safety
     /// `envelope` must not move, and nothing else may access it, until the receive has ended or the mechanism is dropped.
@@ -80,7 +80,7 @@ pub trait Datagrams: Completion {
     fn datagram<'a>(&'a self, received: &Received, envelope: &'a Envelope) -> Option<Datagram<'a>>;
 }
 
-/// A socket's memory for the header of a received datagram. It points to itself, so it must not move.
+/// A socket's memory for the header of a received datagram. Its fields point to each other, so it must not move.
 pub struct Envelope {
     /// The sender of the last datagram, for one-shot receives.
     pub name: [u8; NAME_BYTES],
@@ -95,9 +95,9 @@ pub struct Envelope {
 pub struct Datagram<'a> {
     /// The sender's address as a `sockaddr`.
     pub from: &'a [u8],
-    /// The kernel's control message with the destination; empty if not requested.
+    /// The kernel's control message with the destination; empty if the socket does not need it.
     pub control: &'a [u8],
-    /// The contents, cut off at the end of the buffer.
+    /// The contents, truncated to the buffer's size.
     pub bytes: &'a [u8],
     /// The datagram's full length.
     pub length: usize,

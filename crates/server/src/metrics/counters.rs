@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// The usage of the reading thread is read shortly after that of the process and subtracted: the difference may fall by less
-/// than these tolerances.
+/// Tolerances for the process's usage without the reading thread. The two are read one after the other, so their difference may
+/// fall.
 const CPU_TOLERANCE_NS: u64 = 10_000_000;
 const SWITCHES_TOLERANCE: u64 = 100;
 
-/// Cumulative figures at one instant, over all the server's threads and children.
+/// Cumulative figures at one instant, over all threads and children of the server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// CLOCK_MONOTONIC, in nanoseconds.
@@ -35,14 +35,14 @@ macro_rules! totals {
         kinds { $($(#[$kinds_doc:meta])* $kinds:ident $kinds_name:literal,)* }
         usage { $($(#[$usage_doc:meta])* $usage:ident,)* }
     ) => {
-        /// Figures that only grow. Those that only the server can count are `None` for an external server.
+        /// Figures that only grow. For an external server, the figures that only the server itself can count are `None`.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         pub struct Totals {
             $($(#[$count_doc])*
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub $count: Option<u64>,)*
-            /// System calls by kind: `accept`, `read`, `write`, `wait`, `control`, `close`, `spawn`, `rescan`, `wake`; empty if
-            /// not counted.
+            /// System calls by kind (`accept`, `read`, `write`, `wait`, `control`, `close`, `spawn`, `rescan`, `wake`), if
+            /// counted.
             pub syscalls: BTreeMap<String, u64>,
             $($(#[$kinds_doc])*
             #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -50,7 +50,7 @@ macro_rules! totals {
             $($(#[$usage_doc])*
             pub $usage: u64,)*
             /// Time in which threads were runnable and waited for a CPU, in nanoseconds, summed over the threads; `None` where
-            /// the system does not report it. The time between a thread's last snapshot and its end is missing.
+            /// the system does not report it. A thread's time after its last snapshot is missing.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub run_delay_ns: Option<u64>,
         }
@@ -62,7 +62,7 @@ macro_rules! totals {
                     syscalls: kinds_since("system calls", &self.syscalls, &before.syscalls, fell),
                     $($kinds: kinds_since($kinds_name, &self.$kinds, &before.$kinds, fell),)*
                     $($count: count_since(&stringify!($count).replace('_', " "), self.$count, before.$count, fell),)*
-                    // Only sums are checked, below: the kernel estimates the split into user and system at each read.
+                    // Check only the sums, below: the kernel estimates anew at each read how they split into user and system.
                     $($usage: self.$usage.saturating_sub(before.$usage),)*
                     run_delay_ns: self.run_delay_ns.zip(before.run_delay_ns).map(|(now, before)| now.saturating_sub(before)),
                 };
@@ -107,12 +107,12 @@ totals! {
         events,
     }
     kinds {
-        /// System calls by kind as the kernel counted them, with `other` for the remaining ones; empty if not requested.
+        /// System calls by kind as the kernel counted them, with `other` for calls of no kind; empty if not requested.
         syscalls_outside "system calls outside",
         /// Operations requested of the kernel, by kind: `accept`, `receive`, `send`, `cancel`, `watch`; empty if the server
         /// does the I/O.
         operations "operations",
-        /// Completions of these operations, by kind. A multishot operation has many.
+        /// Completions of these operations, by kind. A multishot operation may have several.
         completions "completions",
     }
     usage {
@@ -120,8 +120,8 @@ totals! {
         cpu_user_ns,
         /// CPU time in the kernel, in nanoseconds.
         cpu_system_ns,
-        /// CPU time of the connections' processes, in nanoseconds. The kernel splits CPU time into user and system by sampling,
-        /// and such a process runs too briefly for the split to mean anything.
+        /// CPU time of the server's children, in nanoseconds. The kernel splits CPU time into user and system by sampling, and
+        /// a child may run too briefly for a meaningful split.
         cpu_children_ns,
         /// Voluntary context switches.
         voluntary_switches,
@@ -174,7 +174,7 @@ pub struct ServerCounters {
     /// User memory per connection, in bytes, above that of the server before its first connection; `None` where the system does
     /// not report it.
     pub memory_user_bytes_per_connection: Option<f64>,
-    /// The host's kernel memory per connection, in bytes, by the same difference; on loopback it covers both ends.
+    /// The host's kernel memory per connection, in bytes, measured in the same way; on loopback it covers both ends.
     pub memory_kernel_bytes_per_connection: Option<f64>,
     /// The increase during the window.
     pub totals: Totals,
@@ -182,10 +182,10 @@ pub struct ServerCounters {
     /// processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupts_ns: Option<u64>,
-    /// The names of counts that were lower at the end than at the start: they wrapped or were lost.
+    /// The names of counts that were lower at the end than at the start, because they wrapped or were lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fell: Vec<String>,
-    /// For streams: the bytes so far, at the edges of the client's window and at times in between.
+    /// For streams: the bytes so far, at the edges of the client's window and at several times in between.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved: Vec<Moved>,
 }

@@ -1,10 +1,10 @@
-//! The time in which threads were runnable and waited for a CPU, as the scheduler accounts for it.
+//! The time that threads were runnable and waited for a CPU, as the scheduler reports it.
 
 use std::collections::BTreeMap;
 
 use crate::platform;
 
-/// The most threads that are read: each read takes about ten microseconds of the server's CPUs.
+/// The most threads whose waits are read. Each read takes about ten microseconds of the server's CPUs.
 const THREADS_MAX: usize = 2_048;
 
 /// The ids of a process and of one of its threads.
@@ -20,8 +20,8 @@ pub(crate) struct RunDelays {
 }
 
 impl RunDelays {
-    /// Reads `threads`; returns the sum of all waits so far, in nanoseconds. `None` with too many threads, or if the kernel
-    /// does not account for waits (CONFIG_SCHED_INFO).
+    /// Reads the waits of `threads`; returns the sum of all waits so far, in nanoseconds. `None` with too many threads, or if
+    /// the kernel does not report waits (CONFIG_SCHED_INFO).
     pub(crate) fn update(&mut self, threads: &[ThreadId]) -> Option<u64> {
         if threads.len() > THREADS_MAX {
             return None;
@@ -30,14 +30,14 @@ impl RunDelays {
         self.add(threads.iter().filter_map(read).collect())
     }
 
-    /// Adds each thread's number of runs and its wait.
+    /// Replaces the waits of living threads. `now` has each thread's number of runs and its wait.
     fn add(&mut self, now: BTreeMap<ThreadId, (u64, u64)>) -> Option<u64> {
-        // A kernel without this account reports zeros.
+        // A kernel without CONFIG_SCHED_INFO reports zeros.
         if now.values().all(|(runs, _)| *runs == 0) {
             return None;
         }
         for (thread, before_ns) in &self.living_ns {
-            // A lower wait belongs to a new thread with the same id.
+            // A missing thread has ended. A lower wait belongs to a new thread with the same id.
             if now.get(thread).is_none_or(|(_, now_ns)| now_ns < before_ns) {
                 self.ended_ns += before_ns;
             }
@@ -98,7 +98,7 @@ mod tests {
                 is_over.store(true, Relaxed);
                 return crate::skipped::skipped("run delays: this kernel does not account for them");
             };
-            // The kernel adds a wait when it ends. On a busy machine both threads may need long until they run.
+            // The kernel reports a wait only after it ends. On a busy machine both threads may wait long before they run.
             let mut waited_ns = 0;
             while waited_ns < 20_000_000 && started.elapsed() < Duration::from_secs(30) {
                 std::thread::sleep(Duration::from_millis(20));

@@ -20,7 +20,7 @@ const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 const TRACEPOINT: &CStr = c"events/raw_syscalls/sys_enter/id";
 
 /// The system call numbers of each kind, the most frequent kinds first, because the kernel tries a filter's numbers in order. A
-/// number does not show a call's purpose: io_uring_enter and rescans count as waits, and the reads of a pool's pipe as reads.
+/// number does not show a call's purpose: io_uring_enter and rescans count as waits, and reads from a pool's pipe as reads.
 const NUMBERS: &[(Syscall, &[libc::c_long])] = &[
     (Syscall::Read, &[libc::SYS_read, libc::SYS_recvfrom, libc::SYS_readv, libc::SYS_recvmsg, libc::SYS_recvmmsg]),
     (Syscall::Write, &[libc::SYS_write, libc::SYS_sendto, libc::SYS_writev, libc::SYS_sendmsg, libc::SYS_sendmmsg]),
@@ -58,12 +58,12 @@ const NUMBERS: &[(Syscall, &[libc::c_long])] = &[
     ),
 ];
 
-/// The counters of the opening thread and of all threads and processes that it created afterwards.
+/// A counter for each kind of system call.
 #[derive(Debug)]
 pub struct Tracepoints(Vec<(&'static str, OwnedFd)>);
 
 impl Tracepoints {
-    /// Starts to count for the calling thread and everything that it creates.
+    /// Starts to count the calls of the calling thread, and of all threads and processes that it creates later.
     pub fn open() -> Result<Self, String> {
         let tracepoint = tracepoint()?;
         let open = |(name, filter): (_, String)| Ok((name, count(tracepoint, &filter)?));
@@ -125,14 +125,14 @@ fn tracepoint() -> Result<u64, String> {
     })
 }
 
-/// A tracefs that is mounted nowhere.
+/// Returns a tracefs that has no mount point.
 fn mount_detached() -> Result<OwnedFd, Errno> {
     let tracefs = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     rustix::mount::fsconfig_create(&tracefs)?;
     rustix::mount::fsmount(&tracefs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }
 
-/// The first version of the kernel's `perf_event_attr`.
+/// The kernel's `perf_event_attr` in its first, shortest version.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -238,7 +238,7 @@ mod tests {
             counting.join().unwrap()
         });
         match outside {
-            // Starting and ending a thread may read, too.
+            // The start and the end of a thread may also call read.
             Ok(counts) => {
                 assert!((1_500..1_600).contains(&counts["read"]), "{counts:?}");
                 assert!((1..10).contains(&counts["spawn"]), "{counts:?}");

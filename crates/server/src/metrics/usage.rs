@@ -1,4 +1,4 @@
-//! CPU time and context switches, as the kernel accounts for them.
+//! CPU time and context switches, as the kernel reports them.
 
 use std::marker::PhantomData;
 
@@ -6,8 +6,8 @@ use crate::metrics::counters::Totals;
 use crate::metrics::workers::Workers;
 use crate::platform;
 
-/// Gives the calling thread priority over serving threads until dropped. Among hundreds of busy processes it would otherwise
-/// run so rarely that figures read one after the other differ in time. Has no effect without the permission. Not `Send`.
+/// Gives the calling thread priority over serving threads until dropped. Without it, among hundreds of busy processes, a long
+/// time could pass between two readings of one snapshot. Has no effect without the permission. Not `Send`.
 #[derive(Debug)]
 pub struct PriorityBoost(Option<platform::SchedulingPolicy>, PhantomData<*const ()>);
 
@@ -23,16 +23,16 @@ impl Drop for PriorityBoost {
     }
 }
 
-/// User and system time of a process without one of its threads. The kernel estimates how each sum splits into user and system
-/// time, so that a thread may exceed its process in one part.
+/// User and system time of a process without one of its threads. The kernel estimates how each total splits into user and
+/// system time, so one part of a thread may exceed the same part of its process.
 fn cpu_without(process: &Totals, thread: &Totals) -> (u64, u64) {
     let left_ns = process.cpu_ns().saturating_sub(thread.cpu_ns());
     let user_ns = process.cpu_user_ns.saturating_sub(thread.cpu_user_ns).min(left_ns);
     (user_ns, left_ns - user_ns)
 }
 
-/// Adds the usage of this process and its children, without the calling thread, which does not serve: reading thousands of
-/// children can cost more than the requests of a window.
+/// Adds the usage of this process and its children, without the calling thread. It does not serve, and its reading of thousands
+/// of children can cost more than all requests of a window.
 pub fn add_process_totals(totals: &mut Totals, workers: &Workers) {
     let (own, caller) = (platform::used_by(libc::RUSAGE_SELF), platform::thread_totals());
     let (user_ns, system_ns) = cpu_without(&own, &caller);

@@ -1,6 +1,6 @@
 //! The counters of every thread and child, in shared memory.
 //!
-//! Each worker is the only writer of its slot, so that counting is a plain add: no lock, no locked instruction, no allocation.
+//! Each worker is the only writer of its counters, so counting is a plain add: no lock, no locked instruction, no allocation.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -36,8 +36,7 @@ kinds! {
         Read "read",
         /// write.
         Write "write",
-        /// select, poll, epoll_wait; io_uring_enter that waits; the wait of a pool for a connection, of a payload thread for a
-        /// job.
+        /// select, poll, epoll_wait, io_uring_enter that waits; a pool's wait for connections, a payload thread's for jobs.
         Wait "wait",
         /// epoll_ctl and other changes of interest; io_uring_enter that only submits; passing a connection to a pool.
         Control "control",
@@ -47,7 +46,7 @@ kinds! {
         Spawn "spawn",
         /// A check of all watched descriptors after the kernel dropped events.
         Rescan "rescan",
-        /// Waking a thread of another stage by a pipe or a futex, and emptying the pipe.
+        /// Waking a thread of another stage with a pipe or a futex, and emptying the pipe.
         Wake "wake",
     }
 }
@@ -66,8 +65,8 @@ kinds! {
 /// The name of system calls that the kernel counted and that belong to no kind of [`Syscall`].
 pub const OTHER: &str = "other";
 
-/// The kinds that are compared with the kernel's counts as one sum, because the kernel cannot distinguish them by number.
-/// Threads wake each other through pipes and futexes, which they also read, write and wait for.
+/// The kinds whose sum is compared with the kernel's, because system call numbers do not distinguish them. With `wakes`,
+/// threads wake each other through pipes and futexes, which adds calls of read, write and wait.
 pub fn comparable_kinds(wakes: bool) -> &'static [&'static str] {
     if wakes { &["read", "write", "wait", "control", "rescan", "wake"] } else { &["wait", "control", "rescan"] }
 }
@@ -102,7 +101,7 @@ pub struct Counters {
     pub timed_out: Counter,
     pub ignored: Counter,
     pub unsent: Counter,
-    /// Counted by the thread that reaps the children of this slot.
+    /// Crashes of children in this slot. Only the reaper counts them.
     pub crashed: Counter,
     pub events: Counter,
     syscalls: [Counter; Syscall::ALL.len()],
@@ -149,7 +148,7 @@ const FRONT_BYTES: usize = 4096;
 const THREAD: u32 = u32::MAX;
 
 impl Slot {
-    /// Frees the slot. The next owner adds to the counts of this one.
+    /// Frees the slot. The next owner adds to the current counts.
     pub fn release(&self) {
         self.forget_connection();
         self.owner.store(0, Release);
@@ -199,7 +198,7 @@ pub struct Workers {
     leaving: &'static [AtomicU32],
     /// CPU time and switches of reaped children.
     reaped: Mutex<Totals>,
-    /// The first slot that was never taken. Later slots are not read, because reading would allocate their pages.
+    /// The first slot that was never taken. Slots from here on are not read, because reading would allocate their pages.
     fresh_from: AtomicUsize,
 }
 
@@ -228,7 +227,7 @@ impl Workers {
         self.ticks
     }
 
-    /// Takes a free slot, searching from `cursor`; `None` if all are taken. Only the accept thread may call this.
+    /// Takes a free slot, searching from `cursor`; `None` if all are taken. Only one thread of a server may call this.
     pub fn claim(&self, cursor: &mut usize) -> Option<&'static Slot> {
         let workers = &self.slots[1..];
         let mut places = (0..workers.len()).map(|step| (*cursor + step) % workers.len());
@@ -239,8 +238,8 @@ impl Workers {
         Some(&workers[at])
     }
 
-    /// Lists a child that is about to free its slot, until [`Workers::forget_leaving`]. A full list omits the child's usage
-    /// until it is reaped.
+    /// Lists a child that is about to free its slot, until [`Workers::forget_leaving`]. If the list is full, the child's usage
+    /// is missing until it is reaped.
     pub fn add_leaving(&self, pid: i32) {
         let mut places = self.places_of(pid);
         places.any(|place| place.compare_exchange(0, pid as u32, Relaxed, Relaxed).is_ok());
@@ -258,16 +257,16 @@ impl Workers {
         self.leaving[first..].iter().chain(&self.leaving[..first])
     }
 
-    /// The children that are not yet reaped, each once.
+    /// The process ids of children that are not yet reaped, without duplicates.
     pub fn processes(&self) -> Vec<i32> {
-        // Read the slots first: a child is listed before it frees its slot.
+        // Read the slots first: a child adds itself to `leaving` before it frees its slot.
         let mut processes: BTreeSet<i32> = self.taken().filter_map(Slot::process).collect();
         processes.extend(self.leaving.iter().map(|place| place.load(Relaxed) as i32).filter(|&pid| pid != 0));
         processes.into_iter().collect()
     }
 
-    /// CPU time and switches of reaped children. A reaper holds the lock while it reaps, and a reader while it sums up living
-    /// children, so that each child is in exactly one sum.
+    /// CPU time and switches of reaped children. The reaper holds the lock while it reaps, and a reader while it adds up living
+    /// children, so that each child is counted once.
     pub fn reaped(&self) -> MutexGuard<'_, Totals> {
         self.reaped.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -332,7 +331,7 @@ mod models {
 
     use super::*;
 
-    /// Counting is a load and a store, so that the next owner must see the last owner's counts.
+    /// Counting is a load and a store, so the next owner must see the previous owner's counts.
     #[test]
     fn next_owner_of_a_slot_counts_on() {
         loom::model(|| {

@@ -1,4 +1,4 @@
-//! Common parts of Linux and FreeBSD, whose calls set the flags of new descriptors.
+//! The common parts of Linux and FreeBSD. Their system calls set the flags of new descriptors.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,7 +7,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 use rustix::process::Signal;
 
-/// The highest soft limit of descriptors that the system accepts, if lower than the hard one.
+/// The highest soft limit of descriptors that the system accepts; `None` if this is the hard limit.
 pub const DESCRIPTORS_MAX: Option<u64> = None;
 
 /// Makes the kernel send `signal` to this process when its parent ends.

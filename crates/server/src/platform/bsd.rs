@@ -12,11 +12,11 @@ use crate::metrics::workers::{Counters, Syscall, Workers};
 /// The limits that a server raises.
 pub const RAISED: &[Resource] = &[Resource::Nofile, Resource::Nproc];
 
-/// Has no effect: sleeps are precise by default.
+/// Has no effect: sleeps are precise on these systems.
 pub(crate) fn set_precise_sleep() {}
 
 /// Whether shutdown(2) of a listener ends every accept. FreeBSD wakes one accept, macOS none. So blocking loops also wait for
-/// the stop descriptor ([`may_accept`]), and their listener is non-blocking: a client may have left before the accept.
+/// the stop descriptor ([`may_accept`]). Their listener is non-blocking, because the client may leave between wait and accept.
 pub const SHUTDOWN_WAKES_ACCEPT: bool = false;
 
 /// Waits for a connection or the end of the server; returns whether the server continues.
@@ -32,7 +32,7 @@ pub(crate) fn may_accept(listener: &OwnedFd, stop: BorrowedFd<'_>, counters: &Co
     }
 }
 
-/// The CPUs that the calling thread may run on: unknown.
+/// The CPUs that the calling thread may run on; empty, because they are unknown.
 pub(crate) fn cpus() -> Vec<usize> {
     Vec::new()
 }
@@ -45,7 +45,7 @@ pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "pinning needs Linux; omit the CPUs"))
 }
 
-/// A thread's scheduling policy, which these systems never change.
+/// A thread's scheduling policy. It has no values, because it is never changed on these systems.
 #[derive(Debug)]
 pub(crate) enum SchedulingPolicy {}
 
@@ -57,7 +57,7 @@ pub(crate) fn set_scheduling(scheduling: &SchedulingPolicy) -> bool {
     match *scheduling {}
 }
 
-// The following figures are known on Linux only.
+// Only Linux reports the following figures.
 
 pub(crate) fn memory_user_bytes(_workers: &Workers) -> Option<u64> {
     None

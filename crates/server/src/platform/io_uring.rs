@@ -1,4 +1,4 @@
-//! The reasons why the kernel refuses an io_uring, with remedies.
+//! Explains why the kernel refuses an io_uring, and names remedies.
 
 use std::io;
 

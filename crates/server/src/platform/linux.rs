@@ -26,14 +26,14 @@ pub(crate) const DESTINATION_V4: libc::c_int = libc::IP_PKTINFO;
 /// The position of the interface in that message.
 pub(crate) const DESTINATION_V4_INTERFACE: std::ops::Range<usize> = 0..4;
 
-/// Returns true at once: accept itself waits, and ends when the server stops.
+/// Returns true without waiting: accept waits for connections, and ends when the server stops.
 #[inline]
 #[allow(clippy::unnecessary_wraps, reason = "on other systems this function waits, and may fail")]
 pub(crate) fn may_accept(_listener: &OwnedFd, _stop: BorrowedFd<'_>, _counters: &Counters) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Pins the calling thread and those that it creates to `cpus`; has no effect if `cpus` is empty.
+/// Pins the calling thread, and threads that it creates later, to `cpus`; has no effect if `cpus` is empty.
 pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     if cpus.is_empty() {
         return Ok(());
@@ -52,7 +52,7 @@ pub(crate) fn cpus() -> Vec<usize> {
     set.map_or_else(|_| Vec::new(), |set| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// Makes sleeps precise for the calling thread and those that it creates. By default the kernel delays timers by up to 50 µs.
+/// Makes sleeps precise for the calling thread and threads that it creates. By default the kernel delays timers by up to 50 µs.
 pub(crate) fn set_precise_sleep() {
     let _ = rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN));
 }
@@ -64,11 +64,11 @@ pub(crate) struct SchedulingPolicy {
     priority: libc::c_int,
 }
 
-/// Gives the calling thread priority over all serving threads; returns its previous policy. `None` without the permission, or
-/// if the thread already has such a policy.
+/// Gives the calling thread priority over all serving threads; returns its previous policy. Returns `None`, and changes
+/// nothing, without the permission or if the thread already has priority.
 pub(crate) fn raise_priority() -> Option<SchedulingPolicy> {
     let mut parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: `parameters` lives across the calls.
+    // SAFETY: `parameters` is valid during the calls.
     let (policy, result) = unsafe { (libc::sched_getscheduler(0), libc::sched_getparam(0, &raw mut parameters)) };
     if policy < 0 || result != 0 {
         return None;
@@ -83,7 +83,7 @@ pub(crate) fn raise_priority() -> Option<SchedulingPolicy> {
 /// Sets the calling thread's policy; returns whether the kernel permits it.
 pub(crate) fn set_scheduling(scheduling: &SchedulingPolicy) -> bool {
     let parameters = libc::sched_param { sched_priority: scheduling.priority };
-    // SAFETY: `parameters` lives across the call.
+    // SAFETY: `parameters` is valid during the call.
     unsafe { libc::sched_setscheduler(0, scheduling.policy, &raw const parameters) == 0 }
 }
 
@@ -100,26 +100,26 @@ pub(crate) fn switches(path: &str) -> Option<(u64, u64)> {
     Some((field(&status, "voluntary_ctxt_switches:")?, field(&status, "nonvoluntary_ctxt_switches:")?))
 }
 
-/// The threads of a process; none if it has ended.
+/// The threads of a process; empty if it has ended.
 pub(crate) fn threads_of(pid: i32) -> Vec<i32> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// A thread's number of runs, and the time in which it was runnable and waited, in nanoseconds; `None` if the thread has ended,
-/// or if the kernel does not account for it.
+/// A thread's number of runs, and the time that it was runnable and waited, in nanoseconds. `None` if the thread has ended, or
+/// if the kernel does not report these figures.
 pub(crate) fn run_delay((pid, thread): (i32, i32)) -> Option<(u64, u64)> {
     run_delay_of(&fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?)
 }
 
-/// Parses a `schedstat` file: the run time, the wait, and the number of runs.
+/// Parses a `schedstat` file, which has the run time, the waiting time and the number of runs.
 fn run_delay_of(schedstat: &str) -> Option<(u64, u64)> {
     let mut fields = schedstat.split_whitespace().skip(1).map(|field| field.parse().ok());
     let (waited_ns, runs) = (fields.next()??, fields.next()??);
     Some((runs, waited_ns))
 }
 
-/// The threads of this process, except the calling one, and of its children in `workers`.
+/// The threads of this process, except the calling thread, and of its children in `workers`.
 pub(crate) fn serving_threads(workers: &Workers) -> Vec<(i32, i32)> {
     let (own, caller) = (std::process::id() as i32, rustix::thread::gettid().as_raw_pid());
     let threads = threads_of(own).into_iter().filter(|thread| *thread != caller).map(|thread| (own, thread));
@@ -184,7 +184,7 @@ pub(crate) fn dropped(socket: &OwnedFd) -> Option<u64> {
     (result == 0 && bytes as usize == size_of_val(&figures)).then(|| figures[DROPS].into())
 }
 
-/// The number after `name` at the beginning of a line.
+/// The number after `name` in the line that begins with `name`.
 pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
 }
@@ -224,7 +224,7 @@ mod tests {
     /// The calling thread's policy with its flags, and its priority.
     fn scheduling() -> (i32, i32) {
         let mut parameters = libc::sched_param { sched_priority: 0 };
-        // SAFETY: `parameters` lives across the call.
+        // SAFETY: `parameters` is valid during the call.
         unsafe {
             assert_eq!(libc::sched_getparam(0, &raw mut parameters), 0);
             (libc::sched_getscheduler(0), parameters.sched_priority)
@@ -239,7 +239,7 @@ mod tests {
         for (policy, sched_priority) in unprivileged.into_iter().chain(privileged) {
             let thread = std::thread::spawn(move || {
                 let parameters = libc::sched_param { sched_priority };
-                // SAFETY: `parameters` lives across the call.
+                // SAFETY: `parameters` is valid during the call.
                 if unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } != 0 {
                     return crate::skipped::skipped("scheduling policies that need root");
                 }

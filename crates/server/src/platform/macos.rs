@@ -12,8 +12,8 @@ use crate::metrics::counters::Totals;
 /// The highest soft limit of descriptors that the system accepts: OPEN_MAX of sys/syslimits.h.
 pub const DESCRIPTORS_MAX: Option<u64> = Some(10_240);
 
-/// Has no effect: macOS cannot signal the end of a parent. A server or client also ends at the end of its standard input, and a
-/// process of `mp` ends with its connection.
+/// Has no effect: macOS cannot signal the end of a parent. Servers and clients end at the end of their standard input, and
+/// processes of `mp` with their connection.
 pub fn die_with_parent(_signal: Signal) -> io::Result<()> {
     Ok(())
 }
@@ -26,7 +26,7 @@ pub(crate) fn socket(family: AddressFamily, nonblocking: bool) -> io::Result<Own
 pub(crate) const RECEIVE_DESTINATION_V4: libc::c_int = libc::IP_PKTINFO;
 /// The control message with the destination.
 pub(crate) const DESTINATION_V4: libc::c_int = libc::IP_PKTINFO;
-/// The position of the interface in that message.
+/// The position of the interface in this message.
 pub(crate) const DESTINATION_V4_INTERFACE: std::ops::Range<usize> = 0..4;
 
 /// The number of system calls of [`accept`].
@@ -51,7 +51,7 @@ pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((prepare(reader, true)?, prepare(writer, true)?))
 }
 
-/// Unknown: getrusage(2) has no figures of a thread. The server's figures include the cost of reading them.
+/// Returns zeros: getrusage(2) has no figures of a thread. The server's figures thus include the cost of reading them.
 pub(crate) fn thread_totals() -> Totals {
     Totals::default()
 }

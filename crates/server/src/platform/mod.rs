@@ -1,5 +1,5 @@
-//! The differences between the operating systems. Each system has a file with the same names; files for several systems have
-//! their common parts. The registry omits mechanisms, pools and runtimes that a system lacks.
+//! The differences between operating systems. The files of each system define the same names; `accept4` and `bsd` are each for
+//! two systems. The registry omits mechanisms, pools and runtimes that a system lacks.
 
 #[cfg(any(target_os = "freebsd", target_os = "linux"))]
 mod accept4;
@@ -33,7 +33,7 @@ use crate::metrics::counters::Totals;
 
 /// Maps zeroed memory with MAP_SHARED or MAP_PRIVATE. Unused pages cost nothing.
 pub(crate) fn map(bytes: usize, sharing: libc::c_int) -> io::Result<*mut u8> {
-    // FreeBSD lacks the flag and never reserves memory.
+    // FreeBSD lacks the flag, and never reserves memory for mappings.
     #[cfg(target_os = "freebsd")]
     const NORESERVE: libc::c_int = 0;
     #[cfg(not(target_os = "freebsd"))]

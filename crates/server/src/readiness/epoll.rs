@@ -1,7 +1,7 @@
 //! epoll(7): the kernel keeps the interest list, epoll_ctl(2) changes it, and epoll_wait(2) returns the ready descriptors.
 //!
-//! Level-triggered, each wait reports what is ready. Edge-triggered (EPOLLET), the kernel reports each change once, and each
-//! descriptor is registered once, for both directions.
+//! Level-triggered, each wait reports all ready descriptors. Edge-triggered (EPOLLET), the kernel reports each change once, and
+//! the server registers each descriptor once, for both directions.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -29,7 +29,7 @@ pub(crate) struct Epoll<const IS_EDGE: bool> {
 impl<const IS_EDGE: bool> Epoll<IS_EDGE> {
     fn control(&self, operation: i32, descriptor: RawFd, token: Token, events: u32) -> io::Result<()> {
         let mut event = libc::epoll_event { events, u64: token.0 };
-        // SAFETY: `event` lives across the call.
+        // SAFETY: `event` is valid during the call.
         match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor, &raw mut event) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),

@@ -25,17 +25,17 @@ const WATCHED: u32 = (libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP) as u32;
 /// The events that may be the last of a connection.
 const ENDED: i32 = (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) as i32;
 
-/// The user data of a cancel request; no descriptor is that high.
+/// The user data of a cancel request. No poll request has it, because no descriptor is that high.
 const REMOVAL: u64 = u64::MAX;
 
 pub(crate) struct IoUringPoll {
     ring: IoUring,
     /// Tokens by descriptor.
     tokens: Vec<u64>,
-    /// The number of adds and removals of each descriptor. Requests carry it, so that `wait` recognises a late completion of an
-    /// earlier connection.
+    /// The number of additions and removals of each descriptor. It is part of a request's user data, so that `wait` recognises
+    /// a late completion of an earlier connection.
     generations: Vec<u32>,
-    /// Submissions of a full ring that are not counted yet.
+    /// System calls that submitted a full ring and are not counted yet.
     submits: u64,
 }
 
@@ -53,7 +53,7 @@ fn user_data(descriptor: usize, generation: u32) -> u64 {
 impl IoUringPoll {
     /// Queues a request for the next wait; submits a full ring at once.
     fn queue(&mut self, entry: &Entry) -> io::Result<()> {
-        // SAFETY: neither a poll nor a cancellation refers to memory.
+        // SAFETY: neither poll nor cancel requests have pointers.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
             self.submits += 1;
             self.ring.submit()?;
@@ -61,7 +61,7 @@ impl IoUringPoll {
         Ok(())
     }
 
-    /// Makes the kernel complete requests and takes no completion; returns whether the completion ring overflowed.
+    /// Makes the kernel complete requests, but leaves the completions in the ring. Returns whether the ring overflowed.
     #[cfg(test)]
     pub(super) fn leave_completions(&mut self) -> bool {
         let timeout = Timespec::new();
@@ -106,8 +106,8 @@ impl Readiness for IoUringPoll {
 
     fn remove(&mut self, descriptor: RawFd) -> io::Result<()> {
         let at = index(descriptor, self.tokens.len())?;
-        // The request holds a reference to the socket: without the cancel, close(2) would not end the connection. POLL_REMOVE
-        // is no alternative: it fails with EALREADY while an event is pending.
+        // The poll request holds a reference to the socket, so close(2) ends the connection only if the request is cancelled.
+        // POLL_REMOVE is no alternative: it fails with EALREADY while an event is pending.
         let removal = opcode::AsyncCancel::new(user_data(at, self.generations[at])).build();
         self.generations[at] = self.generations[at].wrapping_add(1);
         self.queue(&removal.user_data(REMOVAL).flags(Flags::SKIP_SUCCESS))
@@ -120,11 +120,11 @@ impl Readiness for IoUringPoll {
             Some(timeout) => self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout)),
         };
         match waited.map_err(|error| (error.raw_os_error(), error)) {
-            // EBUSY: the kernel takes requests again once completions have been read.
+            // EBUSY: the kernel accepts requests again after the server has read completions.
             Ok(_) | Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY), _)) => {}
             Err((_, error)) => return Err(error),
         }
-        // The kernel keeps completions that find no room in the ring for later waits.
+        // Later waits read the rest: the kernel keeps completions that do not fit into the ring.
         for _ in 0..EVENTS_MAX {
             let Some(completion) = self.ring.completion().next() else { break };
             let (at, generation) = (completion.user_data() as u32 as usize, (completion.user_data() >> 32) as u32);
@@ -133,7 +133,7 @@ impl Readiness for IoUringPoll {
                 continue;
             }
             if !cqueue::more(completion.flags()) {
-                // A multishot request ends if its completion finds no room. The new request reports the present state.
+                // A multishot request ends if its completion does not fit into the ring. A new one reports the current state.
                 self.watch(at)?;
             }
             let events = completion.result();

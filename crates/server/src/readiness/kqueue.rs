@@ -86,7 +86,7 @@ impl Readiness for Kqueue {
         // A timeout too long for the kernel's type means no timeout.
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let room = rustix::buffer::spare_capacity(&mut self.events);
-        // SAFETY: the call changes no filter, and the watched descriptors are open, as in `change`.
+        // SAFETY: the call changes no filter, and the watched descriptors are open (see `change`).
         match unsafe { kevent_timespec(&self.kqueue, &[], room, timeout.as_ref()) } {
             // A signal ends the wait with nothing ready.
             Err(Errno::INTR) => return Ok(()),

@@ -25,8 +25,8 @@ pub(crate) mod spin;
 pub enum Trigger {
     /// At every wait while the descriptor is ready for its interest.
     Level,
-    /// Once when the descriptor becomes ready, or if it is ready when it is added; for both directions, whatever its interest.
-    /// The loop must read or write until the socket would block.
+    /// Once when the descriptor becomes ready, or if it is ready when it is added. This covers both directions, whatever the
+    /// interest. The loop must read or write until the socket would block.
     Edge,
 }
 
@@ -35,7 +35,7 @@ pub trait Readiness: Sized {
     const TRIGGER: Trigger;
     /// Whether `wait` reports every watched descriptor, ready or not, without a system call. It then never blocks.
     const REPORTS_ALL: bool = false;
-    // The number of system calls of each function. The loop counts them.
+    // The number of system calls of each function, which the loop counts.
     const ADD_SYSCALLS: u64 = 0;
     const MODIFY_SYSCALLS: u64 = 0;
     const REMOVE_SYSCALLS: u64 = 0;
@@ -45,7 +45,7 @@ pub trait Readiness: Sized {
     /// Required kernel features, beyond those of every supported system.
     const NEEDS: &str = "";
 
-    /// Returns the reason if the mechanism cannot run on this host, and the remedy.
+    /// Returns an error with the reason and the remedy if the mechanism cannot run on this host.
     fn can_run() -> Result<(), String> {
         Ok(())
     }
@@ -53,11 +53,10 @@ pub trait Readiness: Sized {
     /// Makes a mechanism for descriptors below `descriptors_max`.
     fn new(descriptors_max: usize) -> io::Result<Self>;
 
-    /// Starts to watch a descriptor. Mechanisms with tables fail with EMFILE for a descriptor that is not below
-    /// `descriptors_max`.
+    /// Starts to watch a descriptor. Mechanisms with tables fail with EMFILE if it is not below `descriptors_max`.
     fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()>;
 
-    /// Starts to watch a listener that other threads watch too, so that a connection does not wake all of them.
+    /// Starts to watch a listener that other threads also watch, so that a new connection does not wake all these threads.
     fn add_exclusively(&mut self, _listener: RawFd, _token: Token) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -76,11 +75,11 @@ pub trait Readiness: Sized {
         self.remove(descriptor)
     }
 
-    /// Waits until a descriptor is ready, and replaces the contents of `ready`, within its capacity. A signal or the timeout,
-    /// rounded up to the kernel's resolution, ends the wait with nothing ready.
+    /// Waits until a descriptor is ready, and replaces the contents of `ready`, within its capacity. A signal or the timeout
+    /// ends the wait with an empty list. The timeout is rounded up to the kernel's resolution.
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
 
-    /// Counts the system calls since the last call of this function that the constants do not cover.
+    /// Counts the system calls since the last count that the constants above do not cover.
     fn count_irregular(&mut self, _counters: &Counters) {}
 }
 
@@ -98,7 +97,7 @@ pub struct Ready {
     /// The watched event; with [`Trigger::Edge`], `Read` unless the socket is only writable.
     pub interest: Interest,
     /// Whether to read until the socket is empty, even after a short read: the end of the stream may follow the bytes, or the
-    /// kernel dropped events. Always false with [`Trigger::Level`], which reports again.
+    /// kernel dropped events. Always false with [`Trigger::Level`], which reports the rest again.
     pub drain: bool,
 }
 

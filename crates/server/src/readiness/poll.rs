@@ -34,7 +34,7 @@ impl Poll {
     #[cfg(target_os = "linux")]
     pub(super) fn is_ready(&mut self, descriptor: RawFd) -> io::Result<bool> {
         let place = self.place(descriptor)?;
-        // SAFETY: one element of `list`, which lives across the call.
+        // SAFETY: the pointer is to one element of `list`, which is valid during the call.
         Ok(count_ready(unsafe { libc::poll(&raw mut self.list[place], 1, 0) })? > 0)
     }
 }
@@ -85,7 +85,7 @@ impl Readiness for Poll {
 
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         ready.clear();
-        // SAFETY: `list` lives across the call, and its length is passed.
+        // SAFETY: `list` is valid during the call, and its length is passed.
         let mut left = count_ready(unsafe {
             libc::poll(self.list.as_mut_ptr(), self.list.len() as libc::nfds_t, timeout_ms(timeout))
         })?;

@@ -42,7 +42,7 @@ pub(crate) struct RtSignal {
     watched: Poll,
     /// SIGRTMIN and SIGIO. This thread blocks both, and takes them in `wait`.
     signals: libc::sigset_t,
-    /// Descriptors that were ready when they were added, which cause no signal.
+    /// Descriptors that were ready when they were added. They cause no signal.
     early: Vec<Ready>,
     /// Calls of poll(2) after an overflow that are not counted yet.
     rescans: u64,
@@ -57,7 +57,7 @@ fn take(signals: &libc::sigset_t, timeout: Option<Duration>) -> io::Result<Optio
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: all fields are numbers, for which zeros are valid.
     let mut signal: Signal = unsafe { mem::zeroed() };
-    // SAFETY: all arguments live across the call, and `signal` is as long as a `siginfo_t`.
+    // SAFETY: all arguments are valid during the call, and `signal` is at least as long as a `siginfo_t`.
     match unsafe { libc::sigtimedwait(signals, (&raw mut signal).cast(), timeout) } {
         -1 if io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock => Ok(None),
         returned => Ok((count_ready(returned)? > 0).then_some(signal)),
@@ -105,9 +105,9 @@ impl Readiness for RtSignal {
     fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
         // SAFETY: `gettid` has no arguments.
         let owner = Owner { kind: F_OWNER_TID, id: unsafe { libc::gettid() } };
-        // F_SETFL replaces all flags, and every watched descriptor is non-blocking.
+        // F_SETFL replaces all flags, so repeat O_NONBLOCK, which every watched descriptor has.
         let flags = libc::O_ASYNC | libc::O_NONBLOCK;
-        // SAFETY: `owner` lives across the call; the other arguments are numbers.
+        // SAFETY: `owner` is valid during the call; the other arguments are numbers.
         unsafe {
             done(libc::fcntl(descriptor, F_SETSIG, libc::SIGRTMIN()))?;
             done(libc::fcntl(descriptor, F_SETOWN_EX, &raw const owner))?;
@@ -127,7 +127,7 @@ impl Readiness for RtSignal {
 
     fn remove(&mut self, descriptor: RawFd) -> io::Result<()> {
         // Closing the socket ends its signals. `wait` ignores a queued signal of an unwatched descriptor. If a new connection
-        // has the descriptor by then, its read would block.
+        // has the same descriptor by then, the loop reads it in vain.
         self.watched.remove(descriptor)
     }
 
@@ -144,7 +144,7 @@ impl Readiness for RtSignal {
         } else if let Some(token) = self.watched.token(signal.descriptor) {
             let readable = libc::c_long::from(libc::POLLIN | libc::POLLERR | libc::POLLHUP);
             let interest = if signal.events & readable == 0 { Interest::Write } else { Interest::Read };
-            // The end of the stream has a signal of its own, after that of the bytes.
+            // The end of the stream causes another signal after that of the bytes.
             ready.push(Ready { token, interest, drain: false });
         }
         Ok(())

@@ -26,7 +26,7 @@ struct Sets {
     watched: Vec<u64>,
     /// The copy of `watched` that the kernel overwrites.
     ready: Vec<u64>,
-    /// Bits set in `watched`; an empty set is not passed.
+    /// The number of bits set in `watched`; an empty set is not passed.
     count: usize,
 }
 
@@ -113,10 +113,10 @@ impl Readiness for Select {
         });
         let timeout = timeval.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
         let (read, write) = (self.read.pass(words), self.write.pass(words));
-        // SAFETY: each set is null or covers `top` bits; sets and timeout live across the call.
+        // SAFETY: each set is null or covers `top` bits; sets and timeout are valid during the call.
         let mut left = count_ready(unsafe { libc::select(self.top as i32, read, write, ptr::null_mut(), timeout) })?;
         if left == 0 {
-            // After a signal the sets are still those that were passed.
+            // After a signal, the sets are unchanged and would report every watched descriptor.
             return Ok(());
         }
         for (interest, sets) in [(Interest::Read, &self.read), (Interest::Write, &self.write)] {

@@ -1,6 +1,6 @@
-//! A mechanism to copy: ppoll(2) with a list that is searched. Only tests run it.
+//! An example mechanism to copy: ppoll(2) over a list, with a linear search for descriptors. Only tests run it.
 //!
-//! Begin with the system call, and what the kernel and the server each do. Add a paragraph for what is not obvious.
+//! First name the system call, and the parts of the kernel and of the server. Then explain anything not obvious.
 
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -14,7 +14,7 @@ use crate::token::Token;
 
 /// The state of the mechanism. It belongs to one thread and needs no lock.
 pub(super) struct Skeleton {
-    /// The watched descriptors. The loop recognises a descriptor by its token alone.
+    /// The watched descriptors. The loop identifies a descriptor only by its token.
     watched: Vec<(RawFd, Token, Interest)>,
     /// Memory for the kernel's arguments and results.
     list: Vec<PollFd<'static>>,
@@ -28,7 +28,7 @@ impl Skeleton {
 }
 
 impl Readiness for Skeleton {
-    // `Edge` if the kernel reports a change once. Then set `Ready::drain` whenever more may follow a short read.
+    // Use `Edge` if the kernel reports a change once. Then set `Ready::drain` whenever more bytes may follow a short read.
     const TRIGGER: Trigger = Trigger::Level;
     // If `add`, `modify` or `remove` makes system calls, set `ADD_SYSCALLS`, `MODIFY_SYSCALLS` or `REMOVE_SYSCALLS`. Count
     // calls whose number varies in `count_irregular`.
@@ -39,7 +39,7 @@ impl Readiness for Skeleton {
     }
 
     fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
-        // An error rejects this connection only. A full list is an error, because growing it would allocate.
+        // An error rejects only this connection. A full list is an error, because growing it would allocate.
         if self.watched.len() == self.watched.capacity() {
             return Err(Errno::MFILE.into());
         }

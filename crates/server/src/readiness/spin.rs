@@ -1,5 +1,5 @@
-//! A mechanism without a system call: it never waits, and reports every socket as ready. The loop tries each one, and so keeps
-//! a CPU busy.
+//! A mechanism without a system call: it never waits, and reports every socket as ready. The loop tries each one, which keeps a
+//! CPU busy.
 
 use std::io;
 use std::os::fd::RawFd;

@@ -27,7 +27,7 @@ use crate::spec::mechanism::Family;
 
 const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
 
-/// Runs one check for every mechanism that this host supports. The list must have all names of the table.
+/// Runs one check for every mechanism that this host supports. The list must have all readiness mechanisms of the registry.
 macro_rules! for_every_mechanism {
     ($check:ident) => {{
         let checked: &[(&str, fn())] = &[
@@ -63,8 +63,8 @@ macro_rules! for_every_mechanism {
     }};
 }
 
-/// The reported slots. An edge-triggered mechanism reports both directions, perhaps in several waits: this waits until nothing
-/// is reported, and returns only reads.
+/// Returns the reported slots. An edge-triggered mechanism reports both directions, perhaps in several waits. For it, this
+/// waits until nothing is reported, and returns only reads.
 fn wait<M: Readiness>(mechanism: &mut M) -> Vec<(u32, Interest)> {
     let mut ready = Vec::with_capacity(64);
     let mut all = Vec::new();
@@ -161,7 +161,7 @@ fn unwatched_socket_is_reported_only_after_it_is_added_again() {
         mechanism.unwatch(ours.as_raw_fd()).unwrap();
         (&theirs).write_all(b"x").unwrap();
         drop(theirs);
-        // A poll request of io_uring ends with the next wait.
+        // A cancelled poll request of io_uring ends only at the next wait, so it may report once more.
         assert!(wait(&mut mechanism).iter().all(|_| M::TRIGGER == Trigger::Edge));
         assert_eq!(wait(&mut mechanism), []);
         mechanism.add(ours.as_raw_fd(), Token::new(1, 1), Interest::Read).unwrap();
@@ -173,7 +173,7 @@ fn unwatched_socket_is_reported_only_after_it_is_added_again() {
     for_every_mechanism!(check);
 }
 
-/// If one event reports the peer's last bytes and the end of its stream, the short read of the bytes must not be the last read.
+/// If one event reports the last bytes and the end of the stream, the loop must read again after the short read of these bytes.
 #[test]
 fn end_of_stream_behind_bytes_is_reported() {
     fn check<M: Readiness>() {
@@ -194,7 +194,7 @@ fn end_of_stream_behind_bytes_is_reported() {
     for_every_mechanism!(check);
 }
 
-/// Waits for an event for which `condition` is true; fails after a second.
+/// Waits for an event that fulfils `condition`; fails after 100 waits.
 fn until<M: Readiness>(mechanism: &mut M, condition: impl Fn(&Ready) -> bool) {
     let mut ready = Vec::with_capacity(64);
     for _ in 0..100 {
@@ -290,7 +290,6 @@ fn signals_reach_this_thread_only() {
     assert_eq!(wait(&mut mechanism), [(1, Interest::Read)]);
 }
 
-/// A queued signal of a descriptor that is no longer watched is ignored.
 #[cfg(target_os = "linux")]
 #[test]
 fn late_signal_is_ignored() {
@@ -373,7 +372,8 @@ fn overflow_of_completion_ring_loses_no_event() {
 #[test]
 fn flood_of_connects_leaves_others_served() {
     fn check<M: Readiness>() {
-        // A level-triggered mechanism reports the first connection one wait after its accept. The loop accepts more meanwhile.
+        // A level-triggered mechanism reports the first connection in the wait after its accept. Until then the loop accepts a
+        // second budget of connections.
         let accepts_max = 2 * ACCEPTS as u64;
         check_flood_leaves_others_served("sped", None, accepts_max, |context, record| {
             run_service::<M, _>(context, &Echo(record))

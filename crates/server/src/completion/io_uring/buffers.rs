@@ -1,4 +1,4 @@
-//! The receive buffers of a ring (IORING_REGISTER_PBUF_RING): a ring of the free buffers, and their memory.
+//! The receive buffers of an io_uring (IORING_REGISTER_PBUF_RING): a ring of entries for free buffers, and the buffers' memory.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::{io, slice};
@@ -16,15 +16,15 @@ pub(super) struct Buffers {
     mapping: *mut u8,
     count: u16,
     pub(super) bytes_each: usize,
-    /// The place of the next free buffer. `give_back` stores it for the kernel.
+    /// The index of the next entry to fill. `give_back` publishes it to the kernel.
     tail: u16,
 }
 
 impl Buffers {
-    /// The number of the buffer group: each ring has one.
+    /// The id of the only buffer group of an io_uring.
     pub(super) const GROUP: u16 = 0;
 
-    /// Maps `count` free buffers of `bytes_each`; `count` is a power of two.
+    /// Maps `count` free buffers of `bytes_each` bytes; `count` must be a power of two.
     pub(super) fn new(count: u16, bytes_each: usize) -> io::Result<Self> {
         let mapping = platform::map(length(count, bytes_each), libc::MAP_PRIVATE)?;
         let mut buffers = Self { mapping, count, bytes_each, tail: 0 };
@@ -32,7 +32,7 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// Registers the buffers with a ring, which must be dropped before them.
+    /// Registers the buffers with an io_uring, which must be dropped before the buffers.
     pub(super) fn register(&self, ring: &Submitter<'_>) -> io::Result<()> {
         // SAFETY: the mapping begins with `count` page-aligned entries and outlives the ring.
         unsafe { ring.register_buf_ring_with_flags(self.mapping as u64, self.count, Self::GROUP, 0) }
@@ -68,7 +68,7 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: the mapping is that of `new`, and the ring that used it is gone.
+        // SAFETY: `new` made the mapping with this length, and the io_uring that used it is gone.
         unsafe { libc::munmap(self.mapping.cast(), length(self.count, self.bytes_each)) };
     }
 }

@@ -41,7 +41,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
         envelope.control.attach(&mut envelope.message);
         let message = &raw mut envelope.message;
         let receive = if MULTISHOT {
-            // The kernel writes the address into the buffer, too.
+            // The kernel also writes the sender's address into the buffer.
             opcode::RecvMsgMulti::new(Fd(io), message, Buffers::GROUP).flags(FLAGS).build()
         } else {
             let receive = opcode::RecvMsg::new(Fd(io), message).flags(FLAGS).buf_group(Buffers::GROUP);
@@ -67,7 +67,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
         let length = received.result.ok()?;
         let bytes = self.bytes(received);
         if !MULTISHOT {
-            // The address is in the envelope. An empty datagram has no buffer.
+            // The sender's address is in the envelope. An empty datagram has no buffer.
             let from = &envelope.name[..(envelope.message.msg_namelen as usize).min(NAME_BYTES)];
             let control = &envelope.control.bytes[..envelope.message.msg_controllen.min(CONTROL_BYTES)];
             return Some(Datagram { from, control, bytes, length });

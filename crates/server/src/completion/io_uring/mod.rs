@@ -17,13 +17,13 @@ use crate::spec::mechanism::Spins;
 use crate::token::Token;
 use buffers::Buffers;
 
-/// The size of the submission ring. The completions of one wait rarely cause more requests.
+/// The size of the submission ring. The completions of one wait rarely cause more requests than this.
 const SUBMISSIONS_MAX: u32 = 1024;
 /// The size of the completion ring. Completions beyond it wait in the kernel and end multishot receives.
 const COMPLETIONS_MAX: u32 = 4 * SUBMISSIONS_MAX;
 /// The number of receive buffers: one for each connection, within these limits.
 const BUFFERS: std::ops::RangeInclusive<usize> = 16..=1024;
-/// How long the kernel's SQPOLL thread polls before it sleeps: longer than any gap under load.
+/// The time that the kernel's SQPOLL thread polls before it sleeps: longer than any gap between requests under load.
 const SQPOLL_IDLE_MS: u32 = 10;
 
 /// An io_uring. `SQPOLL`: a kernel thread takes requests without a system call. `MULTISHOT`: accepts and receives repeat until
@@ -53,7 +53,7 @@ fn set_up(sqpoll: bool, buffers: usize, buffer_bytes: usize) -> io::Result<(Ring
         builder.setup_sqpoll(SQPOLL_IDLE_MS).setup_sqpoll_cpu(last as u32).build(SUBMISSIONS_MAX)?
     } else {
         builder.setup_coop_taskrun();
-        // With this flag operations complete only during waits. Linux 6.0 lacks it.
+        // With DEFER_TASKRUN, operations complete only during waits. Linux 6.0 lacks this flag.
         let deferring = builder.clone().setup_defer_taskrun().build(SUBMISSIONS_MAX);
         deferring.or_else(|_| builder.build(SUBMISSIONS_MAX))?
     };
@@ -88,7 +88,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
     for IoUring<SQPOLL, MULTISHOT, ZERO_COPY>
 {
     const DONE_MAX: usize = 1024;
-    /// The kernel takes bytes and the end of the stream for one event if both arrive before the receive runs
+    /// The kernel treats bytes and the end of the stream as one event if both arrive before the receive runs
     /// (github.com/axboe/liburing, issue 1549; also for TCP resets on Linux 6.18).
     const MISSES_ENDS: bool = MULTISHOT;
     const NEEDS: &str = if ZERO_COPY { "Linux 6.1" } else { "Linux 6.0" };
@@ -205,7 +205,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
                     more,
                     buffer: cqueue::buffer_select(entry.flags()),
                 }),
-                // The second completion of a zero-copy send: the memory is free.
+                // The second completion of a zero-copy send means that the memory is free.
                 Operation::Send if cqueue::notif(entry.flags()) => {
                     CompletionEvent::Sent(outcome(self.unreleased[token.slot() as usize]))
                 }
@@ -225,10 +225,10 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
 
 impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Drop for IoUring<SQPOLL, MULTISHOT, ZERO_COPY> {
     fn drop(&mut self) {
-        // Closing a ring ends its operations asynchronously, when their memory may already have another owner.
+        // Cancel and wait: closing a ring ends its operations asynchronously, when their memory may already have another owner.
         let submitter = self.ring.submitter();
         if let Err(error) = cancel_all(|| submitter.register_sync_cancel(None, CancelBuilder::any())) {
-            // The kernel may still write to the memory, so that it must not be reused.
+            // The kernel may still access the memory, so it must not be reused.
             eprintln!("cannot cancel io_uring's operations: {error}; the process aborts; restart the server");
             std::process::abort();
         }
@@ -261,7 +261,7 @@ fn tag(kind: Operation, token: Token) -> u64 {
 fn untag(data: u64) -> (Operation, Token) {
     let kind = (data & KIND_MASK) >> KIND_SHIFT;
     match Operation::ALL[kind as usize].0 {
-        // In tokens of the loop's own descriptors these bits are ones.
+        // In the tokens of the loop's own descriptors, the bits of the kind are ones.
         Operation::Watch => (Operation::Watch, Token(data | KIND_MASK)),
         kind => (kind, Token(data & !KIND_MASK)),
     }
@@ -272,7 +272,7 @@ fn outcome(result: i32) -> Result<usize, Errno> {
     usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))
 }
 
-/// Ignores interruptions, temporary lack of memory and empty polls: the next call retries.
+/// Ignores interruptions, temporary lack of resources and timeouts: the next call retries.
 fn ignore_temporary(result: io::Result<usize>) -> io::Result<()> {
     match result.map_err(|error| (error.raw_os_error(), error)) {
         Ok(_) | Err((Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME), _)) => Ok(()),

@@ -40,7 +40,7 @@ fn pair() -> (TcpStream, TcpStream) {
     (listener.accept().unwrap().0, theirs)
 }
 
-/// Waits until `enough` is true of the completions so far.
+/// Waits until `enough` returns true for the completions so far.
 fn wait_for<M: Completion>(mechanism: &mut M, enough: impl Fn(&[Done]) -> bool) -> Vec<Done> {
     let (mut all, mut done) = (Vec::new(), Vec::with_capacity(M::DONE_MAX));
     while !enough(&all) {
@@ -242,7 +242,7 @@ fn datagram_without_room_is_not_sent() {
         (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
         let mut sends = 0;
         loop {
-            // SAFETY: the memory lives until the send completes, below.
+            // SAFETY: the memory is valid until `wait_for` returns with the completed send.
             unsafe { mechanism.send_datagram(ours.as_raw_fd(), Token::new(0, 0), &raw const message) }.unwrap();
             sends += 1;
             let done = wait_for(&mut mechanism, |all| !all.is_empty());
@@ -253,7 +253,7 @@ fn datagram_without_room_is_not_sent() {
             }
         }
     }
-    // A Unix socket buffers few datagrams. Zero-copy sends do not support Unix sockets.
+    // Use Unix sockets, which buffer few datagrams. Zero-copy sends do not support them.
     let (sender, receiver) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         if let Err(reason) = IoUring::<true, true, false>::can_run() {
@@ -286,7 +286,7 @@ fn flood_of_connects_leaves_others_served() {
     check::<IoUring<false, true, false>>(accepts_max);
     check::<IoUring<false, false, false>>(accepts_max);
     check::<IoUring<false, true, true>>(accepts_max);
-    // With SQPOLL the loop does not wait for the kernel's thread, which may begin to receive after any number of accepts.
+    // With SQPOLL the loop does not wait for the kernel's thread. That thread may begin to receive after any number of accepts.
     check::<IoUring<true, true, false>>(u64::MAX);
 }
 
