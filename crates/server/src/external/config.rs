@@ -12,7 +12,7 @@ use wire::Address;
 pub struct ExternalConfig {
     /// The program and its arguments. The placeholders are `{port}`, `{request}`, `{response}`, `{socket}` and `{address}`.
     pub command: Vec<String>,
-    /// The address to listen on; port 0 is a free one. Older stored runs used 127.0.0.1.
+    /// The address to listen on; port 0 means a free port. Stored runs without this field used 127.0.0.1.
     #[serde(default = "any_port")]
     pub listen: Address,
     /// The working directory; `None` for that of this process.
@@ -23,9 +23,9 @@ pub struct ExternalConfig {
     pub request_bytes: Option<u32>,
     /// The size of a response, in bytes; `None` if the service has no fixed sizes.
     pub response_bytes: Option<u32>,
-    /// The CPUs that it may run on; empty leaves placement to the kernel.
+    /// The CPUs that the server may run on; empty for all CPUs.
     pub cpus: Vec<usize>,
-    /// The time within which it must accept a connection, in nanoseconds.
+    /// The time within which the server must accept a connection, in nanoseconds.
     pub start_timeout_ns: u64,
 }
 
@@ -36,7 +36,7 @@ fn any_port() -> Address {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()
 }
 
-/// Checks that `program` is an executable file: itself if it contains a `/`, otherwise in PATH.
+/// Checks that `program` is an executable file: a path if it contains a `/`, otherwise a name in PATH.
 pub fn find_program(program: &str, directory: Option<&Path>, path: Option<&str>) -> Result<(), String> {
     let is_program = |file: &Path| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok();
     if program.contains('/') {

@@ -1,15 +1,15 @@
-//! A mark on all processes of an external server, by which they are found after their supervisor has died: a soft limit of file
-//! locks (RLIMIT_LOCKS) with the supervisor's process id. Every process inherits it; Linux has ignored it since 2.4.25. An
-//! environment variable would not survive in servers that overwrite their environment, such as nginx.
+//! A mark that identifies all processes of an external server after their supervisor has died. It is a soft limit of file locks
+//! (RLIMIT_LOCKS) that contains the supervisor's process id. Every process inherits this limit, and Linux has ignored it since
+//! 2.4.25. An environment variable would not do: some servers, such as nginx, overwrite their environment.
 
 use std::{fs, io};
 
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The upper 16 bits of a mark, which no other limit has.
+/// The upper 16 bits of every mark. No ordinary limit has these bits.
 const SIGN: u64 = 0x6d78;
-/// The bits of the supervisor's process id (at most 2^22), and of a number that distinguishes supervisors with the same id.
+/// The width of the supervisor's process id (at most 2^22), and of a number that distinguishes supervisors with the same id.
 const BITS: u32 = 24;
 
 /// The mark of a supervisor.

@@ -1,4 +1,4 @@
-//! The kernel's figures about a process tree in `/proc`, for servers that do not count for themselves.
+//! The kernel's figures about a process tree, read from `/proc`, for external servers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::platform;
 
 /// The state of an established connection in /proc/net/tcp.
 const ESTABLISHED: &str = "01";
-/// The state of an accepted connection in /proc/net/unix (SS_CONNECTED); waiting ones have another.
+/// The state of an accepted connection in /proc/net/unix (SS_CONNECTED). Waiting connections have another state.
 const CONNECTED: &str = "03";
 
 /// The figures of a server so far. They never fall, even when its threads and processes end.
@@ -34,7 +34,7 @@ pub struct ProcfsStats {
 pub(super) struct Process {
     pub(super) pid: i32,
     parent: i32,
-    /// CPU time in the kernel's ticks: its own, then that of its reaped children.
+    /// CPU time in the kernel's ticks: of the process itself, then of its reaped children.
     user: u64,
     system: u64,
     children_user: u64,
@@ -116,8 +116,8 @@ impl ProcfsStats {
         }
     }
 
-    /// Adds CPU time. A process's sum is exact, and its split into user and system comes in ticks, so the increase is divided
-    /// as close to the kernel's split as possible without either part falling.
+    /// Adds CPU time. A process's total is exact, but the kernel reports the split into user and system only in ticks. The
+    /// increase is divided as closely to that split as possible without a decrease of either part.
     fn add_cpu(&mut self, processes: &[Process], reaped: &Totals) {
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
         let (mut all_ns, mut user_ns) = (reaped.cpu_ns(), reaped.cpu_user_ns);
@@ -125,7 +125,8 @@ impl ProcfsStats {
             let own = process.user + process.system;
             let own_ns = platform::cpu_ns(process.pid).unwrap_or(own * tick_ns);
             all_ns += own_ns + (process.children_user + process.children_system) * tick_ns;
-            // Without a tick there is no split yet; most of a start is spent in the kernel.
+            // Before the first tick there is no split: count all as system time, because most of a start is spent in the
+            // kernel.
             user_ns += (u128::from(own_ns) * u128::from(process.user) / u128::from(own.max(1))) as u64
                 + process.children_user * tick_ns;
         }
@@ -137,7 +138,7 @@ impl ProcfsStats {
 
     fn add_switches(&mut self, now: BTreeMap<(i32, i32), (u64, u64)>) {
         for (thread, before) in &self.switches {
-            // Fewer switches mean another thread with the same number.
+            // A missing thread has ended. Fewer switches mean a new thread with the same id.
             if now.get(thread).is_none_or(|now| now.0 < before.0 || now.1 < before.1) {
                 self.ended = (self.ended.0 + before.0, self.ended.1 + before.1);
             }
@@ -160,7 +161,8 @@ fn connections(address: &Address) -> u64 {
     }
 }
 
-/// A line has number, references, protocol, flags, type, state, inode and perhaps a path; an accepted socket has its listener's.
+/// A line has address, references, protocol, flags, type, state, inode and perhaps a path. An accepted socket has its
+/// listener's path.
 fn is_unix_connection(line: &str, path: &Path) -> bool {
     let Some(head) = path.to_str().and_then(|path| line.strip_suffix(path)) else { return false };
     let fields: Vec<&str> = head.split_whitespace().collect();
@@ -250,7 +252,7 @@ mod tests {
         let waiting = UnixStream::connect(&path).unwrap();
         assert_eq!(connections(&Address::Unix(path.clone())), 3);
         drop((streams, waiting));
-        // A child forked by another test may hold them a little longer.
+        // A child forked by another test may hold the connections a little longer.
         let started = std::time::Instant::now();
         while connections(&Address::Unix(path.clone())) > 0 {
             assert!(started.elapsed() < std::time::Duration::from_secs(20), "the connections end");

@@ -1,5 +1,5 @@
 //! A running external server. The process that starts it is its supervisor, which adopts orphans and reaps all its children.
-//! The command dies with the supervisor; remaining processes are found by their [`ProcessTag`].
+//! The kernel kills the command when the supervisor ends; [`ProcessTag`] identifies processes that remain.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -26,23 +26,23 @@ use crate::platform;
 use crate::socket::free_port;
 use crate::socket::unix;
 
-/// Attempts with other ports when another process takes the free one.
+/// The most attempts to start when another process takes the free port.
 const PORTS_TRIED_MAX: u32 = 3;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The time between SIGTERM and SIGKILL.
 const TERM_TIMEOUT: Duration = Duration::from_secs(2);
-/// The time that killed processes may take: they first finish a system call.
+/// The longest wait for killed processes, which may have to finish a system call.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 const OUTPUT_BYTES_MAX: usize = 4096;
-/// The longest wait for output after the end: orphans may keep it open.
+/// The longest wait for the end of the output after the command's end: orphans may keep the output open.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A running command.
 #[derive(Debug)]
 pub struct ExternalServer {
-    /// The address that it listens on.
+    /// The address that the server listens on.
     pub address: Address,
-    /// The figures when it was ready.
+    /// The figures when the server was ready.
     pub ready: Snapshot,
     stats: ProcfsStats,
     record: Arc<Mutex<Record>>,
@@ -66,7 +66,7 @@ fn locked(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
 
 impl ExternalServer {
     /// Starts the command, and waits until it accepts a connection. Calls `on_end` in another thread when the command ends, and
-    /// `is_stopped` while it starts. The error has the command's status and output.
+    /// gives up if `is_stopped` returns true. The error has the command's status and output.
     pub fn start(
         config: &ExternalConfig,
         on_end: impl Fn() + Clone + Send + 'static,
@@ -132,7 +132,7 @@ impl ExternalServer {
             move || keep_output_tail(output, &record)
         });
         let reaper = move || reap(leader, &record, on_end);
-        // Without a reaper the command must end too; `drop` ends it.
+        // If a thread cannot be created, dropping `exec` ends the command.
         spawned
             .and_then(|_| thread::Builder::new().name("reap".into()).spawn(reaper))
             .map_err(|error| cannot("create a thread for", error))?;
@@ -181,7 +181,7 @@ impl ExternalServer {
         self.stats.snapshot(&reaped)
     }
 
-    /// Its status and the end of its output.
+    /// The command's status and the end of its output.
     pub fn last_words(&self) -> String {
         if self.has_ended() {
             self.wait(OUTPUT_TIMEOUT, |record| record.is_output_closed);
@@ -208,7 +208,7 @@ impl ExternalServer {
             let _ = rustix::process::kill_process_group(self.leader, Signal::TERM);
             self.wait(TERM_TIMEOUT, |record| record.status.is_some());
         }
-        // Repeat it: processes may start others meanwhile.
+        // Repeat this: processes may start others meanwhile.
         let deadline = Instant::now() + KILL_TIMEOUT;
         while !locked(&self.record).has_no_children && Instant::now() < deadline {
             for process in procfs_stats::descendants(rustix::process::getpid().as_raw_pid()) {
@@ -244,7 +244,7 @@ fn filled_in(argument: &str, config: &ExternalConfig, port: u16) -> String {
         .fold(argument.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), &value))
 }
 
-/// Reads the output, so that the command never blocks on it, and keeps its end.
+/// Reads the output, so that the command never blocks on a full pipe, and keeps the last bytes.
 fn keep_output_tail(output: OwnedFd, record: &Mutex<Record>) {
     let mut output = std::fs::File::from(output);
     let mut bytes = [0; 4096];
@@ -260,7 +260,7 @@ fn keep_output_tail(output: OwnedFd, record: &Mutex<Record>) {
 fn reap(leader: Pid, record: &Mutex<Record>, on_end: impl Fn()) {
     loop {
         let (mut status, mut used) = (0, MaybeUninit::<libc::rusage>::zeroed());
-        // SAFETY: the kernel fills in both, or leaves them zeroed, which is a valid value.
+        // SAFETY: the kernel fills in both, or leaves their zeros, which are valid.
         let (pid, used) = unsafe { (libc::wait4(-1, &raw mut status, 0, used.as_mut_ptr()), used.assume_init()) };
         if pid < 0 {
             if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted {

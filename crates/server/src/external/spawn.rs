@@ -1,5 +1,5 @@
 //! Processes that end with this one. Linux (PR_SET_PDEATHSIG) kills a child when the thread that forked it ends. So one thread,
-//! which lives as long as the process, forks for all.
+//! which lives as long as the process, starts all children.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
@@ -19,16 +19,16 @@ static TASKS: LazyLock<Option<mpsc::Sender<Task>>> = LazyLock::new(|| {
     forker.spawn(move || received.into_iter().for_each(|task| task())).ok().map(|_| tasks)
 });
 
-/// Starts a command on the CPUs of the calling thread. It is killed when this process ends, if the system supports that.
+/// Starts a command on the CPUs of the calling thread. If the system supports it, the command is killed when this process ends.
 pub fn spawn(mut command: Command) -> io::Result<Child> {
     let parent = rustix::process::getpid();
     let end_with_parent = move || {
         platform::die_with_parent(Signal::KILL)?;
-        // The parent may have ended before that.
+        // The parent may have ended before the line above.
         let is_orphan = rustix::process::getppid() != Some(parent);
         if is_orphan { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     };
-    // SAFETY: only system calls.
+    // SAFETY: the closure only makes system calls.
     unsafe { command.pre_exec(end_with_parent) };
     let cpus = platform::cpus();
     let (says, started) = mpsc::channel();
@@ -60,7 +60,7 @@ mod tests {
             spawn(command).unwrap()
         };
         let mut child = thread::spawn(start).join().unwrap();
-        // Enough time for a signal to arrive.
+        // If the thread's end killed the child, it would do so within this time.
         thread::sleep(std::time::Duration::from_millis(100));
         let written = child.stdin.take().unwrap().write_all(b"I live\n");
         let mut line = String::new();

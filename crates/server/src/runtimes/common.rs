@@ -1,4 +1,4 @@
-//! The parts that the runtimes share: counters of threads, admission of connections, the loops of acceptors and tasks.
+//! The parts that the runtimes share: counters of threads, admission of connections, loops that accept and serve.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -19,7 +19,7 @@ use crate::net::connection::{Connection, Next};
 use crate::socket::{self, Accepted, Acceptor};
 use crate::spec::read_budget::ReadBudget;
 
-/// The pause of an accept loop that has neither a descriptor nor a connection to refuse, so that an accept would fail at once.
+/// The pause of an accept loop that has no descriptor to refuse a connection, so that the next accept would fail at once.
 pub const REST: Duration = Duration::from_millis(10);
 
 thread_local! {
@@ -40,13 +40,13 @@ fn with_buffer<T>(budget: ReadBudget, read: impl FnOnce(&mut [u8]) -> T) -> T {
     })
 }
 
-/// The state that all tasks of a server share. Never freed, because tasks may outlive the accept loop by a moment.
+/// The state that all tasks of a server share. It is never freed, because tasks may briefly outlive the accept loop.
 pub struct TaskContext<S> {
     pub service: S,
-    /// Counters that threads take at their first use, and the number taken.
+    /// Counters, which threads take at their first use, and the number of counters taken.
     counters: Vec<&'static Counters>,
     taken: AtomicUsize,
-    /// Counters of [`Admission`].
+    /// Counters for connections that [`Admission`] refuses for lack of descriptors.
     refusals: &'static Counters,
     connections_max: usize,
     pub read_budget: ReadBudget,
@@ -54,7 +54,7 @@ pub struct TaskContext<S> {
 }
 
 impl<S> TaskContext<S> {
-    /// Makes the state, with counters for the calling accept thread and for `threads` other threads.
+    /// Makes the state. The calling thread gets the counters of the accept thread; `threads` other threads get their own.
     pub fn new(context: &ServerContext<'_>, service: S, threads: usize) -> io::Result<&'static Self> {
         let mut cursor = 0;
         let mut claim = || match context.workers.claim(&mut cursor) {
@@ -85,8 +85,10 @@ impl<S> TaskContext<S> {
         self.open.load(Relaxed) > 0
     }
 
-    /// The counters of the calling thread. They have one writer: never hold them where a task may move to another thread.
-    // Not inlined: a coroutine may wake in another thread, where the compiler would use the old thread's address.
+    /// The counters of the calling thread, which alone may write to them. Never hold them where a task may move to another
+    /// thread.
+    // Not inlined: a coroutine may wake in another thread, where inlined code could use the address of the old thread's
+    // storage.
     #[inline(never)]
     pub fn counters(&self) -> &'static Counters {
         match COUNTERS.get() {
@@ -100,7 +102,7 @@ impl<S> TaskContext<S> {
     }
 }
 
-/// An open connection. Dropped with its task, even after a panic.
+/// An open connection. Its task drops it, even by a panic.
 pub struct Open<S: 'static>(pub &'static TaskContext<S>);
 
 impl<S> Drop for Open<S> {
@@ -119,7 +121,7 @@ pub enum AfterFailure {
     Stop,
 }
 
-/// Admits or refuses connections. All accept loops of a server share one, with its spare descriptor.
+/// Admits or refuses connections. All accept loops of a server share one value and its spare descriptor.
 pub struct Admission<'a, S: 'static> {
     shared: &'static TaskContext<S>,
     /// Accepts the connections that must be refused for lack of descriptors; the runtime accepts all others. The lock gives its
@@ -138,7 +140,8 @@ impl<'a, S> Admission<'a, S> {
         self.acceptor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets a connection's options and counts it. Without room for it, returns `None`, and dropping the connection resets it.
+    /// Sets a connection's options and counts it. Returns `None` without room for the connection; the caller's close then
+    /// resets it.
     pub fn admit(&self, connection: impl AsFd) -> Option<Open<S>> {
         let shared = self.shared;
         let has_room = self.acceptor().has_room();
@@ -200,8 +203,8 @@ pub async fn accept<S, T: AsFd>(
     }
 }
 
-/// Serves one connection to its end, through the runtime's calls to read and to write. `is_time` polls a timer that fires each
-/// tick of the limits.
+/// Serves one connection to its end with the runtime's calls `read` and `write`. `is_time` polls a timer that fires at each
+/// tick of the time limits.
 pub async fn serve<S: Service, T: AsFd + Unpin>(
     open: Open<S>,
     mut stream: T,
@@ -236,18 +239,18 @@ pub async fn serve<S: Service, T: AsFd + Unpin>(
     }
 }
 
-/// The server's listener with another descriptor, so that a runtime may close it. Both share the mode `nonblocking`.
+/// A duplicate of the listener's descriptor, which the runtime may close. Both descriptors share the mode `nonblocking`.
 pub fn listener(context: &ServerContext<'_>, nonblocking: bool) -> io::Result<OwnedFd> {
     let listener = context.listener.try_clone()?;
     rustix::io::ioctl_fionbio(&listener, nonblocking)?;
     if !nonblocking {
-        // An accept of the connection to refuse must not block if another loop has taken that connection.
+        // The accept that refuses a connection must not block if another loop has taken this connection.
         socket::set_accept_timeout(&listener, REST)?;
     }
     Ok(listener)
 }
 
-/// Evaluates `$body` with a function that accepts the next connection, through the runtime's listener of either kind.
+/// Evaluates `$body` with a function that accepts the next connection from the runtime's TCP or Unix listener.
 macro_rules! with_listener {
     ($context:expr, $nonblocking:expr, $tcp:path, $unix:path, |$next:ident| $body:expr) => {{
         let listener = $crate::runtimes::listener($context, $nonblocking)?;

@@ -93,7 +93,7 @@ async fn serve<S: Service>(open: Open<S>, mut stream: impl AsyncRead + AsyncWrit
     let mut buffer = Vec::with_capacity(tasks.read_budget.bytes());
     let mut connection = Connection::default();
     let mut timer = service.check_interval().map(OverdueTimer::new);
-    // The same socket, for calls other than reads and writes.
+    // A second handle of the socket, for calls other than reads and writes.
     let socket = stream.clone();
     let io = socket.as_fd();
     let mut next = Next::Read;
@@ -131,7 +131,7 @@ async fn serve<S: Service>(open: Open<S>, mut stream: impl AsyncRead + AsyncWrit
     }
 }
 
-/// Awaits the operation `done`; returns `None` and drops the operation if the client is overdue at a tick.
+/// Awaits the operation `done`; returns `None` if the client is overdue at a tick.
 async fn unless_overdue<F: Future>(
     mut done: Pin<&mut F>,
     timer: &mut Option<OverdueTimer>,

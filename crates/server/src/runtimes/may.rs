@@ -30,7 +30,7 @@ pub const ROW: ModelRow = ModelRow {
 /// The longest wait for coroutines to end after the server stops.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-/// The descriptors of open connections, which the end of the server shuts down. Each connection locks them twice.
+/// The descriptors of open connections, which the stopping server shuts down. Each connection takes the lock twice.
 type Descriptors = Mutex<HashSet<RawFd>>;
 
 /// Runs the server in the calling thread until it is stopped. The coroutines run in may's threads, which outlive the server.
@@ -47,7 +47,7 @@ pub fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerConte
             let listener = unsafe { <$listener>::from_raw_fd(listener.into_raw_fd()) };
             accept(context, tasks, || {
                 let (stream, _) = listener.accept()?;
-                // Neither call fails for a timeout above 0.
+                // Setting a timeout above 0 never fails.
                 let _ = (stream.set_read_timeout(tick), stream.set_write_timeout(tick));
                 Ok(stream)
             })
@@ -56,7 +56,7 @@ pub fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerConte
     if socket::is_tcp(&listener) { accept!(TcpListener) } else { accept!(UnixListener) }
 }
 
-/// A connection of either kind.
+/// A TCP or Unix connection.
 trait Stream: Read + Write + AsRawFd + Send + 'static {}
 impl<T: Read + Write + AsRawFd + Send + 'static> Stream for T {}
 
@@ -79,7 +79,8 @@ where
                 // SAFETY: the stream keeps the descriptor open.
                 if let Some(open) = admission.admit(unsafe { BorrowedFd::borrow_raw(descriptor) }) {
                     lock(served).insert(descriptor);
-                    // SAFETY: no reference into thread-local storage lives across a wait, and no frame is large.
+                    // SAFETY: no reference to thread-local storage is held across a wait, and the frames fit the coroutine's
+                    // stack.
                     unsafe { coroutine::spawn(move || serve(open, stream, served)) };
                 }
             }

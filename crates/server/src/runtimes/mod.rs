@@ -15,7 +15,7 @@ pub(crate) mod smol;
 #[cfg(all(target_os = "linux", feature = "tokio"))]
 pub(crate) mod tokio;
 
-/// The cargo features of the runtimes, whether compiled in or not, which are the names of the models. Only Linux has runtimes.
+/// The cargo features of the runtimes, which are also the names of their models; they need not be compiled in.
 pub const FEATURES: &[&str] = if cfg!(target_os = "linux") { &["tokio", "smol", "may", "compio"] } else { &[] };
 
 #[cfg(all(target_os = "linux", any(feature = "tokio", feature = "smol", feature = "may", feature = "compio")))]

@@ -26,11 +26,12 @@ pub const ROW: ModelRow = ModelRow {
 pub fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
     let others = context.threads.map_or(0, |threads| threads.network - 1);
     let tasks = TaskContext::new(context, service, others as usize)?;
-    // Dropping the executor ends all tasks. smol's own thread stays, and waits for events while no thread of the server does.
+    // Dropping the executor ends all tasks. smol's `async-io` thread outlives the server. It polls for events whenever no
+    // server thread does.
     let executor = Executor::new();
     let (stop, stopped) = smol::channel::unbounded::<()>();
     thread::scope(|scope| {
-        // Dropping the sender ends the threads, even after a panic.
+        // Dropping the sender ends the threads, even by a panic.
         let _stop = stop;
         for _ in 0..others {
             let until_stopped = || smol::block_on(executor.run(stopped.recv()));
@@ -42,7 +43,7 @@ pub fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerConte
                 context.notify_started();
                 let accepts = Cell::new(0);
                 let next = async || {
-                    // While connections wait, accept returns at once: let the other tasks run.
+                    // While connections wait, accept never suspends this task, so yield to other tasks.
                     if accepts.replace(accepts.get() + 1) % ACCEPTS == ACCEPTS - 1 {
                         smol::future::yield_now().await;
                     }

@@ -9,7 +9,7 @@ use wire::Service;
 /// The size of a packet in welsh2001.
 const PACKET_BYTES: usize = 8_192;
 
-/// A service above the layer, which calls it through a vtable: the loops are compiled once for all services.
+/// A service above the layer. The layer calls it through a vtable, so the loops are compiled once for all services.
 pub struct Buffered<'a> {
     connect: Box<dyn Fn() -> Box<dyn DynService + 'a> + Sync + 'a>,
     check_interval: Option<Duration>,
@@ -122,7 +122,7 @@ impl<'a> Service for Buffered<'a> {
     }
 
     fn is_overdue(&self, conn: &mut Self::Conn) -> bool {
-        // Creates the state: a client that has sent nothing can be overdue, too.
+        // Create the state if necessary: a client that has sent nothing may also be overdue.
         conn.service.get_or_insert_with(&self.connect).is_overdue()
     }
 }
@@ -170,7 +170,7 @@ mod tests {
         assert!(packets.iter().all(|(at, _)| !read.contains(at)));
     }
 
-    /// Responds to each input with its length; a connection is overdue at the third check.
+    /// A service that responds to each input with its length. A connection is overdue at the third check.
     struct Counting;
 
     #[derive(Default)]

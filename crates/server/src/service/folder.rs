@@ -14,8 +14,8 @@ use crate::regular;
 /// The largest total size of a folder's files.
 pub const FOLDER_BYTES_MAX: u64 = 1 << 30;
 
-/// Reads all files below `folder`, through links that stay within it. Fails for other links, for unreadable and irregular
-/// files, and for folders above [`FOLDER_BYTES_MAX`]; the error names the path.
+/// Reads all files below `folder`, and follows links that stay within it. Fails for other links, for unreadable and irregular
+/// files, and for folders above [`FOLDER_BYTES_MAX`]. The error names the path.
 pub(crate) fn read(folder: &Path) -> io::Result<Content> {
     read_at_most(folder, FOLDER_BYTES_MAX)
 }

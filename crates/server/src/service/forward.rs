@@ -1,4 +1,4 @@
-//! Methods of a service that a service around it leaves alone.
+//! Forwards methods from a service to the service that it wraps.
 
 /// Forwards the named methods of [`wire::Service`] to `self.$service`, with `$state` as the connection's state.
 macro_rules! forward {

@@ -1,6 +1,6 @@
 //! Time limits for clients: to send a request, to receive its response, to send the next request.
 //!
-//! One thread counts ticks, and a connection stores the tick of its last progress, so that a request reads no clock.
+//! One thread counts ticks, and each connection stores the tick of its last progress, so serving a request reads no clock.
 //! Event-driven loops check connections on a message, blocking loops after a wait of at most a tick, and tasks on a timer.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -24,7 +24,7 @@ pub struct Limits {
 
 /// Ticks in the shortest limit. A connection ends at most two ticks after its limit.
 const TICKS: u64 = 8;
-/// How long the server discards input after the last response, as nginx's `lingering_time`.
+/// The time that the server discards input after the last response, like nginx's `lingering_time`.
 const LINGER_NS: u64 = 30_000_000_000;
 
 impl Limits {
@@ -98,7 +98,7 @@ impl<S: Service> Service for WithLimits<S> {
         self.service.sent(&mut conn.conn, count)
     }
 
-    // Without limits nothing would end a connection that discards input.
+    // Only limits end a connection that discards input, so without them never cut one short.
     #[inline]
     fn is_cut_short(&self, conn: &Self::Conn) -> bool {
         self.tick.is_some() && self.service.is_cut_short(&conn.conn)
@@ -135,7 +135,7 @@ impl<S: Service> Service for WithLimits<S> {
     }
 }
 
-/// Counts ticks in `now` until the sender of `running` is dropped; calls `after` after each.
+/// Counts ticks in `now` until the sender of `running` is dropped; calls `after` after each tick.
 pub fn count_ticks(tick: Duration, now: &AtomicU32, running: &Receiver<()>, mut after: impl FnMut()) {
     now.store(1, Relaxed);
     while running.recv_timeout(tick) == Err(RecvTimeoutError::Timeout) {
@@ -153,7 +153,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
-    /// A service with ticks of a second: 8 for a request, 16 until the next request.
+    /// A service whose ticks are a second, with a limit of 8 ticks for a request and 16 ticks until the next request.
     fn limited() -> (WithLimits<Http>, &'static AtomicU32) {
         let now: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(1)));
         let http = Http::new(Content::generated(), Box::new(|| 0));
@@ -185,7 +185,7 @@ mod tests {
         let (limited, now) = limited();
         let mut conn = LimitedConnection::default();
         now.fetch_add(1000, Relaxed);
-        // The limit, one tick until the first check, and one that had begun.
+        // The sum of the limit, one tick until the first check, and one tick that had already begun.
         assert_eq!(ticks_until_overdue(&limited, &mut conn), 10);
 
         // Bytes alone are no progress.

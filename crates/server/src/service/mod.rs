@@ -31,7 +31,7 @@ macro_rules! with_service {
                 with!(WithLimits::new(http, $context.limits, $context.workers.ticks()))
             }
             ServiceSpec::Stream(stream) => with!(wire::stream::Streaming::new(stream)),
-            // Datagrams have loops of their own; `Architecture` checks that the model has one.
+            // Datagrams have other loops; `Architecture` checks that the model has one.
             ServiceSpec::Udp { .. } => return Err(std::io::ErrorKind::Unsupported.into()),
         }
     }};
@@ -54,7 +54,7 @@ pub(crate) fn content(service: &ServiceSpec) -> io::Result<Option<Arc<Content>>>
     })
 }
 
-/// Seconds since 1970. The clock never needs a system call, whatever the kernel's clock source is.
+/// Seconds since 1970. On Linux the coarse clock needs no system call with any clock source.
 pub(crate) fn unix_time_s() -> u32 {
     #[cfg(target_os = "linux")]
     let clock = rustix::time::ClockId::RealtimeCoarse;

@@ -1,4 +1,4 @@
-//! Simulated work: CPU time, or a wait such as a disk causes, added to each request.
+//! Simulated work, added to each request: CPU time, or a wait like that for a disk.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -60,7 +60,7 @@ pub struct WithWork<S> {
 }
 
 impl<S> WithWork<S> {
-    /// Adds `work` to each request of `service` until `stopping` is set. The accept thread must call it before it starts
+    /// Adds `work` to each request of `service` until `stopping` is set. The accept thread must call this before it starts
     /// threads.
     pub fn new(service: S, work: Option<Work>, stopping: Arc<AtomicBool>) -> Self {
         match work.map(|work| work.kind) {
@@ -121,7 +121,7 @@ fn spin(rounds: f64) {
     black_box(at);
 }
 
-/// The speed of [`spin`], measured at the first call: the fastest of many short runs, so that no interrupt is in it.
+/// The speed of [`spin`], measured at the first call. Uses the fastest of many short runs, so that it contains no interrupt.
 fn rounds_per_ns() -> f64 {
     static SPEED: OnceLock<f64> = OnceLock::new();
     *SPEED.get_or_init(|| {
@@ -135,10 +135,10 @@ fn rounds_per_ns() -> f64 {
     })
 }
 
-/// The number of random generators that threads of this process have started, and those of its parent before the fork.
+/// Counts the random generators that this process and, before the fork, its parent started, and the forks.
 static STREAMS: AtomicU64 = AtomicU64::new(0);
 
-/// Makes the next child draw other numbers than its parent and siblings. Call it before the fork.
+/// Makes the next child draw other numbers than its parent and siblings. Call this before the fork.
 pub(crate) fn next_stream() {
     STREAMS.fetch_add(1, Relaxed);
 }
@@ -148,7 +148,7 @@ fn exponential() -> f64 {
     thread_local! {
         static STATE: Cell<Option<u64>> = const { Cell::new(None) };
     }
-    // splitmix64 (Steele, Lea, Flood 2014). Threads start at mixed numbers, far apart.
+    // splitmix64 (Steele, Lea, Flood 2014). The mixed start states of threads are far apart.
     let state =
         STATE.get().unwrap_or_else(|| mix(STREAMS.fetch_add(1, Relaxed) + 1)).wrapping_add(0x9E37_79B9_7F4A_7C15);
     STATE.set(Some(state));
@@ -177,7 +177,7 @@ mod tests {
     fn work_takes_at_least_its_time() {
         let work = |kind| Work { kind, time_ns: 1_000_000, exponential: false };
         assert!(took(work(Kind::Sleep), 3) >= Duration::from_millis(3));
-        // At least half: the CPU may have become faster since the measurement, but not twice as fast.
+        // Expect half: the CPU may have become faster since the measurement, but not twice as fast.
         assert!(took(work(Kind::Cpu), 5) >= Duration::from_micros(2_500));
     }
 

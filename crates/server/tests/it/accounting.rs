@@ -1,4 +1,4 @@
-//! A server counts the whole CPU time of its children, also of short-lived ones.
+//! A server counts all CPU time of its children, even if they are short-lived.
 
 use std::io::{Read, Write};
 use std::mem::MaybeUninit;
@@ -39,10 +39,10 @@ pub fn short_lived_children_are_counted_with_their_exits() {
         stream.write_all(&[0]).unwrap();
         stream.read_exact(&mut [0]).unwrap();
         if number == CONNECTIONS / 2 {
-            // This snapshot counts a living child, and the last one counts it after its end.
+            // This snapshot counts a living child; the last snapshot counts the same child after its end.
             middle = server.snapshot().totals.cpu_children_ns;
         }
-        // Children that were forked meanwhile inherited the client's socket, so that closing it does not end the connection.
+        // Shut down: children forked meanwhile inherited this socket, so closing it would not end the connection.
         stream.shutdown(Shutdown::Both).unwrap();
     }
     // Wait until the last child has seen the end of its connection. The rest of its time is negligible.

@@ -18,22 +18,22 @@ static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 struct Counting;
 
-// SAFETY: the system's allocator does all the work.
+// SAFETY: every method forwards to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller keeps the contract of the same method.
+        // SAFETY: the caller fulfils the contract, which is that of `System`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of the same method.
+        // SAFETY: the caller fulfils the contract, which is that of `System`.
         unsafe { System.dealloc(block, layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller keeps the contract of the same method.
+        // SAFETY: the caller fulfils the contract, which is that of `System`.
         unsafe { System.realloc(block, layout, new_bytes) }
     }
 }
@@ -43,7 +43,7 @@ static COUNTING: Counting = Counting;
 
 const CONNECTIONS: usize = 16;
 const ROUNDS: usize = 200;
-/// Queues and buffers of connections may still grow in a busy moment: each doubles a few times.
+/// Queues and buffers of connections may still grow under load: each doubles a few times.
 const GROWTH_MAX: u64 = 40;
 
 /// A request of a service and its response.
@@ -51,11 +51,11 @@ struct Exchange<'a> {
     name: &'a str,
     request: &'a [u8],
     response_bytes: usize,
-    /// The most allocations of all its requests.
+    /// The most allocations of all requests of this exchange together.
     allocations_max: u64,
 }
 
-/// Sends a request on each connection, then receives each response, so that several requests wait at once. Allocates nothing.
+/// Sends a request on each connection, then receives all responses, so that several requests wait at once. Allocates nothing.
 fn exchange(streams: &mut [TcpStream], request: &[u8], response: &mut [u8], rounds: usize) {
     for _ in 0..rounds {
         streams.iter_mut().for_each(|stream| stream.write_all(request).unwrap());
@@ -67,8 +67,8 @@ fn start(architecture: Architecture, service: &ServiceSpec) -> Server {
     Server::start(&config(architecture, service.clone())).unwrap_or_else(|error| panic!("{architecture}: {error}"))
 }
 
-/// The architectures that run muxbench's loops in this process: those without child processes and runtimes. By default each row
-/// of both tables, with MUXBENCH_EVERY in the environment every pair.
+/// The architectures that run muxbench's loops in this process: those without child processes and runtimes. By default this
+/// covers each model and each mechanism; with MUXBENCH_EVERY in the environment, each pair of them.
 pub fn architectures() -> Vec<Architecture> {
     let more =
         ["amped:0+2/epoll", "amped:1+1/epoll", "symped:1/epoll", "seda:1+3/epoll"].map(|name| name.parse().unwrap());
@@ -104,7 +104,7 @@ pub fn requests_allocate_nothing(architecture: Architecture) {
             allocations_max: GROWTH_MAX,
         },
         Exchange { name: "miss", request: b"get none\r\n", response_bytes: 5, allocations_max: GROWTH_MAX },
-        // A long response has memory of its own until it is sent, so that idle connections keep none.
+        // Each long response is allocated and freed once sent, so that idle connections keep no memory.
         Exchange {
             name: "large get",
             request: b"get large\r\n",

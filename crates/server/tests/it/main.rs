@@ -1,4 +1,5 @@
-//! Tests of servers inside this process, one at a time, because they count the process's allocations, children and threads.
+//! Tests of servers inside this process. They run one at a time, because they count allocations, children and threads of the
+//! process.
 
 use std::process::ExitCode;
 
@@ -45,7 +46,7 @@ fn test(name: &str, run: impl FnOnce() + Send + 'static) -> Trial {
     })
 }
 
-/// A server of `service` on a free port of 127.0.0.1, without optional features.
+/// The configuration of a server of `service` on a free port of 127.0.0.1, without optional features.
 fn config(architecture: Architecture, service: ServiceSpec) -> ServeConfig {
     ServeConfig {
         architecture,

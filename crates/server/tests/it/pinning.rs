@@ -14,7 +14,7 @@ fn cpus_of_threads() -> Vec<(String, String)> {
     let value = |status: &str, field: &str| {
         status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default().trim().to_owned()
     };
-    // A thread may end meanwhile.
+    // A thread may have ended meanwhile: skip it.
     let statuses = tasks.filter_map(|path| fs::read_to_string(path.join("status")).ok());
     statuses.map(|status| (value(&status, "Name:"), value(&status, "Cpus_allowed_list:"))).collect()
 }
@@ -28,7 +28,7 @@ pub fn each_stage_stays_on_its_cpus() {
         let stage_cpus = StageCpus { accept: vec![first], network: vec![last], payload: vec![first] };
         let config = ServeConfig { stage_cpus, ..config(name.parse().unwrap(), service) };
         let server = Server::start(&config).unwrap();
-        // The beginning of the threads' names, their number and their CPU.
+        // For each stage: the prefix of its threads' names, their number and their CPU.
         let network = if name.starts_with("amped") { 1 } else { 2 };
         let payload = if name.starts_with("symped") { 0 } else { 2 };
         let expected = [("accept", 1, first), ("network-", network, last), ("payload-", payload, first)];

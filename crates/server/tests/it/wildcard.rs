@@ -20,7 +20,7 @@ fn server(architecture: Architecture, listen: IpAddr) -> Server {
     Server::start(&config).unwrap_or_else(|error| panic!("{architecture}: {error}"))
 }
 
-/// Whether a response comes from `to`: a connected socket receives from no other address.
+/// Whether a response comes from `to`. A connected socket receives from no other address.
 fn responds(to: SocketAddr) -> bool {
     let unspecified: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let client = UdpSocket::bind((unspecified, 0)).unwrap();
