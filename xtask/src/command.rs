@@ -21,7 +21,7 @@ pub fn run(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a step of a check with its output on the terminal, after a line that names it; an error ends with `remedy`.
+/// Prints the name of a check's step and runs the step, with its output on the terminal; an error ends with `remedy`.
 pub fn step(name: &str, command: &mut Command, remedy: &str) -> anyhow::Result<()> {
     println!("== {name}");
     let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot run `{name}`"))?;

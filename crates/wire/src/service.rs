@@ -39,7 +39,7 @@ pub trait Service {
         None
     }
 
-    /// The number of checks without progress of a response after which the connection must end.
+    /// The limit of consecutive checks without progress of a response; beyond it, the connection must end.
     fn checks_max(&self) -> u32 {
         u32::MAX
     }

@@ -94,7 +94,7 @@ enum Subject {
         #[arg(long, default_value = "2000")]
         rate: String,
         // A client that spins would see responses immediately, while five clients on one CPU wait for each other.
-        /// Pacing of both, as in `compare --pacing`
+        /// Pacing of the workers and of the process, as in `compare --pacing`
         #[arg(long, default_value = "yield")]
         pacing: String,
     },

@@ -64,7 +64,7 @@ fn link_one(target: &Target, tools: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs cargo with a separate build folder, because these flags would rebuild everything else.
+/// Runs cargo with a separate build folder, because in `target` these flags would rebuild every crate.
 fn step(mut command: Command, tools: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     command
         .args(arguments)

@@ -77,7 +77,7 @@ fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
     step(&mut cargo_command(arguments))
 }
 
-/// Runs a cargo command with its output on the terminal, after a line with its arguments.
+/// Prints the arguments of a cargo command and runs it, with its output on the terminal.
 fn step(command: &mut Command) -> anyhow::Result<()> {
     let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
     command::step(&format!("cargo {}", arguments.join(" ")), command, "")

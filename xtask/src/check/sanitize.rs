@@ -12,7 +12,7 @@ use xtask::root;
 use crate::command;
 use crate::environment::debian;
 
-/// Runs tests under tools that find undefined behaviour, in target/sanitize, with a nightly compiler
+/// Runs tests under tools that find undefined behaviour, in target/sanitize; all but memcheck use a nightly compiler
 #[derive(Debug, Args)]
 pub struct Sanitize {
     /// Tools [default: all]
@@ -25,7 +25,7 @@ enum Tool {
     Miri,
     /// AddressSanitizer: memory errors, in unit tests and the conformance suite
     Address,
-    /// ThreadSanitizer: data races, in the same tests
+    /// ThreadSanitizer: data races, in the same tests as AddressSanitizer
     Thread,
     /// valgrind's memcheck: also uninitialised memory, in unit tests
     Memcheck,

@@ -199,7 +199,7 @@ fn take_value(
     Some(total_bytes)
 }
 
-/// Whether a line, or the beginning of one, exceeds its limit.
+/// Whether a line, or the beginning of a line, is too long.
 #[inline]
 fn is_too_long(line: &[u8]) -> bool {
     line.len() > LINE_BYTES_MAX && (line.len() > KEYS_BYTES_MAX || !is_list_of_keys(line))

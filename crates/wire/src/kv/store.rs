@@ -85,7 +85,7 @@ pub(super) struct Store {
     flush_at: AtomicU32,
     records_fetches: AtomicBool,
     notices_fetches: AtomicBool,
-    /// The growth of items in place since the cache last evicted. The cache itself evicts only on insertion.
+    /// The growth of items in place since [`Store::make_room`] last evicted. The cache itself evicts only on insertion.
     grown_bytes: AtomicU64,
     evicted: Evicted,
     /// The last CAS value. Every change writes it, so its cache lines are apart from the fields that every get reads.
@@ -206,7 +206,7 @@ impl Store {
     #[cold]
     fn record_fetch(&self, key: &[u8], cas: u64) {
         self.cache.entry(key, Some(Duration::ZERO), |_, item| {
-            // Another thread may have replaced the item since.
+            // Another thread may have replaced the item meanwhile.
             if item.cas == cas {
                 self.mark_fetched(item);
             }
@@ -367,7 +367,7 @@ impl Store {
         // In memcached a flush takes a CAS value too.
         self.next_cas();
         if self.flushes.fetch_add(1, Relaxed) == u16::MAX {
-            // The counter wraps, so items from before would become live again.
+            // The counter wraps, so items of 65 536 flushes ago would become live again.
             self.cache.clear();
         }
     }

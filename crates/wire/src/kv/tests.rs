@@ -367,7 +367,7 @@ fn memory_limit_can_be_changed() {
     assert_eq!(respond(&kv, b"cache_memlimit 8\r\n"), "OK\r\n");
     assert!(kv.store.size().1 <= 8 << 20 && kv.store.evictions() > 0);
     assert!(respond(&kv, b"stats\r\n").contains("STAT limit_maxbytes 8388608\r\n"));
-    // The largest items would no longer fit.
+    // A limit is refused if the largest items would not fit.
     let (kv, _) = self::kv(KvConfig::default());
     assert_eq!(respond(&kv, b"cache_memlimit 50\r\n"), "OK\r\n");
     assert_eq!(respond(&kv, b"cache_memlimit 8\r\n"), "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n");
@@ -432,7 +432,7 @@ fn eviction_keeps_the_limit_and_used_items() {
     assert!(bytes > LIMIT_BYTES / 2, "only {bytes} bytes are used");
     assert_eq!(kv.store.evictions(), ITEMS + 1 - items as u64);
 
-    // Items that grow in place may exceed the limit by the size of the largest item.
+    // Items that grow in place may exceed the limit by twice the size of the largest item.
     for number in 0..ITEMS {
         respond(&kv, format!("append key-{number} 0 0 1000\r\n{}\r\n", "v".repeat(1000)).as_bytes());
         respond(&kv, format!("prepend used 0 0 3\r\n{number:3}\r\n").as_bytes());
