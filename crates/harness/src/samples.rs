@@ -1,10 +1,9 @@
 //! Raw samples in a columnar file (Parquet), which pandas, polars and DuckDB read.
 //!
 //! All columns are 64-bit integers. `planned_ns`, `sent_ns` (null: never sent) and `complete_ns` (null: never answered) count
-//! nanoseconds from the start of the window. `connection` and `client` are numbers of a connection and of a client process. The
-//! other columns come from kernel timestamps and are null if those are missing: `scheduler_ns`, `driver_ns` and `arrived_ns`
-//! count from the start of the window too; `hardware_service_ns` is a duration. The file's key-value metadata holds all
-//! parameters of the trial.
+//! nanoseconds from the start of the window. `connection` and `client` are numbers of a connection and of a client process.
+//! Kernel timestamps may be null: `scheduler_ns`, `driver_ns` and `arrived_ns` count from the start of the window too;
+//! `hardware_service_ns` is a duration. The file's key-value metadata holds all parameters of the trial.
 //!
 //! The crate `parquet` only writes the files, because its reader panics or runs almost endlessly on hostile files.
 
@@ -126,8 +125,8 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
 const FOREIGN: &str = "not the samples of a trial";
 /// The limit of a footer, in bytes. A valid footer has 2 KiB for each group of rows, and the metadata.
 const FOOTER_BYTES_MAX: usize = 8 << 20;
-/// The limit of rows for each byte of a file, in addition to one group. Rows differ in times or connections, which takes at
-/// least a quarter of a byte.
+/// The limit of rows for each byte of a file, plus one group. Rows differ in times or connections, by a quarter of a byte or
+/// more.
 const ROWS_PER_BYTE_MAX: u64 = 4;
 /// The end of a file: the length of its footer, and a magic number.
 const TAIL_BYTES: usize = 8;

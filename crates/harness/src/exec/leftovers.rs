@@ -1,5 +1,5 @@
-//! Leftovers of killed runs: socket folders and processes. A process in a lab is recognised by its environment, and a process
-//! of an external server by its tag. The network namespaces of a testbed end with its last process.
+//! Leftovers of killed runs: socket folders and processes. Their environment identifies processes in a lab, and a tag
+//! identifies processes of external servers. A testbed's network namespaces end with its last process.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -70,8 +70,7 @@ impl Observations {
         Some((taken, (accounting == Accounting::Apart).then_some(interrupts_ns)))
     }
 
-    /// Adds interrupts to the CPU time of a closed loop's clients, which does not include them. Otherwise busy clients would seem
-    /// to have idle time.
+    /// Adds interrupts to the CPU time of a closed loop's clients, which omits them. Busy clients would otherwise seem idle.
     pub(super) fn add_interrupts_to_client(&mut self, cpus: &[usize]) {
         let accounting = interrupts::accounting();
         let share = accounting.and_then(|accounting| Some(self.shares(cpus)?.charged_to_nobody(accounting)));

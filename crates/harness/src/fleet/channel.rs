@@ -69,8 +69,7 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Starts the receiving thread, which calls `on_message` with each message as it arrives, and with `None` when the
-    /// connection ends.
+    /// Starts the receiving thread. It calls `on_message` with each message, and with `None` when the connection ends.
     pub(super) fn new(
         session: Session,
         mut on_message: impl FnMut(Option<&Message>) + Send + 'static,

@@ -17,8 +17,7 @@ pub(super) struct Timeouts {
     pub(super) joining: Duration,
     /// For connecting to one address. Doubles after each round in which an address timed out.
     pub(super) connecting: Duration,
-    /// For a handshake; longer over a slow network ([`super::round_trip`]). A worker repeats a failed handshake during
-    /// `joining`.
+    /// For a handshake; longer over a slow network ([`super::round_trip`]). During `joining`, a worker repeats handshakes.
     pub(super) handshake: Duration,
     /// For a client to summarise and write its samples after its phases.
     pub(super) client: Duration,
@@ -43,8 +42,7 @@ pub type WaitHook<'a> = dyn FnMut(Option<&Event>) -> anyhow::Result<Instant> + '
 /// A message of a client, or of the worker that started it.
 pub(super) enum ClientMessage {
     Event(Event),
-    /// The worker has the client's report. `used` is the utilisation of the client's CPUs by all programs during the window;
-    /// `None` if unknown.
+    /// The worker has the client's report. `used` is the utilisation of the client's CPUs by all programs, if known.
     Ended {
         used: Option<f64>,
     },
@@ -65,8 +63,7 @@ pub(super) trait ClientLink {
     fn give_up(&mut self) -> String;
 }
 
-/// Waits for a message that `accept` takes. With an `extension`, each progress event moves the deadline to `extension` from
-/// now.
+/// Waits for a message that `accept` takes. Each progress event moves the deadline to `extension` from now, if given.
 pub(super) fn await_message<T>(
     client: &mut dyn ClientLink,
     mut deadline: Instant,

@@ -26,17 +26,15 @@ pub struct Membership {
     pub secret: Secret,
     /// The reason why strangers might know the secret.
     pub weakness: Option<&'static str>,
-    /// The transport of requests, if known. Addresses of its family come first, because the server listens on the address at
-    /// which workers reach the first worker.
+    /// The transport of requests, if known. Workers prefer addresses of its family to join, since the server uses them too.
     pub transport: Option<Transport>,
 }
 
 /// Environment variables by name.
 type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// Launchers by a variable that each sets for its processes. The first match counts: muxbench's own variables come first, and
-/// Open MPI comes before Slurm, since `srun` may start `mpirun`. A Kubernetes pod knows only its index; its manifest sets
-/// muxbench's variables.
+/// Launchers by a variable that each sets for its processes. The first match counts; Open MPI precedes Slurm, since `srun` may
+/// start `mpirun`. A Kubernetes pod knows only its index; its manifest sets muxbench's variables.
 const LAUNCHERS: &[(&str, fn(&Environment<'_>) -> Result<Membership, String>)] = &[
     ("MUXBENCH_RANK", |variable| from_our_variables("hand", "MUXBENCH_RANK", variable)),
     ("OMPI_COMM_WORLD_RANK", open_mpi),

@@ -62,8 +62,7 @@ impl Fleet for Local {
         let sources = match self.hosts.as_slice() {
             // Choose sources for all clients together. Each client alone would begin with the first address.
             [] if count > 1 => load::io::source_ports::sources(&order.config).map_err(anyhow::Error::msg)?,
-            // In a testbed, the order's sources are addresses of the first client host. A single client chooses its sources
-            // itself.
+            // In a testbed, the order's sources belong to the first client host. A single client chooses its sources itself.
             _ => order.config.sources.clone(),
         };
         for (number, config) in parts.into_iter().enumerate() {

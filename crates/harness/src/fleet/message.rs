@@ -1,5 +1,4 @@
-//! The messages between workers. A message is a length, then the content in postcard's encoding. Orders and events in it are
-//! JSON.
+//! A message between workers is a length, then content in postcard's encoding. Orders and events in messages are JSON.
 //!
 //! Until both sides are authenticated, they exchange [`HandshakeMessage`]s. Each later [`Message`] has a tag, which the
 //! receiver verifies before it parses the message.
@@ -21,8 +20,7 @@ pub(super) const LENGTH_BYTES: usize = 4;
 pub(super) enum HandshakeMessage {
     /// The first worker sends random bytes, which do not depend on the secret.
     Challenge { nonce: Nonce },
-    /// A joining worker sends its [`Hello`] in postcard's encoding. The first worker verifies the proof before it parses the
-    /// hello.
+    /// A joining worker sends its [`Hello`] in postcard's encoding. The first worker parses it after verifying the proof.
     Claim { hello: Vec<u8>, proof: Proof },
     /// The first worker accepts the joining worker, and only now proves that it knows the secret.
     Welcome { proof: Proof },
@@ -43,8 +41,7 @@ pub(super) enum Message {
     Pong { number: u32, monotonic_ns: u64 },
     /// Makes the client start its ramp at `start_ns` of the worker's CLOCK_MONOTONIC.
     Begin { trial: u32, start_ns: u64 },
-    /// The worker has the report of its client. `used_ppm` is the utilisation of the client's CPUs by all programs during the
-    /// window, in parts per million.
+    /// The worker has its client's report. `used_ppm` is the utilisation of the client's CPUs, in parts per million.
     Ended { trial: u32, used_ppm: Option<u32> },
     /// Requests the report, as an event, and the samples. The first worker sends it when all clients have ended.
     Collect { trial: u32 },

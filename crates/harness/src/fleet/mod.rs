@@ -5,10 +5,8 @@
 //! - [`local`]: clients that are processes of this machine
 //! - [`workers`]: the first worker of a distributed run; [`worker`]: the other workers; `identity`: their descriptions
 //! - [`launcher`]: reads a worker's number from the environment of Slurm, Open MPI or Kubernetes
-//! - `handshake`, `pending`, `secret`, `round_trip`: mutual authentication of workers; `addresses`: addresses of the first
-//!   worker
-//! - `message`, `channel`: messages between workers, and their connection; `client`: waiting for clients; `validate`: checks of
-//!   reports
+//! - `handshake`, `pending`, `secret`, `round_trip`: mutual authentication; `addresses`: addresses of the first worker
+//! - `message`, `channel`: messages between workers; `client`: waiting for clients; `validate`: checks of reports
 
 mod addresses;
 mod channel;

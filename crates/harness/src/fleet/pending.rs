@@ -7,8 +7,7 @@
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
 use std::sync::Arc;
 
-/// The number of slots, and the limit for one source. Workers of one host count as one source; a worker that loses its slot
-/// connects again.
+/// The number of slots, and the limit for one source. Workers of one host are one source; those without a slot retry.
 const SLOTS: usize = 256;
 const SLOTS_PER_SOURCE: usize = 64;
 

@@ -4,8 +4,7 @@ use load::Sample;
 use load::report::merge::Account;
 use serde_json::Value;
 
-/// Larger than any count, rate or time of a trial (in nanoseconds: 104 days), but small enough to add thousands of such
-/// figures.
+/// Larger than any count, rate or time of a trial (in nanoseconds: 104 days), but small enough to add thousands of them.
 const FIGURE_MAX: f64 = (1u64 << 53) as f64;
 const TIME_NS_MAX: u64 = 1 << 53;
 

@@ -17,8 +17,8 @@ pub(crate) fn server_address(transport: Transport) -> Address {
     (address(0, transport == Transport::Tcp6, 1), 0).into()
 }
 
-/// The source addresses of `config`'s connections, for the first client host; empty if the kernel can choose. Each address has
-/// `ports` ports.
+/// The first client host's source addresses, each with `ports` ports, for `config`'s connections; empty if the kernel can
+/// choose.
 pub(crate) fn sources(config: &LoadConfig, ports: u32) -> Result<Vec<IpAddr>, String> {
     let is_v6 = config.target.ip().is_some_and(|target| target.is_ipv6());
     let addresses = || (1..=ADDRESSES).map(|last| address(1, is_v6, last)).collect();

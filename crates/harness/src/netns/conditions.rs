@@ -40,8 +40,7 @@ pub(crate) fn tc(applied: &Applied, network: &Network, device: &str) -> String {
     lines
 }
 
-/// The commands for nft(8) in each host. They drop packets on reception, because dropping on transmission returns an error to
-/// the sender.
+/// The commands for nft(8) in each host. They drop received packets, because a sender sees a drop on transmission as an error.
 pub(crate) fn nft(applied: &Applied, network: &Network, device: &str) -> String {
     let Some(loss) = network.loss.filter(|_| applied.loss == Some(Means::Nft)) else { return String::new() };
     let dropped_per_million = (loss.0 * 1e6).round().max(1.0);

@@ -5,8 +5,7 @@
 //! process ends, the kernel ends those processes and then removes the namespace with its interfaces.
 //!
 //! [`testbed`] creates the hosts. [`conditions`] chooses the kernel's means for delay, loss and bandwidth; [`relay`] replaces
-//! netem where the kernel lacks it. `probe` measures the network. [`surrounding`] connects commands to the testbed of `muxbench
-//! lab`.
+//! netem where the kernel lacks it. `probe` measures the network. [`surrounding`] is the client of `muxbench lab`.
 
 pub mod addresses;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has the means"))]

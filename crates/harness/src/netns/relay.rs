@@ -146,8 +146,7 @@ pub fn run(config: &RelayConfig, input: BorrowedFd<'_>, send: &mut dyn FnMut(Rel
     }
 }
 
-/// Moves this process to `cpus`, and gives it priority over the server and the clients. Otherwise they would seem to cause the
-/// delays of a late relay.
+/// Moves this process to `cpus`, and gives it priority over server and clients. They would otherwise seem to cause its delays.
 fn set_scheduling(cpus: &[usize]) -> anyhow::Result<()> {
     if !cpus.is_empty() {
         let mut set = CpuSet::new();

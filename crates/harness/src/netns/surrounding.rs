@@ -60,8 +60,7 @@ impl Surrounding {
         Ok(Self { socket, network, applied })
     }
 
-    /// The source addresses for a client whose host has `address`; empty if the kernel can choose, or if no host of this
-    /// testbed has the address.
+    /// The source addresses for a client whose host has `address`; empty if no host has it, or if the kernel can choose.
     pub fn sources(&self, config: &LoadConfig, address: IpAddr) -> Result<Vec<IpAddr>, String> {
         let mut hosts = 1..=self.network.clients.get();
         let Some(host) = hosts.find(|host| addresses::address(*host, address.is_ipv6(), 1) == address) else {

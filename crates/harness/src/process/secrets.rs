@@ -5,8 +5,7 @@ use std::process::Command;
 
 /// The variable with a job's secret.
 pub(crate) const SECRET: &str = "MUXBENCH_SECRET";
-/// The end of the name of the variable in which Open MPI passes a key to the workers of a job. The prefix differs between
-/// versions.
+/// The end of the name of Open MPI's variable with a job's key. The start of the name differs between versions.
 pub(crate) const OPEN_MPI_KEY: &str = "precondition_transports";
 
 /// Removes secrets from the environment of a child or an external server.

@@ -38,8 +38,7 @@ impl Compression {
     }
 }
 
-/// The limit of a decompressed page, in bytes. A valid page has at most about half as many, plus an eighth of a byte for each
-/// optional value.
+/// The limit of a decompressed page, in bytes. A valid page has about half as many.
 fn page_bytes_max(values: usize) -> usize {
     64 + 2 * VALUE_BYTES * values
 }

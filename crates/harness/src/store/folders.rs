@@ -75,7 +75,7 @@ pub fn latest(results: &Path) -> anyhow::Result<PathBuf> {
     runs(results).into_iter().max_by_key(|folder| (began(folder), folder.clone())).with_context(none)
 }
 
-/// The start of a run, to the second, and the time at which run.json was written. This time replaces the start if run.json is
+/// A run's start, to the second, and the time at which run.json was written. Both are the time of writing if run.json is
 /// unreadable.
 fn began(folder: &Path) -> Option<(SystemTime, SystemTime)> {
     #[derive(Deserialize)]

@@ -6,8 +6,7 @@ pub(super) const PINGS: u32 = 8;
 const LEAD_NS: u64 = 50_000_000;
 const LEAD_NS_PER_WORKER: u64 = 5_000_000;
 const LEAD_ROUND_TRIPS: u64 = 2;
-/// The additional time if the network loses packets. It covers one loss, which the kernel detects after 200 ms. A second loss
-/// would take 400 ms more.
+/// The additional time if the network loses packets. It covers one loss (200 ms), but not a second (400 ms more).
 const LEAD_NS_WITH_LOSS: u64 = 500_000_000;
 /// The difference between two round trips that indicates a lost packet.
 const LOSS_HINT_NS: u64 = 100_000_000;

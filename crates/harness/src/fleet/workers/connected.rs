@@ -45,8 +45,7 @@ impl ConnectedWorker {
         anyhow!("{} is lost: {reason}", self.name())
     }
 
-    /// The next message, with its arrival time in nanoseconds of this host's CLOCK_MONOTONIC; `None` after `deadline`. Skips messages
-    /// about earlier trials.
+    /// The next message about this trial, with its arrival time in CLOCK_MONOTONIC nanoseconds; `None` after `deadline`.
     fn receive(&mut self, deadline: Instant) -> anyhow::Result<Option<(u64, Message)>> {
         loop {
             match self.channel.receive_timed(deadline).map_err(|error| self.lose(&error))? {
