@@ -28,7 +28,7 @@ const END_MAX: Duration = Duration::from_secs(5);
 ///
 /// With a launcher such as srun, one machine then acts as a cluster. MUXBENCH_LAB_HOSTS lists the namespaces for nsenter(1),
 /// beginning with the server's. A distributed run in a lab measures and reports the network before each trial. When the command
-/// ends, all processes in the lab end. The lab forwards SIGHUP and SIGTERM to the command, and kills it after 5 s.
+/// ends, all processes in the lab end. The lab forwards SIGHUP and SIGTERM to the command, and kills it 5 s later.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench lab --network lab:clients=5 --delay 1ms -- deploy/slurm-in-lab.sh \\

@@ -28,7 +28,7 @@ struct Row {
     /// Required kernel features, beyond those of every supported Linux.
     #[serde(skip_serializing_if = "String::is_empty")]
     needs: String,
-    /// The reason why the architecture cannot run here.
+    /// The reason why this host does not support the architecture, model or mechanism.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_here: Option<String>,
     /// The most connections on this host, and the resource that limits them.

@@ -178,7 +178,7 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     let (mut shown_ns, mut shown_bytes) = (0, 0);
     let is_stream = config.service.stream().is_some();
     let Outcome { report, samples, .. } = ::load::run(&config, &mut |event| match event {
-        // Print streams once per second. Progress arrives twice per second, sometimes slightly early.
+        // Print the bandwidth once per second. Progress arrives twice per second, sometimes slightly early.
         Event::Progress { phase, elapsed_ns, bytes, .. } if is_stream && elapsed_ns >= shown_ns + 900_000_000 => {
             let [from_s, to_s] = [shown_ns, elapsed_ns].map(|ns| ns as f64 / 1e9);
             let bandwidth = format::bandwidth((bytes - shown_bytes) as f64 / (to_s - from_s));

@@ -35,7 +35,7 @@ macro_rules! flags {
 
 flags! {
     ServerArgs, Server, "Server":
-    /// Accept strategy of a pool: single, shared, reuseport, exclusive [default: shared]
+    /// Accept strategy: single, shared, reuseport, exclusive [default: single; for a pool shared]
     accept: Accept = "ACCEPT" [value_parser = named::<Accept>];
     /// Bytes that a server reads from one connection before it serves the next, 1B to 1MiB [default: 64KiB]
     read_budget: Budget = "SIZE";

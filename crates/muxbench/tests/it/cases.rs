@@ -95,7 +95,7 @@ impl Cases {
         }
     }
 
-    /// Adds a check with `reuseport` and a check with `exclusive`, of the architectures that allow the strategy, except pools.
+    /// Adds two checks, with `reuseport` and with `exclusive`. Each runs on the architectures that allow it, except pools.
     pub fn accepting(&mut self, (name, check): (&str, fn(Architecture, Accept))) {
         for accept in [Accept::Reuseport, Accept::Exclusive] {
             let applies = |it: &Architecture| accept.check(*it).is_ok() && !it.model.is_pool();
