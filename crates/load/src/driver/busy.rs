@@ -68,7 +68,7 @@ impl Sleeper {
         self.passed += 1;
     }
 
-    /// Returns the share of the window in which the thread ran or waited for a CPU; `None` if it ended before the window began.
+    /// Returns the share of the window in which the thread ran or waited for a CPU; `None` if the thread ended before that.
     pub fn busy_share(&mut self, now: u64, ns: u64) -> Option<f64> {
         self.tick(now);
         if self.passed == 1 {

@@ -34,9 +34,8 @@ fn source(target: SocketAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// Returns the source addresses of the interface with the address `own`, or of all interfaces if `target` is this host.
-/// Responses to another interface's address would not arrive. The first address is `own`. All have the target's family, none
-/// is link-local, and loopback addresses are only for a loopback target.
+/// Returns the source addresses of `own`'s interface, `own` first; of all interfaces if `target` is this host. Omits link-local
+/// addresses, those of another family, and loopback unless `target` is loopback. Other interfaces would get no responses.
 fn leading_to(target: IpAddr, own: IpAddr, interfaces: &[(String, IpAddr)]) -> Vec<IpAddr> {
     let loops = interfaces.iter().any(|(_, address)| *address == target);
     let leads = |name: &str| loops || interfaces.iter().any(|(its, address)| its == name && *address == own);

@@ -23,7 +23,7 @@ pub fn sources(config: &LoadConfig) -> Result<Vec<IpAddr>, String> {
     sources_in(config, |ports| sources_with(config, ports))
 }
 
-/// Like [`sources`], with `choose` to map the number of ports per address to source addresses.
+/// Like [`sources`]. `choose` returns the source addresses, given the number of ports per address.
 pub fn sources_in(
     config: &LoadConfig,
     choose: impl FnOnce(u32) -> Result<Vec<IpAddr>, String>,

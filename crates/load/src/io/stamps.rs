@@ -34,7 +34,7 @@ const BATCH: usize = 3;
 /// Bytes for a message's timestamps (three times and a header) and its number (an extended error and an address).
 const CONTROL_BYTES: usize = 192;
 
-/// The origin of a timestamp in an extended error (linux/errqueue.h): driver or scheduler.
+/// The kind of a timestamp, in the field `ee_info` of an extended error (linux/errqueue.h): driver or scheduler.
 const SCM_TSTAMP_SND: u32 = 0;
 const SCM_TSTAMP_SCHED: u32 = 1;
 

@@ -13,7 +13,7 @@ use crate::protocol::{ClientProtocol, Reply};
 
 /// Connections verified at once: few enough for any server's backlog.
 const UNDER_WAY_MAX: usize = 128;
-/// Reads of one connection before the others get their turn and timeouts are checked. A response may be endless.
+/// The most reads of one connection in a turn: an endless response must not delay other connections or timeouts.
 const READS_MAX: u32 = 16;
 const INBOX_BYTES: usize = 64 << 10;
 

@@ -36,7 +36,7 @@ pub struct LoadReport {
     pub window_ns: u64,
     /// The target rate in requests per second; `None` in a closed loop.
     pub rate_asked_per_s: Option<f64>,
-    /// Requests planned in the window (in a closed loop: due in the window). All counts below refer to these requests.
+    /// Requests planned in the window (in a closed loop: due in the window). `sent` and `completed` refer to these requests.
     pub planned: u64,
     /// Requests sent, including late ones. If a socket's buffer is full, service time includes the wait for the server to read.
     pub sent: u64,
@@ -216,7 +216,7 @@ pub struct ChurnReport {
     pub first_byte: Measured,
 }
 
-/// Figures of datagrams: requests of the window without those in [`Errors`].
+/// Figures of datagrams, for the requests of the window. [`Errors`] counts failed requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatagramReport {
     /// The server's ports. Each answered before the ramp.
@@ -303,8 +303,7 @@ pub enum Hardware {
     On,
 }
 
-/// Requests in flight at the window's edges and after the cool-down. In an open loop of short-lived connections, those of
-/// waiting sessions count too.
+/// Requests in flight at three times. In an open loop of short-lived connections, requests of waiting sessions count too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outstanding {
     /// Requests in flight at the start of the window.

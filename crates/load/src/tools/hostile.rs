@@ -284,7 +284,7 @@ pub struct Crowd<'a> {
 }
 
 impl<'a> Crowd<'a> {
-    /// Creates one client for each of `config`'s connections. Source addresses and manners alternate.
+    /// Creates one client for each of `config`'s connections. Source addresses and manners are used in turn.
     pub fn new(config: &LoadConfig, sources: &'a [IpAddr], manners: &[&'static Manner]) -> Result<Self, LoadError> {
         if manners.is_empty() || config.connections == 0 {
             let why = "a crowd needs at least one client and one manner; name one of hostile::MANNERS";

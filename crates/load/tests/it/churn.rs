@@ -123,7 +123,7 @@ fn closed_loop_replaces_connections() {
         assert!(connections.is_empty(), "all connections are closed");
         seen.all_ended();
         let by_calls = seen.by_calls.lock().unwrap();
-        // Incomplete are only the connection that verified the server, and those that the end of the window cut short.
+        // The connection that verified the server is incomplete, and those that the end of the window cut short.
         let whole = by_calls.get(&calls).copied().unwrap_or(0);
         let accepted = seen.accepted.load(SeqCst);
         assert!(whole >= 10 && accepted - whole <= 6, "{by_calls:?}");

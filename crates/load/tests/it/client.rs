@@ -102,7 +102,7 @@ fn several_requests_may_be_outstanding_on_one_connection() {
 fn request_unanswered_after_the_cool_down_is_a_timeout() {
     let target = server(|stream| answer(stream, |number| Some(if number == 0 { RESPONSE } else { 0 })));
     let mut config = config(target);
-    // Requests that are not sent by the end of the cool-down would be missing.
+    // Long enough for a busy machine to send all requests.
     config.phases.cool_down_ns = 2_000_000_000;
     let Outcome { report, samples, .. } = run(&config);
     assert_eq!((report.sent, report.completed), (180, 0));

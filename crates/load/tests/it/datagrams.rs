@@ -162,7 +162,7 @@ fn repeated_response_is_a_duplicate() {
 fn overtaken_response_is_reordered() {
     let held = std::sync::Mutex::new(std::collections::HashMap::<thread::ThreadId, Vec<u8>>::new());
     let held = Arc::new(held);
-    // Every second response is sent first, followed by the previous one.
+    // Every second response overtakes the one before it.
     let server = Server::start(move |count, response| {
         let mut held = held.lock().unwrap();
         if count.is_none() {

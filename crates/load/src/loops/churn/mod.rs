@@ -3,7 +3,7 @@
 //! In a closed loop, a new connection replaces one that has ended, after the think time. In an open loop, sessions begin by the
 //! schedule, as in httperf. A session connects, sends each request after the previous response, and closes.
 //!
-//! At most `connections` are open at once. Further sessions wait, because dropping them would hide load from the server. Requests
+//! At most `connections` are open at once. Further sessions wait, because dropping them would lower the load. Requests
 //! that never began are recorded as not sent. t1 of a connection's first request is the due time of the connection, so its
 //! response time includes the session's wait and the connection setup.
 

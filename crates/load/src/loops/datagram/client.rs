@@ -152,7 +152,7 @@ pub fn greet(
     Ok(())
 }
 
-/// Sleeps until a datagram arrives, at most `timeout_ns` nanoseconds, less than a second.
+/// Sleeps until a datagram arrives or for `timeout_ns` (below a second).
 fn wait(socket: &UdpSocket, timeout_ns: i64) {
     let timeout = Timespec { tv_sec: 0, tv_nsec: timeout_ns };
     let _ = rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout));
