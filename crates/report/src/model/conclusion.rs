@@ -67,7 +67,7 @@ pub fn of(comparison: &Comparison) -> String {
     let is_stream = comparison.workload.service.stream().is_some();
     let most = if is_stream { "has the most bandwidth" } else { "has the most transactions" };
     let is_best = match (ranked.len(), equals_of_best(comparison).len()) {
-        (1, _) => "is the only one ranked",
+        (1, _) => "is the only ranked architecture",
         _ if is_closed && has_no_interval(comparison) => most,
         _ if has_no_interval(comparison) => "has the lowest median",
         (_, 1) => "is best",

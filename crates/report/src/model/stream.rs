@@ -89,8 +89,8 @@ pub fn bytes_per_cpu_s(record: &TrialRecord) -> Option<f64> {
     (cpu_ns > 0).then_some(moved(record)? as f64 * 1e9 / cpu_ns as f64)
 }
 
-/// Returns the server's count of bytes per second in the window, or in a slightly longer time if the server was not
-/// sampled at the edges of the window.
+/// Returns the server's bytes per second in the window. If the server was not sampled at the edges of the window, the
+/// rate covers a slightly longer time.
 fn server_bytes_per_s(record: &TrialRecord) -> Option<f64> {
     let (server, direction) = (record.server.as_ref()?, record.trial.workload.service.stream()?.direction);
     let in_longer_time = || Some(moved(record)? as f64 * 1e9 / server.window_ns as f64);
@@ -108,7 +108,7 @@ pub(crate) fn by_part(records: &[&TrialRecord]) -> Option<[f64; PARTS]> {
     (!all.is_empty()).then(|| std::array::from_fn(|part| median(part).unwrap_or_default()))
 }
 
-/// Converts bursts per second to megabytes per second; `None` for other services.
+/// Converts bursts per second to megabytes per second; `None` unless the service is a stream.
 pub(crate) fn megabytes_per_s(workload: &Workload, rate_per_s: f64) -> Option<f64> {
     Some(rate_per_s * workload.service.stream()?.burst_bytes() as f64 / 1e6)
 }

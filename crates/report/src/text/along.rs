@@ -63,7 +63,7 @@ fn throughput(along: Axis, group: &[&Comparison], title: &str, medium: Medium) -
     table(along, group, &heading, &names, &cell, Some(&peak), medium)
 }
 
-/// Returns a table of response times. Its rows are ordered by the last column; rows not ranked there come last.
+/// Returns a table of response times, ordered by the last column. Architectures that this column does not rank come last.
 fn response_time(along: Axis, group: &[&Comparison], medium: Medium) -> String {
     let last = group[group.len() - 1];
     let at_the_end = |name: &String| {

@@ -1,5 +1,5 @@
-//! Service times as text, a line for each architecture: the five percentiles of kawai2008's Figure 7 on one
-//! logarithmic scale.
+//! Service times as text, a line for each architecture: five percentiles on one logarithmic scale, as in Figure 7 of
+//! kawai2008.
 
 use crate::format;
 use crate::list::ends;

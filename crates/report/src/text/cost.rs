@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn run_delay_is_shown_with_its_share_of_the_tail() {
         let mut run = testkit::run();
-        assert!(!render(&Summary::of(&run), 160.into()).contains(WAITED), "old runs have no run delay");
+        assert!(!render(&Summary::of(&run), 160.into()).contains(WAITED), "the run has no run delay");
         for server in run.records.iter_mut().filter_map(|record| record.server.as_mut()) {
             server.totals.run_delay_ns = Some(700_000);
         }
@@ -287,7 +287,7 @@ mod tests {
         for load in late.records.iter_mut().filter_map(|record| record.load.as_mut()) {
             load.late = Some(load::report::LateSends { count: 9, sent: 200, ..load::report::LateSends::default() });
         }
-        assert_eq!(share(&late), (Some(3_500.0), None), "the client caused the tail");
+        assert_eq!(share(&late), (Some(3_500.0), None), "the client may have caused the tail");
         let text = render(&summary, 160.into());
         assert!(
             text.contains(WAITED) && text.contains(" 3.50 ") && text.contains("queue behind that thread"),

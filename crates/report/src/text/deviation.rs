@@ -55,7 +55,7 @@ pub fn render(deviations: &Deviations, medium: Medium) -> String {
             lines.push(medium.prose(&format!("trial {}, {}: {why}", trial.trial, trial.architecture)));
         } else if trial.unsent > 0 {
             let what = format!(
-                "trial {}, {}: {} requests were never sent; each makes the following ones seem late by one interval",
+                "trial {}, {}: {} requests were never sent; each of them makes all later sends seem late by one interval",
                 trial.trial, trial.architecture, trial.unsent
             );
             lines.push(medium.prose(&what));
@@ -68,8 +68,8 @@ pub fn render(deviations: &Deviations, medium: Medium) -> String {
     let uneven = deviations.trials.iter().filter(|trial| trial.workload.schedule != Schedule::Constant).count();
     if uneven > 0 {
         let what = format!(
-            "The definition assumes constant intervals. {uneven} trials have another schedule: their deviations are those of the \
-             schedule, not of the client. See the send delay instead (`muxbench report`), or use --schedule constant."
+            "The definition assumes constant intervals. {uneven} trials have another schedule: their deviations come from the \
+             schedule, not from the client. See the send delay instead (`muxbench report`), or use --schedule constant."
         );
         lines.push(medium.prose(&what));
     }

@@ -58,7 +58,7 @@ fn markdown(findings: &[Diagnosis]) -> String {
     table::of_text(headings, findings.into_iter().map(cells), Medium::Markdown)
 }
 
-/// Puts `text` after `lead`, and indents further lines to the first one.
+/// Puts `text` after `lead`, and aligns its further lines with its first line.
 fn hanging(lead: &str, text: &str, width: usize) -> String {
     let margin = lead.chars().count();
     let wrapped = wrap(text, width.saturating_sub(margin).max(20));

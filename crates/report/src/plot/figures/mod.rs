@@ -28,7 +28,7 @@ pub const FIGURES: &[FigureSpec] = &[
     FigureSpec {
         name: "ranking",
         title: "Ratio to the best",
-        about: "Each architecture's metric divided by that of the best under the same workload, with its 95 % interval over \
+        about: "Each architecture's metric divided by the best metric under the same workload, with its 95 % interval over \
                 repeats. An interval that reaches 1x is not significantly different from the best.",
         draw: ranking,
     },
@@ -42,7 +42,7 @@ pub const FIGURES: &[FigureSpec] = &[
     FigureSpec {
         name: "bandwidth-idle",
         title: "Bandwidth against idle connections",
-        about: "The same bandwidth against the number of connections without traffic.",
+        about: "The total bandwidth against the number of connections without traffic.",
         draw: |data| {
             let differ = data.groups(Some(Along::Idle)).iter().any(|group| group.members.len() > 1);
             let is_drawn = data.size() == Along::Idle || !differ;
@@ -85,7 +85,7 @@ pub const FIGURES: &[FigureSpec] = &[
     FigureSpec {
         name: "latency",
         title: "Service time against the rate",
-        about: "The same five percentiles against the planned rate.",
+        about: "Five percentiles of the service time against the planned rate.",
         draw: |data| {
             data.open().filter(|data| data.groups(Some(Along::Rate)).iter().any(|group| group.members.len() > 1))?;
             data.percentiles(Along::Rate, "service time", &[("", |_, row| service(row))])
@@ -101,14 +101,14 @@ pub const FIGURES: &[FigureSpec] = &[
     FigureSpec {
         name: "time",
         title: "Service time over the window",
-        about: "The median in each 32nd part of the measured window, and fainter the 90th percentile: the median of repeats. A \
-                rising line belongs to a server that does not keep up.",
+        about: "The median in each 32nd part of the measured window and, as a fainter line, the 90th percentile. Both are medians of \
+                repeats. The lines of a server that does not keep up rise.",
         draw: over_window::service_time,
     },
     FigureSpec {
         name: "lag",
         title: "Send delay of the client",
-        about: "The same five percentiles of the time from the planned to the actual send. It should be small compared with the \
+        about: "Five percentiles of the time from the planned to the actual send. This time should be small compared with the \
                 service time, and equal for all architectures.",
         draw: |data| data.open()?.percentiles(data.size(), "send delay", &[("", |_, row| percentiles(row.send_delay))]),
     },
