@@ -124,7 +124,7 @@ pub fn merge(order: &LoadOrder, gathered: Vec<Gathered>, draft: &Path) -> anyhow
                 "" => format!("client {} of {}", number + 1, accounts.len()),
                 place => place.to_owned(),
             };
-            bail!("cannot merge the clients' reports: {name} reports the impossible: {reason}; check its host");
+            bail!("cannot merge the clients' reports: {name} reports impossible figures: {reason}; check its host");
         }
     }
     let merged = merge::samples(parts);

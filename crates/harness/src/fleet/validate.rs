@@ -29,7 +29,7 @@ pub(super) fn check(account: &Account, samples: &[Sample]) -> Result<(), String>
         ("stream.ended", report.stream.as_ref().map(|it| it.ended)),
     ] {
         if let Some(count) = count.filter(|count| *count > connections) {
-            return Err(format!("{name} is {count}, more than its {connections} connections"));
+            return Err(format!("{name} is {count}, but the client has only {connections} connections"));
         }
     }
     if let Some(stream) = &report.stream {
@@ -39,13 +39,13 @@ pub(super) fn check(account: &Account, samples: &[Sample]) -> Result<(), String>
             return Err(format!("stream.bytes_by_second has {count} seconds, more than the {seconds} of the window"));
         }
         if !(stream.fairness > 0.0 && stream.fairness <= 1.0 + 1e-6) {
-            return Err(format!("stream.fairness is {}, not a share", stream.fairness));
+            return Err(format!("stream.fairness is {}, not between 0 and 1", stream.fairness));
         }
     }
     for sample in samples {
         if sample.connection >= connections {
             let number = sample.connection;
-            return Err(format!("a sample has connection {number}, beyond its {connections} connections"));
+            return Err(format!("a sample has connection {number}, but the client has only {connections} connections"));
         }
         let times = [
             sample.planned_ns,
@@ -125,7 +125,7 @@ mod tests {
             ),
             (LoadReport { window_ns: 0, ..healthy() }, "window_ns is 0"),
             (LoadReport { stalled_ns: Some(1_000_000_001), ..healthy() }, "stalled_ns is 1000000001"),
-            (LoadReport { connections: 11, ..healthy() }, "connections is 11, more than its 10"),
+            (LoadReport { connections: 11, ..healthy() }, "connections is 11, but the client has only 10"),
             (LoadReport { active: u32::MAX, ..healthy() }, "active is 4294967295"),
             (LoadReport { closed: Some(closed(u32::MAX)), ..healthy() }, "closed.cpus is 4294967295"),
             (with(StreamReport { ended: 11, ..stream() }), "stream.ended is 11"),

@@ -17,7 +17,7 @@ pub(super) struct CpuLimit<'a> {
 pub(super) fn cpu_limits<'a>(workers: impl Iterator<Item = CpuLimit<'a>>) -> Option<String> {
     let is_limited = |it: &CpuLimit<'a>| !it.cpus.is_empty() && it.cpus.len() < it.of_host as usize;
     let describe =
-        |it: CpuLimit<'_>| (it.rank, format!("CPU {} of the {} of {}", sorted(it.cpus), it.of_host, it.host));
+        |it: CpuLimit<'_>| (it.rank, format!("CPU {} of the {} on {}", sorted(it.cpus), it.of_host, it.host));
     let workers = describe_groups(workers.filter(is_limited).map(describe))?;
     Some(format!("{workers}: the launcher limits them (`mpirun --bind-to none` and `srun --cpu-bind=none` do not)"))
 }
@@ -46,7 +46,7 @@ fn sorted(cpus: &[usize]) -> Cpus {
     Cpus(cpus)
 }
 
-/// Groups workers with the same limit: `workers 1, 2 may use CPU 0 of the 2 of a; worker 3 may use...`.
+/// Groups workers with the same limit: `workers 1, 2 may use CPU 0 of the 2 on a; worker 3 may use...`.
 fn describe_groups(workers: impl Iterator<Item = (u32, String)>) -> Option<String> {
     let mut groups: Vec<(String, Vec<String>)> = Vec::new();
     for (rank, limit) in workers {
@@ -85,11 +85,11 @@ mod tests {
         let some = [(0, "a", vec![4, 0, 1], 8), (1, "b", vec![0], 2), (2, "b", vec![0], 2), (3, "b", vec![0, 1], 2)];
         let (count, text) = limits(&some);
         let expected =
-            "worker 0 may use CPU 0-1,4 of the 8 of a; workers 1, 2 may use CPU 0 of the 2 of b: the launcher limits";
+            "worker 0 may use CPU 0-1,4 of the 8 on a; workers 1, 2 may use CPU 0 of the 2 on b: the launcher limits";
         assert!(count == 3 && text.starts_with(expected), "{text}");
         let many: Vec<_> = (0..20).map(|rank| (rank, "a", vec![rank as usize], 64)).collect();
         let (count, text) = limits(&many);
-        let expected = "; worker 7 may use CPU 7 of the 64 of a; and 12 more are limited: ";
+        let expected = "; worker 7 may use CPU 7 of the 64 on a; and 12 more are limited: ";
         assert!(count == 20 && text.contains(expected), "{text}");
     }
 
