@@ -49,13 +49,14 @@ fn files_of_a_crate_form_no_new_cycles() {
         if files > known {
             let list: Vec<String> = cycles.iter().map(ToString::to_string).collect();
             wrong += &format!(
-                "{files} files of `{name}` have cyclic dependencies, {known} may have; move an item that is named after \
-                 an arrow to a file that uses neither of its users:\n{}",
+                "{files} files of `{name}` have cyclic dependencies, and the limit is {known}; to remove `a -> b: item`, move \
+                 the item to a file that uses neither a nor b:\n{}",
                 list.join("\n")
             );
         } else if files < known {
-            wrong +=
-                &format!("only {files} files of `{name}` have cyclic dependencies: replace the {known} in this test\n");
+            wrong += &format!(
+                "only {files} files of `{name}` have cyclic dependencies: lower its limit of {known} in this test\n"
+            );
         }
     }
     assert!(wrong.is_empty(), "{wrong}");

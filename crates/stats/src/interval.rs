@@ -183,7 +183,7 @@ mod tests {
         (ratios as f64 / cases as f64, estimates as f64 / cases as f64)
     }
 
-    /// Uses fewer cases than the table, to be quick.
+    /// Simulates fewer cases than the table is based on, to be quick.
     #[cfg_attr(miri, ignore = "thousands of simulated runs")]
     #[test]
     fn coverage_matches_a_simulation() {

@@ -39,7 +39,7 @@ pub struct Bench {
 /// The subject of a measurement.
 #[derive(Debug, Subcommand)]
 enum Subject {
-    /// Highest closed-loop rate of each architecture against the C reference server (our epoll for those that it lacks), A B A B
+    /// Highest closed-loop rate of each architecture against the C reference server (our epoll for those it lacks), A B A B
     Server {
         /// Architectures, with commas
         #[arg(long, value_delimiter = ',', default_value = "epoll,poll,select,mt,mp")]

@@ -1,4 +1,4 @@
-//! Checks of dependencies against `deny.toml`: licences, sources, withdrawn versions. Prints their number and size.
+//! Checks of dependencies against `deny.toml`: licences, sources, withdrawn versions. Also prints a summary.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -57,7 +57,7 @@ impl Kv {
         touched
     }
 
-    /// Stores a value, with the options of a meta command if it is one.
+    /// Stores a value. `meta` has the options of a meta command.
     #[inline]
     pub(super) fn store_value(&self, request: &StoreRequest<'_>, meta: Option<&Options>, value: &[u8]) -> Stored {
         self.counters.add(Count::Set);

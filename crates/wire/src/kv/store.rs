@@ -290,7 +290,7 @@ impl Store {
             EntryResult::Vacant(guard) => {
                 let mut item = make.take()?();
                 let (After::Keep(result) | After::Remove(result)) = change.take()?(&mut item, true);
-                // This fails if another thread has set or deleted the item meanwhile; this change then counts as the earlier one.
+                // If another thread has set or deleted the item, this fails, and this change counts as the earlier one.
                 let _ = guard.insert(item);
                 Some(result)
             }

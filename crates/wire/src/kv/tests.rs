@@ -488,7 +488,7 @@ fn concurrent_changes_of_one_key_are_all_applied() {
     for count in
         [format!("STAT incr_hits {}\r\n", THREADS * TIMES + 2), format!("STAT cas_hits {}\r\n", THREADS * TIMES)]
     {
-        assert!(stats.contains(&count), "{count} {stats}");
+        assert!(stats.contains(&count), "{count} is not in {stats}");
     }
 }
 
