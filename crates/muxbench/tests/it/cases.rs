@@ -13,9 +13,10 @@ use wire::ServiceSpec;
 
 use crate::common::skipped;
 
-/// Checks of architectures that run at once. Most of them wait for a server, a client or a timer.
+/// Number of checks of architectures that run concurrently. Most checks wait for a server, a client or a timer.
 const CHECKS_AT_ONCE: usize = 6;
-/// Tests that run at once, after all checks. Many of them run trials, which servers that spin would starve.
+/// Number of tests that run concurrently, after all checks. Many tests run trials, which need CPU time that spinning servers
+/// would take.
 const TESTS_AT_ONCE: usize = 3;
 
 /// The path of a test function as a string, and the function.

@@ -123,7 +123,7 @@ fn kill_in_phase(phase: &str, word: &str, transport: &str) {
     let header = header([faulty, trials("mt", transport, QUICK, 1)].concat());
     let signals = [Signal::KILL, Signal::SEGV];
     let mut trial_now = 0;
-    let mut struck = [phase == "start"; 2];
+    let mut killed = [phase == "start"; 2];
     let (ended, run) = run(folder, &header, &Stop::default(), &mut |event| {
         let phase_now = match event {
             RunEvent::Started(trial) => {
@@ -134,8 +134,8 @@ fn kill_in_phase(phase: &str, word: &str, transport: &str) {
             RunEvent::Load(load::Event::Progress { phase, .. }) => phase,
             _ => return,
         };
-        if phase_now == phase && !struck.get(trial_now).is_none_or(|&is_struck| is_struck) {
-            struck[trial_now] = true;
+        if phase_now == phase && !killed.get(trial_now).is_none_or(|&is_killed| is_killed) {
+            killed[trial_now] = true;
             let victims = processes(folder, word);
             assert!(!victims.is_empty(), "{phase}: `muxbench {word}` runs");
             // The first SIGSEGV may only remove the handler that detects stack overflows.
@@ -147,7 +147,7 @@ fn kill_in_phase(phase: &str, word: &str, transport: &str) {
             });
         }
     });
-    assert_eq!((ended, struck), (RunEnd::Complete, [true; 2]), "{phase}");
+    assert_eq!((ended, killed), (RunEnd::Complete, [true; 2]), "{phase}");
     assert_eq!(run.records.len(), 3, "{phase}");
     let process = if word == "serve" { "the server" } else { "the client" };
     for (record, signal) in run.records.iter().zip(["signal: 9", "signal: 11"]) {
