@@ -31,12 +31,12 @@ pub fn spawn(mut command: Command) -> io::Result<Child> {
     // SAFETY: the closure only makes system calls.
     unsafe { command.pre_exec(end_with_parent) };
     let cpus = platform::cpus();
-    let (says, started) = mpsc::channel();
+    let (sender, started) = mpsc::channel();
     let task = move || {
         let child = platform::pin(&cpus).and_then(|()| command.spawn());
         // Close this process's copies of the child's pipes, so that the caller sees their end.
         drop(command);
-        let _ = says.send(child);
+        let _ = sender.send(child);
     };
     let no_thread =
         || io::Error::other("cannot create the thread that starts processes; raise the limit of processes (ulimit -u)");
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn child_outlives_the_thread_that_asked_for_it() {
+    fn child_outlives_the_thread_that_started_it() {
         let start = || {
             let mut command = Command::new("cat");
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -73,7 +73,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn child_begins_on_the_cpus_of_its_thread() {
+    fn child_starts_on_the_cpus_of_the_calling_thread() {
         let set = rustix::thread::sched_getaffinity(None).unwrap();
         let last = (0..rustix::thread::CpuSet::MAX_CPU).rfind(|&cpu| set.is_set(cpu)).unwrap();
         let start = move || {

@@ -211,7 +211,7 @@ mod tests {
         }
         let all: Vec<_> = NUMBERS.iter().flat_map(|(_, numbers)| numbers.iter()).collect();
         for (at, number) in all.iter().enumerate() {
-            assert!(!all[..at].contains(number), "{number} has one kind");
+            assert!(!all[..at].contains(number), "{number} belongs to two kinds");
         }
         let names: Vec<&str> = Syscall::ALL.iter().map(|(_, name)| *name).collect();
         assert!([true, false].iter().all(|wakes| comparable_kinds(*wakes).iter().all(|name| names.contains(name))));

@@ -333,7 +333,7 @@ mod models {
 
     /// Counting is a load and a store, so the next owner must see the previous owner's counts.
     #[test]
-    fn next_owner_of_a_slot_counts_on() {
+    fn next_slot_owner_continues_the_counts() {
         loom::model(|| {
             let slot = Arc::new(Slot::default());
             slot.owner.store(THREAD, Relaxed);
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_indexes_of_their_tables() {
+    fn kind_is_the_index_of_its_row() {
         for (at, (kind, _)) in Syscall::ALL.iter().enumerate() {
             assert_eq!(*kind as usize, at);
         }

@@ -175,7 +175,7 @@ mod tests {
     use crate::net::testkit::{Fixture, check_panic_ends_one_connection, panicking_service, wait_until};
 
     #[test]
-    fn thread_that_panics_gives_its_slot_back() {
+    fn panicking_thread_frees_its_slot() {
         let fixture = Fixture::new();
         let server = fixture.start("mt", None, |context| {
             let outcome = accept_loop(context, panicking_service(), |service, slot, connection, _| {

@@ -62,7 +62,7 @@ impl<T> Mailbox<T> {
 
     /// Swaps the queue with `taken`, which must be empty. Clears the waker first, so that a later item wakes the reader again.
     pub(super) fn take(&self, taken: &mut Vec<T>, counters: &Counters) {
-        debug_assert!(taken.is_empty(), "the earlier items were handled");
+        debug_assert!(taken.is_empty(), "`taken` has unhandled items");
         counters.syscall(Syscall::Wake);
         self.waker.clear();
         mem::swap(&mut *lock(&self.queue), taken);
@@ -102,7 +102,7 @@ impl<T> Jobs<T> {
 
     /// Waits for items, and swaps the queue with `taken`, which must be empty. Returns `false` once the queue is closed.
     pub(super) fn take(&self, taken: &mut Vec<T>, counters: &Counters) -> bool {
-        debug_assert!(taken.is_empty(), "the earlier items were handled");
+        debug_assert!(taken.is_empty(), "`taken` has unhandled items");
         let mut state = lock(&self.state);
         while state.queue.is_empty() && !self.is_closed() {
             state.waits = true;

@@ -36,7 +36,7 @@ impl<T> ConnectionTable<T> {
     }
 
     pub(super) fn fill(&mut self, token: Token, tenant: T) {
-        debug_assert_eq!(self.free.last(), Some(&token.slot()), "reserved");
+        debug_assert_eq!(self.free.last(), Some(&token.slot()), "the slot is not reserved");
         self.free.pop();
         self.slots[token.slot() as usize].tenant = Some(tenant);
     }

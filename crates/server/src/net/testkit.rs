@@ -103,7 +103,7 @@ pub(crate) fn check_flood_leaves_others_served(
     };
     let server = fixture.start(model, threads, move |context| serve(context, Box::new(record)));
     let taken = taken.recv_timeout(PATIENCE).expect("the first client is served");
-    assert!(taken <= accepts_max, "{taken} of {} were accepted before one was served", FLOOD + 1);
+    assert!(taken <= accepts_max, "{taken} of {} connections were accepted before the first was served", FLOOD + 1);
     wait_until("all connections are accepted", || fixture.workers.totals().accepted == Some(FLOOD + 1));
     first.read_exact(&mut [0]).unwrap();
     drop(flood);
@@ -173,7 +173,7 @@ impl Fixture {
         let (ends, ended) = mpsc::channel();
         thread::spawn(move || {
             let outcome = panic::catch_unwind(AssertUnwindSafe(|| serve(&context)));
-            let _ = ends.send(outcome.unwrap_or_else(|_| Err(io::Error::other("it panicked"))));
+            let _ = ends.send(outcome.unwrap_or_else(|_| Err(io::Error::other("the server panicked"))));
         });
         Running { fixture: self, is_started, ended }
     }
@@ -189,13 +189,13 @@ pub(crate) struct Running {
 impl Running {
     /// Waits until the server has started.
     pub(crate) fn started(self) -> Self {
-        self.is_started.recv_timeout(PATIENCE).expect("it starts");
+        self.is_started.recv_timeout(PATIENCE).expect("the server starts");
         self
     }
 
     /// Waits until the server ends.
     pub(crate) fn outcome(&self) -> io::Result<()> {
-        self.ended.recv_timeout(PATIENCE).expect("it ends")
+        self.ended.recv_timeout(PATIENCE).expect("the server ends")
     }
 
     /// Stops the server and waits for its end.

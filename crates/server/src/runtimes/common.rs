@@ -81,7 +81,7 @@ impl<S> TaskContext<S> {
     }
 
     /// Whether any connection is open.
-    pub fn are_open(&self) -> bool {
+    pub fn has_open_connections(&self) -> bool {
         self.open.load(Relaxed) > 0
     }
 

@@ -178,7 +178,7 @@ mod tests {
     };
 
     #[test]
-    fn task_that_panics_is_counted_and_others_go_on() {
+    fn panicking_task_is_counted_and_others_continue() {
         let fixture = Fixture::new();
         let server = fixture.start("compio", Some(2), |context| run(context, panicking_service()));
         check_panic_ends_one_connection(fixture, server);

@@ -97,7 +97,7 @@ where
         unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) };
     }
     let started = Instant::now();
-    while tasks.are_open() && started.elapsed() < STOP_MAX {
+    while tasks.has_open_connections() && started.elapsed() < STOP_MAX {
         thread::sleep(Duration::from_millis(1));
     }
     ended
@@ -147,7 +147,7 @@ mod tests {
     use crate::net::testkit::{Fixture, check_panic_ends_one_connection, panicking_service};
 
     #[test]
-    fn task_that_panics_is_counted_and_others_go_on() {
+    fn panicking_task_is_counted_and_others_continue() {
         let fixture = Fixture::new();
         let server = fixture.start("may", Some(1), |context| run(context, panicking_service()));
         check_panic_ends_one_connection(fixture, server);

@@ -352,7 +352,7 @@ mod tests {
     fn accept_error_is_per_connection_temporary_or_fatal() {
         let after = |error| classify_accept_error(error).map_err(|error| error.to_string());
         // From accept(2), "Error handling".
-        let of_one = [
+        let per_connection = [
             Errno::NETDOWN,
             Errno::PROTO,
             Errno::NOPROTOOPT,
@@ -363,7 +363,7 @@ mod tests {
             Errno::OPNOTSUPP,
             Errno::NETUNREACH,
         ];
-        for error in of_one.into_iter().chain([Errno::CONNABORTED, Errno::INTR]) {
+        for error in per_connection.into_iter().chain([Errno::CONNABORTED, Errno::INTR]) {
             assert!(matches!(after(error), Ok(Accepted::None)), "{error}");
         }
         for error in [Errno::NOMEM, Errno::NOBUFS, Errno::PERM] {

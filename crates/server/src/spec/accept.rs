@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strategies_are_indexes_of_their_table() {
+    fn accept_strategy_is_the_index_of_its_row() {
         for (at, (accept, name, _)) in Accept::ALL.iter().enumerate() {
             assert_eq!(*accept as usize, at);
             assert_eq!(&accept.to_string(), name);

@@ -50,7 +50,7 @@ pub fn short_lived_children_are_counted_with_their_exits() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let counted = server.snapshot().totals.cpu_children_ns - before;
-    assert!(before <= middle && middle - before <= counted, "CPU time never falls");
+    assert!(before <= middle && middle - before <= counted, "the CPU time of children fell");
     server.stop().unwrap();
     let used = children_ns() - used_before_ns;
     let share = counted as f64 / used as f64;

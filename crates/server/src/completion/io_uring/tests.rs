@@ -247,7 +247,7 @@ fn datagram_without_room_is_not_sent() {
             sends += 1;
             let done = wait_for(&mut mechanism, |all| !all.is_empty());
             match done[0].event {
-                CompletionEvent::Sent(Ok(40)) => assert!(sends < 1_000_000, "the socket's buffer fills up"),
+                CompletionEvent::Sent(Ok(40)) => assert!(sends < 1_000_000, "the socket's buffer never fills up"),
                 CompletionEvent::Sent(Err(Errno::AGAIN)) => break,
                 ref other => panic!("{other:?}"),
             }
@@ -291,7 +291,7 @@ fn flood_of_connects_leaves_others_served() {
 }
 
 #[test]
-fn interrupted_cancel_is_repeated_and_failed_one_reported() {
+fn interrupted_cancel_repeats_and_failed_cancel_is_reported() {
     let attempt = |results: &[i32]| {
         let mut results = results.iter();
         let cancel = || match *results.next().expect("no call after the end") {

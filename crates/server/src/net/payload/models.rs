@@ -30,9 +30,9 @@ fn every_order(pieces: &'static [&'static [u8]], response_bytes: u32, payloads: 
         let sent_bytes = serve_one(pieces, service, hand_off, home);
         queues.iter().for_each(Jobs::close);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert!(home.is_empty(), "a message for an ended connection");
-        let asked: usize = pieces.iter().map(|piece| piece.len()).sum();
-        assert_eq!(sent_bytes, asked / REQUEST_BYTES as usize * response_bytes as usize);
+        assert!(home.is_empty(), "a message arrived after the connection ended");
+        let requested: usize = pieces.iter().map(|piece| piece.len()).sum();
+        assert_eq!(sent_bytes, requested / REQUEST_BYTES as usize * response_bytes as usize);
     });
 }
 
@@ -99,7 +99,7 @@ fn read(client: &mut UnixStream) -> usize {
 }
 
 #[test]
-fn requests_that_come_during_others_are_answered() {
+fn requests_that_arrive_during_service_are_answered() {
     every_order(&[b"ab", b"c", b"d"], 1, 1, 3);
 }
 
@@ -109,6 +109,6 @@ fn connection_moves_between_payload_threads() {
 }
 
 #[test]
-fn unsent_rest_goes_back_to_the_network_thread() {
+fn network_thread_sends_the_unsent_rest() {
     every_order(&[b"ab", b"cd"], 20_000, 1, 2);
 }

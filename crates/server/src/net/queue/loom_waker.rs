@@ -20,7 +20,7 @@ struct Pipe {
 }
 
 impl Waker {
-    #[allow(clippy::unnecessary_wraps, reason = "a pipe may not be had")]
+    #[allow(clippy::unnecessary_wraps, reason = "making a pipe may fail")]
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self { pipe: Mutex::new(Pipe::default()), woken: Condvar::new() })
     }
@@ -44,11 +44,11 @@ impl Waker {
     #[cfg(test)]
     pub(super) fn wait(&self, trigger: Trigger) {
         let mut pipe = self.pipe.lock().unwrap();
-        let is_told = |pipe: &Pipe| match trigger {
+        let is_woken = |pipe: &Pipe| match trigger {
             Trigger::Level => pipe.bytes > 0,
             Trigger::Edge => pipe.has_edge,
         };
-        while !is_told(&pipe) {
+        while !is_woken(&pipe) {
             pipe = self.woken.wait(pipe).unwrap();
         }
         pipe.has_edge = false;
