@@ -269,7 +269,7 @@ fn worker_limited_to_some_cpus_is_reported_once() {
     assert_eq!(run.records[0].load.as_ref().unwrap().processes.len(), 2);
     let printed = String::from_utf8_lossy(&outputs[0].stderr);
     let online = host.cpus_online().unwrap();
-    assert_eq!(printed.matches(&format!("worker 1 may use CPU {first} of the {online} of ")).count(), 1, "{printed}");
+    assert_eq!(printed.matches(&format!("worker 1 may use CPU {first} of the {online} on ")).count(), 1, "{printed}");
     assert_eq!(printed.matches("the plan places clients on CPU ").count(), 1, "{printed}");
     // The other processes may use all CPUs of this test, so there is no message about them.
     assert!(online > cpus.len() || !printed.contains("worker 2 ") && !printed.contains("worker 0 "), "{printed}");
