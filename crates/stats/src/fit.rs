@@ -24,7 +24,7 @@ const SPANS_MIN: usize = 20;
 ///
 /// `statistic` and `effect` are both D, the largest difference between the cumulative shares of spans: 0 if the sends equal the
 /// plan, 1 if no span is as planned. `count` is the number of sent spans. p comes from the asymptotic distribution for
-/// independent samples. The samples here depend on each other and have ties; both make the test conservative.
+/// independent samples. The samples here are dependent and have ties, which makes the test conservative.
 ///
 /// Returns `None` if the plan or the sends have fewer than 20 spans, or if the interval is not positive. The test does not
 /// show a constant delay or missing requests at the end; the send delay and the counts do.

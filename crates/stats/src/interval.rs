@@ -78,13 +78,13 @@ const COVERAGE: [f64; 9] = [0.67, 0.90, 0.93, 0.97, 0.96, 0.96, 0.96, 0.97, 0.96
 /// standard deviation of 5 %, and a true ratio of 1. The standard error is at most 0.0034. With a standard deviation of 50 %,
 /// the shares differ by at most 0.015. For 11 to 30 repeats the share is 0.97; this function returns the share of 10 repeats.
 ///
-/// This assumes equal noise on both sides. The share is lower if one side has less noise or more repeats. If one side is exact,
-/// the share is that of an [`Estimate`].
+/// The simulation assumes equal noise on both sides. The share is lower if one side has less noise or more repeats. If one
+/// side is exact, the share is that of an [`Estimate`].
 pub fn coverage(repeats: usize) -> f64 {
     repeats.checked_sub(2).map_or(0.0, |from_two| COVERAGE[from_two.min(COVERAGE.len() - 1)])
 }
 
-/// Returns the share of cases in which the interval of an [`Estimate`] covers the true value. Below 6 repeats it is less than 0.95.
+/// Returns the share of cases in which the interval of an [`Estimate`] covers the true value; less than 0.95 below 6 repeats.
 pub fn estimate_coverage(repeats: usize) -> f64 {
     match repeats {
         0 | 1 => 0.0,

@@ -25,7 +25,7 @@ const WRITE_BYTES_MAX: usize = 1 << 20;
 const WRITE_BYTES_MIN: usize = 4 << 10;
 
 impl Fixed {
-    /// Creates a service that answers every `request_bytes` with `response_bytes`; both at least 1.
+    /// Creates a service that answers every `request_bytes` with `response_bytes`. Both sizes are at least 1.
     pub fn new(request_bytes: u32, response_bytes: u32) -> Self {
         assert!(request_bytes > 0 && response_bytes > 0, "a request and a response have at least one byte");
         let length = (response_bytes as usize).clamp(WRITE_BYTES_MIN, WRITE_BYTES_MAX);

@@ -50,5 +50,5 @@ pub trait Service {
     }
 }
 
-/// The server's clock in seconds since 1970, the only one that services read.
+/// The server's clock in seconds since 1970, the only clock that services read.
 pub type Clock = Box<dyn Fn() -> u32 + Send + Sync>;

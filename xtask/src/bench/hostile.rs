@@ -1,4 +1,4 @@
-//! Effect of thousands of hostile clients on honest ones: the 99th percentile of latency with and without them.
+//! Effect of thousands of hostile clients on honest clients, whose p99 is measured with and without the hostile clients.
 
 use std::fs;
 use std::net::SocketAddr;

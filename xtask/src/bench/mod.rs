@@ -1,8 +1,8 @@
 //! Measurements of muxbench itself: ratios to other programs measured side by side, or percentiles. Machines are noisy, so each
 //! figure is the median of several rounds, printed with the lowest and the highest value.
 //!
-//! `spread` has medians and their limits, `process` servers under test, `comparison` pairs of servers. The other files are
-//! benches.
+//! `spread`: medians and their limits; `process`: servers under test; `comparison`: pairs of servers. The other files contain
+//! the benches.
 
 mod client;
 mod comparison;

@@ -6,7 +6,7 @@ use anyhow::{Context, bail, ensure};
 use xtask::root;
 
 /// Crates with models, which are tests in modules named `models`. They are built without features, because async
-/// runtimes have their own models behind the same flag.
+/// runtimes have their own models, which the same flag (`--cfg loom`) would enable.
 const CRATES: [&str; 2] = ["muxbench-server", "muxbench-load"];
 
 /// Runs all models in `target/loom`, because in `target` the flag would rebuild every crate.

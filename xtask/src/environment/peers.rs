@@ -48,7 +48,7 @@ pub fn prepare() -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Replaces a link atomically, because several test commands may do so at the same time.
+/// Replaces a link atomically, because several test commands may replace it at the same time.
 fn replace_link(path: &Path, link: &Path) -> anyhow::Result<()> {
     if fs::read_link(link).is_ok_and(|target| target == path) {
         return Ok(());

@@ -1,5 +1,5 @@
 //! The soak: servers run for an hour under short-lived connections and faults. It compares idle memory, descriptors,
-//! threads and processes of the first quarter with those of the last.
+//! threads and processes of the first and the last quarter.
 
 mod round;
 mod server;

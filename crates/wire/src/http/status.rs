@@ -18,7 +18,7 @@ macro_rules! parts {
 }
 
 impl Status {
-    /// Returns the status line, its own fields, and a body with the same text.
+    /// Returns the status line, the fields of this status, and a body that repeats the status.
     pub fn parts(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::BadRequest => parts!("400 Bad Request", ""),
