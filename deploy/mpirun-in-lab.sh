@@ -1,10 +1,10 @@
 #!/bin/sh
-# Open MPI's mpirun on the hosts of a lab, one worker a host: a cluster on one machine. As root:
+# Runs Open MPI's mpirun on the hosts of a lab, one worker per host: a cluster on one machine. As root:
 #
 #   muxbench lab --network lab:clients=5 --delay 1ms -- \
 #       deploy/mpirun-in-lab.sh mpirun -np 6 muxbench run kawai2008-http --quick --distributed
 #
-# Needs Open MPI 4 (Debian: apt install openmpi-bin). It leaves nothing: the processes on the hosts end with the lab.
+# Needs Open MPI 4 (Debian: apt install openmpi-bin). Nothing is left: the processes on the hosts end with the lab.
 set -eu
 : "${MUXBENCH_LAB_HOSTS:?no lab: start this with muxbench lab --network lab:clients=5 -- $0 mpirun -np 6 muxbench run FILE --distributed}"
 # `muxbench lab` removes this folder after all processes have ended.

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Starts Slurm with a node on each host of a lab, then a command on the first: a cluster on one machine. As root:
+# Starts Slurm with a node on each host of a lab, then a command on the first host: a cluster on one machine. As root:
 #
 #   muxbench lab --network lab:clients=5 --delay 1ms -- \
 #       deploy/slurm-in-lab.sh srun -X -N6 muxbench run kawai2008-http --quick --distributed
 #
 # With -X, Ctrl-C finishes and saves the current trial, then stops the run; without -X srun only lists its tasks.
-# Needs Slurm and MUNGE (Debian: apt install slurm-wlm munge). It leaves nothing: the daemons end with this script, even if it is killed.
+# Needs Slurm and MUNGE (Debian: apt install slurm-wlm munge). Nothing is left: the daemons
+# end with this script, even if it is killed.
 set -eu
 : "${MUXBENCH_LAB_HOSTS:?no lab: start this with muxbench lab --network lab:clients=5 -- $0 srun -N6 muxbench run FILE --distributed}"
 PATH=$PATH:/usr/sbin:/usr/local/sbin
@@ -34,7 +35,7 @@ trap finish EXIT
 trap : INT
 trap 'exit 143' TERM
 
-# Starts a daemon on host $1, which ends with this script.
+# Starts the daemon $2... on host $1. The daemon ends with this script.
 keep() {
     path=$(echo "$MUXBENCH_LAB_HOSTS" | cut -d ' ' -f $(($1 + 1)))
     name=host$1
@@ -60,7 +61,7 @@ await() {
     done
 }
 
-# A new key: whoever has it may submit jobs.
+# A new key, because every holder of the key may submit jobs.
 dd if=/dev/urandom of="$folder/key" bs=128 count=1 2>/dev/null
 chmod 600 "$folder/key"
 keep 0 munged --foreground --force --key-file="$folder/key" --socket="$folder/munge" --pid-file="$folder/pid" \

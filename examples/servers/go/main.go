@@ -47,7 +47,7 @@ func serve(connection net.Conn, requestBytes int, response []byte) {
 	requests := bufio.NewReader(connection)
 	request := make([]byte, requestBytes)
 	for {
-		// A half-closed connection ends here, after all its responses; a reset connection ends here too.
+		// The client closed or reset the connection; all whole requests are answered.
 		if _, err := io.ReadFull(requests, request); err != nil {
 			return
 		}
@@ -60,7 +60,7 @@ func serve(connection net.Conn, requestBytes int, response []byte) {
 func number(text string) int {
 	value, err := strconv.Atoi(text)
 	if err != nil || value < 1 {
-		log.Fatalf("%q is no number of bytes", text)
+		log.Fatalf("invalid number of bytes %q: expected a positive integer", text)
 	}
 	return value
 }

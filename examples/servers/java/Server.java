@@ -41,7 +41,7 @@ public final class Server {
         switch (arguments[0]) {
             case "nio" -> server.select();
             case "threads" -> server.accept();
-            default -> throw new IllegalArgumentException("no mode " + arguments[0] + ": nio or threads");
+            default -> throw new IllegalArgumentException("unknown mode " + arguments[0] + ": expected nio or threads");
         }
     }
 
@@ -73,7 +73,7 @@ public final class Server {
             var key = channel.register(selector, SelectionKey.OP_READ);
             key.attach(new Connection(key, channel));
         } catch (IOException error) {
-            // Descriptors ran out, or the client disconnected: continue to serve the others.
+            // Descriptors ran out, or the client disconnected: continue to serve other clients.
             System.err.println("accept: " + error);
         }
     }
@@ -86,7 +86,7 @@ public final class Server {
         private final ByteBuffer output = ByteBuffer.wrap(response).limit(0);
         /** The number of bytes of an incomplete request. */
         private int received;
-        /** The number of responses that are not begun. */
+        /** The number of responses that are not yet in the output. */
         private long owed;
         private boolean isAtEnd;
 

@@ -13,10 +13,10 @@ class FixedSizes(asyncio.Protocol):
     def __init__(self, request_bytes: int, response: bytes) -> None:
         self.request_bytes = request_bytes
         self.response = response
-        self.received = 0  # bytes of a request that is not whole yet
+        self.received = 0  # bytes of an incomplete request
         self.is_full = False
         self.is_at_end = False
-        self.owed = 0  # responses that wait until the client has read what was sent
+        self.owed = 0  # responses that wait until the client has read earlier ones
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
