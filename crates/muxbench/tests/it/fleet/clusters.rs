@@ -260,7 +260,7 @@ fn sigint_under_slurm_finishes_the_trial() {
 fn assert_continues_without_worker(launcher: &Launcher, job: Child, folder: &Path) {
     let worker = wait_for_client(launcher, 2, folder);
     rustix::process::kill_process(worker, Signal::KILL).unwrap();
-    two_more_trials(folder);
+    wait_for_two_trials(folder);
     rustix::process::kill_process(process_of(launcher, 0, folder).unwrap(), Signal::TERM).unwrap();
     let output = job.wait_with_output().unwrap();
     println!("{}", String::from_utf8_lossy(&output.stderr));

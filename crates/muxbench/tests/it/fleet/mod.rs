@@ -62,18 +62,17 @@ fn client_processes_share_every_kind_of_load() {
     for (flags, connections) in [
         ("--connections 10 --rate 300", [3, 3, 4]),
         ("--connections 10 --rate 300 --schedule constant --timestamps kernel", [3, 3, 4]),
-        ("--ports 7 --connections 1 --rate 300 --service udp --request 8B", [2, 2, 3]),
+        ("--ports 7 --rate 300 --service udp --request 8B", [2, 2, 3]),
         ("--connections 10 --rate 300 --requests-per-connection 2", [3, 3, 4]),
         ("--connections 10 --rate 300 --service kv --records 200", [3, 3, 4]),
         ("--connections 10 --schedule closed --think 5ms", [3, 3, 4]),
         ("--connections 10 --service stream --packets 10", [3, 3, 4]),
     ] {
-        let flags = flags.replace("--ports 7 --connections 1", "--ports 7");
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("run");
         let phases = "--ramp 100ms --warm-up 300ms --measure 500ms --repeats 1 --quiet --client-processes 3";
         let mut command = muxbench();
-        command.args(["compare", "--arch", "epoll"]).args(words(phases)).args(words(&flags));
+        command.args(["compare", "--arch", "epoll"]).args(words(phases)).args(words(flags));
         let output = command.arg("--output").arg(&folder).output().unwrap();
         let run = finished(&folder, &output);
         let load = run.records[0].load.as_ref().unwrap();
@@ -111,7 +110,7 @@ fn many_repeats() -> String {
 }
 
 /// Waits for the samples of two further trials.
-fn two_more_trials(folder: &Path) {
+fn wait_for_two_trials(folder: &Path) {
     let is_whole = |entry: &fs::DirEntry| entry.path().extension().is_some_and(|it| it == "parquet");
     let count = || {
         let entries = fs::read_dir(folder.join("samples")).into_iter().flatten();
@@ -150,7 +149,7 @@ fn clients_of(worker: Pid) -> Vec<Pid> {
 
 /// Processes of a distributed run, started by the test instead of a launcher.
 struct Job {
-    ranks: Vec<Child>,
+    processes: Vec<Child>,
     /// The folder of their temporary files.
     temporary: tempfile::TempDir,
 }
@@ -197,13 +196,13 @@ impl Job {
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
         // Start the first process last: the workers wait for it.
-        let mut ranks: Vec<Child> = (1..count).map(start).collect();
-        ranks.insert(0, start(0));
-        Self { ranks, temporary }
+        let mut processes: Vec<Child> = (1..count).map(start).collect();
+        processes.insert(0, start(0));
+        Self { processes, temporary }
     }
 
     fn pid(&self, rank: usize) -> Pid {
-        Pid::from_child(&self.ranks[rank])
+        Pid::from_child(&self.processes[rank])
     }
 
     /// Waits until the client of a worker runs.
@@ -213,14 +212,14 @@ impl Job {
 
     /// Stops the run after two more trials, so that at least one of them began after the fault.
     fn end_soon(self, folder: &Path) -> Vec<Output> {
-        two_more_trials(folder);
+        wait_for_two_trials(folder);
         rustix::process::kill_process(self.pid(0), Signal::TERM).unwrap();
         self.end()
     }
 
     /// Waits for the end of all processes, and checks that they have left no temporary file.
     fn end(self) -> Vec<Output> {
-        let outputs = self.ranks.into_iter().map(|rank| rank.wait_with_output().unwrap()).collect();
+        let outputs = self.processes.into_iter().map(|process| process.wait_with_output().unwrap()).collect();
         let left: Vec<PathBuf> = fs::read_dir(&self.temporary).unwrap().map(|it| it.unwrap().path()).collect();
         assert!(left.is_empty(), "{left:?}");
         outputs
