@@ -29,8 +29,7 @@ use crate::spec::model::{ModelRow, NetworkStage, PayloadStage, PerConnection, St
 pub struct Model {
     /// The model's description.
     pub row: ModelRow,
-    /// Runs the server in the calling thread until it is stopped. Sends through `ServerContext::started` once all threads of
-    /// the server are ready.
+    /// Runs the server in the calling thread until it is stopped. Sends to `ServerContext::started` once all threads are ready.
     pub run: fn(&ServerContext<'_>, Option<&'static MechanismRow>) -> io::Result<()>,
 }
 

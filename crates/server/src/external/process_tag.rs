@@ -1,6 +1,6 @@
 //! A mark that identifies all processes of an external server after their supervisor has died. It is a soft limit of file locks
 //! (RLIMIT_LOCKS) that contains the supervisor's process id. Every process inherits this limit, and Linux has ignored it since
-//! 2.4.25. An environment variable would not do: some servers, such as nginx, overwrite their environment.
+//! 2.4.25. Some servers, such as nginx, would overwrite an environment variable.
 
 use std::{fs, io};
 

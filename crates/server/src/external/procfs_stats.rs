@@ -125,8 +125,7 @@ impl ProcfsStats {
             let own = process.user + process.system;
             let own_ns = platform::cpu_ns(process.pid).unwrap_or(own * tick_ns);
             all_ns += own_ns + (process.children_user + process.children_system) * tick_ns;
-            // Before the first tick there is no split: count all as system time, because most of a start is spent in the
-            // kernel.
+            // Before the first tick there is no split: count system time, because most of a start is spent in the kernel.
             user_ns += (u128::from(own_ns) * u128::from(process.user) / u128::from(own.max(1))) as u64
                 + process.children_user * tick_ns;
         }
@@ -161,8 +160,7 @@ fn connections(address: &Address) -> u64 {
     }
 }
 
-/// A line has address, references, protocol, flags, type, state, inode and perhaps a path. An accepted socket has its
-/// listener's path.
+/// A line has address, references, protocol, flags, type, state, inode, perhaps a path: for an accepted socket, its listener's.
 fn is_unix_connection(line: &str, path: &Path) -> bool {
     let Some(head) = path.to_str().and_then(|path| line.strip_suffix(path)) else { return false };
     let fields: Vec<&str> = head.split_whitespace().collect();

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// Tolerances for the process's usage without the reading thread. The two are read one after the other, so their difference may
-/// fall.
+/// Tolerances for the process's usage without the reading thread: it may fall, because the two are read one after the other.
 const CPU_TOLERANCE_NS: u64 = 10_000_000;
 const SWITCHES_TOLERANCE: u64 = 100;
 

@@ -1,4 +1,4 @@
-//! The payload stage, which makes the responses, in the network thread or in other threads.
+//! The payload stage, which makes responses in the network thread or in other threads.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

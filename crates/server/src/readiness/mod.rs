@@ -79,7 +79,7 @@ pub trait Readiness: Sized {
     /// ends the wait with an empty list. The timeout is rounded up to the kernel's resolution.
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
 
-    /// Counts the system calls since the last count that the constants above do not cover.
+    /// Counts the system calls that the constants above do not cover, since the last call of this function.
     fn count_irregular(&mut self, _counters: &Counters) {}
 }
 

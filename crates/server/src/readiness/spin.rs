@@ -1,5 +1,5 @@
-//! A mechanism without a system call: it never waits, and reports every socket as ready. The loop tries each one, which keeps a
-//! CPU busy.
+//! A mechanism without a system call: it reports every socket as ready at once. The loop tries each one, so it keeps a CPU
+//! busy.
 
 use std::io;
 use std::os::fd::RawFd;

@@ -85,10 +85,8 @@ impl<S> TaskContext<S> {
         self.open.load(Relaxed) > 0
     }
 
-    /// The counters of the calling thread, which alone may write to them. Never hold them where a task may move to another
-    /// thread.
-    // Not inlined: a coroutine may wake in another thread, where inlined code could use the address of the old thread's
-    // storage.
+    /// The counters of the calling thread, their only writer. Never hold them where a task may move to another thread.
+    // Not inlined: a coroutine may wake in another thread, where inlined code could use the old thread's storage.
     #[inline(never)]
     pub fn counters(&self) -> &'static Counters {
         match COUNTERS.get() {
@@ -140,8 +138,7 @@ impl<'a, S> Admission<'a, S> {
         self.acceptor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets a connection's options and counts it. Returns `None` without room for the connection; the caller's close then
-    /// resets it.
+    /// Sets a connection's options and counts it. Returns `None` without room for it; the caller's close then resets it.
     pub fn admit(&self, connection: impl AsFd) -> Option<Open<S>> {
         let shared = self.shared;
         let has_room = self.acceptor().has_room();

@@ -66,8 +66,7 @@ pub fn listen(address: &Address, nonblocking: bool) -> io::Result<Bound> {
     Ok(bound)
 }
 
-/// Makes a socket that reserves an address for [`listen_reuseport`]. It does not listen, or the kernel would give it
-/// connections.
+/// Makes a socket that reserves an address for [`listen_reuseport`]. It does not listen, so it gets no connections.
 pub fn reserve_address(address: &Address) -> io::Result<Bound> {
     let address = address.ip().ok_or(io::ErrorKind::Unsupported)?;
     let socket = bind(address, false, true)?;
@@ -184,8 +183,7 @@ impl<'a> Acceptor<'a> {
     }
 
     /// Handles the result of an accept that the kernel completed. If descriptors have run out, it releases the spare one for
-    /// the next connection. `admit` then refuses that connection unless enough descriptors have become free, and reopens the
-    /// spare one.
+    /// the next connection. `admit` refuses that connection unless enough descriptors have become free, and reopens the spare.
     pub fn on_completion(&mut self, result: Result<OwnedFd, Errno>) -> io::Result<Accepted> {
         match result {
             Ok(connection) => Ok(self.admit(connection)),
