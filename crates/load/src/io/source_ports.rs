@@ -60,7 +60,7 @@ fn opened_per_s(config: &LoadConfig) -> f64 {
     match (config.requests_per_connection, config.schedule) {
         (None, _) => 0.0,
         (Some(_), Schedule::Closed) => CLOSED_OPENED_PER_S,
-        (Some(calls), _) => config.rate_per_s.unwrap_or(0.0) / f64::from(calls.max(1)),
+        (Some(requests), _) => config.rate_per_s.unwrap_or(0.0) / f64::from(requests.max(1)),
     }
 }
 
@@ -91,12 +91,12 @@ fn divide(config: &LoadConfig, ports: u32, time_wait_s: f64, mut sources: Vec<Ip
         0.0 => String::new(),
         per_s => format!(" and {per_s:.0} new ones per second, each {time_wait_s:.0} s in TIME_WAIT,"),
     };
-    let calls = config
+    let remedy = config
         .requests_per_connection
         .map_or("", |_| "raise the requests per connection, set net.ipv4.tcp_tw_reuse=1, ");
     Err(format!(
         "connections: {open} open at once{opened} take {needed:.0} local ports towards {}, but {} {enough:.0} \
-         (net.ipv4.ip_local_port_range: {} per address); widen that range, {calls}give the interface more addresses, or lower \
+         (net.ipv4.ip_local_port_range: {} per address); widen that range, {remedy}give the interface more addresses, or lower \
          the {}",
         config.target,
         if had <= 1 {
@@ -157,12 +157,12 @@ mod tests {
     use super::*;
     use crate::config::Phases;
 
-    fn config(connections: u32, calls: Option<u32>, rate_per_s: f64) -> LoadConfig {
+    fn config(connections: u32, requests: Option<u32>, rate_per_s: f64) -> LoadConfig {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 600_000_000_000, cool_down_ns: 0 };
         LoadConfig {
             connections,
-            requests_per_connection: calls,
+            requests_per_connection: requests,
             rate_per_s: Some(rate_per_s),
             phases,
             ..LoadConfig::new(([127, 0, 0, 1], 80), service)

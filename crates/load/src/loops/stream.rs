@@ -300,7 +300,7 @@ impl<'a> Worker<'a> {
                     if self.stream.direction == Direction::Out {
                         self.count(at, count);
                     }
-                    if !self.took(at, count as u64) || count < PIECE_BYTES {
+                    if !self.handle_bytes(at, count as u64) || count < PIECE_BYTES {
                         return;
                     }
                 }
@@ -311,7 +311,7 @@ impl<'a> Worker<'a> {
     }
 
     #[inline]
-    fn took(&mut self, at: usize, count: u64) -> bool {
+    fn handle_bytes(&mut self, at: usize, count: u64) -> bool {
         let connection = &mut self.connections[at];
         if connection.state == State::Ending {
             // The comparison of both sides' bytes verifies these bytes.

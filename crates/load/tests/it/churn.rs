@@ -23,7 +23,7 @@ struct Seen {
     accepted: AtomicU32,
     open: AtomicU32,
     /// The number of connections by their number of requests.
-    by_calls: Mutex<HashMap<u32, u32>>,
+    by_requests: Mutex<HashMap<u32, u32>>,
     sources: Mutex<HashMap<std::net::IpAddr, u32>>,
 }
 
@@ -46,12 +46,12 @@ fn server(serve: impl Fn(&mut TcpStream, u32) -> Option<()> + Send + Sync + 'sta
         counted.accepted.fetch_add(1, SeqCst);
         counted.open.fetch_add(1, SeqCst);
         *counted.sources.lock().unwrap().entry(stream.peer_addr().unwrap().ip()).or_default() += 1;
-        let mut calls = 0;
-        while serve(&mut stream, calls).is_some() {
-            calls += 1;
+        let mut requests = 0;
+        while serve(&mut stream, requests).is_some() {
+            requests += 1;
         }
         drop(stream);
-        *counted.by_calls.lock().unwrap().entry(calls).or_default() += 1;
+        *counted.by_requests.lock().unwrap().entry(requests).or_default() += 1;
         counted.open.fetch_sub(1, SeqCst);
     });
     (address, seen)
@@ -79,10 +79,10 @@ fn http(last: u32) -> impl Fn(&mut TcpStream, u32) -> Option<()> + Send + Sync {
     }
 }
 
-fn closed(target: SocketAddr, calls: u32) -> LoadConfig {
+fn closed(target: SocketAddr, requests: u32) -> LoadConfig {
     LoadConfig {
         connections: 5,
-        requests_per_connection: Some(calls),
+        requests_per_connection: Some(requests),
         rate_per_s: None,
         schedule: Schedule::Closed,
         phases: Phases { ramp_ns: 50_000_000, warm_up_ns: 0, measure_ns: 200_000_000, cool_down_ns: 60_000_000_000 },
@@ -92,8 +92,8 @@ fn closed(target: SocketAddr, calls: u32) -> LoadConfig {
 }
 
 /// Creates an open loop of sessions with 600 requests per second.
-fn open(target: SocketAddr, calls: u32) -> LoadConfig {
-    let mut config = LoadConfig { schedule: Schedule::Constant, rate_per_s: Some(600.0), ..closed(target, calls) };
+fn open(target: SocketAddr, requests: u32) -> LoadConfig {
+    let mut config = LoadConfig { schedule: Schedule::Constant, rate_per_s: Some(600.0), ..closed(target, requests) };
     config.phases = Phases { ramp_ns: 0, measure_ns: 300_000_000, ..config.phases };
     config
 }
@@ -115,22 +115,22 @@ fn run(config: &LoadConfig) -> Outcome {
 
 #[test]
 fn closed_loop_replaces_connections() {
-    for (calls, clients) in [(1, 1), (7, 2)] {
+    for (requests, clients) in [(1, 1), (7, 2)] {
         let (target, seen) = server(honest);
-        let config = for_long(LoadConfig { clients, ..closed(target, calls) });
+        let config = for_long(LoadConfig { clients, ..closed(target, requests) });
         let Outcome { report, samples, connections } = run(&config);
         assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
         assert!(connections.is_empty(), "all connections are closed");
         seen.all_ended();
-        let by_calls = seen.by_calls.lock().unwrap();
+        let by_requests = seen.by_requests.lock().unwrap();
         // The connection that verified the server is incomplete, and those that the end of the window cut short.
-        let whole = by_calls.get(&calls).copied().unwrap_or(0);
+        let whole = by_requests.get(&requests).copied().unwrap_or(0);
         let accepted = seen.accepted.load(SeqCst);
-        assert!(whole >= 10 && accepted - whole <= 6, "{by_calls:?}");
-        assert!(by_calls.keys().all(|&had| had <= calls), "{by_calls:?}");
+        assert!(whole >= 10 && accepted - whole <= 6, "{by_requests:?}");
+        assert!(by_requests.keys().all(|&had| had <= requests), "{by_requests:?}");
         let churn = report.churn.unwrap();
         let sources = seen.sources.lock().unwrap().len() as u32;
-        assert_eq!((churn.requests_per_connection, churn.waited), (calls, 0));
+        assert_eq!((churn.requests_per_connection, churn.waited), (requests, 0));
         assert!(0 < sources && sources <= churn.sources, "{sources} of {}", churn.sources);
         assert!(churn.opened > 0 && churn.opened <= accepted.into(), "{} of {accepted}", churn.opened);
         assert_eq!(churn.opened_per_s, churn.opened as f64 / 2.0);
@@ -146,28 +146,28 @@ fn closed_loop_replaces_connections() {
 
 #[test]
 fn sessions_follow_the_schedule() {
-    for (calls, clients) in [(1, 1), (6, 1), (6, 2)] {
+    for (requests, clients) in [(1, 1), (6, 1), (6, 2)] {
         let (target, seen) = server(honest);
-        let Outcome { report, samples, connections } = run(&LoadConfig { clients, ..open(target, calls) });
+        let Outcome { report, samples, connections } = run(&LoadConfig { clients, ..open(target, requests) });
         assert_eq!((report.errors.total(), connections.len()), (0, 0), "{:?}", report.errors);
-        // 180 requests in 180 / calls sessions, plus the connection that verified the server.
-        assert_eq!(seen.accepted.load(SeqCst), 180 / calls + 1);
+        // 180 requests in 180 / requests sessions, plus the connection that verified the server.
+        assert_eq!(seen.accepted.load(SeqCst), 180 / requests + 1);
         seen.all_ended();
-        let mut expected = HashMap::from([(calls, 180 / calls)]);
+        let mut expected = HashMap::from([(requests, 180 / requests)]);
         *expected.entry(1).or_default() += 1;
-        assert_eq!(*seen.by_calls.lock().unwrap(), expected);
+        assert_eq!(*seen.by_requests.lock().unwrap(), expected);
         // On a busy machine, some of the window's sessions begin after it.
         assert!((1..=180).contains(&report.completed), "{}", report.completed);
         assert_eq!((report.planned, report.closed.is_none()), (report.completed, true));
         let churn = report.churn.unwrap();
-        assert!(churn.opened <= u64::from(180 / calls), "{churn:?}");
+        assert!(churn.opened <= u64::from(180 / requests), "{churn:?}");
         // t1 of a session's first request is the planned time of the session; other requests may have any t1.
-        let interval_ns = 1_000_000_000 * i64::from(calls) / 600;
+        let interval_ns = 1_000_000_000 * i64::from(requests) / 600;
         let planned = |sample: &&Sample| {
             (sample.planned_ns + interval_ns / 2).rem_euclid(interval_ns).abs_diff(interval_ns / 2) < 2_000
         };
         let firsts = samples.iter().filter(planned).count() as u32;
-        assert!(firsts >= 180 / calls, "{firsts}");
+        assert!(firsts >= 180 / requests, "{firsts}");
         assert!(
             report.response.distribution.max_ns >= churn.first_byte.distribution.max_ns,
             "response time includes connecting"
@@ -253,8 +253,8 @@ fn client_reconnects_after_the_server_closes() {
         assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
         assert!(report.completed > 0, "{}", report.completed);
         seen.all_ended();
-        let by_calls = seen.by_calls.lock().unwrap().clone();
-        assert!(by_calls.keys().all(|&had| had <= 3) && by_calls.contains_key(&3), "{by_calls:?}");
+        let by_requests = seen.by_requests.lock().unwrap().clone();
+        assert!(by_requests.keys().all(|&had| had <= 3) && by_requests.contains_key(&3), "{by_requests:?}");
         // Without short-lived connections, the announced end is an error.
         let staying = LoadConfig { requests_per_connection: None, ..for_long(over_http(config(target, 1))) };
         let Outcome { report, .. } = run(&staying);

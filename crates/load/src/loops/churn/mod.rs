@@ -89,7 +89,7 @@ fn report(
     let (report, samples) = facts.account(&recordings, config.first_connections(), cpus, memory_bytes_per_connection);
 
     let is_open = config.schedule != Schedule::Closed;
-    let calls = f64::from(config.requests_per_connection.unwrap_or(1));
+    let requests = f64::from(config.requests_per_connection.unwrap_or(1));
     // An open loop plans only sessions. A session's later requests follow responses, and would hide late sessions.
     let planned = if is_open { &sessions } else { &begun };
     let delays: Histogram = planned.iter().filter_map(send_delay_ns).map(|ns| ns.max(0) as u64).collect();
@@ -99,7 +99,7 @@ fn report(
     let report = LoadReport {
         late: Some(late),
         receiver_busy_share: busiest(busy).filter(|_| is_open),
-        fit: config.rate_per_s.and_then(|rate_per_s| fit(&sessions, 1e9 * calls / rate_per_s)),
+        fit: config.rate_per_s.and_then(|rate_per_s| fit(&sessions, 1e9 * requests / rate_per_s)),
         closed: report.closed.filter(|_| !is_open),
         send_delay: measured(&begun, window_ns, send_delay_ns),
         churn: Some(ChurnReport {

@@ -33,7 +33,7 @@ struct Slot<P: ClientProtocol> {
     exchange: Exchange<P>,
     late: u64,
     /// The session's requests without a response.
-    calls: u32,
+    requests: u32,
     /// The times of the connection's start, establishment and first byte, in ticks.
     opened: [u64; 3],
     /// Whether the poller waits for the connection to be established.
@@ -45,7 +45,7 @@ struct Slot<P: ClientProtocol> {
 impl<P: ClientProtocol> Slot<P> {
     fn new() -> Self {
         let (io, state, exchange, opened) = (None, State::Free, Exchange::default(), [0; 3]);
-        Self { io, state, exchange, late: 0, calls: 0, opened, is_awaited: false, timer: 0 }
+        Self { io, state, exchange, late: 0, requests: 0, opened, is_awaited: false, timer: 0 }
     }
 
     /// Closes the connection. Because the client closes first, TIME_WAIT is on its side.
@@ -71,8 +71,8 @@ impl<P: ClientProtocol> Slot<P> {
     }
 
     #[inline]
-    fn begin(&mut self, due: u64, late: u64, calls: u32) {
-        (self.exchange.due, self.late, self.calls, self.state) = (due, late, calls, State::Closed);
+    fn begin(&mut self, due: u64, late: u64, requests: u32) {
+        (self.exchange.due, self.late, self.requests, self.state) = (due, late, requests, State::Closed);
     }
 }
 
@@ -114,7 +114,7 @@ pub struct Churner<'a, P: ClientProtocol> {
     arrived: usize,
     begun: usize,
     waited: u64,
-    calls: u32,
+    requests: u32,
     pacing: Option<Pacing>,
     dialed: u64,
     timeout_ticks: u64,
@@ -132,17 +132,17 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         pacing: Option<Pacing>,
         progress: &'a Progress,
     ) -> Result<Self, LoadError> {
-        let calls = config.requests_per_connection.unwrap_or(1).max(1);
+        let requests = config.requests_per_connection.unwrap_or(1).max(1);
         let is_closed = config.schedule == Schedule::Closed;
         let sessions: Vec<(u64, u64)> = if is_closed {
             Vec::new()
         } else {
-            let rate_per_s = config.rate_per_s.map(|rate_per_s| rate_per_s / f64::from(calls));
+            let rate_per_s = config.rate_per_s.map(|rate_per_s| rate_per_s / f64::from(requests));
             let planned = schedule::planned(&LoadConfig { rate_per_s, ..config.clone() }, 1, number);
             planned.map(|planned| (clock.ticks(planned.at_ns), 0)).collect()
         };
         let opened_max = if is_closed { schedule::count_max(config) } else { sessions.len() as u64 };
-        let samples = if is_closed { opened_max } else { opened_max * u64::from(calls) };
+        let samples = if is_closed { opened_max } else { opened_max * u64::from(requests) };
         Ok(Self {
             engine: Engine::new((clock, protocol, config), number, connections.len(), samples, progress)?,
             slots: connections.clone().map(|_| Slot::new()).collect(),
@@ -152,7 +152,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
             arrived: 0,
             begun: 0,
             waited: 0,
-            calls,
+            requests,
             pacing,
             dialed: connections.start as u64,
             timeout_ticks: clock.ticks(config.timeout_ns as f64),
@@ -223,7 +223,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
     }
 
     fn waiting(&self) -> u64 {
-        (self.arrived - self.begun) as u64 * u64::from(self.calls)
+        (self.arrived - self.begun) as u64 * u64::from(self.requests)
     }
 
     /// Waits for events until a timer or a session is due. Returns whether it slept.
@@ -300,7 +300,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         {
             let (planned, late) = self.sessions[self.begun];
             self.begun += 1;
-            self.slots[at as usize].begin(planned, late, self.calls);
+            self.slots[at as usize].begin(planned, late, self.requests);
             self.open(at as usize);
         }
     }
@@ -319,7 +319,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
     /// Schedules a slot's next connection in a closed loop.
     fn open_at(&mut self, at: usize, due: u64) {
         let late = self.slots[at].late;
-        self.slots[at].begin(due, late, self.calls);
+        self.slots[at].begin(due, late, self.requests);
         self.wake_at(at, due);
     }
 
@@ -413,7 +413,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
             Received::Failed(class) => return self.fail(at, class),
             Received::Whole { is_last, has_more } => (is_last, has_more),
         };
-        self.slots[at].calls -= 1;
+        self.slots[at].requests -= 1;
         self.engine.recorder.complete(self.transaction(at, now));
         if has_more { self.fail(at, Class::Wrong) } else { self.next(at, now, is_last) }
     }
@@ -445,21 +445,21 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         let (due, thinks) = (self.engine.next_due(now), !self.engine.think.is_none());
         let is_open = self.is_open();
         let slot = &mut self.slots[at];
-        if slot.calls > 0 && !is_last {
+        if slot.requests > 0 && !is_last {
             return if thinks { self.wake_at(at, due) } else { self.send(at, due) };
         }
         slot.close();
-        match (is_open, slot.calls) {
+        match (is_open, slot.requests) {
             (true, 0) => self.free(at),
             // The server ended the connection before the session was over: the session continues on a new connection.
-            (true, calls) => {
-                slot.begin(due, 0, calls);
+            (true, requests) => {
+                slot.begin(due, 0, requests);
                 self.open(at);
             }
             (false, _) if thinks => self.open_at(at, due),
             (false, _) => {
                 let late = slot.late;
-                slot.begin(due, late, self.calls);
+                slot.begin(due, late, self.requests);
                 self.open(at);
             }
         }
@@ -502,7 +502,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         let slot = &self.slots[at];
         let (due, lost) = (slot.exchange.due, u32::from(slot.has_request()));
         if self.is_open() && slot.state != State::Free {
-            self.record_unsent(due, slot.calls.saturating_sub(lost));
+            self.record_unsent(due, slot.requests.saturating_sub(lost));
         }
     }
 
@@ -539,7 +539,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
         self.engine.recorder.leave(self.waiting());
         for number in self.begun..self.sessions.len() {
-            self.record_unsent(self.sessions[number].0, self.calls);
+            self.record_unsent(self.sessions[number].0, self.requests);
         }
     }
 }
