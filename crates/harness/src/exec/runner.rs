@@ -26,8 +26,8 @@ pub struct Options<'a> {
     pub stop: &'a Stop,
 }
 
-/// Runs the feasible trials of `header` that are not in `done`, in the order of the run's strategy. Commits failed trials too. The run
-/// fails if the results of a trial cannot be stored or one of its CPUs is no longer available. A resumed run repeats this trial.
+/// Runs the feasible trials of `header` that are not in `done`, in the strategy's order. Commits failed trials too. The run
+/// fails if a trial's results cannot be stored or one of its CPUs is no longer available. A resumed run repeats this trial.
 pub fn run(
     header: &RunHeader,
     done: &[TrialRecord],

@@ -24,7 +24,7 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 3;
 
 /// The messages that one side of a session sends. A message's tag is valid only for this side, this session and the message's
-/// number, so the receiver detects changed, repeated, missing, reordered and reflected messages.
+/// number. It reveals changed, repeated, missing, reordered and reflected messages.
 struct SealedStream {
     key: Key,
     side: Side,

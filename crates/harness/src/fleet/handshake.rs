@@ -28,8 +28,8 @@ pub(super) struct Authenticated {
     pub(super) key: Key,
 }
 
-/// Authenticates a peer that connected to the first worker. Before the peer's proof is verified, this side sends no data derived from
-/// the secret and does not parse the peer's hello.
+/// Authenticates a peer that connected to the first worker. Until it has verified the peer's proof, it sends no data derived
+/// from the secret and does not parse the hello.
 pub(super) fn accept(stream: &TcpStream, membership: &Membership, timeout: Duration) -> anyhow::Result<Authenticated> {
     stream.set_nonblocking(false)?;
     let mut stream = DeadlineStream::within(stream, round_trip::handshake_timeout(stream, timeout));

@@ -1,4 +1,4 @@
-//! The clients of trials: processes of this machine, or workers on other hosts. Clients receive their orders, start together and
+//! The clients of trials: processes of this machine, or workers on other hosts. Clients receive orders, start together and
 //! report. They receive no messages during the window.
 //!
 //! # Layout
@@ -55,8 +55,8 @@ pub trait Fleet {
     /// several clients write files beside it.
     fn broadcast(&mut self, order: &LoadOrder, draft: &Path) -> anyhow::Result<()>;
 
-    /// Waits until all clients are connected and prepared, then makes them start together. Returns the start time in nanoseconds
-    /// of this host's CLOCK_MONOTONIC.
+    /// Waits until all clients are connected and prepared, then makes them start together. Returns the start time by this
+    /// host's CLOCK_MONOTONIC, in nanoseconds.
     fn barrier(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<u64>;
 
     /// Waits until all clients have measured. Returns their reports and samples. Their connections remain open.

@@ -5,7 +5,7 @@
 //! trial includes this lateness, and the relay reports it after the trial.
 //!
 //! The relay draws a delay for each flow, and a new one after twice the jitter. Packets of a flow keep their order, and packets
-//! of one response mostly have the same delay. netem draws a delay for each packet, and so reorders packets.
+//! of one response mostly have the same delay. In contrast, netem draws a delay for each packet, and so reorders packets.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,5 +1,5 @@
-//! The testbed in which this process runs. `muxbench lab` keeps the testbed while a command, such as a launcher of workers, runs on
-//! its hosts. The command requests measurements over a Unix socket.
+//! The testbed in which this process runs. `muxbench lab` keeps it while a command, such as a launcher of workers, runs on its
+//! hosts. The command requests measurements over a Unix socket.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Child processes that exchange lines with this process: `serve --control`, `load --control`, `idle --control`, `relay --control`.
+//! Child processes that exchange lines with this process: `serve`, `load`, `idle` and `relay`, with `--control`.
 //!
 //! A child ends when its `Child` is dropped, and when this process dies: either the system kills the child
 //! ([`server::platform::die_with_parent`]), or its standard input ends.

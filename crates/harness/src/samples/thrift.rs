@@ -1,5 +1,5 @@
-//! Reads Thrift's compact protocol, which encodes the structure of a Parquet file. Trusts no stated length: a list has at most one
-//! element for each remaining byte, and memory is allocated only for existing bytes.
+//! Reads Thrift's compact protocol, which encodes the structure of a Parquet file. No stated length is trusted: a list has at
+//! most one element for each remaining byte, and memory is allocated only for existing bytes.
 
 /// Type numbers. The type of a boolean field is its value.
 const TRUE: u8 = 1;

@@ -56,7 +56,7 @@ pub(super) fn open(folder: &Path, access: Access) -> anyhow::Result<Connection> 
     Ok(database)
 }
 
-/// Opens the database of a folder. Does not change another user's database, so only its owner can roll back an unfinished commit.
+/// Opens a folder's database. Does not change another user's database, so only its owner can roll back an unfinished commit.
 pub(super) fn connect(folder: &Path, access: Access) -> rusqlite::Result<Connection> {
     let may_write = access == Access::Write || files::check_ours(folder).is_ok();
     let flags = if may_write { OpenFlags::SQLITE_OPEN_READ_WRITE } else { OpenFlags::SQLITE_OPEN_READ_ONLY };

@@ -1,5 +1,5 @@
 //! A run's folder: `run.json` (the plan and the host), `muxbench.db` (a row and a record for each finished trial),
-//! `samples/NNNN.parquet` (raw samples), `histograms/NNNN.hlog` (histograms for HdrHistogram's tools). Each trial is committed to
+//! `samples/NNNN.parquet` (raw samples), `histograms/NNNN.hlog` (histograms for HdrHistogram's tools). A trial is committed to
 //! the disk as it ends. Readers report damage and read everything else.
 
 mod begin;
