@@ -14,8 +14,8 @@ const FLAT: f64 = 1.25;
 const TO_10_000: f64 = 161.0 / 101.0;
 
 fn streams(workload: &Workload) -> bool {
-    let is_of_it = workload.service.stream().is_some_and(|stream| stream == Stream::default());
-    is_plain(workload) && is_of_it
+    let has_paper_bursts = workload.service.stream().is_some_and(|stream| stream == Stream::default());
+    is_plain(workload) && has_paper_bursts
 }
 
 fn without_idle(workload: &Workload) -> bool {

@@ -116,7 +116,7 @@
     }];
   }
 
-  // Returns the paper's values: stars, or a line across or up through the panel. On a logarithmic axis Plotly takes plain values,
+  // Returns the paper's values: stars, or a horizontal or vertical line. On a logarithmic axis Plotly takes plain values,
   // but logarithms for the ends of the axis.
   function published(axes, it, look) {
     const architecture = it.architecture;
@@ -176,7 +176,7 @@
     plot.dataset.drawn = "";
   }
 
-  // Draws only charts near the screen. A chart that changes elsewhere is drawn again when it comes near.
+  // Draws only charts near the visible part of the page. Any other chart is drawn when it comes near.
   const near = new Set();
   const stale = new Set(plots);
   function refresh() {
@@ -233,7 +233,7 @@
   addEventListener("beforeprint", () => paper(true));
   addEventListener("afterprint", () => paper(false));
 
-  // Makes a file of the numbers on a click.
+  // Saves the numbers as a file on a click.
   document.querySelectorAll("[data-save]").forEach((button) => button.addEventListener("click", () => {
     const raw = parse("raw");
     const kind = button.dataset.save;

@@ -247,11 +247,14 @@ mod tests {
     fn cpu_time_per_request_includes_uncharged_interrupts() {
         let mut counters = ServerCounters::default();
         counters.totals.cpu_user_ns = 3_000;
-        let why = |counters: &[&ServerCounters]| CostBreakdown::of(counters, 10.0).unwrap();
-        assert_eq!((why(&[&counters]).interrupts_ns_per_request, why(&[&counters]).cpu_ns()), (None, 300.0));
+        let breakdown = |counters: &[&ServerCounters]| CostBreakdown::of(counters, 10.0).unwrap();
+        assert_eq!(
+            (breakdown(&[&counters]).interrupts_ns_per_request, breakdown(&[&counters]).cpu_ns()),
+            (None, 300.0)
+        );
         let with = ServerCounters { interrupts_ns: Some(1_000), ..counters.clone() };
-        assert_eq!((why(&[&with]).interrupts_ns_per_request, why(&[&with]).cpu_ns()), (Some(100.0), 400.0));
-        assert_eq!(why(&[&with, &counters]).interrupts_ns_per_request, None, "one repeat lacks the figure");
+        assert_eq!((breakdown(&[&with]).interrupts_ns_per_request, breakdown(&[&with]).cpu_ns()), (Some(100.0), 400.0));
+        assert_eq!(breakdown(&[&with, &counters]).interrupts_ns_per_request, None, "one repeat lacks the figure");
         let mut run = testkit::run();
         assert!(!render(&Summary::of(&run), 120.into()).contains("interrupts"));
         for server in run.records.iter_mut().filter_map(|record| record.server.as_mut()) {

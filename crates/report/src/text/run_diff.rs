@@ -206,9 +206,9 @@ mod tests {
         for pair in &diff.pairs {
             assert_eq!(pair.phases_b, None);
             assert_eq!(pair.service_p50.is_some(), pair.a.repeats_valid > 0);
-            for against in [pair.service_p50, pair.service_p99].into_iter().flatten() {
-                assert_eq!(against.ratio.ratio, 1.0);
-                assert_eq!(against.finding, ChangeKind::NoPracticalDifference);
+            for change in [pair.service_p50, pair.service_p99].into_iter().flatten() {
+                assert_eq!(change.ratio.ratio, 1.0);
+                assert_eq!(change.finding, ChangeKind::NoPracticalDifference);
             }
         }
     }
@@ -218,8 +218,8 @@ mod tests {
         let mut run = testkit::run();
         run.records.retain(|record| record.trial.repeat == 0);
         let diff = RunDiff::of(&testkit::run(), &run);
-        let against = diff.pairs[0].service_p50.unwrap();
-        assert_eq!((against.ratio.interval, against.finding), (None, ChangeKind::NoInterval));
+        let change = diff.pairs[0].service_p50.unwrap();
+        assert_eq!((change.ratio.interval, change.finding), (None, ChangeKind::NoInterval));
         run.records.clear();
         let diff = RunDiff::of(&testkit::run(), &run);
         assert!(diff.sentence.contains("cannot be compared"), "{}", diff.sentence);

@@ -109,8 +109,8 @@ mod tests {
         };
         assert_eq!((p99(&clean), p99(&late)), ((true, None), (false, Some("p95"))));
         let compared = |run: &Run| {
-            let versus = RunDiff::of(&clean, run);
-            let pair = versus.pairs.into_iter().find(|pair| pair.architecture == "epoll").unwrap();
+            let diff = RunDiff::of(&clean, run);
+            let pair = diff.pairs.into_iter().find(|pair| pair.architecture == "epoll").unwrap();
             (pair.service_p50.is_some(), pair.service_p99.is_some(), pair.b.service_p99_ns.is_some())
         };
         assert_eq!((compared(&clean), compared(&late)), ((true, true, true), (true, false, false)));
