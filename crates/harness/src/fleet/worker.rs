@@ -1,5 +1,5 @@
-//! A worker other than the first: it joins the first worker, starts a client for each trial, and forwards its messages. The
-//! worker sleeps while the client measures.
+//! A worker other than the first: it joins the first worker, starts a client for each trial, and forwards the client's
+//! messages. The worker sleeps while the client measures.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek};

@@ -54,8 +54,8 @@ const BUSY_DELAY: Duration = Duration::from_millis(100);
 /// The receive buffer: datagrams wait there while this process has no CPU.
 const SOCKET_BYTES: usize = 16 << 20;
 
-/// Measures the network to the server's host: the round trips of every client host, and loss and bandwidth of one, number
-/// `turn`. Loss and bandwidth take longer, and all hosts have the same conditions.
+/// Measures the network to the server's host: the round trips of every client host, and loss and bandwidth of one, which `turn`
+/// selects. Loss and bandwidth take longer, and all hosts have the same conditions.
 pub(super) fn measure(
     link: &Link<'_>,
     server: &TestbedHost,
