@@ -1,7 +1,8 @@
 //! Fuzz targets of all parsers of untrusted bytes.
 //!
-//! A target is a row of [`TARGETS`]: a function that panics if the parser panics or gives a wrong result, such as one that depends
-//! on the split of the input. `cargo xtask fuzz` searches for such input. Tests replay the inputs in `corpus/TARGET`.
+//! A target is a row of [`TARGETS`]: a function that panics if the parser panics or gives a wrong result, such as a result that
+//! depends on the split of the input. `cargo xtask fuzz` searches for inputs that cause a panic. Tests replay the inputs in
+//! `corpus/TARGET`.
 //!
 //! # Layout
 //! - [`cuts`]: the split of an input into pieces

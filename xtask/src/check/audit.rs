@@ -127,7 +127,7 @@ fn size(folder: &Path) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
-/// Returns an error if a package is from git (with `is_git`), or from neither crates.io nor git (without).
+/// Returns an error if a package is from git (if `is_git`), or is from neither crates.io nor git (otherwise).
 fn unknown_source(package: &Package, is_git: bool) -> Option<String> {
     let source = package.source.as_ref();
     let is_published = source.is_some_and(cargo_metadata::Source::is_crates_io);
@@ -136,7 +136,7 @@ fn unknown_source(package: &Package, is_git: bool) -> Option<String> {
     is_elsewhere.then(|| format!("{}: its source is {place}; use a version from crates.io", package.id))
 }
 
-/// Returns an error for each external dependency of one of our crates that accepts any version.
+/// Returns an error for each external crate of which this package of ours accepts any version.
 fn wildcards(package: &Package) -> impl Iterator<Item = String> {
     let external = package.dependencies.iter().filter(|it| it.path.is_none());
     external
