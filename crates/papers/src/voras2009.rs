@@ -65,7 +65,7 @@ pub(super) const ALL: &[&str] = &[
 const MODELS: &[(&str, &[&str])] =
     &[("sped", SPED), ("seda", SEDA), ("amped", AMPED), ("seda-s", SEDA_S), ("symped", SYMPED)];
 
-/// The peak of SYMPED in section IV and the conclusion.
+/// The peak of SYMPED, which the paper prints in section IV and in its conclusion.
 const PEAK: (f64, &str) = (450_000.0, "SYMPED's peak: 450 000");
 const NEXT: (f64, &str) = (450_000.0 / 1.54, "next best model: about 290 000 (SYMPED's peak is 54 % higher)");
 

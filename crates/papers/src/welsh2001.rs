@@ -40,7 +40,7 @@ fn several(workload: &Workload) -> bool {
 const RAW: &[&str] = &["mt", "poll", "epoll"];
 pub(super) const ALL: &[&str] = &["mt", "poll", "epoll", "poll-buffered", "epoll-buffered"];
 
-/// Bandwidth in the graphs' unit. All bursts here have the paper's size.
+/// Bandwidth in the unit of the graphs. All drawn workloads have bursts of the paper's size.
 const MEGABITS: Value = |row| {
     let megabits = |bursts_per_s: f64| bursts_per_s * Stream::default().burst_bytes() as f64 * 8.0 / 1e6;
     let (bursts_per_s, interval) = rate(row)?;

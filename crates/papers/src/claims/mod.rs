@@ -1,6 +1,6 @@
 //! Claims of papers as statements about stored runs. No threshold is tuned to make a claim hold.
 //!
-//! - this file: the parts of a claim; `figures`: the values of each architecture under each workload
+//! - this file: the parts of a claim; `figures`: the values of a metric for each architecture and workload
 //! - `decide`: whether a statement holds for the values; `render`: the result as text
 
 mod decide;

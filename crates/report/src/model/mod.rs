@@ -5,7 +5,7 @@
 //!   [`conclusion`]: the best architecture, by how much, and how certain that is
 //! - [`cost`]: system calls, CPU time and context switches per request; [`stream`]: bandwidth and its cost
 //! - [`client_tail`]: quantiles that the client may have caused; `network`: the conditions of a network
-//! - [`workload`]: workloads in words; [`axis`]: one dimension in which workloads differ
+//! - [`workload`]: workloads in words; [`axis`]: the dimensions in which workloads differ
 //! - [`sweep`], [`capacity`], [`deviation`]: rates, searches, and the evenness of sends
 //! - [`run_diff`]: two runs; [`history`]: many runs
 

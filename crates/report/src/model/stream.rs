@@ -7,6 +7,7 @@ use stats::interval;
 use wire::stream::Direction;
 
 use crate::list::mean;
+
 /// Statistics of streams over several repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Streams {

@@ -308,7 +308,7 @@ impl Chart {
         places.into_iter().map(|at| (at, if at.fract() == 0.0 { at.to_string() } else { x.form.text(at) })).collect()
     }
 
-    /// Describes where the architectures differ most: the lowest and the highest valid value there.
+    /// Describes where the architectures differ most, with the lowest and the highest valid value at that position.
     pub fn furthest_apart(&self, architectures: &[String]) -> String {
         let mut furthest: Option<(f64, String)> = None;
         for panel in &self.panels {
