@@ -30,22 +30,22 @@ const commands = process.env.PATH.split(delimiter).map((folder) => join(folder, 
 const executablePath = process.env.CHROMIUM || commands.find((command) => existsSync(command));
 if (!executablePath) throw new Error("no `chromium` on PATH; install it, or name a browser in CHROMIUM");
 // Longest wait. Only a defective page waits that long.
-const PATIENCE = 120000;
-const browser = await chromium.launch({ executablePath, args: flags, timeout: PATIENCE });
+const TIMEOUT = 120000;
+const browser = await chromium.launch({ executablePath, args: flags, timeout: TIMEOUT });
 
 // Opens a page, and checks it for errors and for requests to other addresses.
 async function open(view, hash = "") {
   const context = await browser.newContext({ offline: true, acceptDownloads: true, ...view });
-  context.setDefaultTimeout(PATIENCE);
+  context.setDefaultTimeout(TIMEOUT);
   const page = await context.newPage();
   const name = `${view.colorScheme} ${view.viewport.width}`;
   page.on("console", (message) => check(!["error", "warning"].includes(message.type()), `${name}: console: ${message.text()}`));
   page.on("pageerror", (error) => check(false, `${name}: ${error.message}`));
   await context.route("**/*", (route) => {
-    const asked = route.request().url();
-    const isOurs = asked.split("#")[0] === address || asked.startsWith("data:") || asked.startsWith("blob:");
-    check(isOurs, `${name}: the page requested ${asked}`);
-    return isOurs ? route.continue() : route.abort();
+    const url = route.request().url();
+    const isAllowed = url.split("#")[0] === address || url.startsWith("data:") || url.startsWith("blob:");
+    check(isAllowed, `${name}: the page requested ${url}`);
+    return isAllowed ? route.continue() : route.abort();
   });
   await page.goto(address + hash);
   return page;
@@ -55,7 +55,7 @@ async function open(view, hash = "") {
 async function drawAll(page) {
   for (const plot of await page.locator(".plot").all()) {
     await plot.scrollIntoViewIfNeeded();
-    await plot.locator(".main-svg").first().waitFor({ state: "attached", timeout: PATIENCE });
+    await plot.locator(".main-svg").first().waitFor({ state: "attached", timeout: TIMEOUT });
   }
 }
 
@@ -94,7 +94,7 @@ const mark = plot.locator(".scatterlayer .points path").first();
 const box = await mark.boundingBox();
 await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
 const hover = plot.locator(".hoverlayer .hovertext");
-await hover.first().waitFor({ timeout: PATIENCE }).catch(() => {});
+await hover.first().waitFor({ timeout: TIMEOUT }).catch(() => {});
 const shown = (await hover.allInnerTexts().catch(() => [])).join(" ") || (await hover.allTextContents()).join(" ");
 for (const word of words) check(shown.includes(word), `the tooltip lacks ${word}: "${shown}"`);
 
@@ -138,7 +138,7 @@ for (const link of await page.$$eval("#runs a", (links) => links.map((it) => it.
 
 // The numbers can be saved as files.
 for (const [format, has] of [["csv", kind === "paper" ? ",paper," : "service_p50_ns"], ["json", numbers]]) {
-  const saved = page.waitForEvent("download", { timeout: PATIENCE });
+  const saved = page.waitForEvent("download", { timeout: TIMEOUT });
   await page.locator(`[data-save=${format}]`).click();
   const download = await saved;
   check(download.suggestedFilename().endsWith(`.${format}`), `${format} is saved as ${download.suggestedFilename()}`);

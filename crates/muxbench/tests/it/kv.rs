@@ -22,15 +22,15 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Runs the text tests of `memccapable` with a time limit per response.
-fn memccapable(address: SocketAddr, patience_s: u32) -> Result<(), String> {
+fn memccapable(address: SocketAddr, timeout_s: u32) -> Result<(), String> {
     let (host, port) = (address.ip().to_string(), address.port().to_string());
-    let output = peer("memccapable", &["-h", &host, "-p", &port, "-a", "-t", &patience_s.to_string()]);
+    let output = peer("memccapable", &["-h", &host, "-p", &port, "-a", "-t", &timeout_s.to_string()]);
     let printed = text(&output.stdout) + &text(&output.stderr);
     let passed = printed.lines().filter(|line| line.starts_with("ascii") && line.ends_with("[pass]")).count();
     // libmemcached 1.1.4 has 27 text tests.
-    let all =
+    let is_success =
         output.status.success() && passed >= 27 && printed.contains("All tests passed") && !printed.contains("FAIL");
-    if all { Ok(()) } else { Err(format!("memccapable ({}): {printed}", output.status)) }
+    if is_success { Ok(()) } else { Err(format!("memccapable ({}): {printed}", output.status)) }
 }
 
 /// Runs `memcslap` with four connections.
@@ -85,8 +85,8 @@ fn pymemcache_tests(port: u16) -> Result<(), String> {
         let runner = ["-B", "-m", "pytest", "-q", "-c", "/dev/null", "-W", "ignore", "-p", "no:cacheprovider"];
         let options = ["--rootdir", rootdir, &tests, "--server", "127.0.0.1", "--port", &port, "-k", only];
         let (is_success, printed) = python(&[&runner[..], &options].concat());
-        let all = is_success && printed.contains(&format!("\n{count} passed"));
-        if all { Ok(()) } else { Err(format!("pymemcache's tests: {printed}")) }
+        let all_passed = is_success && printed.contains(&format!("\n{count} passed"));
+        if all_passed { Ok(()) } else { Err(format!("pymemcache's tests: {printed}")) }
     };
     // pymemcache 4.0.0 has 94 + 6 tests without TLS.
     run("not test_touch", 94)?;

@@ -226,8 +226,8 @@ fn unix_socket_run_removes_its_private_folder() {
     assert!(csv.lines().skip(1).all(|row| row.split(',').nth(column) == Some("unix")), "{csv}");
 
     let long = temporary.join("x".repeat(100));
-    let plan = [&["plan"], &arguments[..0], &["kawai2008-http", "--quick"]].concat();
-    let output = muxbench().args(&plan).current_dir(folder.path()).env("TMPDIR", &long).output().unwrap();
+    let plan = ["plan", "kawai2008-http", "--quick"];
+    let output = muxbench().args(plan).current_dir(folder.path()).env("TMPDIR", &long).output().unwrap();
     assert!(output.status.success(), "a run over TCP needs no socket folder: {}", text(&output.stderr));
     let output = muxbench().args(&arguments).current_dir(folder.path()).env("TMPDIR", &long).output().unwrap();
     let printed = text(&output.stdout) + &text(&output.stderr);
