@@ -84,7 +84,7 @@ fn wait<M: Readiness>(mechanism: &mut M) -> Vec<(u32, Interest)> {
 }
 
 #[test]
-fn reports_only_what_is_ready() {
+fn only_ready_sockets_are_reported() {
     fn check<M: Readiness>() {
         let mut mechanism = M::new(4096).unwrap();
         let pairs: Vec<_> = (0..10).map(|_| UnixStream::pair().unwrap()).collect();
@@ -127,7 +127,7 @@ fn socket_ready_when_added_is_reported() {
 }
 
 #[test]
-fn interest_changes_and_ends() {
+fn changed_or_removed_interest_takes_effect() {
     fn check<M: Readiness>() {
         let mut mechanism = M::new(4096).unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -242,7 +242,7 @@ fn hang_up_is_reported() {
 }
 
 #[test]
-fn timeouts_round_up() {
+fn wait_lasts_at_least_its_timeout() {
     fn check<M: Readiness>() {
         if M::REPORTS_ALL {
             // Such a mechanism never waits.
@@ -282,7 +282,7 @@ fn descriptor_beyond_the_capacity_is_refused() {
 /// A signal reaches the thread that added the descriptor, even if another thread causes the event.
 #[cfg(target_os = "linux")]
 #[test]
-fn signals_reach_this_thread_only() {
+fn signal_reaches_only_the_watching_thread() {
     let mut mechanism = RtSignal::new(4096).unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
     mechanism.add(ours.as_raw_fd(), Token::new(1, 0), Interest::Read).unwrap();

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn random_work_has_its_mean() {
+    fn exponential_draws_have_mean_one() {
         let draws: Vec<f64> = (0..100_000).map(|_| exponential()).collect();
         let mean = draws.iter().sum::<f64>() / draws.len() as f64;
         assert!((mean - 1.0).abs() < 0.02, "{mean}");

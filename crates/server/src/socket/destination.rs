@@ -20,16 +20,16 @@ const DATA: usize = unsafe { libc::CMSG_LEN(0) } as usize;
 const V6_ADDRESS_BYTES: usize = 16;
 
 pub(crate) fn is_needed(socket: impl AsFd) -> bool {
-    let own = rustix::net::getsockname(socket).ok().and_then(|own| SocketAddr::try_from(own).ok());
-    own.is_some_and(|own| own.ip().is_unspecified())
+    let address = rustix::net::getsockname(socket).ok().and_then(|address| SocketAddr::try_from(address).ok());
+    address.is_some_and(|address| address.ip().is_unspecified())
 }
 
 pub(crate) fn enable(socket: BorrowedFd<'_>) -> io::Result<()> {
     if !is_needed(socket) {
         return Ok(());
     }
-    let own = SocketAddr::try_from(rustix::net::getsockname(socket)?).map_err(io::Error::from)?;
-    let (level, name) = match own {
+    let address = SocketAddr::try_from(rustix::net::getsockname(socket)?).map_err(io::Error::from)?;
+    let (level, name) = match address {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, platform::RECEIVE_DESTINATION_V4),
         SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
     };

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn only_abandoned_socket_is_replaced_and_only_ours_removed() {
+    fn bind_replaces_only_abandoned_and_drop_removes_only_own_socket() {
         let folder = std::env::temp_dir().join(format!("muxbench-unix-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         let path = folder.join("s");

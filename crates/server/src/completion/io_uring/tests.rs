@@ -58,7 +58,7 @@ fn received(done: Done) -> Received {
 }
 
 #[test]
-fn tags_read_back() {
+fn operation_and_token_read_back_from_tag() {
     for (kind, _) in Operation::ALL {
         if kind != Operation::Watch {
             let token = Token::new(KIND_ONE as u32 - 1, u32::MAX - 1);

@@ -14,7 +14,7 @@ use crate::metrics::workers::{Slot, Syscall};
 use crate::net::{OnDrop, STACK_BYTES, ServerContext, children};
 use crate::platform::pin;
 
-const LOOK: Duration = Duration::from_millis(1);
+const WAKE_INTERVAL: Duration = Duration::from_millis(1);
 
 pub(in crate::net) fn run_threads(context: &ServerContext<'_>) -> io::Result<()> {
     let service = super::service(context)?;
@@ -83,11 +83,11 @@ fn for_each_port<'a>(
 fn wake(context: &ServerContext<'_>) {
     while context.workers.taken().next().is_some() {
         for socket in context.sockets {
-            if let Some(own) = rustix::net::getsockname(socket).ok().and_then(|it| SocketAddr::try_from(it).ok()) {
+            if let Some(address) = rustix::net::getsockname(socket).ok().and_then(|it| SocketAddr::try_from(it).ok()) {
                 // If the queue has no room, its datagrams wake the thread.
-                let _ = rustix::net::sendto(socket, &[], SendFlags::DONTWAIT, &own);
+                let _ = rustix::net::sendto(socket, &[], SendFlags::DONTWAIT, &address);
             }
         }
-        thread::sleep(LOOK);
+        thread::sleep(WAKE_INTERVAL);
     }
 }
