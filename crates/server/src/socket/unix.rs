@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn bind_replaces_only_abandoned_and_drop_removes_only_own_socket() {
+    fn bind_replaces_only_abandoned_socket_drop_removes_only_own() {
         let folder = std::env::temp_dir().join(format!("muxbench-unix-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         let path = folder.join("s");
