@@ -1,8 +1,8 @@
 //! Calibration of the client, with servers that hold each response for a known time.
 //!
-//! The reflector logs the actual hold time of each request. The rest of the service time is the round trip, which a
-//! server without holds (the null server) shows alone. The difference between the two round trips is the client's
-//! error. Its median is the bias, and its quantiles are the spread.
+//! The reflector logs the actual hold time of each request. The rest of the service time is the round trip. A server
+//! without holds (the null server) gives the round trip alone. The difference between the two round trips is the
+//! client's error. The median error is the bias, and the quantiles of the error are the spread.
 
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ use crate::deadline_stream::DeadlineStream;
 use crate::spec::stream::Stream;
 use crate::spec::units::Size;
 
-/// The prefix of the line. The port may belong to another program.
+/// The prefix of the line, which tells it from other programs' greetings: the port may belong to one.
 const GREETING: &str = "muxbench serves ";
 /// The maximum bytes of a description. A list of ports may be long.
 const BYTES_MAX: u64 = 1 << 20;
@@ -126,7 +126,7 @@ pub fn note_without_description(server: SocketAddr, requested: &ServiceSpec) -> 
     )
 }
 
-/// Finds a free address, and a listener on the next port. Any port will do. `None` if the next port is always in use,
+/// Finds a free address on any port, and a listener on the next port. `None` if the next port is always in use,
 /// or if the address is not local.
 pub fn free_pair(any: SocketAddr) -> Option<(SocketAddr, TcpListener)> {
     free_pair_by(any, TcpListener::bind)

@@ -128,7 +128,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let folder = parent(path);
     let name = path.file_name().ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?.to_string_lossy();
-    // The mode is that of open(2). The umask applies.
+    // Like open(2), apply the umask to the mode.
     let mode = there.filter(|it| it.is_file()).map_or(0o666, |it| it.mode() & 0o777);
     let mut draft = tempfile::Builder::new()
         .prefix(&format!(".{name}."))
@@ -160,7 +160,7 @@ mod tests {
             assert!(error.kind() != ErrorKind::NotFound, "{error}");
         }
         assert!(write(&of("link"), &of("whole"), b"x").is_err());
-        // The link is replaced, not its target.
+        // `write` replaces the link, not its target.
         write(&of("draft"), &of("link"), b"mine").unwrap();
         assert_eq!(fs::read_to_string(of("victim")).unwrap(), "precious");
         assert_eq!((fs::read_to_string(of("link")).unwrap(), of("draft").exists()), ("mine".into(), false));

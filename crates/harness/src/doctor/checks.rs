@@ -555,7 +555,7 @@ mod tests {
         for finding in diagnose(&quiet()) {
             assert_eq!(finding.severity, Severity::Good, "{finding:?}");
         }
-        // Harmless alone.
+        // These values alone are harmless.
         let harmless = ["port range", "hardware timestamps", "container"];
         for finding in diagnose(&bad()).iter().filter(|finding| !harmless.contains(&finding.name.as_str())) {
             assert_eq!(finding.severity, Severity::Warning, "{finding:?}");

@@ -24,9 +24,9 @@ pub struct Noise {
     pub window_ns: u64,
     /// The share of time in which each CPU was busy while this process slept.
     pub busy: Vec<(usize, f64)>,
-    /// The share of CPU time that the hypervisor took, also while threads spun: idle time is never stolen.
+    /// The share of CPU time that the hypervisor took. Includes the time when threads spun: idle time is never stolen.
     pub steal: Option<f64>,
-    /// The same share since the host started.
+    /// The share of CPU time that the hypervisor took since the host started.
     pub steal_since_boot: Option<f64>,
     /// The pauses of each CPU that this process may use.
     pub pauses: Vec<Pauses>,

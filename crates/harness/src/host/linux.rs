@@ -48,8 +48,8 @@ fn meminfo_bytes(name: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Returns the available memory in bytes, or the cgroup's limit if lower. That limit includes memory in use, but much of it is
-/// page cache that the kernel can reclaim.
+/// Returns the available memory in bytes, or the cgroup's limit if lower. The cgroup's limit includes memory in use, much of
+/// which is page cache that the kernel can reclaim.
 fn memory_bytes() -> u64 {
     [meminfo_bytes("MemAvailable:"), cgroup_memory_max()].into_iter().flatten().min().unwrap_or(u64::MAX)
 }

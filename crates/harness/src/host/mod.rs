@@ -21,11 +21,12 @@ pub use linux::detect;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{allowed_cpus, kernel_timestamps};
 
-/// Facts that change by themselves. Timestamps are among them because a busy kernel may enable them too late.
+/// Facts that vary on an unchanged host. The kernel enables timestamps in the background, on a busy host perhaps after the
+/// probe's timeout.
 const FLEETING: &[&str] = &["kernel timestamps", "load average", "memory available bytes", "steal ticks"];
 
-/// Returns the facts that differ, each with its value before and now. "absent" marks a missing value. Facts that change
-/// by themselves are ignored.
+/// Returns the facts that differ, each with its value before and now. "absent" marks a missing value. Facts that vary
+/// on an unchanged host are ignored.
 pub fn differences(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<(String, String, String)> {
     let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
     let value = |facts: &BTreeMap<String, String>, name| facts.get(name).map_or("absent", String::as_str).to_owned();

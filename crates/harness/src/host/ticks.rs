@@ -7,7 +7,7 @@ use crate::host::interrupts::Accounting;
 /// The times of one CPU since the host started, in ticks.
 ///
 /// The columns of busy time are omitted. Most kernels sample them at clock ticks, so a timer in step with the ticks
-/// distorts them. By these columns, a spinner that used 0.37 of a CPU in pieces of 1 ms used only 0.12. Idle time is
+/// distorts them. They showed 0.12 of a CPU for a thread that used 0.37 of it in pieces of 1 ms. Idle time is
 /// exact (kernel/time/tick-sched.c), unless the kernel was started with `nohz=off`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ticks {
@@ -251,7 +251,7 @@ mod tests {
                 }
             })
         });
-        // The server never sleeps, so other processes took all remaining time, whatever they are.
+        // The server never sleeps, so other processes took all remaining time.
         assert!((taken - (1.0 - ours)).abs() < 0.04, "{taken:.3} beside {ours:.3}, of which {theirs:.3} the neighbour");
         assert!(taken > theirs - 0.04, "{taken:.3} of {theirs:.3}");
     }

@@ -13,7 +13,7 @@ use crate::model::VerdictKind::ClientLimited;
 /// the tails are at least `tail_ns_min`.
 pub(super) fn send_delay(report: &LoadReport, p50_max_ns: f64, tail_ns_min: f64) -> Vec<Check> {
     let mut checks = vec![median("median send delay".into(), report.send_delay.distribution.p50_ns, p50_max_ns)];
-    // The median over all processes hides a late one.
+    // The median over all processes hides a single late process.
     if let Some((at, worst)) = report.processes.iter().enumerate().max_by_key(|(_, process)| process.send_delay.p50_ns)
     {
         let name = format!("highest median send delay of a client, {}", place(at, worst));
@@ -71,8 +71,8 @@ pub(super) fn late_sends(report: &LoadReport) -> Check {
     at_most("share of requests sent late", share, LATE_SENDS_SHARE_MAX, "", ClientLimited)
 }
 
-/// Checks the share of stalls of a client whose threads sleep. The meter of stalls also waits for the client's own work, so the
-/// share counts only if both fit into the window.
+/// Checks the share of stalls of a client whose threads sleep. The client's own work also delays the meter of stalls, so the
+/// share counts only if stalls and work together fit into the window.
 pub(super) fn stalled(report: &LoadReport) -> Option<Check> {
     let own = report.closed.as_ref().map(|closed| closed.busy_share).or(report.receiver_busy_share).unwrap_or(0.0);
     let share = report.stalled_share().filter(|share| share + own <= 1.0)?;
@@ -96,7 +96,7 @@ pub(super) fn tails(report: &LoadReport) -> String {
     )
 }
 
-/// Whether each client had its CPUs to itself, where that is known, and the delay of the worst start order.
+/// Checks the highest delay of a start order, and the share of each client's CPUs that other processes took, if known.
 pub(super) fn checks(report: &LoadReport, phases: Phases) -> Vec<Check> {
     let taken = |process: &ProcessReport| {
         let name = format!("share of the client's CPUs taken by others, {}", process.place);

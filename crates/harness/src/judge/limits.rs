@@ -9,7 +9,7 @@ use load::report::PARTS;
 pub(super) const RATE_SHARE_MIN: f64 = 0.98;
 /// The highest increase of outstanding requests over the window, as a share of the planned ones.
 pub(super) const PILE_UP_SHARE_MAX: f64 = 0.02;
-/// Requests on either side of an edge of the window; at a low rate they are a large share.
+/// The tolerated number of requests on either side of an edge of the window. At a low rate they are a large share.
 pub(super) const EDGE_REQUESTS: f64 = 10.0;
 /// Service time grows without bound if the median of each of the last parts exceeds that of all first parts by this factor.
 pub(super) const SERVICE_GROWTH_MAX: f64 = 3.0;
@@ -35,7 +35,7 @@ pub(super) const SEND_DELAY_SHARE_MAX: f64 = 0.5;
 pub(super) const SEND_DELAY_P50_NS: f64 = 100_000.0;
 /// The limit of the send delay's p99 is the higher of this and the p99 of the service time of requests sent on time.
 pub(super) const DELAY_P99_NS: f64 = 1_000_000.0;
-/// The same for the p99.9. A neighbour takes the CPU for this long now and then.
+/// The corresponding limit for the p99.9. Now and then, a neighbour takes the CPU for this long.
 pub(super) const DELAY_P999_NS: f64 = 10_000_000.0;
 /// The lowest number of requests beyond a percentile of the send delay. A single stall must not decide the p99.9.
 pub(super) const BEYOND_P99_MIN: f64 = 1.0;
@@ -46,11 +46,11 @@ pub(super) const RECEIVER_BUSY_SHARE_MAX: f64 = 0.95;
 /// delay p99 of 20 us, it is below 0.1 at all rates. On a quiet virtual machine the largest of 83 trials was 0.13; under load
 /// the median was 0.19.
 pub(super) const FIT_DISTANCE_MAX: f64 = 0.2;
-/// A test of the sends fails only below this p-value. With so many sends it detects any client.
+/// A test of the sends fails only below this p-value. With so many sends, every client has a low p-value.
 pub(super) const FIT_P_VALUE_MIN: f64 = 0.001;
 /// A client of a closed loop has spare CPU time below this share of the CPUs that its threads can use.
 pub(super) const CLIENT_BUSY_SHARE_MAX: f64 = 0.95;
-/// Next to a client without spare CPU time, a server is the limit only above this share.
+/// If the client has no spare CPU time, the server is the limit only above this share of its CPUs.
 pub(super) const SERVER_BUSY_SHARE_MIN: f64 = 0.9;
 /// The highest delay of a client's start order, as a share of the time before the window.
 pub(super) const LATE_SHARE_MAX: f64 = 0.5;
@@ -78,7 +78,7 @@ pub(super) const COUNTED_LATE_NS: f64 = 100_000_000.0;
 /// was 0.36, caused by a neighbour. Changes by chance pass.
 pub(super) const SERVICE_CHANGE_MAX: f64 = 0.5;
 pub(super) const SERVICE_P90_CHANGE_MAX: f64 = 1.0;
-/// The same for the throughput of a closed loop, which is the inverse of the service time.
+/// The corresponding change of a closed loop's throughput, which is inverse to the service time.
 pub(super) const THROUGHPUT_CHANGE_MAX: f64 = 1.0 - 1.0 / (1.0 + SERVICE_CHANGE_MAX);
 /// A test of steadiness fails only below this p-value. A window has few parts.
 pub(super) const STEADINESS_P_VALUE_MIN: f64 = 0.01;
@@ -107,5 +107,5 @@ pub(super) const RELAY_DROPPED_SHARE_MAX: f64 = 0.0001;
 /// The highest median delay that a relay adds: this time, half the tolerance of a round trip, plus a share of the delay.
 pub(super) const RELAY_LATE_MS_MAX: f64 = ROUND_TRIP_BESIDE_MS / 2.0;
 pub(super) const RELAY_LATE_SHARE_MAX: f64 = ROUND_TRIP_LONG_SHARE_MAX;
-/// The factor from the limit of that median to the limit of the p99.
+/// The limit of the relay's p99 delay, as a multiple of the limit of its median delay.
 pub(super) const RELAY_LATE_P99_TIMES: f64 = 10.0;

@@ -17,7 +17,7 @@ use load::report::PARTS;
 /// Returns the checks, and the reason shown for a valid trial.
 pub(super) fn checks(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'_>>) -> (Vec<Check>, String) {
     // A late client sends bursts and reads late, as if requests piled up at the server. Therefore the server's checks come
-    // first only if it has no spare CPU time. Next to a client with a busy receiver, it must have even less.
+    // first only if the server has no spare CPU time. If the client's receiver is busy, the limit for the server is higher.
     let is_receiver_busy = report.receiver_busy_share.is_some_and(|share| share > RECEIVER_BUSY_SHARE_MAX);
     let share_min = if is_receiver_busy { SERVER_BUSY_SHARE_MIN } else { BUSY_SHARE_MIN };
     let mut limits = [client_limits(report, rate_per_s), saturation(report, rate_per_s, server)];
@@ -53,7 +53,7 @@ fn saturation(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'
     }
     checks.push(at_most("median service time at the end", last_ns / 1e6, grown_ns / 1e6, "ms", Saturated));
     if let Some(datagrams) = &report.datagrams {
-        // On one network, full buffers lose datagrams: the server's, unless the client's overflowed.
+        // Full buffers lose datagrams. Blame the server's buffers, unless those of the client overflowed.
         let share = datagrams.lost as f64 / report.planned.max(1) as f64;
         checks.push(at_most("share of requests lost", share, LOST_SHARE_MAX, "", Saturated));
     }

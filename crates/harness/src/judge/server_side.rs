@@ -6,7 +6,7 @@ use server::ServerCounters;
 /// Facts about the server during the window.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerSide<'a> {
-    /// Its counters, its own or those of an observer.
+    /// The server's counters, counted by the server itself or by an observer.
     pub counters: &'a ServerCounters,
     /// The number of CPUs that it can use at once.
     pub cpus: usize,

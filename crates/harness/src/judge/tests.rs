@@ -16,7 +16,7 @@ pub(crate) fn healthy() -> LoadReport {
     LoadReport { fit: Some(fit(0.02, 1.0)), ..load_report() }
 }
 
-/// The verdict on a trial with more checks than those of its load.
+/// Returns the verdict on a trial after `add` has added checks to those of its load.
 fn with(report: &LoadReport, add: impl FnOnce(&mut Judgement)) -> Verdict {
     let mut judgement = Judgement::new(report, None);
     add(&mut judgement);
@@ -142,7 +142,7 @@ fn late_sends_without_pile_limit_client() {
     assert_eq!(kind(behind), VerdictKind::ClientLimited);
 }
 
-/// A time of 100 000 requests, so many of which took longer.
+/// Returns times of 100 000 requests: `tail` of them took `tail_ns`, and the rest `usual_ns`.
 fn with_tail(usual_ns: u64, tail: u64, tail_ns: u64) -> Measured {
     let mut measured = measured([usual_ns; 10]);
     measured.histogram = (0..100_000).map(|at| if at < tail { tail_ns } else { usual_ns }).collect();
@@ -325,7 +325,7 @@ fn parts_without_requests_are_not_a_fast_beginning() {
     assert_eq!(judged(&|part| if part < 2 { 0 } else { 20_000_000 * part as u64 }).kind, VerdictKind::Saturated);
     assert_ne!(judged(&|part| if part < 23 { 20_000_000 } else { 0 }).kind, VerdictKind::Saturated);
     assert_eq!(judged(&|_| 0).kind, VerdictKind::Valid, "no part has requests");
-    // Few requests: that two in a row are fast is chance.
+    // With few requests, two fast parts in a row occur by chance.
     let few = judged(&|part| [0, 900_000, 800_000, 9_000_000, 0][part % 5] + 100_000 * u64::from(part > 25));
     assert_ne!(few.kind, VerdictKind::Saturated, "{}", few.reason);
 }
@@ -593,7 +593,7 @@ fn closed() -> LoadReport {
     }
 }
 
-/// A server that used such a share of its one CPU.
+/// Returns the counters of a server that used this share of its only CPU.
 fn used(share: f64) -> ServerCounters {
     let mut counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
     counters.totals.cpu_system_ns = (share * 1e9) as u64;

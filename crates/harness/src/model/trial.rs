@@ -175,7 +175,7 @@ mod tests {
         for trial in &plan.trials {
             let stored = serde_json::to_value(trial).unwrap();
             assert_eq!(serde_json::from_value::<Trial>(stored.clone()).unwrap(), *trial);
-            // The format of before other transports existed.
+            // The format before other transports existed.
             let mut old = stored.clone();
             old["load"]["transport"] = "tcp".into();
             assert_eq!(old["load"]["target"], "127.0.0.1:0");
@@ -185,7 +185,7 @@ mod tests {
             }
             assert_eq!(serde_json::from_value::<Trial>(old).unwrap(), *trial);
             if let ServerSpec::Ours(config) = &trial.serve {
-                // The format of before external servers existed: the configuration alone.
+                // The format before external servers existed: only the configuration.
                 assert_eq!(stored["serve"], serde_json::to_value(config).unwrap());
             }
         }

@@ -18,7 +18,7 @@ use crate::netns::conditions::{self, Found};
 use crate::spec::network::Network;
 use crate::spec::transport::Transport;
 
-/// Cached answers of the kernel. Each answer needs a try, which takes descriptors and memory.
+/// Cached answers of the kernel. Each answer needs an attempt, which takes descriptors and memory.
 #[derive(Default)]
 pub(super) struct CapabilityCache {
     answers: BTreeMap<String, Result<(), String>>,

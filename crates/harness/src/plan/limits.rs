@@ -10,7 +10,7 @@ use crate::model::Trial;
 
 /// Descriptors of a process besides those of its connections.
 pub(super) const DESCRIPTORS_BESIDE: u64 = 64;
-/// Additional connections that a server accepts, and additional workers of a pool.
+/// The connections that a server accepts beyond the client's number, and thus the spare workers of a pool.
 pub(super) const SPARE: u32 = 16;
 /// The number of ports of an address, without the privileged ones.
 pub const PORTS_MAX: u64 = 65_535 - 1_023;
@@ -109,7 +109,7 @@ pub fn limit(architecture: Architecture, host: &Host) -> Limit {
     let has_tasks = has_threads || per_connection == PerConnection::Process;
     let descriptors_beside = DESCRIPTORS_BESIDE + if has_threads { spare } else { 0 };
     let mappings_max = host.mappings_max.saturating_sub(MAPPINGS_BESIDE) / MAPPINGS_PER_STACK;
-    // The first one of equal limits counts.
+    // If several limits are equal, the first one counts.
     let limits = [
         (true, host.descriptors_max, descriptors_beside, "the hard limit"),
         (has_tasks, host.tasks_max.0, TASKS_BESIDE + spare, &host.tasks_max.1),

@@ -47,7 +47,7 @@ pub struct Plan {
     /// The network between server and client and the means that apply it. `None` without a lab.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// Warnings about trials that can run but measure something else than intended. No warning appears twice.
+    /// Warnings about trials that can run, but may not measure what the user intends.
     pub warnings: Vec<String>,
     /// The trials in order.
     pub trials: Vec<Trial>,

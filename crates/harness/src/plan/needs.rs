@@ -19,13 +19,13 @@ use crate::spec::transport::Transport;
 const CPU_SHARE: f64 = 0.5;
 /// The share of a host's memory that may be in use.
 const MEMORY_SHARE: f64 = 0.8;
-/// The descriptors of a process of `mp`: one for its connection, and those that every process has.
+/// The descriptors of a process of `mp`: one for its connection, and three that every process has.
 const FILES_PER_PROCESS: u64 = 4;
 /// The number of connections that our client establishes at once (`load/src/io/connect.rs`).
 const CONNECTING: u64 = 128;
 /// The backlog that our servers pass to listen(2).
 const BACKLOG: u64 = 4_096;
-/// The time of a port in TIME_WAIT, in seconds: by default, and with the setting below.
+/// The time of a port in TIME_WAIT, in seconds: by default, and with [`TW_REUSE`].
 const TIME_WAIT_S: [f64; 2] = [60.0, 1.0];
 /// The bytes of a packet's headers, including Ethernet's, and of its payload.
 const PACKET: (f64, f64) = (66.0, 1_448.0);
@@ -161,8 +161,8 @@ impl Figures {
     }
 }
 
-/// Estimates the kernel memory of one end, in bytes, as half of the lowest value for both ends. The two ends are
-/// similar there.
+/// Estimates the kernel memory of one end of a connection, in bytes: half of the lowest value for both ends. With the
+/// architecture that needs the least, the two ends are similar.
 fn end_bytes(both_ends: impl Iterator<Item = f64>) -> f64 {
     both_ends.fold(f64::INFINITY, f64::min) / 2.0
 }
@@ -217,7 +217,7 @@ pub struct ServerNeeds {
     pub workload: Workload,
     /// Connections, including idle ones.
     pub connections: u64,
-    /// Descriptors of the process with the most.
+    /// Descriptors of the process that needs the most.
     pub descriptors: u64,
     /// Open files of all processes.
     pub files: u64,
@@ -234,7 +234,7 @@ pub struct ServerNeeds {
     pub bits_per_s: Option<f64>,
     /// The source of the memory figures.
     pub origin: String,
-    /// The measured architecture. If it is another one, its memory per connection is similar.
+    /// The architecture that was measured. If it differs from `architecture`, its memory per connection is similar.
     pub figures_of: String,
 }
 

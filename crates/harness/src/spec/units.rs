@@ -76,7 +76,7 @@ pub struct Sizes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bandwidth(pub u64);
 
-/// Units with their scales. [`write_scaled`] uses the last one that divides a number.
+/// Units with their scales. [`write_scaled`] uses the last unit whose scale divides a number.
 type Units = [(&'static str, u64)];
 
 const SIZES: &Units = &[

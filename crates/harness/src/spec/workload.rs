@@ -36,8 +36,8 @@ pub struct Workload {
     /// The size of a response, for `fixed` and `udp`. For `http`, the size of its content.
     pub response: Option<Size>,
     /// The schedule of requests. In `closed`, each connection sends its next request after the last response.
-    /// Clients with constant intervals take turns (constant), start at random times (constant-drawn), or send
-    /// simultaneously (constant-together).
+    /// Three schedules have constant intervals. Several clients then take turns (constant), start at random offsets drawn
+    /// with the seed (constant-drawn), or all send at the same time (constant-together).
     #[schemars(with = "OneOrMany<ScheduleName>")]
     pub schedule: OneOrMany<Schedule>,
     /// The think time of a closed loop, between a response and the connection's next request: TIME or TIME,exponential.
@@ -197,7 +197,7 @@ macro_rules! list_defaults {
 }
 
 list_defaults! {
-    // A missing key is an empty list. A written list is never empty.
+    // For connections and ports, an empty list means that the key is missing: a written list is never empty.
     NonZeroU32: Vec::new();
     Share: vec![Share(1.0)];
     u32: vec![0];

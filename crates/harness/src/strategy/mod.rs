@@ -33,7 +33,7 @@ pub fn next(header: &RunHeader, outcomes: &[TrialOutcome]) -> Option<Trial> {
     }
 }
 
-/// Returns the planned trials that remain, as far as known. A search plans none ahead.
+/// Returns the remaining planned trials. A search has none: it plans one probe at a time.
 pub fn ahead<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Vec<&'a Trial> {
     let pruned = pruned(header, outcomes);
     let is_done = |trial: &Trial| outcomes.iter().any(|outcome| outcome.index == trial.index);

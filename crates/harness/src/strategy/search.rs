@@ -17,7 +17,7 @@ use crate::plan;
 
 /// The minimum number of requests slower than a quantile.
 const SLOWER_MIN: f64 = 10.0;
-/// The factor by which a probe may extend its window to reach this number.
+/// The factor by which a probe may extend its window to get enough requests.
 const MEASURE_FACTOR_MAX: u64 = 10;
 /// The minimum number of requests of a probe. The search does not try rates with fewer.
 const REQUESTS_MIN: f64 = 50.0;
@@ -181,7 +181,7 @@ pub fn searches<'a>(header: &'a RunHeader, goal: &SearchGoal, outcomes: &[TrialO
     header.trials.iter().map(of).collect()
 }
 
-/// Returns the next probe. It belongs to the search with the fewest probes; a seeded shuffle chooses among several. The
+/// Returns the next probe. It belongs to the search with the fewest probes; among equals, a seeded shuffle chooses. The
 /// index of a probe modulo the number of searches identifies its search.
 pub fn next(header: &RunHeader, goal: &SearchGoal, outcomes: &[TrialOutcome]) -> Option<Trial> {
     let mut open: Vec<_> = searches(header, goal, outcomes);

@@ -84,7 +84,7 @@ fn server_counted_late_makes_trial_unsteady() {
     // A longer window has a higher limit.
     let long = LoadReport { window_ns: 10_000_000_000, ..healthy() };
     assert!(judged(&long, 900_000_000).checks.iter().all(|it| it.passed || it.name != Check::COUNTED_LATE));
-    // Errors, and a late client, precede the late count in the verdict.
+    // Errors and a late client take precedence over the late count.
     let wrong = LoadReport { errors: Errors { wrong: 1, ..Errors::default() }, ..healthy() };
     assert_eq!(judged(&wrong, 110_000_000).kind, VerdictKind::Failed);
     let behind = LoadReport { send_delay: measured([5_000_000; 10]), ..healthy() };

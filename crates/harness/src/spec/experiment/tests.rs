@@ -169,7 +169,7 @@ fn every_mistake_is_reported_with_its_line() {
             format!("{bad}\n    {}", error.replace('\n', "\n    "))
         })
         .collect();
-    // Mask the list of architectures: a new one must not change the snapshot.
+    // Mask the list of architectures: a new architecture must not change the snapshot.
     let known: Vec<String> = Architecture::all().iter().map(Architecture::to_string).collect();
     insta::assert_snapshot!(messages.join("\n").replace(&known.join(", "), "(every row)"));
 }
