@@ -1,4 +1,5 @@
-//! File access for results: only in folders of this user, never through links of other users, and atomic even if the power fails.
+//! File access for results: only in folders of this user, never through links of other users, and atomic even if the power
+//! fails.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};

@@ -107,7 +107,7 @@ pub struct Measured {
     pub round_trip_p50_ns: u64,
     /// The 99th percentile of the round-trip time, in nanoseconds.
     pub round_trip_p99_ns: u64,
-    /// The client host that the following fields describe. `None` with a single host; several hosts take turns by trial.
+    /// The client host that the following fields describe. `None` with a single host; several hosts take turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<u32>,
     /// Datagrams sent to measure loss, in both directions together.

@@ -19,8 +19,8 @@ pub fn server_bytes_per_s(direction: Direction, moved: &[Moved]) -> Option<f64> 
     Some((bursts(direction, last) - bursts(direction, first)) * 1e9 / elapsed_ns as f64)
 }
 
-/// Returns the bytes of bursts per second in each part of the time between the first and the last reading. At an edge without a reading, interpolates between
-/// the nearest readings.
+/// Returns the bytes of bursts per second in each part of the time between the first and the last reading. At an edge
+/// without a reading, interpolates between the nearest readings.
 pub fn server_bytes_per_s_by_part(direction: Direction, moved: &[Moved]) -> Option<[f64; PARTS]> {
     server_bytes_per_s(direction, moved)?;
     let (first_ns, last_ns) = (moved[0].at_ns as f64, moved[moved.len() - 1].at_ns as f64);
