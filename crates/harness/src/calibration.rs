@@ -37,7 +37,7 @@ pub struct Hold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Law {
-    /// The mean itself.
+    /// Always the mean.
     Fixed,
     /// Uniform between 0.5 and 1.5 times the mean.
     Uniform,

@@ -10,13 +10,13 @@ use crate::spec::network::Network;
 pub struct FleetFacts {
     /// The number of workers on the server's machine.
     pub here: u32,
-    /// The CPUs of each worker on other machines: the lowest number of all. `None` without such workers.
+    /// The lowest number of CPUs of a worker on another machine. `None` without such workers.
     pub elsewhere_cpus: Option<u32>,
     /// The addresses at which workers reach this machine.
     pub addresses: Vec<IpAddr>,
     /// The network of the lab that the workers run in, and its means. `None` without a lab.
     pub lab: Option<(Network, Applied)>,
-    /// The workers on the server's host of a lab. Their requests pass none of its links.
+    /// The workers on the server's host of a lab. Their requests pass no link of the lab.
     pub beside_server: Vec<u32>,
 }
 

@@ -134,7 +134,7 @@ fn law(text: &str) -> Option<(&str, bool)> {
     }
 }
 
-/// Parses values from text, also in files. A number without its required unit thus gets the same error as a text.
+/// Parses values from text, also in files. A number without its required unit thus gets the same error as text does.
 /// A type with a pattern is stored as text.
 macro_rules! units {
     ($($type:ident, $kind:literal, $expected:literal $(, $pattern:literal)?;)+) => {$(

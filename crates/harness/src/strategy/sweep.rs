@@ -14,7 +14,7 @@ pub(super) fn is_past(record: &TrialRecord) -> bool {
 }
 
 /// Tests whether the server achieved nearly the due rate. A Poisson process may plan fewer requests than configured.
-/// With short-lived connections, the plan lacks sessions that never started, so the configured rate is due.
+/// With short-lived connections, `planned` omits sessions that never started, so the configured rate is due.
 pub(super) fn keeps_up(load: &LoadReport) -> bool {
     let Some(configured_per_s) = load.rate_asked_per_s else { return true };
     let planned_per_s = load.planned as f64 / (load.window_ns as f64 / 1e9);
