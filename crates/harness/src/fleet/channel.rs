@@ -18,13 +18,13 @@ use super::secret::{Key, Side, TAG_BYTES};
 const WAITING_MAX: usize = 16;
 /// The timeout for sending a message.
 const SEND_MAX: Duration = Duration::from_secs(30);
-/// The kernel probes a connection that is silent for this time, to detect that its host has vanished.
+/// The kernel probes a connection that is silent for this time, to detect that the peer's host has vanished.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 3;
 
 /// The messages that one side of a session sends. A message's tag is valid only for this side, this session and the message's
-/// number. It reveals changed, repeated, missing, reordered and reflected messages.
+/// number. The tag reveals changed, repeated, missing, reordered and reflected messages.
 struct SealedStream {
     key: Key,
     side: Side,
@@ -102,7 +102,7 @@ impl Channel {
     }
 
     pub(super) fn send(&self, message: &Message) -> anyhow::Result<()> {
-        // If a thread panicked within a message, the receiver detects an invalid tag.
+        // If a thread panicked while it sent a message, the receiver detects an invalid tag.
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         sender.send(&self.stream, message).map_err(|error| anyhow!("cannot send to it: {error}"))
     }
@@ -124,7 +124,7 @@ impl Channel {
         message.context("its connection ended")
     }
 
-    /// Whether the other side is still connected. It must not send now: a message counts as a lost connection.
+    /// Whether the other side is still connected. It must have sent nothing, because a message counts as a lost connection.
     pub(super) fn is_connected(&self) -> bool {
         matches!(self.received.try_recv(), Err(TryRecvError::Empty))
     }

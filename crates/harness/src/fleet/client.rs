@@ -35,8 +35,8 @@ impl Timeouts {
     };
 }
 
-/// A callback for a wait. It is called at the start of the wait, for each event of a client, and at the time that its previous
-/// call returned. An error ends the wait.
+/// A callback, called at the start of a wait, for each event of a client, and when a call is due. It returns the time at which
+/// the next call is due. An error ends the wait.
 pub type WaitHook<'a> = dyn FnMut(Option<&Event>) -> anyhow::Result<Instant> + 'a;
 
 /// A message of a client, or of the worker that started it.

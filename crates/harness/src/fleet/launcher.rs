@@ -33,8 +33,8 @@ pub struct Membership {
 /// Environment variables by name.
 type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// Launchers by a variable that each sets for its processes. The first match counts; Open MPI precedes Slurm, since `srun` may
-/// start `mpirun`. A Kubernetes pod knows only its index; its manifest sets muxbench's variables.
+/// Launchers, each with a variable that it sets for its processes. The first match counts; Open MPI precedes Slurm, as `srun`
+/// may start `mpirun`. A Kubernetes pod knows only its index; its manifest sets muxbench's variables.
 const LAUNCHERS: &[(&str, fn(&Environment<'_>) -> Result<Membership, String>)] = &[
     ("MUXBENCH_RANK", |variable| from_our_variables("hand", "MUXBENCH_RANK", variable)),
     ("OMPI_COMM_WORLD_RANK", open_mpi),

@@ -17,7 +17,7 @@ use crate::model::LoadOrder;
 use crate::netns::TestbedHost;
 use crate::process::child::{Child, Process};
 
-/// The time from announcing the start to the start, in nanoseconds: a constant, and an addition for each client.
+/// How long before the start the clients are told of it, in nanoseconds: a constant part, and a part for each client.
 const LEAD_NS: u64 = 5_000_000;
 const LEAD_NS_PER_CLIENT: u64 = 2_000_000;
 
@@ -60,9 +60,9 @@ impl Fleet for Local {
         let parts = order.config.parts();
         let count = parts.len();
         let sources = match self.hosts.as_slice() {
-            // Choose sources for all clients together. Each client alone would begin with the first address.
+            // Choose sources for all clients together. If each client chose alone, all would begin with the first address.
             [] if count > 1 => load::io::source_ports::sources(&order.config).map_err(anyhow::Error::msg)?,
-            // In a testbed, the order's sources belong to the first client host. A single client chooses its sources itself.
+            // In a testbed, the order's sources belong to the first client host. Elsewhere a single client chooses its own.
             _ => order.config.sources.clone(),
         };
         for (number, config) in parts.into_iter().enumerate() {
@@ -80,7 +80,7 @@ impl Fleet for Local {
             if let Some(host) = host {
                 host.enter(&mut command);
             }
-            // A single client writes directly to the final path.
+            // A single client writes to `draft` itself, which remains.
             let samples = Some(Draft { path, is_kept: count == 1 });
             self.clients.push(LocalClient { child: Child::start(name, command, &order)?, config, samples });
         }

@@ -43,11 +43,11 @@ pub(super) enum Message {
     Begin { trial: u32, start_ns: u64 },
     /// The worker has its client's report. `used_ppm` is the utilisation of the client's CPUs, in parts per million.
     Ended { trial: u32, used_ppm: Option<u32> },
-    /// Requests the report, as an event, and the samples. The first worker sends it when all clients have ended.
+    /// Requests the report, as an event, and the samples. Sent when all clients have ended.
     Collect { trial: u32 },
     /// A part of the samples file. An empty part marks the end.
     Samples { trial: u32, bytes: Vec<u8> },
-    /// Stops the client at the end of the trial.
+    /// Ends the trial and stops its client.
     Dismiss { trial: u32 },
     /// Ends the run.
     End,

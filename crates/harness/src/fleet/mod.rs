@@ -65,7 +65,7 @@ pub trait Fleet {
     /// Stops all clients immediately.
     fn dismiss(&mut self);
 
-    /// The address at which all clients reach the server; `None` if the trial states it.
+    /// The address to listen on so that all clients reach the server; `None` if the trial states it.
     fn server_ip(&self) -> Option<IpAddr> {
         None
     }

@@ -27,7 +27,7 @@ struct Slot {
 }
 
 impl PendingHandshakes {
-    /// Whether another handshake may begin. The limit counts threads whose handshake lost its slot but has not ended yet.
+    /// Whether another handshake may begin. The limit also counts threads whose handshake lost its slot but has not ended yet.
     pub(super) fn has_room(&self) -> bool {
         self.threads < 2 * SLOTS
     }

@@ -67,7 +67,7 @@ pub(super) fn join(membership: &Membership, timeouts: Timeouts) -> anyhow::Resul
         for address in addresses.at(Instant::now(), &mut slurm_address) {
             match TcpStream::connect_timeout(address, connecting) {
                 Ok(stream) => {
-                    // The first worker starts to listen on all addresses at once, so an earlier address may accept now.
+                    // The first worker starts to listen on all addresses at once, so an address that refused may accept now.
                     let better = refused.iter().find_map(|it| TcpStream::connect_timeout(it, connecting).ok());
                     match handshake::connect(better.unwrap_or(stream), membership, timeouts.handshake) {
                         Ok(session) => return Ok(session),
@@ -159,7 +159,7 @@ impl Worker {
         }
     }
 
-    /// Runs one trial. An error ends the client. An error of the connection recurs when [`Self::obey`] sends the error.
+    /// Runs one trial. An error kills the client. An error of the connection recurs when [`Self::obey`] reports the failure.
     fn run_trial(&self, trial: u32, order: &str) -> anyhow::Result<()> {
         let order: LoadOrder = serde_json::from_str(order).context("invalid order")?;
         // Progress messages would wake this process during the window.

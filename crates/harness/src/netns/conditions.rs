@@ -10,7 +10,7 @@ const PACKET_BYTES: u64 = 1_514;
 const BURST_NS: u64 = 1_000_000;
 /// The queue of a token bucket, about that of a switch: the bytes that pass in this time, in nanoseconds.
 const QUEUE_NS: u64 = 50_000_000;
-/// The packets that netem holds before it drops more.
+/// The number of packets that netem queues before it drops further ones.
 const NETEM_PACKETS: u32 = 1_000_000;
 
 /// The commands for tc(8) in each host, for its interface `device`.

@@ -19,7 +19,7 @@ use crate::process::stop::{POLL_INTERVAL, Stop};
 use crate::spec::network::Network;
 use crate::spec::units::Bandwidth;
 
-/// The lowest number of round trips to measure, and the interval between them.
+/// The lowest number of datagrams to send to measure round trips, and the shortest interval between two of them.
 const ROUND_TRIPS: u32 = 200;
 const ROUND_TRIP_INTERVAL: Duration = Duration::from_millis(1);
 /// The payload of a datagram that measures round trips or loss.
@@ -41,7 +41,7 @@ const SMALL_SHARE: f64 = 0.25;
 const BANDWIDTH_TIME: Duration = Duration::from_millis(250);
 const BANDWIDTH_DATAGRAMS_MIN: f64 = 50.0;
 const BANDWIDTH_FACTOR: f64 = 2.0;
-/// One system call sends the datagrams of this time, but at most `BATCH_MAX`, which fit in 64 KiB.
+/// One system call sends as many datagrams as the bandwidth passes in this time, but at most `BATCH_MAX`, which fit in 64 KiB.
 const BATCH_TIME: Duration = Duration::from_micros(200);
 const BATCH_MAX: f64 = 40.0;
 /// A counter is read repeatedly, at most `READINGS_MAX` times, until a reading takes no longer than this.
@@ -51,11 +51,11 @@ const READINGS_MAX: u32 = 20;
 const UP_TIMEOUT: Duration = Duration::from_secs(20);
 /// The delay that a busy machine may add.
 const BUSY_DELAY: Duration = Duration::from_millis(100);
-/// The receive buffer: datagrams wait there while this process has no CPU.
+/// The size of a receive buffer, in bytes. Datagrams wait there while this process has no CPU.
 const SOCKET_BYTES: usize = 16 << 20;
 
 /// Measures the network to the server's host: the round trips of every client host, and loss and bandwidth of one, which `turn`
-/// selects. Loss and bandwidth take longer, and all hosts have the same conditions.
+/// selects. One suffices, because all hosts have the same conditions; measuring loss and bandwidth takes longer.
 pub(super) fn measure(
     link: &Link<'_>,
     server: &TestbedHost,

@@ -32,9 +32,9 @@ use crate::model::network::RelayCounts;
 
 /// The size of a packet buffer, larger than the devices' MTU of 1500.
 const BUFFER_BYTES: usize = 2_048;
-/// The number of packets to read from one device before the next device.
+/// The maximum number of packets to read from one device before the next device.
 const READ_BUDGET: u32 = 64;
-/// The number of delayed packets at which the relay drops new ones: 200 MiB.
+/// The maximum number of delayed packets, which occupy 200 MiB. The relay drops further ones.
 const HELD_MAX: usize = 100_000;
 /// The number of flows with separate jitter. Flows with the same hash share their jitter.
 const FLOWS: usize = 1 << 16;
@@ -69,7 +69,7 @@ pub struct Conditions {
 pub enum RelayEvent {
     /// The devices exist.
     Ready,
-    /// The answer to a line.
+    /// The answer to a line from the parent.
     Counts {
         /// The counts since the last answer.
         counts: RelayCounts,
@@ -146,7 +146,7 @@ pub fn run(config: &RelayConfig, input: BorrowedFd<'_>, send: &mut dyn FnMut(Rel
     }
 }
 
-/// Moves this process to `cpus`, and gives it priority over server and clients. They would otherwise seem to cause its delays.
+/// Moves this process to `cpus`, and gives it priority over server and clients. Otherwise its delays would look like theirs.
 fn set_scheduling(cpus: &[usize]) -> anyhow::Result<()> {
     if !cpus.is_empty() {
         let mut set = CpuSet::new();
@@ -164,7 +164,7 @@ fn set_scheduling(cpus: &[usize]) -> anyhow::Result<()> {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     due_ns: u64,
-    /// The number of this packet among all held packets, in the order of arrival.
+    /// The number of packets delayed so far, including this one.
     number: u64,
     to: usize,
     length: usize,
@@ -221,7 +221,7 @@ impl Relay {
                     Some(due_ns) => {
                         self.held_count += 1;
                         self.held.push(Reverse(Held { due_ns, number: self.held_count, to, length, bytes }));
-                        // Forward a packet immediately if it has no delay.
+                        // Forward a packet immediately if it has no delay and no other packet waits.
                         if due_ns <= now_ns && self.held.len() == 1 {
                             self.write_due(devices, now_ns);
                         }
@@ -303,7 +303,7 @@ fn flow_hash(packet: &[u8]) -> u64 {
         true => (bytes(8..40), bytes(6..7), 40),
         false => (bytes(12..20), bytes(9..10), usize::from(packet[0] & 15) * 4),
     };
-    // Only the first fragment of a packet has ports.
+    // Only the first fragment of a packet has ports, so ignore the ports of fragments.
     let is_fragment = !is_v6 && packet.len() >= 20 && (packet[6] & 0x3f, packet[7]) != (0, 0);
     let has_ports = !is_fragment && protocol.first().is_some_and(|protocol| TCP_AND_UDP.contains(protocol));
     let ports = if has_ports { bytes(header..header + 4) } else { &[] };

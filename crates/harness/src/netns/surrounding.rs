@@ -35,7 +35,7 @@ enum LabQuestion {
     /// The specification of the network, and its means.
     Network,
     Measure,
-    /// The relay's counts since the measurement.
+    /// The relay's counts since the last `Measure` or `RelayCounts`.
     RelayCounts,
 }
 
@@ -75,7 +75,7 @@ impl Surrounding {
         ask(&self.socket, LabQuestion::Measure, stop)
     }
 
-    /// The relay's counts since the measurement; `None` without a relay.
+    /// The relay's counts since the last measurement or call; `None` without a relay.
     pub fn relay_counts(&self) -> anyhow::Result<Option<RelayCounts>> {
         ask(&self.socket, LabQuestion::RelayCounts, &Stop::default())
     }

@@ -1,8 +1,8 @@
-//! Comparisons of this host's clock with the workers' clocks, and the time from announcing the start to the start.
+//! Comparisons of this host's clock with the workers' clocks, and how long before the start workers are told of it.
 
 /// The number of clock comparisons with each worker before a trial. The fastest answer is the most exact.
 pub(super) const PINGS: u32 = 8;
-/// The time from announcing the start to the start, in nanoseconds: a constant, an addition for each worker, and round trips.
+/// How long before the start workers are told of it: a constant part, a part for each worker, and a number of round trips.
 const LEAD_NS: u64 = 50_000_000;
 const LEAD_NS_PER_WORKER: u64 = 5_000_000;
 const LEAD_ROUND_TRIPS: u64 = 2;
@@ -29,7 +29,7 @@ fn hint_at_loss(samples: &[ClockSample]) -> bool {
     samples.iter().any(|sample| sample.round_trip_ns >= limit_ns)
 }
 
-/// The time from announcing the start to the start, in nanoseconds, so that all workers learn of it in time.
+/// How long before the start workers are told of it, in nanoseconds, so that the message reaches all of them in time.
 pub(super) fn lead_ns(workers: &[Vec<ClockSample>], has_loss: bool) -> u64 {
     let round_trip_ns = workers.iter().map(|samples| best(samples).round_trip_ns).max().unwrap_or(0);
     let for_loss = if has_loss || workers.iter().any(|samples| hint_at_loss(samples)) { LEAD_NS_WITH_LOSS } else { 0 };

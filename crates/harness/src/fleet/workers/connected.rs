@@ -140,7 +140,7 @@ impl ClientLink for ConnectedWorker {
         }
     }
 
-    /// Gives up the worker. It must hang itself, since it would have killed a client that hangs.
+    /// Gives up the worker, which has failed: a working one would have killed a client that hangs.
     fn give_up(&mut self) -> String {
         self.is_lost = true;
         self.channel.close();

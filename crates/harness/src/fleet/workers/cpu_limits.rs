@@ -2,7 +2,7 @@
 
 use crate::spec::units::Cpus;
 
-/// The number of groups of workers that a warning lists. It only counts the workers of further groups.
+/// The maximum number of groups of workers that a warning lists. The warning only counts the workers of the rest.
 const GROUPS_MAX: usize = 8;
 
 pub(super) struct CpuLimit<'a> {

@@ -21,7 +21,7 @@ use crate::deadline_stream::DeadlineStream;
 
 /// The interval of checks for new connections.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// The number of refusals that an error lists. It only counts further ones.
+/// The maximum number of refusals that an error lists. The error only counts the rest.
 const REFUSALS_MAX: usize = 8;
 
 /// Listens on all addresses of this host, as the other workers may reach only some of them.

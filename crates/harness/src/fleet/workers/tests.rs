@@ -355,7 +355,7 @@ fn hanging_client_fails_only_its_trial() {
     let other = thread::spawn(move || worker::run_within(&membership(1), &program, timeouts));
     let mut workers = Workers::accept_on(&listener, &membership(0), LossPolicy::EndRun, PATIENT).unwrap();
     let (trial, draft) = (trial(), folder.path().join("draft"));
-    // A client's time limit grows with its cool-down. A long cool-down suits any machine.
+    // A client's time limit grows with its cool-down. A long cool-down gives even a slow machine enough time.
     let phases =
         |cool_down_ns| load::config::Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: 30_000_000, cool_down_ns };
     let order = |cool_down_ns| {
