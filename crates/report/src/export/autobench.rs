@@ -4,11 +4,11 @@
 //! - `dem_req_rate` and `req_rate`: planned and sent requests per second
 //! - `con_rate`: new connections per second; 0 for connections that stay open
 //! - `min_`, `avg_`, `max_` and `stddev_rep_rate`: replies per second in eighths of the window, over all repeats
-//!   (httperf samples every 5 s: `--measure 40s`)
+//!   (httperf samples every 5 s, which are the eighths of `--measure 40s`)
 //! - `resp_time`: the mean time in ms from the planned send to the last byte, so that queueing counts
 //! - `net_io`: KiB per second in both directions
-//! - `errors`: the percentage of requests in the window without a response, including lost datagrams. Counts by class
-//!   include wrong responses and cover the whole trial.
+//! - `errors`: the percentage of requests in the window without a response, including lost datagrams. The CSV's columns
+//!   `errors_CLASS` count failures of the whole trial instead, including wrong responses.
 
 use harness::spec::units::Share;
 use load::report::Errors;
@@ -31,7 +31,7 @@ const AUTOBENCH: [(&str, fn(&StepFigures) -> String); 9] = [
 /// Autobench's first column: the planned rate.
 const RATE: &str = "dem_req_rate";
 
-/// Returns the fields of [`AUTOBENCH`]; empty if unknown.
+/// Returns a field for each column of [`AUTOBENCH`]; the fields are empty if the step has no figures.
 fn fields(step: Option<&Step>) -> impl Iterator<Item = String> {
     let figures = step.and_then(|step| step.figures.as_ref());
     AUTOBENCH.iter().map(move |(_, field)| figures.map_or_else(String::new, field))
@@ -79,9 +79,9 @@ fn row(curve: &Curve, step: &Step) -> CsvRow {
     row
 }
 
-/// Returns a sweep in autobench's TSV, a row for each rate. A single curve has autobench's ten columns. With several
-/// curves, each has all columns but the rate. Their names end with the architecture and, if workloads differ, with the
-/// connections and their active share. If the idle connections differ, they follow.
+/// Returns a sweep in autobench's TSV, a row for each rate. A single curve has autobench's ten columns. Several curves share
+/// the column of the rate, and each has its own nine others. The names of these end with the architecture and, if workloads
+/// differ, with the connections, their active share and, if it differs, the number of idle connections.
 pub fn tsv(sweep: &Sweep) -> String {
     let workloads = sweep.workloads();
     let idle_differs = workloads.iter().any(|workload| workload.idle != workloads[0].idle);

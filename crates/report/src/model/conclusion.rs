@@ -78,7 +78,7 @@ pub fn of(comparison: &Comparison) -> String {
     format!("At {place}, {} {is_best}: {figure}{compared}.{tail}{unranked}", best.architecture)
 }
 
-/// Lists the server's CPU time per gigabyte if the client limited a row, because it describes the server even then.
+/// Lists the server's CPU time per gigabyte if the client limited a row; this cost describes the server even then.
 fn gigabytes(comparison: &Comparison) -> String {
     if !comparison.rows.iter().any(|row| row.verdict == VerdictKind::ClientLimited) {
         return String::new();

@@ -22,7 +22,7 @@ pub fn kept<'a>(sends_of: &'a mut SendsOf<'_>) -> impl FnMut(&TrialRecord) -> Tr
     move |record| known.entry(record.trial.index).or_insert_with(|| TrialDeviation::of(record, sends_of)).clone()
 }
 
-/// The shares of sends whose deviations reports show.
+/// The shares of the cumulative distribution at which reports show deviations.
 pub const SHARES: [f64; 9] = [0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999];
 
 /// Points of the cumulative distribution: one per percent.

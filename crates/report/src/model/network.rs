@@ -5,7 +5,7 @@ use harness::model::network::NetworkReport;
 use crate::format;
 
 /// Describes the setup of the network and the measurements before the trials: median round trips, total loss, lowest
-/// bandwidth, and highest delay of late packets. Returns `None` without a lab.
+/// bandwidth, and the highest p99 of packets' lateness. Returns `None` without reports, for example over loopback.
 pub fn sentence<'a>(reports: impl Iterator<Item = &'a NetworkReport>) -> Option<String> {
     let reports: Vec<&NetworkReport> = reports.collect();
     let first = reports.first()?;

@@ -98,7 +98,7 @@ pub(crate) struct Pair {
 /// The results of one run for a pair.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SideFigures {
-    /// Number of finished repeats. A valid row's estimates also use unsteady repeats that the server may have caused.
+    /// Number of finished repeats. Estimates of a valid row also use repeats that the server may have made unsteady.
     pub(crate) repeats: usize,
     pub(crate) repeats_valid: usize,
     pub(crate) not_valid: Vec<NotValid>,
@@ -145,7 +145,7 @@ pub(crate) enum ChangeKind {
     /// The interval includes 1.
     #[serde(rename = "not-told-apart")]
     NotSignificant,
-    /// One run has fewer than two repeats that estimates use.
+    /// At least one run has fewer than two repeats that estimates use.
     NoInterval,
 }
 
@@ -183,8 +183,8 @@ impl ChangeKind {
 }
 
 impl RunDiff {
-    /// Compares two runs, finished or not. Trials match if their architectures and workloads are equal. If no equal
-    /// workload is left, workloads match that differ only in their phases.
+    /// Compares two runs, finished or not. Trials match if their architectures and workloads are equal. The
+    /// remaining trials match if their architectures are equal and their workloads differ only in their phases.
     pub fn of(a: &Run, b: &Run) -> Self {
         let (mut rest_a, mut rest_b) = (groups(a), groups(b));
         let mut pairs: Vec<Pair> = Vec::new();

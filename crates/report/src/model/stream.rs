@@ -98,7 +98,7 @@ fn server_bytes_per_s(record: &TrialRecord) -> Option<f64> {
     rates::server_bytes_per_s(direction, &server.moved).or_else(in_longer_time)
 }
 
-/// Returns the server's bytes per second in each part of the window: the median over trials that sampled it.
+/// Returns the server's bytes per second in each part of the window: the median over trials with samples of the server.
 pub(crate) fn by_part(records: &[&TrialRecord]) -> Option<[f64; PARTS]> {
     let parts = |record: &&TrialRecord| {
         let direction = record.trial.workload.service.stream()?.direction;

@@ -236,7 +236,7 @@ pub(crate) fn pruned(run: &Run) -> Vec<u32> {
 /// The reason why a sweep skipped a rate.
 const LEFT_OUT: &str = "not run: lower rates already exceeded the capacity of the server or the client";
 
-/// Returns the reasons for missing records, each once.
+/// Returns the reasons for missing records, without consecutive duplicates.
 pub(crate) fn missing(trials: &[&Trial], records: &[&TrialRecord], pruned: &[u32]) -> Vec<String> {
     let is_missing = |trial: &&&Trial| records.iter().all(|record| record.trial.index != trial.index);
     let reasons = trials.iter().filter(is_missing).map(|trial| match trial.infeasible.as_slice() {

@@ -193,7 +193,7 @@ impl Form {
     }
 }
 
-/// An axis, the same in every panel so that they can be compared.
+/// An axis. Panels usually share their figure's axes, so that readers can compare the panels.
 #[derive(Clone, Debug, Serialize)]
 pub struct Axis {
     /// The label.

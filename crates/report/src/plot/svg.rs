@@ -16,7 +16,7 @@ const PANEL: (f64, f64) = (440.0, 320.0);
 const SINGLE: (f64, f64) = (640.0, 380.0);
 /// The space for labels: left, right, top and bottom of the axes.
 const AROUND: [f64; 4] = [72.0, 16.0, 22.0, 52.0];
-/// The width between the axes of a panel.
+/// The width of the plot area of a panel.
 const PLOT_WIDTH: f64 = PANEL.0 - AROUND[0] - AROUND[1];
 const COLUMNS: usize = 3;
 /// The height of a line of the legend.

@@ -12,8 +12,7 @@ const WIDTH: (usize, usize) = (24, 72);
 /// The gap between the names and the scale.
 const GAP: usize = 2;
 
-/// Returns the scale and the lines. `None` with fewer than two architectures, without room, or if the metric is
-/// bytes.
+/// Returns the scale and the lines. `None` with fewer than two architectures, without room, or for streams.
 pub(crate) fn of(comparison: &Comparison, medium: Medium) -> Option<String> {
     let rows: Vec<(&Row, [f64; 5])> = comparison.rows.iter().filter_map(|row| Some((row, percentiles(row)?))).collect();
     if rows.len() < 2 || comparison.workload.service.stream().is_some() {
@@ -49,7 +48,7 @@ pub(crate) fn of(comparison: &Comparison, medium: Medium) -> Option<String> {
 }
 
 /// Returns p1, p25, p50, p75 and p99 in nanoseconds, at least 1 each. If the client may have caused the p99, the last
-/// value is the p75.
+/// value is the p75. If the client may have caused the p75 too, the last two values are the p50.
 fn percentiles(row: &Row) -> Option<[f64; 5]> {
     let time = row.service?;
     let (_, last) = client_tail::end_of_line(&row.late);

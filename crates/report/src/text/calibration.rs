@@ -1,4 +1,4 @@
-//! The accuracy of the client: service times with known hold times, as the client measured them.
+//! The accuracy of the client: its measurements of a server that holds each response for a known time.
 
 use harness::calibration::{Calibration, Condition, Recovered};
 use load::config::Transport;

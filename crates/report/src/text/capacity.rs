@@ -11,7 +11,7 @@ use crate::format;
 use crate::model::capacity::{Capacities, Search, sentence};
 use crate::model::workload::title;
 
-/// The columns for a search and, as text, its quantiles that have limits.
+/// The columns of the table. Each row is a search with its response times, as text.
 const COLUMNS: &[Column<(Search, String)>] = &[
     column("architecture", 0, |(row, _)| row.architecture.clone()),
     column("requests/s", 0, |(row, _)| most(row)),
@@ -40,7 +40,7 @@ fn interval(row: &Search) -> String {
     }
 }
 
-/// Returns the quantiles that have limits, at the rate in the table.
+/// Lists the response time at the quantile of each limit, at the rate in the table.
 fn quantiles(question: &SearchGoal, row: &Search) -> String {
     let quantile = |(limit, ns): (&LatencyLimit, &Option<u64>)| {
         ns.map(|ns| {
@@ -96,7 +96,7 @@ pub fn render(run: &Run, capacities: &Capacities, medium: Medium) -> String {
     medium.finished(lines.join("\n") + "\n")
 }
 
-/// Returns advice if the capacity of the server is unknown.
+/// Returns advice if the search ended because of the client, the range of rates or the time limit.
 fn advice(row: &Search) -> Option<&'static str> {
     match (row.answer, row.ended) {
         (Some(CapacityBound::AtLeast { client: true, .. }), _) => {

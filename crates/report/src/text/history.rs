@@ -15,7 +15,7 @@ const SENTENCE_MAX: usize = 50;
 /// The largest number of runs in a curve.
 const SPARKS_MAX: usize = 32;
 
-/// The columns for a run and the letter of its host.
+/// The columns of the table of runs. Each row is a run and the letter of its host.
 const RUNS: &[Column<(Entry, String)>] = &[
     column("began", 0, |(entry, _)| entry.started_at.chars().take(16).collect::<String>().replace('T', " ")),
     column("run", 1, |(entry, _)| entry.name.clone()),
@@ -25,7 +25,7 @@ const RUNS: &[Column<(Entry, String)>] = &[
     column("found", 0, |(entry, _)| cut(&entry.sentence)),
 ];
 
-/// A row of the table of trends: the number of runs, and the trend.
+/// A row of the table of trends: the number of runs in the history, and the trend.
 type Line = (usize, Trend);
 
 const TRENDS: &[Column<Line>] = &[

@@ -86,7 +86,7 @@ fn markdown(table: &Table) -> String {
     [line(headings), line(sides)].into_iter().chain(table.row_iter().map(|row| line(cells(row)))).collect()
 }
 
-/// Escapes all Markdown syntax.
+/// Escapes the Markdown syntax of cells, code, links and HTML, and of emphasis with `*`.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

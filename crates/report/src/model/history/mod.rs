@@ -94,7 +94,7 @@ pub(crate) struct Trend {
     /// Index into [`History::hosts`].
     pub(crate) host: usize,
     pub(crate) points: Vec<TrendPoint>,
-    /// The ranking metric of the newest run relative to the previous run; `None` unless it is ranked in both.
+    /// The ranking metric of the newest run relative to the previous run; `None` unless both rank the architecture.
     pub(crate) change: Option<Change>,
 }
 

@@ -20,7 +20,7 @@ pub(super) fn of(trial: &Trial) -> Settings {
     serve.into_iter().chain(named("client", Some(&trial.load), &LOAD)).collect()
 }
 
-/// Returns the settings of `config` with these names, each name after its `side`.
+/// Returns the settings of `config` with these names, and prefixes each name with `side`.
 fn named(side: &'static str, config: Option<&impl Serialize>, names: &'static [&str]) -> Vec<(String, String)> {
     let Ok(Value::Object(all)) = serde_json::to_value(config) else { return Vec::new() };
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);

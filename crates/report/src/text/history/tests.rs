@@ -10,8 +10,8 @@ use crate::model::run_diff::ChangeKind;
 use crate::plot::trends::drawn;
 use crate::text::Medium;
 
-/// Returns three runs on one host, one with another kernel, one with another workload, a search, and an unreadable
-/// run.
+/// Returns the history of three runs on one host, one with another kernel, one with another workload, a search, and an
+/// unreadable run.
 fn history() -> History {
     let mut builder = Builder::default();
     let began = |mut run: Run, day: u32, hour: u32| {
