@@ -98,7 +98,7 @@ impl Cli {
     }
 }
 
-/// Returns an error that names the given flags that contradict `--resume`, if any: a stored run contains its experiment.
+/// Returns an error that lists the flags that `--resume` rejects, if the user gave any: a stored run contains its experiment.
 fn conflict_with_resume(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
     if !matches.try_contains_id("resume").unwrap_or(false) {
         return None;

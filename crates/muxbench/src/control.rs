@@ -25,7 +25,7 @@ pub fn send(event: &impl Serialize) {
     output::print_line(event).unwrap_or_else(|_| process::exit(1));
 }
 
-/// Returns the exit code of a process. If the result is an error, sends an event first.
+/// Returns the exit code for a result. If it is an error, first sends the event that `failed` makes from it.
 pub fn exit_code<E: Serialize>(result: anyhow::Result<()>, failed: impl FnOnce(anyhow::Error) -> E) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
     send(&failed(error));

@@ -34,7 +34,7 @@ use crate::signals::stop_at_signals;
 pub use show::print_places;
 use show::show;
 
-/// The workers of a distributed run; `None` for client processes that start with each trial.
+/// The workers of a distributed run; `None` if each trial starts its own client processes.
 type Clients = Option<Box<Workers>>;
 
 /// A stored run whose missing trials can run.
@@ -55,7 +55,7 @@ fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> 
     let place = launcher::membership().map_err(anyhow::Error::msg)?;
     if place.rank > 0 {
         let place = Membership { transport: transport(), ..place };
-        // A launcher sends SIGINT to all processes. Only the first process acts on it, after the current trial.
+        // A launcher sends SIGINT to all processes. Workers ignore it: the first process stops the run after the current trial.
         signal_hook::flag::register(SIGINT, Arc::default()).context("cannot handle signals")?;
         worker::run(&place, &program()?)?;
         std::process::exit(0);
@@ -78,7 +78,7 @@ fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> 
     Ok(Some(Box::new(workers)))
 }
 
-/// Warns of workers that may not use the planned CPUs, which are the same in all trials.
+/// Warns of workers on this machine that are not allowed to use all planned CPUs, which are the same in all trials.
 fn warn_of_cpus(clients: &Clients, trials: &[Trial]) {
     if let (Some(workers), Some(trial)) = (clients, trials.first())
         && let Some(warning) = workers.missing_planned_cpus(&trial.load.cpus)
@@ -103,7 +103,7 @@ pub fn whole(plan: Plan, _: &Host) -> anyhow::Result<(Plan, Strategy)> {
 
 /// Runs an experiment with the strategy that `strategy` chooses, or finishes an earlier run after `change` has adapted
 /// its header. Also returns the folder of the run. In a distributed run the first process reads the experiment after all
-/// workers have joined. A worker uses only its transport, and joins even if it cannot read the experiment.
+/// workers have joined. A worker uses only the experiment's transport, and joins even if it cannot read the experiment.
 pub fn run(
     args: &ExecutionArgs,
     experiment: impl Fn() -> anyhow::Result<Experiment>,
@@ -314,7 +314,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Runs all trials without a record, and returns the run as stored.
+    /// Runs all trials that have no record yet, and returns the stored run.
     fn execute(self, quiet: bool, stop: &Stop) -> anyhow::Result<(Run, RunEnd)> {
         let Self { folder, store, header, done, clients } = self;
         let outcomes: Vec<_> = done.iter().map(|record| TrialOutcome::new(record, &header.strategy)).collect();

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::output;
 
-/// The run has no valid trial.
+/// The run has no valid trial or has lost a worker, or the result fails the check of `--strict` or of another command.
 pub const NO_VALID_TRIAL: u8 = 3;
 /// A signal stopped the command; shells report this code for SIGINT.
 pub const STOPPED: u8 = 130;

@@ -15,10 +15,10 @@ use crate::output;
 
 /// Shows a run's progress on standard error until dropped.
 pub struct Progress {
-    /// The finished trials and their total. A search has no total.
+    /// The number of finished trials, and of all trials to run. A search has no such total.
     bar: ProgressBar,
     current: String,
-    /// The time that the remaining trials take; for a search, the longest time.
+    /// The planned duration of the remaining trials; for a search, the rest of its time limit.
     left_ns: u64,
     pace: Pace,
     last: String,

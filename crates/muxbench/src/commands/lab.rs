@@ -19,7 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::options::settings::NetworkArgs;
 
-/// Interval of checks for the command's end and for requests of measurements.
+/// Interval between checks for the command's end and for requests to measure the network.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Longest time for the command to end after a signal.
 const END_MAX: Duration = Duration::from_secs(5);
@@ -52,7 +52,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().context("cannot start the relay: the path of this program is unknown")?;
     // Place the processes as in a run.
     let cpus = placement::place(&host::detect().cores, &Placement::default()).map_err(anyhow::Error::msg)?;
-    // A terminal also sends Ctrl-C to the command. Other signals reach only this process, which forwards them.
+    // A terminal also sends SIGINT to the command, so this process only ignores it. SIGTERM and SIGHUP may reach only this
+    // process, so it forwards them.
     let [interrupted, terminated, hangup] = std::array::from_fn(|_| Arc::new(AtomicBool::new(false)));
     signal_hook::flag::register(SIGINT, interrupted).context("cannot handle signals")?;
     signal_hook::flag::register(SIGTERM, terminated.clone()).context("cannot handle signals")?;

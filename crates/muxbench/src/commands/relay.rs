@@ -1,4 +1,4 @@
-//! `muxbench relay`: forwards packets between the hosts of a lab. Only a runner starts it.
+//! `muxbench relay`: forwards packets between the hosts of a lab. Only a runner and `muxbench lab` start it.
 
 use std::io;
 use std::os::fd::AsFd;

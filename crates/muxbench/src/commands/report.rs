@@ -18,7 +18,7 @@ use crate::files::{send_times, write, write_figures, write_paper_figures};
 use crate::options::format::FormatArgs;
 use crate::{execution, output};
 
-/// Flags that choose what to print, so that they exclude a page.
+/// Flags that choose what to print, so `--html` and `--figures` conflict with them.
 const NOT_FOR_PAGES: [&str; 5] = ["json", "explain", "csv", "markdown", "send_deviation"];
 
 /// Show a stored run, the difference of two, or the history of many

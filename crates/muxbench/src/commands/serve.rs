@@ -96,7 +96,7 @@ pub struct Args {
     control: bool,
 }
 
-/// Attempts to find two consecutive free ports before the server takes any free port.
+/// The number of attempts to find two consecutive free ports. After them, the server takes any free port.
 const ATTEMPTS: u32 = 32;
 /// Default size of a pool.
 const POOL: u32 = 256;
@@ -158,7 +158,7 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
         read_budget_bytes: options.read_budget.map_or_else(Default::default, |budget| budget.0),
         connections_max: match args.service {
             Service::Udp => args.ports.get(),
-            // Pools are smaller, because their threads take long to start.
+            // The default of a pool is lower, because its threads take long to start.
             _ if args.arch.pool_size(POOL) == Some(POOL) => args.connections_max.unwrap_or(POOL),
             _ => args.connections_max.unwrap_or(20_000),
         },
@@ -358,7 +358,8 @@ fn listen_to_parent(sender: Sender<Message>) -> anyhow::Result<()> {
     forward("parent", sender, move || iter::once_with(ended).flatten().map(|_| Message::Stop))
 }
 
-/// Requests a signal: other systems send it when the parent process ends, not a thread of it. Some send none.
+/// Requests SIGTERM at the end of the parent process. Unlike Linux, these systems do not send it at the end of a thread; some
+/// never send it.
 #[cfg(not(target_os = "linux"))]
 fn listen_to_parent(_sender: Sender<Message>) -> anyhow::Result<()> {
     end_with_runner()

@@ -26,7 +26,7 @@ impl FormatArgs {
         if self.json { output::print_json(value) } else { output::print(&text(value, self.medium())) }
     }
 
-    /// Prints a result as JSON, as CSV, or its text.
+    /// Prints a result as JSON, CSV or text.
     pub fn print_or_csv<T: Serialize>(
         &self,
         is_csv: bool,

@@ -72,7 +72,7 @@ pub struct SetupArgs {
 }
 
 impl SetupArgs {
-    /// Returns the preset `compare` with the changes of the flags.
+    /// Returns the preset `compare`, changed by the flags.
     pub fn experiment(&self) -> anyhow::Result<Experiment> {
         let mut experiment = presets::find("compare").expect("the preset exists").experiment();
         set_list(&mut experiment.architectures, &architectures(&self.arch)?);
@@ -117,7 +117,7 @@ impl SetupArgs {
         Ok(experiment)
     }
 
-    /// Returns an experiment for many rates: one short repeat each, with the fewest connections of the preset.
+    /// Returns an experiment for many rates: by default one short repeat each, with the preset's fewest connections.
     pub fn experiment_of_rates(&self, name: &str, measure: Time) -> anyhow::Result<Experiment> {
         let mut experiment = self.experiment()?;
         experiment.name = name.into();

@@ -81,7 +81,7 @@ impl TrafficArgs {
                 workload.request = None;
                 workload.response = workload.response.filter(|_| self.path.is_empty());
             }
-            // By default a response is as large as a request, so that both fit in one packet of any network.
+            // By default a response is as large as the preset's request, so that it fits in one packet of any network.
             Service::Udp => workload.response = workload.request,
             Service::Fixed => {}
         }

@@ -26,7 +26,7 @@ const DESCRIPTORS: u64 = 32;
 const RECV: libc::c_ulong = 0xC000_2100 | (size_of::<libc::seccomp_notif>() as libc::c_ulong) << 16;
 const SEND: libc::c_ulong = 0xC000_2101 | (size_of::<libc::seccomp_notif_resp>() as libc::c_ulong) << 16;
 
-/// Chooses the result of each accept by the thread that creates it, and by all processes that this thread starts.
+/// Decides the result of each accept(2) in the thread that installs the filter, and in all processes that this thread starts.
 struct Accepts {
     requests: OwnedFd,
     failures: Mutex<Failures>,
@@ -108,7 +108,7 @@ impl Accepts {
 }
 
 impl Failures {
-    /// Returns the error with which the next accept of this process must fail. Without a free descriptor the kernel fails it.
+    /// Returns the error of this process's next accept, or `None` if the kernel decides: without descriptors it fails.
     fn next(&mut self, process: u32) -> Option<i32> {
         let left = self.left.checked_sub(1)?;
         if !has_descriptor(process) {
@@ -137,7 +137,7 @@ fn accepts_in_kernel(architecture: Architecture) -> bool {
     architecture.model.name == "compio" || architecture.model.name == "sped" && is_completion
 }
 
-/// A client that connects and closes at once.
+/// Connects, sends a request, and closes without a response.
 fn visit(serve: &Serve) {
     let mut stream = serve.connect();
     // The server may have refused the connection.
@@ -179,7 +179,7 @@ fn assert_survives_errors(architecture: Architecture, serve: &Serve, accepts: &A
     exchange_once(&mut inside);
 }
 
-/// Lets accepts fail when the server has no free descriptor, so that it cannot even refuse a connection.
+/// Makes accepts fail when the server has no free descriptor, so that it cannot even refuse a connection.
 fn assert_survives_without_descriptors(architecture: Architecture, serve: &Serve, accepts: &Accepts) {
     let mut inside = serve.connect();
     exchange_once(&mut inside);
@@ -212,7 +212,7 @@ fn forbidden_accept_without_descriptors_ends_no_connection(architecture: Archite
     with_filter(architecture, Some(DESCRIPTORS), assert_survives_without_descriptors);
 }
 
-/// Runs a test with a server whose accepts go through the filter, with a limit of descriptors.
+/// Runs a test with a server whose accepts go through the filter, and which may have at most `descriptors_max` descriptors.
 fn with_filter(architecture: Architecture, descriptors_max: Option<u64>, test: fn(Architecture, &Serve, &Accepts)) {
     std::thread::scope(|scope| {
         // A filter stays until its thread ends: use a new thread.

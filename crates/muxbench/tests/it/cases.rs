@@ -96,7 +96,7 @@ impl Cases {
         }
     }
 
-    /// Adds two checks, with `reuseport` and with `exclusive`. Each runs on the architectures that allow it, except pools.
+    /// Adds a check with `reuseport` and one with `exclusive`. Each runs on architectures that allow it, except pools.
     pub fn accepting(&mut self, (name, check): (&str, fn(Architecture, Accept))) {
         for accept in [Accept::Reuseport, Accept::Exclusive] {
             let applies = |it: &Architecture| accept.check(*it).is_ok() && !it.model.is_pool();

@@ -31,7 +31,7 @@ fn each_request_gets_a_whole_response(architecture: Architecture) {
         let calls = totals["syscalls"][syscall].as_u64();
         // muxbench could count only a part of a runtime's calls, so it reports none.
         assert_eq!(calls.is_some(), architecture.model.counts_syscalls, "{architecture}");
-        // A system call, or an operation of a completion mechanism.
+        // Each transfer takes a system call or an operation of a completion mechanism.
         let done = calls.map(|calls| calls + totals["completions"][operation].as_u64().unwrap_or(0));
         assert!(done.is_none_or(|done| done >= 30), "{architecture}: {done:?}");
     }

@@ -26,8 +26,8 @@ const CONNECTION_LIMIT: [&str; 2] = ["--connections-max", "64"];
 /// Limit of a server's memory growth. About a dozen clients of `kv` send or request values. A connection holds at most a value
 /// (1 MiB) and responses (256 KiB plus a value).
 const MEMORY_MAX_BYTES: u64 = 32 << 20;
-/// Bytes that the clients of each endless manner send together, the manners, and the clients of each. A server that stored
-/// this input would grow by as many bytes, less those in socket buffers.
+/// Bytes that all clients of an endless manner send together, the endless manners, and the number of clients of each. A server
+/// that stored this input would grow by as many bytes, less those in socket buffers.
 const ENDLESS_BYTES: u64 = 64 << 20;
 const ENDLESS_MANNERS: [&str; 2] = ["endless", "heavy"];
 const ENDLESS_CLIENTS: usize = 2;
@@ -260,7 +260,7 @@ fn connection_flood_leaves_accepted_connections_served(architecture: Architectur
     let mut inside = Honest::new(&serve, &service);
     inside.exchange(&what);
     let mut flood = crowd(&serve, &service, 60, &named(&["half", "flood", "slow-writer"]));
-    // Refused clients notice it at their next action. The server ends no accepted connection.
+    // Refused clients notice the refusal at their next action. The server ends no accepted connection.
     eventually(&format!("{what}: some connections are refused"), || {
         flood.act_all();
         inside.exchange(&what);

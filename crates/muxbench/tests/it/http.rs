@@ -308,9 +308,9 @@ const SLOW: [Slow; 8] = [
     ("empty lines", GET, |stream| stream.write_all(b"\r\n")),
 ];
 
-/// Whether the server has closed the connection. Reads earlier bytes, unless the client never reads.
+/// Whether the server has closed the connection. Discards bytes that have arrived, unless the client never reads.
 fn is_cut_off(stream: &TcpStream, name: &str) -> bool {
-    // A refused client reads the end of the stream early. The connection is closed once a reset answers its next bytes.
+    // A refused client reads the end of the stream early. The connection is closed once a reset answers the client's bytes.
     let end = if name == "refused, but still sending" { PollFlags::empty() } else { PollFlags::RDHUP };
     let mut polled = [PollFd::new(stream, end)];
     rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default())).unwrap();
@@ -369,7 +369,7 @@ fn client_without_time_limit_stays_connected(architecture: Architecture) {
         assert_eq!(response(&mut idle, false).0, 200, "{what}");
         let (unlimited, limited) = if is_request_off { (&mut silent, &mut idle) } else { (&mut idle, &mut silent) };
         eventually(&what, || is_cut_off(limited, "silent"));
-        // The connection without a limit has been idle as long as the limit of the other. Wait as long again.
+        // By now the unlimited connection has been idle for LIMIT as well. Wait for LIMIT again.
         thread::sleep(LIMIT);
         unlimited.write_all(GET).unwrap();
         assert_eq!(response(unlimited, false).0, 200, "{what}");

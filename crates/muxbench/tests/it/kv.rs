@@ -333,7 +333,7 @@ fn client_loads_memcached_without_errors() {
     }
 }
 
-/// Starts a server that responds to each command, except values, with the result of `answer`.
+/// Starts a server that responds to each command line with the result of `answer`. It skips the value of a `set`.
 fn wrong_server(answer: fn(&str) -> &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

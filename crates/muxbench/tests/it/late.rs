@@ -1,4 +1,4 @@
-//! A client that was stopped during the window: its trial is not valid, or its verdict states that it may have caused the p99.
+//! A client that was stopped during the window: its trial is not valid, or the verdict states that the p99 may be the client's.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;

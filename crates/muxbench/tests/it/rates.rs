@@ -9,7 +9,7 @@ use crate::common::{eventually, muxbench};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-/// A server with 2 ms of simulated work per request: at most 500 requests per second.
+/// Flags of short trials, with 2 ms of simulated work per request: the server handles at most 500 requests per second.
 const SMALL: &[&str] = &[
     "--connections",
     "10",

@@ -116,7 +116,7 @@ fn server_advertises_its_service_on_the_next_port() {
     }
 }
 
-/// All that a server sends after these bytes, until it closes the connection.
+/// Everything that a server sends after this request, until it closes the connection.
 fn printed(serve: &Serve, request: &[u8]) -> String {
     let mut stream = serve.connect();
     stream.write_all(request).unwrap();

@@ -81,7 +81,7 @@ fn every_port_echoes_the_id_and_ignores_garbage(architecture: Architecture) {
     assert_eq!(totals["bytes_out"], 120 * 40);
     for (syscall, operation, least) in [("read", "receive", 420), ("write", "send", 120)] {
         let calls = totals["syscalls"][syscall].as_u64().unwrap();
-        // A system call, or an operation of a completion mechanism.
+        // Each transfer takes a system call or an operation of a completion mechanism.
         let done = calls + totals["completions"][operation].as_u64().unwrap_or(0);
         assert!(done >= least, "{architecture}: {done} {syscall}");
     }
@@ -137,7 +137,7 @@ fn garbage_within_a_burst_leaves_all_ports_served(architecture: Architecture) {
         for id in 0..20 {
             client.send_to(&request(id), targets[0]).unwrap();
         }
-        // Send more garbage than a batch of responses holds, then a datagram of garbage to each other port.
+        // Send more garbage than a batch of responses holds, then a datagram of garbage to each of the other ports.
         for target in [targets[0]; 12].iter().chain(&targets[1..]) {
             client.send_to(&[1], target).unwrap();
         }

@@ -195,7 +195,7 @@ impl Serve {
         let server = (!spins).then(|| self.pid());
         let threads = || -> Vec<Thread> { self.children().into_iter().chain(server).flat_map(threads_of).collect() };
         let deadline = Instant::now() + TIMEOUT;
-        // After this time, accept waiting threads that wake periodically, as those of a runtime may.
+        // After this time, waiting threads suffice even if they wake periodically, as a runtime's threads may.
         let enough = Instant::now() + Duration::from_secs(5);
         let (mut last, mut since) = (threads(), Instant::now());
         while since.elapsed() < quiet {

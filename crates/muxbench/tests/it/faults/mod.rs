@@ -184,7 +184,7 @@ fn install_dying_program(folder: &Path, word: &str) {
     assert!(writer.wait().unwrap().success());
 }
 
-/// Tests phases in parallel, because the tests mostly wait.
+/// Tests the phases in three parallel threads, because each test mostly waits.
 fn kill_in_each_phase(word: &str, transport: &str) {
     // Write no core dumps.
     let maximum = rustix::process::getrlimit(Resource::Core).maximum;
@@ -490,7 +490,7 @@ fn damaged_database_is_reported_and_the_rest_is_shown() {
 fn server_outlives_the_thread_that_started_it() {
     let start = || Serve::start("epoll".parse().unwrap(), 1, 1);
     let serve = std::thread::spawn(start).join().unwrap();
-    // A signal sent at the thread's end would have arrived after this time.
+    // After this time, a signal sent at the thread's end would have arrived.
     std::thread::sleep(Duration::from_millis(200));
     assert!(serve.try_exchange(1, 1).is_some(), "the server still serves");
 }

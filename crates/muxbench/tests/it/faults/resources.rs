@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Runs muxbench with a resource limit, as prlimit(1) does.
+/// Runs muxbench with a resource limit that prlimit(1) sets.
 fn limited(limit: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new("prlimit");
     command.arg(limit).arg(env!("CARGO_BIN_EXE_muxbench")).args(arguments).output().unwrap()
@@ -47,7 +47,7 @@ fn exhausted_resource_is_named_with_a_remedy() {
     assert!(message.contains("requests completed") && message.contains(" 0 errors"), "{message}");
 }
 
-/// A network namespace with ten ports for outgoing connections.
+/// A script that leaves ten ports for outgoing connections in its network namespace, then runs muxbench.
 const FEW_PORTS: &str = r#"
 ip link set lo up && echo "40000 40009" > /proc/sys/net/ipv4/ip_local_port_range || exit 9
 exec "$0" compare --arch epoll --connections 30 --rate 200 --ramp 0 --warm-up 0 --measure 200ms --cool-down 60s --timeout 60s \

@@ -152,7 +152,7 @@ fn assert_ran_in_lab(launcher: &Launcher, network: &str, connections: &[u32], fo
     for record in &run.records {
         assert_merged(folder, record, connections);
         let network = record.network.as_ref().unwrap();
-        // A relay process reports its work in the trial.
+        // Only TUN links need a relay process, which reports its work in the trial.
         assert_eq!(network.relay.is_some(), network.applied.links == Links::Tun, "{network:?}");
     }
     let shown = String::from_utf8_lossy(&output.stdout);

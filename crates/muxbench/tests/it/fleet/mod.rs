@@ -424,7 +424,7 @@ fn distributed_run_rejects_lab_and_resume_checks_it() {
 fn client_requests_only_the_advertised_service() {
     let mut serve = muxbench();
     serve.args(words("serve --arch epoll --request 77B --response 3KiB --listen 127.0.0.1:0 --json"));
-    // Another process may own the port after the server's. Then try another server.
+    // The server advertises on its port + 1, which another process may own. Then try another server.
     let (mut serve, address) = (0..10)
         .find_map(|_| {
             use std::io::{BufRead, BufReader, Read};
@@ -473,7 +473,7 @@ fn client_requests_only_the_advertised_service() {
 }
 
 fn client_without_advertised_service_states_its_request() {
-    // A listener that advertises nothing, so that no other process can advertise on its port.
+    // Occupy the port, so that no server of another test listens there and advertises its service on port + 1.
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let target = silent.local_addr().unwrap().to_string();
     let printed = |flags: &str| {
