@@ -2,7 +2,7 @@
 //!
 //! The reflector logs the actual hold time of each request. The rest of the service time is the round trip. A server
 //! without holds (the null server) gives the round trip alone. The difference between the two round trips is the
-//! client's error. The median error is the bias, and the quantiles of the error are the spread.
+//! client's error. The median error is the bias, and the quantiles of the error minus the bias are the spread.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ pub struct Settings {
     pub holds: Vec<Hold>,
     /// The number of rounds. Each round measures every hold and the null server once.
     pub rounds: u32,
-    /// The CPU of the reflector, which never sleeps.
+    /// The CPU on which the reflector spins.
     pub server_cpu: usize,
     /// The client's configuration. The calibration sets its target.
     pub load: LoadConfig,
@@ -215,8 +215,8 @@ fn trial(settings: &Settings, hold: Hold, round: u64) -> anyhow::Result<Trial> {
     })
 }
 
-/// Matches each sample with its hold. Nothing is sent after the window, so the samples are a connection's last
-/// requests.
+/// Matches each sample with its hold, from the end: a client sends nothing after the window, so the samples of a connection
+/// are its last requests. `None` if the log lacks one of them.
 fn matched(samples: &[Sample], held: &[Held]) -> Option<Vec<Request>> {
     let peers = 1 + held.iter().map(|held| held.peer).max()? as usize;
     let mut holds: Vec<Vec<u64>> = vec![Vec::new(); peers];

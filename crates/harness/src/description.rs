@@ -1,5 +1,5 @@
 //! A server's description of its service for clients on other hosts. `serve` sends it as one line to each client that
-//! connects to the next TCP port. This does not affect the service itself.
+//! connects to the TCP port after that of the service. The protocol of the service itself stays the same.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,17 +16,17 @@ use crate::deadline_stream::DeadlineStream;
 use crate::spec::stream::Stream;
 use crate::spec::units::Size;
 
-/// The prefix of the line, which tells it from other programs' greetings: the port may belong to one.
+/// The prefix of the line. It distinguishes a description from the greeting of another program on that port.
 const GREETING: &str = "muxbench serves ";
 /// The maximum bytes of a description. A list of ports may be long.
 const BYTES_MAX: u64 = 1 << 20;
-/// The maximum bytes of an advertised request that a client allocates without an explicit size.
+/// The maximum bytes of a request that a description alone may demand. The user must set a larger size explicitly.
 const REQUEST_BYTES_MAX: u32 = 64 << 20;
 /// The number of attempts to find two consecutive free ports.
 const ATTEMPTS: u32 = 64;
-/// The total time that either side waits for the other.
+/// The time limit to connect, and the time limit to send or to receive a description.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// The pause after a failed accept. Another connection may free a descriptor meanwhile.
+/// The pause after a failed accept. If no descriptor was free, one may become free in this time.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The description of a service.
@@ -81,7 +81,7 @@ impl Description {
 
     /// Fails if the server's service differs from the client's.
     pub fn check(&self, requested: &ServiceSpec) -> anyhow::Result<()> {
-        // The client chooses the records or the paths.
+        // For `kv` and `http`, ignore the parameters: the client chooses the records and the paths.
         let is_same = matches!(
             (&self.service, requested),
             (ServiceSpec::Kv { .. }, ServiceSpec::Kv { .. }) | (ServiceSpec::Http { .. }, ServiceSpec::Http { .. })
@@ -126,8 +126,8 @@ pub fn note_without_description(server: SocketAddr, requested: &ServiceSpec) -> 
     )
 }
 
-/// Finds a free address on any port, and a listener on the next port. `None` if the next port is always in use,
-/// or if the address is not local.
+/// Finds a free port on the host of `any`, and binds a listener to the next port. `None` if the next port was in use at all
+/// attempts, or if the address is not local.
 pub fn free_pair(any: SocketAddr) -> Option<(SocketAddr, TcpListener)> {
     free_pair_by(any, TcpListener::bind)
 }
@@ -183,7 +183,7 @@ fn send(clients: impl Iterator<Item = io::Result<TcpStream>>, line: &str) {
 pub fn ask(server: SocketAddr) -> Option<Description> {
     let stream = TcpStream::connect_timeout(&place(server)?, TIMEOUT).ok()?;
     let mut line = Vec::new();
-    // After an error, the bytes may be another server's greeting, which does not parse as a description.
+    // Ignore an error: an incomplete description, or the greeting of another program, does not parse.
     let _ = DeadlineStream::within(&stream, TIMEOUT).take(BYTES_MAX).read_to_end(&mut line);
     Description::read(&line)
 }
@@ -228,7 +228,7 @@ mod tests {
     fn client_gets_the_description() {
         let (server, listener) = free_pair(ANY).unwrap();
         offer(listener, &Description::of(SERVED, None)).unwrap();
-        // On a busy machine, a description may miss the deadline.
+        // Retry: on a busy machine, a description may miss the deadline.
         let ask = || (0..10).find_map(|_| super::ask(server));
         let (once, again) = (ask(), ask());
         assert_eq!(once, Some(Description::of(SERVED, None)));

@@ -1,5 +1,5 @@
-//! File access for results: only in folders of this user, never through links of other users, and atomic even if the power
-//! fails.
+//! File access that never writes through links of other users. Files of a run are in a folder of this user, and are replaced
+//! atomically even if the power fails.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -37,10 +37,10 @@ pub(crate) fn content_bytes_max(file: &Metadata) -> u64 {
     }
 }
 
-/// Checks that a folder is no link and belongs to this user, and that no other user can replace files in it.
+/// Checks that a folder is no link, belongs to this user and is not world-writable. A world-writable parent must be sticky.
 pub(crate) fn check_ours(folder: &Path) -> anyhow::Result<()> {
     let place = || format!("cannot inspect {}", folder.display());
-    // A trailing slash would follow a link.
+    // Drop a trailing slash, with which `symlink_metadata` would follow a link.
     let named = folder.components().as_path();
     let (it, whole) = (fs::symlink_metadata(named).with_context(place)?, named.canonicalize().with_context(place)?);
     let folder = folder.display();
@@ -57,7 +57,7 @@ pub(crate) fn check_ours(folder: &Path) -> anyhow::Result<()> {
     if it.mode() & 0o002 != 0 {
         bail!("{folder}: is writable by others, who could replace results; choose a folder in it, or another one");
     }
-    // In a sticky folder, such as /tmp, no other user can move it.
+    // In a sticky parent, such as /tmp, other users cannot rename this user's folder.
     let is_open = |it: &&Path| fs::metadata(it).is_ok_and(|it| it.mode() & 0o1002 == 0o002);
     if let Some(open) = whole.ancestors().skip(1).find(is_open).map(Path::display) {
         bail!("{folder}: its parent {open} is writable by others, who could replace it; choose a folder elsewhere");
@@ -75,7 +75,7 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     open_no_link(OpenOptions::new().create(true).truncate(true), path)
 }
 
-/// Creates or truncates a file in any folder. Follows links of root and of this user, such as those of descriptors.
+/// Creates or truncates a file in any folder. Follows a link that belongs to root or to this user, such as /dev/fd/3.
 pub(crate) fn create_anywhere(path: &Path) -> io::Result<File> {
     let is_trusted = fs::symlink_metadata(path).is_ok_and(|it| is_owner_trusted(&it));
     if is_trusted { File::create(path) } else { create(path) }
@@ -94,7 +94,7 @@ pub(crate) fn create_or_open(path: &Path) -> io::Result<File> {
     open_no_link(OpenOptions::new().create(true).truncate(false), path)
 }
 
-/// Writes a file as `draft`, then renames it.
+/// Writes `bytes` to the file `draft`, then renames it to `path`.
 pub(crate) fn write(draft: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     create(draft)?.write_all(bytes)?;
     keep(draft, path)
@@ -117,7 +117,7 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all().or_else(|error| if cannot(&error) { Ok(()) } else { Err(error) })
 }
 
-/// Replaces a file, such as a page, with new content. Writes into a link, a device or a pipe of root or this user instead.
+/// Replaces a file, such as an HTML page. If `path` is a link, a character device or a FIFO of root or this user, writes to it.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let there = fs::symlink_metadata(path).ok();
     let is_written_to = there.as_ref().is_some_and(|it| {
@@ -129,7 +129,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let folder = parent(path);
     let name = path.file_name().ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?.to_string_lossy();
-    // Like open(2), apply the umask to the mode.
+    // `tempfile_in` applies the umask to this mode, as open(2) does.
     let mode = there.filter(|it| it.is_file()).map_or(0o666, |it| it.mode() & 0o777);
     let mut draft = tempfile::Builder::new()
         .prefix(&format!(".{name}."))

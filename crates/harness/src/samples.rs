@@ -84,7 +84,7 @@ fn write_all(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> 
     let metadata = parameters.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone())).collect();
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        // Readers rely on a minimum of bytes per row, but equal connections would compress to nothing.
+        // Readers rely on a minimum of bytes per row, but repeated connection numbers would compress to nothing.
         .set_column_compression("connection".into(), Compression::UNCOMPRESSED)
         .set_key_value_metadata(Some(metadata))
         .build();
@@ -125,8 +125,8 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
 const FOREIGN: &str = "not the samples of a trial";
 /// The limit of a footer, in bytes. A valid footer has 2 KiB for each group of rows, and the metadata.
 const FOOTER_BYTES_MAX: usize = 8 << 20;
-/// The limit of rows for each byte of a file, plus one group. Rows differ in times or connections, by a quarter of a byte or
-/// more.
+/// The maximum rows for each byte of a file, besides one group. Rows differ in a time or in the connection, and so take at
+/// least a quarter of a byte each.
 const ROWS_PER_BYTE_MAX: u64 = 4;
 /// The end of a file: the length of its footer, and a magic number.
 const TAIL_BYTES: usize = 8;

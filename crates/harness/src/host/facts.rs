@@ -16,7 +16,7 @@ pub struct Host {
     pub tasks_max: (u64, String),
     /// The maximum number of memory mappings of a process (vm.max_map_count).
     pub mappings_max: u64,
-    /// The number of ports for outgoing connections to one address.
+    /// The number of local ports that the system chooses from for outgoing connections.
     pub ports: u64,
     /// The available memory, in bytes.
     pub memory_bytes: u64,

@@ -1,9 +1,8 @@
 //! The kernel's accounting of interrupt time: in the CPU time of the interrupted process, or in none.
 //!
 //! The kernel handles most of a server's network traffic in soft interrupts (softirq) at the end of the server's system
-//! calls. With CONFIG_IRQ_TIME_ACCOUNTING and a suitable clock, it subtracts them from the process's CPU time.
-//! Otherwise it includes them. CPU shares and CPU time per request therefore have different meanings on the two kinds
-//! of kernels.
+//! calls. With CONFIG_IRQ_TIME_ACCOUNTING and a suitable clock, the CPU time of the process excludes softirqs.
+//! Otherwise it includes them. CPU shares and CPU time per request therefore differ in meaning between the two kernels.
 
 use std::net::UdpSocket;
 use std::sync::OnceLock;
@@ -26,7 +25,7 @@ pub(crate) enum Accounting {
     Apart,
 }
 
-/// The datagrams in one measurement. It takes about 50 µs, so other processes disturb few of them.
+/// The number of datagrams in one measurement. They take about 50 µs, so other processes disturb few measurements.
 const DATAGRAMS: usize = 32;
 /// The maximum number of measurements.
 const MEASUREMENTS_MAX: usize = 200;
@@ -82,8 +81,8 @@ fn judge(missing: Option<f64>, configured: Option<Accounting>) -> (Option<Accoun
     }
 }
 
-/// Measures the share of a thread's time that its CPU time lacks while it sends datagrams to itself. Softirqs receive
-/// these datagrams. Returns the median of many short measurements, or `None` if there are too few.
+/// Measures the share of wall time that is missing from a thread's CPU time while it sends datagrams to itself. Softirqs
+/// receive these datagrams. Returns the median of many short measurements, or `None` if there are too few.
 fn missing_share() -> io::Result<Option<f64>> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.connect(socket.local_addr()?)?;

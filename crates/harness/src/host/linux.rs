@@ -48,13 +48,13 @@ fn meminfo_bytes(name: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Returns the available memory in bytes, or the cgroup's limit if lower. The cgroup's limit includes memory in use, much of
-/// which is page cache that the kernel can reclaim.
+/// Returns the available memory in bytes, or the cgroup's limit if lower. Does not subtract the memory that the cgroup uses,
+/// because much of it is page cache that the kernel can reclaim.
 fn memory_bytes() -> u64 {
     [meminfo_bytes("MemAvailable:"), cgroup_memory_max()].into_iter().flatten().min().unwrap_or(u64::MAX)
 }
 
-/// The CPUs that this process may use, in order.
+/// Returns the CPUs that this process may use, in order.
 pub(crate) fn allowed_cpus() -> Vec<usize> {
     let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
@@ -71,8 +71,8 @@ fn cores(allowed: &[usize]) -> Vec<Vec<usize>> {
     cores.into_values().collect()
 }
 
-/// Returns the lowest limit of this process's cgroup and its parents. `limit` reads it from the folder of a cgroup of
-/// `controller`, for version 1 of the cgroup interface or for version 2.
+/// Returns the lowest limit that `controller` sets for this process's cgroup and its parents. `limit` reads it from the folder
+/// of one cgroup. Its second argument is true for version 1 of the cgroup interface, and false for version 2.
 fn cgroup_min(controller: &str, limit: impl Fn(&str, bool) -> Option<u64>) -> Option<u64> {
     let limit_of_line = |line: &str| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -109,7 +109,7 @@ fn cgroup_tasks_max() -> Option<u64> {
 fn cgroup_memory_max() -> Option<u64> {
     let name = |is_v1| if is_v1 { "memory.limit_in_bytes" } else { "memory.max" };
     let limit = cgroup_min("memory", |group, is_v1| number(&format!("{group}/{}", name(is_v1))));
-    // Version 1 reports the largest number of pages if there is no limit.
+    // Without a limit, version 1 reports almost 2^63 bytes.
     limit.filter(|bytes| *bytes < 1 << 60)
 }
 
@@ -213,7 +213,7 @@ fn idle_states(allowed: &[usize]) -> Option<String> {
     (!states.is_empty()).then(|| states.join(", "))
 }
 
-/// Tests whether the kernel timestamps packets on loopback. Waits at most `timeout` for timestamps.
+/// Returns in words which packets on loopback the kernel timestamps. Waits at most `timeout` for timestamps.
 pub(crate) fn kernel_timestamps(timeout: Duration) -> String {
     match load::io::stamps::on_loopback(timeout) {
         Ok(load::io::stamps::Stamped { sent: true, received: true }) => "sent and received".into(),

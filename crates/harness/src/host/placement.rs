@@ -23,8 +23,9 @@ impl Placement {
     }
 }
 
-/// Chooses the CPUs that `requested` does not name, and does not split a core between server and client. `cores` lists
-/// the allowed CPUs by core; it is empty on systems that cannot place processes. Fails if a requested CPU is not allowed.
+/// Places server and client. By default, each gets half of the cores; if only one of them names its CPUs, the other gets the
+/// rest. `cores` lists the allowed CPUs by core; it is empty on systems that cannot place processes. Fails if a requested CPU
+/// is not allowed.
 pub fn place(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<Placement, String> {
     let allowed: Vec<usize> = cores.concat();
     for (key, cpus) in [("placement.server", &requested.server), ("placement.client", &requested.client)] {
@@ -63,8 +64,8 @@ pub fn place(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<Placem
     Ok(placement)
 }
 
-/// Places the server on all allowed CPUs when all clients run on other machines. Fails if `requested` names the client's
-/// CPUs, because the launcher chooses them.
+/// Places the server when all clients run on other machines: on its requested CPUs, by default on all allowed ones. Fails if
+/// `requested` names the client's CPUs, because the launcher chooses them.
 pub fn place_server(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<Placement, String> {
     if requested.client.is_some() {
         return Err(
@@ -85,7 +86,7 @@ pub(crate) fn first_unavailable<'a>(mut cpus: impl Iterator<Item = &'a usize>) -
     cpus.find(|&&cpu| !is_there(cpu)).copied()
 }
 
-/// Other systems cannot place processes, so no CPU is missing.
+/// Returns `None`: other systems cannot place processes, so no CPU is unavailable.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn first_unavailable<'a>(_cpus: impl Iterator<Item = &'a usize>) -> Option<usize> {
     None

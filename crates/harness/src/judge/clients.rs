@@ -31,7 +31,7 @@ fn median(name: String, p50_ns: u64, max_ns: f64) -> Check {
 fn tail_delays(report: &LoadReport, ns_min: f64) -> Vec<Check> {
     let late = report.late_sends();
     let service = &report.service.distribution;
-    // Requests on time wait behind a burst as well. The median p90 of the parts excludes such bursts.
+    // Requests sent on time also wait behind the client's bursts. The median p90 of all parts excludes such bursts.
     let mut p90s_ns: Vec<u64> = report.service.p90_by_part_ns.iter().copied().filter(|&ns| ns > 0).collect();
     p90s_ns.sort_unstable();
     let usual_ns = p90s_ns.get(p90s_ns.len() / 2).copied().unwrap_or(u64::MAX);

@@ -33,9 +33,9 @@ pub(super) const BUSY_SHARE_MIN: f64 = 0.8;
 pub(super) const SEND_DELAY_SHARE_MAX: f64 = 0.5;
 /// ...and this time, five times the paper's p99 (kawai2008 section 5.3).
 pub(super) const SEND_DELAY_P50_NS: f64 = 100_000.0;
-/// The limit of the send delay's p99 is the higher of this and the p99 of the service time of requests sent on time.
+/// The lowest limit of the send delay's p99. Long service times raise the limit.
 pub(super) const DELAY_P99_NS: f64 = 1_000_000.0;
-/// The corresponding limit for the p99.9. Now and then, a neighbour takes the CPU for this long.
+/// The lowest limit of the p99.9. Now and then, a neighbour takes the CPU for this long.
 pub(super) const DELAY_P999_NS: f64 = 10_000_000.0;
 /// The lowest number of requests beyond a percentile of the send delay. A single stall must not decide the p99.9.
 pub(super) const BEYOND_P99_MIN: f64 = 1.0;

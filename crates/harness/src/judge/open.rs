@@ -16,8 +16,8 @@ use load::report::PARTS;
 
 /// Returns the checks, and the reason shown for a valid trial.
 pub(super) fn checks(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'_>>) -> (Vec<Check>, String) {
-    // A late client sends bursts and reads late, as if requests piled up at the server. Therefore the server's checks come
-    // first only if the server has no spare CPU time. If the client's receiver is busy, the limit for the server is higher.
+    // A late client sends bursts and reads late, which looks like requests piling up at the server. Therefore the server's
+    // checks come first only if the server was busy. If the client's receiver was busy too, this needs an even busier server.
     let is_receiver_busy = report.receiver_busy_share.is_some_and(|share| share > RECEIVER_BUSY_SHARE_MAX);
     let share_min = if is_receiver_busy { SERVER_BUSY_SHARE_MIN } else { BUSY_SHARE_MIN };
     let mut limits = [client_limits(report, rate_per_s), saturation(report, rate_per_s, server)];

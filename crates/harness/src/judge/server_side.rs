@@ -10,7 +10,7 @@ pub struct ServerSide<'a> {
     pub counters: &'a ServerCounters,
     /// The number of CPUs that it can use at once.
     pub cpus: usize,
-    /// The higher delay of the readings of its counters at the window's edges, in nanoseconds.
+    /// The longer of the two delays with which its counters were read at the window's edges, in nanoseconds.
     pub late_ns: u64,
     /// The share of its CPUs that other processes took. `None` if unknown.
     pub taken: Option<f64>,

@@ -38,7 +38,7 @@ pub(super) fn checks(
     (checks, reason)
 }
 
-/// Checks that each side received every byte that the other sent. Both also count the first requests of `idle` connections.
+/// Checks that each side received every byte that the other sent. Only the server counts requests of the `idle` connections.
 pub(super) fn byte_counts(sizes: Stream, idle: u32, stream: &StreamReport, server: &Totals) -> Vec<Check> {
     let (request_bytes, answer_bytes) = sizes.sizes(true);
     let difference = |name: &str, client: u64, server: Option<u64>| {

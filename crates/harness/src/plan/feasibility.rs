@@ -75,7 +75,7 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
             reasons.push(format!("{subject} {needed} {what}, but {limit_name} is {limit}; lower it, or {remedy}"));
         }
     }
-    // The client of `udp` needs only one port.
+    // Check only the server's ports, because the client of `udp` needs a single one.
     if let Some(ports) = workload.service.ports().filter(|&ports| u64::from(ports) > PORTS_MAX) {
         reasons.push(format!("workload.ports: {ports} exceeds the {PORTS_MAX} ports of an address; lower it"));
     }

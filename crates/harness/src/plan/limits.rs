@@ -95,11 +95,11 @@ pub struct Limit {
     pub by: String,
 }
 
-/// Returns the tightest limit of an architecture on `host`, by the same figures as a plan. For a pool, each worker
-/// counts.
+/// Returns the tightest limit of an architecture on `host`, by the same figures as a plan. A pool has one worker for each
+/// connection, and spare ones.
 pub fn limit(architecture: Architecture, host: &Host) -> Limit {
     let per_connection = architecture.model.per_connection;
-    // A pool has spare workers. Spare threads also need a descriptor each.
+    // Spare threads also need a descriptor each.
     let spare = if architecture.model.is_pool() { u64::from(SPARE) } else { 0 };
     let (has_threads, has_stacks) = match per_connection {
         PerConnection::Nothing | PerConnection::Process => (false, false),

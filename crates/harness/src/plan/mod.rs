@@ -164,8 +164,8 @@ fn trial(
         },
         clients: match experiment.client.clients {
             None if workload.is_closed() => {
-                // One for each CPU of the process. All workers of a distributed run have the same number, set by the
-                // worker with the fewest CPUs.
+                // One client for each CPU of a process. In a distributed run, all workers have as many clients as the worker
+                // with the fewest CPUs.
                 let planned = placement.client.len() as u32;
                 let cpus = fleet.map_or(planned / load.processes, |fleet| fleet.cpus_each(planned));
                 cpus.clamp(1, load.connections / load.processes)
@@ -209,14 +209,14 @@ fn trial(
     Trial { index, repeat, architecture: architecture.clone(), workload, serve, load, infeasible: Vec::new() }
 }
 
-/// Returns the server's limit of connections. It exceeds the client's number, so that the system sets the limit under
-/// test. With short-lived connections, the next one may arrive before the server sees the end of the last.
+/// Returns the maximum number of connections that the server accepts. It exceeds the client's number, so that only the system
+/// limits them. With short-lived connections, the next one may arrive before the server sees the end of the last.
 fn connections_max(load: &LoadConfig) -> u32 {
     let besides = load.requests_per_connection.map_or(0, |_| load.connections);
     load.connections_and_idle().saturating_add(besides).saturating_add(SPARE)
 }
 
-/// Returns a copy of the trial `first` with another rate, window and schedule.
+/// Returns a copy of the trial `first` with another number, repeat, rate and window, and thus another seed.
 pub fn probe(first: &Trial, seed: u64, index: u32, repeat: u32, rate_per_s: f64, measure_ns: u64) -> Trial {
     let mut probe = Trial { index, repeat, ..first.clone() };
     for rate in [&mut probe.workload.rate_per_s, &mut probe.load.rate_per_s] {

@@ -31,7 +31,7 @@ const TIME_WAIT_S: [f64; 2] = [60.0, 1.0];
 const PACKET: (f64, f64) = (66.0, 1_448.0);
 /// The setting that allows the reuse of ports in TIME_WAIT. Its default, 2, allows it only over loopback.
 const TW_REUSE: &str = "net.ipv4.tcp_tw_reuse";
-/// The setting whose number of ports counts.
+/// The setting for the range of local ports. Its values in a [`Setting`] are numbers of ports.
 const PORT_RANGE: &str = "net.ipv4.ip_local_port_range (count)";
 /// The size of a memory page, the unit of `tcp_mem`.
 const PAGE_BYTES: f64 = 4_096.0;
@@ -167,8 +167,8 @@ fn end_bytes(both_ends: impl Iterator<Item = f64>) -> f64 {
     both_ends.fold(f64::INFINITY, f64::min) / 2.0
 }
 
-/// Returns the requests per second of each client CPU. A closed loop's rate is scaled up by its idle share. An open
-/// loop shows at least the rate that it sent on time.
+/// Returns the requests per second that one client CPU can handle. The rate of a closed loop is divided by the CPUs that were
+/// busy. An open loop shows only a lower bound. `None` for streams, and if the verdict makes the rate useless.
 fn client_per_s(record: &crate::model::TrialRecord) -> Option<f64> {
     let load = record.load.as_ref().filter(|_| record.trial.workload.service.stream().is_none())?;
     match (&load.closed, record.verdict.kind) {
@@ -319,7 +319,7 @@ fn size(trial: &Trial) -> (u32, f64) {
     (trial.load.connections_and_idle(), trial.workload.rate_per_s.unwrap_or(f64::INFINITY))
 }
 
-/// Returns the bytes of a request and of its response, if sizes are fixed.
+/// Returns the bytes of a request and of its response, if known. For `http`: 128 bytes, and the longest known content.
 fn sizes(workload: &Workload) -> Option<(f64, f64)> {
     let content = workload.http.as_ref().and_then(|http| http.targets.iter().map(|it| it.body_bytes).max().flatten());
     let fixed = workload.service.fixed().map(|(request, response)| (f64::from(request), f64::from(response)));

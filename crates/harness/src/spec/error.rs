@@ -73,7 +73,7 @@ fn today(path: &str) -> String {
     format!("{table}.{key}")
 }
 
-/// Returns the path of each key that has a value, such as `workload.rate`, and the byte range of both.
+/// Returns the path of each key that has a value, such as `workload.rate`, and the byte range from the key through its value.
 fn keys(text: &str) -> Vec<(String, Range<usize>)> {
     fn collect(table: &DeTable<'_>, prefix: &str, found: &mut Vec<(String, Range<usize>)>) {
         for (key, value) in table {

@@ -33,8 +33,8 @@ pub struct Http {
 }
 
 impl Http {
-    /// Returns the client's requests. `response` is the configured response size. With `is_ours`, the server generates
-    /// content, so the length of `/bytes/N` is known. An error begins with the key, as `paths: ...`.
+    /// Returns the client's requests. `response` is the configured response size. With `is_ours` and without a folder, the
+    /// server generates content, so the length of `/bytes/N` is known. An error begins with the key, as `paths: ...`.
     pub fn traffic(&self, response: Option<Size>, is_ours: bool) -> Result<HttpTraffic, String> {
         let configured = response.map(|size| u64::from(size.0));
         let known = |path: &str| {

@@ -64,7 +64,7 @@ impl Experiment {
 }
 
 impl Workload {
-    /// Returns the server's service with `ports` ports, if it is `udp`.
+    /// Returns the server's service. Only `udp` uses `ports`, the number of its ports.
     fn service(&self, ports: u32) -> Result<ServiceSpec, String> {
         let bytes = |key: &str, size: Option<Size>| {
             size.map(|size| size.0).ok_or_else(|| format!("workload.{key}: missing; add a size such as \"128B\""))

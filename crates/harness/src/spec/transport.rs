@@ -14,7 +14,7 @@ use wire::address::PATH_BYTES_MAX;
 
 /// The file name of a socket in its folder.
 const SOCKET: &str = "socket";
-/// The maximum bytes of a path from the folder's name on.
+/// The maximum bytes of a socket's path after the temporary directory.
 const NAMES_BYTES_MAX: usize = "/muxbench-4194304-4294967295/".len() + SOCKET.len();
 
 /// The number of folders made by this process, which makes their names unique.

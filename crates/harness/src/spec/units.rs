@@ -119,7 +119,7 @@ fn whole(text: &str, units: &Units, max: f64) -> Option<u64> {
     Some(value as u64)
 }
 
-/// Writes a number in the largest unit without a fraction.
+/// Writes a number in the last of `units` that leaves no fraction.
 fn write_scaled(f: &mut fmt::Formatter<'_>, number: u64, units: &Units) -> fmt::Result {
     let exact = |&&(_, scale): &&(&str, u64)| number.is_multiple_of(scale);
     let (unit, scale) = units.iter().rev().find(exact).expect("1 divides everything");
@@ -134,8 +134,8 @@ fn law(text: &str) -> Option<(&str, bool)> {
     }
 }
 
-/// Parses values from text, also in files. A number without its required unit thus gets the same error as text does.
-/// A type with a pattern is stored as text.
+/// Implements parsing from text, and from the text of a TOML value: a bare number in a file thus gets the same error as in a
+/// flag. For a type with a pattern, also implements storing as text and a schema.
 macro_rules! units {
     ($($type:ident, $kind:literal, $expected:literal $(, $pattern:literal)?;)+) => {$(
         impl FromStr for $type {

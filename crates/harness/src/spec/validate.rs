@@ -38,7 +38,7 @@ impl Experiment {
         self.network
             .as_ref()
             .map_or(Ok(()), |network| network.check().map_err(|reason| format!("network.{reason}")))?;
-        // Each process counts its own requests.
+        // Check the rate of one process, because each process numbers its own requests.
         let processes = f64::from(self.processes().get());
         let of_process = |load: LoadConfig| LoadConfig { rate_per_s: load.rate_per_s.map(|it| it / processes), ..load };
         match self.loads()?.into_iter().find_map(|load| broken(&of_process(load))) {
@@ -77,7 +77,7 @@ impl Experiment {
         }
     }
 
-    /// Rejects keys that are missing, and keys that the service does not use.
+    /// Rejects missing keys, and keys that the service, the schedule, the network or the servers cannot use.
     fn check_keys(&self) -> Result<(), String> {
         let (workload, service) = (&self.workload, self.workload.service);
         let (has_ports, has_connections) = (!workload.ports.0.is_empty(), !workload.connections.0.is_empty());
