@@ -12,7 +12,7 @@ use crate::spec::accept::Accept;
 use crate::spec::mechanism::{DEFAULT, Family, NEEDS_NETWORK};
 use crate::spec::model::{ModelRow, PayloadStage, PerConnection, Threads};
 
-/// A hint for names that are unknown on this system.
+/// The end of the error for an unknown name; empty on Linux.
 const ELSEWHERE: &str = if cfg!(target_os = "linux") { "" } else { " on this system (some need Linux)" };
 
 /// A model with its mechanism. Architectures with the same name are equal.
@@ -20,7 +20,7 @@ const ELSEWHERE: &str = if cfg!(target_os = "linux") { "" } else { " on this sys
 pub struct Architecture {
     /// The row of [`MODELS`].
     pub model: &'static Model,
-    /// The numbers of threads or processes in the name, or their defaults; `None` for a name without numbers.
+    /// The numbers of threads or processes in the name, or the defaults of the model; `None` if there are neither.
     pub threads: Option<Threads>,
     /// The row of [`MECHANISMS`]; `None` for models without a mechanism.
     pub mechanism: Option<&'static MechanismRow>,
@@ -90,7 +90,7 @@ impl Architecture {
         self.model.is_pool().then(|| self.threads.map_or(connections_max, |threads| threads.network))
     }
 
-    /// The most threads that may use CPUs at once; `None` if this depends on the connections.
+    /// The most serving threads that may use CPUs at once; `None` if this depends on the connections.
     pub fn threads_at_once(&self) -> Option<u32> {
         let threads = self.threads.unwrap_or(Threads::all(1));
         let network = threads.network.max(1);
@@ -145,7 +145,7 @@ impl Accept {
                  shared or exclusive, or `mt-pool`",
                 model.name
             )),
-            // Only Linux distributes connections over listeners.
+            // Only on Linux does SO_REUSEPORT distribute connections over listeners.
             Self::Reuseport if model.has_network_threads() && cfg!(target_os = "linux") => Ok(()),
             Self::Exclusive if model.has_network_threads() && wakes_exclusively => Ok(()),
             Self::Exclusive if model.has_network_threads() => Err(format!(

@@ -54,7 +54,7 @@ struct ServerState {
     /// The read end of a pipe; a byte in it stops the server. An eventfd would not cause real-time signals.
     stop: OwnedFd,
     stopper: OwnedFd,
-    /// Set when the server stops, to end simulated work.
+    /// Set when the server stops, to end simulated work and the threads of ports.
     stopping: Arc<AtomicBool>,
     workers: Workers,
     delays: Mutex<RunDelays>,
@@ -159,7 +159,7 @@ impl Server {
         checked.map_err(invalid).map_err(failed("cannot build the server", "see `muxbench list`"))?;
         let content = service::content(&config.service)
             .map_err(failed("cannot read the content", "name another folder, or repair this one"))?;
-        // Read this before the sockets exist: their memory counts as that of the ports.
+        // Read this before the sockets exist: those of a datagram service count as memory of its ports.
         let memory_kernel_bytes = platform::memory_kernel_bytes();
         let Listening { sockets, address, ports, file } = open_sockets(config).map_err(|error| {
             let lacks_descriptors = matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE));
@@ -196,7 +196,7 @@ impl Server {
         // Pin this thread, so that an error is reported here. Threads and children inherit the CPUs.
         let on_cpus = format_args!("cannot run on CPUs {:?}", config.cpus);
         platform::pin(&config.cpus).map_err(failed(on_cpus, "name CPUs that this process may use"))?;
-        // The loops of event-driven models count ticks themselves.
+        // An event-driven model starts a thread of its own that counts ticks (`staged::run`).
         let tick = content.as_ref().filter(|_| !model.multiplexes()).and_then(|_| config.limits.tick());
         // Read the base before a pool starts: like threads created on accept, its workers count as memory of connections.
         let mut before = state.snapshot();
@@ -277,12 +277,12 @@ impl Server {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// All figures so far, read at nearly the same time.
+    /// All figures so far, read at nearly the same time, except for run delays, which are read last.
     pub fn snapshot(&self) -> Snapshot {
         self.state.snapshot()
     }
 
-    /// The bytes so far. Cheaper than a snapshot, because it is taken many times in a window.
+    /// The bytes so far. A window needs this many times, so it is cheaper than a snapshot.
     pub fn moved(&self) -> Moved {
         // No serving thread may run between the readings of bytes and time.
         let _boost = usage::PriorityBoost::start();
@@ -326,7 +326,7 @@ fn spawn<T: Send + 'static>(
     spawned.map_err(failed("cannot create a thread", "raise the limit of processes (ulimit -u)"))
 }
 
-/// Counts ticks of the time limits in a thread until the result is dropped.
+/// Starts a thread that counts ticks of the time limits until the returned sender is dropped.
 fn count_ticks(tick: Duration, state: &ServerState) -> Result<mpsc::Sender<()>, ServerError> {
     let (sender, running) = mpsc::channel();
     let ticks = state.workers.ticks();
@@ -350,7 +350,7 @@ struct Listening {
 
 fn open_sockets(config: &ServeConfig) -> io::Result<Listening> {
     if let Some(count) = config.service.ports() {
-        // The kernel and blocking threads can wait on blocking sockets only.
+        // Completions and blocking threads wait inside a receive, so their sockets must block.
         let nonblocking = config.architecture.mechanism.is_some_and(|row| row.family == Family::Readiness);
         let BoundPorts { sockets, ports, address } = ports::bind(&config.listen, count, nonblocking)?;
         return Ok(Listening { sockets, address, ports: Some(ports), file: None });

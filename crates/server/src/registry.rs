@@ -134,8 +134,8 @@ pub struct MechanismRow {
     pub wakes_exclusively: bool,
     /// Whether the server or the kernel does the I/O.
     pub family: Family,
-    /// Runs all stages of an event-driven server, the accept stage in the calling thread. This is the only dynamic call: the
-    /// loops are compiled for each mechanism.
+    /// Runs all stages of an event-driven server, the accept stage in the calling thread. The loops are compiled for each
+    /// mechanism, so they call it without a vtable.
     pub run: fn(&ServerContext<'_>) -> io::Result<()>,
 }
 

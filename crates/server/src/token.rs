@@ -27,7 +27,7 @@ impl Token {
         (self.0 >> 32) as u32
     }
 
-    /// Returns the generation of the slot's next connection. It skips the last one, which the loop's own descriptors have.
+    /// Returns the generation of the slot's next connection. Skips `u32::MAX`, which marks the loop's own descriptors.
     pub const fn next_generation(generation: u32) -> u32 {
         (generation + 1) % u32::MAX
     }

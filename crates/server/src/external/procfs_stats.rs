@@ -15,7 +15,7 @@ const ESTABLISHED: &str = "01";
 /// The state of an accepted connection in /proc/net/unix (SS_CONNECTED). Waiting connections have another state.
 const CONNECTED: &str = "03";
 
-/// The figures of a server so far. They never fall, even when its threads and processes end.
+/// The totals of a server so far. They never fall, even when its threads and processes end.
 #[derive(Debug)]
 pub struct ProcfsStats {
     supervisor: i32,
@@ -160,7 +160,7 @@ fn connections(address: &Address) -> u64 {
     }
 }
 
-/// A line has address, references, protocol, flags, type, state, inode, perhaps a path: for an accepted socket, its listener's.
+/// Whether `line` is a connection to `path`. An accepted socket has seven fields (the sixth: its state), then its listener's path.
 fn is_unix_connection(line: &str, path: &Path) -> bool {
     let Some(head) = path.to_str().and_then(|path| line.strip_suffix(path)) else { return false };
     let fields: Vec<&str> = head.split_whitespace().collect();

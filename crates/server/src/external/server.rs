@@ -29,7 +29,7 @@ use crate::socket::unix;
 /// The most attempts to start when another process takes the free port.
 const PORTS_TRIED_MAX: u32 = 3;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// The time between SIGTERM and SIGKILL.
+/// The longest time from SIGTERM to SIGKILL.
 const TERM_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest wait for killed processes, which may have to finish a system call.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);

@@ -69,14 +69,14 @@ pub(super) fn serve<S: Service>(service: &S, io: &OwnedFd, buffer: &mut ReadBuff
     let mut next = Next::Read;
     while next != Next::End && !connection.is_overdue(io.as_fd(), service, counters) {
         next = match next {
-            // A blocked write lasts at least one tick, so check the limits after it.
+            // A write without progress returns after a tick, so that the limits are checked before it continues.
             Next::Write => connection.on_writable(io.as_fd(), service, counters),
             _ => connection.on_readable(io.as_fd(), service, buffer, counters),
         };
     }
 }
 
-/// A connection served by a thread. It is closed and counted when dropped, even by a panic.
+/// A connection that a thread or a process of a pool serves. It is closed and counted when dropped, even by a panic.
 pub(super) struct ServedConnection<'a> {
     slot: &'a Slot,
     pub(super) io: OwnedFd,

@@ -183,7 +183,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
 
     fn end_overdue(&mut self) -> io::Result<()> {
         let NetworkContext { service, counters, .. } = self.network;
-        // The sender of the message has no counters.
+        // Count the tick thread's wake-up here: that thread has no counters.
         counters.syscall(Syscall::Wake);
         for slot in 0..self.connections.slots() {
             let Some((token, serving)) = self.connections.tenant_of(slot) else { continue };
@@ -367,7 +367,7 @@ mod tests {
         Receive,
     }
 
-    /// A mechanism that misses every event of its first receive, until that is cancelled. This may happen with io_uring.
+    /// A mechanism whose first receive reports nothing until it is cancelled. This may happen with io_uring.
     struct Deaf {
         requested: Vec<(BorrowedFd<'static>, Token, Operation)>,
         was_deaf: bool,

@@ -98,7 +98,7 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Handles the bytes of a read; none at the end of the stream. Returns [`Next::Write`] if there is something to send.
+    /// Handles the bytes of a read; an empty read ends the stream. Returns [`Next::Write`] if there is something to send.
     #[inline]
     pub fn on_read<S>(&mut self, bytes: &[u8], io: BorrowedFd<'_>, service: &S, counters: &Counters) -> Next
     where

@@ -36,10 +36,10 @@ use crate::spec::accept::Accept;
 use crate::spec::model::{ModelRow, StageCpus, Threads};
 use crate::spec::read_budget::ReadBudget;
 
-/// The most connections that a serving thread accepts in a turn. They delay others by about a tenth of a millisecond.
+/// The most connections that a serving thread accepts in a turn. A full turn delays other connections by about 0.1 ms.
 pub(crate) const ACCEPTS: usize = 32;
 
-/// The stack of a thread that serves one connection or port: kawai2008 section 5.1.
+/// The stack size of a thread that serves one connection or port, as in kawai2008, section 5.1.
 const STACK_BYTES: usize = 256 << 10;
 
 /// The parts of a running server that its threads share.
@@ -61,12 +61,12 @@ pub struct ServerContext<'a> {
     pub content: Option<Arc<Content>>,
     pub limits: Limits,
     pub work: Option<Work>,
-    /// The numbers in the architecture's name; `None` for the model's default.
+    /// The numbers of threads or processes, as in `Architecture::threads`.
     pub threads: Option<Threads>,
     pub cpus: &'a StageCpus,
     pub connections_max: usize,
     pub read_budget: ReadBudget,
-    /// Receives a message once all initial workers are ready.
+    /// The channel that gets a message once all initial workers are ready.
     pub started: std::sync::mpsc::Sender<()>,
 }
 

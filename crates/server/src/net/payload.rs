@@ -111,8 +111,8 @@ pub(super) enum Message {
     Stop,
 }
 
-/// Responses made by payload threads. A connection belongs to one thread at a time, so that its responses keep their order.
-/// This thread writes the response; the network thread sends the part that does not fit into the socket.
+/// The payload stage in payload threads. Only one of them has a connection at a time, so that its responses keep their order.
+/// The payload thread writes a response; the network thread sends the part that does not fit into the socket.
 pub(super) struct HandOff<'q, 'a, C> {
     pub(super) queues: &'q [Jobs<Job<'a, C>>],
     pub(super) turn: usize,
@@ -167,7 +167,7 @@ impl Unserved {
         self.bytes.len() >= self.budget.bytes()
     }
 
-    /// The network thread's next step if nothing is unsent.
+    /// The network thread's next step, unless it must send the rest of a response.
     fn action(&self) -> Action {
         match (self.finished, self.is_full()) {
             // No request is left, and no response is pending.

@@ -186,7 +186,7 @@ impl<'a> ConnectionSource<'a> {
         })
     }
 
-    /// The descriptor that the worker waits on. Shutting it down ends the worker.
+    /// The listener or the pipe. A shutdown of the listener, or the close of the pipe's write end, ends an idle worker.
     fn descriptor(&self) -> BorrowedFd<'_> {
         match self {
             Self::Shared(listener) | Self::Watched { listener, .. } => listener.as_fd(),

@@ -55,7 +55,7 @@ impl<T> Mailbox<T> {
         self.waker.wait(trigger);
     }
 
-    /// Whether there is nothing to take. A reader checks this when it was not woken.
+    /// Whether there is nothing to take. A reader over `spin` checks this, because every mailbox is reported as ready.
     pub(super) fn is_empty(&self) -> bool {
         lock(&self.queue).is_empty()
     }

@@ -65,7 +65,7 @@ struct ReadyLoop<'a, M, S: Service, P: Payload<S>> {
     buffer: ReadBuffer,
     /// For edge-triggered mechanisms: connections that may have more to read. Each is listed once and read once a turn.
     unread: VecDeque<Token>,
-    /// For edge-triggered mechanisms: the pause before the next accept without an event, after budget or resources ran out.
+    /// For edge-triggered mechanisms: the longest wait before the next accept; `None` to accept only after an event.
     accept_after: Option<Duration>,
     /// Connections from the accept thread, in the order of admission.
     arrivals: VecDeque<OwnedFd>,
@@ -245,7 +245,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
 
     fn end_overdue(&mut self) -> io::Result<()> {
         let NetworkContext { service, counters, .. } = self.network;
-        // The sender of the message has no counters.
+        // Count the tick thread's wake-up here: that thread has no counters.
         counters.syscall(Syscall::Wake);
         for slot in 0..self.connections.slots() {
             let Some((token, entry)) = self.connections.tenant_of(slot) else { continue };

@@ -1,5 +1,5 @@
 //! Event-driven servers in stages (voras2009). One thread accepts, unless the network threads do. The network stage runs in the
-//! accept thread or others, the payload stage in the network threads or others.
+//! accept thread or in network threads, the payload stage in the same threads or in payload threads.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,7 +24,7 @@ pub(super) struct NetworkContext<'a, S> {
     pub(super) service: &'a S,
     pub(super) listener: Option<&'a OwnedFd>,
     pub(super) shares_listener: bool,
-    /// Readable when the server must stop; threads with a mailbox get a message instead.
+    /// Readable when the server must stop; `None` in threads that get a message instead.
     pub(super) stop: Option<BorrowedFd<'a>>,
     pub(super) mailbox: Option<&'a Mailbox<Message>>,
     pub(super) context: &'a ServerContext<'a>,
@@ -42,7 +42,7 @@ impl<'a, S> NetworkContext<'a, S> {
         Acceptor::new(listener, nonblocking, self.counters).map(Some)
     }
 
-    /// Whether the server is full. Always false in a thread without a mailbox: its table has the limit.
+    /// Whether the server is full. Always false in a thread without a mailbox: its table enforces the limit.
     pub(super) fn is_full(&self) -> bool {
         self.mailbox.is_some() && self.context.is_full()
     }

@@ -1,6 +1,6 @@
 use crate::token::Token;
 
-/// A table of slots, allocated once. Each connection in a slot has another generation, so that old tokens find nothing.
+/// A table of slots, allocated once. Each new connection in a slot gets a new generation, so that old tokens find nothing.
 pub(super) struct ConnectionTable<T> {
     slots: Vec<TableSlot<T>>,
     free: Vec<u32>,

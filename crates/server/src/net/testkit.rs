@@ -110,7 +110,7 @@ pub(crate) fn check_flood_leaves_others_served(
     server.stop().unwrap();
 }
 
-/// The parts of a server. They are leaked: a server that does not end is a test failure.
+/// The parts of a server. They are leaked, so that a server may outlive a failed test.
 pub(crate) struct Fixture {
     pub(crate) workers: Workers,
     bound: Bound,

@@ -54,7 +54,7 @@ pub(crate) fn content(service: &ServiceSpec) -> io::Result<Option<Arc<Content>>>
     })
 }
 
-/// Seconds since 1970. On Linux the coarse clock needs no system call with any clock source.
+/// Seconds since 1970. On Linux the coarse clock needs no system call, whatever the clock source.
 pub(crate) fn unix_time_s() -> u32 {
     #[cfg(target_os = "linux")]
     let clock = rustix::time::ClockId::RealtimeCoarse;

@@ -61,7 +61,7 @@ pub struct WithWork<S> {
 
 impl<S> WithWork<S> {
     /// Adds `work` to each request of `service` until `stopping` is set. The accept thread must call this before it starts
-    /// threads.
+    /// threads, because they inherit its precise sleep.
     pub fn new(service: S, work: Option<Work>, stopping: Arc<AtomicBool>) -> Self {
         match work.map(|work| work.kind) {
             // Measure the speed now, so that the first request does not wait for it.
@@ -135,7 +135,7 @@ fn rounds_per_ns() -> f64 {
     })
 }
 
-/// Counts the random generators that this process and, before the fork, its parent started, and the forks.
+/// The number of random generators and forks so far. A child continues from the number of its parent.
 static STREAMS: AtomicU64 = AtomicU64::new(0);
 
 /// Makes the next child draw other numbers than its parent and siblings. Call this before the fork.

@@ -20,7 +20,7 @@ pub enum Accept {
     /// connection to a busy worker of a pool waits even if other workers are idle.
     Reuseport,
     /// All workers wait with EPOLLEXCLUSIVE on one listener, then accept. The kernel first wakes the worker that began to wait
-    /// last, and that worker takes all waiting connections.
+    /// last. A network thread then accepts all waiting connections, a worker of a pool one.
     Exclusive,
 }
 
@@ -57,7 +57,7 @@ impl Accept {
     /// The number of descriptors that a pool of `size` threads uses, including its connections.
     pub fn descriptors(self, model: &ModelRow, size: u64) -> u64 {
         match model.per_connection {
-            // accept4 reserves a descriptor before it waits, so that each thread uses one from the start.
+            // accept4 reserves a descriptor before it waits, so each thread uses one from the start.
             PerConnection::Thread => size * (1 + u64::from(self.takes_a_descriptor())),
             PerConnection::Process | PerConnection::Nothing | PerConnection::Stack => 0,
         }

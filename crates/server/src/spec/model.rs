@@ -137,7 +137,7 @@ impl ModelRow {
         self.stages == Some(one_thread) || self.has_worker_per_connection()
     }
 
-    /// Whether the model has several network threads, which could accept.
+    /// Whether the model may have several network threads, which could accept.
     pub fn has_network_threads(&self) -> bool {
         let has_one = matches!(&self.threads, ThreadSpec::NetworkAndPayload { network, .. } if network.contains(&0));
         !has_one && self.stages.is_some_and(|stages| stages.network == NetworkStage::Threads)
@@ -149,7 +149,7 @@ impl ModelRow {
 pub struct Threads {
     /// Threads of the network stage (0: the accept thread), or all threads of a model without stages.
     pub network: u32,
-    /// Threads of the payload stage, if the name has them.
+    /// Threads of the payload stage, in models whose names give their number, such as `seda:2+4`.
     pub payload: Option<u32>,
 }
 

@@ -35,7 +35,7 @@ impl ReadBudget {
         *self == Self::default()
     }
 
-    /// Checks that no budget other than the default is set for datagrams, which it would not affect.
+    /// Rejects a non-default budget for `udp`, because a budget does not affect datagrams.
     pub fn check(self, service: &ServiceSpec) -> Result<(), String> {
         if self.is_default() || service.ports().is_none() {
             return Ok(());

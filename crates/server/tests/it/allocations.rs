@@ -43,7 +43,7 @@ static COUNTING: Counting = Counting;
 
 const CONNECTIONS: usize = 16;
 const ROUNDS: usize = 200;
-/// Queues and buffers of connections may still grow under load: each doubles a few times.
+/// The most allocations by growth: under load, the queues and buffers of connections may still double a few times.
 const GROWTH_MAX: u64 = 40;
 
 /// A request of a service and its response.

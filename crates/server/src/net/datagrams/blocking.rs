@@ -84,7 +84,7 @@ fn wake(context: &ServerContext<'_>) {
     while context.workers.taken().next().is_some() {
         for socket in context.sockets {
             if let Some(address) = rustix::net::getsockname(socket).ok().and_then(|it| SocketAddr::try_from(it).ok()) {
-                // If the queue has no room, its datagrams wake the thread.
+                // If the socket's queue is full, the datagrams in it wake the thread.
                 let _ = rustix::net::sendto(socket, &[], SendFlags::DONTWAIT, &address);
             }
         }

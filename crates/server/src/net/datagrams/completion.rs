@@ -109,7 +109,7 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
     fn serve(&mut self, port: u32, received: Received) -> io::Result<()> {
         let more = received.more;
         self.answer(port, received)?;
-        // Repeat it after the answer, which needs the sender's address in the envelope.
+        // Repeat the receive after the answer, which needs the sender's address in the envelope.
         if more { Ok(()) } else { self.receive(port) }
     }
 

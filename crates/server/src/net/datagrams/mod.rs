@@ -35,7 +35,7 @@ fn service(context: &ServerContext<'_>) -> io::Result<WithWork<Udp>> {
     Ok(WithWork::new(Udp::new(request_bytes, response_bytes), context.work, context.stopping.clone()))
 }
 
-/// Counts a datagram of `bytes`. Returns its id; `None` if it is not a request.
+/// Counts a datagram of `bytes` bytes. For a request, does the simulated work and returns the id.
 #[inline]
 fn take(service: &WithWork<Udp>, datagram: &[u8], bytes: usize, counters: &Counters) -> Option<[u8; ID_BYTES]> {
     counters.bytes_in.add(bytes as u64);
@@ -120,7 +120,7 @@ struct DatagramReadyLoop<'a, M> {
 impl<'a, M: Readiness> DatagramReadyLoop<'a, M> {
     fn new(context: &'a ServerContext<'a>, service: &'a WithWork<Udp>) -> io::Result<Self> {
         let ports = context.sockets.len();
-        // The kernel hands out the lowest free descriptor, so the highest descriptor is one of these.
+        // The loop watches only the sockets and the stop descriptor.
         let highest = context.sockets.iter().map(|socket| socket.as_raw_fd()).max().unwrap_or(0);
         let descriptors_max = highest.max(context.stop.as_raw_fd()) as usize + 1;
         let listed = if M::TRIGGER == Trigger::Edge { ports } else { 0 };
@@ -174,7 +174,7 @@ impl<'a, M: Readiness> DatagramReadyLoop<'a, M> {
         self.mechanism.add(io.as_raw_fd(), token, Interest::Read)
     }
 
-    /// Reads up to one budget. If more is left, a level-triggered mechanism reports it again; otherwise the port is listed.
+    /// Reads up to one budget. If more is left, a level-triggered mechanism reports it again; for others the port is listed.
     #[inline]
     fn read(&mut self, port: u32) {
         if M::TRIGGER == Trigger::Edge && self.is_unread[port as usize] {
