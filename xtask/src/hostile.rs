@@ -1,4 +1,4 @@
-//! Hostile clients in a separate process (`cargo xtask hostile`), with its own descriptors, on the client's CPU.
+//! Hostile clients in a separate process (`cargo xtask hostile`), with its own descriptors, on the CPUs in its order.
 //! Benches and the soak start the process and end it.
 
 use std::io::{self, BufRead, BufReader, Write};
@@ -56,12 +56,12 @@ pub fn act() -> anyhow::Result<()> {
     let (mut done, mut reported) = (0, Instant::now());
     while !is_over.load(Relaxed) {
         let due = (started.elapsed().as_secs_f64() * clients * order.acts_per_s) as u64;
-        // Skip overdue acts.
+        // After a pause, skip the overdue acts beyond the number of clients.
         crowd.act((due - done).min(clients as u64) as usize);
         done = due;
         if reported.elapsed() >= REPORT_INTERVAL {
             reported = Instant::now();
-            // The parent has closed the pipe.
+            // Writing fails once the parent has closed the pipe.
             if writeln!(io::stdout(), "{}", serde_json::to_string(&crowd.tally())?).is_err() {
                 return Ok(());
             }

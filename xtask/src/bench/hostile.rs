@@ -17,14 +17,14 @@ use super::spread::{Bound, rounds};
 use crate::command::{Process, wait_until};
 use crate::hostile::{Hostile as Crowd, Order};
 
-/// Hostile clients. A third of them reconnect; a third of these are disconnected at any time. Ten thousand stay connected.
+/// Number of hostile clients. A third of them reconnect; a ninth is disconnected at any time, and ten thousand are connected.
 const HOSTILE: u32 = 11_250;
 /// Share of the hostile clients that must be connected before the measurement.
 const CONNECTED_MIN: f64 = 0.85;
 const RATE_PER_S: f64 = 2_000.0;
 const SERVICE: ServiceSpec = ServiceSpec::Http { folder: None };
-/// Acts of each hostile client per second. A third of the clients reconnect after three acts. All together send 3 750
-/// bytes and open 1 250 connections per second.
+/// Acts of each hostile client per second. A third of the clients reconnect after three acts. Together, all clients
+/// send 3 750 bytes and open 1 250 connections per second.
 const ACTS_PER_S: f64 = 1.0;
 /// Windows of one measurement. The median of their percentiles ignores a pause caused by another process.
 const WINDOWS: usize = 5;

@@ -43,7 +43,7 @@ fn ours(binary: &Path, address: SocketAddr, folder: &Path) -> anyhow::Result<Pro
     listen(command, &address.into())
 }
 
-/// Starts nginx with one worker and no master, because a worker survives its killed master.
+/// Starts nginx without a master, so that a kill ends it: a worker would survive its killed master.
 pub(super) fn nginx(peers: &Path, address: SocketAddr, folder: &Path) -> anyhow::Result<Process> {
     let place = folder.display();
     // The file stays open, logs are off, and the limit of requests per connection is not reached. For a small file nginx uses
@@ -80,7 +80,7 @@ fn measure(peers: &Path, start: impl FnOnce(SocketAddr) -> anyhow::Result<Proces
     Ok(Figures { rate_per_s, cpu_ns_per_request: used_ns / requests, busy: used_ns / elapsed.as_nanos() as f64 })
 }
 
-/// Returns the command of a load by the client `wrk` with one thread.
+/// Returns the command that runs the client `wrk` with one thread.
 pub(super) fn wrk(peers: &Path, duration: &str, address: SocketAddr) -> Command {
     let mut command = on_cpu(CLIENT_CPU, peers.join("wrk"));
     command.args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{duration}"), &format!("http://{address}/{FILE}")]);

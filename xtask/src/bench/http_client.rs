@@ -137,7 +137,7 @@ fn httperf(peers: &Path, address: SocketAddr) -> anyhow::Result<()> {
 }
 
 /// Runs a client against a minimal server; returns the median and the 99th percentile of the delay of its
-/// connections, in µs. Connections are due at constant intervals; the earliest counts as punctual.
+/// connections, in µs. Connections are due at constant intervals; one of the earliest counts as punctual.
 fn accepted(client: impl FnOnce(SocketAddr) -> anyhow::Result<()>) -> anyhow::Result<[f64; 2]> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;

@@ -93,7 +93,7 @@ enum Subject {
         /// Requests a second of all clients
         #[arg(long, default_value = "2000")]
         rate: String,
-        // A client that spins would see responses immediately, while five clients on one CPU wait for each other.
+        // With spinning, a single client would see responses immediately, while five clients on one CPU wait for each other.
         /// Pacing of the workers and of the process, as in `compare --pacing`
         #[arg(long, default_value = "yield")]
         pacing: String,
@@ -106,7 +106,7 @@ enum Subject {
     All,
 }
 
-/// Runs a bench in a release build; fails if a median exceeds its limit.
+/// Runs a bench in a release build; fails if a figure misses its limit.
 pub fn run(bench: &Bench) -> anyhow::Result<()> {
     let is_given = matches!(&bench.subject, Subject::Hostile(hostile) if hostile.binary.is_some());
     if cfg!(debug_assertions) && !is_given {

@@ -23,7 +23,7 @@ pub const SERVER_CPU: &str = "0";
 pub const CLIENT_CPU: usize = 1;
 pub const CONNECTIONS: u32 = 400;
 
-/// Starts a command and waits until `is_ready`.
+/// Starts a command and waits until `is_ready` returns true.
 pub fn start(mut command: Command, is_ready: impl Fn() -> bool) -> anyhow::Result<Process> {
     let process = command.stdout(Stdio::null()).spawn().with_context(|| format!("cannot start {command:?}"))?;
     let process = Process(process);

@@ -36,7 +36,7 @@ fn rate(server: &Server, sizes: Sizes) -> anyhow::Result<f64> {
     Ok(load_report(&closed_config(server.address, sizes))?.rate_achieved_per_s)
 }
 
-/// Returns the limit of a ratio; epoll-et and, with small requests, io_uring have limits against epoll.
+/// Returns the limit of a ratio to the C reference server or, for epoll-et and for io_uring with small requests, to epoll.
 fn bound(architecture: &str, against: Option<&str>, sizes: Sizes) -> Option<Bound> {
     match (architecture, against) {
         (_, None) if REFERENCES.contains(&architecture) => Some(Bound::AtLeast(0.95)),

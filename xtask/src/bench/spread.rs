@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Number of medians beyond their limits.
+/// Number of checks that missed their limits.
 static MISSED: AtomicUsize = AtomicUsize::new(0);
 
 pub(super) fn missed() -> usize {

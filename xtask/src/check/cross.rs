@@ -30,7 +30,7 @@ const TARGETS: [Target; 3] = [
 /// Crates with system calls. Their tests need no C compiler.
 const SYSTEM_CRATES: [&str; 4] = ["--package", "muxbench-server", "--package", "muxbench-load"];
 
-/// Checks and links for every target, with the tools of a Python environment.
+/// Checks the crates with system calls for every target and links the program for some, with a Python environment's tools.
 pub fn link(interpreter: &Path) -> anyhow::Result<()> {
     let tools = interpreter.parent().context("the interpreter is in a folder")?;
     for target in &TARGETS {

@@ -324,7 +324,7 @@ fn segments(path: &syn::Path) -> impl Iterator<Item = String> {
     path.segments.iter().map(|segment| segment.ident.to_string())
 }
 
-/// Returns each imported path with its new name; `None` for all names of a module.
+/// Returns each imported path with its name in the importing module; `None` for a glob.
 fn imports(tree: &UseTree) -> Vec<(Vec<String>, Option<String>)> {
     match tree {
         UseTree::Path(tree) => {

@@ -50,8 +50,8 @@ pub fn find(tool: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(tool)).find(|path| path.is_file())
 }
 
-/// Returns whether a tool starts and prints something. Some exit with an error after printing their version, for example
-/// `srun` without a configuration.
+/// Returns whether a tool runs. With a short argument, such as `-V`, a failed tool counts too if it prints something: `srun`
+/// without a configuration fails after printing its version.
 fn runs((tool, argument, _, _): &Tool) -> bool {
     let output = find(tool).and_then(|path| Command::new(path).arg(argument).stdin(Stdio::null()).output().ok());
     output.is_some_and(|output| {

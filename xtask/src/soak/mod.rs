@@ -20,7 +20,7 @@ use crate::bench::process::muxbench;
 use server::{Resources, Server};
 
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
-/// Limit on the growth of the median memory from the first quarter to the last, because allocators retain varying amounts.
+/// Limit on the growth of the median memory from the first quarter to the last: not 0, as allocators retain varying amounts.
 const SINCE_FIRST: Growth = Growth { share: 0.1, bytes: 1 << 20 };
 /// Alternative limit on the growth from the third quarter to the last, because buffers and stacks fill only once. It is less
 /// than a third of `SINCE_FIRST`, so steady growth that exceeds `SINCE_FIRST` exceeds this limit too.

@@ -24,7 +24,7 @@ const HONEST: u32 = 40;
 const ACTS_PER_S: f64 = 20.0;
 const RATE_PER_S: f64 = 400.0;
 const REQUESTS_PER_CONNECTION: u32 = 4;
-/// Rounds of a server between two kills of a client.
+/// A client is killed in every round of a server whose number is a multiple of this.
 const KILL_INTERVAL: u64 = 2;
 
 pub struct Done {
@@ -41,7 +41,7 @@ impl fmt::Display for Done {
     }
 }
 
-/// Runs a round of about `duration`; fails if an honest client got no answer, or if the other clients did nothing.
+/// Runs a round of about `duration`; fails if an honest request got no answer, or if the other clients did nothing.
 pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result<Done> {
     let number = server.samples.len() as u64;
     let honest = honest(server, duration, number)?;
@@ -56,7 +56,7 @@ pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result
     let (is_to_kill, before) = (victim.is_some(), hostile.tally());
     let mut killed = Ok(false);
     let outcome = load::run(&honest, &mut |event| {
-        // Kill the client halfway through the round, between requests.
+        // Kill the client at the first progress report in the second half of the round.
         if let load::Event::Progress { elapsed_ns, .. } = event
             && u128::from(elapsed_ns) * 2 > duration.as_nanos()
             && let Some(mut victim) = victim.take()

@@ -67,7 +67,7 @@ pub struct Row {
     /// The name in tables: see [`Trial::label`].
     #[serde(skip)]
     label: String,
-    /// `valid` if most repeats are valid and the other repeats are unsteady or blameless for the server; otherwise the
+    /// `valid` if most repeats are valid, and each other repeat is unsteady or failed no check of the server; otherwise the
     /// worst verdict of the repeats. Only `valid` rows are ranked, by the repeats that estimates use.
     pub verdict: VerdictKind,
     /// Reasons for repeats that are not valid, each with its verdict.
@@ -75,8 +75,8 @@ pub struct Row {
     /// Number of finished repeats.
     pub repeats: usize,
     pub(crate) repeats_valid: usize,
-    /// Number of repeats that estimates use: valid repeats and, in a valid row, unsteady repeats that the server may
-    /// have caused.
+    /// Number of repeats that estimates use: valid repeats and, in a valid row, repeats that the server may have made
+    /// unsteady.
     pub(crate) repeats_estimated: usize,
     /// Reasons for missing repeats: the host could not run them, the sweep skipped their rate, or they have not been run.
     pub(crate) missing: Vec<String>,
@@ -262,8 +262,8 @@ fn verdict(verdicts: &[&Verdict]) -> VerdictKind {
     verdicts.iter().map(|verdict| verdict.kind).max().unwrap_or(VerdictKind::Failed)
 }
 
-/// Returns the repeats that estimates use: the valid repeats and, in a valid row, some unsteady repeats, see
-/// [`Verdict::belongs_in_estimates`].
+/// Returns the repeats that estimates use: the valid repeats and, in a valid row, repeats that the server may have made
+/// unsteady (see [`Verdict::belongs_in_estimates`]).
 pub fn estimated<'a>(finished: &[&'a TrialRecord]) -> Vec<&'a TrialRecord> {
     let row = verdict(&finished.iter().map(|record| &record.verdict).collect::<Vec<_>>());
     let belongs = |verdict: &Verdict| match row {
