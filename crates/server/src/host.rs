@@ -171,7 +171,7 @@ impl Server {
             failed(format_args!("cannot listen on {}", config.listen), remedy)(error)
         })?;
         let workers = match model.per_connection {
-            // One more for counters that several threads use in turn.
+            // One more for the connections that a runtime refuses for lack of descriptors.
             PerConnection::Nothing | PerConnection::Stack => {
                 1 + THREADS_MAX.max(config.architecture.threads_at_once().unwrap_or(0))
             }

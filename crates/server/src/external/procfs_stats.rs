@@ -160,7 +160,7 @@ fn connections(address: &Address) -> u64 {
     }
 }
 
-/// Whether `line` is a connection to `path`. An accepted socket has seven fields (the sixth: its state), then its listener's path.
+/// Whether `line` is a connection to `path`. An accepted socket has seven fields (the sixth: state), then its listener's path.
 fn is_unix_connection(line: &str, path: &Path) -> bool {
     let Some(head) = path.to_str().and_then(|path| line.strip_suffix(path)) else { return false };
     let fields: Vec<&str> = head.split_whitespace().collect();

@@ -58,7 +58,7 @@ pub(super) fn leave(workers: &Workers, slot: &Slot) {
 }
 
 /// Runs `body` beside the reaper, a thread that reaps the children, and kills the remaining children at the end. `body` unparks
-/// the reaper after each fork. `lost` gets the slot of each child that did not end normally, and whether the server stops.
+/// the reaper after each fork. `lost` gets the slot of each child that ended abnormally, and a flag: whether the server stops.
 pub(super) fn with_reaper<R>(
     workers: &Workers,
     lost: impl FnMut(&'static Slot, &AtomicBool) + Send,

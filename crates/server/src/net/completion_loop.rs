@@ -75,7 +75,7 @@ struct Serving<C> {
     cancelled: bool,
     sending: bool,
     failed: bool,
-    /// Whether it is new, or has received something since the last sweep.
+    /// Whether the connection is new, or has received something since its slot was last swept.
     was_active: bool,
 }
 

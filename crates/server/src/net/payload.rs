@@ -144,7 +144,7 @@ pub(super) struct SharedConnection<'a, C> {
     token: Token,
     home: &'a Mailbox<Message>,
     unserved: Mutex<Unserved>,
-    /// Locked by the thread that has the job, or by the network thread while the job is blocked, so that no thread waits.
+    /// Locked by the thread that has the job, or by the network thread while the job is blocked, so no thread waits long.
     connection: Mutex<Connection<C>>,
 }
 

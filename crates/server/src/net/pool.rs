@@ -59,7 +59,7 @@ fn threads<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::R
             slot.release();
         });
         if let Err(error) = work(service, source, slot, &mut ReadBuffer::new(context.read_budget)) {
-            // An error of the shared listener concerns every worker, so it ends the server.
+            // The error concerns no single connection, so it ends the server.
             if let Ok(mut failure) = failure.lock() {
                 failure.get_or_insert(error);
             }
@@ -69,7 +69,7 @@ fn threads<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::R
     thread::scope(|scope| {
         let started = each_slot(context, |slot| {
             let source = ConnectionSource::open(context, taken_from.as_fd())?;
-            // Set this before the thread starts, so that it can always be stopped.
+            // Set this before the thread starts, so that the thread can always be stopped.
             slot.set_connection(source.descriptor().as_raw_fd());
             context.workers.accept().syscall(Syscall::Spawn);
             let thread = thread::Builder::new().stack_size(STACK_BYTES);

@@ -24,7 +24,7 @@ pub struct Limits {
 
 /// Ticks in the shortest limit. A connection ends at most two ticks after its limit.
 const TICKS: u64 = 8;
-/// The time that the server discards input after the last response, like nginx's `lingering_time`.
+/// The longest time for which the server discards input after the last response, like nginx's `lingering_time`.
 const LINGER_NS: u64 = 30_000_000_000;
 
 impl Limits {
@@ -121,7 +121,7 @@ impl<S: Service> Service for WithLimits<S> {
         if conn.since == 0 {
             conn.since = now;
         }
-        // The progress may have been at the end of its tick.
+        // The progress may have been at the end of its tick, so do not count that tick.
         let ticks = now.wrapping_sub(conn.since).saturating_sub(1);
         let has_sent_all = self.service.unsent(&conn.conn).is_empty();
         let limit = if has_sent_all && self.service.is_over(&conn.conn) {

@@ -53,7 +53,7 @@ pub(crate) struct Control {
 impl Control {
     pub(crate) const NONE: Self = Self { bytes: [0; CONTROL_BYTES], length: 0 };
 
-    /// Makes the control message of a response from `received`, the control message of its datagram.
+    /// Makes the control message of a response from `received`, the control message of the request.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "io_uring's loops use it, and tests"))]
     pub(crate) fn set_reply_source(&mut self, received: &[u8]) {
         self.length = received.len().min(CONTROL_BYTES);

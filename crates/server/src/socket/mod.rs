@@ -223,7 +223,7 @@ impl<'a> Acceptor<'a> {
             return Ok(Accepted::Later);
         }
         // accept(2) allocates a descriptor before it looks for a connection, so EMFILE does not prove that a connection waits.
-        // When a connection arrives, a descriptor may be free.
+        // By the time a connection arrives, a descriptor may be free.
         if self.waits && platform::SHUTDOWN_WAKES_ACCEPT {
             if !is_readable(self.listener, None)? {
                 return Ok(Accepted::None);

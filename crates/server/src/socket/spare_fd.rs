@@ -1,5 +1,4 @@
-//! A spare descriptor. When no other descriptor is left, a thread releases it for a moment, to accept a connection and close
-//! it.
+//! A spare descriptor. When no other descriptor is left, a thread releases it for a moment, to accept and close a connection.
 
 use std::io;
 use std::os::fd::OwnedFd;
