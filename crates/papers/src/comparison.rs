@@ -193,7 +193,7 @@ pub(super) fn table_text(number: &str, grid: &Grid, medium: Medium) -> String {
 
 /// Formats claims with their results. Indentation marks the evidence below each claim, so Markdown must preserve it.
 fn claims_text(claims: &[CheckedClaim], medium: Medium) -> String {
-    /// The width that GitHub shows.
+    /// The width of a code block that GitHub shows without scrolling, in columns.
     const VERBATIM_COLUMNS: usize = 110;
     let Medium::Terminal(width) = medium else {
         let text = claims::render(claims, VERBATIM_COLUMNS);

@@ -49,7 +49,7 @@ pub struct Curves<'a> {
 }
 
 impl Here<'_> {
-    /// Returns the indices of the runs of the figure's experiments. Without any, returns all, which may share workloads.
+    /// Returns the indices of the runs of the figure's experiments. Without any, returns all: any may have its workloads.
     pub fn places(&self) -> Vec<usize> {
         let is_named = |at: &usize| self.experiments.contains(&self.runs[*at].header.experiment.as_str());
         let named: Vec<usize> = (0..self.runs.len()).filter(is_named).collect();
@@ -82,7 +82,7 @@ impl Here<'_> {
         curves.of.iter().map(series).filter(|series| !series.points.is_empty()).collect()
     }
 
-    /// Returns a figure with a sentence on the largest difference between series; `None` without points.
+    /// Returns a figure with a sentence on the largest difference between series or the highest value; `None` without points.
     pub fn chart(&self, shape: Shape, x: Scale, y: Scale, mut panels: Vec<Panel>) -> Option<Chart> {
         panels.retain(|panel| !panel.series.is_empty());
         if panels.is_empty() {
@@ -150,7 +150,7 @@ fn highest(chart: &Chart, names: &[String]) -> String {
     }
 }
 
-/// Explains why valid points lack intervals; empty if none does.
+/// Explains why valid points lack intervals; empty if all have one.
 fn without_intervals(chart: &Chart) -> String {
     let points = chart.panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
     let (bare, others): (Vec<_>, Vec<_>) =

@@ -26,7 +26,7 @@ pub struct GridRow {
 }
 
 impl Grid {
-    /// Renders the table as text. If it is wider than the medium, several tables share its columns.
+    /// Renders the table as text. Divides the columns among several tables if one is too wide for the medium.
     pub fn render(&self, medium: Medium) -> String {
         let rows: Vec<(&[String], &[String])> =
             self.rows.iter().map(|row| (row.lead.as_slice(), row.cells.as_slice())).collect();
@@ -101,7 +101,7 @@ fn of_panel(chart: &Chart, panel: &Panel, names: &[&'static str]) -> Grid {
     }
 }
 
-/// The axis along which rows are: `Y` for a distribution. Holds the horizontal axis, then the vertical axis.
+/// The axis whose positions identify the rows: `Y` for a distribution. Both variants hold the x axis, then the y axis.
 #[derive(Clone, Copy)]
 enum By<'a> {
     X(&'a Axis, &'a Axis),

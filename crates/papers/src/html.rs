@@ -242,7 +242,7 @@ fn claim(claim: &CheckedClaim) -> ClaimView {
     }
 }
 
-/// Returns the facts of the hosts. If the runs differ in a fact, it has the value of each run.
+/// Returns the facts of the hosts. A fact in which the runs differ has the value of each run.
 fn facts(runs: &[Run]) -> Vec<(String, String)> {
     let of = |run: &Run| {
         let mut facts = run.header.host.clone();

@@ -28,7 +28,7 @@ const SCHEDULES: [(&str, Schedule); 4] = [
     ("constant-drawn", Schedule::ConstantDrawn),
     ("constant-together", Schedule::ConstantTogether),
 ];
-/// The architecture whose service times stand for appendix A.1.
+/// The architecture whose service times the figure and the claim of appendix A.1 use.
 const SERVER: &str = "epoll";
 /// The delay of the last of five simultaneous 10 kB responses on a gigabit link, in nanoseconds (appendix A.1).
 const LAST_OF_FIVE_NS: f64 = 328_000.0;

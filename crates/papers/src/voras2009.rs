@@ -19,7 +19,7 @@ const fn range(from: usize, to: usize) -> &'static [&'static str] {
     ALL.split_at(to).0.split_at(from).1
 }
 
-/// The paper rounds rates of about 300 000 transactions/s to 5 000, so smaller differences count as equal.
+/// The largest factor between peaks that count as equal. The paper rounds rates of about 300 000 transactions/s to 5 000.
 const SAME: f64 = 1.05;
 /// The number of CPUs of the paper's machine.
 const CPUS: usize = 8;

@@ -109,7 +109,7 @@ fn draw(
     here.chart(Shape::Points, x, y, vec![Panel { published, ..Panel::new(String::new(), series) }])
 }
 
-/// Describes the change of bandwidth and other costs from the fewest to the most connections, for each raw architecture.
+/// Describes how bandwidth and costs change from the fewest to the most connections, for each architecture of [`RAW`].
 fn costs(here: &Here<'_>) -> Vec<String> {
     let comparisons = || here.places().into_iter().flat_map(|at| &here.summaries[at].comparisons);
     let rows_of = |name: &str| -> Vec<(u32, &Row)> {

@@ -1,6 +1,6 @@
 //! Constructed runs and load reports for tests and benches. Only `[dev-dependencies]` name this crate.
 //!
-//! The unit tests of `harness` can use [`load_report()`] but no run: their types of `harness` are compiled separately.
+//! The unit tests of `harness` can use [`load_report()`] but no run, as a run's types come from another build of `harness`.
 
 mod load_report;
 mod runs;

@@ -429,7 +429,7 @@ pub fn large_run() -> Run {
     run
 }
 
-/// Returns a function of send times at the planned rate. Every 20th send is late, and later in later trials. The
+/// Returns a function of send times at the planned rate. Every 20th send is late, by more in later trials. The
 /// samples of trial 6 are missing.
 pub fn sends_of(run: &Run) -> impl FnMut(u32) -> anyhow::Result<Vec<i64>> {
     let rates: BTreeMap<u32, f64> =

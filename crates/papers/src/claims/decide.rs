@@ -77,7 +77,7 @@ fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut Deviat
     })
 }
 
-/// Appends the experiment to equal descriptions: they omit the phases, which may be the only difference of workloads.
+/// Appends the experiment to equal descriptions, which omit the phases: two workloads may differ only in their phases.
 fn with_experiments(mut findings: Vec<Evidence>) -> Vec<Evidence> {
     let is_one_of_several = |it: &Evidence| findings.iter().filter(|other| other.what == it.what).count() > 1;
     let alike: Vec<bool> = findings.iter().map(is_one_of_several).collect();

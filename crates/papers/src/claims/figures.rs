@@ -58,7 +58,7 @@ pub(super) fn cells(
             }
         }
     }
-    // If most repeats do not count, one that counts is likely an outlier.
+    // If at least half of the repeats do not count, those that do are likely outliers.
     for cell in &mut cells {
         let counted = cell.verdicts.iter().filter(|kind| (metric.counts)(**kind)).count();
         if 2 * counted <= cell.verdicts.len() {

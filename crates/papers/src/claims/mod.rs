@@ -88,7 +88,7 @@ pub struct Metric {
     show: fn(f64) -> String,
 }
 
-/// A time in nanoseconds, of valid trials.
+/// Returns a metric that is a time in nanoseconds and counts only valid trials.
 const fn valid_time(name: &'static str, of: fn(&TrialRecord, &mut DeviationOf<'_>) -> Option<f64>) -> Metric {
     Metric { name, of, counts: valid, show: format::time }
 }
@@ -150,13 +150,13 @@ pub static SENDS_WITHIN_1US: Metric = Metric {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Every existing figure agrees with the claim, and most figures exist.
+    /// Every existing figure agrees with the claim, at least half of the figures exist, and each statement has one.
     HoldsHere,
     /// The whole interval of some figure contradicts the claim.
     DoesNotHoldHere,
     /// Figures exist, but some intervals are too wide to decide.
     Inconclusive,
-    /// This host has too few CPUs, or most figures are missing.
+    /// This host has too few CPUs, most figures are missing, or a statement has none.
     NotTestableHere,
 }
 

@@ -14,7 +14,7 @@ use super::service_time::ARCHITECTURES;
 use super::service_time::{self, Cell, Times, published_service_time};
 use crate::grid::{Grid, GridRow};
 
-/// The paper's hardware: its Table 1 and section 5.
+/// The paper's hardware, according to its Table 1 and section 5.
 const HARDWARE: &str = "a server with two Pentium III of 800 MHz, five client hosts, gigabit Ethernet, Linux 2.6.15, 3 min \
                         measured";
 
