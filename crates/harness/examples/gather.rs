@@ -1,6 +1,6 @@
-//! Measures how fast the first worker gathers samples: `cargo run --release -p muxbench-harness --example gather -- SAMPLES ROUNDS`
-//! starts six workers. The clients of five generate samples, and the first gathers them. Each round prints a line of JSON with the
-//! seconds to collect the samples, to merge them, and to merge the same samples in one process.
+//! Measures how fast the first of six workers gathers the samples that the clients of the other five generate. Each round
+//! prints a line of JSON with the seconds to collect the samples, to merge them, and to merge the same samples in one process.
+//! Start it with `cargo run --release -p muxbench-harness --example gather -- SAMPLES ROUNDS`.
 
 use std::io::BufRead;
 use std::net::{Ipv4Addr, TcpListener};
@@ -24,7 +24,7 @@ use muxbench_harness::{plan, samples};
 const RANKS: u32 = 6;
 /// The clients' window.
 const WINDOW_NS: u64 = 1_000_000_000;
-/// The lowest latency.
+/// The lowest service time.
 const SERVICE_NS: i64 = 50_000;
 
 fn main() -> anyhow::Result<()> {
@@ -48,7 +48,7 @@ fn start_workers(samples: &str, rounds: &str) -> anyhow::Result<()> {
         Ok(command.spawn()?)
     };
     let workers = (0..RANKS).map(start).collect::<anyhow::Result<Vec<Child>>>()?;
-    // All end with the first one.
+    // All other workers end when the first one does.
     for mut worker in workers {
         let status = worker.wait()?;
         ensure!(status.success(), "a worker failed ({status})");
@@ -113,7 +113,7 @@ fn client(path: &Path) -> anyhow::Result<()> {
     println!("{}", serde_json::to_string(&Event::Ready)?);
     read()?;
     println!("{}", serde_json::to_string(&Event::Finished { report })?);
-    // It ends when its input does.
+    // The client ends when its standard input ends.
     let _ = read();
     Ok(())
 }

@@ -131,8 +131,8 @@ const ROWS_PER_BYTE_MAX: u64 = 4;
 /// The end of a file: the length of its footer, and a magic number.
 const TAIL_BYTES: usize = 8;
 
-/// Reads samples that any user wrote. The file's size bounds time and memory: columns have no more bytes than the file. Each
-/// byte stands for at most `ROWS_PER_BYTE_MAX` rows, plus one group.
+/// Reads samples that any user wrote. The file's size bounds time and memory: all columns together have no more bytes than the
+/// file, and all groups together have at most `ROWS_PER_BYTE_MAX` rows for each byte of the file, plus one group.
 pub fn read_from(file: &mut (impl Read + Seek)) -> anyhow::Result<Vec<Sample>> {
     let file_bytes = file.seek(SeekFrom::End(0))?;
     let tail_at = file_bytes.checked_sub(TAIL_BYTES as u64).context(FOREIGN)?;

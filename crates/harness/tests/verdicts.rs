@@ -13,7 +13,7 @@ use muxbench_harness::model::VerdictKind;
 use wire::ServiceSpec;
 
 const CONNECTIONS: u32 = 20;
-/// Low enough for holds that are long compared with the delays of a busy machine.
+/// Low enough that the server can hold requests for much longer than a busy machine delays them.
 const RATE_PER_S: u32 = 200;
 const INTERVAL_NS: u64 = 1_000_000_000 / RATE_PER_S as u64;
 /// Requests in the warm-up and in the window.

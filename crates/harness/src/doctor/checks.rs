@@ -57,7 +57,7 @@ fn hidden() -> Outcome {
     unknown("hidden by the hypervisor", remedy)
 }
 
-/// Warns about a limit below `wanted`. Plans name the experiments that a limit excludes.
+/// Warns about a limit below `wanted`. A plan lists the trials that a limit makes infeasible.
 fn at_least(number: u64, wanted: u64, suffix: &str, remedy: impl Into<String>) -> Outcome {
     let value = if number == u64::MAX { "unlimited".into() } else { number.to_string() };
     let value = format!("{value}{suffix}");
@@ -68,13 +68,13 @@ fn at_least(number: u64, wanted: u64, suffix: &str, remedy: impl Into<String>) -
 const PAUSE_LONG_NS: u64 = 200_000;
 /// The lowest share of a CPU's time that shows in medians.
 const SHARE_HIGH: f64 = 0.01;
-/// The highest share of a CPU's time that an idle host uses, with the error of the kernel's coarse ticks.
+/// The highest share of a CPU's time that an idle host uses, including the error of the kernel's coarse ticks.
 const BUSY_HIGH: f64 = 0.03;
 /// The shortest wake-up time that shows in a latency of some 50 us.
 const IDLE_EXIT_HIGH_US: u64 = 10;
 /// The kernel's default timer slack.
 const SLACK_DEFAULT_NS: u64 = 50_000;
-/// The kernel's default since 5.4. Connections beyond it wait a second until their SYN is sent again.
+/// The kernel's default for somaxconn since 5.4. A connection beyond the accept queue waits a second until its SYN is resent.
 const BACKLOG: u64 = 4_096;
 /// Clock sources that are read without a system call.
 const CLOCKS_OF_USER_SPACE: &[&str] = &["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"];

@@ -19,7 +19,7 @@ use crate::host;
 use checks::CHECKS;
 use finding::{Diagnosis, HostSnapshot};
 
-/// The time for the kernel to start stamping packets on a busy host.
+/// The timeout for a packet's kernel timestamps. On a busy host the kernel starts stamping packets late.
 const STAMPS_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Examines this host for a little more than a second. The host should be idle meanwhile.

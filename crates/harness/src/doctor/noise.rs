@@ -8,10 +8,10 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::host::ticks::Reading;
 
-/// The measurement of busy CPUs, while this process sleeps. The kernel counts in ticks of 1 to 10 ms.
+/// How long busy CPUs are measured while this process sleeps. The kernel counts in ticks of 1 to 10 ms.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// The measurement of pauses on all CPUs.
+/// How long pauses are measured, on all CPUs at once.
 const SPIN: Duration = Duration::from_millis(200);
 
 /// The shortest gap between two clock readings that counts as a pause, unless the clock itself is slow.
@@ -20,11 +20,11 @@ const PAUSE_NS: u64 = 1_000;
 /// The load of other programs. Plain data, so that tests can construct it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Noise {
-    /// The duration of the measurement.
+    /// The duration of both measurements together, in nanoseconds.
     pub window_ns: u64,
     /// The share of time in which each CPU was busy while this process slept.
     pub busy: Vec<(usize, f64)>,
-    /// The share of CPU time that the hypervisor took. Includes the time when threads spun: idle time is never stolen.
+    /// The share of CPU time that the hypervisor took, also while threads read the clock: it takes no time from an idle CPU.
     pub steal: Option<f64>,
     /// The share of CPU time that the hypervisor took since the host started.
     pub steal_since_boot: Option<f64>,
@@ -37,7 +37,7 @@ pub struct Noise {
 pub struct Pauses {
     /// The CPU of the thread.
     pub cpu: usize,
-    /// The duration, in nanoseconds.
+    /// How long the thread read the clock, in nanoseconds.
     pub spun_ns: u64,
     /// The longest pause, in nanoseconds.
     pub longest_ns: u64,

@@ -1,4 +1,4 @@
-//! Leftovers of killed runs: socket folders and processes. Their environment identifies processes in a lab, and a tag
+//! Leftovers of killed runs: socket folders and processes. An environment variable identifies processes in a lab, and a tag
 //! identifies processes of external servers. A testbed's network namespaces end with its last process.
 
 use std::ffi::OsStr;
@@ -17,7 +17,7 @@ use server::ProcessTag;
 use crate::netns::surrounding::SOCKET;
 use crate::process::stop::POLL_INTERVAL;
 
-/// Subcommands that only a runner starts.
+/// Subcommands that only a runner starts with `--control`.
 const SUBCOMMANDS: &[&str] = &["serve", "load", "idle", "relay"];
 /// Programs that, like process 1, adopt processes whose parent died.
 const ADOPTERS: &[&str] = &["systemd", "init"];
@@ -135,7 +135,7 @@ fn orphan(pid: i32) -> Option<Leftover> {
     (is_adopted && !has_runner).then(|| Leftover::Process { pid, description: description() })
 }
 
-/// A process of a testbed whose supervisor died. The process must be in another network namespace than this one.
+/// A process whose testbed's supervisor died, if the process is not in the network namespace of this process.
 fn lab_leftover(pid: i32) -> Option<Leftover> {
     let socket = lab_socket(&fs::read(format!("/proc/{pid}/environ")).ok()?)?;
     let supervisor = owner(socket.parent()?)?;

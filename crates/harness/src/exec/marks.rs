@@ -70,7 +70,7 @@ impl Observations {
         Some((taken, (accounting == Accounting::Apart).then_some(interrupts_ns)))
     }
 
-    /// Adds interrupts to the CPU time of a closed loop's clients, which omits them. Busy clients would otherwise seem idle.
+    /// Adds interrupts that are charged to no process to a closed loop's busy share. Otherwise busy clients would seem idle.
     pub(super) fn add_interrupts_to_client(&mut self, cpus: &[usize]) {
         let accounting = interrupts::accounting();
         let share = accounting.and_then(|accounting| Some(self.shares(cpus)?.charged_to_nobody(accounting)));

@@ -26,7 +26,7 @@ impl FleetFacts {
         self.here == 0
     }
 
-    /// Returns the CPUs that each worker has at least. Workers on this machine divide `planned` CPUs among themselves.
+    /// Returns the lowest number of CPUs of a worker. Workers on this machine divide `planned` CPUs among themselves.
     pub fn cpus_each(&self, planned: u32) -> u32 {
         let here = planned.checked_div(self.here);
         here.into_iter().chain(self.elsewhere_cpus).min().unwrap_or(0)

@@ -94,7 +94,7 @@ pub struct RelayCounts {
     pub dropped: u64,
     /// The median forwarding delay beyond the planned time, in nanoseconds.
     pub late_p50_ns: u64,
-    /// The 99th percentile of the forwarding delay, in nanoseconds.
+    /// The 99th percentile of the forwarding delay beyond the planned time, in nanoseconds.
     pub late_p99_ns: u64,
 }
 

@@ -4,7 +4,7 @@ use load::report::PARTS;
 use server::Moved;
 use wire::stream::Direction;
 
-/// Returns the bytes of bursts, in their direction.
+/// Returns the bytes that the server moved in the direction of the bursts.
 fn bursts(direction: Direction, moved: Moved) -> f64 {
     (match direction {
         Direction::In => moved.bytes_in,
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn rates_between_readings_are_interpolated() {
-        // One second with 32 MB, then one second with none. Half of each second has no readings.
+        // 32 MB from 0 s to 1 s, then none until 2 s. No reading at 1 s: the rate seems constant from 0.5 s to 1.5 s.
         let moved = |at_ms: u64, megabytes: u64| Moved {
             at_ns: 7_000_000_000 + at_ms * 1_000_000,
             bytes_in: 5 + megabytes * 1_000_000,

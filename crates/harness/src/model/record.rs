@@ -56,8 +56,8 @@ impl TrialRecord {
         }
     }
 
-    /// Returns the requests that the server answered during its count. For streams, the bursts, with fractions for
-    /// incomplete ones. `None` without the server's counters or the client's report.
+    /// Returns the requests that the server answered between the two readings of its counters. For streams, returns bursts,
+    /// with fractions for incomplete ones. `None` without the server's counters or the client's report.
     pub fn requests_answered(&self) -> Option<f64> {
         let (server, load) = (self.server.as_ref()?, self.load.as_ref()?);
         let bursts = |sizes: wire::stream::Stream| {
@@ -91,8 +91,8 @@ impl TrialRecord {
     }
 }
 
-/// Returns the requests that a server answered during its count. Without the server's own number, the client's response
-/// rate gives an estimate.
+/// Returns the requests that a server answered between the two readings of its counters. If the server did not count them, the
+/// client's response rate gives an estimate.
 pub fn requests_answered(server: &ServerCounters, load: &LoadReport) -> f64 {
     let by_the_client = || load.rate_achieved_per_s * server.window_ns as f64 / 1e9;
     server.totals.requests.map_or_else(by_the_client, |requests| requests as f64)

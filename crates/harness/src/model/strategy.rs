@@ -41,7 +41,7 @@ pub struct TrialOutcome {
     pub elapsed_ns: u64,
     /// Whether the trial was past saturation or failed.
     pub is_past: bool,
-    /// The result as a probe of a search. `None` if no search made it.
+    /// The result of the probe. `None` if the trial is not a probe of a search.
     pub probe: Option<ProbeResult>,
 }
 

@@ -103,7 +103,7 @@ impl Trial {
         }
     }
 
-    /// Tests whether another trial has the same architecture, options and traffic, at any rate.
+    /// Tests whether another trial has the same architecture, options and traffic, except for the rate.
     pub fn differs_only_in_rate(&self, other: &Self) -> bool {
         let mut workload = other.workload.clone();
         workload.rate_per_s = self.workload.rate_per_s;

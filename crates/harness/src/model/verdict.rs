@@ -120,7 +120,7 @@ pub enum Bound {
     AtMost,
 }
 
-/// The classes of verdicts. Only `valid` trials are ranked.
+/// The classes of verdicts on a trial or on a row of a report. Only `valid` rows are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VerdictKind {

@@ -31,7 +31,7 @@ impl Compression {
     fn decompress(self, bytes: &[u8], content_bytes: usize) -> Option<Vec<u8>> {
         let content = match self {
             Self::None => bytes.to_vec(),
-            // The length bounds the memory.
+            // `content_bytes` bounds the memory.
             Self::Zstd => zstd::bulk::decompress(bytes, content_bytes).ok()?,
         };
         (content.len() == content_bytes).then_some(content)
@@ -188,7 +188,7 @@ pub(crate) mod tests {
         let of_dictionary = [&[1][..], &run(3, 1), &[3, 0b10], &run(4, 0)].concat();
         let pages =
             [dictionary(2, &values), page(9, RUNS_OF_DICTIONARY, &of_dictionary), page(2, PLAIN, &values)].concat();
-        // The column needs only two of the eight packed values.
+        // The first data page needs six of the eight packed values, and none of the last run.
         let all = [-1, -1, -1, 7, -1, 7, 7, 7, 7, 7, -1].map(Some);
         assert_eq!(read(&pages, 11, Compression::None, false).unwrap(), all);
         assert_eq!(read(&pages, 12, Compression::None, false), None, "the pages have only 11 rows");

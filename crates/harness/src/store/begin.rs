@@ -48,7 +48,7 @@ fn begin_in(folder: &Path, header: &RunHeader) -> anyhow::Result<(Connection, Fi
     Ok((created.with_context(|| format!("cannot make the folder {}", folder.display()))?, lock))
 }
 
-/// Checks that a folder contains neither a run nor other files.
+/// Checks that a folder contains no run, no measurements and no foreign files.
 fn check_free(folder: &Path) -> anyhow::Result<()> {
     if folders::is_run(folder) {
         bail!("{}: contains a run already; choose another folder, or finish the run with --resume", folder.display());

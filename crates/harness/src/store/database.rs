@@ -90,7 +90,7 @@ fn prepare(database: &Connection) -> rusqlite::Result<()> {
     database.execute_batch("PRAGMA synchronous = EXTRA")
 }
 
-/// Checks that the tables are no views and have no computed columns, which could be endless queries.
+/// Checks that the tables are no views and have no computed columns: a query of either could be endless.
 pub(super) fn check_tables(database: &Connection) -> rusqlite::Result<()> {
     let others = "SELECT count(*) FROM sqlite_master
         WHERE lower(name) IN ('trials', 'checksums', 'header') AND (type <> 'table' OR rootpage = 0)";
@@ -149,7 +149,7 @@ pub(super) fn put_header(database: &Connection, text: &str) -> rusqlite::Result<
     database.execute("INSERT OR REPLACE INTO header VALUES (0, ?1, ?2)", row).map(drop)
 }
 
-/// Adds the tables that databases of earlier versions lack.
+/// Adds the tables and checksums that databases of earlier versions lack, and replaces the copy of run.json.
 pub(super) fn complete(database: &Connection, header: &str) -> anyhow::Result<()> {
     let transaction = database.unchecked_transaction()?;
     transaction.execute_batch(&format!("{CHECKSUMS}; {HEADERS}"))?;

@@ -23,7 +23,7 @@ const MEASURE_FACTOR_MAX: u64 = 10;
 const REQUESTS_MIN: f64 = 50.0;
 /// The number of consecutive failed trials that ends a search.
 const FAILURES_MAX: usize = 3;
-/// The probes up to this multiple of the rate found determine whether the server or the client is the limit.
+/// Probes at up to this multiple of the capacity determine whether the server or the client is the limit.
 const EDGE_FACTOR: f64 = 2.0;
 
 impl SearchGoal {

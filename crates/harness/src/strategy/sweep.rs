@@ -7,7 +7,7 @@ use crate::model::{RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, Verdic
 /// The share of the rate that a server must achieve to keep up.
 const ACHIEVED_SHARE_MIN: f64 = 0.95;
 
-/// Tests whether the rate exceeded the capacity of the server or of the client. Higher rates would show nothing new.
+/// Tests whether the trial failed, or its rate exceeded the capacity of server or client. Higher rates would show nothing new.
 pub(super) fn is_past(record: &TrialRecord) -> bool {
     let too_slow = record.load.as_ref().is_none_or(|load| !keeps_up(load));
     too_slow || matches!(record.verdict.kind, VerdictKind::Saturated | VerdictKind::Failed)
