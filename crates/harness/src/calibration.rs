@@ -160,7 +160,7 @@ struct Trial {
 }
 
 /// Calibrates the client. Before each trial, calls `on_trial` with its number from 0, the number of trials, and the hold. Fails
-/// if requests are lost.
+/// if any request fails.
 pub fn calibrate(settings: &Settings, on_trial: &mut dyn FnMut(usize, usize, Hold)) -> anyhow::Result<Calibration> {
     let null = Hold { mean_ns: 0, law: Law::Fixed };
     let holds: Vec<Hold> = [null].into_iter().chain(settings.holds.iter().copied()).collect();

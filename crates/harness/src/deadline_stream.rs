@@ -1,5 +1,5 @@
 //! A connection with one deadline for all reads and writes. The system's timeouts apply to each call separately, so a peer that
-//! sends single bytes could delay the last call forever.
+//! sends one byte at a time could delay the end of a transfer forever.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

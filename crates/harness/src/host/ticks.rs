@@ -6,7 +6,7 @@ use crate::host::interrupts::Accounting;
 
 /// The times of one CPU since the host started, in ticks.
 ///
-/// The columns of busy time are omitted. Most kernels sample them at clock ticks, so a timer in step with the ticks
+/// Omits user, nice and system time. Most kernels sample these at clock ticks, so a timer in step with the ticks
 /// distorts them. They showed 0.12 of a CPU for a thread that used 0.37 of it in pieces of 1 ms. Idle time is
 /// exact (kernel/time/tick-sched.c), unless the kernel was started with `nohz=off`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,7 +16,7 @@ struct Ticks {
     idle: u64,
     /// Time in hard and soft interrupts.
     interrupts: u64,
-    /// Time that the hypervisor gave to others.
+    /// Time that the hypervisor gave to other guests.
     steal: u64,
 }
 
@@ -221,7 +221,7 @@ mod tests {
     }
 
     /// Runs `server` beside a neighbour that uses a third of the CPU. Returns the shares of the server and of the
-    /// neighbour by their CPU time, and the share taken from the server by the kernel's account.
+    /// neighbour by their CPU time, and the share that other processes took according to /proc/stat.
     fn beside_a_neighbour(server: impl FnOnce(usize, &AtomicBool) -> u64 + Send) -> [f64; 3] {
         let cpu = crate::host::detect().cores[0][0];
         let accounting = crate::host::interrupts::accounting().expect("this kernel's accounting shows");

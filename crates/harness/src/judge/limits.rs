@@ -46,7 +46,7 @@ pub(super) const RECEIVER_BUSY_SHARE_MAX: f64 = 0.95;
 /// delay p99 of 20 us, it is below 0.1 at all rates. On a quiet virtual machine the largest of 83 trials was 0.13; under load
 /// the median was 0.19.
 pub(super) const FIT_DISTANCE_MAX: f64 = 0.2;
-/// A test of the sends fails only below this p-value. With so many sends, every client has a low p-value.
+/// A test of the sends fails only below this p-value. With so many sends, every client is below it, and the distance decides.
 pub(super) const FIT_P_VALUE_MIN: f64 = 0.001;
 /// A client of a closed loop has spare CPU time below this share of the CPUs that its threads can use.
 pub(super) const CLIENT_BUSY_SHARE_MAX: f64 = 0.95;
@@ -59,7 +59,7 @@ pub(super) const TAKEN_SHARE_MAX: f64 = 0.25;
 
 // Plausible and sufficient figures.
 
-/// Fewer samples have no meaningful quartiles.
+/// The lowest number of requests in the window. Fewer have no meaningful quartiles.
 pub(super) const SAMPLES_MIN: f64 = 20.0;
 /// The highest share of requests that time out on a server that is not saturated.
 pub(super) const TIMEOUT_SHARE_MAX: f64 = 0.001;
@@ -75,12 +75,12 @@ pub(super) const COUNTED_LATE_NS: f64 = 100_000_000.0;
 // Steadiness.
 
 /// The largest change of the median service time over the window. The largest change of 145 trials on a quiet virtual machine
-/// was 0.36, caused by a neighbour. Changes by chance pass.
+/// was 0.36, caused by a neighbour.
 pub(super) const SERVICE_CHANGE_MAX: f64 = 0.5;
 pub(super) const SERVICE_P90_CHANGE_MAX: f64 = 1.0;
 /// The corresponding change of a closed loop's throughput, which is inverse to the service time.
 pub(super) const THROUGHPUT_CHANGE_MAX: f64 = 1.0 - 1.0 / (1.0 + SERVICE_CHANGE_MAX);
-/// A test of steadiness fails only below this p-value. A window has few parts.
+/// A test of steadiness fails only below this p-value, because a window has few parts and a large change may be chance.
 pub(super) const STEADINESS_P_VALUE_MIN: f64 = 0.01;
 
 // The network of a lab.

@@ -27,7 +27,7 @@ pub struct Experiment {
     /// The servers: `MODEL[:THREADS][/MECHANISM]`, or `exec:NAME` for the command in the table `exec.NAME`.
     #[schemars(with = "OneOrMany<String>")]
     pub architectures: OneOrMany<Candidate>,
-    /// The number of repeats of each trial, all with the same schedule. Confidence intervals need repeats.
+    /// The number of repeats of each trial, each with its own random numbers. Confidence intervals need repeats.
     #[serde(default = "one")]
     pub repeats: NonZeroU32,
     /// The seed of all random numbers.
@@ -72,7 +72,7 @@ pub struct Phases {
     pub cool_down: Time,
 }
 
-/// The CPUs of server and client. By default, on two or more CPUs, each gets one half.
+/// The CPUs of server and client. By default, on two or more cores, each gets one half.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Placement {

@@ -16,7 +16,7 @@ use super::units::{Budget, Cpus, Time};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Server {
-    /// The way in which connections are accepted. By default, thread pools use shared and all other models use single.
+    /// The way in which connections are accepted. By default, pools of threads or processes use shared, other models single.
     #[schemars(with = "Option<AcceptName>")]
     pub accept: Option<Accept>,
     /// The CPUs of the accept thread, a subset of the server's. By default, all of them.
