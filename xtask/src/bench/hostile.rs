@@ -144,7 +144,7 @@ fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]
     Ok(figures.map(|spread| spread.median()))
 }
 
-/// Measures one load while the hostile clients stay connected.
+/// Measures one honest load while the hostile clients, if any, stay connected.
 fn window(
     args: &Hostile,
     address: SocketAddr,

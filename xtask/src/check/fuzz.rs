@@ -82,7 +82,7 @@ fn executed(output: &str) -> Option<u64> {
     output.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:")?.trim().parse().ok())
 }
 
-/// Runs `cargo fuzz`; copies its output to standard error and returns it.
+/// Runs `cargo fuzz`; copies its standard error to ours and returns the copied text.
 fn cargo_fuzz(target: &str, verb: &[&str], folders: &[PathBuf], options: &[&str]) -> anyhow::Result<String> {
     let mut process = Command::new(env!("CARGO"))
         .arg("fuzz")

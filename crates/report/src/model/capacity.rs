@@ -25,7 +25,7 @@ pub struct Capacities {
 pub struct Search {
     pub(crate) architecture: String,
     pub(crate) workload: Workload,
-    /// The highest rate with its interval, or a lower bound of it; `None` if unknown.
+    /// The highest rate with its interval, or a lower bound on that rate; `None` if both are unknown.
     pub(crate) answer: Option<CapacityBound>,
     /// The response time in nanoseconds at the quantile of each limit, from the probes in the interval that met the
     /// limits, else from the nearest such probe below it. `None` if no probe met the limits.

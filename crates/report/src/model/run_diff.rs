@@ -22,8 +22,8 @@ pub struct RunDiff {
     /// [`FORMAT`].
     pub(crate) format: u32,
     pub(crate) interval_method: &'static str,
-    /// The simulated probability that the interval from the smallest number of repeats holds the true value; `None`
-    /// without intervals.
+    /// The simulated probability that the interval from the smallest number of valid repeats holds the true value;
+    /// `None` if no pair has two valid repeats in both runs.
     pub(crate) interval_coverage: Option<f64>,
     pub(crate) margin: f64,
     pub(crate) a: Side,
@@ -89,7 +89,7 @@ pub(crate) struct Pair {
     pub(crate) b: SideFigures,
     /// Median service time, B against A; `None` unless both runs have a repeat that estimates use.
     pub(crate) service_p50: Option<Change>,
-    /// The same for the 99th percentile; also `None` if the client may have caused it in half of a run's repeats.
+    /// The same for the 99th percentile; also `None` if the client may have caused it in at least half of a run's repeats.
     pub(crate) service_p99: Option<Change>,
     /// Transactions per second of a closed loop, B against A; `None` in an open loop, which sets the rate.
     pub(crate) rate: Option<Change>,

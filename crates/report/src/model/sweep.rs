@@ -151,7 +151,7 @@ fn reply_rates(load: &LoadReport) -> Vec<f64> {
 }
 
 /// Returns KiB per second in both directions, from the server's counters or the sizes of answered requests; `None` if
-/// both are unknown.
+/// both are unknown in any trial.
 fn net_io(records: &[&TrialRecord]) -> Option<f64> {
     let of = |record: &&TrialRecord| {
         let counted = record.server.as_ref().and_then(|server| {
@@ -168,7 +168,7 @@ fn net_io(records: &[&TrialRecord]) -> Option<f64> {
 }
 
 impl Step {
-    /// Returns whether the architecture kept up.
+    /// Returns whether the architecture kept up with the rate.
     pub fn is_kept_up(&self) -> bool {
         self.verdict == Some(VerdictKind::Valid)
     }

@@ -71,7 +71,7 @@ pub struct Entry {
     pub(crate) host: usize,
     pub(crate) finished: usize,
     pub(crate) valid: usize,
-    /// Number of planned trials; `None` for a search, which plans as it goes.
+    /// Number of planned trials that the host could run; `None` for a search, which plans as it goes.
     pub(crate) planned: Option<usize>,
     pub(crate) sentence: String,
 }
