@@ -136,7 +136,7 @@ pub fn run(
     Ok((show(&folder, &run, ended, args)?, folder))
 }
 
-/// Runs an experiment in `folder`, or finishes the run there, until `stop` is set. Trials that cannot run here have no
+/// Runs an experiment in `folder`, or finishes the run there. `stop` ends it early. Trials that cannot run here have no
 /// results; the stored plan states the reasons.
 pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop) -> anyhow::Result<(Run, RunEnd)> {
     if !folder.join("run.json").exists() {

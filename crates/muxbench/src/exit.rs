@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::output;
 
-/// The run has no valid trial or has lost a worker, or the result fails the check of `--strict` or of another command.
+/// No trial is valid, a worker was lost, or the result does not meet the requirements of `--strict`, `load` or `idle`.
 pub const NO_VALID_TRIAL: u8 = 3;
 /// A signal stopped the command; shells report this code for SIGINT.
 pub const STOPPED: u8 = 130;

@@ -100,7 +100,7 @@ pub struct Args {
 const ATTEMPTS: u32 = 32;
 /// Default size of a pool.
 const POOL: u32 = 256;
-/// Interval of checks whether a server has ended by itself.
+/// The interval between checks whether a server has ended by itself.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 enum Message {
@@ -158,7 +158,7 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
         read_budget_bytes: options.read_budget.map_or_else(Default::default, |budget| budget.0),
         connections_max: match args.service {
             Service::Udp => args.ports.get(),
-            // The default of a pool is lower, because its threads take long to start.
+            // The default of a pool is lower, because its workers take long to start.
             _ if args.arch.pool_size(POOL) == Some(POOL) => args.connections_max.unwrap_or(POOL),
             _ => args.connections_max.unwrap_or(20_000),
         },
@@ -334,7 +334,7 @@ fn send(event: &Event) {
     let _ = output::print_line(event);
 }
 
-/// Requests SIGTERM at the end of the runner. On Linux the signal comes when the forking thread ends, and that thread lives
+/// Asks the system to send SIGTERM when the runner ends. Linux sends it when the forking thread ends, and that thread lives
 /// as long as the runner (`server::external::spawn`). Systems without such a signal rely on the end of standard input.
 fn end_with_runner() -> anyhow::Result<()> {
     server::platform::die_with_parent(rustix::process::Signal::TERM).context("cannot watch the parent process")
@@ -358,8 +358,8 @@ fn listen_to_parent(sender: Sender<Message>) -> anyhow::Result<()> {
     forward("parent", sender, move || iter::once_with(ended).flatten().map(|_| Message::Stop))
 }
 
-/// Requests SIGTERM at the end of the parent process. Unlike Linux, these systems do not send it at the end of a thread; some
-/// never send it.
+/// Asks the system to send SIGTERM when the parent process ends. Unlike Linux, these systems do not send it when a thread of
+/// the parent ends; some never send it.
 #[cfg(not(target_os = "linux"))]
 fn listen_to_parent(_sender: Sender<Message>) -> anyhow::Result<()> {
     end_with_runner()

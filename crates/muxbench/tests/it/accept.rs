@@ -108,7 +108,7 @@ impl Accepts {
 }
 
 impl Failures {
-    /// Returns the error of this process's next accept, or `None` if the kernel decides: without descriptors it fails.
+    /// Returns the error of this process's next accept; `None` if the kernel decides, as without a free descriptor.
     fn next(&mut self, process: u32) -> Option<i32> {
         let left = self.left.checked_sub(1)?;
         if !has_descriptor(process) {

@@ -15,8 +15,8 @@ use crate::common::skipped;
 
 /// Number of checks of architectures that run concurrently. Most checks wait for a server, a client or a timer.
 const CHECKS_AT_ONCE: usize = 6;
-/// Number of tests that run concurrently, after all checks. Many tests run trials, which need CPU time that spinning servers
-/// would take.
+/// Number of tests that run concurrently, after all checks. Many tests run trials, whose CPU time the spinning servers of
+/// checks would take.
 const TESTS_AT_ONCE: usize = 3;
 
 /// The path of a test function as a string, and the function.
@@ -96,7 +96,7 @@ impl Cases {
         }
     }
 
-    /// Adds a check with `reuseport` and one with `exclusive`. Each runs on architectures that allow it, except pools.
+    /// Adds a check for `reuseport` and one for `exclusive`, each on the architectures that allow the strategy, except pools.
     pub fn accepting(&mut self, (name, check): (&str, fn(Architecture, Accept))) {
         for accept in [Accept::Reuseport, Accept::Exclusive] {
             let applies = |it: &Architecture| accept.check(*it).is_ok() && !it.model.is_pool();

@@ -261,7 +261,7 @@ fn served_connection(serve: &Serve) -> Option<TcpStream> {
 fn server_without_descriptors_refuses_until_one_is_free(architecture: Architecture) {
     // `cases` omits pools of threads, which need a descriptor per thread to start.
     let serve = Serve::start_with(architecture, 1, 1, &[], Some(32));
-    // A process per connection has its own descriptors, so this limit does not apply.
+    // With a process per connection, each process has its own descriptors, so the limit does not restrict connections.
     let tries: Vec<_> = (0..40).map(|_| served_connection(&serve)).collect();
     let served = tries.iter().flatten().count();
     let has_limit = architecture.model.per_connection != PerConnection::Process;

@@ -242,7 +242,7 @@ impl RandomCommands {
                 format!("md {key}{b}{}", self.flags(&[&COMMON[..], &["C", "I", "I", "T30", "Z"]].concat(), last))
             }
             14..=16 => {
-                // Without `T`: memcached loses the expiry when the value gets another digit.
+                // Omit `T100`, because memcached loses the expiry when the value gets another digit.
                 let common = COMMON.iter().filter(|&&flag| flag != "T100");
                 let more = ["C", "v", "v", "N0", "N90", "J13", "D10", "MI", "MD", "M+", "M-", "MX", "Dx"];
                 let choices: Vec<_> = common.chain(&more).copied().collect();

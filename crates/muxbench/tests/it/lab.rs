@@ -24,7 +24,7 @@ const SMALL: &[&str] = &["--arch", "epoll", "--connections", "5", "--rate", "200
 /// Phases of a short trial. The cool-down suffices for late and lost packets.
 const SHORT: &[&str] = &["--ramp", "100ms", "--warm-up", "200ms", "--measure", "1s", "--cool-down", "60s"];
 
-/// Lets one test at a time use labs, because tests count their objects and measure them. `None` if this host permits no lab.
+/// Lets one test at a time use labs, because tests count and measure the labs here. `None` if this host permits no lab.
 fn one_at_a_time() -> Option<MutexGuard<'static, ()>> {
     static LABS: Mutex<()> = Mutex::new(());
     let guard = LABS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -257,7 +257,7 @@ fn advertised_sizes_take_no_memory_of_the_client() {
     let printed =
         error(r#"{"muxbench":"x","service":{"service":"fixed","request_bytes":4294967295,"response_bytes":1}}"#);
     assert!(printed.contains("requests above 64MiB need explicit sizes"), "{printed}");
-    // The client ignores an advertisement that is impossible or too long.
+    // The client ignores an advertisement of too many ports, and rejects one that states two numbers of ports.
     let ports = ["1-65535"; 60_000].join(",");
     let udp = r#"{"service":"udp","ports":4000000000,"request_bytes":16,"response_bytes":16}"#;
     let printed = error(&format!(r#"{{"muxbench":"x","service":{udp},"ports":"{ports}"}}"#));

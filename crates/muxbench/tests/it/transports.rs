@@ -88,7 +88,7 @@ fn short_write_continues_when_socket_is_writable(architecture: Architecture) {
 }
 
 fn io_uring_closes_connection_that_ends_after_bytes(architecture: Architecture) {
-    // The bytes and the end may both arrive before io_uring first receives. The server could then miss the end and leak the connection.
+    // The bytes and the end may both arrive before the first receive. The server could miss the end and leak the connection.
     let folder = tempfile::tempdir().unwrap();
     let listen = Address::unix(folder.path().join("s")).unwrap();
     let serve = Serve::start_with(architecture, 2, 1, &["--listen", &listen.to_string()], None);

@@ -237,7 +237,7 @@ fn sigint_under_slurm_finishes_the_trial() {
     }
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
-    // Send SIGINT to the whole process group, as a terminal does.
+    // Start a process group, to send SIGINT to all its processes, as a terminal does.
     let mut lab = SLURM.in_lab("", 2, "--disable-status", &many_repeats(), &folder);
     let lab = lab.process_group(0).spawn().unwrap();
     for rank in 1..3 {

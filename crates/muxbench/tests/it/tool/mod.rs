@@ -124,7 +124,7 @@ fn pools_are_measured_with_every_accept_strategy() {
     }
 }
 
-/// Occupies a CPU with many threads until dropped, so that a server on this CPU gets a small share.
+/// Occupies a CPU with many threads until dropped, so that a server or client on it gets a small share.
 struct Hogs(Arc<AtomicBool>);
 
 impl Hogs {
@@ -160,7 +160,7 @@ fn kernel_timestamps_prove_that_requests_left() {
     for trial in whole["trials"].as_array().unwrap() {
         let kernel = &trial["load"]["kernel"];
         assert_eq!(kernel["unstamped_sent"], 0, "{trial}");
-        // A late client reads several responses together, which then lack their own timestamps. On a busy machine most do.
+        // A late client reads several responses together, which then lack timestamps of their own. On a busy machine most do.
         assert!(kernel["service"]["distribution"]["count"].as_u64().unwrap() > 0, "{trial}");
     }
     let samples = harness::samples::read(&harness::store::samples_path(&folder.path().join("run"), 0)).unwrap();
@@ -602,7 +602,7 @@ fn closed_output_pipe_is_no_error() {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
-/// Compares the figures of a plan without --from with docs/scale.md.
+/// Checks that docs/scale.md contains the figures of a plan without --from.
 fn plan_of_hosts_uses_documented_costs() {
     let folder = tempfile::tempdir().unwrap();
     let flags = ["compare", "--connections", "1000", "--arch", "epoll,io_uring,mt,mp", "--print-experiment"];

@@ -106,7 +106,7 @@ fn violated_schedule_is_client_limited() {
 
 fn strict_accepts_only_valid_trials() {
     let folder = tempfile::tempdir().unwrap();
-    // No host can run one of the two workloads.
+    // One of the two workloads has more connections than any host permits.
     let arguments = [SMALL, &["--connections", "20,4000000000", "--output", "run"]].concat();
     let arguments: Vec<&str> =
         arguments.iter().enumerate().filter(|(at, _)| !(3..5).contains(at)).map(|(_, it)| *it).collect();
