@@ -89,7 +89,7 @@ pub(crate) fn ratio(ratio: Option<Ratio>) -> String {
     }
 }
 
-/// States how often an interval from few repeats holds the true value, if that is less than the nominal 95 %.
+/// States how often an interval from few repeats holds the true value, if less often than the nominal 95 %.
 pub fn coverage(share: Option<f64>) -> String {
     match share {
         Some(share) if share < 0.95 => {

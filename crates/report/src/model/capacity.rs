@@ -28,7 +28,7 @@ pub struct Search {
     /// The highest rate with its interval, or a lower bound on that rate; `None` if both are unknown.
     pub(crate) answer: Option<CapacityBound>,
     /// The response time in nanoseconds at the quantile of each limit, from the probes in the interval that met the
-    /// limits, else from the nearest such probe below it. `None` if no probe met the limits.
+    /// limits, else from the nearest such probe below the interval. `None` if there is none, or without `answer`.
     pub(crate) there_ns: Vec<Option<u64>>,
     pub(crate) there_late: LateSends,
     pub(crate) probes: Probes,

@@ -88,7 +88,7 @@ pub(crate) fn differences(inside: &BTreeMap<String, f64>, outside: &BTreeMap<Str
 }
 
 impl CostBreakdown {
-    /// Computes costs from the counters of repeats. `requests` is the total of answered requests; `None` if it is 0.
+    /// Computes costs from the counters of repeats; `None` if `requests`, the total of answered requests, is 0.
     pub(crate) fn of(counters: &[&ServerCounters], requests: f64) -> Option<Self> {
         let sum = |figure: fn(&Totals) -> u64| -> f64 {
             counters.iter().map(|counters| figure(&counters.totals)).sum::<u64>() as f64
