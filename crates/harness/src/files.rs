@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use server::regular;
 
-/// The size limit of files to read, in bytes. They may belong to any user.
+/// The maximum bytes of a file that [`read`] accepts, because any user may have written it.
 const READ_BYTES_MAX: u64 = 64 << 20;
 /// The highest compression ratio of text that a file system may reach.
 const COMPRESSION_MAX: u64 = 64;
@@ -28,7 +28,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the maximum bytes of content in a file. A sparse file may claim any length.
+/// Returns an upper bound for the bytes of content in a file, from its blocks: a sparse file may claim any length.
 pub(crate) fn content_bytes_max(file: &Metadata) -> u64 {
     match file.blocks() {
         // Not every file system counts blocks.

@@ -71,8 +71,8 @@ pub(super) fn late_sends(report: &LoadReport) -> Check {
     at_most("share of requests sent late", share, LATE_SENDS_SHARE_MAX, "", ClientLimited)
 }
 
-/// Checks the share of stalls of a client whose threads sleep. The client's own work also delays the meter of stalls, so the
-/// share counts only if stalls and work together fit into the window.
+/// Checks the share of the window in which a client whose threads sleep was stalled. The client's own work also delays the
+/// meter of stalls, so the share counts only if stalls and work together fit into the window.
 pub(super) fn stalled(report: &LoadReport) -> Option<Check> {
     let own = report.closed.as_ref().map(|closed| closed.busy_share).or(report.receiver_busy_share).unwrap_or(0.0);
     let share = report.stalled_share().filter(|share| share + own <= 1.0)?;

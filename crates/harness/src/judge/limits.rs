@@ -11,7 +11,7 @@ pub(super) const RATE_SHARE_MIN: f64 = 0.98;
 pub(super) const PILE_UP_SHARE_MAX: f64 = 0.02;
 /// The tolerated number of requests on either side of an edge of the window. At a low rate they are a large share.
 pub(super) const EDGE_REQUESTS: f64 = 10.0;
-/// Service time grows without bound if the median of each of the last parts exceeds that of all first parts by this factor.
+/// Service time grows without bound if the medians of all last parts exceed those of all first parts by this factor.
 pub(super) const SERVICE_GROWTH_MAX: f64 = 3.0;
 pub(super) const SERVICE_GROWTH_FIRST: usize = 2;
 /// The number of first parts if parts have fewer than [`SERVICE_GROWTH_REQUESTS`] requests on average. With exponential times,
@@ -40,7 +40,7 @@ pub(super) const DELAY_P999_NS: f64 = 10_000_000.0;
 /// The lowest number of requests beyond a percentile of the send delay. A single stall must not decide the p99.9.
 pub(super) const BEYOND_P99_MIN: f64 = 1.0;
 pub(super) const BEYOND_P999_MIN: f64 = 10.0;
-/// With a receiver that is busier than this, responses wait at the client, as if requests piled up at the server.
+/// With a busier receiver, responses wait at the client, which looks like requests piling up at the server.
 pub(super) const RECEIVER_BUSY_SHARE_MAX: f64 = 0.95;
 /// The largest distance between the planned and the actual distribution of intervals between sends (stats::fit). With a send
 /// delay p99 of 20 us, it is below 0.1 at all rates. On a quiet virtual machine the largest of 83 trials was 0.13; under load
@@ -104,7 +104,7 @@ pub(super) const BURST_LATE_US: f64 = 100.0;
 /// The highest share of packets that a relay drops besides the configured loss. With responses of ten packets, it affects one
 /// response in a thousand.
 pub(super) const RELAY_DROPPED_SHARE_MAX: f64 = 0.0001;
-/// The highest median delay that a relay adds: this time, half the tolerance of a round trip, plus a share of the delay.
+/// The highest median delay that a relay adds: this time (half the tolerance of a round trip), plus a share of the delay.
 pub(super) const RELAY_LATE_MS_MAX: f64 = ROUND_TRIP_BESIDE_MS / 2.0;
 pub(super) const RELAY_LATE_SHARE_MAX: f64 = ROUND_TRIP_LONG_SHARE_MAX;
 /// The limit of the relay's p99 delay, as a multiple of the limit of its median delay.

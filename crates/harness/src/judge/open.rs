@@ -92,7 +92,7 @@ fn client_limits(report: &LoadReport, rate_per_s: f64) -> Vec<Check> {
     checks.extend(
         report.receiver_busy_share.map(|share| at_most(busy, share, RECEIVER_BUSY_SHARE_MAX, "", ClientLimited)),
     );
-    // The server may delay short-lived connections: they send after a response, or once a connection is free.
+    // With short-lived connections, the server may delay the sends: they follow a response, or wait for a free connection.
     if report.churn.is_none() {
         let sent_min = (RATE_SHARE_MIN * report.planned as f64 - EDGE_REQUESTS) / (report.window_ns as f64 / 1e9);
         checks.push(at_least("requests sent in time", report.rate_sent_per_s, sent_min, "a second", ClientLimited));

@@ -173,7 +173,7 @@ fn trial(
             _ => load.clients,
         },
         cpus: placement.client.clone(),
-        // All architectures of a comparison get the same seed, and so the same requests at the same times.
+        // For one workload and repeat, all architectures get the same seed, and so the same requests at the same times.
         seed: trial_seed(experiment.seed, &workload, repeat),
         ..load.clone()
     };

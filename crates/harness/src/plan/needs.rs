@@ -36,7 +36,7 @@ const PORT_RANGE: &str = "net.ipv4.ip_local_port_range (count)";
 /// The size of a memory page, the unit of `tcp_mem`.
 const PAGE_BYTES: f64 = 4_096.0;
 
-/// The source of figures that no run replaces.
+/// The source of figures that are not from a stored run.
 const DOCUMENTED: &str = "docs/scale.md";
 /// Memory per connection by model or architecture, in bytes: the server's user memory, and the kernel memory of both
 /// ends. Measured with 10 000 connections of 128 B -> 10 KiB (docs/scale.md).
@@ -270,7 +270,7 @@ pub struct Setting {
     pub name: &'static str,
     /// The host: `server` or `client`.
     pub whose: &'static str,
-    /// The lowest sufficient value.
+    /// The lowest sufficient value; for `net.ipv4.tcp_tw_reuse`, the only one.
     pub needed: u64,
     /// The value on this host. `None` if this host lacks the setting.
     pub here: Option<u64>,

@@ -58,7 +58,7 @@ impl ExperimentError {
         Self::at(file, text, place.unwrap_or(0), message, "")
     }
 
-    /// Locates byte `at` in the text. `key` precedes the line shown, unless the message names it.
+    /// Locates byte `at` in the text, and shows its line after `key`, which is empty if the message names the key.
     fn at(file: &str, text: &str, at: usize, message: String, key: &str) -> Self {
         let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
         let shown = text.lines().nth(line - 1).map(|shown| format!("\n  {key}{}", shown.trim())).unwrap_or_default();

@@ -116,7 +116,7 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// Returns the number of measuring processes. By default, a lab has one for each client host.
+    /// Returns the number of client processes, without those of idle connections. By default, a lab has one per client host.
     pub fn processes(&self) -> NonZeroU32 {
         let hosts = self.network.as_ref().map(|network| network.clients);
         self.client.processes.or(hosts).unwrap_or(NonZeroU32::MIN)

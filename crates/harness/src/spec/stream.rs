@@ -55,7 +55,7 @@ impl fmt::Display for Stream {
 }
 
 impl Stream {
-    /// Returns the server's service. A parsed size is never 0.
+    /// Returns the server's service. Its sizes are never 0, because parsing rejects 0.
     pub fn service(&self) -> ServiceSpec {
         ServiceSpec::Stream(wire::stream::Stream {
             packet_bytes: self.packet.0,
