@@ -80,7 +80,7 @@ pub struct Hostile {
 impl Hostile {
     pub fn start(order: &Order) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
-        // Shield the process from a Ctrl-C at the terminal; it ends with its standard input.
+        // Shield the process from a Ctrl-C at the terminal; the end of its standard input stops it.
         command.arg("hostile").process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
         let tally = Arc::new(Mutex::new(Tally::default()));

@@ -93,8 +93,8 @@ impl Server {
     }
 
     fn start(address: SocketAddr, command: Command) -> anyhow::Result<Self> {
-        // Wait until the children of an earlier reference server have ended, which takes a moment after their connections
-        // end. They would use this server's CPU.
+        // The children of an earlier reference server end a moment after their connections. Give them this time, because
+        // they would use this server's CPU.
         thread::sleep(Duration::from_millis(50));
         Ok(Self { _process: listen(command, &address.into())?, address })
     }
