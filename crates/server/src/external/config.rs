@@ -15,7 +15,7 @@ pub struct ExternalConfig {
     /// The address to listen on; port 0 means a free port. Stored runs without this field used 127.0.0.1.
     #[serde(default = "any_port")]
     pub listen: Address,
-    /// The working directory; `None` for that of this process.
+    /// The working directory; `None` for the directory of this process.
     pub directory: Option<PathBuf>,
     /// Additional environment variables, with the same placeholders.
     pub environment: BTreeMap<String, String>,

@@ -39,7 +39,7 @@ pub fn run_processes(context: &ServerContext<'_>) -> io::Result<()> {
     })
 }
 
-/// Accepts until the listener is shut down. `spawn` creates the thread or process of a connection, or returns the connection.
+/// Accepts until the listener is shut down. `spawn` creates a connection's thread or process, or else returns the connection.
 fn accept_loop<S: Service + Sync + 'static>(
     context: &ServerContext<'_>,
     service: S,

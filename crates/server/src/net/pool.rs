@@ -136,7 +136,7 @@ fn each_slot(context: &ServerContext<'_>, mut start: impl FnMut(&'static Slot) -
     Ok(())
 }
 
-/// Accepts for the whole pool, and writes connections into the pipe that the workers read.
+/// Accepts for the whole pool, and writes the descriptor number of each connection into the pipe that the workers read.
 fn hand_over(context: &ServerContext<'_>, given_to: &OwnedFd) -> io::Result<()> {
     rustix::io::ioctl_fionbio(given_to, true)?;
     let counters = context.workers.accept();
@@ -240,7 +240,7 @@ fn work<S: Service>(
     }
 }
 
-/// Reads the number of the next connection from the pipe. Writes of so few bytes are atomic, so that numbers stay whole.
+/// Reads the descriptor number of the next connection. Writes of so few bytes to a pipe are atomic, so numbers stay whole.
 fn receive_handed_over(pipe: BorrowedFd<'_>) -> io::Result<Accepted> {
     let mut number = [0; NUMBER_BYTES];
     match rustix::io::read(pipe, &mut number) {

@@ -66,7 +66,7 @@ pub(crate) fn panicking_service() -> Echo<impl Fn(&[u8])> {
     })
 }
 
-/// Checks on a server of [`panicking_service`] that a panic ends only its connection, and that this is counted as ended.
+/// Checks on a server of [`panicking_service`] that a panic ends only its connection, which is then counted as ended.
 pub(crate) fn check_panic_ends_one_connection(fixture: &'static Fixture, server: Running) {
     for _ in 0..3 {
         let mut client = fixture.connect();

@@ -9,7 +9,7 @@ use wire::Service;
 /// The size of a packet in welsh2001.
 const PACKET_BYTES: usize = 8_192;
 
-/// A service above the layer. The layer calls it through a vtable, so the loops are compiled once for all services.
+/// The layer with its service. It calls the service through a vtable, so the loops are compiled once for all services.
 pub struct Buffered<'a> {
     connect: Box<dyn Fn() -> Box<dyn DynService + 'a> + Sync + 'a>,
     check_interval: Option<Duration>,
@@ -24,7 +24,7 @@ pub struct BufferedConn<'a> {
     packets: VecDeque<Box<[u8]>>,
 }
 
-/// A service with its state of one connection. The methods are those of [`Service`].
+/// A service with the state of one connection. The methods are those of [`Service`].
 trait DynService: Send {
     fn receive(&mut self, input: &[u8]) -> u64;
     fn unsent(&self) -> &[u8];

@@ -43,7 +43,7 @@ impl Limits {
 pub struct WithLimits<S> {
     service: S,
     tick: Option<Duration>,
-    /// Counted by [`count_ticks`].
+    /// The current tick, which [`count_ticks`] advances.
     now: &'static AtomicU32,
     request_ticks: u32,
     keepalive_ticks: u32,
@@ -98,7 +98,7 @@ impl<S: Service> Service for WithLimits<S> {
         self.service.sent(&mut conn.conn, count)
     }
 
-    // Only limits end a connection that discards input, so without them never cut one short.
+    // Without limits a connection that discards input might never end, so do not cut one short.
     #[inline]
     fn is_cut_short(&self, conn: &Self::Conn) -> bool {
         self.tick.is_some() && self.service.is_cut_short(&conn.conn)

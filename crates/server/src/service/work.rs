@@ -1,4 +1,4 @@
-//! Simulated work, added to each request: CPU time, or a wait like that for a disk.
+//! Simulated work, added to each request: CPU time, or a wait, as for a disk.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -36,7 +36,7 @@ pub enum Kind {
 }
 
 impl Work {
-    /// Works for `requests` requests, or until the server stops.
+    /// Performs the work of `requests` requests, or less if the server stops.
     fn perform(&self, requests: u64, stopping: &AtomicBool) {
         for _ in 0..requests {
             if stopping.load(Relaxed) {
@@ -72,7 +72,7 @@ impl<S> WithWork<S> {
         Self { service, work, stopping }
     }
 
-    /// Works for `requests` requests, and returns their number.
+    /// Performs the work of `requests` requests, and returns their number.
     #[inline]
     fn do_work(&self, requests: u64) -> u64 {
         if let Some(work) = &self.work {
@@ -143,7 +143,7 @@ pub(crate) fn next_stream() {
     STREAMS.fetch_add(1, Relaxed);
 }
 
-/// Draws a number with mean 1 from the thread's generator.
+/// Draws an exponentially distributed number with mean 1 from the thread's generator.
 fn exponential() -> f64 {
     thread_local! {
         static STATE: Cell<Option<u64>> = const { Cell::new(None) };

@@ -41,7 +41,7 @@ pub struct Stages {
 pub enum NetworkStage {
     /// The accept thread.
     InAccept,
-    /// The number of threads in the name, besides the accept thread.
+    /// As many threads as the name says, besides the accept thread.
     Threads,
 }
 
