@@ -21,7 +21,7 @@ pub fn detect() -> Host {
         cores: Vec::new(),
         descriptors_max: server::platform::DESCRIPTORS_MAX.map_or(descriptors_max, |most| most.min(descriptors_max)),
         tasks_max: (tasks_max, "the limit of processes (ulimit -Hu)".to_owned()),
-        // These systems do not count mappings.
+        // These systems do not limit the number of mappings.
         mappings_max: u64::MAX,
         ports: match ports {
             (Some(first), Some(last)) => last.abs_diff(first) + 1,

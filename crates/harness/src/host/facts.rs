@@ -32,7 +32,7 @@ impl Host {
         Some(self.facts.get("cpus online")?.parse::<Cpus>().ok()?.0.len())
     }
 
-    /// Returns a fictional host with two CPUs and the default limits of Linux.
+    /// Returns a fictional host with two CPUs, 20 000 descriptors, 16 GiB, and otherwise the default limits of Linux.
     pub fn made_up() -> Self {
         Self {
             cores: vec![vec![0], vec![1]],

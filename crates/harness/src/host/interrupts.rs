@@ -33,8 +33,8 @@ const MEASUREMENTS_MAX: usize = 200;
 const TIME_MAX: Duration = Duration::from_millis(50);
 /// The minimum number of measurements for a meaningful median.
 const MEASUREMENTS_MIN: usize = 20;
-/// The maximum share of missing CPU time if interrupts are charged to the process. Reading two clocks takes 1 % (Linux
-/// 6.18).
+/// The maximum share of missing CPU time if interrupts are charged to the process. Reading the two clocks already makes
+/// up 1 % (Linux 6.18).
 const MISSING_CHARGED_MAX: f64 = 0.04;
 /// The minimum share of missing CPU time if interrupts are charged to no process. With such a kernel, a datagram took
 /// 1.3 µs, of which 0.6 µs in softirq.
@@ -57,8 +57,8 @@ fn found() -> &'static (Option<Accounting>, String) {
 }
 
 /// Combines the measured share of missing CPU time with the kernel's configuration. The configuration counts only if
-/// the measurement is inconclusive. A kernel may have disabled its accounting at run time (`tsc=noirqtime`, or an
-/// unstable clock).
+/// the measurement is inconclusive, because a kernel may have disabled its accounting at run time (`tsc=noirqtime`, or
+/// an unstable clock).
 fn judge(missing: Option<f64>, configured: Option<Accounting>) -> (Option<Accounting>, String) {
     let seen = match missing {
         Some(share) if share <= MISSING_CHARGED_MAX => Some(Accounting::Charged),
