@@ -1,5 +1,5 @@
-//! Mutual authentication of two workers. The connecting side first proves that it knows the job's secret. A stranger must not
-//! receive data derived from the secret, which would allow guessing a weak secret offline.
+//! Mutual authentication of two workers. The connecting side first proves that it knows the job's secret. A stranger that
+//! connects must not receive data derived from the secret, which would allow guessing a weak secret offline.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

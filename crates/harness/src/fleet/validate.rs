@@ -1,4 +1,4 @@
-//! Rejects impossible reports of clients, because merging adds their counts and uses them as indices.
+//! Rejects impossible reports of clients, because merging adds their counts and renumbers their connections.
 
 use load::Sample;
 use load::report::merge::Account;

@@ -31,12 +31,12 @@ use crate::samples::Unwritten;
 const RETRY: Duration = Duration::from_millis(100);
 const CONNECTING_MAX: Duration = Duration::from_secs(60);
 const PART_BYTES: u64 = 1 << 20;
-/// The time from reading the CPUs' counters to the window, in nanoseconds.
+/// How long before the window the CPUs' counters are read, in nanoseconds.
 const CPU_READ_LEAD_NS: u64 = 50_000_000;
 /// The time to the next call of a hook that has nothing to do.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// The trial and the process of the running client. The receiving thread kills the client when the end of the trial arrives.
+/// The trial and the process of the running client. The receiving thread kills the client if the trial is given up.
 type RunningClient = Arc<Mutex<Option<(u32, ProcessHandle)>>>;
 
 /// Joins the first worker and obeys it until the run ends.

@@ -8,7 +8,7 @@ use crate::spec::units::Bandwidth;
 const PACKET_BYTES: u64 = 1_514;
 /// The default burst of a token bucket: the bytes that pass in this time, in nanoseconds.
 const BURST_NS: u64 = 1_000_000;
-/// The queue of a token bucket, about that of a switch: the bytes that pass in this time, in nanoseconds.
+/// The length of a token bucket's queue, similar to a switch's: the bytes that pass in this time, in nanoseconds.
 const QUEUE_NS: u64 = 50_000_000;
 /// The number of packets that netem queues before it drops further ones.
 const NETEM_PACKETS: u32 = 1_000_000;

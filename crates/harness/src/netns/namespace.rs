@@ -50,7 +50,7 @@ impl Namespace {
         Ok(Self(Arc::new(File::open(path)?.into())))
     }
 
-    /// A path by which other processes can open the namespace while this process lives.
+    /// A path by which other processes can open the namespace while this value exists.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }

@@ -108,7 +108,7 @@ impl Testbed {
         load::io::source_ports::sources_in(config, |ports| addresses::sources(config, ports))
     }
 
-    /// Paths of the hosts' namespaces, the server's first, for other processes. They are valid while this process lives.
+    /// Paths of the hosts' namespaces, the server's first, for other processes. They are valid while this testbed exists.
     pub fn paths(&self) -> Vec<String> {
         self.hosts.iter().map(|host| host.namespace.path()).collect()
     }

@@ -45,7 +45,7 @@ impl ConnectedWorker {
         anyhow!("{} is lost: {reason}", self.name())
     }
 
-    /// The next message about this trial, with its arrival time in CLOCK_MONOTONIC nanoseconds; `None` after `deadline`.
+    /// The next message, except about other trials, and its arrival in nanoseconds of CLOCK_MONOTONIC; `None` after `deadline`.
     fn receive(&mut self, deadline: Instant) -> anyhow::Result<Option<(u64, Message)>> {
         loop {
             match self.channel.receive_timed(deadline).map_err(|error| self.lose(&error))? {

@@ -30,7 +30,7 @@ use clocks::{ClockSample, PINGS};
 use connected::ConnectedWorker;
 use cpu_limits::CpuLimit;
 
-/// No clock comparison starts after this time.
+/// The time after which no further clock comparison of a trial starts.
 const PINGS_MAX: Duration = Duration::from_secs(1);
 
 /// The consequence of a lost worker.
