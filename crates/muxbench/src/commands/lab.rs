@@ -52,8 +52,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().context("cannot start the relay: the path of this program is unknown")?;
     // Place the processes as in a run.
     let cpus = placement::place(&host::detect().cores, &Placement::default()).map_err(anyhow::Error::msg)?;
-    // A terminal also sends SIGINT to the command, so this process only ignores it. SIGTERM and SIGHUP may reach only this
-    // process, so it forwards them.
+    // A terminal also sends SIGINT to the command, so ignore it here. Forward other signals, which may reach only this process.
     let [interrupted, terminated, hangup] = std::array::from_fn(|_| Arc::new(AtomicBool::new(false)));
     signal_hook::flag::register(SIGINT, interrupted).context("cannot handle signals")?;
     signal_hook::flag::register(SIGTERM, terminated.clone()).context("cannot handle signals")?;

@@ -358,8 +358,7 @@ fn listen_to_parent(sender: Sender<Message>) -> anyhow::Result<()> {
     forward("parent", sender, move || iter::once_with(ended).flatten().map(|_| Message::Stop))
 }
 
-/// Asks the system to send SIGTERM when the parent process ends. Unlike Linux, these systems do not send it when a thread of
-/// the parent ends; some never send it.
+/// Asks the system to send SIGTERM when the parent process ends. Systems other than Linux send it only then, or never.
 #[cfg(not(target_os = "linux"))]
 fn listen_to_parent(_sender: Sender<Message>) -> anyhow::Result<()> {
     end_with_runner()

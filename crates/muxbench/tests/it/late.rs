@@ -66,7 +66,7 @@ fn briefly_stopped_client_has_marked_p99() {
 }
 
 fn stopped_client_without_send_delay_is_client_limited() {
-    // Closed loops have no send delay. With two threads the receiver is stalled, too.
+    // A closed loop has no send delay. With two threads, send delays do not show stalls of the receiver.
     for schedule in ["--schedule closed", "--schedule closed --think 1ms", "--rate 1000 --roles two-threads"] {
         let found = load_with_stops_and("epoll", schedule, 3, Duration::from_millis(60));
         let verdict = &found["verdict"];

@@ -222,7 +222,7 @@ fn stored_escapes_do_not_reach_the_terminal() {
     assert!(text(&report.stdout).contains("u001b[2J"), "the escape is shown: {}", text(&report.stdout));
 }
 
-/// Runs `muxbench load` against a port whose next port advertises this text.
+/// Runs `muxbench load` against a port without a server; the next port advertises this text.
 fn load_with_advertisement(described: &str) -> Output {
     // Bind the target port without listening, so that connections to it are refused.
     let bind_previous = |listener: &TcpListener| {

@@ -209,7 +209,7 @@ fn killed_supervisor_ends_external_server_and_fails_one_trial() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     link_muxbench(folder);
-    // `processes` finds the shells by this name in their command lines.
+    // This path begins with the path of muxbench, so `processes` finds the shells that have it in their command lines.
     let supervisor_file = folder.join("muxbench.supervisor");
     let exec =
         format!("[exec.persistent]\ncommand = {:?}\nstart-timeout = \"600s\"", persistent_command(&supervisor_file));

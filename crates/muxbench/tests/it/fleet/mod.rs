@@ -154,7 +154,7 @@ struct Job {
     temporary: tempfile::TempDir,
 }
 
-/// A port outside the ephemeral range, so that no other process gets it.
+/// A free port, if possible outside the ephemeral range, from which the kernel would give it to other processes.
 fn free_port() -> u16 {
     let free_at = |any: IpAddr| server::socket::free_port((any, 0).into());
     let port = free_at(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| free_at(Ipv4Addr::UNSPECIFIED.into()));
