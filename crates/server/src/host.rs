@@ -27,7 +27,7 @@ use crate::spec::accept::Accept;
 use crate::spec::mechanism::Family;
 use crate::spec::model::PerConnection;
 
-/// Room for the counters of a server's threads, in models without a thread or process per connection.
+/// Room for counters in models without a thread or process per connection; an architecture with more threads gets more.
 const THREADS_MAX: u32 = 256;
 /// The longest time for reading the workers' and the kernel's counts of system calls. A slower reading is repeated, up to
 /// [`READINGS_MAX`] readings in all: with thousands of processes every reading is slow.
