@@ -31,7 +31,7 @@ pub enum Leftover {
     Process {
         /// The process ID.
         pid: i32,
-        /// The program, and the role of its dead owner.
+        /// The program, and whether its runner or its supervisor died.
         description: String,
     },
     /// The socket folder of a dead run.

@@ -128,7 +128,7 @@ fn prepare_testbed(
         observations.network = Some(surrounding.measure(options.stop).context("the lab")?);
         return Ok(());
     }
-    // A testbed that fails is dropped.
+    // A testbed whose measurement fails is dropped.
     let mut ready = match testbed.take().filter(|testbed| testbed.network() == network) {
         Some(testbed) => testbed,
         None => options.launch.testbed(network, trial, options.stop).context("the lab")?,

@@ -84,7 +84,7 @@ impl Server<'_> {
         }
     }
 
-    /// The cause of a client's `error`. The server may have refused connections if other processes used up the host's limits.
+    /// Returns the cause of a client's `error`. Counts the connections that the server refused because it lacked a resource.
     pub(super) fn cause_of_client_error(&mut self, trial: &Trial, error: anyhow::Error) -> anyhow::Error {
         if error.is::<ServerFailed>() || error.is::<Unwritten>() || self.stop.is_aborted() {
             return error;

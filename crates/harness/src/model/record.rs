@@ -26,7 +26,7 @@ pub struct TrialRecord {
     pub load: Option<LoadReport>,
     /// The server's counters. `None` if it did not send them.
     pub server: Option<ServerCounters>,
-    /// The fate of the idle connections. `None` without idle connections or without a report.
+    /// The last check of the idle connections. `None` without idle connections or without a report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<IdleReport>,
     /// The lab's network. `None` over loopback, or if the trial failed before the measurement.
@@ -98,7 +98,7 @@ pub fn requests_answered(server: &ServerCounters, load: &LoadReport) -> f64 {
     server.totals.requests.map_or_else(by_the_client, |requests| requests as f64)
 }
 
-/// The description of a run, written when it starts. Only the time limit of a search may change later.
+/// The description of a run, written when it starts. Later only a search's time limit and the feasibility of trials may change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunHeader {
     /// The name of the run and of its folder under `results/`.

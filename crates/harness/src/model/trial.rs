@@ -20,7 +20,7 @@ pub struct Workload {
     /// The transport of requests. Old runs have no such field and always used TCP over IPv4.
     #[serde(default)]
     pub transport: Transport,
-    /// The lab of server and client. `None` for loopback.
+    /// The network between server and client in a lab. `None` for loopback.
     #[serde(default, deserialize_with = "crate::spec::network::stored", skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
     /// The number of open connections. For `udp`, the number of the server's ports.

@@ -175,7 +175,7 @@ pub(crate) mod tests {
         [&written(&fields)[..], bytes].concat()
     }
 
-    /// A run of one repeated byte.
+    /// A run that repeats a one-byte number.
     fn run(length: u64, number: u8) -> Vec<u8> {
         let mut bytes = crate::samples::thrift::tests::varint_of(length << 1);
         bytes.push(number);

@@ -76,7 +76,7 @@ fn has_no_trials(folder: &Path) -> bool {
     is_empty && (!folder.join("muxbench.db").exists() || count().is_ok_and(|count| count == 0))
 }
 
-/// Removes the files of an unfinished [`begin`].
+/// Removes the files of an unfinished [`begin`], except the lock.
 fn clear(folder: &Path) -> io::Result<()> {
     for name in BEFORE.into_iter().filter(|name| *name != "lock") {
         let path = folder.join(name);

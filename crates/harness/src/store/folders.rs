@@ -50,7 +50,7 @@ pub fn is_run(folder: &Path) -> bool {
 
 /// The folders of runs at and below `folder`, sorted by name.
 pub fn runs(folder: &Path) -> Vec<PathBuf> {
-    /// `reproduce` makes a folder for each paper.
+    /// `reproduce` makes a folder for each paper, with a folder for each experiment.
     const DEPTH_MAX: usize = 3;
     fn look(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
         if is_run(folder) {

@@ -45,7 +45,7 @@ pub(super) fn trials(count: u32) -> Vec<Trial> {
     (0..count).map(numbered).collect()
 }
 
-/// The moment at which a fake process fails.
+/// A failure of a fake process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The server cannot be started.
