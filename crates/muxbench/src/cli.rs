@@ -6,10 +6,11 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::*;
 use crate::commands::{
     calibrate, capacity, compare, docs, idle, list, load, plan, report, reproduce, run, serve, sweep,
 };
+#[cfg(target_os = "linux")]
+use crate::commands::{doctor, lab, relay};
 use crate::options::execution::ExecutionArgs;
 
 /// Flags of single commands that `--resume` allows, because they extend a search or write files.

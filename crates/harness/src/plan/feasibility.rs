@@ -101,7 +101,9 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
             reasons.push(format!("architectures: {server} needs Linux, to be measured from outside"));
         }
         if workload.work.is_some() {
-            reasons.push(format!("workload.work: {server} is external and cannot simulate work; remove one of them"));
+            reasons.push(format!(
+                "workload.simulated-work: {server} is external and cannot simulate work; remove one of them"
+            ));
         }
     }
     if let Some(fleet) = &host.fleet {

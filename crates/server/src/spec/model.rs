@@ -107,8 +107,7 @@ impl ModelRow {
     };
 
     /// The values that the models over runtimes share.
-    pub const RUNTIME: Self =
-        Self { threads: ThreadSpec::NumberOrNothing, counts_syscalls: false, ..Self::DEFAULT };
+    pub const RUNTIME: Self = Self { threads: ThreadSpec::NumberOrNothing, counts_syscalls: false, ..Self::DEFAULT };
 
     /// Whether each thread serves many connections over a mechanism.
     pub fn multiplexes(&self) -> bool {

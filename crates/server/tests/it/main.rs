@@ -18,14 +18,11 @@ mod wildcard;
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let mut tests: Vec<Trial> = allocations::architectures()
-        .into_iter()
-        .map(|row| {
-            test(&format!("requests_allocate_nothing::{row}"), move || allocations::requests_allocate_nothing(row))
-        })
-        .collect();
+    let tests = allocations::architectures().into_iter().map(|row| {
+        test(&format!("requests_allocate_nothing::{row}"), move || allocations::requests_allocate_nothing(row))
+    });
     #[cfg(target_os = "linux")]
-    tests.extend([
+    let tests = tests.chain([
         test(
             "short_lived_children_are_counted_with_their_exits",
             accounting::short_lived_children_are_counted_with_their_exits,
@@ -36,7 +33,7 @@ fn main() -> ExitCode {
             wildcard::wildcard_server_responds_from_requested_address,
         ),
     ]);
-    libtest_mimic::run(&arguments, tests).exit_code()
+    libtest_mimic::run(&arguments, tests.collect()).exit_code()
 }
 
 fn test(name: &str, run: impl FnOnce() + Send + 'static) -> Trial {
