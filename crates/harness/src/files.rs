@@ -55,7 +55,7 @@ pub(crate) fn check_ours(folder: &Path) -> anyhow::Result<()> {
         );
     }
     if it.mode() & 0o002 != 0 {
-        bail!("{folder}: is writable by others, who could replace results; choose a folder in it, or another one");
+        bail!("{folder}: is writable by others, who could replace results; choose a folder that only you can write");
     }
     // In a sticky parent, such as /tmp, other users cannot rename this user's folder.
     let is_open = |it: &&Path| fs::metadata(it).is_ok_and(|it| it.mode() & 0o1002 == 0o002);
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_are_never_written_through() {
+    fn create_and_write_never_follow_links() {
         let folder = tempfile::tempdir().unwrap();
         let of = |name: &str| folder.path().join(name);
         fs::write(of("victim"), "precious").unwrap();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn page_is_written_to_its_own_path_only() {
+    fn replace_follows_only_trusted_links() {
         let folder = tempfile::tempdir().unwrap();
         let of = |name: &str| folder.path().join(name);
         replace(&of("page.html"), b"one").unwrap();

@@ -81,7 +81,9 @@ impl Progress {
                 self.show("starting");
             }
             RunEvent::Load(load::Event::Connecting { done, total }) => self.show(&format!("{done}/{total} connected")),
-            RunEvent::Load(load::Event::Preparing { done, total }) => self.show(&format!("{done}/{total} stored")),
+            RunEvent::Load(load::Event::Preparing { done, total }) => {
+                self.show(&format!("preparing: {done}/{total} requests answered"))
+            }
             RunEvent::Load(load::Event::Progress { phase, elapsed_ns, completed, bytes, .. }) => {
                 let rate = self.pace.advance(*elapsed_ns, *completed, *bytes);
                 self.show(&format!("{phase}{rate}"));

@@ -62,7 +62,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
     if is_word(name) {
         return Ok(());
     }
-    Err(format!("invalid name `{PREFIX}{name}`: expected letters, digits and `-`, as in exec:go"))
+    Err(format!("invalid name `{PREFIX}{name}`: expected letters, digits, `-`, `_` and `.`, as in exec:go"))
 }
 
 /// Tests whether a name has only letters, digits, `-`, `_` and `.`.

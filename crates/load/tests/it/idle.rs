@@ -89,7 +89,7 @@ fn ended_or_disturbed_idle_connections_are_counted() {
 }
 
 #[test]
-fn hanging_server_costs_one_timeout() {
+fn hanging_connections_time_out_concurrently() {
     let started = Instant::now();
     let report = hold(Duration::from_secs(2), |number, stream| {
         if number >= 4 {

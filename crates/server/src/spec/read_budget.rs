@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn budget_outside_its_range_is_refused_with_the_range() {
+    fn invalid_read_budget_error_states_valid_range() {
         for bytes in [0, ReadBudget::BYTES_MAX + 1, u32::MAX] {
             let error = ReadBudget::new(bytes).unwrap_err();
             assert!(error.contains("1B to 1MiB"), "{error}");

@@ -46,11 +46,11 @@ pub(super) fn accept_all(
         if Instant::now() >= deadline {
             let missing = (1..membership.ranks).filter(|rank| !joined.contains_key(rank));
             bail!(
-                "of {} workers, {} did not connect to port {} within {} s{refusals}",
-                membership.ranks,
-                missing.map(|rank| rank.to_string()).collect::<Vec<_>>().join(", "),
+                "no connection to port {} within {} s from worker {} (this job has {} workers, numbered from 0){refusals}",
                 membership.port,
-                timeouts.joining.as_secs()
+                timeouts.joining.as_secs(),
+                missing.map(|rank| rank.to_string()).collect::<Vec<_>>().join(", "),
+                membership.ranks
             );
         }
         let connection = if handshakes.has_room() { listener.accept().ok() } else { None };
@@ -95,9 +95,14 @@ fn admit(
     let is_connected = joined.get(&hello.rank).is_some_and(|worker| worker.channel.is_connected());
     let reason = match hello.rank {
         _ if hello.ranks != membership.ranks => {
-            format!("it belongs to a job of {} workers, but this job has {}", hello.ranks, membership.ranks)
+            format!(
+                "worker {} belongs to a job of {} workers, but the first worker's job has {}",
+                hello.rank, hello.ranks, membership.ranks
+            )
         }
-        rank if rank == 0 || rank >= membership.ranks => format!("worker {rank} cannot join"),
+        rank if rank == 0 || rank >= membership.ranks => {
+            format!("invalid worker number {rank}: expected 1 to {}", membership.ranks - 1)
+        }
         rank if is_connected => format!("worker {rank} has already joined"),
         _ => {
             HandshakeMessage::Welcome { proof }.send(&mut timed)?;

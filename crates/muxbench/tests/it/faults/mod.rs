@@ -268,7 +268,7 @@ fn start_long_trial(folder: &Path) -> (Child, Vec<Pid>, impl BufRead + use<>) {
     (child, descendants(pid), printed)
 }
 
-fn second_sigint_sigterm_or_sighup_stops_run_immediately() {
+fn sigterm_sighup_or_second_sigint_stops_run_immediately() {
     for signals in [&[Signal::INT, Signal::INT][..], &[Signal::TERM], &[Signal::HUP]] {
         let folder = tempfile::tempdir().unwrap();
         let (mut child, processes, mut printed) = start_long_trial(folder.path());
@@ -361,7 +361,7 @@ fn full_disk_ends_run_and_resume_finishes_it() {
     let script = ["sh", "-c", FULL_DISK, "sh"];
     let output = command.args(script).arg(folder.path()).arg(env!("CARGO_BIN_EXE_muxbench")).output().unwrap();
     if output.status.code() == Some(9) {
-        skipped(&format!("a full disk: nothing can be mounted: {}", text(&output.stderr)));
+        skipped(&format!("the test of a full disk: cannot mount a tmpfs: {}", text(&output.stderr)));
         return;
     }
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -516,7 +516,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(killed_server_fails_only_its_trial));
     cases.once(case!(killed_client_fails_only_its_trial));
     cases.once(case!(killed_supervisor_ends_external_server_and_fails_one_trial));
-    cases.once(case!(second_sigint_sigterm_or_sighup_stops_run_immediately));
+    cases.once(case!(sigterm_sighup_or_second_sigint_stops_run_immediately));
     cases.once(case!(aborted_run_does_not_wait_for_hung_idle_connections));
     cases.once(case!(full_disk_ends_run_and_resume_finishes_it));
     cases.once(case!(read_only_folder_rejects_runs_and_shows_reports));
