@@ -40,7 +40,7 @@ impl ReadBudget {
         if self.is_default() || service.ports().is_none() {
             return Ok(());
         }
-        Err("cannot set the read budget of `udp`: each read takes one whole datagram; omit it, or choose a service of \
+        Err("cannot set the read budget of `udp`: each read takes one whole datagram; omit it, or choose a service with \
              connections"
             .into())
     }
