@@ -4,7 +4,7 @@ use wire::{http, kv};
 
 use crate::cuts;
 
-/// Reads pieces with a function that returns the number of taken bytes and any complete response. Stops after a last response.
+/// Reads pieces with `reader`, which returns the bytes taken and any complete response; stops if `is_last` accepts a response.
 fn read<R: PartialEq>(
     pieces: &[&[u8]],
     mut reader: impl FnMut(&[u8]) -> (usize, Option<R>),

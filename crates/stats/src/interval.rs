@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Name of the method in reports.
 pub const METHOD: &str = "95 % percentile bootstrap of the ratio of medians over repeats";
 
-/// The number of bootstrap resamples. 50 of them are beyond each end of a 95 % interval.
+/// The number of bootstrap resamples. 50 of them are at or beyond each end of a 95 % interval.
 const RESAMPLES: usize = 2_000;
 
 /// A confidence interval.

@@ -4,7 +4,7 @@
 //! often probes are wrong, as psychophysics does for thresholds (Kontsevich and Tyler 1999).
 //!
 //! With capacity c, a probe at rate r meets the goal with probability
-//! `FALSE_MET + (1 - disturbed - FALSE_MET) / (1 + exp(ln(r / c) / width))`: half the time if it is undisturbed and r is c.
+//! `FALSE_MET + (1 - disturbed - FALSE_MET) / (1 + exp(ln(r / c) / width))`: about half the time if r = c and `disturbed` = 0.
 
 use crate::interval::Interval;
 

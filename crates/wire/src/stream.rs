@@ -36,7 +36,7 @@ pub enum Direction {
 }
 
 impl Default for Stream {
-    /// The sizes of welsh2001: 1 000 packets of 8 192 B, 32 B back.
+    /// The sizes of welsh2001: 1 000 packets of 8 192 B, and acknowledgements of 32 B.
     fn default() -> Self {
         Self { packet_bytes: 8_192, packets: 1_000, ack_bytes: 32, direction: Direction::In }
     }

@@ -116,7 +116,7 @@ pub enum CompletionEvent {
     Readable,
     Accepted {
         result: Result<OwnedFd, Errno>,
-        /// Whether more will follow without another request.
+        /// Whether more connections will follow without another request.
         more: bool,
     },
     Received(Received),
@@ -129,7 +129,7 @@ pub enum CompletionEvent {
 pub struct Received {
     /// The number of bytes; 0 at the end of the stream.
     pub result: Result<usize, Errno>,
-    /// Whether more will follow without another request.
+    /// Whether more completions will follow without another request.
     pub more: bool,
     pub buffer: Option<u16>,
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// Tolerances for the process's usage without the reading thread: it may fall, because the two are read one after the other.
+/// How far the process's usage minus the reading thread's may fall, because the two are read one after the other.
 const CPU_TOLERANCE_NS: u64 = 10_000_000;
 const SWITCHES_TOLERANCE: u64 = 100;
 
@@ -49,7 +49,7 @@ macro_rules! totals {
             $($(#[$usage_doc])*
             pub $usage: u64,)*
             /// Time in which threads were runnable and waited for a CPU, in nanoseconds, summed over the threads; `None` where
-            /// the system does not report it. A thread's time after its last snapshot is missing.
+            /// the system does not report it. The time between a thread's last snapshot and its end is missing.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub run_delay_ns: Option<u64>,
         }

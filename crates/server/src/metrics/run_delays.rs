@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::platform;
 
-/// The most threads whose waits are read. Each read takes about ten microseconds of the server's CPUs.
+/// With more threads than this, no waits are read, because each read takes about ten microseconds of the server's CPUs.
 const THREADS_MAX: usize = 2_048;
 
 /// The ids of a process and of one of its threads.

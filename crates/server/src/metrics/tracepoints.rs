@@ -145,9 +145,9 @@ struct Attributes {
 }
 
 const PERF_TYPE_TRACEPOINT: u32 = 2;
-/// The first bit field: the counter starts after its filter is set.
+/// The flag `disabled`: the counter starts only when it is enabled, after its filter is set.
 const DISABLED: u64 = 1 << 0;
-/// The second bit field: the counter covers threads and processes created later.
+/// The flag `inherit`: the counter covers threads and processes created later.
 const INHERIT: u64 = 1 << 1;
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
 /// `_IO('$', 0)`.

@@ -31,8 +31,8 @@ fn cpu_without(process: &Totals, thread: &Totals) -> (u64, u64) {
     (user_ns, left_ns - user_ns)
 }
 
-/// Adds the usage of this process and its children, without the calling thread. It does not serve, and its reading of thousands
-/// of children can cost more than all requests of a window.
+/// Adds the usage of this process and its children, without the calling thread: that thread does not serve, and its readings of
+/// thousands of children can cost more than all requests of a window.
 pub fn add_process_totals(totals: &mut Totals, workers: &Workers) {
     let (own, caller) = (platform::used_by(libc::RUSAGE_SELF), platform::thread_totals());
     let (user_ns, system_ns) = cpu_without(&own, &caller);

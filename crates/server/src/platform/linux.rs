@@ -16,7 +16,7 @@ pub const RAISED: &[Resource] = &[Resource::Nofile, Resource::Nproc, Resource::S
 /// Whether shutdown(2) of a listener ends every accept, so that the listener of a blocking loop may block.
 pub const SHUTDOWN_WAKES_ACCEPT: bool = true;
 
-/// The most processes whose memory is read. For more processes, a sample of this size is extrapolated.
+/// The most processes whose memory is read. For more processes, a sample of at most this size is extrapolated.
 const PROCESSES_READ_MAX: usize = 64;
 
 /// The socket option for a datagram's destination (ip(7)).

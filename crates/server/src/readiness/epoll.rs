@@ -18,7 +18,7 @@ const EVENTS_MAX: usize = 1024;
 const IN: u32 = libc::EPOLLIN as u32;
 const OUT: u32 = libc::EPOLLOUT as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
-/// The events that may be the last of a connection.
+/// The events after which the kernel may report nothing more about a connection.
 const ENDED: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
 pub(crate) struct Epoll<const IS_EDGE: bool> {

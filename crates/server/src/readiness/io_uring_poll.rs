@@ -22,7 +22,7 @@ const EVENTS_MAX: usize = 1024;
 /// Readable, writable, and shut down by the peer.
 const WATCHED: u32 = (libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP) as u32;
 
-/// The events that may be the last of a connection.
+/// The events after which the kernel may report nothing more about a connection.
 const ENDED: i32 = (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) as i32;
 
 /// The user data of a cancel request. No poll request has it, because no descriptor is that high.

@@ -25,8 +25,8 @@ pub(crate) mod spin;
 pub enum Trigger {
     /// At every wait while the descriptor is ready for its interest.
     Level,
-    /// Once when the descriptor becomes ready, or if it is ready when it is added. This covers both directions, whatever the
-    /// interest. The loop must read or write until the socket would block.
+    /// Once each time the descriptor becomes ready, and once if it is ready when it is added. Reports both directions, whatever
+    /// the interest. The loop must read or write until the socket would block.
     Edge,
 }
 
@@ -35,7 +35,7 @@ pub trait Readiness: Sized {
     const TRIGGER: Trigger;
     /// Whether `wait` reports every watched descriptor, ready or not, without a system call. It then never blocks.
     const REPORTS_ALL: bool = false;
-    // The number of system calls of each function, which the loop counts.
+    // The system calls that one call of each function makes; the loop adds them to its counters.
     const ADD_SYSCALLS: u64 = 0;
     const MODIFY_SYSCALLS: u64 = 0;
     const REMOVE_SYSCALLS: u64 = 0;
@@ -79,7 +79,7 @@ pub trait Readiness: Sized {
     /// ends the wait with an empty list. The timeout is rounded up to the kernel's resolution.
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
 
-    /// Counts the system calls that the constants above do not cover, since the last call of this function.
+    /// Counts system calls that neither the constants above nor the loop's count of waits includes. Called after each wait.
     fn count_irregular(&mut self, _counters: &Counters) {}
 }
 

@@ -137,14 +137,14 @@ impl Readiness for RtSignal {
         let timeout = if ready.is_empty() { timeout } else { Some(Duration::ZERO) };
         let Some(signal) = take(&self.signals, timeout)? else { return Ok(()) };
         if signal.number == libc::SIGIO {
-            // poll(2) also reports the descriptors of `early`.
+            // `Poll::wait` discards the events of `early`, but reports their descriptors again.
             self.rescans += 1;
             self.watched.wait(ready, Some(Duration::ZERO))?;
             ready.iter_mut().for_each(|event| event.drain = true);
         } else if let Some(token) = self.watched.token(signal.descriptor) {
             let readable = libc::c_long::from(libc::POLLIN | libc::POLLERR | libc::POLLHUP);
             let interest = if signal.events & readable == 0 { Interest::Write } else { Interest::Read };
-            // The end of the stream causes another signal after that of the bytes.
+            // No need to drain: the end of the stream causes a signal of its own after that of the bytes.
             ready.push(Ready { token, interest, drain: false });
         }
         Ok(())

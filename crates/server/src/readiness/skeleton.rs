@@ -1,6 +1,6 @@
 //! An example mechanism to copy: ppoll(2) over a list, with a linear search for descriptors. Only tests run it.
 //!
-//! Begin this comment with the system call, and the parts of kernel and server in it. Then explain anything not obvious.
+//! Begin this comment with the system call and the tasks of kernel and server. Then explain anything not obvious.
 
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};

@@ -63,8 +63,8 @@ macro_rules! for_every_mechanism {
     }};
 }
 
-/// Returns the reported slots. An edge-triggered mechanism reports both directions, perhaps in several waits. For it, this
-/// waits until nothing is reported, and returns only reads.
+/// Returns the reported slots with their interests. An edge-triggered mechanism reports both directions, perhaps in several
+/// waits. In this case, repeats the wait until nothing is reported, and returns only the slots to read.
 fn wait<M: Readiness>(mechanism: &mut M) -> Vec<(u32, Interest)> {
     let mut ready = Vec::with_capacity(64);
     let mut all = Vec::new();
@@ -301,7 +301,8 @@ fn late_signal_is_ignored() {
     assert_eq!(wait(&mut mechanism), []);
 }
 
-/// A late completion of a descriptor does not reach its next connection, and the request does not keep the socket open.
+/// A late completion does not reach the next connection with the same descriptor. A poll request does not keep a closed socket
+/// open.
 #[cfg(target_os = "linux")]
 #[test]
 fn late_completions_never_reach_the_next_connection() {

@@ -19,7 +19,7 @@ use crate::net::connection::{Connection, Next};
 use crate::socket::{self, Accepted, Acceptor};
 use crate::spec::read_budget::ReadBudget;
 
-/// The pause of an accept loop that has no descriptor to refuse a connection, so that the next accept would fail at once.
+/// The pause of an accept loop when no descriptor is left even to refuse a connection: without it, accept fails in a busy loop.
 pub const REST: Duration = Duration::from_millis(10);
 
 thread_local! {
@@ -138,7 +138,7 @@ impl<'a, S> Admission<'a, S> {
         self.acceptor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets a connection's options and counts it. Returns `None` without room for it; the caller's close then resets it.
+    /// Counts a connection and sets its options. Returns `None` if that fails, or if there is no room: closing then resets it.
     pub fn admit(&self, connection: impl AsFd) -> Option<Open<S>> {
         let shared = self.shared;
         let has_room = self.acceptor().has_room();

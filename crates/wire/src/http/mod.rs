@@ -1,7 +1,7 @@
 //! HTTP/1.1 (RFC 9112) for content in memory: GET and HEAD, persistent connections, pipelined requests.
 //!
-//! The parser is `httparse`; this module is stricter. A line ends with CR LF, a request has one `Host` and at most one body
-//! length. After a malformed request the connection ends, because the start of the next one would be a guess.
+//! The parser is `httparse`; this module is stricter. A line ends with CR LF. A request has one `Host`, optional in HTTP/1.0,
+//! and at most one body length. A malformed request ends the connection, because the start of the next one is unknown.
 //!
 //! The service omits these features and answers as the RFC requires:
 //! - ranges and conditions: ignored

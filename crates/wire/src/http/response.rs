@@ -65,7 +65,7 @@ impl Http {
         Ok(Response { result, connection: head.connection, is_bare })
     }
 
-    /// Writes a response, with `now` as the time of its batch. Returns content that is to be sent without copying.
+    /// Writes a response; `now` keeps the date for the rest of the batch. Returns content to send without copying, if any.
     #[inline]
     pub(super) fn write(&self, response: Response, now: &mut Option<Date>, out: &mut Vec<u8>) -> Option<Body> {
         let now = now.get_or_insert_with(|| date((self.clock)()));

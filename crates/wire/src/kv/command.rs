@@ -193,8 +193,8 @@ fn parse_words<'a>(
     })
 }
 
-/// Whether a line is an HTTP request, which ends the connection. Like memcached, looks for `HTTP/` only in the first 23 words,
-/// and only after a verb that does not resemble memcached's commands.
+/// Whether a line is an HTTP request, which ends the connection. Like memcached, checks whether the last of at most 23 words
+/// begins with `HTTP/`, but only if the verb does not resemble memcached's commands.
 fn is_http(verb: &[u8], rest: Words<'_>) -> bool {
     !b"gsacidt".contains(verb.first().unwrap_or(&b'g'))
         && !matches!(verb, [_] | [b'm', _])
@@ -265,7 +265,7 @@ fn float(word: &[u8]) -> Option<f64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// Parses like `strtoull`: optional space and sign, digits, then the end or a space and any text. Refuses negative numbers.
+/// Parses like `strtoull`, up to the end or a space. Refuses a negative number that does not wrap to a value below 2^63.
 pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
     let (negative, magnitude) = number(word)?;
     let value = if negative { magnitude.wrapping_neg() } else { magnitude };
