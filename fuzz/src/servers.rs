@@ -19,7 +19,7 @@ const OUTPUT_BYTES_MAX: usize = 1 << 20;
 /// Output, number of completed requests, and whether the connection is over.
 type Outcome = (Vec<u8>, u64, bool);
 
-/// Serves one connection and sends all output after each piece, at most `at_most` bytes at a time; `None` if the output is too long.
+/// Serves one connection and sends all output after each piece, at most `at_most` bytes at a time; `None` if it is too long.
 fn converse<S: Service>(service: &S, pieces: &[&[u8]], at_most: usize) -> Option<Outcome> {
     let (mut conn, mut output, mut requests) = (S::Conn::default(), Vec::new(), 0);
     for piece in pieces {

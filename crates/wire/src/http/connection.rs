@@ -33,7 +33,7 @@ struct BatchState {
 enum Ending {
     #[default]
     NotYet,
-    /// After a request that the client marked as the last.
+    /// After a successful response to a request that ends the connection, if no input follows the request.
     Clean,
     /// The client may still be sending, as after a refused request. Counts the discarded input.
     CutShort { dropped_bytes: u64 },

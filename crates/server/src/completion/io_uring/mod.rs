@@ -33,7 +33,7 @@ pub(crate) struct IoUring<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_
     // Dropped before `buffers`, which the kernel uses.
     ring: Ring,
     buffers: Buffers,
-    /// The result of each slot's send until its memory is free.
+    /// The result of each slot's zero-copy send, kept until the kernel releases the sent memory.
     unreleased: Vec<i32>,
     counters: &'static Counters,
 }
