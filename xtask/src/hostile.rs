@@ -1,4 +1,4 @@
-//! Hostile clients in a separate process (`cargo xtask hostile`), with its own descriptors, on the CPUs in its order.
+//! Hostile clients in a separate process (`cargo xtask hostile`), with its own descriptors, on the CPUs that its [`Order`] names.
 //! Benches and the soak start the process and end it.
 
 use std::io::{self, BufRead, BufReader, Write};

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use crate::output;
 
-/// No trial is valid, a worker was lost, or the result does not meet the requirements of `--strict`, `load` or `idle`.
+/// A run has no valid trial or lost a worker, a result fails `--strict`, the trial of `load` is not valid, or `idle` lost a
+/// connection.
 pub const NO_VALID_TRIAL: u8 = 3;
 /// A signal stopped the command; shells report this code for SIGINT.
 pub const STOPPED: u8 = 130;

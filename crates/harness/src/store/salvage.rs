@@ -11,7 +11,7 @@ use super::database;
 use crate::files;
 use crate::model::TrialRecord;
 
-/// Sets a damaged database aside, beside earlier ones, and replaces it by a database with these trials.
+/// Copies a damaged database to an unused name, which keeps earlier copies, and replaces it by one with these trials.
 pub(super) fn put_aside(folder: &Path, header: &str, records: &[TrialRecord]) -> anyhow::Result<()> {
     let (path, draft) = (folder.join("muxbench.db"), folder.join("muxbench.db.part"));
     let place = || format!("cannot replace the damaged {}", path.display());
@@ -40,7 +40,7 @@ fn unused_aside(folder: &Path) -> (PathBuf, PathBuf) {
 pub(super) fn remove_drafts(folder: &Path) {
     for folder in [folder.to_owned(), folder.join("samples"), folder.join("histograms")] {
         let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-        // The names of several clients' drafts end with numbers.
+        // With several clients, each has its own draft: `*.part-N`.
         let is_draft = |path: &PathBuf| {
             path.extension().is_some_and(|it| it.to_string_lossy().split('-').next() == Some("part")) && path.is_file()
         };

@@ -100,7 +100,7 @@ fn room() -> u64 {
 
 fn burst_to_one_port_leaves_others_served(architecture: Architecture) {
     let room = room();
-    // The burst exceeds a read budget. rt-signal has a signal per event, and serves two budgets before the next port.
+    // The burst exceeds the 32 datagrams that a loop reads from a port per turn. In rt-signal the first port has two turns.
     let burst = if architecture.to_string() == "rt-signal" { 90 } else { 40 };
     if burst > room {
         skipped(&format!("{architecture}: a socket has room for {room} requests, not {burst}"));
@@ -120,7 +120,7 @@ fn burst_to_one_port_leaves_others_served(architecture: Architecture) {
     let answers: Vec<(u64, SocketAddr)> = (0..=burst).map(|_| response(&client)).collect();
     let ids: BTreeSet<u64> = answers.iter().map(|(id, _)| *id).collect();
     assert!(ids.into_iter().eq((0..burst).chain([u64::MAX])), "{architecture}: {answers:?}");
-    // The order is arbitrary if each port has a worker, or if the kernel receives by itself.
+    // The order is arbitrary if each port has a worker, or with a completion mechanism.
     if architecture.mechanism.is_some_and(|row| row.family == Family::Readiness) {
         assert_ne!(
             answers.last(),
@@ -137,7 +137,7 @@ fn garbage_within_a_burst_leaves_all_ports_served(architecture: Architecture) {
         for id in 0..20 {
             client.send_to(&request(id), targets[0]).unwrap();
         }
-        // Send more garbage than a batch of responses holds, then a datagram of garbage to each of the other ports.
+        // Send more datagrams of garbage than a completion loop has pending responses: 12 to one port, one to each other port.
         for target in [targets[0]; 12].iter().chain(&targets[1..]) {
             client.send_to(&[1], target).unwrap();
         }

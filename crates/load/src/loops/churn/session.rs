@@ -38,7 +38,7 @@ struct Slot<P: ClientProtocol> {
     opened: [u64; 3],
     /// Whether the poller waits for the connection to be established.
     is_awaited: bool,
-    /// The time of the slot's timer; 0 without one. Timers with other times belong to a failed connection.
+    /// The time of the slot's timer; 0 without one. Other timers of the slot belonged to failed connections and are ignored.
     timer: u64,
 }
 
@@ -91,9 +91,9 @@ pub const fn bytes_per_connection<P: ClientProtocol>() -> usize {
 
 pub struct ClientResult {
     pub recording: Recording,
-    /// Connections opened in the window: t1 is the start, t2 the establishment, and t3 the first byte.
+    /// Connections begun in the window that received a byte: t1 is the start, t2 the establishment, t3 the first byte.
     pub opened: Vec<Transaction>,
-    /// The number of connections opened in the window, including those without memory for a record.
+    /// The number of such connections, including those without memory for a record.
     pub opened_count: u64,
     /// Sessions that waited for another one to end.
     pub waited: u64,
@@ -244,7 +244,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         self.engine.wait(events, ahead_ns)
     }
 
-    /// Handles due timers and sessions. Returns whether there were any.
+    /// Handles due timers and sessions, and fails overdue exchanges. Returns whether it attempted a request or a connection.
     #[inline]
     fn wake_due(&mut self, now: u64) -> bool {
         let before = (self.engine.number, self.dialed);
@@ -439,7 +439,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         Transaction { late: *late, ..exchange.transaction(at, complete) }
     }
 
-    /// Schedules the request after a response, on this connection or a new one.
+    /// After a response, sends or schedules the next request, on this connection or a new one, or ends the session.
     #[inline]
     fn next(&mut self, at: usize, now: u64, is_last: bool) {
         let (due, thinks) = (self.engine.next_due(now), !self.engine.think.is_none());
