@@ -51,7 +51,7 @@ pub enum LoadError {
     /// A broken rule of the configuration.
     #[error("{0}")]
     Config(String),
-    /// A system call that should not fail.
+    /// The failure of a system call that normally succeeds.
     #[error("{what}: {error}")]
     System {
         /// The action that failed.
@@ -62,12 +62,12 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// The failure of a poller.
+    /// The failure of a poller's wait.
     pub fn waiting(error: rustix::io::Errno) -> Self {
         Self::System { what: "cannot wait for responses", error: error.into() }
     }
 
-    /// The failure of connection `index`, from 0.
+    /// The failure of a connection. `index` counts from 0.
     pub fn connect(config: &LoadConfig, index: u64, error: io::Error) -> Self {
         let class = Class::of(&error);
         let remedy = match class {

@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //!
-//! Each folder uses only the folders listed before it. [`run()`] is the entry point.
+//! Each folder uses only the folders listed before it, except that [`config`] uses [`time`]. [`run()`] is the entry point.
 //!
 //! - [`config`]: the configuration and its rules; [`report`]: results and their merging; [`error`]: why a load cannot run
 //! - [`time`]: the clock, and the schedule of requests

@@ -12,7 +12,7 @@ use crate::protocol::{ClientProtocol, with_protocol};
 use crate::record::request::Link;
 use crate::time::clock::Clock;
 
-/// Runs a load that starts on its own.
+/// Runs a load that starts when its preparations are complete.
 pub fn run(config: &LoadConfig, mut on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
     run_with(config, &mut on_event)
 }

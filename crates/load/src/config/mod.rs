@@ -1,4 +1,4 @@
-//! The configuration of a load as plain data. Every default is explicit.
+//! The configuration of a load as plain data.
 
 pub mod partition;
 pub mod validate;
@@ -27,7 +27,7 @@ pub struct LoadConfig {
     pub ports: Option<Ports>,
     /// Open connections, over all clients. For `udp`, the number of ports.
     pub connections: u32,
-    /// Idle connections to the same address, held by other processes ([`crate::tools::idle`]).
+    /// Idle connections to the same address, which other processes open ([`crate::tools::idle`]).
     pub idle: u32,
     /// Source addresses, used in turn. If empty, [`crate::io::source_ports`] computes how many the connections need.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -40,7 +40,7 @@ pub struct LoadConfig {
     /// The connection popularity: how each request selects one of the active connections.
     #[serde(rename = "choice")]
     pub popularity: Popularity,
-    /// Requests per second during warm-up and window, over all threads; `None` in a closed loop.
+    /// Requests per second during warm-up and window, over all clients; `None` in a closed loop.
     pub rate_per_s: Option<f64>,
     /// The rule that plans requests.
     pub schedule: Schedule,
@@ -64,7 +64,7 @@ pub struct LoadConfig {
     /// Processes that divide the connections and the rate. Each has `clients` clients.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub processes: u32,
-    /// The part of the trial's load that this process has, if several processes divide it.
+    /// This process's part of the load, if several processes divide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
     /// CPUs to pin the client's threads to, in order, round robin. If empty, the kernel places the threads.
@@ -75,7 +75,7 @@ pub struct LoadConfig {
     pub timestamps: Timestamps,
     /// The seed of the schedule and of the connection popularity.
     pub seed: u64,
-    /// The longest time to connect and get the first response, in nanoseconds; for `udp`, to get any response.
+    /// The longest time to connect and get the first response (for `udp` and short-lived connections: any response), in ns.
     pub timeout_ns: u64,
 }
 
@@ -179,7 +179,7 @@ impl LoadConfig {
         (0..self.clients).map(|number| partition_indices(self.connections, self.clients, number).start as u32)
     }
 
-    /// Converts a client's number in this process to that among all processes.
+    /// Converts a client's number in this process to its number among all processes' clients.
     pub(crate) fn client(&self, number: u32) -> u32 {
         self.part.map_or(0, |part| part.first_client) + number
     }
@@ -205,7 +205,7 @@ pub fn active_count(active: f64, connections: u32) -> u32 {
     ((f64::from(connections) * active).round() as u32).clamp(1, connections.max(1))
 }
 
-/// The part of a trial's load that one process has.
+/// One process's part of a trial's load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// The number of the process, from 0.
@@ -249,7 +249,7 @@ pub struct Phases {
     /// The warm-up: the target rate is kept to reach a steady state (kawai2008: 30 s).
     #[serde(rename = "hold_ns")]
     pub warm_up_ns: u64,
-    /// The window: requests planned in it are the result (kawai2008: 10 min).
+    /// The window: the results cover the requests planned in it (kawai2008: 10 min).
     pub measure_ns: u64,
     /// The cool-down: the longest wait for outstanding responses after the window.
     #[serde(rename = "drain_ns")]
@@ -257,7 +257,7 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// The time from the first planned request to the end of the window, in nanoseconds.
+    /// The time from the start of the ramp to the end of the window, in nanoseconds.
     pub fn sending_ns(&self) -> u64 {
         self.ramp_ns + self.warm_up_ns + self.measure_ns
     }
@@ -312,7 +312,7 @@ pub struct KvTraffic {
     pub keys: Popularity,
 }
 
-/// Requests to an HTTP server: each GET takes the next path of a list.
+/// Requests to an HTTP server: each GET requests the next path of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HttpTraffic {
     /// The `Host` header; the server's address by default.
@@ -332,7 +332,7 @@ pub struct HttpTraffic {
 pub struct HttpTarget {
     /// The encoded path with its query, such as `/bytes/1024`.
     pub path: String,
-    /// The expected length of the content in bytes; by default, that of the first response.
+    /// The expected length of the content in bytes; by default, that of the first response with the expected status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_bytes: Option<u64>,
 }
@@ -416,7 +416,7 @@ pub enum Pacing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Roles {
-    /// Two threads if `cpus` has one for each, otherwise one loop.
+    /// Two threads if each has its own CPU (of `cpus`, or of the machine if `cpus` is empty); otherwise one loop.
     #[default]
     Auto,
     /// One thread that sends and receives.
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_round_trip() {
+    fn popularity_round_trips_and_invalid_text_is_rejected() {
         for popularity in [Popularity::Uniform, Popularity::Zipf { exponent: 1.0 }, Popularity::Zipf { exponent: 0.8 }]
         {
             assert_eq!(popularity.to_string().parse(), Ok(popularity));

@@ -14,7 +14,7 @@ use crate::time::schedule::count_max;
 pub struct Rule {
     /// The key in an experiment file.
     pub key: &'static str,
-    /// Tells whether a configuration breaks the rule. It may assume that the earlier rules hold.
+    /// Tells whether a configuration breaks the rule, given that it keeps all earlier rules.
     pub is_broken: fn(&LoadConfig) -> bool,
     /// Reason and remedy.
     pub reason: &'static str,
@@ -32,7 +32,7 @@ macro_rules! rules {
     };
 }
 
-/// All rules that depend only on the configuration.
+/// The rules in the order in which they are checked.
 pub const RULES: &[Rule] = rules! {
     "client.clients", |it| it.clients == 0 || it.connections < it.clients,
         "must be at least 1 and at most the number of connections";
@@ -49,7 +49,7 @@ pub const RULES: &[Rule] = rules! {
 
     // Services.
     "workload.service", |it| it.service.fixed().is_some_and(|(request, response)| request == 0 || response == 0),
-        "a request and a response have at least one byte";
+        "a request and a response must have at least 1 byte each";
     "workload.transport", |it| it.datagrams && it.service.fixed().is_none(),
         "datagrams hold requests of fixed sizes; use tcp or unix, or the service `fixed`";
     "workload.transport", |it| it.datagrams && it.target.path().is_some(),
@@ -124,7 +124,7 @@ pub const RULES: &[Rule] = rules! {
     "client.clients", |it| active_count(it.active, it.connections) < it.clients,
         "each client needs an active connection; lower the clients, or raise `active` or the connections";
     "workload.popularity", |it| it.all_clients() > 1 && it.popularity != Popularity::Uniform,
-        "each of several clients would have a most popular connection; use one client";
+        "each of several clients would have its own most popular connection; use one client";
     "client.timestamps", |it| is_stamped(it) && cfg!(not(target_os = "linux")),
         "kernel timestamps (SO_TIMESTAMPING) need Linux; use `client`";
     "client.timestamps", |it| is_stamped(it) && it.transport() == Transport::Unix,
@@ -192,7 +192,7 @@ pub fn targets(config: &LoadConfig) -> Result<Vec<SocketAddr>, String> {
     let ports = match &config.ports {
         Some(ports) if ports.count() == count => ports.clone(),
         Some(ports) => {
-            return Err(format!("workload.ports: {ports} has {} of {count} ports; list all ports", ports.count()));
+            return Err(format!("workload.ports: {ports} lists {} ports, not {count}; list each port", ports.count()));
         }
         None => Ports::consecutive(target.port(), count).ok_or_else(|| {
             let first = target.port();
@@ -211,7 +211,7 @@ mod tests {
     use crate::config::{KvTraffic, Phases, Think};
 
     #[test]
-    fn rules_name_a_key_a_reason_and_a_remedy() {
+    fn each_rule_has_a_key_and_a_reason() {
         for rule in RULES {
             let (section, key) = rule.key.split_once('.').expect(rule.key);
             assert!(["workload", "client", "phases"].contains(&section) && !key.is_empty(), "{rule}");

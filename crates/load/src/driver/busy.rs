@@ -68,7 +68,7 @@ impl Sleeper {
         self.passed += 1;
     }
 
-    /// Returns the share of the window in which the thread ran or waited for a CPU; `None` if the thread ended before that.
+    /// Returns the share of the window in which the thread ran or waited for a CPU; `None` if it ended before the window.
     pub fn busy_share(&mut self, now: u64, ns: u64) -> Option<f64> {
         self.tick(now);
         if self.passed == 1 {
@@ -82,7 +82,7 @@ impl Sleeper {
     }
 }
 
-/// Returns the share of the busiest receiver, because no other can take its work; `None` if any share is unknown.
+/// Returns the share of the busiest receiver, because no other receiver can do its work; `None` if any share is unknown.
 pub fn busiest(shares: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let shares: Vec<f64> = shares.into_iter().collect::<Option<_>>()?;
     shares.into_iter().reduce(f64::max)

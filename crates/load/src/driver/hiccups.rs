@@ -1,7 +1,7 @@
-//! Measures how long a sleeping client could not wake, because it was stopped, preempted, or without a CPU of the host.
+//! Measures how long a sleeping client could not wake: it was stopped or preempted, or its virtual machine got no CPU.
 //!
-//! Send delays do not show such stalls: a closed loop plans after the delayed read, and a receiver sends nothing. Instead, a
-//! separate thread sleeps until known times and sums how much it woke too late, like Gil Tene's jHiccup
+//! Send delays do not show such stalls: a closed loop plans a request after the delayed read, and a receiver sends nothing.
+//! Instead, a separate thread sleeps until planned times and sums its delays, like Gil Tene's jHiccup
 //! (<https://github.com/giltene/jHiccup>). No such thread shares the CPU of a spinning loop, which it would preempt.
 
 use std::ops::Range;
@@ -15,10 +15,10 @@ use crate::time::clock::Clock;
 
 /// The interval between two beats, in nanoseconds.
 const PERIOD_NS: i64 = 5_000_000;
-/// The tolerated delay of a beat, in nanoseconds: timers and a scheduler's time slice.
+/// The tolerated delay of a beat, in nanoseconds. Timers and the scheduler's time slices cause such delays.
 const GRACE_NS: i64 = 1_000_000;
 
-/// The sum of the overruns of beats. Times are in nanoseconds since the start of the window.
+/// Sums overruns: the delays of beats, less the grace. Times are in nanoseconds since the start of the window.
 #[derive(Debug)]
 struct Meter {
     window_ns: i64,
@@ -31,7 +31,7 @@ impl Meter {
         Self { window_ns, planned_ns: next_beat(now_ns), stalled_ns: 0 }
     }
 
-    /// Records a wake-up. Missed beats belong to the same overrun.
+    /// Records a wake-up. Beats that were missed during an overrun do not count again.
     fn woke(&mut self, now_ns: i64) {
         let is_stall = now_ns - self.planned_ns > GRACE_NS;
         let in_window = |ns: i64| ns.clamp(0, self.window_ns);

@@ -98,7 +98,7 @@ pub enum Event {
 pub struct Outcome {
     /// The report.
     pub report: LoadReport,
-    /// Every request of the window, by planned time.
+    /// The samples of the window's requests, by planned time.
     pub samples: Vec<Sample>,
     /// The connections, still open, so that the server's resource usage can be read while they exist.
     pub connections: Vec<OwnedFd>,
@@ -116,7 +116,7 @@ pub trait Listener {
     /// Handles an event.
     fn on(&mut self, event: Event);
 
-    /// Returns the start time of the ramp on CLOCK_MONOTONIC, in nanoseconds; `None` starts soon.
+    /// Returns the start time of the ramp on CLOCK_MONOTONIC, in nanoseconds; `None` to start after 5 ms.
     fn begin(&mut self) -> Result<Option<u64>, String> {
         Ok(None)
     }
@@ -148,7 +148,7 @@ pub fn first_of(client: u32) -> u64 {
     u64::from(client) << 40
 }
 
-/// Starts a trial: waits for the start time and announces it.
+/// Plans the phases from the listener's start time, and announces the start.
 pub fn begin(config: &LoadConfig, clock: &Clock, listener: &mut dyn Listener) -> Result<Times, LoadError> {
     let planned_ns = listener.begin().map_err(LoadError::Config)?;
     let begun_late_ns = planned_ns.map_or(0, |start_ns| clock::monotonic_ns().saturating_sub(start_ns));
