@@ -31,7 +31,7 @@ pub fn place(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<Placem
     for (key, cpus) in [("placement.server", &requested.server), ("placement.client", &requested.client)] {
         if let Some(cpu) = cpus.iter().flat_map(|cpus| &cpus.0).find(|cpu| !allowed.contains(cpu)) {
             if allowed.is_empty() {
-                return Err(format!("{key}: only Linux can keep processes on CPUs; remove it"));
+                return Err(format!("{key}: only Linux can pin processes to CPUs; remove it"));
             }
             let allowed = Cpus(allowed.clone());
             return Err(format!("{key}: this process may not use CPU {cpu}; choose from {allowed}"));
@@ -143,6 +143,6 @@ mod tests {
         let nowhere = place(&[], &spec::Placement::default()).unwrap();
         assert!(nowhere.is_shared() && nowhere.server.is_empty() && nowhere.client.is_empty(), "{nowhere:?}");
         let error = place(&[], &spec::Placement { server: None, client: Some(Cpus(vec![0])) }).unwrap_err();
-        assert!(error.starts_with("placement.client: only Linux can keep processes on CPUs"), "{error}");
+        assert!(error.starts_with("placement.client: only Linux can pin processes to CPUs"), "{error}");
     }
 }

@@ -9,8 +9,8 @@ use super::limits::{BEYOND_P99_MIN, BEYOND_P999_MIN, DELAY_P99_NS, DELAY_P999_NS
 use crate::model::Check;
 use crate::model::VerdictKind::ClientLimited;
 
-/// Checks the median send delay and its tails, of all clients and of the worst one. `p50_max_ns` limits the median; limits of
-/// the tails are at least `tail_ns_min`.
+/// Checks the median and the tails of the send delay, of all clients and of the worst one. `p50_max_ns` limits the median;
+/// limits of the tails are at least `tail_ns_min`.
 pub(super) fn send_delay(report: &LoadReport, p50_max_ns: f64, tail_ns_min: f64) -> Vec<Check> {
     let mut checks = vec![median("median send delay".into(), report.send_delay.distribution.p50_ns, p50_max_ns)];
     // The median over all processes hides a single late process.
@@ -64,7 +64,7 @@ fn place(at: usize, process: &ProcessReport) -> String {
     if process.place.is_empty() { format!("client {}", at + 1) } else { process.place.clone() }
 }
 
-/// Checks the share of late sends. A larger share can raise even the median response time.
+/// Checks the share of late sends. A share above the limit can raise even the median response time.
 pub(super) fn late_sends(report: &LoadReport) -> Check {
     let late = report.late_sends();
     let share = late.count as f64 / late.sent.max(1) as f64;

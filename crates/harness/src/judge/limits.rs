@@ -11,16 +11,16 @@ pub(super) const RATE_SHARE_MIN: f64 = 0.98;
 pub(super) const PILE_UP_SHARE_MAX: f64 = 0.02;
 /// The tolerated number of requests on either side of an edge of the window. At a low rate they are a large share.
 pub(super) const EDGE_REQUESTS: f64 = 10.0;
-/// Service time grows without bound if the medians of all last parts exceed those of all first parts by this factor.
+/// Service time grows without bound if the medians of all last parts are this many times as high as those of all first parts.
 pub(super) const SERVICE_GROWTH_MAX: f64 = 3.0;
 pub(super) const SERVICE_GROWTH_FIRST: usize = 2;
-/// The number of first parts if parts have fewer than [`SERVICE_GROWTH_REQUESTS`] requests on average. With exponential times,
-/// chance alone then fails one trial in 30 000; with two parts it would fail one in 400.
+/// The number of first parts if parts have fewer than [`SERVICE_GROWTH_REQUESTS`] requests on average. With exponentially
+/// distributed service times, chance alone then fails one trial in 30 000. With two parts it would fail one in 400.
 pub(super) const SERVICE_GROWTH_FIRST_OF_FEW: usize = 4;
 pub(super) const SERVICE_GROWTH_REQUESTS: u64 = 4;
 /// The number of last parts.
 pub(super) const SERVICE_GROWTH_PARTS: usize = PARTS * 3 / 10;
-/// Smaller service times, in nanoseconds, are noise of the machine.
+/// The lowest limit of the service time at the end, in nanoseconds. Shorter times are noise of the machine.
 pub(super) const SERVICE_GROWTH_FLOOR_NS: f64 = 1_000_000.0;
 /// The highest share of lost datagrams.
 pub(crate) const LOST_SHARE_MAX: f64 = 0.01;
@@ -46,7 +46,7 @@ pub(super) const RECEIVER_BUSY_SHARE_MAX: f64 = 0.95;
 /// delay p99 of 20 us, it is below 0.1 at all rates. On a quiet virtual machine the largest of 83 trials was 0.13; under load
 /// the median was 0.19.
 pub(super) const FIT_DISTANCE_MAX: f64 = 0.2;
-/// A test of the sends fails only below this p-value. With so many sends, every client is below it, and the distance decides.
+/// A test of the sends fails only below this p-value. With many sends, any client's p-value is lower, and the distance decides.
 pub(super) const FIT_P_VALUE_MIN: f64 = 0.001;
 /// A client of a closed loop has spare CPU time below this share of the CPUs that its threads can use.
 pub(super) const CLIENT_BUSY_SHARE_MAX: f64 = 0.95;
@@ -63,7 +63,7 @@ pub(super) const TAKEN_SHARE_MAX: f64 = 0.25;
 pub(super) const SAMPLES_MIN: f64 = 20.0;
 /// The highest share of requests that time out on a server that is not saturated.
 pub(super) const TIMEOUT_SHARE_MAX: f64 = 0.001;
-/// The largest drift of the client's clock against the kernel's. Observed drifts were below 100.
+/// The largest drift of the client's clock against the kernel's, in parts per million. Observed drifts were below 100.
 pub(super) const DRIFT_PPM_MAX: f64 = 10_000.0;
 /// The highest share of a closed loop's transactions without a sample. The tests of steadiness use only samples.
 pub(super) const UNSAMPLED_SHARE_MAX: f64 = 0.5;

@@ -61,7 +61,7 @@ impl Judgement {
         };
         let mut checks = sufficient::plausible(report, server);
         checks.extend(load);
-        // Append this check, because the causes above do not depend on the time of counting.
+        // Append this check: a failure of the load explains more than counters that were read late.
         checks.extend(server.map(|server| sufficient::counted_late(report, server)));
         Self { checks, reason: Ok(reason) }
     }

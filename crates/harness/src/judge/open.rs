@@ -71,8 +71,8 @@ fn growth(medians_ns: &[u64; PARTS], requests: u64) -> (f64, f64) {
     (last_ns, (SERVICE_GROWTH_MAX * first_ns).max(SERVICE_GROWTH_FLOOR_NS))
 }
 
-/// Checks the CPUs for the planned rate at the measured CPU time of a request, if a busy server fell short of that rate. A late
-/// client sends bursts, which cost the server less, so requests on time would need even more CPUs.
+/// If a busy server fell short of the planned rate, checks how many CPUs this rate needs at the measured CPU time per request.
+/// Requests of a late client come in bursts, which cost less each; requests on time would need even more CPUs.
 fn beyond_capacity(report: &LoadReport, server: &ServerSide<'_>) -> Option<Check> {
     let requests = requests_answered(server.counters, report);
     // A Poisson process may plan fewer requests than configured.

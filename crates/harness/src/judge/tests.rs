@@ -132,7 +132,7 @@ fn sessions_waiting_for_connection_saturate_server() {
 }
 
 #[test]
-fn late_sends_without_pile_limit_client() {
+fn late_sends_without_piled_up_requests_limit_client() {
     assert_eq!(kind(|r| r.send_delay = measured([2_000_000; 10])), VerdictKind::ClientLimited);
     let behind = |r: &mut LoadReport| {
         r.rate_sent_per_s = 900.0;
@@ -299,7 +299,6 @@ fn run_stored_earlier_has_its_quantiles_and_late_sends() {
 
 #[test]
 fn spinning_server_is_not_blamed_for_a_late_client() {
-    // A client that is stopped for five sixths of the time.
     let mut report = healthy();
     report.send_delay = measured([5_000_000; 10]);
     report.outstanding = Outstanding { at_start: 5, at_end: 400, after_drain: 0 };
@@ -407,7 +406,7 @@ fn server_that_slows_down_is_unsteady() {
 
 #[test]
 fn server_slow_for_a_while_is_unsteady() {
-    // A third in the middle, a quarter at the end, an eighth at the beginning.
+    // Slow for a third of the window in the middle, a quarter at the end, or an eighth at the beginning.
     for slow in [11..21, 24..32, 0..4] {
         let mut report = healthy();
         report.service.p50_by_part_ns =

@@ -18,7 +18,7 @@ impl Verdict {
         self.checks.iter().filter(|check| !check.passed)
     }
 
-    /// Tests whether all failed checks of an invalid trial are about the machine or the client, and none about the server.
+    /// Tests whether checks failed, and all failed checks are about the machine or the client.
     pub fn is_blameless_for_server(&self) -> bool {
         let is_beside = |it: &Check| it.decides == VerdictKind::ClientLimited || it.is_of_machine();
         self.failed_checks().next().is_some() && self.failed_checks().all(is_beside)
@@ -51,10 +51,10 @@ impl Verdict {
 pub struct Check {
     /// The quantity.
     pub name: String,
-    /// The measured value. JSON has a word if it is not finite.
+    /// The measured value. Stored as a word if it is not finite.
     #[serde(with = "unbounded")]
     pub value: f64,
-    /// The limit. JSON has a word if it is not finite.
+    /// The limit. Stored as a word if it is not finite.
     #[serde(with = "unbounded")]
     pub limit: f64,
     /// The required side of the limit.
@@ -132,6 +132,6 @@ pub enum VerdictKind {
     ClientLimited,
     /// The window was not in a steady state: the server's times changed, or other processes took its CPUs.
     Unsteady,
-    /// The trial did not finish, or its figures are wrong.
+    /// The trial did not finish, had errors or too few requests, or its figures are implausible.
     Failed,
 }

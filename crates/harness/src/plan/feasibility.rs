@@ -72,7 +72,7 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
         (needs.mappings, "mappings", host.mappings_max, "vm.max_map_count", "raise it"),
     ] {
         if needed > limit {
-            reasons.push(format!("{subject} {needed} {what}, but {limit_name} is {limit}; lower it, or {remedy}"));
+            reasons.push(format!("{subject} {needed} {what}, but {limit_name} is {limit}; use fewer, or {remedy}"));
         }
     }
     // Check only the server's ports, because the client of `udp` needs a single one.
@@ -98,11 +98,11 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
         reasons.extend(needs.pool.and_then(|pool| wait_for_a_pool(serve, connections, pool)));
     } else {
         if cfg!(not(target_os = "linux")) {
-            reasons.push(format!("architectures: {server} needs Linux, to be measured from outside"));
+            reasons.push(format!("architectures: {server} is external, and only Linux can measure it"));
         }
         if workload.work.is_some() {
             reasons.push(format!(
-                "workload.simulated-work: {server} is external and cannot simulate work; remove one of them"
+                "workload.simulated-work: {server} is external and cannot simulate work; remove the key or the server"
             ));
         }
     }
@@ -125,7 +125,7 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
     if parts.iter().any(|part| part.active == 0.0) {
         reasons.push(format!(
             "client.processes: {} processes need an active connection each, but {} of {connections} {targets} are active; \
-             lower the processes, or raise workload.active",
+             lower client.processes, or raise workload.active",
             load.processes,
             load::config::active_count(load.active, load.connections),
         ));
@@ -194,8 +194,8 @@ pub fn infeasible_for_workers(trial: &Trial, fleet: &FleetFacts) -> Vec<String> 
     reasons
 }
 
-/// Returns why connections would wait for a pool worker during the whole trial. A worker is busy until its connection
-/// ends, and no connection ends before all are served.
+/// Returns why connections would wait for a pool worker during the whole trial. A worker is busy until its connection ends. The
+/// client ends no connection before the server has served all.
 fn wait_for_a_pool(serve: &ServeConfig, connections: u64, pool: u64) -> Option<String> {
     let server = serve.architecture;
     if pool < connections {

@@ -24,9 +24,8 @@ const MAPPINGS_BESIDE: u64 = 512;
 pub(super) const WAITING_MAX: f64 = 0.01;
 /// Memory of a planned request in bytes: its record, its sample, the summary, and the kernel's timestamps.
 pub(super) const BYTES_PER_REQUEST: u64 = 176;
-/// Returns the memory of a connection in bytes, with both ends and the kernel's part. Rounded up from measurements at
-/// 400 and 2 000 connections on Linux 6: 7 kB in an event loop, 17 kB more with a stack, 48 kB with a thread, 200 kB
-/// with a process.
+/// Returns the memory of both ends of a connection, including the kernel's, in bytes. Rounded up from measurements with 400
+/// and 2 000 connections on Linux 6: 7 kB in an event loop, 24 kB with a stack, 48 kB with a thread, 200 kB with a process.
 pub(super) fn bytes_per_connection(per_connection: PerConnection) -> u64 {
     match per_connection {
         PerConnection::Nothing => 8 << 10,
@@ -56,7 +55,7 @@ pub(super) struct ServerResources {
     pub(super) pool: Option<u64>,
     /// The threads or processes that serve connections: those of the pool, or one for each connection.
     pub(super) workers: u64,
-    /// The threads or processes of the host. 0 for a model without one per connection.
+    /// The threads or processes of the host, other programs included. 0 if the model serves connections without them.
     pub(super) tasks: u64,
     /// The memory mappings of the process. 0 for a model without stacks.
     pub(super) mappings: u64,
@@ -96,7 +95,7 @@ pub struct Limit {
 }
 
 /// Returns the tightest limit of an architecture on `host`, by the same figures as a plan. A pool has one worker for each
-/// connection, and spare ones.
+/// connection, and `SPARE` more.
 pub fn limit(architecture: Architecture, host: &Host) -> Limit {
     let per_connection = architecture.model.per_connection;
     // Spare threads also need a descriptor each.

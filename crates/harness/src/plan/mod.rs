@@ -32,7 +32,7 @@ const OVERHEAD_NS: u64 = 200_000_000;
 const PROBE_NS: u64 = 1_000_000_000;
 /// The longest time to establish, verify and close a connection, in nanoseconds: that of a process per connection.
 const CONNECT_NS: u64 = 250_000;
-/// The longest time to store a record before the ramp, in nanoseconds: that of a staged server.
+/// The longest time to store one `kv` record before the ramp, in nanoseconds: that of a staged server.
 const STORE_NS: u64 = 5_000;
 
 /// The trials of a run, in order.
@@ -44,7 +44,8 @@ pub struct Plan {
     pub seed: u64,
     /// The CPUs of server and client, in one sentence.
     pub placement: String,
-    /// The network between server and client and the means that apply it. `None` without a lab.
+    /// The network between server and client, and the means that apply it. `None` if the experiment has no network, or this
+    /// host lacks the means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
     /// Warnings about trials that can run, but may not measure what the user intends.
@@ -59,8 +60,8 @@ impl Plan {
         self.trials.iter().filter(|trial| trial.infeasible.is_empty()).map(duration_ns).sum()
     }
 
-    /// Sorts the trials by rate. All repeats of a rate finish before the next rate begins. Trials of one rate keep
-    /// their order.
+    /// Sorts the trials by rate and renumbers them. All repeats of a rate finish before the next rate begins. Trials of one
+    /// rate keep their order.
     pub fn by_rate(mut self) -> Self {
         let rate = |trial: &Trial| trial.workload.rate_per_s.unwrap_or(f64::INFINITY);
         self.trials.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
@@ -78,8 +79,8 @@ pub fn duration_ns(trial: &Trial) -> u64 {
         + trial.load.kv.as_ref().map_or(0, |kv| u64::from(kv.records) * STORE_NS)
 }
 
-/// Makes a plan for `host`. An infeasible trial stays in the plan, with its reasons. Fails if the placement is impossible, or
-/// if the program of an external server is missing.
+/// Makes a plan for `host`. An infeasible trial stays in the plan, with its reasons. Fails if the placement is impossible, a
+/// load is invalid, or the program or the folder of an external server is missing.
 pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     let fleet = host.fleet.as_ref();
     let placement = if fleet.is_some_and(FleetFacts::are_elsewhere) {
@@ -92,8 +93,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     let mut order = Xoshiro256PlusPlus::seed_from_u64(experiment.seed);
     let mut trials = Vec::new();
     for repeat in 0..experiment.repeats.get() {
-        // Each repeat runs all configurations once, in random order. Repeats of one configuration are thus never a
-        // block.
+        // Each repeat runs all configurations once, in random order. This spreads the repeats of a configuration over the run.
         let architectures = &experiment.architectures.0;
         let mut round: Vec<_> = loads.iter().flat_map(|load| architectures.iter().map(move |it| (load, it))).collect();
         round.shuffle(&mut order);
@@ -158,14 +158,14 @@ fn trial(
     let load = LoadConfig {
         target: target.clone(),
         pacing: match load.pacing {
-            // A client that spins would take CPU time from the server. A closed loop never spins.
+            // A client that always spins would take CPU time from the server. A closed loop never spins.
             Pacing::Auto if placement.is_shared() && !workload.is_closed() => Pacing::SleepSpin,
             pacing => pacing,
         },
         clients: match experiment.client.clients {
             None if workload.is_closed() => {
-                // One client for each CPU of a process. In a distributed run, all workers have as many clients as the worker
-                // with the fewest CPUs.
+                // One client for each CPU of a client process. In a distributed run, the worker with the fewest CPUs sets the
+                // number for all workers.
                 let planned = placement.client.len() as u32;
                 let cpus = fleet.map_or(planned / load.processes, |fleet| fleet.cpus_each(planned));
                 cpus.clamp(1, load.connections / load.processes)
@@ -209,14 +209,14 @@ fn trial(
     Trial { index, repeat, architecture: architecture.clone(), workload, serve, load, infeasible: Vec::new() }
 }
 
-/// Returns the maximum number of connections that the server accepts. It exceeds the client's number, so that only the system
-/// limits them. With short-lived connections, the next one may arrive before the server sees the end of the last.
+/// Returns the maximum number of connections that the server accepts. It exceeds the client's number, so that this maximum
+/// refuses none. Of short-lived connections, the next may arrive before the server sees the end of the previous one.
 fn connections_max(load: &LoadConfig) -> u32 {
     let besides = load.requests_per_connection.map_or(0, |_| load.connections);
     load.connections_and_idle().saturating_add(besides).saturating_add(SPARE)
 }
 
-/// Returns a copy of the trial `first` with another number, repeat, rate and window, and thus another seed.
+/// Returns a copy of the trial `first` with another index, repeat, rate and window, and thus another seed.
 pub fn probe(first: &Trial, seed: u64, index: u32, repeat: u32, rate_per_s: f64, measure_ns: u64) -> Trial {
     let mut probe = Trial { index, repeat, ..first.clone() };
     for rate in [&mut probe.workload.rate_per_s, &mut probe.load.rate_per_s] {

@@ -25,7 +25,7 @@ const FILES_PER_PROCESS: u64 = 4;
 const CONNECTING: u64 = 128;
 /// The backlog that our servers pass to listen(2).
 const BACKLOG: u64 = 4_096;
-/// The time of a port in TIME_WAIT, in seconds: by default, and with [`TW_REUSE`].
+/// The time in TIME_WAIT until a port can be reused, in seconds: by default, and if [`TW_REUSE`] is 1.
 const TIME_WAIT_S: [f64; 2] = [60.0, 1.0];
 /// The bytes of a packet's headers, including Ethernet's, and of its payload.
 const PACKET: (f64, f64) = (66.0, 1_448.0);
@@ -76,7 +76,7 @@ pub struct Figures {
     pub connections: Vec<PerConnectionBytes>,
     /// Memory of a client's end, including the kernel's, in bytes.
     pub client_bytes: Figure,
-    /// The rate that one client CPU was seen to handle, in requests per second.
+    /// The rate that one client CPU handled, in requests per second.
     pub client_per_s: Figure,
 }
 
@@ -230,7 +230,7 @@ pub struct ServerNeeds {
     /// Kernel memory, in bytes.
     pub kernel_bytes: f64,
     /// The bandwidth of the busier direction, headers included, in bits per second. `None` for closed loops and
-    /// variable sizes.
+    /// unknown sizes.
     pub bits_per_s: Option<f64>,
     /// The source of the memory figures.
     pub origin: String,
@@ -257,7 +257,7 @@ pub struct ClientNeeds {
     pub addresses: u64,
     /// The rate of each host in requests per second. `None` in a closed loop.
     pub rate_per_s: Option<f64>,
-    /// Client CPUs of all hosts. For a closed loop, at least 1.
+    /// Client CPUs of all hosts. 1 for a closed loop, because its rate is unknown.
     pub cpus: u64,
     /// Memory of each host, in bytes.
     pub memory_bytes: f64,
@@ -285,8 +285,8 @@ impl Setting {
     }
 }
 
-/// Computes the requirements of `plan`. `setting` reads a kernel setting of this host. Fails for Unix sockets, which need
-/// one host, and for the service `udp`, which has no connections.
+/// Computes the requirements of `plan`. `setting` reads a kernel setting of this host. Fails for Unix sockets, which cannot
+/// connect two hosts, and for the service `udp`, which has no connections.
 pub fn of(
     plan: &Plan,
     figures: Figures,
@@ -485,11 +485,11 @@ mod tests {
         assert_eq!(setting("vm.max_map_count", "server").unwrap().needed, 2_000_512);
         assert!(setting("net.ipv4.tcp_tw_reuse", "client").is_none(), "connections stay open, so no port is reused");
         let tasks = setting("ulimit -Hu", "server").unwrap();
-        assert_eq!((tasks.needed, tasks.here), (1_000_256, None), "a made-up host has no such fact");
+        assert_eq!((tasks.needed, tasks.here), (1_000_256, None), "the made-up host lacks this fact");
     }
 
     #[test]
-    fn limits_of_tasks_are_compared_with_their_needs() {
+    fn task_limits_are_compared_with_required_tasks() {
         let facts = [("processes max", "unlimited"), ("cgroup tasks max", "1000")];
         let facts = facts.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let host = Host { facts, ..Host::made_up() };
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn distributed_run_has_no_figures_of_this_host() {
+    fn distributed_run_is_rejected_as_source_of_figures() {
         let of = |is_distributed| {
             let plan = crate::plan::plan(&presets::find("compare").unwrap().experiment(), &Host::made_up()).unwrap();
             let header = RunHeader { is_distributed, ..RunHeader::made_up(plan) };
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn with_more_addresses_rate_or_memory_is_the_limit() {
+    fn clients_with_many_addresses_are_limited_by_rate_or_memory() {
         let of_rate = needs(1_000_000, 4_000_000.0, 64).clients;
         assert_eq!((of_rate.limit.as_str(), of_rate.hosts), ("rate", of_rate.cpus.div_ceil(16)), "{of_rate:?}");
         let of_memory = needs(100_000_000, 1_000.0, 1_000).clients;

@@ -96,7 +96,7 @@ fn workers(here: u32) -> FleetFacts {
 }
 
 #[test]
-fn workers_in_a_lab_are_planned_by_its_hosts() {
+fn lab_of_workers_must_match_network_and_hosts() {
     let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
     experiment.client.processes = std::num::NonZeroU32::new(2);
     let network: Network = "lab:clients=2".parse().unwrap();
@@ -122,7 +122,7 @@ fn workers_in_a_lab_are_planned_by_its_hosts() {
 }
 
 #[test]
-fn closed_loop_of_workers_uses_cpus_of_the_smallest() {
+fn closed_loop_of_workers_uses_lowest_cpu_count() {
     let mut experiment = crate::spec::presets::find("voras2009").unwrap().experiment();
     (experiment.client.clients, experiment.client.processes) = (None, std::num::NonZeroU32::new(3));
     let clients = |experiment: &Experiment, here, elsewhere_cpus| {
@@ -170,7 +170,7 @@ fn workers_reject_a_transport_that_one_of_them_lacks() {
 }
 
 #[test]
-fn closed_loop_of_kv_is_planned_whole() {
+fn planned_closed_loop_of_kv_survives_json() {
     let experiment = crate::spec::presets::find("voras2009").unwrap().experiment();
     let plan = plan(&experiment, &Host::made_up()).unwrap();
     assert_eq!(plan.trials.len(), 19 * 6 * 5);
@@ -179,7 +179,6 @@ fn closed_loop_of_kv_is_planned_whole() {
         assert_eq!(trial.serve.ours().unwrap().service, trial.workload.service);
         assert_eq!(trial.load.kv, trial.workload.kv);
         assert_eq!(trial.load.kv.as_ref().unwrap().records, 30_000);
-        // The trial survives a round trip through JSON.
         let text = serde_json::to_string(trial).unwrap();
         assert!(!text.contains("\"think\""), "{text}");
         assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), *trial);
@@ -190,7 +189,7 @@ fn closed_loop_of_kv_is_planned_whole() {
 fn plan_of_an_earlier_version_is_read() {
     let plan = plan(&crate::spec::presets::find("compare").unwrap().experiment(), &Host::made_up()).unwrap();
     let text = serde_json::to_string(&plan.trials[0]).unwrap();
-    // Runs from before closed loops: each has a rate, and none has `kv` or `think`.
+    // Trials from before closed loops have a rate, but neither `kv` nor `think`.
     assert!(text.contains("\"rate_per_s\":2000.0") && !text.contains("kv") && !text.contains("think"), "{text}");
     assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), plan.trials[0]);
 }
@@ -215,7 +214,7 @@ fn architectures_of_one_comparison_see_the_same_schedule() {
     let mut distinct: Vec<u64> = seeds.values().map(|seeds| seeds[0]).collect();
     distinct.sort_unstable();
     distinct.dedup();
-    assert_eq!(distinct.len(), 6, "repeats and workloads differ");
+    assert_eq!(distinct.len(), 6, "each repeat of a workload has its own seed");
 }
 
 #[test]
@@ -358,11 +357,11 @@ fn read_budget_reaches_each_server_or_is_rejected() {
         assert!(trial.infeasible.is_empty(), "{:?}", trial.infeasible);
         let text = serde_json::to_string(&trial).unwrap();
         assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), trial);
-        // Runs from before the read budget became configurable.
+        // Earlier versions had no configurable read budget.
         let old = text.replace(",\"read_budget_bytes\":262144", "");
         let old = serde_json::from_str::<Trial>(&old).unwrap();
         assert_eq!(old.serve.ours().unwrap().read_budget_bytes, ReadBudget::default());
-        assert!(!old.differs_only_in_rate(&trial), "another budget is another configuration");
+        assert!(!old.differs_only_in_rate(&trial), "another read budget is another configuration");
     }
     for trial in planned("maharjan2012-udp", &["epoll"]) {
         let is_rejected =
@@ -383,7 +382,7 @@ fn read_budget_reaches_each_server_or_is_rejected() {
 }
 
 #[test]
-fn streams_are_planned_whole_and_name_the_thread_limit() {
+fn planned_streams_survive_json_and_name_the_thread_limit() {
     let mut experiment = crate::spec::presets::find("welsh2001-connections").unwrap().experiment();
     let plan = |experiment: &Experiment| {
         plan(experiment, &Host { tasks_max: (700, "ulimit -u".into()), ..Host::made_up() }).unwrap()
@@ -399,7 +398,7 @@ fn streams_are_planned_whole_and_name_the_thread_limit() {
             let connections = trial.workload.connections;
             let needed = connections + 256;
             format!(
-                "workload.connections: {connections} connections need {needed} threads, but ulimit -u is 700; lower it, or raise \
+                "workload.connections: {connections} connections need {needed} threads, but ulimit -u is 700; use fewer, or raise \
                  that limit"
             )
         });
@@ -454,7 +453,7 @@ fn stacks_need_mappings() {
         plan(&experiment, &Host { mappings_max, ..Host::made_up() }).unwrap().trials[0].infeasible.clone()
     };
     assert_eq!(plan(65_530), [""; 0]);
-    let why = "workload.connections: 19000 connections need 38512 mappings, but vm.max_map_count is 30000; lower it, or raise it";
+    let why = "workload.connections: 19000 connections need 38512 mappings, but vm.max_map_count is 30000; use fewer, or raise it";
     assert_eq!(plan(30_000), [why]);
 }
 

@@ -27,7 +27,7 @@ pub(super) fn of_placement(
     if !crowded.is_empty() && !cpus.0.is_empty() {
         warnings.push(format!(
             "some architectures have more threads than the server has CPUs ({cpus}), so threads wait for each other: {}; \
-             add CPUs (placement.server, --server-cpus), or lower the threads",
+             add CPUs (placement.server, --server-cpus), or choose fewer threads",
             crowded.join(", ")
         ));
     }
@@ -41,8 +41,8 @@ pub(super) fn of_placement(
         }
         if spins == Spins::KernelThread && cpus.0.len() == 1 {
             warnings.push(format!(
-                "{architecture} has a kernel thread that keeps a CPU fully busy, but the server has only CPU {cpus}, so the \
-                 two wait for each other; add a CPU (placement.server, --server-cpus)"
+                "{architecture} has a kernel thread that keeps a CPU fully busy, but the server has only CPU {cpus}, so this \
+                 thread and the server wait for each other; add a CPU (placement.server, --server-cpus)"
             ));
         }
     }
@@ -57,7 +57,7 @@ fn shared(placement: &placement::Placement, cores: &[Vec<usize>]) -> Option<Stri
         return Some(format!("server and client share CPU {both}, so times include waits for each other; {REMEDY}"));
     }
     if placement.is_shared() {
-        return Some("server and client may share CPUs, because only Linux can keep processes on CPUs".into());
+        return Some("server and client may share CPUs, because only Linux can pin processes to CPUs".into());
     }
     let uses = |cpus: &[usize], core: &[usize]| core.iter().any(|cpu| cpus.contains(cpu));
     let core = cores.iter().find(|core| uses(server, core) && uses(client, core))?;

@@ -1,4 +1,4 @@
-//! Streams, figures of the server, and clients of several processes.
+//! Tests of verdicts on streams, the server's figures, and several client processes.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn one_byte_of_difference_fails_trial() {
     for wrong in [kind(0, Some(16_999_999), 96), kind(0, Some(17_000_000), 97), kind(0, None, 96)] {
         assert_eq!(wrong, VerdictKind::Failed);
     }
-    assert_eq!(kind(1, Some(17_000_000), 96), VerdictKind::Failed, "idle connections sent a first request each");
+    assert_eq!(kind(1, Some(17_000_000), 96), VerdictKind::Failed, "the idle connection sent a request too");
 }
 
 #[test]
