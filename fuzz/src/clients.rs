@@ -4,7 +4,8 @@ use wire::{http, kv};
 
 use crate::cuts;
 
-/// Reads pieces with `reader`, which returns the bytes taken and any complete response; stops if `is_last` accepts a response.
+/// Reads pieces with `reader`, which returns the number of bytes taken and a complete response, if any. Stops after a response
+/// that `is_last` accepts.
 fn read<R: PartialEq>(
     pieces: &[&[u8]],
     mut reader: impl FnMut(&[u8]) -> (usize, Option<R>),
@@ -35,7 +36,7 @@ pub fn http(data: &[u8]) {
     for is_head in [false, true] {
         let responses = |pieces: &[&[u8]]| {
             let mut reader = http::client::Reader::default();
-            // Drop the reasons of errors: with other cuts, the reader may see another error first.
+            // Ignore the reasons of errors, because the reader may find another error first if the cuts differ.
             let mut found = read(
                 pieces,
                 |bytes| {

@@ -1,15 +1,16 @@
 //! The split of an input into pieces. The first bytes of the input determine the split.
 
-/// Decodes an input: the number of cuts (at most 15), the length of each piece but the last, and the bytes to split.
+/// Decodes an input: the number of cuts (modulo 16), the length of each piece except the last, and the bytes to split. Returns
+/// the bytes and the lengths.
 pub fn pieces(data: &[u8]) -> (Vec<u8>, Vec<usize>) {
     let Some((&count, rest)) = data.split_first() else { return (Vec::new(), Vec::new()) };
     let (cuts, whole) = rest.split_at(rest.len().min(usize::from(count % 16)));
-    // Short pieces are more interesting; the largest byte stands for a long piece.
+    // Most lengths are short, because short pieces reach more states; 255 means 4 000.
     let lengths = cuts.iter().map(|&cut| if cut == u8::MAX { 4_000 } else { usize::from(cut) });
     (whole.to_vec(), lengths.collect())
 }
 
-/// Splits bytes into pieces of these lengths and the rest.
+/// Splits bytes into pieces of these lengths; the last piece has the remaining bytes.
 pub fn cut<'a>(whole: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
     let mut rest = whole;
     let mut pieces: Vec<&[u8]> = lengths

@@ -1,4 +1,4 @@
-//! Files and command-line values: a parsed value must be written in a form that parses to the same value.
+//! Parsers of files and command-line values: the text of a parsed value must parse to the same value.
 
 use stats::Histogram;
 
@@ -22,7 +22,7 @@ pub fn parse_and_write<T: std::str::FromStr + std::fmt::Display + PartialEq>(tex
     Some(value)
 }
 
-/// Reads a service and its sizes from a server's description.
+/// Reads a service and its sizes from JSON.
 pub fn service(data: &[u8]) {
     read_and_write::<wire::ServiceSpec>(data);
 }

@@ -2,7 +2,7 @@
 
 use crate::files::{parse_and_write, read_and_write};
 
-/// Reads a frame of a known or unknown worker, and the JSON that frames contain.
+/// Reads a message of the handshake, a later message, and the JSON that messages contain.
 pub fn frame(data: &[u8]) {
     for is_known in [false, true] {
         if let Some(written) = harness::fleet::reencode(data, is_known) {
@@ -60,7 +60,7 @@ fn check_plan(mut experiment: harness::spec::Experiment) {
         rates.0.truncate(2);
     }
     if let Ok(plan) = harness::plan::plan(&experiment, &harness::host::Host::made_up()) {
-        assert!(!plan.trials.is_empty(), "a plan has trials");
+        assert!(!plan.trials.is_empty(), "the plan has no trials");
     }
 }
 

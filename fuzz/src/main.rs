@@ -1,5 +1,5 @@
-//! Runs the target named by `FUZZ_TARGET`. `cargo fuzz` supplies input from libFuzzer. Without it, the arguments name input
-//! files: `FUZZ_TARGET=http cargo run -p fuzz -- FILE...`.
+//! Runs the target named by `FUZZ_TARGET`. Under `cargo fuzz`, libFuzzer supplies the inputs. Otherwise the arguments name
+//! input files: `FUZZ_TARGET=http cargo run -p fuzz -- FILE...`.
 
 #![cfg_attr(fuzzing, no_main)]
 

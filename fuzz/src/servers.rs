@@ -19,7 +19,8 @@ const OUTPUT_BYTES_MAX: usize = 1 << 20;
 /// Output, number of completed requests, and whether the connection is over.
 type Outcome = (Vec<u8>, u64, bool);
 
-/// Serves one connection and sends all output after each piece, at most `at_most` bytes at a time; `None` if it is too long.
+/// Serves one connection and sends all output after each piece, at most `at_most` bytes at a time. `None` if the output
+/// exceeds `OUTPUT_BYTES_MAX`.
 fn converse<S: Service>(service: &S, pieces: &[&[u8]], at_most: usize) -> Option<Outcome> {
     let (mut conn, mut output, mut requests) = (S::Conn::default(), Vec::new(), 0);
     for piece in pieces {
@@ -76,14 +77,14 @@ pub fn kv(data: &[u8]) {
     compare(data, || Kv::new(config.clone(), Box::new(|| NOW)), |output| output);
 }
 
-/// The fixed service; the first two bytes give the sizes.
+/// The service `fixed`; the first two bytes give the sizes.
 pub fn fixed(data: &[u8]) {
     if let [request, response, rest @ ..] = data {
         compare(rest, || Fixed::new(u32::from(*request) + 1, u32::from(*response) + 1), length);
     }
 }
 
-/// Bursts; the first four bytes give the sizes and the direction.
+/// The service `stream`; the first four bytes give the sizes and the direction.
 pub fn stream(data: &[u8]) {
     if let [packet, packets, ack, direction, rest @ ..] = data {
         let direction = if direction % 2 == 0 { Direction::In } else { Direction::Out };
@@ -92,12 +93,12 @@ pub fn stream(data: &[u8]) {
     }
 }
 
-/// Datagrams.
+/// The service `udp`.
 pub fn udp(data: &[u8]) {
     let udp = Udp::new(16, 32);
     for bytes in [data.len(), 16, usize::MAX] {
         if let Some(id) = udp.request_id(data, bytes) {
-            assert_eq!(data.get(..id.len()), Some(&id[..]), "the id is the beginning of the datagram");
+            assert_eq!(data.get(..id.len()), Some(&id[..]), "the datagram does not begin with its id");
         }
     }
     udp.response_id(data);

@@ -1,4 +1,4 @@
-//! Replays the corpus: inputs that reach far into a parser, and inputs that once made a parser fail.
+//! Replays the corpus: inputs that add code coverage, and inputs that once made a parser fail.
 
 use std::path::Path;
 

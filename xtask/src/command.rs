@@ -29,7 +29,7 @@ pub fn step(name: &str, command: &mut Command, remedy: &str) -> anyhow::Result<(
     Ok(())
 }
 
-/// Waits until a condition holds, at most for this time.
+/// Waits until a condition holds; returns an error after `time_max`.
 pub fn wait_until(
     condition: &str,
     time_max: Duration,
@@ -37,7 +37,7 @@ pub fn wait_until(
 ) -> anyhow::Result<()> {
     let started = Instant::now();
     while !holds()? {
-        ensure!(started.elapsed() < time_max, "not within {time_max:?}: {condition}");
+        ensure!(started.elapsed() < time_max, "timeout after {time_max:?}; waited until {condition}");
         thread::sleep(Duration::from_millis(2));
     }
     Ok(())

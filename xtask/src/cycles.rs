@@ -1,14 +1,13 @@
-//! Cycles between the files of a crate, found from the uses in the sources.
+//! Cycles between the files of a crate, found by parsing the sources.
 //!
 //! A file uses another file if its code names an item that the other file defines: in a path, in a private `use`, or
-//! in the arguments of a macro or an attribute. Each rule is the least surprising one for a reader who looks for
-//! layers:
+//! in the arguments of a macro or an attribute. The rules should not surprise a reader who looks for layers:
 //!
 //! - A name belongs to the file that defines it, through any number of re-exports. Re-exports in `mod.rs` or `lib.rs`
 //!   therefore create no uses of these files.
 //! - `mod child;` and `pub use child::Item;` are no uses. Code that mentions the re-exported name uses the item.
-//! - The import of a module is no use; paths that begin with the module's name are.
-//! - `use module::*` uses the module's file, and the files of the names that the code takes from the module.
+//! - The import of a module is no use; a path that begins with the module's name is one.
+//! - `use module::*` uses the module's file, and each file that defines a name which the code takes from the module.
 //! - An item made by a macro belongs to the file of its module.
 //! - Files for other systems and features count; tests (`#[cfg(test)]`) do not.
 //!
@@ -62,7 +61,7 @@ pub fn of_workspace(workspace: &Path) -> Result<BTreeMap<String, Vec<Cycle>>> {
     Ok(found)
 }
 
-/// Returns the cycles of the crate with this root file; `text` returns the text of a file, if the file exists.
+/// Returns the cycles of the crate with this root file. `text` returns the text of a file, or `None` if there is no such file.
 pub fn of_crate(root: &Path, text: &dyn Fn(&Path) -> Option<String>) -> Result<Vec<Cycle>> {
     let uses = reader::uses(root, text)?;
     let reached: BTreeMap<&Path, BTreeSet<&Path>> =

@@ -1,5 +1,5 @@
-//! Hostile clients in a separate process (`cargo xtask hostile`), with its own descriptors, on the CPUs that its [`Order`] names.
-//! Benches and the soak start the process and end it.
+//! Hostile clients in a separate process (`cargo xtask hostile`), which has its own limit of descriptors. It runs on the CPUs
+//! that its [`Order`] names. Benches and the soak start the process and end it.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -20,7 +20,7 @@ use crate::command::{Process, wait_until};
 const TICK: Duration = Duration::from_millis(1);
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The order to the process, as one line of JSON.
+/// The process's task, sent to its standard input as one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Order {
     /// Target, number of clients (as connections) and CPUs.
@@ -30,7 +30,7 @@ pub struct Order {
     pub acts_per_s: f64,
 }
 
-/// Runs the process: acts until standard input ends, and reports counts.
+/// Runs the process: acts until standard input ends, and writes a [`Tally`] every 100 ms.
 pub fn act() -> anyhow::Result<()> {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
@@ -41,7 +41,7 @@ pub fn act() -> anyhow::Result<()> {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         flag.store(true, Relaxed);
     });
-    // Yield to the measuring client on the same CPU.
+    // Let the measuring client run first on a shared CPU.
     rustix::process::nice(19).context("nice")?;
     if !order.config.cpus.is_empty() {
         let mut cpus = rustix::thread::CpuSet::new();
@@ -56,7 +56,7 @@ pub fn act() -> anyhow::Result<()> {
     let (mut done, mut reported) = (0, Instant::now());
     while !is_over.load(Relaxed) {
         let due = (started.elapsed().as_secs_f64() * clients * order.acts_per_s) as u64;
-        // After a pause, skip the overdue acts beyond the number of clients.
+        // After a pause, run at most one overdue act per client.
         crowd.act((due - done).min(clients as u64) as usize);
         done = due;
         if reported.elapsed() >= REPORT_INTERVAL {

@@ -3,7 +3,7 @@
 //! # Layout
 //! - `command`: execution of other programs; `environment`: what tests need besides Rust
 //! - `check`: the test command and longer checks; `hostile`, `soak`: servers under hostile clients
-//! - `bench`: measurements of muxbench itself; `cycles` (in the library): files that import each other
+//! - `bench`: measurements of muxbench itself; `cycles` (in the library): files that use each other
 
 mod bench;
 mod check;
@@ -28,17 +28,17 @@ enum Command {
     Python,
     /// Builds target/servers (external servers that tests run) if necessary and prints its folder
     Servers,
-    /// Installs external servers and clients that tests run if necessary and prints their folder
+    /// Installs the other servers and clients that tests run if necessary and prints a folder with links to them
     Peers,
     /// Installs Chromium and builds target/browser if necessary and prints that folder
     Browser,
-    /// Checks dependencies: licences, sources, withdrawn and duplicate versions, number and size
+    /// Checks dependencies: licences, sources, withdrawn versions, advisories; prints their number and size
     Audit,
     /// Links the program for FreeBSD and macOS, in target/cross
     Cross,
     /// Checks hand-offs between threads with loom, in target/loom
     Loom,
-    /// Prints the files of each crate that import each other, with the imported names
+    /// Prints the files of each crate that use each other, with the used names
     Cycles,
     Fuzz(fuzz::Fuzz),
     Sanitize(sanitize::Sanitize),

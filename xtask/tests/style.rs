@@ -1,4 +1,4 @@
-//! The rules of names, comments and file sizes that a script can check.
+//! Checks of names, comments, file sizes and links.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn name_of(path: &Path) -> String {
     path.strip_prefix(root()).unwrap().to_string_lossy().into_owned()
 }
 
-/// Returns the places at which `breaks` finds something, as `file:line: detail`.
+/// Returns the lines of all source files for which `breaks` returns a detail, as `file:line: detail`.
 fn violations(breaks: impl Fn(&[&str], usize) -> Option<String>) -> Vec<String> {
     let mut found = Vec::new();
     for (name, text) in sources() {
@@ -48,7 +48,7 @@ fn doc(line: &str) -> Option<&str> {
     line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::trim)
 }
 
-/// Returns the first line of a paragraph of a doc comment if it begins with a wrong word.
+/// Returns the text of a line that begins a paragraph of a doc comment with a wrong word.
 fn wrong_first_word(lines: &[&str], at: usize) -> Option<String> {
     let text = doc(lines[at])?;
     let follows_text = at > 0 && doc(lines[at - 1]).is_some_and(|before| !before.is_empty());
@@ -56,7 +56,7 @@ fn wrong_first_word(lines: &[&str], at: usize) -> Option<String> {
     (!follows_text && WRONG_FIRST_WORDS.contains(&first)).then(|| text.to_owned())
 }
 
-/// Returns the function name that begins on a line, if it is too long.
+/// Returns the name of a function that a line defines, if the name is too long.
 fn long_function_name(line: &str) -> Option<String> {
     let (before, rest) = line.split_once("fn ")?;
     if !before.is_empty() && !before.ends_with([' ', '(']) {
@@ -110,7 +110,7 @@ fn files_and_inline_tests_are_short() {
 fn rules_find_violations() {
     let lines = ["/// What it does.", "fn short() {}", "/// Returns", "/// What follows.", "//!", "//! Of one."];
     let broken: Vec<usize> = (0..lines.len()).filter(|&at| wrong_first_word(&lines, at).is_some()).collect();
-    assert_eq!(broken, [0, 5], "a line that continues a sentence may begin with any word");
+    assert_eq!(broken, [0, 5], "only the first word of a paragraph is checked");
     let name = "a".repeat(61);
     assert_eq!(long_function_name(&format!("    pub fn {name}(")), Some(name));
     assert_eq!(long_function_name(&format!("fn {}()", "a".repeat(60))), None);

@@ -12,7 +12,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
 
 #[test]
 fn crates_depend_only_on_allowed_crates() {
-    // The crates of this workspace that each crate may depend on, apart from its tests.
+    // The crates of this workspace on which each crate may depend. Its tests may use others.
     let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
         ("wire", [].as_slice()),
         ("stats", &[]),
@@ -75,14 +75,14 @@ fn mechanisms_have_a_file_and_a_row() {
         .filter(|name| !["mod", "skeleton", "tests"].contains(&name.as_str()))
         .collect();
     let names: Vec<String> = server::registry::MECHANISMS.iter().map(|row| row.name.replace('_', "-")).collect();
-    // The row of another system's mechanism is not compiled here.
+    // `kqueue`'s row is not compiled on Linux, so search for it in the source.
     let table = fs::read_to_string(root().join("crates/server/src/registry.rs")).unwrap().replace('_', "-");
     for file in &written {
         let is_elsewhere = file == "kqueue" && table.contains(&format!("\"{file}\""));
         assert!(names.contains(file) || is_elsewhere, "{file} has no row in MECHANISMS");
     }
     for name in &names {
-        // A variant shares the file of its mechanism, and its name begins with the mechanism's.
+        // A variant has no file; its name begins with the name of its mechanism, which has one.
         let is_variant_of = |file: &String| name.strip_prefix(file.as_str()).is_some_and(|rest| rest.starts_with('-'));
         assert!(written.iter().any(|file| file == name || is_variant_of(file)), "mechanism {name} has no file");
     }
@@ -110,7 +110,7 @@ fn runtimes_have_a_file_a_feature_and_a_row() {
         }
     }
     for feature in features {
-        // The name parses, or the error names the missing feature.
+        // In a build without the feature, the error names the feature.
         match feature.parse::<server::Architecture>() {
             Ok(architecture) => assert_eq!(architecture.model.name, feature),
             Err(error) => assert!(error.to_string().contains(&format!("--features {feature}")), "{error}"),
@@ -210,7 +210,7 @@ fn unsafe_code_is_only_in_listed_files() {
 /// Returns whether a file has a test with this name that is not ignored.
 fn is_test(file: &str, name: &str) -> bool {
     let Some((before, _)) = file.split_once(&format!("fn {name}(")) else { return false };
-    // The attributes and comments of the function stand right before it.
+    // Attributes and comments directly precede their function.
     let lines = before.lines().rev().map(str::trim);
     let around: Vec<&str> =
         lines.skip_while(|line| line.is_empty()).take_while(|line| line.starts_with(['#', '/'])).collect();
@@ -259,7 +259,7 @@ fn tests_named_in_reliability_md_exist() {
                 let text = fs::read_to_string(root().join(word));
                 tests = Some((word, text.unwrap_or_else(|error| panic!("docs/reliability.md: {word}: {error}"))));
             } else if let Some((file, text)) = &tests {
-                // Test binaries with a custom harness list their tests; the compiler warns of functions that are not listed.
+                // Binaries with a custom test harness list their tests. The compiler warns of functions that are not listed.
                 let lists = ["crates/muxbench/tests/it/", "crates/server/tests/it/"];
                 let is_listed =
                     lists.iter().any(|list| file.starts_with(list)) && text.contains(&format!("fn {word}("));
@@ -273,8 +273,8 @@ fn tests_named_in_reliability_md_exist() {
 
 #[test]
 fn wall_clock_is_read_only_where_it_changes_no_figure() {
-    // Uses: start times of runs and trials, expiry in the key-value store, and comparison with the kernel's timestamps, which
-    // are wall-clock times.
+    // Uses: start times of runs and trials, the key-value store's expiry, HTTP's `Date`, and the conversion of the kernel's
+    // timestamps, which are wall-clock times.
     let allowed = [
         "crates/harness/src/exec/runner.rs",
         "crates/load/src/time/clock.rs",

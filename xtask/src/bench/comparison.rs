@@ -7,11 +7,11 @@ pub(super) struct Figures {
     pub rate_per_s: f64,
     /// CPU time of the server's threads.
     pub cpu_ns_per_request: f64,
-    /// CPU time as a share of one CPU. A low share, due to other processes, invalidates the rate.
+    /// The server's CPU time as a share of one CPU. If it is low, the CPU did not limit the rate, or other processes used it.
     pub busy: f64,
 }
 
-/// Measures both servers `count` times, A B A B, and prints the ratios after `name`.
+/// Measures both servers `count` times, in turn (A B A B), and prints the ratios of our server to the other one after `name`.
 pub(super) fn compare(
     name: &str,
     count: usize,
@@ -24,11 +24,11 @@ pub(super) fn compare(
         Ok([ours.rate_per_s / theirs.rate_per_s, cost, ours.busy.min(theirs.busy)])
     })?;
     let rate = rate.check(Bound::AtLeast(1.0));
-    println!("  {name} rate {rate}; CPU a request {cost}; share of the server's CPU {busy}");
+    println!("  {name} rate {rate}; CPU per request {cost}; lower CPU share of the two servers {busy}");
     Ok(())
 }
 
 /// Explains the last figure of [`compare`].
 pub(super) fn print_note() {
-    println!("  the rates are valid if both servers had nearly all of the server's CPU");
+    println!("  the rates are valid if the lower CPU share is nearly 1");
 }

@@ -24,7 +24,7 @@ pub(super) fn run(count: usize, rate: &str, pacing: &str) -> anyhow::Result<()> 
     );
     println!("  achieved rate {}", rates.check(Bound::Includes(1.0)));
     println!("  latency p50 {}; of one process {alone_us} µs", p50s.check(Bound::Includes(1.0)));
-    println!("  CPU of the server a request {costs}");
+    println!("  the server's CPU per request {costs}");
     Ok(())
 }
 

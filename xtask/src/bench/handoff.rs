@@ -37,7 +37,7 @@ fn p50_us(architecture: &str) -> anyhow::Result<f64> {
     Ok(load_report(&config)?.service.distribution.p50_ns as f64 / 1e3)
 }
 
-/// Returns the minimum cost of a hand-off: two threads on one CPU alternate with the primitives of the stages' queues.
+/// Returns the minimum cost of a hand-off. Two threads on one CPU take turns with `Mutex` and `Condvar`, like stages.
 fn switch_us() -> anyhow::Result<f64> {
     const TURNS: u32 = 20_000;
     let mut cpu = rustix::thread::CpuSet::new();

@@ -1,4 +1,4 @@
-//! Effect of thousands of hostile clients on honest clients, whose p99 is measured with and without the hostile clients.
+//! Effect of thousands of hostile clients on honest clients: the p99 of the honest clients' latency with and without them.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -17,19 +17,19 @@ use super::spread::{Bound, rounds};
 use crate::command::{Process, wait_until};
 use crate::hostile::{Hostile as Crowd, Order};
 
-/// Number of hostile clients. A third of them reconnect; a ninth is disconnected at any time, and ten thousand are connected.
+/// Number of hostile clients. A third reconnects repeatedly: at any time a ninth of all is disconnected, and 10 000 are connected.
 const HOSTILE: u32 = 11_250;
 /// Share of the hostile clients that must be connected before the measurement.
 const CONNECTED_MIN: f64 = 0.85;
 const RATE_PER_S: f64 = 2_000.0;
 const SERVICE: ServiceSpec = ServiceSpec::Http { folder: None };
-/// Acts of each hostile client per second. A third of the clients reconnect after three acts. Together, all clients
-/// send 3 750 bytes and open 1 250 connections per second.
+/// Acts of each hostile client per second. `slow-writer`s together send 3 750 bytes per second. `garbage` clients reconnect
+/// after three acts, so together they open 1 250 connections per second.
 const ACTS_PER_S: f64 = 1.0;
 /// Windows of one measurement. The median of their percentiles ignores a pause caused by another process.
 const WINDOWS: usize = 5;
 const WINDOW_NS: u64 = 1_200_000_000;
-/// Limit on the growth of the 99th percentile.
+/// Limit on the ratio of the 99th percentiles, with to without hostile clients.
 const LIMIT: f64 = 3.0;
 
 /// Options of the bench.
@@ -51,7 +51,7 @@ pub struct Hostile {
     /// Honest requests a second
     #[arg(long, default_value_t = RATE_PER_S)]
     rate: f64,
-    /// A muxbench binary [default: builds the release]
+    /// A muxbench binary [default: a new release build]
     #[arg(long, value_name = "FILE")]
     pub binary: Option<PathBuf>,
 }
@@ -94,7 +94,7 @@ pub(super) fn run(count: usize, args: &Hostile) -> anyhow::Result<()> {
             ""
         );
         println!(
-            "  {:16} by the client's clock {client_ratio}; hostile connections {open}, new ones a second {begun_per_s}",
+            "  {:16} ratio by the client's clock {client_ratio}; hostile connections {open}, new ones a second {begun_per_s}",
             ""
         );
         if ratio.median() >= LIMIT {
@@ -105,7 +105,7 @@ pub(super) fn run(count: usize, args: &Hostile) -> anyhow::Result<()> {
             } else {
                 "unknown: the server's CPU is not saturated, and silent clients do not have the same effect"
             };
-            println!("  {:16} exceeded: {reason}", "");
+            println!("  {:16} reason for the exceeded limit: {reason}", "");
         }
     }
     Ok(())
@@ -116,7 +116,7 @@ pub(super) fn run(count: usize, args: &Hostile) -> anyhow::Result<()> {
 fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]) -> anyhow::Result<[f64; 5]> {
     let address = free_address()?;
     let mut command = serve(binary, architecture, &address.into(), &["--service", "http"]);
-    // `serve` may warn that it cannot advertise on the next port; ignore it.
+    // Discard the warning that `serve` prints if it cannot advertise its service on port + 1.
     command.stderr(Stdio::null());
     let server = listen(command, &address.into())?;
     let mut crowd = None;
@@ -139,7 +139,7 @@ fn measure(args: &Hostile, binary: &Path, architecture: &str, manners: &[String]
     let tally = || crowd.as_ref().map(Crowd::tally).unwrap_or_default();
     let figures = rounds(WINDOWS, || window(args, address, &server, &tally))?;
     if crowd.is_some() {
-        ensure!(tally().open >= u64::from(args.hostile) / 2, "half of the hostile clients are gone: {:?}", tally());
+        ensure!(tally().open >= u64::from(args.hostile) / 2, "most hostile clients are disconnected: {:?}", tally());
     }
     Ok(figures.map(|spread| spread.median()))
 }

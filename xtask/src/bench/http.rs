@@ -14,13 +14,13 @@ use crate::command::Process;
 use crate::environment::peers;
 
 pub(super) const CONNECTIONS: u32 = 100;
-/// The file that clients get.
+/// The name of the file that clients request.
 pub(super) const FILE: &str = "file";
 
 pub(super) fn run(count: usize, sizes: &[usize]) -> anyhow::Result<()> {
     let (binary, peers) = (muxbench()?, peers::prepare()?);
     println!(
-        "GET of a file that both servers keep open or in memory, muxbench / nginx, wrk -t1 -c{}, {count} rounds",
+        "GET of a file (muxbench keeps it in memory, nginx open), muxbench / nginx, wrk -t1 -c{}, {count} rounds",
         CONNECTIONS
     );
     for &bytes in sizes {
@@ -43,7 +43,7 @@ fn ours(binary: &Path, address: SocketAddr, folder: &Path) -> anyhow::Result<Pro
     listen(command, &address.into())
 }
 
-/// Starts nginx without a master, so that a kill ends it: a worker would survive its killed master.
+/// Starts nginx without a master process, because a worker would survive a killed master.
 pub(super) fn nginx(peers: &Path, address: SocketAddr, folder: &Path) -> anyhow::Result<Process> {
     let place = folder.display();
     // The file stays open, logs are off, and the limit of requests per connection is not reached. For a small file nginx uses

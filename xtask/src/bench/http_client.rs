@@ -1,4 +1,4 @@
-//! The HTTP client on one core against `wrk -t1`, on the same nginx; and its pacing against `httperf`.
+//! The HTTP client's rate on one core against `wrk -t1`, with the same nginx. Also its pacing against `httperf`.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -177,7 +177,7 @@ fn serve(listener: &TcpListener, over: &AtomicBool) -> anyhow::Result<Vec<Instan
             stream.set_nodelay(true)?;
             streams.push(stream);
         }
-        // A small request arrives in one segment.
+        // Answer each read, because a small request arrives in one segment.
         streams.retain_mut(|stream| match stream.read(&mut buffer) {
             Ok(0) => false,
             Ok(_) => stream.write_all(RESPONSE).is_ok(),

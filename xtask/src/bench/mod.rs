@@ -1,5 +1,5 @@
-//! Measurements of muxbench itself: ratios to other programs measured side by side, or percentiles. Machines are noisy, so each
-//! figure is the median of several rounds, printed with the lowest and the highest value.
+//! Measurements of muxbench itself, some as ratios to other programs measured in turn. Machines are noisy, so figures are
+//! medians of several rounds, printed with the lowest and the highest value. `memory` has one round.
 //!
 //! `spread`: medians and their limits; `process`: servers under test; `comparison`: pairs of servers. The other files contain
 //! the benches.
@@ -39,7 +39,7 @@ pub struct Bench {
 /// The subject of a measurement.
 #[derive(Debug, Subcommand)]
 enum Subject {
-    /// Highest closed-loop rate of each architecture against the C reference server (our epoll for those it lacks), A B A B
+    /// Closed-loop rate of each architecture against the C reference server (or our epoll, if C lacks it), A B A B
     Server {
         /// Architectures, with commas
         #[arg(long, value_delimiter = ',', default_value = "epoll,poll,select,mt,mp")]
@@ -48,7 +48,7 @@ enum Subject {
         #[arg(long)]
         against: Option<String>,
     },
-    /// Send delay at 8 000 requests/s over 400 connections, 1 B -> 1 B, against epoll
+    /// Send delay at 8 000 requests/s over 400 connections to an epoll server, 1 B -> 1 B
     Lag,
     /// User memory per connection, in the client and in event-driven servers
     Memory,
@@ -70,7 +70,7 @@ enum Subject {
     },
     /// Rate of the HTTP client on one core against wrk -t1, on the same nginx with one worker, A B A B
     HttpClient,
-    /// Delay of sessions at 8 000 requests/s, as a server sees them, of muxbench and of httperf
+    /// Delay of sessions at a server's `accept`, of muxbench and of httperf, at 8 000 requests/s
     Pacing,
     /// Latency at a low rate with a hand-off between threads, minus the latency of one thread, A B A B
     Handoff {
@@ -80,7 +80,7 @@ enum Subject {
     },
     /// Bandwidth of one connection against iperf3, A B A B, and of 1 000 connections against 10
     Stream,
-    /// Effect of 10 000 hostile connections on honest clients: p99 against its undisturbed value, A B A B
+    /// Effect of 10 000 hostile connections on honest clients: p99 without them, with silent ones, and with them, A B C A B C
     Hostile(hostile::Hostile),
     /// Time to collect and merge samples of five workers, against merging the same samples in one process
     Gather {
@@ -120,7 +120,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<()> {
     }
     measure(bench.rounds, &bench.subject)?;
     let missed = spread::missed();
-    ensure!(missed == 0, "{missed} medians MISSED their limits, see above; repeat on a quiet machine");
+    ensure!(missed == 0, "{missed} figures MISSED their limits, see above; repeat on a quiet machine");
     Ok(())
 }
 

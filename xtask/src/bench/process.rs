@@ -39,7 +39,7 @@ pub fn listen(command: Command, target: &Address) -> anyhow::Result<Process> {
     })
 }
 
-/// Returns the command that serves on the server's CPU.
+/// Returns the command that runs `muxbench serve` on the server's CPU.
 pub fn serve(binary: &Path, architecture: &str, target: &Address, flags: &[&str]) -> Command {
     let mut command = Command::new(binary);
     command.args(["serve", "--arch", architecture, "--cpus", SERVER_CPU, "--listen", &target.to_string()]).args(flags);
@@ -68,7 +68,7 @@ pub fn cpu_ns(process: &Child) -> anyhow::Result<u64> {
 /// Bytes of a request and of a response.
 pub type Sizes = (u32, u32);
 
-/// A server with fixed sizes.
+/// A server of the service `fixed`, whose requests and responses have fixed sizes.
 pub struct Server {
     _process: Process,
     pub address: SocketAddr,
@@ -116,7 +116,7 @@ pub fn comparison_row(mut command: Command) -> anyhow::Result<serde_json::Value>
     Ok(row)
 }
 
-/// Builds muxbench and returns its path.
+/// Builds muxbench in release mode and returns its path.
 pub fn muxbench() -> anyhow::Result<PathBuf> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["build", "--release", "--quiet", "--package", "muxbench", "--message-format", "json"]);
@@ -160,15 +160,15 @@ pub fn closed_config(target: SocketAddr, sizes: Sizes) -> LoadConfig {
     LoadConfig { rate_per_s: None, schedule: Schedule::Closed, phases, ..config(target, sizes) }
 }
 
-/// Runs a load in which no request may fail.
+/// Runs a load; returns an error if a request fails.
 pub fn load_report(config: &LoadConfig) -> anyhow::Result<LoadReport> {
     let report = load::run(config, &mut |_| ())?.report;
-    ensure!(report.errors.total() == 0, "{:?}", report.errors);
+    ensure!(report.errors.total() == 0, "requests failed: {:?}", report.errors);
     Ok(report)
 }
 
-/// Runs a load in which no request may fail. Also returns the first and the last progress in the window: the time in
-/// nanoseconds, the number of completed requests, and the value read at that moment.
+/// Runs a load; returns an error if a request fails. Also returns the first and the last progress report in the window:
+/// the time in nanoseconds, the number of completed requests, and the value that `read` returned at that moment.
 pub fn load_read<T: Copy>(
     config: &LoadConfig,
     read: impl Fn() -> anyhow::Result<T>,
@@ -184,7 +184,7 @@ pub fn load_read<T: Copy>(
         }
     })?
     .report;
-    ensure!(report.errors.total() == 0, "{:?}", report.errors);
-    let &[first, last] = readings.as_slice() else { bail!("the client reported no progress in the window") };
+    ensure!(report.errors.total() == 0, "requests failed: {:?}", report.errors);
+    let &[first, last] = readings.as_slice() else { bail!("the client reported progress fewer than two times in the window") };
     Ok((report, [first, last]))
 }

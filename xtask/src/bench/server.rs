@@ -3,7 +3,7 @@
 use super::process::{CONNECTIONS, Server, Sizes, closed_config, load_report, reference};
 use super::spread::{Bound, rounds};
 
-/// Architectures of the C reference server. Others are compared with our epoll.
+/// Architectures of the C reference server. Without `--against`, other architectures are compared with our epoll.
 const REFERENCES: &[&str] = &["epoll", "poll", "select", "mt", "mp"];
 
 pub(super) fn run(count: usize, architectures: &[String], against: Option<&str>) -> anyhow::Result<()> {
@@ -36,7 +36,7 @@ fn rate(server: &Server, sizes: Sizes) -> anyhow::Result<f64> {
     Ok(load_report(&closed_config(server.address, sizes))?.rate_achieved_per_s)
 }
 
-/// Returns the limit of a ratio to the C reference server or, for epoll-et and for io_uring with small requests, to epoll.
+/// Returns the limit of a ratio to the C reference server, or to our epoll for `epoll-et` and for `io_uring` with 1 B requests.
 fn bound(architecture: &str, against: Option<&str>, sizes: Sizes) -> Option<Bound> {
     match (architecture, against) {
         (_, None) if REFERENCES.contains(&architecture) => Some(Bound::AtLeast(0.95)),

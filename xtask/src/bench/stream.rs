@@ -28,7 +28,7 @@ pub(super) fn run(count: usize) -> anyhow::Result<()> {
         Ok([many / few, few / 1e9])
     })?;
     let ratio = ratio.check(Bound::AtLeast(0.8));
-    println!("  epoll, {MANY} connections against {FEW}: {ratio}; with {FEW} {few_gb} GB/s");
+    println!("  epoll, {MANY} connections / {FEW} connections: {ratio}; {FEW} connections have {few_gb} GB/s");
     Ok(())
 }
 

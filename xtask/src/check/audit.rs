@@ -1,4 +1,4 @@
-//! Checks of dependencies against `deny.toml`: licences, sources, withdrawn versions. Also prints a summary.
+//! Checks of dependencies: licences, sources and versions against `deny.toml`, withdrawn versions, advisories. And a summary.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,8 +13,8 @@ use xtask::root;
 
 use crate::command;
 
-/// Prints a summary and checks all dependencies against `deny.toml`. Withdrawn versions are an error only if
-/// `denies_withdrawn`, because a version may be withdrawn at any time, which must not break an unchanged tree.
+/// Prints a summary and checks all dependencies. Withdrawn versions are an error only if `denies_withdrawn`: a version may be
+/// withdrawn at any time, and this must not make the tests of an unchanged tree fail.
 pub fn run(denies_withdrawn: bool) -> anyhow::Result<()> {
     let path = root().join("deny.toml");
     let place = || path.display().to_string();
@@ -127,7 +127,7 @@ fn size(folder: &Path) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
-/// Returns an error if a package is from git (if `is_git`), or is from neither crates.io nor git (otherwise).
+/// Returns an error if a package has a forbidden source: git if `is_git`; otherwise any source except crates.io and git.
 fn unknown_source(package: &Package, is_git: bool) -> Option<String> {
     let source = package.source.as_ref();
     let is_published = source.is_some_and(cargo_metadata::Source::is_crates_io);
@@ -157,7 +157,7 @@ fn refusal(terms: &str, allowed: &[String]) -> Option<String> {
         Ok(expression) => expression,
         Err(error) => return Some(format!("its licence is invalid: {error}")),
     };
-    // An exception only adds permissions.
+    // Ignore exceptions (`WITH`), because they only add permissions.
     let is_allowed =
         expression.evaluate(|term| term.license.id().is_some_and(|id| allowed.iter().any(|it| it == id.name)));
     (!is_allowed).then(|| format!("its licence is {terms}; remove the dependency, or allow the licence"))

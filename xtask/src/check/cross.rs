@@ -72,7 +72,7 @@ fn step(mut command: Command, tools: &Path, arguments: &[&str]) -> anyhow::Resul
         .env("PATH", before_path(tools)?)
         .env("CARGO_TARGET_DIR", folder())
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
-        // The framework folder replaces that of an SDK.
+        // `xtask/macos` replaces the frameworks of Apple's SDK.
         .env("CARGO_ENCODED_RUSTFLAGS", format!("-Dwarnings\x1f-Lframework={}", root().join("xtask/macos").display()));
     let remedy = "; to run it by hand, set CARGO_TARGET_DIR=target/cross, RUSTFLAGS=\"-L framework=$PWD/xtask/macos\" and \
                   PATH=$PWD/target/python/bin:$PATH";

@@ -22,10 +22,10 @@ pub struct Fuzz {
     /// Time limit for each target in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 3_600)]
     time_max: u64,
-    /// Succeeds even if the time limit leaves fewer inputs
+    /// Succeeds even if the time limit ends a target before it has run all inputs
     #[arg(long)]
     allow_fewer: bool,
-    /// Sanitizer besides panics: `address`, or `none`, which is several times as fast
+    /// Sanitizer: `address` also finds memory errors; `none` is several times as fast
     #[arg(long, value_name = "NAME", default_value = "address", value_parser = ["address", "none"])]
     sanitizer: String,
     /// Adds inputs that reach new code to fuzz/corpus
@@ -55,7 +55,7 @@ pub fn run(fuzz: &Fuzz) -> anyhow::Result<()> {
         println!("== fuzz {target}");
         let limits = [format!("-runs={}", fuzz.executions), format!("-max_total_time={}", fuzz.time_max)];
         let folders = [new.clone(), corpus.join(target)];
-        // Inputs have at most 8 KiB, as long as the longest request line. An input that takes 10 s or 2 GiB is a failure.
+        // Inputs have at most 8 KiB, like the longest request line. An input that takes 10 s or 2 GiB is a failure.
         let more = ["-max_len=8192", "-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1", "-close_fd_mask=1"];
         let output = cargo_fuzz(target, &run, &folders, &[&limits.each_ref().map(String::as_str)[..], &more].concat())?;
         let executed = executed(&output).with_context(|| format!("{target}: libFuzzer reports no number of inputs"))?;
@@ -70,7 +70,7 @@ pub fn run(fuzz: &Fuzz) -> anyhow::Result<()> {
     }
     ensure!(
         incomplete.is_empty() || fuzz.allow_fewer,
-        "fewer inputs than {}: {}; allow more time (--time-max), fewer inputs (--executions), or the difference (--allow-fewer)",
+        "fewer inputs than {}: {}; allow more time (--time-max), request fewer (--executions), or accept fewer (--allow-fewer)",
         fuzz.executions,
         incomplete.join(", ")
     );

@@ -1,4 +1,4 @@
-//! Checks: `cargo xtask test`, which must pass before a change is merged, and longer ones.
+//! `cargo xtask test`, which must pass before a change is merged, and longer checks.
 
 pub mod audit;
 pub mod cross;
@@ -55,7 +55,7 @@ pub fn run(test: &Test) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns `cargo test` with these arguments. Clippy compiles the workspace for it, so that lints need no build of their own.
+/// Returns `cargo test` with these arguments. Clippy compiles the workspace for the tests, so lints need no separate build.
 fn tests(arguments: &[&str]) -> anyhow::Result<Command> {
     let mut command = cargo_command(&["test", "--all-features", "--locked", "--no-fail-fast"]);
     command.args(arguments);

@@ -40,7 +40,7 @@ const PURE: &[Step] = &[(&["--package", "muxbench-wire", "--package", "muxbench-
 /// Unit tests of the server, one after the other because they count descriptors.
 const SERVER: Step = (&["--package", "muxbench-server", "--lib", "--no-default-features"], &["--test-threads=1"]);
 
-/// The conformance suite without `may`, whose coroutines switch stacks without notice to sanitizers.
+/// The conformance suite without `may`, because sanitizers do not know of its coroutines' stacks.
 const CONFORMANCE: Step = (
     &["--package", "muxbench", "--test", "it", "--no-default-features", "--features", "tokio,smol,compio"],
     &["conformance::", "--test-threads=1"],

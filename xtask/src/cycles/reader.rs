@@ -13,7 +13,7 @@ use syn::{
     Attribute, Expr, ExprLit, Ident, ImplItem, Item, ItemMod, ItemUse, Lit, Macro, Meta, Token, UseTree, Visibility,
 };
 
-/// Returns the used files for each file of a crate.
+/// Returns the used files and items for each file of a crate.
 pub fn uses(root: &Path, text: &dyn Fn(&Path) -> Option<String>) -> Result<Uses> {
     let mut reader = Reader {
         text,
@@ -41,8 +41,8 @@ pub fn uses(root: &Path, text: &dyn Fn(&Path) -> Option<String>) -> Result<Uses>
     for Mention { file, module, path, is_import } in &reader.mentions {
         let targets = |length| reader.resolve(*module, &path[..length], &mut HashSet::new());
         let all = targets(path.len());
-        // Skip names that the file defines itself: files of one module for different systems define the same names.
-        // Skip an import that has a module among its targets: mentions in the code show which target it uses.
+        // Skip names that the file defines itself, because a module's files for other systems define the same names.
+        // Skip an import of a module: mentions of the module in the code show the used items.
         if all.contains(&Target::Item(file.clone())) || *is_import && all.iter().any(Target::is_module) {
             continue;
         }
@@ -113,7 +113,7 @@ impl Target {
 }
 
 impl Reader<'_> {
-    /// Returns the targets of a path; empty if the path leads out of the crate. `open` contains the imports being followed.
+    /// Returns the targets of a path; empty if the path leads out of the crate. `open` has the names being resolved.
     fn resolve(&self, scope: usize, path: &[String], open: &mut HashSet<(usize, String)>) -> BTreeSet<Target> {
         let mut targets = BTreeSet::from([Target::Module(scope)]);
         for (at, name) in path.iter().enumerate() {
@@ -381,7 +381,7 @@ fn attributes_and_name(item: &Item) -> (&[Attribute], Option<&Ident>) {
         Item::Fn(item) => (&item.attrs, Some(&item.sig.ident)),
         Item::Impl(item) => (&item.attrs, None),
         Item::Macro(item) => (&item.attrs, item.ident.as_ref()),
-        // A module's name stands for the module.
+        // The name of a module means a module, not an item.
         Item::Mod(item) => (&item.attrs, None),
         Item::Static(item) => (&item.attrs, Some(&item.ident)),
         Item::Struct(item) => (&item.attrs, Some(&item.ident)),

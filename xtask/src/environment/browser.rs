@@ -16,7 +16,7 @@ pub const TOOLS: &[Tool] = &[
     ("npm", "--version", "npm", "install npm, which comes with Node.js"),
 ];
 
-/// Builds the folder if necessary and returns it.
+/// Builds `target/browser` if necessary and returns this folder.
 pub fn prepare() -> anyhow::Result<PathBuf> {
     debian::require(TOOLS)?;
     let inputs = ["package.json", "package-lock.json"].map(|file| root().join("xtask/browser").join(file));

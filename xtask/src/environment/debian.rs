@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 
 use crate::command;
 
-/// A command, an argument with which it starts, its package, and the remedy on other systems.
+/// A command, an argument for a trial run, its Debian package, and the remedy on other systems.
 pub type Tool = (&'static str, &'static str, &'static str, &'static str);
 
 /// Folders that only root has in PATH.
@@ -50,8 +50,8 @@ pub fn find(tool: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(tool)).find(|path| path.is_file())
 }
 
-/// Returns whether a tool runs. With a short argument, such as `-V`, a failed tool counts too if it prints something: `srun`
-/// without a configuration fails after printing its version.
+/// Returns whether a tool runs. With an argument of two characters, such as `-V`, a tool that fails counts too if it prints
+/// something, because `srun` without a configuration prints its version and fails.
 fn runs((tool, argument, _, _): &Tool) -> bool {
     let output = find(tool).and_then(|path| Command::new(path).arg(argument).stdin(Stdio::null()).output().ok());
     output.is_some_and(|output| {

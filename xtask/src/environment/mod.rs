@@ -8,7 +8,7 @@ pub mod servers;
 
 use std::path::PathBuf;
 
-/// Installs and builds all programs, with one call of the package manager. Returns the variables with their paths, for tests.
+/// Installs and builds all programs; all Debian packages together. Returns environment variables with their paths, for tests.
 pub fn prepare() -> anyhow::Result<[(&'static str, PathBuf); 4]> {
     debian::require(&[python::TOOLS, servers::TOOLS, peers::TOOLS, browser::TOOLS].concat())?;
     Ok([

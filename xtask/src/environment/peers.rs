@@ -31,7 +31,7 @@ pub const TOOLS: &[Tool] = &[
     ("munged", "-V", "munge", "install MUNGE (https://dun.github.io/munge)"),
 ];
 
-/// Commands that come with the tools above. They are not run as a check, because each run would have effects.
+/// Commands from the packages of `TOOLS`. They are not tried, because running them has effects.
 const COMPANIONS: &[&str] = &["memccapable", "scontrol", "slurmctld", "slurmd"];
 
 /// Installs missing commands and returns a folder with links to all commands.
@@ -42,7 +42,7 @@ pub fn prepare() -> anyhow::Result<PathBuf> {
     let tools = TOOLS.iter().map(|tool| tool.0).chain(COMPANIONS.iter().copied());
     for tool in tools {
         let path =
-            debian::find(tool).with_context(|| format!("`{tool}` is in no folder of PATH; install it into one"))?;
+            debian::find(tool).with_context(|| format!("no `{tool}` in PATH; install it into a folder of PATH"))?;
         replace_link(&path, &folder.join(tool))?;
     }
     Ok(folder)

@@ -9,7 +9,7 @@ use xtask::root;
 use super::debian::{self, Tool};
 use crate::command;
 
-/// Debian's python3 lacks `ensurepip`, which `venv` needs.
+/// `venv` needs `ensurepip`, which Debian's package `python3` lacks.
 pub const TOOLS: &[Tool] =
     &[("python3", "-cimport venv, ensurepip", "python3-venv", "install Python 3 with its module venv")];
 
@@ -20,7 +20,7 @@ pub fn prepare() -> anyhow::Result<PathBuf> {
         "python",
         "requirements.txt",
         std::slice::from_ref(&requirements),
-        // The Python installation behind the environment may have been removed.
+        // Check the interpreter: the Python that the environment links to may have been removed.
         |folder| version(&interpreter(folder)).is_some(),
         |folder| build(folder, &requirements),
     )?;

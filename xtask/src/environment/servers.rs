@@ -16,7 +16,7 @@ pub const TOOLS: &[Tool] = &[
     ("python3", "--version", "python3", "install Python 3.9 or newer"),
 ];
 
-/// Builds the folder if necessary and returns it.
+/// Builds `target/servers` if necessary and returns this folder.
 pub fn prepare() -> anyhow::Result<PathBuf> {
     debian::require(TOOLS)?;
     let sources = root().join("examples/servers");
@@ -35,7 +35,7 @@ pub fn prepare() -> anyhow::Result<PathBuf> {
     )
 }
 
-/// Builds with the installed Go; otherwise Go might download another version.
+/// Builds the server with the installed Go. Without `GOTOOLCHAIN`, Go might download another version.
 fn go(source: &Path, binary: &Path) -> anyhow::Result<()> {
     let mut go = Command::new("go");
     go.env("GOTOOLCHAIN", "local").current_dir(source).args(["build", "-o"]).arg(binary).arg(".");

@@ -1,5 +1,5 @@
-//! The soak: servers run for an hour under short-lived connections and faults. It compares idle memory, descriptors,
-//! threads and processes of the first and the last quarter.
+//! The soak: servers run for an hour under short-lived connections and faults. After each round it reads a server's memory,
+//! descriptors, threads and processes, and compares the first quarter of the rounds with the last.
 
 mod round;
 mod server;
@@ -20,12 +20,12 @@ use crate::bench::process::muxbench;
 use server::{Resources, Server};
 
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
-/// Limit on the growth of the median memory from the first quarter to the last: not 0, as allocators retain varying amounts.
+/// Limit on the growth of the median memory from the first quarter to the last. Not 0, because allocators retain freed memory.
 const SINCE_FIRST: Growth = Growth { share: 0.1, bytes: 1 << 20 };
-/// Alternative limit on the growth from the third quarter to the last, because buffers and stacks fill only once. It is less
+/// Alternative limit, on the growth from the third quarter to the last, because buffers and stacks fill only once. It is less
 /// than a third of `SINCE_FIRST`, so steady growth that exceeds `SINCE_FIRST` exceeds this limit too.
 const SINCE_THIRD: Growth = Growth { share: 0.03, bytes: 256 << 10 };
-/// The fewest samples for a verdict. The first sample is warm-up.
+/// The minimum number of samples for a verdict, which ignores the first.
 const SAMPLES_MIN: usize = 5;
 
 /// Runs servers under short-lived connections and faults; fails unless their memory and descriptors stay flat
@@ -44,13 +44,13 @@ pub struct Soak {
     /// Services, with commas; services that an architecture cannot provide are left out
     #[arg(long, value_delimiter = ',', default_value = "fixed,http,kv,stream")]
     service: Vec<String>,
-    /// Length of a round; the next servers have their round after it
+    /// Length of a round
     #[arg(long = "turn", value_name = "TIME", default_value = "3s", value_parser = time)]
     round: Duration,
-    /// Servers with rounds at the same time
+    /// Number of servers that have a round at the same time; then the next servers have one
     #[arg(long, value_name = "N", default_value = "3")]
     at_once: NonZeroUsize,
-    /// A muxbench binary [default: builds the release]
+    /// A muxbench binary [default: a new release build]
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
 }
@@ -73,19 +73,19 @@ pub fn run(soak: &Soak) -> anyhow::Result<()> {
     let binary = soak.binary.clone().map_or_else(muxbench, Ok)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // The second signal ends the process immediately.
+        // Make the second signal end the process immediately.
         signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
         signal_hook::flag::register(signal, stop.clone()).context("cannot handle signals")?;
     }
     let mut servers = Vec::new();
-    // With services in the outer loop, servers of one architecture usually have no rounds at the same time.
+    // With services in the outer loop, servers that have a round at the same time usually differ in architecture.
     for (arch, service) in soak.service.iter().flat_map(|service| soak.arch.iter().map(move |arch| (arch, service))) {
         match Server::start(&binary, arch, service)? {
             Ok(server) => servers.push(server),
             Err(reason) => println!("{arch} {service} is left out: {reason}"),
         }
     }
-    ensure!(!servers.is_empty(), "no server is left; choose others with --arch and --service");
+    ensure!(!servers.is_empty(), "no architecture can provide any service; choose others with --arch and --service");
     println!(
         "{} servers, {} at a time in rounds of {:?}, for {:?}; Ctrl-C stops after the current round",
         servers.len(),
@@ -131,7 +131,7 @@ pub fn run(soak: &Soak) -> anyhow::Result<()> {
     }
     println!(
         "\n{rounds} rounds in {}, {:?} of load for each server; medians of the first and last quarter of a server's rounds; limits: no \
-         more descriptors, threads or processes, and {SINCE_FIRST} of memory, or {SINCE_THIRD} since the third quarter",
+         growth of descriptors, threads or processes; memory grows by {SINCE_FIRST}, or since the third quarter by {SINCE_THIRD}",
         clock(started.elapsed()),
         soak.round * (rounds / servers.len() as u32),
     );
@@ -156,7 +156,7 @@ fn clock(elapsed: Duration) -> String {
     format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
-/// Limit on the growth of memory: a share of the earlier value, and bytes in addition.
+/// Limit on the growth of memory: a share of the earlier value plus bytes.
 struct Growth {
     share: f64,
     bytes: u64,
@@ -170,7 +170,7 @@ impl Growth {
 
 impl fmt::Display for Growth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.0} % and {} KiB", self.share * 100.0, self.bytes >> 10)
+        write!(f, "{:.0} % plus {} KiB", self.share * 100.0, self.bytes >> 10)
     }
 }
 
@@ -180,11 +180,11 @@ fn median(samples: &[(Duration, Resources)], value: impl Fn(&Resources) -> u64) 
     values[values.len() / 2]
 }
 
-/// Compares the medians of the first and the last quarter of the samples, without the first sample.
+/// Compares the medians of the first and the last quarter of the samples. Ignores the first sample, which is warm-up.
 fn flat(samples: &[(Duration, Resources)]) -> Result<String, String> {
     if samples.len() < SAMPLES_MIN {
         return Err(format!(
-            "it had {} rounds, and a verdict needs {SAMPLES_MIN}; allow more time (--for), or fewer servers (--arch, --service)",
+            "{} rounds, and a verdict needs {SAMPLES_MIN}; allow more time (--for), or run fewer servers (--arch, --service)",
             samples.len()
         ));
     }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn constant_memory_is_flat_for_any_first_sample() {
+    fn constant_memory_is_flat_whatever_the_first_sample() {
         let found = flat(&samples(|minute| (if minute == 0 { 1 << 20 } else { 9 << 20 }, 14))).unwrap();
         assert_eq!(found, "9216 -> 9216 KiB (+0 KiB/h), 14 -> 14 descriptors, 3 -> 3 threads, 1 -> 1 processes");
         flat(&samples(|minute| ((9 << 20) + minute % 7 * 100_000, 14 - minute % 2))).unwrap();

@@ -1,5 +1,5 @@
-//! A round of hostile clients, a client that is killed, and honest clients with short-lived connections. The server
-//! must answer all honest requests.
+//! A round: hostile clients, in some rounds a client that is killed, and honest clients with short-lived connections. The
+//! server must answer all honest requests.
 
 use std::fmt;
 use std::os::unix::process::CommandExt;
@@ -17,7 +17,7 @@ use super::server::Server;
 use crate::command::Process;
 use crate::hostile::{Hostile, Order};
 
-/// Clients of each kind; all together stay below the 300 workers of a pool.
+/// Clients of each kind; together fewer than the 300 workers of a pool.
 const HOSTILE: u32 = 90;
 const KILLED: &str = "40";
 const HONEST: u32 = 40;
@@ -41,7 +41,8 @@ impl fmt::Display for Done {
     }
 }
 
-/// Runs a round of about `duration`; fails if an honest request got no answer, or if the other clients did nothing.
+/// Runs a round of about `duration`. Fails if an honest request got no answer, if hostile clients did nothing, or if the client
+/// to kill ended earlier.
 pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result<Done> {
     let number = server.samples.len() as u64;
     let honest = honest(server, duration, number)?;

@@ -13,11 +13,11 @@ use anyhow::{Context, ensure};
 
 use crate::command::Process;
 
-/// A server counts as started once its number of descriptors has been stable for this time.
+/// A server has started when its number of descriptors has been stable for this time.
 const STARTUP: Duration = Duration::from_secs(2);
 /// Time for a server to release the resources of its clients.
 const RELEASE: Duration = Duration::from_secs(60);
-/// Time for threads to end. After this time, more threads than before are accepted, because some start on demand.
+/// Time for threads to end. After this time, more threads than in the last sample are accepted: some start on demand.
 const THREAD_END: Duration = Duration::from_secs(2);
 
 /// Sums over a server's processes.
