@@ -185,6 +185,8 @@ pub fn load_read<T: Copy>(
     })?
     .report;
     ensure!(report.errors.total() == 0, "requests failed: {:?}", report.errors);
-    let &[first, last] = readings.as_slice() else { bail!("the client reported progress fewer than two times in the window") };
+    let &[first, last] = readings.as_slice() else {
+        bail!("the client reported progress fewer than two times in the window")
+    };
     Ok((report, [first, last]))
 }
