@@ -20,7 +20,7 @@ pub(super) fn run(count: usize, rate: &str, pacing: &str) -> anyhow::Result<()> 
         Ok([many[0] / one[0], many[1] / one[1], many[2] / one[2], one[1] / 1e3])
     })?;
     println!(
-        "{WORKERS} client workers / 1 client process, {rate} requests/s, pacing {pacing}, epoll, median of {count} rounds (lowest to highest)"
+        "{WORKERS} client workers / 1 client process, {rate} requests/s, pacing {pacing}, epoll, median of {count} rounds"
     );
     println!("  achieved rate {}", rates.check(Bound::Includes(1.0)));
     println!("  latency p50 {}; of one process {alone_us} µs", p50s.check(Bound::Includes(1.0)));

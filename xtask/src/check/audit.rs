@@ -245,7 +245,8 @@ mod tests {
 
     #[test]
     fn index_file_marks_withdrawn_versions() {
-        let file = b"\x03\x02\0etag: \"x\"\x001.0.0\0{\"vers\":\"1.0.0\",\"yanked\":false}\x001.0.1\0{\"vers\":\"1.0.1\",\"deps\":[],\"yanked\":true}\0";
+        let file = b"\x03\x02\0etag: \"x\"\x001.0.0\0{\"vers\":\"1.0.0\",\"yanked\":false}\x001.0.1\
+            \0{\"vers\":\"1.0.1\",\"deps\":[],\"yanked\":true}\0";
         assert_eq!(is_withdrawn(file, "1.0.0"), Some(false));
         assert_eq!(is_withdrawn(file, "1.0.1"), Some(true));
         assert_eq!(is_withdrawn(file, "1.0.2"), None);
