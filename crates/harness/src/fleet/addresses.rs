@@ -11,7 +11,7 @@ use crate::spec::transport::Transport;
 /// The interval at which names are resolved again.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The addresses of the first worker that its names currently resolve to.
+/// The addresses to which the first worker's names currently resolve.
 pub(super) struct Addresses<'a> {
     membership: &'a Membership,
     known: Vec<SocketAddr>,

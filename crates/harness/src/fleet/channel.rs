@@ -23,8 +23,8 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// The messages that one side of a session sends. A message's tag is valid only for this side, this session and the message's
-/// number. The tag reveals changed, repeated, missing, reordered and reflected messages.
+/// One direction of a session: the messages that `side` sends. A message's tag is valid only for this side, this session and
+/// the message's number. The tag reveals changed, repeated, missing, reordered and reflected messages.
 struct SealedStream {
     key: Key,
     side: Side,
@@ -124,7 +124,7 @@ impl Channel {
         message.context("its connection ended")
     }
 
-    /// Whether the other side is still connected. It must have sent nothing, because a message counts as a lost connection.
+    /// Whether the other side is still connected. Correct only while it sends nothing: any message counts as a lost connection.
     pub(super) fn is_connected(&self) -> bool {
         matches!(self.received.try_recv(), Err(TryRecvError::Empty))
     }

@@ -17,9 +17,9 @@ pub(super) struct Timeouts {
     pub(super) joining: Duration,
     /// For connecting to one address. Doubles after each round in which an address timed out.
     pub(super) connecting: Duration,
-    /// For a handshake; longer over a slow network ([`super::round_trip`]). During `joining`, a worker repeats handshakes.
+    /// For a handshake; longer over a slow network ([`super::round_trip`]). Within `joining`, a worker repeats failed ones.
     pub(super) handshake: Duration,
-    /// For a client to summarise and write its samples after its phases.
+    /// Beyond a client's connection timeout and its phases, for example to summarise and write its samples.
     pub(super) client: Duration,
     /// For a worker to answer, and to end a client that hangs.
     pub(super) worker: Duration,
@@ -63,7 +63,8 @@ pub(super) trait ClientLink {
     fn give_up(&mut self) -> String;
 }
 
-/// Waits for a message that `accept` takes. Each progress event moves the deadline to `extension` from now, if given.
+/// Waits for a message for which `accept` returns `Ok`. If `extension` is given, each progress event moves the deadline to
+/// `extension` from now.
 pub(super) fn await_message<T>(
     client: &mut dyn ClientLink,
     mut deadline: Instant,

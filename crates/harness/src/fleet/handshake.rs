@@ -1,5 +1,5 @@
 //! Mutual authentication of two workers. The connecting side first proves that it knows the job's secret. A stranger that
-//! connects must not receive data derived from the secret, which would allow guessing a weak secret offline.
+//! connects must receive no data derived from the secret. With such data it could guess a weak secret offline.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ use crate::deadline_stream::DeadlineStream;
 
 /// The version of the messages. Increase it when they change.
 const PROTOCOL: u32 = 5;
-/// The limit of characters shown of a refusal, since a stranger may have sent it.
+/// The maximum number of characters of a refusal that an error shows. A stranger may have sent the refusal.
 const REFUSAL_CHARACTERS_MAX: usize = 200;
 const SAME_SECRET: &str = "set MUXBENCH_SECRET to the same text in all workers";
 
@@ -54,7 +54,7 @@ pub(super) fn connect(stream: TcpStream, membership: &Membership, timeout: Durat
     let mut timed = DeadlineStream::within(&stream, round_trip::handshake_timeout(&stream, timeout));
     compare_versions(&mut timed)?;
     let HandshakeMessage::Challenge { nonce } = HandshakeMessage::receive(&mut timed)? else {
-        bail!("it does not answer")
+        bail!("it sends an unexpected message")
     };
     let hello = postcard::to_stdvec(&identity::hello(membership.rank, membership.ranks, secret::nonce()?))?;
     let transcript = Transcript::new(&preamble(), &nonce, &hello);
@@ -69,7 +69,7 @@ pub(super) fn connect(stream: TcpStream, membership: &Membership, timeout: Durat
             let reason: String = reason.chars().take(REFUSAL_CHARACTERS_MAX).flat_map(char::escape_debug).collect();
             bail!("it refuses: {reason}")
         }
-        HandshakeMessage::Challenge { .. } | HandshakeMessage::Claim { .. } => bail!("it does not answer"),
+        HandshakeMessage::Challenge { .. } | HandshakeMessage::Claim { .. } => bail!("it sends an unexpected message"),
     }
 }
 
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn worker_rejects_a_first_worker_without_proof() {
         let secret = || Secret::new("open sesame");
-        // The impostor returns the worker's own proof, or sends arbitrary bytes.
+        // The impostor returns the worker's own proof, or sends an arbitrary one.
         for is_reflected in [true, false] {
             let (listener, port) = listener();
             let impostor = thread::spawn(move || {

@@ -26,15 +26,16 @@ pub struct Membership {
     pub secret: Secret,
     /// The reason why strangers might know the secret.
     pub weakness: Option<&'static str>,
-    /// The transport of requests, if known. Workers prefer addresses of its family to join, since the server uses them too.
+    /// The transport of requests, if known. A worker prefers to join at an address of its family, because the worker's client
+    /// then sends requests to this address.
     pub transport: Option<Transport>,
 }
 
 /// Environment variables by name.
 type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// Launchers, each with a variable that it sets for its processes. The first match counts; Open MPI precedes Slurm, as `srun`
-/// may start `mpirun`. A Kubernetes pod knows only its index; its manifest sets muxbench's variables.
+/// Launchers, each with a variable that it sets for its processes. The first match counts. Open MPI precedes Slurm, as a Slurm
+/// job may run `mpirun`. Kubernetes sets only a pod's index; the manifest sets muxbench's variables.
 const LAUNCHERS: &[(&str, fn(&Environment<'_>) -> Result<Membership, String>)] = &[
     ("MUXBENCH_RANK", |variable| from_our_variables("hand", "MUXBENCH_RANK", variable)),
     ("OMPI_COMM_WORLD_RANK", open_mpi),
@@ -133,8 +134,8 @@ fn first_host(list: &str) -> String {
     host + rest
 }
 
-/// The membership in a job of Open MPI 4, which tells workers the host of `mpirun` and a random key. If that host is not first
-/// in the hostfile, worker 0 runs elsewhere, and the user must set MUXBENCH_RENDEZVOUS.
+/// The membership in a job of Open MPI 4, which passes the addresses of `mpirun`'s host and a random key to workers. If that
+/// host is not first in the hostfile, worker 0 runs elsewhere, and the user must set MUXBENCH_RENDEZVOUS.
 fn open_mpi(variable: &Environment<'_>) -> Result<Membership, String> {
     let job = variable("OMPI_MCA_ess_base_jobid").or_else(|| variable("PMIX_NAMESPACE")).unwrap_or_default();
     let hosts = variable("OMPI_MCA_orte_hnp_uri").map(|uri| hosts_of(&uri)).unwrap_or_default();

@@ -17,7 +17,7 @@ use crate::model::LoadOrder;
 use crate::netns::TestbedHost;
 use crate::process::child::{Child, Process};
 
-/// How long before the start the clients are told of it, in nanoseconds: a constant part, and a part for each client.
+/// The time from the `begin` message to the start, in nanoseconds: a constant part, and a part for each client.
 const LEAD_NS: u64 = 5_000_000;
 const LEAD_NS_PER_CLIENT: u64 = 2_000_000;
 
@@ -62,7 +62,7 @@ impl Fleet for Local {
         let sources = match self.hosts.as_slice() {
             // Choose sources for all clients together. If each client chose alone, all would begin with the first address.
             [] if count > 1 => load::io::source_ports::sources(&order.config).map_err(anyhow::Error::msg)?,
-            // In a testbed, the order's sources belong to the first client host. Elsewhere a single client chooses its own.
+            // In a testbed, the order's sources belong to the first client host. Without a testbed, a single client chooses.
             _ => order.config.sources.clone(),
         };
         for (number, config) in parts.into_iter().enumerate() {
@@ -145,7 +145,7 @@ mod tests {
     fn failing_client_of_several_is_named_by_number() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("client");
-        // Fails as the second of three clients and as a single client.
+        // The program fails as the second of three clients and as a single client.
         let script = r#"#!/bin/sh
             read order
             case "$order" in

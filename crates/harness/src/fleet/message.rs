@@ -43,7 +43,7 @@ pub(super) enum Message {
     Begin { trial: u32, start_ns: u64 },
     /// The worker has its client's report. `used_ppm` is the utilisation of the client's CPUs, in parts per million.
     Ended { trial: u32, used_ppm: Option<u32> },
-    /// Requests the report, as an event, and the samples. Sent when all clients have ended.
+    /// Requests the report (as an event) and the samples. Sent when all clients have ended.
     Collect { trial: u32 },
     /// A part of the samples file. An empty part marks the end.
     Samples { trial: u32, bytes: Vec<u8> },
@@ -61,7 +61,7 @@ pub(super) struct Hello {
     pub(super) host: String,
     /// An identifier that all processes of the machine share, even if they see different host names.
     pub(super) machine: String,
-    /// An identifier of the network namespace. Its processes share addresses and ports.
+    /// An identifier of the network namespace, whose processes share addresses and ports.
     pub(super) network: u64,
     pub(super) cpus: Vec<usize>,
     /// The number of CPUs of the host; 0 if unknown.

@@ -1,12 +1,12 @@
-//! The clients of trials: processes of this machine, or workers on other hosts. Clients receive orders, start together and
-//! report. They receive no messages during the window.
+//! The clients of trials. This process starts them, or the workers of a distributed run do. Clients receive orders, start
+//! together and report. They receive no messages during the window.
 //!
 //! # Layout
 //! - [`local`]: clients that are processes of this machine
-//! - [`workers`]: the first worker of a distributed run; [`worker`]: the other workers; `identity`: their descriptions
-//! - [`launcher`]: reads a worker's number from the environment of Slurm, Open MPI or Kubernetes
+//! - [`workers`]: the first worker of a distributed run; [`worker`]: the other workers, which `identity` describes
+//! - [`launcher`]: reads a worker's number from environment variables, such as those of Slurm, Open MPI and Kubernetes
 //! - `handshake`, `pending`, `secret`, `round_trip`: mutual authentication; `addresses`: addresses of the first worker
-//! - `message`, `channel`: messages between workers; `client`: waiting for clients; `validate`: checks of reports
+//! - `message`, `channel`: messages between workers; `client`: waits for clients; `validate`: checks reports
 
 mod addresses;
 mod channel;
@@ -41,9 +41,9 @@ use crate::netns::TestbedHost;
 use crate::netns::surrounding::Surrounding;
 use crate::samples;
 
-/// The clients of trials. An error names the failed client and the reason.
+/// The clients of trials. If there are several, an error of a client names it.
 pub trait Fleet {
-    /// Distributes future clients over these hosts of a testbed. Without hosts, clients run on this host.
+    /// Distributes future clients over these hosts of a testbed. An empty list means that no testbed is needed.
     fn set_client_hosts(&mut self, hosts: &[TestbedHost]) -> anyhow::Result<()> {
         match hosts {
             [] => Ok(()),
@@ -51,15 +51,15 @@ pub trait Fleet {
         }
     }
 
-    /// Sends each client its part of a trial, so that it starts to connect. A single client writes its samples to `draft`;
-    /// several clients write files beside it.
+    /// Sends each client its part of a trial. The client then connects. Each client's samples are stored in `draft` or in a
+    /// file beside `draft`.
     fn broadcast(&mut self, order: &LoadOrder, draft: &Path) -> anyhow::Result<()>;
 
     /// Waits until all clients are connected and prepared, then makes them start together. Returns the start time by this
     /// host's CLOCK_MONOTONIC, in nanoseconds.
     fn barrier(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<u64>;
 
-    /// Waits until all clients have measured. Returns their reports and samples. Their connections remain open.
+    /// Waits until all clients have measured. Returns their reports and samples, and leaves their connections open.
     fn gather(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>>;
 
     /// Stops all clients immediately.
@@ -70,7 +70,7 @@ pub trait Fleet {
         None
     }
 
-    /// The testbed in which the clients already run; `None` if [`Fleet::set_client_hosts`] chooses their hosts.
+    /// The testbed on whose hosts the workers of a distributed run were started; `None` without one.
     fn surrounding(&self) -> Option<&Surrounding> {
         None
     }
@@ -80,7 +80,7 @@ pub trait Fleet {
         false
     }
 
-    /// Whether the run must end because a client is lost.
+    /// Whether the run must end because a worker is lost.
     fn must_end_run(&self) -> bool {
         false
     }
@@ -90,7 +90,7 @@ pub trait Fleet {
 pub struct Gathered {
     /// The client and its report.
     pub account: Account,
-    /// The file of the samples.
+    /// The file with the samples.
     pub samples: Draft,
 }
 
@@ -108,7 +108,7 @@ impl Drop for Draft {
     }
 }
 
-/// Merges the reports of all clients, and writes the merged samples of several clients to `draft`.
+/// Merges the reports of all clients. Writes their samples to `draft`, unless a single client has already written it.
 pub fn merge(order: &LoadOrder, gathered: Vec<Gathered>, draft: &Path) -> anyhow::Result<LoadReport> {
     let (accounts, files): (Vec<Account>, Vec<Draft>) = gathered.into_iter().map(|it| (it.account, it.samples)).unzip();
     if let ([single], [file]) = (&accounts[..], &files[..])
@@ -132,14 +132,14 @@ pub fn merge(order: &LoadOrder, gathered: Vec<Gathered>, draft: &Path) -> anyhow
     Ok(merge::report(&order.config, &accounts, &merged))
 }
 
-/// The samples file of one of several clients.
+/// The path of a client's samples file beside `draft`.
 fn draft_of_client(draft: &Path, number: usize) -> PathBuf {
     let mut name = draft.as_os_str().to_owned();
     name.push(format!("-{number}"));
     name.into()
 }
 
-/// Assigns a client its share of the CPUs of a machine with `count` clients. Clients that share a CPU must not spin.
+/// Assigns a client its share of a machine's CPUs, which `count` clients divide. On a shared CPU, `auto` pacing sleeps.
 fn assign_cpus(config: LoadConfig, cpus: &[usize], number: usize, count: usize) -> LoadConfig {
     if count <= cpus.len() {
         let end = |number: usize| cpus.len() * number / count;
@@ -153,7 +153,7 @@ fn assign_cpus(config: LoadConfig, cpus: &[usize], number: usize, count: usize) 
     LoadConfig { cpus, pacing, ..config }
 }
 
-/// Converts a time of CLOCK_MONOTONIC, which `Instant` uses too.
+/// Converts a time of CLOCK_MONOTONIC, in nanoseconds, to an `Instant`.
 pub(crate) fn instant_of(ns: u64) -> Instant {
     let (now_ns, instant) = (monotonic_ns(), Instant::now());
     if ns >= now_ns { instant + Duration::from_nanos(ns - now_ns) } else { instant - Duration::from_nanos(now_ns - ns) }

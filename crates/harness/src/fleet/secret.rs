@@ -15,7 +15,7 @@ pub(super) type Proof = [u8; 32];
 /// The size of a tag in bytes. A tag proves that a message is the next one from the other side of this session.
 pub(super) const TAG_BYTES: usize = 32;
 
-/// The shortest strong secret, in bytes. An impostor to which a worker connects can test guesses on the worker's proof.
+/// The minimum length of a strong secret, in bytes. An impostor that a worker contacts can test guesses on the worker's proof.
 const BYTES_MIN: usize = 16;
 
 /// The secret that all workers of a job share.

@@ -4,7 +4,7 @@ use load::Sample;
 use load::report::merge::Account;
 use serde_json::Value;
 
-/// Larger than any count, rate or time of a trial (in nanoseconds: 104 days). The sum of 2,000 such figures fits in 64 bits.
+/// The limit of a count, a rate, or a time in nanoseconds (104 days). The sum of 2,000 such figures fits in 64 bits.
 const FIGURE_MAX: f64 = (1u64 << 53) as f64;
 const TIME_NS_MAX: u64 = 1 << 53;
 

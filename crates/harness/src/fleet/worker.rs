@@ -1,5 +1,5 @@
 //! A worker other than the first: it joins the first worker, starts a client for each trial, and forwards the client's
-//! messages. The worker sleeps while the client measures.
+//! messages. The worker sleeps during the window.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek};
@@ -140,7 +140,7 @@ impl Worker {
         self.channel.send(&Message::Event { trial, event: serde_json::to_string(event)? })
     }
 
-    /// Waits for a message that `accept` takes. Returns an error if the trial ends first.
+    /// Waits for a message for which `accept` returns a value. Returns an error if the trial ends first.
     fn receive<T>(
         &self,
         trial: u32,
@@ -167,7 +167,7 @@ impl Worker {
         // An unnamed file leaves nothing behind if this process is killed. The client opens the file by its descriptor.
         let mut samples =
             tempfile::tempfile().context("cannot create a file for samples; set TMPDIR to a folder with free space")?;
-        rustix::io::fcntl_setfd(&samples, FdFlags::empty()).context("cannot pass on the file for samples")?;
+        rustix::io::fcntl_setfd(&samples, FdFlags::empty()).context("cannot pass the samples file to the client")?;
         let command = local::command(&self.program, Path::new(&format!("/dev/fd/{}", samples.as_raw_fd())));
         let mut client: Child<Event> = Child::start(SINGLE, command, &order)?;
         *lock(&self.running) = Some((trial, client.handle.clone()));

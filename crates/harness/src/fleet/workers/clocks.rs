@@ -1,8 +1,8 @@
-//! Comparisons of this host's clock with the workers' clocks, and how long before the start workers are told of it.
+//! Comparisons of this host's clock with the workers' clocks, and the time from the `Begin` messages to the start.
 
 /// The number of clock comparisons with each worker before a trial. The fastest answer is the most exact.
 pub(super) const PINGS: u32 = 8;
-/// How long before the start workers are told of it: a constant part, a part for each worker, and a number of round trips.
+/// The time from the `Begin` messages to the start: a constant part, a part for each worker, and a number of round trips.
 const LEAD_NS: u64 = 50_000_000;
 const LEAD_NS_PER_WORKER: u64 = 5_000_000;
 const LEAD_ROUND_TRIPS: u64 = 2;
@@ -13,7 +13,7 @@ const LOSS_HINT_NS: u64 = 100_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ClockSample {
-    /// The time from question to answer, in nanoseconds.
+    /// The time from request to answer, in nanoseconds.
     pub(super) round_trip_ns: u64,
     /// The worker's CLOCK_MONOTONIC minus this host's, in nanoseconds, to within half the round trip.
     pub(super) ahead_ns: i64,
@@ -29,7 +29,7 @@ fn hint_at_loss(samples: &[ClockSample]) -> bool {
     samples.iter().any(|sample| sample.round_trip_ns >= limit_ns)
 }
 
-/// How long before the start workers are told of it, in nanoseconds, so that the message reaches all of them in time.
+/// The time from the `Begin` messages to the start, in nanoseconds. The messages must reach all workers before the start.
 pub(super) fn lead_ns(workers: &[Vec<ClockSample>], has_loss: bool) -> u64 {
     let round_trip_ns = workers.iter().map(|samples| best(samples).round_trip_ns).max().unwrap_or(0);
     let for_loss = if has_loss || workers.iter().any(|samples| hint_at_loss(samples)) { LEAD_NS_WITH_LOSS } else { 0 };

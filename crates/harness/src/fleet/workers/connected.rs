@@ -45,7 +45,7 @@ impl ConnectedWorker {
         anyhow!("{} is lost: {reason}", self.name())
     }
 
-    /// The next message, except about other trials, and its arrival in nanoseconds of CLOCK_MONOTONIC; `None` after `deadline`.
+    /// The next message of this trial or without a trial, and its arrival by CLOCK_MONOTONIC (ns); `None` after `deadline`.
     fn receive(&mut self, deadline: Instant) -> anyhow::Result<Option<(u64, Message)>> {
         loop {
             match self.channel.receive_timed(deadline).map_err(|error| self.lose(&error))? {
@@ -140,7 +140,7 @@ impl ClientLink for ConnectedWorker {
         }
     }
 
-    /// Gives up the worker, which has failed: a working one would have killed a client that hangs.
+    /// Gives up the worker. It has failed, because a working one would have killed a client that hangs.
     fn give_up(&mut self) -> String {
         self.is_lost = true;
         self.channel.close();

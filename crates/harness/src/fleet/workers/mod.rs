@@ -200,7 +200,7 @@ impl Fleet for Workers {
                 // The workers' CPUs differ, so the launcher has divided them.
                 LoadConfig { cpus: own.clone(), ..config.clone() }
             };
-            // Other workers in the same network namespace occupy its ports too.
+            // Clients of other workers in the same network namespace use its ports too.
             let others = beside.iter().filter(|&&it| it != at && hellos[it].network == worker.hello.network);
             let others: u32 = others.map(|&it| parts[it].connections).sum();
             let idle = if is_here && worker.hello.network == *network { order.config.idle } else { 0 };
@@ -263,7 +263,7 @@ impl Fleet for Workers {
             let Hello { rank, host, machine: name, .. } = &worker.hello;
             let (is_here, name) = (name == machine, name.clone());
             let place = if is_here { format!("worker {rank}") } else { format!("worker {rank} on {host}") };
-            // The usage of a CPU that client and server share includes the server's.
+            // The utilisation of a CPU that client and server share includes the server's work.
             let is_shared = is_here && server_cpus.iter().any(|cpu| config.cpus.contains(cpu));
             let cpus_used = used.filter(|_| !is_shared);
             gathered.push(Gathered { account: Account { config, machine: name, place, report, cpus_used }, samples });

@@ -270,7 +270,7 @@ fn hanging_worker_is_lost_and_named() {
     hanging.join().unwrap();
 }
 
-/// The number of requests of each client. Their samples take many messages.
+/// The number of requests of each client.
 const SAMPLES: i64 = 30_000;
 
 /// A program that acts as a client with a prepared report and prepared samples.
