@@ -57,11 +57,11 @@ impl Architecture {
             )
         } else if has_datagrams && self.is_buffered() {
             format!(
-                "`{self}` cannot serve `{name}`: its layer is for connections; choose the mechanism without `-buffered`"
+                "`{self}` cannot serve `{name}`: it buffers only connections; choose the mechanism without `-buffered`"
             )
         } else if service.is_shared() && self.model.per_connection == PerConnection::Process {
             format!(
-                "`{model}` cannot serve `{name}`: its processes share no memory, so that each would have its own store; choose \
+                "`{model}` cannot serve `{name}`: its processes share no memory, so each would have its own store; choose \
                  `mt` or `mt-pool`"
             )
         } else {
@@ -90,7 +90,7 @@ impl Architecture {
         self.model.is_pool().then(|| self.threads.map_or(connections_max, |threads| threads.network))
     }
 
-    /// The most serving threads that may use CPUs at once; `None` if this depends on the connections.
+    /// The highest number of serving threads that can use CPUs at once; `None` if it depends on the connections.
     pub fn threads_at_once(&self) -> Option<u32> {
         let threads = self.threads.unwrap_or(Threads::all(1));
         let network = threads.network.max(1);
@@ -145,7 +145,7 @@ impl Accept {
                  shared or exclusive, or `mt-pool`",
                 model.name
             )),
-            // Only on Linux does SO_REUSEPORT distribute connections over listeners.
+            // SO_REUSEPORT distributes connections over listeners only on Linux.
             Self::Reuseport if model.has_network_threads() && cfg!(target_os = "linux") => Ok(()),
             Self::Exclusive if model.has_network_threads() && wakes_exclusively => Ok(()),
             Self::Exclusive if model.has_network_threads() => Err(format!(
@@ -153,7 +153,7 @@ impl Accept {
                  threads; choose epoll or epoll-et, or reuseport"
             )),
             Self::Shared | Self::Reuseport | Self::Exclusive if !model.is_pool() => Err(format!(
-                "`{}` cannot use the accept strategy `{self}`: one thread accepts for all; leave it out, or choose \
+                "`{}` cannot use the accept strategy `{self}`: one thread accepts for all; omit the strategy, or choose \
                  mp-prefork or mt-pool (symped, seda and seda-s also support reuseport and, over epoll, exclusive)",
                 model.name
             )),
@@ -167,7 +167,7 @@ impl fmt::Display for Architecture {
         let threads = self.threads.map(|threads| format!(":{threads}")).unwrap_or_default();
         match self.mechanism {
             None => f.pad(&format!("{}{threads}", self.model.name)),
-            // The mechanism alone is the short name of `sped`.
+            // A mechanism without a model is the short name of `sped` over this mechanism.
             Some(mechanism) if self.model.name == "sped" => f.pad(mechanism.name),
             Some(mechanism) => f.pad(&format!("{}{threads}/{}", self.model.name, mechanism.name)),
         }

@@ -27,10 +27,10 @@ use crate::spec::accept::Accept;
 use crate::spec::mechanism::Family;
 use crate::spec::model::PerConnection;
 
-/// Room for counters in models without a thread or process per connection; an architecture with more threads gets more.
+/// The number of counter slots in models without a thread or process per connection; more threads get more slots.
 const THREADS_MAX: u32 = 256;
-/// The longest time for reading the workers' and the kernel's counts of system calls. A slower reading is repeated, up to
-/// [`READINGS_MAX`] readings in all: with thousands of processes every reading is slow.
+/// The longest time for reading the workers' and the kernel's counts of system calls. A slower reading is repeated. At most
+/// [`READINGS_MAX`] readings are made, because with thousands of processes every reading is slow.
 const READING_TIME_MAX: Duration = Duration::from_millis(1);
 const READINGS_MAX: u32 = 20;
 
@@ -59,7 +59,7 @@ struct ServerState {
     workers: Workers,
     delays: Mutex<RunDelays>,
     counts_syscalls: bool,
-    /// The kernel's counters of system calls, if requested. They cover the accept thread and all its threads and children.
+    /// The kernel's counters of system calls, if requested. They cover the accept thread and its threads and children.
     outside: OnceLock<Tracepoints>,
 }
 
@@ -107,7 +107,7 @@ impl ServerState {
 
     fn snapshot(&self) -> Snapshot {
         let snapshot = self.snapshot_at_once();
-        // Read the delays last and at normal priority: with many threads this takes long, and the server must not wait.
+        // Read the delays last and at normal priority: with many threads this takes long and must not delay the server.
         let mut delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
         let run_delay_ns = delays.update(&platform::serving_threads(&self.workers));
         Snapshot { totals: Totals { run_delay_ns, ..snapshot.totals }, ..snapshot }
@@ -159,7 +159,7 @@ impl Server {
         checked.map_err(invalid).map_err(failed("cannot build the server", "see `muxbench list`"))?;
         let content = service::content(&config.service)
             .map_err(failed("cannot read the content", "name another folder, or repair this one"))?;
-        // Read this before the sockets exist: those of a datagram service count as memory of its ports.
+        // Read this before the sockets exist: the sockets of a datagram service count as memory of its ports.
         let memory_kernel_bytes = platform::memory_kernel_bytes();
         let Listening { sockets, address, ports, file } = open_sockets(config).map_err(|error| {
             let lacks_descriptors = matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE));
@@ -171,7 +171,7 @@ impl Server {
             failed(format_args!("cannot listen on {}", config.listen), remedy)(error)
         })?;
         let workers = match model.per_connection {
-            // One more for the connections that a runtime refuses for lack of descriptors.
+            // One more slot counts the connections that a runtime refuses for lack of descriptors.
             PerConnection::Nothing | PerConnection::Stack => {
                 1 + THREADS_MAX.max(config.architecture.threads_at_once().unwrap_or(0))
             }
@@ -244,7 +244,7 @@ impl Server {
         let mut server = Self { address, ports, _file: file, ready: before, state, thread, _ticking: ticking };
         if config.count_syscalls {
             let opened = is_counting.recv().unwrap_or_else(|_| Err("the accept thread ended; try again".into()));
-            let cannot_count = failed("cannot count its system calls", "or omit --count-syscalls");
+            let cannot_count = failed("cannot count the server's system calls", "or omit --count-syscalls");
             opened.map_err(io::Error::other).map_err(cannot_count)?;
         }
         if is_started.recv().is_err() {
@@ -282,7 +282,7 @@ impl Server {
         self.state.snapshot()
     }
 
-    /// The bytes so far. A window needs this many times, so it is cheaper than a snapshot.
+    /// The bytes so far. Cheaper than a snapshot, because it is read many times in a window.
     pub fn moved(&self) -> Moved {
         // No serving thread may run between the readings of bytes and time.
         let _boost = usage::PriorityBoost::start();
@@ -290,7 +290,7 @@ impl Server {
         Moved { at_ns: now_ns(), bytes_in, bytes_out }
     }
 
-    /// Ends all connections, threads and children, and waits for them.
+    /// Ends all connections, serving threads and children, and waits for them.
     ///
     /// # Errors
     /// The error of the accept thread.
@@ -350,7 +350,7 @@ struct Listening {
 
 fn open_sockets(config: &ServeConfig) -> io::Result<Listening> {
     if let Some(count) = config.service.ports() {
-        // Completions and blocking threads wait inside a receive, so their sockets must block.
+        // Completion mechanisms and blocking threads wait inside a receive, so their sockets must block.
         let nonblocking = config.architecture.mechanism.is_some_and(|row| row.family == Family::Readiness);
         let BoundPorts { sockets, ports, address } = ports::bind(&config.listen, count, nonblocking)?;
         return Ok(Listening { sockets, address, ports: Some(ports), file: None });

@@ -1,10 +1,10 @@
 //! The server under test: every architecture over one hot path.
 //!
 //! # Layers
-//! Each layer uses only the layers above it in this list.
+//! Each layer uses only the layers above it in this list. One exception: `platform` also uses types of [`metrics`].
 //! - [`spec`]: the description of a server, as plain data
 //! - [`platform`]: the differences between operating systems; `sync`: locks and atomics, which loom replaces in its models
-//! - [`metrics`]: counters of the workers, and the kernel's figures of CPU time, switches and system calls
+//! - [`metrics`]: counters of the workers, and the kernel's figures of CPU time, context switches and system calls
 //! - [`socket`]: listening, accepting and datagram sockets, with the same options in every architecture
 //! - `readiness` and `completion`: the mechanisms, a file each; `token`: the identifiers of descriptors
 //! - [`service`]: the services, with simulated work and time limits

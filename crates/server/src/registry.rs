@@ -1,6 +1,6 @@
 //! The registry: every model and every mechanism, with the functions that run them.
 //!
-//! Only this file names both mechanisms and loops. To add a model, add a row; to add a mechanism, add a file and a row.
+//! Only this file and tests name both mechanisms and loops. To add a model, add a row; to add a mechanism, add a file and a row.
 
 use std::io;
 use std::ops::Deref;
@@ -130,7 +130,7 @@ pub struct MechanismRow {
     pub spins: Spins,
     /// Returns an error with the reason and the remedy if the mechanism cannot run on this host.
     pub can_run: fn() -> Result<(), String>,
-    /// Whether a new connection wakes only some of the threads that wait on a shared listener (EPOLLEXCLUSIVE).
+    /// Whether threads can wait on a shared listener so that a new connection wakes only some of them (EPOLLEXCLUSIVE).
     pub wakes_exclusively: bool,
     /// Whether the server or the kernel does the I/O.
     pub family: Family,
@@ -178,8 +178,8 @@ macro_rules! mechanisms {
             $(#[cfg(target_os = "linux")] completion::<$ring>($completion, $requests),)*
         ];
 
-        /// The readiness mechanisms below a layer as in welsh2001's aSocket, to measure the layer's cost. They run only in
-        /// experiments that name them.
+        /// The readiness mechanisms below a layer like welsh2001's aSocket, which copies each packet. They measure the layer's
+        /// cost, and run only in experiments that name them.
         pub const BUFFERED: &[MechanismRow] = &[
             $($(#[$cfg])* MechanismRow {
                 run: ready_loop::run_buffered::<$mechanism>,
@@ -204,7 +204,7 @@ mechanisms! {
         "kqueue" kqueue::Kqueue: "kqueue(2), level-triggered: the kernel keeps the interest list";
         "spin" spin::Spin: "no wait: the loop tries every socket in turn and keeps a CPU busy";
         #[cfg(target_os = "linux")]
-        "rt-signal" rt_signal::RtSignal: "a real-time signal for each event (F_SETSIG); poll(2) when their queue overflows";
+        "rt-signal" rt_signal::RtSignal: "a real-time signal for each event (F_SETSIG); poll(2) when the queue overflows";
         #[cfg(target_os = "linux")]
         "io_uring-poll" io_uring_poll::IoUringPoll:
             "multishot poll requests of io_uring(7): completions report readiness, and the server reads and writes";
@@ -213,7 +213,7 @@ mechanisms! {
         "io_uring" io_uring::IoUring<false, true, false>:
             "io_uring(7): the kernel accepts, receives (multishot, into a buffer ring) and sends";
         "io_uring-sqpoll" io_uring::IoUring<true, true, false>:
-            "io_uring with SQPOLL: a kernel thread takes the requests, so that submitting needs no system call";
+            "io_uring with SQPOLL: a kernel thread takes the requests, so submitting needs no system call";
         "io_uring-oneshot" io_uring::IoUring<false, false, false>:
             "io_uring without multishot: one request for each accept and each receive";
         "io_uring-zc" io_uring::IoUring<false, true, true>: "io_uring with zero-copy sends (SEND_ZC, SENDMSG_ZC)";
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_rows_documented() {
+    fn mechanism_names_are_unique_and_rows_documented() {
         let rows: Vec<&MechanismRow> = MECHANISMS.iter().chain(BUFFERED).collect();
         for (at, row) in rows.iter().enumerate() {
             assert!(!row.about.is_empty());

@@ -53,7 +53,7 @@ fn cannot_count(folder: &std::path::Path) -> bool {
     assert!(!folder.join("results").exists(), "no run was started");
     let serve = muxbench().args(["serve", "--count-syscalls"]).output().unwrap();
     let printed = text(&serve.stderr);
-    assert!(!serve.status.success() && printed.contains("cannot count its system calls"), "{printed}");
+    assert!(!serve.status.success() && printed.contains("cannot count the server's system calls"), "{printed}");
     true
 }
 

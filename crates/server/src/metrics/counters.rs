@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// How far the process's usage minus the reading thread's may fall, because the two are read one after the other.
+/// A smaller fall is no error: the usage of the process and that of the reading thread, which is subtracted, are read in turn.
 const CPU_TOLERANCE_NS: u64 = 10_000_000;
 const SWITCHES_TOLERANCE: u64 = 100;
 

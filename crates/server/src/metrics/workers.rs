@@ -36,7 +36,7 @@ kinds! {
         Read "read",
         /// write.
         Write "write",
-        /// select, poll, epoll_wait, io_uring_enter that waits; a pool's wait for connections, a payload thread's for jobs.
+        /// select, poll, epoll_wait, io_uring_enter that waits; waits of a pool for connections, of a payload thread for jobs.
         Wait "wait",
         /// epoll_ctl and other changes of interest; io_uring_enter that only submits; passing a connection to a pool.
         Control "control",
@@ -142,7 +142,7 @@ pub struct Slot {
     connection: AtomicI32,
 }
 
-/// The page before the slots, with the ticks and the leaving children.
+/// The page before the slots, with the ticks and the process ids of leaving children.
 const FRONT_BYTES: usize = 4096;
 
 const THREAD: u32 = u32::MAX;
@@ -265,8 +265,8 @@ impl Workers {
         processes.into_iter().collect()
     }
 
-    /// CPU time and switches of reaped children. The reaper holds the lock while it reaps, and a reader while it adds up living
-    /// children, so that each child is counted once.
+    /// CPU time and switches of reaped children. Keep this locked while reaping a child, and while adding up living children,
+    /// so that each child is counted once.
     pub fn reaped(&self) -> MutexGuard<'_, Totals> {
         self.reaped.lock().unwrap_or_else(PoisonError::into_inner)
     }

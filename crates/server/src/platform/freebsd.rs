@@ -9,7 +9,7 @@ use crate::metrics::counters::Totals;
 pub(crate) const RECEIVE_DESTINATION_V4: libc::c_int = libc::IP_RECVDSTADDR;
 /// The control message with the destination. With a response it is IP_SENDSRCADDR and sets the source.
 pub(crate) const DESTINATION_V4: libc::c_int = libc::IP_RECVDSTADDR;
-/// The position of the interface in this message; empty, because it has none.
+/// The position of the interface in this message; empty, because the message has none.
 pub(crate) const DESTINATION_V4_INTERFACE: std::ops::Range<usize> = 0..0;
 
 /// CPU time and switches of a living child (kern.proc.pid); zeros if it has ended.

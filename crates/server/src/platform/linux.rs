@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn schedstat_without_numbers_is_absent() {
+    fn incomplete_schedstat_has_no_run_delay() {
         assert_eq!(run_delay_of("94369 3848806 2\n"), Some((2, 3_848_806)));
         assert_eq!(run_delay_of("0 0 0\n"), Some((0, 0)), "a thread that never ran");
         assert_eq!(run_delay_of(""), None);

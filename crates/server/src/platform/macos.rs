@@ -75,7 +75,7 @@ pub(crate) fn child_totals(pid: i32) -> Totals {
     }
 }
 
-/// Converts the units of the processor's timer.
+/// Converts time from the units of the processor's timer (mach_timebase_info) to nanoseconds.
 #[allow(deprecated, reason = "libc recommends another crate, which these two numbers do not justify")]
 fn nanoseconds(units: u64) -> u64 {
     let mut base = libc::mach_timebase_info { numer: 1, denom: 1 };

@@ -33,7 +33,7 @@ use crate::metrics::counters::Totals;
 
 /// Maps zeroed memory with MAP_SHARED or MAP_PRIVATE. Unused pages cost nothing.
 pub(crate) fn map(bytes: usize, sharing: libc::c_int) -> io::Result<*mut u8> {
-    // FreeBSD lacks the flag, and never reserves memory for mappings.
+    // FreeBSD lacks MAP_NORESERVE, and never reserves memory for mappings.
     #[cfg(target_os = "freebsd")]
     const NORESERVE: libc::c_int = 0;
     #[cfg(not(target_os = "freebsd"))]

@@ -20,7 +20,7 @@ pub enum Accept {
     /// connection to a busy worker of a pool waits even if other workers are idle.
     Reuseport,
     /// All workers wait with EPOLLEXCLUSIVE on one listener, then accept. The kernel first wakes the worker that began to wait
-    /// last. A network thread then accepts all waiting connections, a worker of a pool one.
+    /// last. A network thread then accepts up to 32 waiting connections; a worker of a pool accepts one.
     Exclusive,
 }
 

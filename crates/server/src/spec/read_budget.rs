@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
 
-/// The most bytes that one read takes from a connection. Before the next read the server answers them, and serves other ready
-/// connections.
+/// The most bytes that one read takes from a connection. Before the next read the server answers these bytes. An event loop
+/// then also serves other ready connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct ReadBudget(u32);
@@ -40,8 +40,8 @@ impl ReadBudget {
         if self.is_default() || service.ports().is_none() {
             return Ok(());
         }
-        Err("cannot set the read budget of `udp`: each read takes one whole datagram; omit it, or choose a service with \
-             connections"
+        Err("cannot set the read budget of `udp`: each read takes one whole datagram; omit the budget, or choose a service \
+             with connections"
             .into())
     }
 }
