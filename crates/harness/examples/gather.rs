@@ -76,7 +76,7 @@ fn run_worker(samples: u64, rounds: usize) -> anyhow::Result<()> {
         let started = Instant::now();
         let report = fleet::merge(&order, gathered, &draft)?;
         let merge_s = started.elapsed().as_secs_f64();
-        ensure!(report.planned == report.service.distribution.count, "{} of {}", report.planned, samples);
+        ensure!(report.planned == report.service.distribution.count, "{} requests, {} ordered", report.planned, samples);
         let alone_s = alone(&order, &folder.path().join("alone"))?;
         println!(
             "{}",
@@ -90,7 +90,7 @@ fn run_worker(samples: u64, rounds: usize) -> anyhow::Result<()> {
 
 /// A trial with this number of requests.
 fn order(samples: u64) -> anyhow::Result<LoadOrder> {
-    let experiment = presets::find("compare").context("it is in the table")?.experiment();
+    let experiment = presets::find("compare").context("no preset `compare`")?.experiment();
     let mut trial = plan::plan(&experiment, &host::detect()).map_err(anyhow::Error::msg)?.trials.remove(0);
     let phases = Phases { ramp_ns: 0, warm_up_ns: 0, measure_ns: WINDOW_NS, cool_down_ns: 0 };
     trial.load = LoadConfig {
@@ -134,7 +134,7 @@ fn alone(order: &LoadOrder, draft: &Path) -> anyhow::Result<f64> {
     let merged = merge::samples(parts);
     samples::write(draft, &merged, &samples::parameters(&order.config, Some(&order.trial))?)?;
     let report = merge::report(&order.config, &accounts, &merged);
-    ensure!(report.planned == merged.len() as u64, "{} of {}", merged.len(), report.planned);
+    ensure!(report.planned == merged.len() as u64, "{} samples of {} requests", merged.len(), report.planned);
     Ok(started.elapsed().as_secs_f64())
 }
 

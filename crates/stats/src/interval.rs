@@ -24,7 +24,7 @@ pub struct Interval {
 pub struct Ratio {
     /// The ratio of the medians over repeats.
     pub ratio: f64,
-    /// Its 95 % interval; `None` with fewer than two repeats of either.
+    /// Its 95 % interval; `None` if either architecture has fewer than two repeats.
     pub interval: Option<Interval>,
 }
 

@@ -12,7 +12,7 @@ use crate::interval::Interval;
 const FALSE_MET: f64 = 0.01;
 /// The possible shares of disturbed probes, equally probable at first.
 const DISTURBED: [f64; 3] = [0.01, 0.07, 0.2];
-/// The possible widths of the edge, in natural logarithms of the rate. The chance falls from 75 % to 25 % over 2.2 widths.
+/// The possible values of `width`, in natural logarithms of the rate. Over 2.2 widths, the probability falls from 75 % to 25 %.
 const WIDTHS: [f64; 5] = [0.005, 0.012, 0.03, 0.07, 0.16];
 /// The number of octaves beyond each end of the bracket in which the capacity may be.
 const OCTAVES_BESIDE: f64 = 3.0;
@@ -22,7 +22,7 @@ const OCTAVE_WEIGHT: f64 = 0.25;
 const STEPS_IN_PRECISION: f64 = 4.0;
 /// The probability that an interval covers the capacity.
 const LEVEL: f64 = 0.95;
-/// The quantiles of the capacity to probe in turn. The median locates the edge best; the other two show its width.
+/// The quantiles of the capacity to probe in turn. The median locates the capacity best; the other quantiles show `width`.
 const QUANTILES: [f64; 3] = [0.5, 0.25, 0.75];
 /// The minimum number of probes after the bracket for a precise interval.
 const PROBES_MIN: usize = 6;
@@ -173,7 +173,7 @@ fn rounded(rate: f64) -> f64 {
     (rate * scale).round() / scale
 }
 
-/// Joint probability of capacity, width of the edge and share of disturbed probes.
+/// Joint probability of capacity, `width` and share of disturbed probes.
 #[derive(Clone, Debug)]
 struct Posterior {
     /// Natural logarithm of the first capacity, then the step to the next one.
@@ -187,7 +187,7 @@ struct Posterior {
 }
 
 impl Posterior {
-    /// The prior: uniform over the logarithm within the bracket, decreasing outside.
+    /// The prior: uniform over the logarithm of the rate within the bracket, decreasing outside.
     fn new(met: f64, unmet: f64, precision: f64) -> Self {
         let octave = std::f64::consts::LN_2;
         let (low, high) = (met.ln(), unmet.ln());

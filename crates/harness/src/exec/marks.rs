@@ -24,7 +24,7 @@ pub(super) struct Observations {
     pub(super) ready: Option<Snapshot>,
     pub(super) start: Option<Mark>,
     pub(super) end: Option<Mark>,
-    /// The due times of `start` and `end`: CLOCK_MONOTONIC, in nanoseconds.
+    /// The times by which `start` and `end` are due: CLOCK_MONOTONIC, in nanoseconds.
     pub(super) due_ns: [u64; 2],
     /// The bytes that a stream server had moved at the edges of the window's parts.
     pub(super) moved: Vec<Moved>,

@@ -84,7 +84,7 @@ impl Server<'_> {
         }
     }
 
-    /// Returns the cause of a client's `error`. Counts the connections that the server refused because it lacked a resource.
+    /// Returns the cause of a client's `error`. If the server refused connections, names the resource it lacked.
     pub(super) fn cause_of_client_error(&mut self, trial: &Trial, error: anyhow::Error) -> anyhow::Error {
         if error.is::<ServerFailed>() || error.is::<Unwritten>() || self.stop.is_aborted() {
             return error;

@@ -119,7 +119,7 @@ impl TrialRun<'_> {
         let mut on_measuring = |event: Option<&load::Event>| {
             event.into_iter().for_each(|event| on_event(RunEvent::Load(event)));
             if server.process.has_ended() {
-                // The processes of an external server may continue after the end of their supervisor.
+                // The clients may not notice: an external server's processes can outlive their supervisor.
                 bail!("the server ended");
             }
             // Request moved bytes before the mark at the end of the window, because the mark takes longer.

@@ -54,7 +54,7 @@ fn facts() -> BTreeMap<String, String> {
 fn number(name: &CStr) -> Option<u64> {
     let mut value = [0u8; 8];
     let mut bytes = value.len();
-    // SAFETY: the kernel writes at most `bytes` into `value`, and how many it wrote into `bytes`.
+    // SAFETY: the kernel writes at most `bytes` bytes into `value`, and the number of bytes that it wrote into `bytes`.
     let result =
         unsafe { libc::sysctlbyname(name.as_ptr(), value.as_mut_ptr().cast(), &raw mut bytes, ptr::null_mut(), 0) };
     match (result, bytes) {

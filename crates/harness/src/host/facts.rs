@@ -12,7 +12,7 @@ pub struct Host {
     pub cores: Vec<Vec<usize>>,
     /// The hard limit of descriptors per process.
     pub descriptors_max: u64,
-    /// The maximum number of processes and threads, and the name of the limit. The lowest of all limits applies.
+    /// The lowest limit of processes and threads, and its name.
     pub tasks_max: (u64, String),
     /// The maximum number of memory mappings of a process (vm.max_map_count).
     pub mappings_max: u64,

@@ -1,8 +1,8 @@
-//! The kernel's accounting of interrupt time: in the CPU time of the interrupted process, or in none.
+//! The kernel's accounting of interrupt time: charged to the interrupted process, or to no process.
 //!
 //! The kernel handles most of a server's network traffic in soft interrupts (softirq) at the end of the server's system
 //! calls. With CONFIG_IRQ_TIME_ACCOUNTING and a suitable clock, the CPU time of the process excludes softirqs.
-//! Otherwise it includes them. CPU shares and CPU time per request therefore differ in meaning between the two kernels.
+//! Otherwise it includes them. The meaning of CPU shares and of CPU time per request therefore depends on the kernel.
 
 use std::net::UdpSocket;
 use std::sync::OnceLock;

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// The length of `struct io_uring_params`, all zero without options.
+/// The length of `struct io_uring_params`. Without options, all its bytes are zero.
 const IO_URING_PARAMS_BYTES: usize = 120;
 
 /// Creates a ring and drops it. Fails if a sysctl, a container's seccomp filter or the kernel's build prevents io_uring.

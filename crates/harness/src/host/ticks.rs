@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_wall_time_not_of_sampled_columns() {
+    fn shares_come_from_idle_time_not_from_sampled_columns() {
         let ticks = rustix::param::clock_ticks_per_second();
         let before = reading(10, "cpu  7 0 7 100 0 0 0 0 0 0\ncpu0 7 0 7 100 0 0 0 0 0 0\ncpu1 0 0 0 9 0 0 0 0 0 0");
         // In 10 s, CPU 0 was idle for 6 s, but the sampled columns count only 1 s of busy time.
@@ -224,7 +224,7 @@ mod tests {
     /// neighbour by their CPU time, and the share that other processes took according to /proc/stat.
     fn beside_a_neighbour(server: impl FnOnce(usize, &AtomicBool) -> u64 + Send) -> [f64; 3] {
         let cpu = crate::host::detect().cores[0][0];
-        let accounting = crate::host::interrupts::accounting().expect("this kernel's accounting shows");
+        let accounting = crate::host::interrupts::accounting().expect("the kernel's accounting is known");
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let server = scope.spawn(|| server(cpu, &is_over));
@@ -252,14 +252,14 @@ mod tests {
             })
         });
         // The server never sleeps, so other processes took all remaining time.
-        assert!((taken - (1.0 - ours)).abs() < 0.04, "{taken:.3} beside {ours:.3}, of which {theirs:.3} the neighbour");
-        assert!(taken > theirs - 0.04, "{taken:.3} of {theirs:.3}");
+        assert!((taken - (1.0 - ours)).abs() < 0.04, "taken {taken:.3}, server {ours:.3}, neighbour {theirs:.3}");
+        assert!(taken > theirs - 0.04, "taken {taken:.3}, neighbour {theirs:.3}");
     }
 
     #[test]
     fn neighbour_of_idle_server_is_measured() {
         let [_, theirs, taken] = beside_a_neighbour(|_, _| 0);
-        // Other processes of this machine may take even more.
-        assert!(taken > theirs - 0.04, "{taken:.3} of {theirs:.3}");
+        // Processes besides the neighbour may take CPU time too.
+        assert!(taken > theirs - 0.04, "taken {taken:.3}, neighbour {theirs:.3}");
     }
 }

@@ -83,7 +83,7 @@ pub struct NetworkReport {
     pub relay: Option<RelayCounts>,
 }
 
-/// The packets that a relay handled since its counters were last read.
+/// The counters of a relay since they were last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayCounts {
     /// Packets for a host of the testbed.

@@ -18,8 +18,8 @@ pub enum Strategy {
         /// The number of consecutive rates past saturation. `None` never stops.
         past: Option<u32>,
     },
-    /// Searches for the highest rate. The plan has the first probe of each search; each result determines the next
-    /// probe.
+    /// Searches for the highest rate that meets the goal. The plan has the first probe of each search; results determine the
+    /// next ones.
     Capacity(SearchGoal),
 }
 
@@ -91,7 +91,7 @@ pub enum ProbeResult {
     Met,
     /// The trial exceeded a limit, missed its rate or had errors. The server appears to be the cause.
     Unmet,
-    /// The trial exceeded a limit because the client could not keep up.
+    /// The trial exceeded a limit or missed its rate, and the client may be the cause.
     UnmetByTheClient,
     /// Inconclusive: other processes took the server's CPUs, or the window had too few requests.
     #[serde(rename = "spoilt")]

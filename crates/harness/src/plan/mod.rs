@@ -158,7 +158,7 @@ fn trial(
     let load = LoadConfig {
         target: target.clone(),
         pacing: match load.pacing {
-            // A client that always spins would take CPU time from the server. A closed loop never spins.
+            // A client that never sleeps would take CPU time from the server. A closed loop always sleeps.
             Pacing::Auto if placement.is_shared() && !workload.is_closed() => Pacing::SleepSpin,
             pacing => pacing,
         },
@@ -210,7 +210,7 @@ fn trial(
 }
 
 /// Returns the maximum number of connections that the server accepts. It exceeds the client's number, so that this maximum
-/// refuses none. Of short-lived connections, the next may arrive before the server sees the end of the previous one.
+/// refuses none. A short-lived connection may arrive before the server sees the end of the previous one.
 fn connections_max(load: &LoadConfig) -> u32 {
     let besides = load.requests_per_connection.map_or(0, |_| load.connections);
     load.connections_and_idle().saturating_add(besides).saturating_add(SPARE)

@@ -55,7 +55,7 @@ pub trait Process<E> {
     /// Ends the process, and returns its exit status and standard error.
     fn exit_report(&mut self) -> String;
 
-    /// Closes the process's input and waits until it has ended; kills it after a timeout.
+    /// Closes the process's input and waits until the process has ended. Kills the process after a timeout.
     fn end(&mut self);
 
     /// Kills the process.
@@ -327,7 +327,7 @@ pub(crate) mod tests {
         });
         assert!(child.next_event(soon()).unwrap_err().to_string().contains("signal: 9"));
         let handle = other.join().unwrap();
-        // The child has been waited for, so `kill` must send no signal. A signal to its process ID would return an error.
+        // The child has been waited for, so `kill` must send no signal: sending one to its process ID would be an error.
         handle.lock().kill().unwrap();
         assert!(child.was_killed());
     }
@@ -336,7 +336,7 @@ pub(crate) mod tests {
     fn child_outlives_the_thread_that_started_it() {
         let mut child = thread::spawn(|| shell("cat")).join().unwrap();
         assert_eq!(child.next_event(soon()).unwrap(), Some(42));
-        // Allow time for a signal to arrive.
+        // Wait for a signal that the end of the thread may have sent.
         thread::sleep(Duration::from_millis(100));
         child.send("43").unwrap();
         assert_eq!(child.next_event(soon()).unwrap(), Some(43));

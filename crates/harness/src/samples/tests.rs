@@ -154,7 +154,7 @@ fn large_file_reads_back_as_written() {
 
 #[test]
 fn written_file_exceeds_two_bytes_per_three_rows() {
-    // Files are smallest with a constant schedule and no sent request.
+    // Files are small with a constant schedule and no sent request.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("samples.parquet");
     for period_ns in [1, 1_000, 1 << 16, 1_000_000] {
@@ -164,7 +164,7 @@ fn written_file_exceeds_two_bytes_per_three_rows() {
         let bytes = std::fs::metadata(&path).unwrap().len();
         assert!(bytes > samples.len() as u64, "{bytes} bytes, every {period_ns} ns");
     }
-    // Files are also small if many connections send at the same time.
+    // Files can be even smaller if many connections send at the same time.
     for together in [2, 16, 64, 400, 10_000] {
         let sample = |at: i64| Sample {
             planned_ns: at / together * 1_000_000,

@@ -215,7 +215,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn list_has_at_most_one_element_a_byte() {
+    fn list_has_at_most_one_element_per_byte() {
         let claimed = |kind| one(LIST, &[0xf0 | kind, 0xff, 0xff, 0xff, 0xff, 0x07]);
         for kind in [TRUE, FALSE, BYTE, STRUCT] {
             assert!(Structure::read(&mut &claimed(kind)[..]).is_none(), "type {kind}");

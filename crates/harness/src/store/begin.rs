@@ -12,10 +12,10 @@ use super::folders;
 use crate::files;
 use crate::model::RunHeader;
 
-/// Files that an unfinished [`begin`] may leave behind.
+/// Files and folders that an unfinished [`begin`] may leave behind.
 const BEFORE: [&str; 5] = ["lock", "run.json.part", "muxbench.db", "muxbench.db-journal", "samples"];
 
-/// Creates the folder, its parents and a run without trials, and locks it. A failure removes everything that it created.
+/// Creates the folder, its parents and a run without trials, and locks the run. If this fails, removes everything it created.
 pub(super) fn begin(folder: &Path, header: &RunHeader) -> anyhow::Result<(Connection, File)> {
     check_free(folder)?;
     let place = || format!("cannot make the folder {}", folder.display());
@@ -48,7 +48,7 @@ fn begin_in(folder: &Path, header: &RunHeader) -> anyhow::Result<(Connection, Fi
     Ok((created.with_context(|| format!("cannot make the folder {}", folder.display()))?, lock))
 }
 
-/// Checks that a folder contains no run, no measurements and no foreign files.
+/// Checks that a folder contains no run, no finished trial and no foreign files.
 fn check_free(folder: &Path) -> anyhow::Result<()> {
     if folders::is_run(folder) {
         bail!("{}: contains a run already; choose another folder, or finish the run with --resume", folder.display());
@@ -61,7 +61,7 @@ fn check_free(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether a folder without run.json contains no measurements.
+/// Whether a folder without run.json contains neither trials nor samples.
 fn has_no_trials(folder: &Path) -> bool {
     let count = || {
         let database = database::connect(folder, Access::Read)?;

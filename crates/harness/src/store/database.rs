@@ -188,7 +188,7 @@ pub(super) fn explained(folder: &Path, error: impl Into<anyhow::Error>) -> anyho
         Some(SystemIoFailure | ReadOnly | CannotOpen | PermissionDenied) => {
             "cannot be read or written; check free space and the owner of the folder"
         }
-        _ => "is not a database of muxbench, or damaged",
+        _ => "is damaged, or is not a database of muxbench",
     };
     error.context(format!("{}: {explanation}", folder.join("muxbench.db").display()))
 }

@@ -36,14 +36,14 @@ pub struct Store {
 }
 
 impl Store {
-    /// Begins a run in a new or empty folder of this user. A failure removes everything that it created.
+    /// Begins a run in a new or empty folder of this user. If this fails, everything that it created is removed.
     pub fn create(folder: &Path, header: &RunHeader) -> anyhow::Result<Self> {
         let (database, lock) = begin::begin(folder, header)?;
         Ok(Self { folder: folder.to_owned(), database, _lock: lock })
     }
 
-    /// Locks a stopped run of this user and reads it. Sets a damaged database aside and replaces it by its readable parts,
-    /// rewrites a damaged run.json, and removes temporary files (`*.part`).
+    /// Locks a stopped run of this user and reads it. Sets a damaged database aside and writes a new one with the readable
+    /// trials. Rewrites a damaged run.json, and removes temporary files (`*.part`).
     pub fn resume(folder: &Path) -> anyhow::Result<(Self, Run)> {
         header(folder)?;
         files::check_ours(folder)?;

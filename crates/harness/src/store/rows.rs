@@ -13,7 +13,7 @@ pub(super) type Texts = BTreeMap<u32, Vec<u8>>;
 
 /// Reads all records, and reports damage of the database. Records behind the damage are read from the end.
 pub(super) fn texts(database: &Connection, folder: &Path) -> rusqlite::Result<(Texts, Vec<String>)> {
-    // Reject records that exceed their file, since they may be endless.
+    // Reject records that are longer than the file, since they may be endless.
     let bytes_max = fs::metadata(folder.join("muxbench.db")).map_or(0, |it| files::content_bytes_max(&it));
     let mut texts = Texts::new();
     let mut read = |order: &str| {
@@ -26,7 +26,7 @@ pub(super) fn texts(database: &Connection, folder: &Path) -> rusqlite::Result<(T
             bytes += text.len() as u64;
             in_order(last.replace(trial), trial, order == "ASC")?;
             if bytes > bytes_max {
-                return Err(corrupt("its records exceed its file"));
+                return Err(corrupt("its records are longer than the file"));
             }
             texts.insert(trial, text.to_vec());
         }

@@ -11,7 +11,7 @@ use super::database;
 use crate::files;
 use crate::model::TrialRecord;
 
-/// Copies a damaged database to an unused name, which keeps earlier copies, and replaces it by one with these trials.
+/// Copies a damaged database to an unused name, so that earlier copies remain. Replaces it with a database of these trials.
 pub(super) fn put_aside(folder: &Path, header: &str, records: &[TrialRecord]) -> anyhow::Result<()> {
     let (path, draft) = (folder.join("muxbench.db"), folder.join("muxbench.db.part"));
     let place = || format!("cannot replace the damaged {}", path.display());
@@ -21,7 +21,7 @@ pub(super) fn put_aside(folder: &Path, header: &str, records: &[TrialRecord]) ->
     let mut copy = files::create_new(&aside).with_context(place)?;
     io::copy(&mut regular::open(&path).with_context(place)?, &mut copy).with_context(place)?;
     copy.sync_all().with_context(place)?;
-    // SQLite would roll back the old journal into the new database.
+    // SQLite would apply the old journal to the new database.
     let journal = folder.join("muxbench.db-journal");
     if fs::symlink_metadata(&journal).is_ok() {
         fs::rename(journal, journal_aside).with_context(place)?;

@@ -339,7 +339,7 @@ fn folder_of_an_interrupted_start_is_reused() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let header = header();
-    // A folder is free after SIGKILL at any step.
+    // After SIGKILL at any step, the folder can be reused.
     for step in 0..5 {
         let run = at(&format!("step {step}"));
         fs::create_dir(&run).unwrap();
@@ -359,7 +359,7 @@ fn folder_of_an_interrupted_start_is_reused() {
         store.commit(&record(&header, 0)).unwrap();
         assert_eq!(indices(&read(&run).unwrap()), [0], "step {step}");
     }
-    // A folder with trials or foreign files is not free.
+    // A folder with trials or foreign files is rejected.
     let finished = at("step 0");
     fs::remove_file(finished.join("run.json")).unwrap();
     let error = Store::create(&finished, &header).unwrap_err().to_string();

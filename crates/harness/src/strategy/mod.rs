@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_ascend_with_all_repeats_of_all_architectures_at_each() {
+    fn rates_ascend_and_each_runs_all_repeats_of_all_architectures() {
         let order = run(&header(), |_, _, _| false);
         assert_eq!(order.len(), 24);
         let keys: Vec<_> = order.iter().map(|(_, rate, repeat)| (*rate as u32, *repeat)).collect();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn single_disturbed_step_prunes_nothing() {
+    fn isolated_rates_and_half_of_the_repeats_prune_nothing() {
         assert_eq!(
             run(&header(), |_, rate, _| rate == 200.0 || rate == 400.0).len(),
             24,
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn poisson_process_with_fewer_requests_is_kept_up_with() {
+    fn server_keeps_up_with_a_poisson_process_of_fewer_requests() {
         let kept_up = |planned: u64, achieved_per_s: f64| {
             let healthy = crate::judge::tests::healthy();
             keeps_up(&LoadReport { planned, rate_achieved_per_s: achieved_per_s, ..healthy })

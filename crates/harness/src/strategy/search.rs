@@ -115,7 +115,7 @@ pub enum CapacityBound {
         /// The interval that covers the rate with a probability of 95 %.
         interval: Interval,
     },
-    /// The limit is the client or the highest rate to try. The server can handle at least this rate.
+    /// A lower bound: the client was the limit, or the search found no rate at which the server misses the goal.
     AtLeast {
         /// The rate in requests per second.
         rate_per_s: f64,
@@ -125,7 +125,7 @@ pub enum CapacityBound {
 }
 
 impl RateSearch<'_> {
-    /// Returns the result so far. `None` without a bracket and without a probe that met the limits.
+    /// Returns the result so far. `None` if there is neither a bracket nor a probe that met the limits.
     pub fn answer(&self) -> Option<CapacityBound> {
         let met = self.probes.iter().filter(|(_, probe)| *probe == ProbeResult::Met).map(|(rate, _)| *rate);
         let highest_met = met.reduce(f64::max);

@@ -484,7 +484,7 @@ fn damaged_database_is_reported_and_the_rest_is_shown() {
     fs::write(&path, "no database").unwrap();
     let output = muxbench().args(["report", "run"]).current_dir(folder.path()).output().unwrap();
     let error = printed(&output, &[1]);
-    assert!(error.contains("muxbench.db: is not a database of muxbench, or damaged"), "{error}");
+    assert!(error.contains("muxbench.db: is damaged, or is not a database of muxbench"), "{error}");
 }
 
 fn server_outlives_the_thread_that_started_it() {
