@@ -76,7 +76,12 @@ fn run_worker(samples: u64, rounds: usize) -> anyhow::Result<()> {
         let started = Instant::now();
         let report = fleet::merge(&order, gathered, &draft)?;
         let merge_s = started.elapsed().as_secs_f64();
-        ensure!(report.planned == report.service.distribution.count, "{} requests, {} ordered", report.planned, samples);
+        ensure!(
+            report.planned == report.service.distribution.count,
+            "{} requests, {} ordered",
+            report.planned,
+            samples
+        );
         let alone_s = alone(&order, &folder.path().join("alone"))?;
         println!(
             "{}",
