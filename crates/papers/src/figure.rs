@@ -49,7 +49,7 @@ pub struct Curves<'a> {
 }
 
 impl Here<'_> {
-    /// Returns the indices of the runs of the figure's experiments. Without any, returns all: any may have its workloads.
+    /// Returns the indices of the runs of `experiments`. If there are none, returns all: any run may have the figure's workloads.
     pub fn places(&self) -> Vec<usize> {
         let is_named = |at: &usize| self.experiments.contains(&self.runs[*at].header.experiment.as_str());
         let named: Vec<usize> = (0..self.runs.len()).filter(is_named).collect();
@@ -171,10 +171,10 @@ pub struct Scale {
     pub kind: Kind,
 }
 
-/// The mapping of values to distances on an axis.
+/// The mapping of values to positions on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Names at equal distances.
+    /// Names, evenly spaced.
     Names,
     Linear,
     Log,

@@ -51,7 +51,7 @@ fn of_panel(chart: &Chart, panel: &Panel, names: &[&'static str]) -> Grid {
     let along = if chart.shape == Shape::Line { By::Y(x, y) } else { By::X(x, y) };
     let points = |points: &[(f64, f64)]| points.iter().map(|&(x, y)| Point::new(x, y)).collect::<Vec<_>>();
     let ours = panel.series.iter().map(|it| (names[it.architecture].to_owned(), it.points.clone()));
-    // Published values with one label for several architectures go into rows below ours, all others into columns.
+    // If several architectures share a label, its published values go into rows below ours. Other labels have a column.
     let printed = || panel.published.iter().filter(|it| it.mark == Mark::Points);
     let is_below =
         |it: &&Published| it.architecture.is_some() && printed().filter(|other| other.label == it.label).count() > 1;

@@ -1,5 +1,5 @@
 //! E. Kawai and S. Yamaguchi, "A Benchmark Tool for Network I/O Management Architectures", IPSJ Digital Courier 4
-//! (2008): Figures 6, 8, 10 and 11, a figure of appendix A.1, and the claims about them.
+//! (2008): Figures 6, 8, 10 and 11, a figure for appendix A.1, and the claims about them.
 
 use harness::model::{VerdictKind, Workload};
 use harness::spec::network::Network;
@@ -192,7 +192,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         ],
     },
     Claim {
-        says: "The service time of select and poll is proportional to the connections.",
+        says: "The service time of select and poll is proportional to the number of connections.",
         cpus_min: 1,
         statements: &[Statement::of(SCAN, &SERVICE_MEDIAN, either, Is::Proportional(Axis::Connections))],
     },

@@ -46,7 +46,7 @@ pub struct Paper {
     pub figures: &'static [PaperFigure],
     /// The names of series in the figures.
     pub series: &'static [&'static str],
-    /// The numbers of the tables with results.
+    /// The numbers of the paper's tables that have results.
     pub tables: &'static [&'static str],
     /// The function that fills the tables; `None` without tables.
     tables_of: Option<fn(&Run, &mut DeviationOf<'_>) -> anyhow::Result<Kawai2006>>,

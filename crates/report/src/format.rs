@@ -68,7 +68,7 @@ pub fn digits(value: f64) -> String {
 }
 
 /// Formats a number with three significant digits, but at most four decimals; whole numbers from 100 on. The reproduced
-/// papers print three significant digits too, without a limit of decimals.
+/// papers print three significant digits too, without a limit on decimals.
 pub fn significant(value: f64) -> String {
     let decimals = |size: f64| (2.0 - size.log10().floor()).clamp(0.0, 4.0) as usize;
     let size = value.abs();

@@ -20,7 +20,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// Creates the address of a Unix socket. The error has the reason why no socket can have this path, and a remedy.
+    /// Creates the address of a Unix socket. The error says why the path is refused, and names a remedy.
     pub fn unix(path: impl Into<PathBuf>) -> Result<Self, String> {
         let path: PathBuf = path.into();
         let reason = match path.to_str() {

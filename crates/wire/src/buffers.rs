@@ -5,7 +5,7 @@ use std::mem;
 /// Largest capacity that an empty buffer keeps.
 pub(crate) const KEPT_BYTES_MAX: usize = 4 << 10;
 
-/// Bytes to send. The kernel may be reading `sending`, which neither moves nor grows; new output goes to `waiting`.
+/// Bytes to send. The kernel may be reading a non-empty `sending`, which must not move, so new output goes to `waiting`.
 #[derive(Debug, Default)]
 pub(crate) struct WriteBuffer {
     sending: Vec<u8>,

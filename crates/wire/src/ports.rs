@@ -46,7 +46,7 @@ impl Ports {
         Self::list(&self.iter().skip(first as usize).take(count as usize).collect::<Vec<_>>())
     }
 
-    /// Returns each port.
+    /// Returns the ports in order.
     pub fn iter(&self) -> impl Iterator<Item = u16> {
         self.0.iter().cloned().flatten()
     }
@@ -80,7 +80,7 @@ impl FromStr for Ports {
             let range = range(part).ok_or_else(wrong)?;
             count += size(&range);
             if count > PORTS_MAX {
-                return Err(format!("more than {PORTS_MAX} ports, as many as an address has; list each port once"));
+                return Err(format!("more than {PORTS_MAX} ports; an address has no more, so list each port once"));
             }
             ranges.push(range);
         }
@@ -118,7 +118,7 @@ mod tests {
             assert!(text.parse::<Ports>().unwrap_err().contains("more than 65535 ports"));
         }
         assert_eq!(["7"; 65_535].join(",").parse::<Ports>().unwrap().count(), 65_535);
-        // A list that was not parsed may exceed 32 bits.
+        // The count of a list that was not parsed may exceed 32 bits.
         assert_eq!(Ports(vec![1..=65_535; 70_000]).count(), u32::MAX);
     }
 

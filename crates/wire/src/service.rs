@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// A service's protocol: the caller moves bytes, and the service interprets them. All connections of a thread share one value.
-/// [`Service::Conn`] is small, because ten thousand of them exist at once.
+/// A service's protocol: the caller moves bytes, and the service interprets them. Many connections share one service, and
+/// each has its own [`Service::Conn`], which is small because ten thousand of them exist at once.
 pub trait Service {
     /// State of a connection; a new one has the default.
     type Conn: Default;

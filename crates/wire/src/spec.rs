@@ -39,7 +39,7 @@ pub enum ServiceSpec {
         /// Size of a response in bytes, with the same limits.
         response_bytes: u32,
     },
-    /// Bursts of packets, each acknowledged (welsh2001).
+    /// Bursts of packets, with an acknowledgement for each burst (welsh2001).
     Stream(Stream),
 }
 
@@ -98,5 +98,5 @@ pub const SERVICES: &[ServiceRow] = &[
         about: "HTTP/1.1 for content in memory: /bytes/N, or the files of a folder (maharjan2012)",
     },
     ServiceRow { name: "udp", about: "datagrams of fixed sizes to many ports, matched by id (maharjan2012)" },
-    ServiceRow { name: "stream", about: "bursts of packets, each acknowledged: bandwidth (welsh2001)" },
+    ServiceRow { name: "stream", about: "bandwidth: bursts of packets, one acknowledgement per burst (welsh2001)" },
 ];

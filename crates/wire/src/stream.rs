@@ -1,4 +1,5 @@
-//! Bursts of packets, each acknowledged: the bandwidth benchmark of welsh2001. Greetings check connections with one packet.
+//! The bandwidth benchmark of welsh2001: bursts of packets, with an acknowledgement for each burst. A greeting, which is a
+//! burst of one packet, checks a connection.
 
 use serde::{Deserialize, Serialize};
 
@@ -76,7 +77,7 @@ pub struct StreamConn {
 }
 
 impl Streaming {
-    /// Creates a service with these sizes, all at least 1.
+    /// Creates a service with these sizes, which are at least 1.
     pub fn new(stream: Stream) -> Self {
         let Stream { packet_bytes, packets, ack_bytes, .. } = stream;
         assert!(

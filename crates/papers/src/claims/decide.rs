@@ -31,7 +31,7 @@ pub fn check(claims: &[Claim], runs: &[Run], deviation_of: &mut [&mut DeviationO
     (1..).zip(claims).map(checked).collect()
 }
 
-/// One contrary figure refutes a claim. A claim holds if no figure is contrary or open, each statement has a decided
+/// One contrary figure refutes a claim. A claim holds if no figure is contrary or undecided, each statement has a decided
 /// figure, and at most half of all figures are missing.
 fn outcome(by_statement: &[Vec<Evidence>]) -> (Outcome, Option<String>) {
     let all = || by_statement.iter().flatten();
@@ -44,7 +44,7 @@ fn outcome(by_statement: &[Vec<Evidence>]) -> (Outcome, Option<String>) {
         let (open, total) = (count(None), all().count());
         return (
             Outcome::Inconclusive,
-            Some(format!("the intervals of {open} of {total} figures are too wide to decide")),
+            Some(format!("{open} of {total} figures are undecided")),
         );
     }
     let (missing, total) = (all().filter(|finding| finding.value.is_none()).count(), all().count());
@@ -153,7 +153,7 @@ fn each(statement: &Statement, cells: &[Cell], range: RangeInclusive<f64>) -> Ve
     cells.iter().map(finding).collect()
 }
 
-/// Compares the peak of `cells` with the peak of `others`. A true peak may be higher if a workload has no valid trials.
+/// Compares the peak of `cells` with the peak of `others`. If a workload has no valid trials, the true peak may be higher.
 fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Evidence> {
     let peak = |cells: &[Cell]| -> Option<Cell> {
         let value = |cell: &Cell| cell.estimate().map(|estimate| estimate.value);
@@ -186,7 +186,7 @@ fn found(cell: &Cell, kind: VerdictKind) -> Evidence {
     Evidence {
         what: format!("{}, {}", cell.architecture, title(&cell.workload)),
         experiment: cell.experiment.clone(),
-        // Failed and client-limited trials show nothing about the server.
+        // Trials with other verdicts show nothing about the claim.
         value: (matching + valid > 0).then(|| matching as f64 / total as f64),
         interval: None,
         words: format!("{} in {matching} of {total} trials", format::verdict(kind)),

@@ -154,7 +154,7 @@ pub enum Outcome {
     HoldsHere,
     /// The whole interval of some figure contradicts the claim.
     DoesNotHoldHere,
-    /// Figures exist, but some intervals are too wide to decide.
+    /// No figure contradicts the claim, but some figures are undecided.
     Inconclusive,
     /// This host has too few CPUs, most figures are missing, or a statement has none.
     NotTestableHere,
@@ -194,7 +194,7 @@ pub struct Evidence {
     pub interval: Option<Interval>,
     /// The value in words, with the claimed range if the statement has one.
     pub words: String,
-    /// Whether the statement holds; `None` if the interval is too wide, or without data.
+    /// Whether the statement holds; `None` if the figure is undecided or missing.
     pub holds: Option<bool>,
 }
 

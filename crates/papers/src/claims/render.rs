@@ -45,7 +45,7 @@ pub fn csv(claims: &[CheckedClaim]) -> String {
     of_records(records)
 }
 
-/// Returns the evidence on a claim: contrary evidence first, then open evidence.
+/// Returns the evidence on a claim: contrary evidence first, then undecided evidence.
 pub(crate) fn decisive_first(claim: &CheckedClaim) -> Vec<&Evidence> {
     let mut findings: Vec<&Evidence> = claim.findings.iter().collect();
     findings.sort_by_key(|finding| match (finding.holds, finding.value) {

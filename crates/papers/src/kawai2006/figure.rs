@@ -12,7 +12,7 @@ use super::send_deviation::Sends;
 use super::service_time::{is_of_matrix, published_service_time};
 use crate::figure::{Here, published};
 
-/// The range of shares of sends that the horizontal axis must cover.
+/// The range of shares whose deviations the horizontal axis must cover.
 const SHOWN: [f64; 2] = [0.05, 0.95];
 /// The room on both sides of the shown deviations, in nanoseconds.
 const ROOM_NS: f64 = 1_000.0;
@@ -75,7 +75,7 @@ pub(super) fn draw(runs: &Here<'_>, deviation_of: &mut [&mut DeviationOf<'_>]) -
     })
 }
 
-/// Returns the invalid trial of an architecture with the largest deviations.
+/// Returns the invalid trial of an architecture with the largest standard deviation.
 fn worst_not_valid(run: &Run, deviation_of: &mut DeviationOf<'_>, architecture: &str) -> Option<TrialDeviation> {
     let published = published_service_time();
     let is_candidate = |record: &&TrialRecord| {

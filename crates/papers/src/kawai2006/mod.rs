@@ -22,8 +22,8 @@ const NO_CHANGE: f64 = 1.5;
 
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
-        says: "The service time of select and poll is proportional to the connections; the service time of mp, mt and epoll is \
-         nearly flat up to 10 000.",
+        says: "The service time of select and poll is proportional to the number of connections; the service time of mp, mt and \
+         epoll is nearly flat up to 10 000.",
         cpus_min: 1,
         statements: &[
             Statement::of(&["select", "poll"], &SERVICE_MEAN, of_the_paper, Is::Proportional(Axis::Connections)),

@@ -80,8 +80,8 @@ fn row(curve: &Curve, step: &Step) -> CsvRow {
 }
 
 /// Returns a sweep in autobench's TSV, a row for each rate. A single curve has autobench's ten columns. Several curves share
-/// the column of the rate, and each has its own nine others. The names of these end with the architecture and, if workloads
-/// differ, with the connections, their active share and, if it differs, the number of idle connections.
+/// the first column, and each has nine columns whose names end with the architecture. If workloads differ, the names continue
+/// with the connections and the active share, and, if the number of idle connections differs, with this number.
 pub fn tsv(sweep: &Sweep) -> String {
     let workloads = sweep.workloads();
     let idle_differs = workloads.iter().any(|workload| workload.idle != workloads[0].idle);

@@ -1,4 +1,4 @@
-//! The trials of a run as CSV: a row for each trial, with every parameter and statistic. Also the writer of all CSV.
+//! The trials of a run as CSV: a row for each trial, with its parameters and statistics. Also the writer of all CSV.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ pub fn of_rows(rows: impl IntoIterator<Item = CsvRow>) -> String {
     of_records(heading.into_iter().chain(rows.map(|row| row.fields)))
 }
 
-/// Writes records, including the heading. Prefixes text with an apostrophe if a spreadsheet would take it for a formula.
+/// Writes records, including the heading. Prefixes text with an apostrophe if a spreadsheet would parse it as a formula.
 pub fn of_records<F: AsRef<str>>(records: impl IntoIterator<Item = impl IntoIterator<Item = F>>) -> String {
     let inert = |field: F| match field.as_ref() {
         formula if is_formula(formula) => format!("'{formula}"),
@@ -57,9 +57,9 @@ pub fn of_records<F: AsRef<str>>(records: impl IntoIterator<Item = impl IntoIter
     };
     let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
     for record in records {
-        writer.write_record(record.into_iter().map(inert)).expect("memory takes every record");
+        writer.write_record(record.into_iter().map(inert)).expect("writing to memory cannot fail");
     }
-    let written = writer.into_inner().expect("memory takes every record");
+    let written = writer.into_inner().expect("writing to memory cannot fail");
     String::from_utf8(written).expect("every field is text")
 }
 

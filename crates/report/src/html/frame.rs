@@ -14,7 +14,7 @@ const SCRIPT: &str = include_str!("../../templates/report.js");
 
 /// The data of a page, and the architectures that its switches show and hide.
 pub struct Frame {
-    /// The switches.
+    /// A switch for each architecture.
     pub architectures: Vec<Switch>,
     data: String,
     raw: String,

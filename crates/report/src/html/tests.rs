@@ -82,7 +82,7 @@ fn figure_without_data_is_omitted() {
     empty.records.clear();
     assert_eq!(names(&empty), [""; 0]);
     let page = render(&empty).unwrap();
-    assert!(page.contains("no trial is valid"), "a run without records has a page");
+    assert!(page.contains("no row is valid"), "a run without records has a page");
     assert_eq!(page, render(&empty).unwrap(), "the same run makes the same page");
 }
 

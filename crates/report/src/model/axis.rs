@@ -71,7 +71,7 @@ impl Axis {
         place + self.unit()
     }
 
-    /// Returns the words after a position.
+    /// Returns the words that follow a position.
     fn unit(self) -> &'static str {
         match self {
             Self::Connections => " connections",
@@ -101,8 +101,8 @@ impl Axis {
         }
     }
 
-    /// Returns the axis along which a run's workloads grow: ports if any server watches ports; idle connections if these
-    /// differ and the connections do not; else connections.
+    /// Returns the axis along which a run's workloads grow: ports if any server watches ports; idle connections if only
+    /// their number differs; otherwise connections.
     pub fn of_size(summary: &Summary) -> Self {
         let workloads = || summary.comparisons.iter().map(|comparison| &comparison.workload);
         let differ = |axis: Self| workloads().any(|it| workloads().any(|other| axis.at(it) != axis.at(other)));
@@ -121,7 +121,7 @@ impl Axis {
     }
 }
 
-/// Returns for each group the parts of its title that not all groups share, without the position on `along`.
+/// For each group, returns the parts of its title that some other group lacks, without the position on `along`.
 pub(crate) fn apart(groups: &[Vec<&Comparison>], along: Option<Axis>) -> Vec<String> {
     let is_stated = |words: &str| along.is_some_and(|along| along.is_stated_by(words));
     let words = |group: &Vec<&Comparison>| -> Vec<String> {

@@ -27,8 +27,8 @@ pub struct Search {
     pub(crate) workload: Workload,
     /// The highest rate with its interval, or a lower bound on that rate; `None` if both are unknown.
     pub(crate) answer: Option<CapacityBound>,
-    /// The response time in nanoseconds at the quantile of each limit, from the probes in the interval that met the
-    /// limits, else from the nearest such probe below the interval. `None` if there is none, or without `answer`.
+    /// For each limit, the response time in nanoseconds at its quantile. It covers the probes in the interval of `answer` that
+    /// met the limits; if there is none, the nearest such probe below. `None` without such probes or without `answer`.
     pub(crate) there_ns: Vec<Option<u64>>,
     pub(crate) there_late: LateSends,
     pub(crate) probes: Probes,

@@ -21,7 +21,7 @@ pub(crate) const P999: Quantile = (0.999, |it| it.p999_ns);
 const ALL: [(&str, Quantile); 8] =
     [("p1", P1), ("p25", P25), ("p50", P50), ("p75", P75), ("p90", P90), ("p95", P95), ("p99", P99), ("p99.9", P999)];
 
-/// Returns the late sends of several trials together.
+/// Adds up the late sends of several trials.
 pub fn late<'a>(loads: impl Iterator<Item = &'a LoadReport>) -> LateSends {
     loads.map(LoadReport::late_sends).fold(LateSends::default(), LateSends::and)
 }
@@ -31,7 +31,7 @@ pub fn clients_from(late: &LateSends) -> Option<&'static str> {
     ALL.iter().find(|(_, (q, _))| late.reaches(*q)).map(|(name, _)| *name)
 }
 
-/// The upper end of a boxplot's line: p99 or p75, the higher one that the client cannot have caused, else p50.
+/// The upper end of a boxplot's line: p99; p75 if the client may have caused p99; p50 if it may have caused p75 too.
 pub(crate) fn end_of_line(late: &LateSends) -> Quantile {
     [P99, P75].into_iter().find(|(q, _)| !late.reaches(*q)).unwrap_or(P50)
 }

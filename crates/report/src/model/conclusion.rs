@@ -13,14 +13,14 @@ pub fn overall(summary: &Summary) -> String {
     let ranked = summary.comparisons.iter().filter(|it| it.rows.first().is_some_and(Row::is_ranked));
     let best: Vec<(&Comparison, Vec<&str>)> = ranked.map(|it| (it, equals_of_best(it))).collect();
     if best.is_empty() {
-        return "There is no best architecture: no trial is valid.".into();
+        return "There is no best architecture: no row is valid.".into();
     }
     // Architectures that are the best, or not significantly different from it, under every ranked workload.
     let everywhere: Vec<&str> =
         best[0].1.iter().copied().filter(|name| best.iter().all(|(_, equals)| equals.contains(name))).collect();
     let mut unranked = match summary.comparisons.len() - best.len() {
         0 => String::new(),
-        count => format!(" ({count} of {} workloads have no valid trial)", summary.comparisons.len()),
+        count => format!(" ({count} of {} workloads have no valid row)", summary.comparisons.len()),
     };
     if best.iter().any(|(comparison, _)| has_no_interval(comparison)) {
         unranked.push_str(" (from single repeats, without an interval; see --repeats)");

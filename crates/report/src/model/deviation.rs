@@ -25,7 +25,7 @@ pub fn kept<'a>(sends_of: &'a mut SendsOf<'_>) -> impl FnMut(&TrialRecord) -> Tr
 /// The shares of the cumulative distribution at which reports show deviations.
 pub const SHARES: [f64; 9] = [0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999];
 
-/// Points of the cumulative distribution: one per percent.
+/// Number of points of the cumulative distribution: one for each percent from 0 to 100.
 pub(crate) const POINTS: usize = 101;
 
 /// The definition of a deviation.

@@ -33,7 +33,7 @@ pub struct Summary {
     pub(crate) metric: &'static str,
     pub(crate) interval_method: &'static str,
     /// The simulated probability that a ratio's interval holds the true value, for the ranked row with the fewest
-    /// repeats. `None` if that row has fewer than two.
+    /// repeats. `None` if no row is ranked, or that row has fewer than two repeats.
     pub(crate) interval_coverage: Option<f64>,
     pub(crate) estimate_coverage: Option<f64>,
     pub(crate) margin: f64,
@@ -56,7 +56,7 @@ pub struct Comparison {
     pub rows: Vec<Row>,
 }
 
-/// One architecture under one workload.
+/// One architecture under one workload. A ranked row covers the repeats that estimates use, any other row all finished ones.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     pub(crate) architecture: String,
@@ -124,7 +124,7 @@ pub struct Row {
     pub(crate) metrics: Vec<f64>,
 }
 
-/// Datagram counts in the windows of all repeats, as in `load::report::DatagramReport`.
+/// Datagram counts in the windows of the row's repeats, as in `load::report::DatagramReport`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Datagrams {
     pub(crate) planned: u64,
@@ -133,7 +133,7 @@ pub(crate) struct Datagrams {
     pub(crate) reordered: u64,
 }
 
-/// Times by the kernel's timestamps over all repeats.
+/// Times by the kernel's timestamps over the row's repeats.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Kernel {
     pub(crate) interface: String,
@@ -154,7 +154,7 @@ pub(crate) struct Kernel {
     pub(crate) unstamped: f64,
 }
 
-/// Statistics of short-lived connections over all repeats.
+/// Statistics of short-lived connections over the row's repeats.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Churn {
     /// New connections per second, the mean over repeats.
@@ -163,11 +163,11 @@ pub(crate) struct Churn {
     pub(crate) connect: Distribution,
     /// From the SYN to the first byte of the first response.
     pub(crate) first_byte: Distribution,
-    /// Sessions that waited for another session to end, over all repeats.
+    /// Sessions that waited for another session to end.
     pub(crate) waited: u64,
 }
 
-/// Cost by the server's counters over all repeats.
+/// Cost by the server's counters over the row's repeats.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
     pub(crate) cpu_ns_per_request: f64,

@@ -65,7 +65,7 @@ pub struct Published {
     pub architecture: Option<usize>,
     /// How the values are drawn.
     pub mark: Mark,
-    /// The values by x; a single one, unless the mark is [`Mark::Points`].
+    /// Pairs of x and y, by x; a single pair unless the mark is [`Mark::Points`].
     pub points: Vec<(f64, f64)>,
 }
 
@@ -100,8 +100,8 @@ pub struct Point {
     pub x: f64,
     /// The vertical position.
     pub y: f64,
-    /// For [`Shape::Percentiles`], p1, p25, p75 and p99, without those that the client may have caused. For
-    /// [`Shape::Points`], both ends of the interval, or nothing.
+    /// For [`Shape::Percentiles`], p1, p25, p75 and p99; without p99 if the client may have caused it, and empty if it may have
+    /// caused p75. For [`Shape::Points`], both ends of the interval, or nothing.
     pub spread: Vec<f64>,
     /// The verdict.
     pub verdict: VerdictKind,
@@ -155,7 +155,7 @@ pub enum Form {
     Times,
     /// A plain number, for example calls per request.
     Number,
-    /// The negative decimal logarithm of the share above the value: 1 is 90 %, 2 is 99 %.
+    /// Shares by their number of nines, the negative decimal logarithm of the rest: 1 is 90 %, 2 is 99 %.
     Nines,
 }
 
@@ -208,12 +208,12 @@ pub struct Axis {
     pub ticks: Vec<(f64, String)>,
 }
 
-/// The largest distance in pixels between marks above one name; the page's script has the same constant.
+/// The largest distance in pixels between adjacent marks of one name on the axis; the page's script has the same constant.
 pub const STEP_MAX: f64 = 18.0;
 
-/// The largest number of labels beside a small panel.
+/// The largest number of labels on the vertical axis of a small panel.
 pub const TICKS_BESIDE: usize = 7;
-/// The largest number of labels below a small panel.
+/// The largest number of labels on the horizontal axis of a small panel.
 pub const TICKS_BELOW: usize = 5;
 
 impl Axis {
@@ -254,7 +254,7 @@ impl Axis {
     /// A linear axis from 0 to the largest of `values`.
     pub fn linear(label: &str, form: Form, values: impl Iterator<Item = f64>) -> Self {
         let (_, high) = ends(values).unwrap_or((0.0, 1.0));
-        // Show a share relative to the whole.
+        // Extend an axis of shares to 100 %.
         let is_part = form == Form::Share && high < 1.0;
         let high = if high > 0.0 && !is_part { high } else { 1.0 };
         Self { range: [0.0, high * 1.05], ..Self::around(label, form, [0.0, high]) }

@@ -164,12 +164,12 @@ impl<'a> PlotData<'a> {
     }
 }
 
-/// Returns the five percentiles of a row's service time for a point, without those that the client may have caused.
+/// Returns the percentiles of a row's service time for a point: see [`servers`].
 pub fn service(row: &Row) -> Option<(f64, Vec<f64>)> {
     servers(row, row.service)
 }
 
-/// Returns the five percentiles of a time, without those that the client may have caused.
+/// Returns the five percentiles of a time. Without p99 if the client may have caused it; p50 alone if it may have caused p75.
 pub fn servers(row: &Row, time: Option<Distribution>) -> Option<(f64, Vec<f64>)> {
     let (median, mut spread) = percentiles(time)?;
     if row.is_client_tail(0.99) {

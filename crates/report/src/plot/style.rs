@@ -8,9 +8,9 @@ use serde::Serialize;
 /// The look of one architecture.
 #[derive(Clone, Debug, Serialize)]
 pub struct Style {
-    /// The colour on white.
+    /// The colour on a light page.
     pub light: &'static str,
-    /// The colour on black.
+    /// The colour on a dark page.
     pub dark: &'static str,
     /// The marker, by plotly's name.
     pub marker: &'static str,
@@ -18,7 +18,7 @@ pub struct Style {
     pub dash: &'static [u32],
 }
 
-/// Colours on white and on black. A search maximised the smallest distance between any two colours, for normal vision
+/// Colours on light and on dark pages. A search maximised the smallest distance between any two colours, for normal vision
 /// and three kinds of colour blindness (test `colours_are_distinct_for_every_kind_of_vision`). The contrast of
 /// each colour to its background is at least 3.
 const COLOURS: [(&str, &str); 8] = [

@@ -192,7 +192,7 @@ fn draw(canvas: &mut Canvas, chart: &Chart, panel: &Panel, across: (f64, f64), u
     }
 }
 
-/// Returns the horizontal offset of a series, so that marks above one name stand side by side.
+/// Returns the horizontal offset of a series, so that marks of one name on the axis stand side by side.
 fn shift(chart: &Chart, x: &Axis, architectures: &[usize], series: &Series) -> f64 {
     let at = architectures.iter().position(|it| *it == series.architecture).unwrap_or_default() as f64;
     let (count, [from, to]) = (architectures.len() as f64, x.range);

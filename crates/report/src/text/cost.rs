@@ -41,7 +41,7 @@ fn main_difference(row: &Row, best: &Row) -> Option<String> {
 fn sentence_of(row: &Row, best: &Row) -> String {
     let name = &row.architecture;
     let standing = match (row.ratio, row.is_ranked()) {
-        (Some(ratio), true) => format!("{:.2} times the median service time", ratio.ratio),
+        (Some(ratio), true) => format!("vs best {:.2}", ratio.ratio),
         _ => format::verdict(row.verdict).to_owned(),
     };
     match main_difference(row, best) {

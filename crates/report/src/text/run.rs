@@ -244,7 +244,7 @@ fn kernel(rows: &[Row], medium: Medium) -> Vec<String> {
 fn about(run: &Run, summary: &Summary) -> String {
     let coverage = format::coverage(summary.interval_coverage);
     format!(
-        "Service time (p1 to p99, of all repeats together) runs from the request's write to the last byte of its response. \
+        "Service time (p1 to p99, merged over repeats) runs from the request's write to the last byte of its response. \
          Response time (resp p99, in µs) starts at the planned send instead; the send delay (in µs) is the difference. \
          \"vs best\" is the ratio to the best by {}; its interval: {}{coverage}.\n\
          {NOTES_OF_MEMORY}\n{}",

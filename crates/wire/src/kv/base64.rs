@@ -12,7 +12,7 @@ pub(super) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Decodes a text; `None` if its digits are not blocks of four, a block has more than two of padding, or no byte results.
+/// Decodes a text; `None` if the digits are no multiple of four, a block has more than two `=`, or the result is empty.
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let digits: Vec<u8> = text.iter().copied().filter(|&byte| byte == b'=' || value(byte).is_some()).collect();
     if !digits.len().is_multiple_of(4) {

@@ -115,8 +115,8 @@ fn get_and_touch<'a>(mut words: Words<'a>, cas: bool) -> Result<Command<'a>, &'s
     keys(words, Get { cas, touch: Some(exptime) })
 }
 
-/// Parses a command with a limited number of words. Like memcached, it considers the first seven words: `noreply` must be the
-/// last of these. A line with a wrong number of words gets an error even with `noreply`.
+/// Parses a command with a limited number of words. Like memcached, it considers the first seven words after the verb:
+/// `noreply` must be the last of these. A line with a wrong number of words gets an error even with `noreply`.
 fn parse_rest<'a>(verb: &'a [u8], rest: Words<'a>) -> (Command<'a>, bool) {
     const WORDS_MAX: usize = 7;
     let mut words = [&b""[..]; WORDS_MAX];
@@ -173,7 +173,7 @@ fn parse_words<'a>(
         }
         (b"cache_memlimit", [mebibytes] | [mebibytes, _]) => match unsigned(mebibytes) {
             Some(mebibytes) => Command::MemoryLimit { mebibytes: mebibytes as u32 },
-            // Unlike the errors above, this one obeys `noreply`.
+            // Unlike `Err(ERROR)`, this reply obeys `noreply`.
             None => Command::Reply(ERROR),
         },
         (b"slabs", _) => Command::Reply(slabs(words)?),

@@ -4,7 +4,7 @@
 //! - `version` and `stats` describe this server. All items are in class 1, and `stats conns` lists no connection.
 //! - `watch` and the commands for slabs, the LRU, its crawler and external storage get the replies of a memcached that lacks
 //!   these features.
-//! - `cache_memlimit` refuses a limit below the size of the largest items.
+//! - `cache_memlimit` refuses a limit that leaves too little room for the largest items.
 //! - Meta commands also accept the flags of later versions up to 1.6.45. `me` shows the remaining time as a positive number.
 //! - The last access (`l` of `mg`, `la` of `me`) is the time of storing, until a client first asks for a last access. From then
 //!   on, every fetch updates it.

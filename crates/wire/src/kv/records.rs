@@ -12,7 +12,7 @@ pub struct Records {
     fill: Vec<u8>,
 }
 
-/// Number of different positions at which a value begins in the content.
+/// Number of positions in `fill` at which values begin.
 const STARTS: usize = 1 << 16;
 
 impl Records {

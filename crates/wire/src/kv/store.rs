@@ -46,7 +46,7 @@ pub(super) struct Item {
     pub marks: u8,
 }
 
-/// The mark of an item that a client has fetched. Only meta commands set this mark and the following ones.
+/// The mark of a fetched item. `get` sets it once a client has used a meta command.
 pub(super) const FETCHED: u8 = 1;
 /// The mark of an item that a client declared out of date.
 pub(super) const STALE: u8 = 2;
@@ -75,7 +75,7 @@ const LONG_AGO: u32 = 1;
 
 pub(super) struct Store {
     cache: Cache<Vec<u8>, Item, Weight, DefaultHashBuilder, Evicted>,
-    /// Read for storing, for items with a time to live, during a pending flush, and to record fetches, but not for a plain get.
+    /// Read to store items, to check their time to live, during a pending flush, and to record fetches. Other gets do not read it.
     pub clock: Clock,
     item_max_bytes: usize,
     memory_max_bytes: AtomicU64,
@@ -221,14 +221,14 @@ impl Store {
         }
     }
 
-    /// Enables the mark of fetched items, which costs a second look-up at the first fetch. The first meta command calls this.
+    /// Enables the mark of fetched items, which costs a second look-up at the first fetch. Each meta command calls this.
     pub fn notice_fetches(&self) {
         if !self.notices_fetches.load(Relaxed) {
             self.notices_fetches.store(true, Relaxed);
         }
     }
 
-    /// Enables the time of fetches, which costs a clock reading and a change of the item. The first request for it calls this.
+    /// Enables the time of fetches, which costs a clock reading and a change of the item. Requests for this time call this.
     pub fn record_fetches(&self) {
         if !self.records_fetches.load(Relaxed) {
             self.records_fetches.store(true, Relaxed);
@@ -364,7 +364,7 @@ impl Store {
     }
 
     fn flush(&self) {
-        // In memcached a flush takes a CAS value too.
+        // As in memcached, a flush uses up a CAS value.
         self.next_cas();
         if self.flushes.fetch_add(1, Relaxed) == u16::MAX {
             // The counter wraps, so items of 65 536 flushes ago would become live again.

@@ -28,7 +28,7 @@ fn named(side: &'static str, config: Option<&impl Serialize>, names: &'static [&
     names.iter().filter_map(one).collect()
 }
 
-/// Lists the settings that differ from those of any of `others`.
+/// Lists the settings in which any of `others` differs, with their values in `settings`.
 pub(super) fn words(settings: &Settings, others: &[&Settings]) -> String {
     let differences = others.iter().flat_map(|other| harness::host::differences(settings, other));
     let names: BTreeSet<String> = differences.map(|(name, ..)| name).collect();

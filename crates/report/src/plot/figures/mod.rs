@@ -29,13 +29,13 @@ pub const FIGURES: &[FigureSpec] = &[
         name: "ranking",
         title: "Ratio to the best",
         about: "Each architecture's metric divided by the best metric under the same workload, with its 95 % interval over \
-                repeats. An interval that reaches 1x is not significantly different from the best.",
+                repeats. If the interval includes 1x, the architecture is not significantly different from the best.",
         draw: ranking,
     },
     FigureSpec {
         name: "bandwidth",
         title: "Bandwidth",
-        about: "Bytes of bursts per second over all connections, counted at the receiver: the median of valid repeats, with \
+        about: "Bytes of bursts per second over all connections, counted at the receiver: the median of repeats, with \
                 its 95 % interval. Rows that are not ranked show the mean.",
         draw: |data| data.points(data.size(), ("bandwidth", Form::Bandwidth), bandwidth),
     },
@@ -61,7 +61,7 @@ pub const FIGURES: &[FigureSpec] = &[
     FigureSpec {
         name: "throughput",
         title: "Transactions per second",
-        about: "The rate of a closed loop: the median of repeats, with its 95 % interval.",
+        about: "The rate of a closed loop: the median of repeats, with its 95 % interval. Rows that are not ranked show the mean.",
         draw: |data| {
             let data = data.without_streams().filter(|data| data.is_closed())?;
             data.points(data.size(), ("transactions per second", Form::Number), rate)

@@ -58,7 +58,7 @@ pub(super) fn service_time(data: &PlotData<'_>) -> Option<Chart> {
     let words = widest.map_or_else(String::new, |(low, high, panel, architecture)| {
         let at = if panel.title.is_empty() { String::new() } else { format!(" at {}", panel.title) };
         let name = &data.architectures[architecture];
-        format!("The median of {name}{at} changes most: from {} to {}.", format::time(low), format::time(high))
+        format!("The median of {name}{at} varies most: between {} and {}.", format::time(low), format::time(high))
     });
     Some(Chart { words, shape: Shape::Line, x: since_begin(&panels), y, panels })
 }
