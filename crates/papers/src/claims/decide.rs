@@ -42,10 +42,7 @@ fn outcome(by_statement: &[Vec<Evidence>]) -> (Outcome, Option<String>) {
     }
     if count(None) > 0 {
         let (open, total) = (count(None), all().count());
-        return (
-            Outcome::Inconclusive,
-            Some(format!("{open} of {total} figures are undecided")),
-        );
+        return (Outcome::Inconclusive, Some(format!("{open} of {total} figures are undecided")));
     }
     let (missing, total) = (all().filter(|finding| finding.value.is_none()).count(), all().count());
     let reason = (missing > 0).then(|| format!("{missing} of {total} figures have no valid trials"));
