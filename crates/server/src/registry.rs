@@ -1,6 +1,6 @@
 //! The registry: every model and every mechanism, with the functions that run them.
 //!
-//! Only this file and tests name both mechanisms and loops. To add a model, add a row; to add a mechanism, add a file and a row.
+//! Only this file and tests name both mechanisms and loops. A new model needs a row; a new mechanism needs a file and a row.
 
 use std::io;
 use std::ops::Deref;

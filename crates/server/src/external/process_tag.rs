@@ -1,23 +1,23 @@
-//! A mark that identifies all processes of an external server after their supervisor has died. It is a soft limit of file locks
+//! A tag that identifies all processes of an external server after their supervisor has died. It is a soft limit of file locks
 //! (RLIMIT_LOCKS) that contains the supervisor's process id. Every process inherits this limit, and Linux has ignored it since
-//! 2.4.25. Some servers, such as nginx, would overwrite an environment variable.
+//! 2.4.25. An environment variable is no substitute: servers such as nginx overwrite it.
 
 use std::{fs, io};
 
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The upper 16 bits of every mark. No ordinary limit has these bits.
+/// The upper 16 bits of every tag. No ordinary limit has these bits.
 const SIGN: u64 = 0x6d78;
 /// The width of the supervisor's process id (at most 2^22), and of a number that distinguishes supervisors with the same id.
 const BITS: u32 = 24;
 
-/// The mark of a supervisor.
+/// The tag of a supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessTag(u64);
 
 impl ProcessTag {
-    /// Marks this process as supervisor, and all processes that it starts from now on. Fails if the hard limit is too low.
+    /// Tags this process, a supervisor, and all processes that it starts from now on. Fails if the hard limit is too low.
     pub fn mark_this_process() -> io::Result<()> {
         let now = clock_gettime(ClockId::Monotonic);
         let Self(limit) = Self::new(getpid().as_raw_pid(), now.tv_nsec as u64);
@@ -28,7 +28,7 @@ impl ProcessTag {
         Self(SIGN << (2 * BITS) | (supervisor as u64) << BITS | number & ((1 << BITS) - 1))
     }
 
-    /// The mark of a process.
+    /// The tag of a process.
     pub fn read(pid: i32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/limits")).ok()?)
     }

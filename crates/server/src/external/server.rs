@@ -65,8 +65,8 @@ fn locked(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
 }
 
 impl ExternalServer {
-    /// Starts the command, and waits until it accepts a connection. Calls `on_end` in another thread when the command ends, and
-    /// gives up if `is_stopped` returns true. The error has the command's status and output.
+    /// Starts the command, and waits until it accepts a connection. Gives up if `is_stopped` returns true. Calls `on_end` in
+    /// another thread when the command ends. If the command accepts no connection, the error has its status and output.
     pub fn start(
         config: &ExternalConfig,
         on_end: impl Fn() + Clone + Send + 'static,
@@ -150,7 +150,7 @@ impl ExternalServer {
                 return Err(format!("the command ended before it accepted connections: {}", self.last_words()));
             }
             if is_stopped() {
-                return Err("stopped during its start".into());
+                return Err("stopped before it accepted connections".into());
             }
             if accepts {
                 return Ok(());
@@ -202,7 +202,7 @@ impl ExternalServer {
         }
     }
 
-    /// Terminates the process group, then kills all remaining processes.
+    /// Terminates the process group, then kills all remaining descendants.
     fn end(&self) {
         if !self.has_ended() {
             let _ = rustix::process::kill_process_group(self.leader, Signal::TERM);

@@ -76,7 +76,7 @@ pub(super) fn serve<S: Service>(service: &S, io: &OwnedFd, buffer: &mut ReadBuff
     }
 }
 
-/// A connection that a thread or a process of a pool serves. It is closed and counted when dropped, even by a panic.
+/// A connection that a thread, or a process of a pool, serves. It is closed and counted when dropped, even by a panic.
 pub(super) struct ServedConnection<'a> {
     slot: &'a Slot,
     pub(super) io: OwnedFd,

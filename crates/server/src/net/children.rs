@@ -64,7 +64,7 @@ pub(super) fn with_reaper<R>(
     lost: impl FnMut(&'static Slot, &AtomicBool) + Send,
     body: impl FnOnce(&Thread) -> io::Result<R>,
 ) -> io::Result<R> {
-    // SAFETY: restores the default disposition, under which children can be reaped; there is no handler.
+    // SAFETY: restores the default disposition, under which children can be reaped; installs no handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     let stopping = AtomicBool::new(false);
     thread::scope(|scope| {

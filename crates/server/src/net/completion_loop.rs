@@ -59,7 +59,7 @@ struct CompletionLoop<'a, M, S: Service> {
     mechanism: M,
     connections: ConnectionTable<Serving<S::Conn>>,
     acceptor: Option<Acceptor<'a>>,
-    /// Connections in the order of admission, each with whether the accept thread has already counted it.
+    /// Connections that are not yet admitted, oldest first, each with whether the accept thread has already counted it.
     arrivals: VecDeque<(OwnedFd, bool)>,
     messages: Vec<Message>,
     /// Present if receives may miss the end of a stream. The loop watches its clock while there are connections.

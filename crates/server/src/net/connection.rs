@@ -1,4 +1,4 @@
-//! The work on one connection, shared by every architecture. Where the kernel does the I/O, this only interprets the bytes.
+//! The work on one connection, shared by every architecture. If the kernel does the I/O, this code only interprets bytes.
 
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;

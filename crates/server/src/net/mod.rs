@@ -109,7 +109,7 @@ impl ServerContext<'_> {
         Ok(())
     }
 
-    /// Stops the server after a failure: everything that accepts or waits for the stop returns.
+    /// Stops the server after a failure: ends every accept, and every wait for the stop descriptor.
     pub(crate) fn end_early(&self) {
         self.stopping.store(true, Relaxed);
         let _ = rustix::io::write(self.stopper, &[1]);

@@ -122,7 +122,7 @@ pub(super) struct HandOff<'q, 'a, C> {
 }
 
 impl<'a, C> HandOff<'_, 'a, C> {
-    /// Queues the connection as a job if it has bytes and is no job yet.
+    /// Queues the connection as a job if it has unserved bytes and is not yet a job.
     fn advance(&mut self, tenant: &Job<'a, C>, mut unserved: MutexGuard<'_, Unserved>, counters: &Counters) -> Action {
         let action = unserved.action();
         let is_new = !unserved.is_job && !unserved.bytes.is_empty();

@@ -268,6 +268,6 @@ mod tests {
         assert_eq!(client.read(&mut [0]).unwrap(), 0, "the connection of the panicking thread ends");
         server.outcome().unwrap_err();
         assert_eq!(fixture.workers.connections_open(), 0);
-        assert!(fixture.workers.taken().next().is_none(), "a slot is still taken");
+        assert!(fixture.workers.taken().next().is_none(), "every slot is free");
     }
 }

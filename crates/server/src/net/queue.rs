@@ -55,7 +55,7 @@ impl<T> Mailbox<T> {
         self.waker.wait(trigger);
     }
 
-    /// Whether there is nothing to take. A reader over `spin` checks this, because every mailbox is reported as ready.
+    /// Whether there is nothing to take. A reader over `spin` checks this, because `spin` always reports the mailbox as ready.
     pub(super) fn is_empty(&self) -> bool {
         lock(&self.queue).is_empty()
     }

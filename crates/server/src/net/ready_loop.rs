@@ -67,7 +67,7 @@ struct ReadyLoop<'a, M, S: Service, P: Payload<S>> {
     unread: VecDeque<Token>,
     /// For edge-triggered mechanisms: the longest wait before the next accept; `None` to accept only after an event.
     accept_after: Option<Duration>,
-    /// Connections from the accept thread, in the order of admission.
+    /// Connections from the accept thread that are not yet admitted, oldest first.
     arrivals: VecDeque<OwnedFd>,
     messages: Vec<Message>,
     network: NetworkContext<'a, S>,
@@ -161,7 +161,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         self.mechanism.add(io.as_raw_fd(), token, Interest::Read)
     }
 
-    /// Accepts until no connection waits, the budget is spent, or resources run out. `alone`: no other descriptor is ready.
+    /// Accepts [`ACCEPTS`] times, or until no connection waits or resources run out. `alone`: no other descriptor is ready.
     fn accept(&mut self, alone: bool) -> io::Result<()> {
         self.accept_after = None;
         for _ in 0..ACCEPTS {

@@ -91,7 +91,7 @@ mod tests {
         assert!(connections.reserve().is_none(), "the table has one slot");
         assert_eq!(connections.remove(first), Some('a'));
         let second = connections.reserve().unwrap();
-        assert!(connections.get(second).is_none(), "a reserved slot has no occupant");
+        assert!(connections.get(second).is_none(), "a reserved slot has no tenant");
         connections.fill(second, 'b');
         assert_eq!(first.slot(), second.slot());
         assert!(connections.get(first).is_none());

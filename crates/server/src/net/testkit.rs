@@ -1,4 +1,4 @@
-//! A test server, with a service made by the test.
+//! A server for unit tests, with a service that the test supplies.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

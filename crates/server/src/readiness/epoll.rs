@@ -12,7 +12,7 @@ use rustix::event::epoll::{CreateFlags, create};
 use super::{Interest, Readiness, Ready, Trigger, count_ready, timeout_ms};
 use crate::token::Token;
 
-/// The most events that one wait returns, as in common servers.
+/// The most events that one wait returns.
 const EVENTS_MAX: usize = 1024;
 
 const IN: u32 = libc::EPOLLIN as u32;

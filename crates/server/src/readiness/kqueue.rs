@@ -1,6 +1,6 @@
 //! kqueue(2), level-triggered: the kernel keeps the interest list, and kevent(2) changes it and returns the ready descriptors.
 //!
-//! Reading and writing are separate filters (EVFILT_READ, EVFILT_WRITE), so that `modify` adds one and deletes the other.
+//! Reading and writing are separate filters (EVFILT_READ, EVFILT_WRITE), so `modify` adds one and deletes the other.
 
 use std::ffi::c_void;
 use std::io;

@@ -292,7 +292,7 @@ fn signal_reaches_only_the_watching_thread() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn late_signal_is_ignored() {
+fn signal_of_a_removed_descriptor_is_ignored() {
     let mut mechanism = RtSignal::new(4096).unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
     mechanism.add(ours.as_raw_fd(), Token::new(1, 0), Interest::Read).unwrap();
@@ -373,8 +373,8 @@ fn overflow_of_completion_ring_loses_no_event() {
 #[test]
 fn flood_of_connects_leaves_others_served() {
     fn check<M: Readiness>() {
-        // A level-triggered mechanism reports the first connection in the wait after its accept. Until then the loop accepts a
-        // second budget of connections.
+        // A level-triggered mechanism reports the first connection only in the wait after its accept, perhaps behind the
+        // listener. So the loop may accept `ACCEPTS` connections twice before it serves the first one.
         let accepts_max = 2 * ACCEPTS as u64;
         check_flood_leaves_others_served("sped", None, accepts_max, |context, record| {
             run_service::<M, _>(context, &Echo(record))

@@ -61,7 +61,7 @@ pub fn run<S: Service + Sync + Send + 'static>(context: &ServerContext<'_>, serv
     })
 }
 
-/// Runs one thread. All threads accept from one listener: the kernel wakes them in turn. Dropping the runtime ends its tasks.
+/// Runs the loop of one thread. All threads accept from one listener: the kernel wakes them in turn.
 fn run_one<S: Service>(
     context: &ServerContext<'_>,
     admission: &Admission<'_, S>,

@@ -1,10 +1,10 @@
 //! The models over async and coroutine runtimes. Each file uses its runtime as an ordinary program would.
 //!
-//! Only waits and I/O calls differ: services, connections, socket options and read budgets are those of all architectures. The
+//! Only waits and I/O calls differ: services, connections, socket options and read budgets are the same as elsewhere. The
 //! system calls of a runtime are not counted.
 //!
-//! [`crate::Server::stop`] shuts the listener down, which ends a runtime's accept only on Linux. Other systems have no
-//! runtimes.
+//! [`crate::Server::stop`] shuts the listener down, which ends a runtime's accept only on Linux. So other systems have
+//! no runtimes.
 
 #[cfg(all(target_os = "linux", feature = "compio"))]
 pub(crate) mod compio;

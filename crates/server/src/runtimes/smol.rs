@@ -1,4 +1,4 @@
-//! smol: tasks over one-shot epoll, run by N threads.
+//! smol: tasks over one-shot epoll, in one thread or several.
 
 use std::cell::Cell;
 use std::os::fd::AsFd;
@@ -31,7 +31,7 @@ pub fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerConte
     let executor = Executor::new();
     let (stop, stopped) = smol::channel::unbounded::<()>();
     thread::scope(|scope| {
-        // Dropping the sender ends the threads, even by a panic.
+        // The end of this scope drops the sender, even after a panic. This ends the threads.
         let _stop = stop;
         for _ in 0..others {
             let until_stopped = || smol::block_on(executor.run(stopped.recv()));

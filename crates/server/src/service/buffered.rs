@@ -1,5 +1,5 @@
 //! A layer between sockets and service, as in welsh2001's asynchronous sockets: it copies each packet into a buffer and passes
-//! it to the service through a queue. Only the mechanisms named `-buffered` have it, to measure its cost.
+//! it to the service through a queue. Only the mechanisms named `-buffered` use this layer, to measure its cost.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The services as a server runs them.
+//! Services with simulated work and time limits, and the content of `http`.
 
 pub(crate) mod buffered;
 pub(crate) mod folder;

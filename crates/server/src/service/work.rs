@@ -121,7 +121,7 @@ fn spin(rounds: f64) {
     black_box(at);
 }
 
-/// The speed of [`spin`], measured at the first call. Uses the fastest of many short runs, so that it contains no interrupt.
+/// The speed of [`spin`], measured at the first call. Uses the fastest of many short runs, which contains no interrupt.
 fn rounds_per_ns() -> f64 {
     static SPEED: OnceLock<f64> = OnceLock::new();
     *SPEED.get_or_init(|| {

@@ -104,7 +104,7 @@ pub fn requests_allocate_nothing(architecture: Architecture) {
             allocations_max: GROWTH_MAX,
         },
         Exchange { name: "miss", request: b"get none\r\n", response_bytes: 5, allocations_max: GROWTH_MAX },
-        // Each long response is allocated and freed once sent, so that idle connections keep no memory.
+        // Each long response is allocated, and freed after it is sent, so that idle connections keep no memory.
         Exchange {
             name: "large get",
             request: b"get large\r\n",

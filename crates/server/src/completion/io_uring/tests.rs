@@ -16,7 +16,7 @@ use crate::net::completion_loop::run_service;
 use crate::net::testkit::{Echo, check_flood_leaves_others_served};
 use crate::skipped::skipped;
 
-/// Runs one check for every variant; reports a skipped test if the host has no io_uring.
+/// Runs one check for every variant; reports a skipped test if the host cannot run one of them.
 macro_rules! for_every_variant {
     ($check:ident) => {
         if let Err(reason) = IoUring::<true, true, true>::can_run() {

@@ -151,7 +151,7 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
     fn on_sent(&mut self, number: u32, result: Result<usize, Errno>) -> io::Result<()> {
         super::sent(result, self.counters);
         self.free.push(number);
-        // Serve until no reply is free: after a datagram that is not a request, no completed send would serve the next one.
+        // Serve until no reply is free: a datagram that is not a request causes no send, which would continue from here.
         while !self.free.is_empty()
             && let Some((port, received)) = self.waiting.pop_front()
         {

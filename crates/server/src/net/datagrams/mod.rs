@@ -93,7 +93,7 @@ impl DatagramIo {
         if let (Some(id), Some(from)) = (take(service, &self.buffer, bytes, counters), from) {
             self.response[..ID_BYTES].copy_from_slice(&id);
             counters.syscall(Syscall::Write);
-            // A response without room is dropped, even on a blocking socket.
+            // If the socket is full, the response is dropped, even on a blocking socket.
             sent(rustix::net::sendto(io, &self.response, SendFlags::DONTWAIT, &from), counters);
         }
         true
@@ -110,7 +110,7 @@ struct DatagramReadyLoop<'a, M> {
     mechanism: M,
     service: &'a WithWork<Udp>,
     datagram_io: DatagramIo,
-    /// For edge-triggered mechanisms: ports that have spent their budget. `is_unread` ensures that each is listed once.
+    /// For edge-triggered mechanisms: ports that may have more to read. `is_unread` ensures that each is listed once.
     unread: VecDeque<u32>,
     is_unread: Vec<bool>,
     context: &'a ServerContext<'a>,
@@ -174,7 +174,7 @@ impl<'a, M: Readiness> DatagramReadyLoop<'a, M> {
         self.mechanism.add(io.as_raw_fd(), token, Interest::Read)
     }
 
-    /// Reads up to one budget. If more is left, a level-triggered mechanism reports it again; for others the port is listed.
+    /// Reads up to [`READ_DATAGRAMS`]. A level-triggered mechanism then reports the port again; otherwise `unread` lists it.
     #[inline]
     fn read(&mut self, port: u32) {
         if M::TRIGGER == Trigger::Edge && self.is_unread[port as usize] {
@@ -203,7 +203,7 @@ mod tests {
     use crate::metrics::workers::Workers;
 
     #[test]
-    fn response_without_room_is_dropped_by_blocking_sockets_too() {
+    fn response_to_full_socket_is_dropped_even_if_it_blocks() {
         // Use Unix sockets, which have room for few datagrams. UDP on loopback always has room.
         let folder = tempfile::tempdir().unwrap();
         let server = UnixDatagram::bind(folder.path().join("server")).unwrap();

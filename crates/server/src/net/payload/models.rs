@@ -109,6 +109,6 @@ fn connection_moves_between_payload_threads() {
 }
 
 #[test]
-fn network_thread_sends_the_unsent_rest() {
+fn network_thread_sends_the_rest_of_a_response() {
     every_order(&[b"ab", b"cd"], 20_000, 1, 2);
 }
