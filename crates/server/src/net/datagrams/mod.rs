@@ -174,7 +174,7 @@ impl<'a, M: Readiness> DatagramReadyLoop<'a, M> {
         self.mechanism.add(io.as_raw_fd(), token, Interest::Read)
     }
 
-    /// Reads up to [`READ_DATAGRAMS`]. A level-triggered mechanism then reports the port again; otherwise `unread` lists it.
+    /// Reads up to [`READ_DATAGRAMS`]. A level-triggered mechanism reports the rest again; otherwise `unread` lists the port.
     #[inline]
     fn read(&mut self, port: u32) {
         if M::TRIGGER == Trigger::Edge && self.is_unread[port as usize] {
