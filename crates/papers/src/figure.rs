@@ -49,7 +49,7 @@ pub struct Curves<'a> {
 }
 
 impl Here<'_> {
-    /// Returns the indices of the runs of `experiments`. If there are none, returns all: any run may have the figure's workloads.
+    /// Returns the indices of the runs of `experiments`. Without any, returns all: a run with another name may be suitable.
     pub fn places(&self) -> Vec<usize> {
         let is_named = |at: &usize| self.experiments.contains(&self.runs[*at].header.experiment.as_str());
         let named: Vec<usize> = (0..self.runs.len()).filter(is_named).collect();

@@ -75,7 +75,7 @@ const LONG_AGO: u32 = 1;
 
 pub(super) struct Store {
     cache: Cache<Vec<u8>, Item, Weight, DefaultHashBuilder, Evicted>,
-    /// Read to store items, to check their time to live, during a pending flush, and to record fetches. Other gets do not read it.
+    /// Read to store an item, to check a time to live, during a pending flush, and to record a fetch, but by no other get.
     pub clock: Clock,
     item_max_bytes: usize,
     memory_max_bytes: AtomicU64,
