@@ -26,7 +26,7 @@ pub(crate) fn sources(config: &LoadConfig, ports: u32) -> Result<Vec<IpAddr>, St
 }
 
 /// Address `last` of host `number`; the server is host 0. The addresses are reserved for benchmarks (RFC 2544, RFC 5180), so
-/// no other network uses them.
+/// no other network should use them.
 pub(crate) fn address(number: u32, is_v6: bool, last: u8) -> IpAddr {
     match is_v6 {
         false => Ipv4Addr::new(198, 18, number as u8, last).into(),

@@ -12,8 +12,8 @@ use super::namespace::Namespace;
 /// The kernel parameters that a host copies from this machine: folders below /proc/sys, and prefixes of file names.
 const COPIED: &[(&str, &[&str])] =
     &[("net/core", &["somaxconn", "optmem_max", "rmem_", "wmem_"]), ("net/ipv4", &["tcp_", "udp_", "ip_local_"])];
-/// Fixed kernel parameters. They let a host reuse ports in TIME_WAIT as early as the default 2 does over loopback, and discard
-/// TCP metrics of earlier trials. They allow IPv6 connections from all of a host's addresses.
+/// Fixed kernel parameters. The first lets a host reuse ports in TIME_WAIT; its default allows this only over loopback. The
+/// others discard TCP metrics of earlier trials, and allow IPv6 connections from all of a host's addresses.
 const FIXED: &[(&str, &str)] =
     &[("net/ipv4/tcp_tw_reuse", "1"), ("net/ipv4/tcp_no_metrics_save", "1"), ("net/ipv6/ip_nonlocal_bind", "1")];
 

@@ -54,8 +54,8 @@ const BUSY_DELAY: Duration = Duration::from_millis(100);
 /// The size of a receive buffer, in bytes. Datagrams wait there while this process has no CPU.
 const SOCKET_BYTES: usize = 16 << 20;
 
-/// Measures the network to the server's host: the round trips of every client host, and loss and bandwidth of one, which `turn`
-/// selects. One suffices, because all hosts have the same conditions; measuring loss and bandwidth takes longer.
+/// Measures the network to the server's host: the round trips of every client host, and loss and bandwidth of the client host
+/// that `turn` selects. One host suffices for the slower measurements, because all hosts have the same conditions.
 pub(super) fn measure(
     link: &Link<'_>,
     server: &TestbedHost,
@@ -153,7 +153,7 @@ impl Link<'_> {
 fn socket(host: &TestbedHost) -> io::Result<UdpSocket> {
     let socket = host.namespace.within(|| UdpSocket::bind((address(host.number, false, 1), 0)))??;
     socket.set_read_timeout(Some(BUSY_DELAY / 2))?;
-    // Without the permission the socket keeps the default size.
+    // Without CAP_NET_ADMIN the buffer keeps its default size.
     let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BYTES);
     Ok(socket)
 }
@@ -282,7 +282,7 @@ fn bandwidth(
         let begun = Instant::now();
         let mut count = 0.0;
         while !is_over.load(Relaxed) {
-            // A sleep takes longer than a datagram, so send all due datagrams. A full queue blocks.
+            // A sleep takes longer than a datagram, so send all due datagrams. A full send buffer blocks the sender.
             if count * bits < begun.elapsed().as_secs_f64() * BANDWIDTH_FACTOR * bits_per_s + bits {
                 sent(from.send_to(&all, to))?;
                 count += 1.0;
@@ -347,7 +347,7 @@ fn arrival(received: io::Result<usize>) -> io::Result<Option<usize>> {
     }
 }
 
-/// Ignores a full queue, which loses a datagram.
+/// Ignores the error of a full device queue, which drops a datagram.
 fn sent(outcome: io::Result<usize>) -> io::Result<()> {
     match outcome {
         Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(()),

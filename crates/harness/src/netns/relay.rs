@@ -34,7 +34,7 @@ use crate::model::network::RelayCounts;
 const BUFFER_BYTES: usize = 2_048;
 /// The maximum number of packets to read from one device before the next device.
 const READ_BUDGET: u32 = 64;
-/// The maximum number of delayed packets, which occupy 200 MiB. The relay drops further ones.
+/// The maximum number of delayed packets, which occupy 200 MB. The relay drops further ones.
 const HELD_MAX: usize = 100_000;
 /// The number of flows with separate jitter. Flows with the same hash share their jitter.
 const FLOWS: usize = 1 << 16;

@@ -1,5 +1,5 @@
-//! The testbed in which this process runs. `muxbench lab` keeps it while a command, such as a launcher of workers, runs on its
-//! hosts. The command requests measurements over a Unix socket.
+//! The testbed in which this process runs. `muxbench lab` keeps the testbed while a command, such as a launcher of workers,
+//! runs on its hosts. The command requests measurements over a Unix socket.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::IpAddr;
@@ -163,7 +163,7 @@ mod tests {
     use crate::model::network::Links;
 
     #[test]
-    fn silent_lab_is_reported_with_a_remedy() {
+    fn missing_lab_is_reported_with_a_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let error = Surrounding::at(folder.path().join("socket")).unwrap_err();
         let error = format!("{error:#}");

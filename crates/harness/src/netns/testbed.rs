@@ -142,7 +142,7 @@ impl Testbed {
         let link = probe::Link { network: &self.network, link_bytes, stop };
         let measured = probe::measure(&link, self.server(), self.clients(), self.measurements)?;
         self.measurements += 1;
-        // Discard the relay's counts of the probes.
+        // Discard the relay's counts of the measurement's packets.
         self.relay_counts()?;
         Ok(NetworkReport { applied: self.applied, setup_ns: self.setup_ns, measured, relay: None })
     }

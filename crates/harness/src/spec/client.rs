@@ -31,7 +31,8 @@ pub struct Client {
     /// The source of timestamps: the client alone, or the kernel too.
     #[schemars(with = "TimestampsName")]
     pub timestamps: Timestamps,
-    /// The maximum time until a connection is established and served. A longer time fails the trial.
+    /// The time limit to connect and get the first response; for `udp`, any response. Exceeding it fails the trial.
+    /// Short-lived connections have this limit for each request, and count a timeout as an error.
     pub timeout: Time,
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-/// An error in an experiment file. Below the message, it shows the key and the line.
+/// An error in an experiment file. Below the message, it shows the line, after the key unless the message names the key.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}:{line}: {message}{shown}")]
 pub struct ExperimentError {
@@ -21,7 +21,7 @@ const EXPECTED: &[(&str, &str)] = &[
     ("expected u32", "write a whole number, 0 or above"),
 ];
 
-/// The first names of keys, which files may still use, and their names today.
+/// Old names of keys, which files may still use, and their current names.
 const FIRST_NAMES: &[(&str, &str)] = &[
     ("hold", "warm-up"),
     ("drain", "cool-down"),
@@ -58,7 +58,7 @@ impl ExperimentError {
         Self::at(file, text, place.unwrap_or(0), message, "")
     }
 
-    /// Locates byte `at` in the text, and shows its line after `key`, which is empty if the message names the key.
+    /// Locates byte `at` in the text, and shows `key` and the line of this byte. `key` is empty if the message names the key.
     fn at(file: &str, text: &str, at: usize, message: String, key: &str) -> Self {
         let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
         let shown = text.lines().nth(line - 1).map(|shown| format!("\n  {key}{}", shown.trim())).unwrap_or_default();
@@ -66,7 +66,7 @@ impl ExperimentError {
     }
 }
 
-/// Returns today's path of a key.
+/// Returns a key's path with the current name of the key.
 fn today(path: &str) -> String {
     let (table, key) = path.rsplit_once('.').unwrap_or(("", path));
     let key = FIRST_NAMES.iter().find(|(first, _)| *first == key).map_or(key, |(_, today)| today);
@@ -85,7 +85,7 @@ fn keys(text: &str) -> Vec<(String, Range<usize>)> {
         }
     }
     let mut found = Vec::new();
-    // A text with a syntax error has no keys. The parser's message is enough.
+    // A text with a syntax error yields no keys. The parser's message is enough.
     if let Ok(table) = DeTable::parse(text) {
         collect(table.get_ref(), "", &mut found);
     }

@@ -15,7 +15,7 @@ use super::server::{Exec, Server};
 use super::units::{Cpus, Time};
 use super::workload::Workload;
 
-/// An experiment: architectures × connections × rates × repeats.
+/// An experiment: architectures × loads × repeats. The loads combine connections, rates and other lists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Experiment {
@@ -37,8 +37,8 @@ pub struct Experiment {
     pub workload: Workload,
     /// The duration of each phase.
     pub phases: Phases,
-    /// The lab on this machine, with separate hosts for the server and the clients. By default, they talk over
-    /// loopback.
+    /// The lab on this machine, with separate hosts for the server and the clients. By default, server and clients
+    /// communicate over loopback.
     pub network: Option<Network>,
     /// The options of the servers besides their architectures.
     #[serde(default, skip_serializing_if = "Server::is_default")]
@@ -72,7 +72,7 @@ pub struct Phases {
     pub cool_down: Time,
 }
 
-/// The CPUs of server and client. By default, on two or more cores, each gets one half.
+/// The CPUs of server and client. By default, each gets half of the cores if there are at least two.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Placement {
@@ -82,7 +82,7 @@ pub struct Placement {
     pub client: Option<Cpus>,
 }
 
-/// The changes that `--quick` makes. The configurations stay the same.
+/// The changes that `--quick` makes: only durations and repeats.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Quick {

@@ -20,8 +20,8 @@ impl Experiment {
             workload.rate.as_ref().map_or(vec![None], |rates| rates.0.iter().map(|rate| Some(rate.0)).collect());
         let kv = workload.kv.clone().unwrap_or_default();
         kv.check().map_err(|reason| format!("workload.kv.{reason}"))?;
-        // An external server may have other content at these paths. The client still detects responses whose length
-        // differs from the first.
+        // An external server may serve content of another size at `/bytes/N`. The client still detects a response whose
+        // length differs from that of the first response.
         let http = (workload.service == Service::Http || workload.http.is_some()).then(|| {
             let http = workload.http.clone().unwrap_or_default();
             http.traffic(workload.response, self.exec.is_empty()).map_err(|reason| format!("workload.http.{reason}"))

@@ -12,7 +12,7 @@ use crate::spec::units::{Bandwidth, Loss, Size, Time};
 
 /// The maximum number of client hosts. Each host has a block of addresses.
 pub const CLIENTS_MAX: u32 = 250;
-/// The maximum loss. Connections cannot be established above it.
+/// The maximum loss. Above it, many connections cannot be established.
 const LOSS_MAX: Loss = Loss(0.5);
 const DELAY_MAX: Time = Time(10_000_000_000);
 /// The minimum bandwidth. A lower one cannot be measured.
@@ -39,7 +39,7 @@ pub struct Network {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
     /// The bytes that an idle host can send at once before `bandwidth` limits it. By default, the bytes that pass in 1
-    /// ms. With the size of one response, the next response waits as on a wire.
+    /// ms, but at least two packets. If the burst has the size of one response, the next response waits as on a wire.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<Size>,
 }
@@ -86,7 +86,7 @@ impl Network {
                  the delay"
             ),
             (Some(loss), ..) if loss.0 > LOSS_MAX.0 => {
-                format!("loss: {loss} exceeds the limit of {LOSS_MAX}, above which connections fail; lower it")
+                format!("loss: {loss} exceeds the limit of {LOSS_MAX}, above which many connections fail; lower it")
             }
             (_, Some(bandwidth), _) if *bandwidth < BANDWIDTH_MIN => {
                 format!("bandwidth: {bandwidth} is too low to be measured; raise it to at least {BANDWIDTH_MIN}")
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn network_is_displayed_and_read_as_stored() {
+    fn network_is_displayed_and_read_back_from_toml() {
         let all = Network {
             clients: NonZeroU32::new(5).unwrap(),
             loss: Some(Loss(0.001)),

@@ -1,4 +1,4 @@
-//! A key of an experiment file that takes one value or a list of values.
+//! A key of an experiment file that accepts one value or a list of values.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error;

@@ -1,11 +1,11 @@
-//! Presets: experiments built into the binary, which double as runnable documentation.
+//! Presets: experiments built into the binary. They are also examples of experiment files.
 
 use crate::spec::Experiment;
 
 /// A built-in experiment.
 #[derive(Debug)]
 pub struct Preset {
-    /// The name that `muxbench run NAME` takes.
+    /// The name for `muxbench run NAME`.
     pub name: &'static str,
     /// The text of the experiment file.
     pub text: &'static str,
@@ -49,7 +49,7 @@ pub fn find(name: &str) -> Option<&'static Preset> {
 pub fn find_paper(name: &str) -> Result<&'static Preset, String> {
     find(name).ok_or_else(|| {
         format!(
-            "{name}: this experiment compares epoll and others that {} lacks; run it on Linux. `muxbench report FOLDER --paper \
+            "{name}: this experiment uses mechanisms such as epoll that {} lacks; run it on Linux. `muxbench report FOLDER --paper \
              PAPER` shows its results on any system",
             std::env::consts::OS
         )

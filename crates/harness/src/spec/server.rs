@@ -16,7 +16,7 @@ use super::units::{Budget, Cpus, Time};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Server {
-    /// The way in which connections are accepted. By default, pools of threads or processes use shared, other models single.
+    /// The way in which connections are accepted. By default `shared` for pools of threads or processes, otherwise `single`.
     #[schemars(with = "Option<AcceptName>")]
     pub accept: Option<Accept>,
     /// The CPUs of the accept thread, a subset of the server's. By default, all of them.
@@ -54,14 +54,14 @@ impl Server {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Exec {
-    /// The program and its arguments. Each placeholder is replaced:
+    /// The program and its arguments, with these placeholders:
     ///
     /// - `{port}`: the port to listen on, at `{address}`.
     /// - `{address}`: 127.0.0.1, or ::1 with the transport tcp6. With a network, the address of the server's host.
     /// - `{socket}`: the path of the socket to listen on, with the transport unix.
     /// - `{request}` and `{response}`: the sizes in bytes.
     pub command: Vec<String>,
-    /// The working directory; by default, that of muxbench. A program path with a `/` is relative to it.
+    /// The working directory; by default, that of muxbench. A program path such as `./server` is relative to it.
     pub directory: Option<PathBuf>,
     /// Environment variables. Their values can contain the same placeholders as `command`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

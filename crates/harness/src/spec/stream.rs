@@ -11,8 +11,8 @@ use wire::stream::Direction;
 use super::schema::DirectionName;
 use super::units::{Size, Time};
 
-/// The default cool-down of streams. Sockets hold megabytes each, so a slow server with a thousand streams needs this
-/// long. The cool-down ends early when all streams have ended.
+/// The default cool-down of `--service stream`. A socket buffers megabytes, so a slow server with a thousand streams needs
+/// this time. The cool-down ends early when all streams have ended.
 pub const DRAIN: Time = Time(30_000_000_000);
 
 /// The bursts of `stream`. By default, those of welsh2001.

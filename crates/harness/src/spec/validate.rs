@@ -1,4 +1,4 @@
-//! Rules that involve several keys of an experiment. The load's own rules are a table in [`load::config::validate`].
+//! Rules that involve several keys of an experiment. The rules of a single load are a table in [`load::config::validate`].
 
 use std::num::NonZeroU32;
 

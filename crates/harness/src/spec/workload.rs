@@ -49,8 +49,8 @@ pub struct Workload {
     pub http: Option<Http>,
     /// The bursts of `stream`.
     pub stream: Option<Stream>,
-    /// The requests on each connection. After the last one, the client closes the connection and opens another. By
-    /// default, connections stay open.
+    /// The number of requests on each connection. After the last one, the client closes the connection and opens
+    /// another. By default, connections stay open.
     /// In an open loop, each connection is a session. The session connects at its planned time and sends its requests
     /// one after the other.
     #[serde(alias = "calls-per-connection")]
@@ -153,7 +153,7 @@ impl Kv {
         ServiceSpec::Kv { memory_max_bytes: self.memory.0.into(), item_max_bytes: self.item_max.0 }
     }
 
-    /// Checks that the server's memory can keep all records. An error begins with the key, as `memory: ...`.
+    /// Checks that the server's memory can store all records. An error begins with the key, as `memory: ...`.
     pub fn check(&self) -> Result<(), String> {
         let Sizes { least, most } = self.value_size;
         let (least, most) = (f64::from(least.0), f64::from(most.0));
