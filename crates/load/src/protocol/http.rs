@@ -122,7 +122,7 @@ impl ClientProtocol for Http {
         let length = match known.as_slice() {
             [UNKNOWN] => String::new(),
             [bytes] => format!(" with {bytes} bytes"),
-            _ => " with the length of its path".to_owned(),
+            _ => " with the length expected for its path".to_owned(),
         };
         (wrong != 0).then(|| {
             format!(

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn response_of_a_store_is_verified() {
+    fn responses_to_gets_and_sets_are_verified() {
         let kv = Kv::new(&traffic(), 7);
         let read = |is_set, bytes: &[u8]| {
             kv.read(KvRequest { record: 3, is_set }, &mut client::Reader::default(), bytes).1.expect("a whole response")

@@ -11,7 +11,7 @@ use crate::record::progress::Progress;
 use crate::report::{Class, Errors, PARTS};
 use crate::time::clock::{Clock, kernel_ns};
 
-/// A transaction, in ticks.
+/// A request and its response. Times are in ticks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Transaction {
     pub due: u64,
@@ -35,7 +35,7 @@ pub struct Counts {
     pub errors: Errors,
     /// Transactions without memory for a sample.
     pub unsampled: u64,
-    /// Transactions without a sample in which the clock went backwards.
+    /// Transactions without a sample during which the clock went backwards.
     pub went_back: u64,
     /// Send delay, service time and response time of transactions without a sample.
     pub beyond: [Histogram; 3],
@@ -71,7 +71,7 @@ pub struct Recording {
 pub struct Recorder<'a> {
     clock: Clock,
     times: Times,
-    /// The number of edges of the window that have passed.
+    /// The number of recorded edges of the window.
     edges: usize,
     part: usize,
     part_end: u64,
@@ -187,7 +187,7 @@ impl<'a> Recorder<'a> {
         &mut self.counts.errors
     }
 
-    /// Keeps a transaction that was due in the window.
+    /// Keeps the transaction if it was due in the window.
     #[inline]
     pub fn keep(&mut self, transaction: Transaction) {
         let Transaction { due, sent, complete, .. } = transaction;

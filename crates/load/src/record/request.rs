@@ -48,7 +48,7 @@ impl Record {
 pub struct Shared<'a, P: ClientProtocol> {
     pub clock: Clock,
     pub protocol: &'a P,
-    /// The protocol's number of the first record's request.
+    /// The request number of the first record ([`ClientProtocol::request`]).
     pub first: u64,
     pub records: &'a [Record],
     pub links: &'a [Link],
@@ -91,7 +91,7 @@ pub struct Link {
     failure: AtomicU8,
 }
 
-/// A write to the link failed; the receive role will find the reason.
+/// A write to the link failed; the receive role may find the reason.
 const BROKEN: u8 = u8::MAX;
 
 impl Link {
@@ -122,7 +122,7 @@ impl Link {
         }
     }
 
-    /// Whether a write failed and no reason is known yet. The system may report the reset to the write only.
+    /// Whether a write failed and no reason is known yet. The system may report the reset only to the write.
     pub fn is_broken(&self) -> bool {
         self.failure.load(Relaxed) == BROKEN
     }

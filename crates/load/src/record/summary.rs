@@ -91,7 +91,7 @@ pub fn samples(clock: &Clock, wall: Option<&Wall>, window: &Range<u64>, recorded
     samples
 }
 
-/// Returns the transactions of several threads, by due time. `firsts` gives the number of each thread's first connection.
+/// Returns samples of the threads' transactions, by due time. `firsts` gives the number of each thread's first connection.
 pub fn transaction_samples<'a>(
     clock: &Clock,
     window: &Range<u64>,
@@ -274,7 +274,7 @@ impl Facts<'_> {
             ..self.common(&samples, memory_bytes_per_connection)
         };
         if unsampled > 0 {
-            // Transactions without a sample are the last ones, so the medians per part still come from the samples.
+            // Each thread's last transactions have no sample, so the quantiles of earlier parts are complete.
             for (time, measured) in
                 [&mut report.send_delay, &mut report.service, &mut report.response].into_iter().enumerate()
             {

@@ -6,13 +6,13 @@
 use serde::{Deserialize, Serialize};
 use stats::Histogram;
 
-/// The smallest delay of a late send, in nanoseconds: five times the paper's p99 (kawai2008 section 5.3).
+/// The smallest delay of a late send, in nanoseconds: five times the p99 of kawai2008's send delays (section 5.3).
 const DELAY_NS_MIN: u64 = 100_000;
 
 /// A tail belongs to the server only if it has at least this many requests per late request.
 ///
 /// A late request makes up to 6 requests slow: itself, one in flight when the client stopped, and 4 behind the burst. If the
-/// server is busy for a share u of its time, u/(1-u) wait behind it: 4 with u = 0.8. The 6 are little more than half of 10.
+/// server is busy for a share u of its time, u/(1-u) wait behind it: 4 with u = 0.8. So 4 of 10 requests remain unaffected.
 const TAIL_TO_LATE_MIN: f64 = 10.0;
 
 /// The largest share of late requests in a valid trial. Above it the client may have caused even the median.
@@ -26,7 +26,7 @@ pub struct LateSends {
     pub bound_ns: u64,
     /// Requests with a longer send delay.
     pub count: u64,
-    /// Further requests whose responses may have waited for a stalled client: the stalls' share of all requests.
+    /// Further requests whose responses may have waited for a stalled client: the stalls' share of `sent`, less `count`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub stalled: u64,
     /// Requests whose send delay is known.
@@ -60,7 +60,7 @@ impl LateSends {
         Self { on_time_p99_ns: quantile(0.99), on_time_p999_ns: quantile(0.999), ..self }
     }
 
-    /// Adds the share of the window in which the client was stalled, minus the sends already counted as late.
+    /// Sets `stalled`, given the share of the window in which the client was stalled.
     pub fn with_stalled(self, share: f64) -> Self {
         let stalled = (share * self.sent as f64).ceil() as u64;
         Self { stalled: stalled.saturating_sub(self.count), ..self }

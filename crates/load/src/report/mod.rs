@@ -26,7 +26,7 @@ pub struct LoadReport {
     pub roles: Roles,
     /// The transport of requests.
     pub transport: Transport,
-    /// Connections, verified with one request before the ramp.
+    /// The number of connections. Those that stay open were verified with one request before the ramp.
     pub connections: u32,
     /// The number of active connections.
     pub active: u32,
@@ -66,7 +66,7 @@ pub struct LoadReport {
     /// The share of the window in which the busiest receiving thread was busy; `None` if unknown, and in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver_busy_share: Option<f64>,
-    /// The stalled time of the client in the window, in nanoseconds; `None` if threads spin, because send delay shows stalls.
+    /// The stalled time of the client in the window, in nanoseconds; `None` where send delays show the stalls of all threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled_ns: Option<u64>,
     /// Test of the send times against the plan; `None` with too few samples.
@@ -93,17 +93,17 @@ pub struct LoadReport {
     /// The longest time from the start of the ramp to the arrival of a process's start message, in nanoseconds; 0 if in time.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub begun_late_ns: u64,
-    /// CPU time of the client's process in the window, in nanoseconds.
+    /// CPU time of the client's processes in the window, in nanoseconds.
     pub cpu_ns: u64,
-    /// Involuntary context switches of the client's process in the window.
+    /// Involuntary context switches of the client's processes in the window.
     pub involuntary_switches: u64,
 }
 
 impl LoadReport {
-    /// Counts the requests of the window that were sent late or during a stall; from the histograms if the report has no count.
+    /// Counts the requests of the window that were sent late or that a stall may have delayed. Works for older runs too.
     pub fn late_sends(&self) -> LateSends {
         let late = match self.late {
-            // A stream plans no bursts.
+            // Bursts of a stream have no planned time.
             _ if self.stream.is_some() => LateSends::default(),
             Some(late) => late,
             None => LateSends::of(&self.send_delay.histogram, &self.service.histogram),
@@ -269,7 +269,7 @@ pub const PARTS: usize = 32;
 pub struct KernelReport {
     /// The interface that sent the requests.
     pub interface: String,
-    /// Whether the interface takes hardware timestamps.
+    /// The state of the interface's hardware timestamps.
     pub hardware: Hardware,
     /// From t2 to the packet scheduler.
     pub to_scheduler: Measured,
@@ -285,7 +285,7 @@ pub struct KernelReport {
     pub unstamped_sent: u64,
     /// Responses completed without a t3k.
     pub unstamped_arrived: u64,
-    /// Requests whose timestamps are out of order by more than the error between the two clocks.
+    /// Requests whose timestamps are out of order by more than 5 µs, the largest error between the two clocks.
     pub out_of_order: u64,
     /// Whether the wall clock was set during the trial, which makes the kernel's timestamps unusable.
     pub wall_clock_stepped: bool,
@@ -325,7 +325,7 @@ pub struct ClockFacts {
     pub frequency_hz: f64,
     /// Drift against CLOCK_MONOTONIC over the trial, in parts per million.
     pub drift_ppm: f64,
-    /// Requests of the window in which the clock went backwards.
+    /// Requests of the window during which the clock went backwards.
     #[serde(default)]
     pub went_back: u64,
 }

@@ -92,7 +92,7 @@ pub fn response_ns(sample: &Sample) -> Option<i64> {
     between(sample.planned_ns, sample.complete_ns)
 }
 
-/// Counts the samples in which the clock went backwards.
+/// Counts the samples during which the clock went backwards.
 pub fn went_back(samples: &[Sample]) -> u64 {
     let is_negative = |sample: &&Sample| {
         [send_delay_ns, service_ns, response_ns].iter().any(|time_ns| time_ns(sample).is_some_and(|ns| ns < 0))
@@ -105,7 +105,7 @@ pub fn went_back(samples: &[Sample]) -> u64 {
 pub struct KernelFacts {
     /// The interface that sent the requests.
     pub interface: String,
-    /// Whether the interface takes hardware timestamps.
+    /// The state of the interface's hardware timestamps.
     pub hardware: Hardware,
     /// Whether the wall clock was set during the trial.
     pub wall_clock_stepped: bool,
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn times_are_measured_per_part() {
-        // One request per microsecond for 100 µs. The second half takes twice as long, and one gets no response.
+        // One request per microsecond for 100 µs. Those in the second half take twice as long. One request gets no response.
         let samples: Vec<_> =
             (0..100).map(|at| sample(at * 1_000, (at != 30).then_some(if at < 50 { 100 } else { 200 }))).collect();
         let service = measured(&samples, 100_000, service_ns);

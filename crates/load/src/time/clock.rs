@@ -1,7 +1,7 @@
 //! The clock of all timestamps: the time stamp counter (TSC) if it is reliable, otherwise the kernel's clock.
 //!
 //! One linear map, fixed before the trial, converts ticks to nanoseconds. All differences (send delay, service time) therefore
-//! use one counter and cannot jump. An error of some parts per million stretches 100 µs by less than a nanosecond. The report
+//! use one counter and cannot jump. An error of a few parts per million stretches 100 µs by less than a nanosecond. The report
 //! contains the drift between the map and the kernel's clock.
 
 use std::thread;
@@ -52,7 +52,7 @@ pub struct Wall {
 
 /// The largest deviation from the wall clock's usual pace between two comparisons: 20 µs in half a second.
 const WALL_PACE_MAX: f64 = 0.00004;
-/// The widest undisturbed reading, in nanoseconds.
+/// The tolerated error of two readings beyond their widths, in nanoseconds.
 const WALL_READING_NS: f64 = 1_000.0;
 /// The largest steady adjustment of the wall clock (adjtimex(2): 500 parts per million).
 const WALL_ADJUSTED_MAX: f64 = 0.0005;
@@ -90,7 +90,7 @@ impl Wall {
 }
 
 impl Clock {
-    /// Chooses and calibrates a clock. Takes about 50 ms.
+    /// Chooses and calibrates a clock. For the TSC, this takes about 50 ms.
     pub fn calibrate(choice: ClockChoice) -> Result<Self, LoadError> {
         let (source, reason) = match (choice, tsc_is_invariant()) {
             (ClockChoice::Monotonic, _) => (Source::Monotonic, "configured"),

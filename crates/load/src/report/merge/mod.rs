@@ -160,7 +160,7 @@ fn measured<'a>(parts: impl Iterator<Item = &'a Measured>, of_samples: Option<Me
     Measured { distribution: histogram.distribution(), p50_by_part_ns, p90_by_part_ns, histogram }
 }
 
-/// Returns the clock with the largest drift, with the backward steps of all clocks.
+/// Returns the clock with the largest drift, and the sum of `went_back` of all clocks.
 fn clock<'a>(clocks: impl Iterator<Item = &'a ClockFacts> + Clone) -> ClockFacts {
     let went_back = sum(clocks.clone().map(|clock| clock.went_back));
     let worst = clocks.max_by(|a, b| a.drift_ppm.abs().total_cmp(&b.drift_ppm.abs()));

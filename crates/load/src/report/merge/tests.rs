@@ -147,7 +147,7 @@ fn cpu_time_of_other_programs_is_computed() {
     assert_eq!(taken(&shared), [Some(150), Some(150), Some(300)]);
     assert_eq!(taken(&[of(&[1, 2], "a", half, Some(0.2)), of(&[3], "a", 0, None)]), [Some(0), None]);
     assert_eq!(taken(&[of(&[1, 2], "a", half, Some(0.5)), of(&[2], "a", 0, Some(0.5))]), [None, None]);
-    assert_eq!(taken(&[of(&[], "a", half, Some(0.5))]), [None], "without own CPUs, the share is unknown");
+    assert_eq!(taken(&[of(&[], "a", half, Some(0.5))]), [None], "without CPUs to pin to, the share is unknown");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::config::partition::partition;
 use crate::config::{LoadConfig, Phases, Popularity, Schedule, active_count};
 use crate::time::zipf::Zipf;
 
-/// The ramp begins at this fraction of the target rate, but at no less than one request per second.
+/// The ramp begins at this fraction of the target rate, or at one request per second if that is more and below the target.
 const RAMP_START: f64 = 1.0 / 1000.0;
 
 /// Transactions per second for which a closed loop reserves memory: several times the rate that one machine reached.
@@ -51,7 +51,7 @@ pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Itera
     let mut choose = Chooser::new(active.min(connections), config.popularity, connections, &mut random);
     let slots = Slots::new(config.rate_per_s() / f64::from(config.clients), &config.phases);
     let schedule = config.schedule;
-    // The client's offset in a constant interval.
+    // The client's offset, as a share of a constant interval.
     let turn = match schedule {
         Schedule::ConstantDrawn => random.random::<f64>(),
         Schedule::ConstantTogether => 0.0,

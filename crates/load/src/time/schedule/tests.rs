@@ -100,7 +100,7 @@ fn constant_clients_take_turns() {
 }
 
 #[test]
-fn independent_constant_clients_may_coincide() {
+fn constant_clients_start_together_or_at_drawn_offsets() {
     let config = |schedule, seed| LoadConfig {
         clients: 5,
         connections: 5,
