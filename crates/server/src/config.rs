@@ -71,7 +71,7 @@ pub struct ServeConfig {
     /// CPUs of each stage's threads, for event-driven models.
     #[serde(default, skip_serializing_if = "StageCpus::is_default")]
     pub stage_cpus: StageCpus,
-    /// The most connections; the server refuses others. Also the default size of a pool, which leaves others waiting.
+    /// The most connections. Others are refused, or wait if the workers of a pool accept. Also the default size of a pool.
     pub connections_max: u32,
     /// The most bytes that one read takes from a connection.
     #[serde(default, skip_serializing_if = "ReadBudget::is_default")]

@@ -198,7 +198,7 @@ impl Server {
         platform::pin(&config.cpus).map_err(failed(on_cpus, "name CPUs that this process may use"))?;
         // An event-driven model starts a thread of its own that counts ticks (`staged::run`).
         let tick = content.as_ref().filter(|_| !model.multiplexes()).and_then(|_| config.limits.tick());
-        // Read the base before a pool starts: like threads created on accept, its workers count as memory of connections.
+        // Read the memory base before a pool starts: its workers count as memory of connections, like threads made on accept.
         let mut before = state.snapshot();
         if ports.is_some() {
             before.memory_kernel_bytes = memory_kernel_bytes;

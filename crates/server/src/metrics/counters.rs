@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// A smaller fall is no error: the usage of the process and that of the reading thread, which is subtracted, are read in turn.
+/// Smaller falls of usage are ignored: the process's usage and the reading thread's, which is subtracted, are read in turn.
 const CPU_TOLERANCE_NS: u64 = 10_000_000;
 const SWITCHES_TOLERANCE: u64 = 100;
 
@@ -173,7 +173,7 @@ pub struct ServerCounters {
     /// User memory per connection, in bytes, above that of the server before its first connection; `None` where the system does
     /// not report it.
     pub memory_user_bytes_per_connection: Option<f64>,
-    /// The host's kernel memory per connection, in bytes, measured in the same way; on loopback it covers both ends.
+    /// The host's kernel memory per connection, in bytes, above that before the first one; on loopback it covers both ends.
     pub memory_kernel_bytes_per_connection: Option<f64>,
     /// The increase during the window.
     pub totals: Totals,

@@ -1,6 +1,6 @@
 //! The loop of architectures whose threads (`mt-pool`) or processes (`mp-prefork`) exist before the first connection. Each
 //! worker serves one connection at a time. Connections beyond the pool wait in the listener's backlog or, with
-//! [`Accept::Single`], in the pipe between the accept thread and the pool.
+//! [`Accept::Single`], in the pipe to the pool; there the accept thread refuses more than `connections_max`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

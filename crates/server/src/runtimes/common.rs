@@ -85,7 +85,7 @@ impl<S> TaskContext<S> {
         self.open.load(Relaxed) > 0
     }
 
-    /// The counters of the calling thread, their only writer. Do not keep them across a wait, which may change the task's thread.
+    /// The counters of the calling thread, their only writer. Do not keep them across a wait: the thread may change.
     // Not inlined: a coroutine may wake in another thread, where inlined code could use the old thread's storage.
     #[inline(never)]
     pub fn counters(&self) -> &'static Counters {
@@ -138,7 +138,7 @@ impl<'a, S> Admission<'a, S> {
         self.acceptor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a connection and sets its options; `None` if the peer has gone or there is no room. Without room, closing resets it.
+    /// Counts a connection and sets its options. Returns `None` if the peer has gone, or without room: closing then resets it.
     pub fn admit(&self, connection: impl AsFd) -> Option<Open<S>> {
         let shared = self.shared;
         let has_room = self.acceptor().has_room();

@@ -1,6 +1,6 @@
 //! The models over async and coroutine runtimes. Each file uses its runtime as an ordinary program would.
 //!
-//! Only waits and I/O calls differ: services, connections, socket options and read budgets are the same as elsewhere. The
+//! Only waits and I/O calls differ: services, connections, socket options and read budgets are those of other models. The
 //! system calls of a runtime are not counted.
 //!
 //! [`crate::Server::stop`] shuts the listener down, which ends a runtime's accept only on Linux. So other systems have

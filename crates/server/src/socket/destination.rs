@@ -54,7 +54,7 @@ impl Control {
     pub(crate) const NONE: Self = Self { bytes: [0; CONTROL_BYTES], length: 0 };
 
     /// Makes the control message of a response from `received`, the control message of the request.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "io_uring's loops use it, and tests"))]
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only io_uring's loops and tests use it"))]
     pub(crate) fn set_reply_source(&mut self, received: &[u8]) {
         self.length = received.len().min(CONTROL_BYTES);
         self.bytes[..self.length].copy_from_slice(&received[..self.length]);
