@@ -1,4 +1,4 @@
-//! Tests of each verdict, with a real client and a server that misbehaves in a known way.
+//! Tests of verdicts, with a real client and servers that are slow or fast in a known way.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

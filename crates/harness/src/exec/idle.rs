@@ -1,4 +1,4 @@
-//! The processes that hold a trial's idle connections (`muxbench idle --control`): one per host, or more if descriptors run out.
+//! The processes that hold a trial's idle connections (`muxbench idle --control`): one per host, more if descriptors run out.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

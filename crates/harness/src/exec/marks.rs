@@ -55,7 +55,7 @@ impl Observations {
     }
 
     /// The share of the server's CPUs that other processes took, and the CPU time of interrupts that the server's own time does
-    /// not include. `None` if the clients ran on these CPUs too.
+    /// not include. `None` if unknown, or if the clients ran on these CPUs too.
     pub(super) fn cpu_beside_server(&self, trial: &Trial, are_clients_remote: bool) -> Option<(f64, Option<u64>)> {
         let counters = self.counters()?;
         let (cpus, client) = (trial.serve.cpus(), &trial.load.cpus);
@@ -70,7 +70,7 @@ impl Observations {
         Some((taken, (accounting == Accounting::Apart).then_some(interrupts_ns)))
     }
 
-    /// Adds interrupts that are charged to no process to a closed loop's busy share. Otherwise busy clients would seem idle.
+    /// Adds interrupts that are charged to no process to a closed loop's busy share. Otherwise clients would seem less busy.
     pub(super) fn add_interrupts_to_client(&mut self, cpus: &[usize]) {
         let accounting = interrupts::accounting();
         let share = accounting.and_then(|accounting| Some(self.shares(cpus)?.charged_to_nobody(accounting)));

@@ -37,7 +37,7 @@ pub(super) const SEND_DELAY_P50_NS: f64 = 100_000.0;
 pub(super) const DELAY_P99_NS: f64 = 1_000_000.0;
 /// The lowest limit of the p99.9. Now and then, a neighbour takes the CPU for this long.
 pub(super) const DELAY_P999_NS: f64 = 10_000_000.0;
-/// The lowest number of requests beyond a percentile of the send delay. A single stall must not decide the p99.9.
+/// A percentile of the send delay is checked if this many requests are beyond it. One stall must not decide the p99.9.
 pub(super) const BEYOND_P99_MIN: f64 = 1.0;
 pub(super) const BEYOND_P999_MIN: f64 = 10.0;
 /// With a busier receiver, responses wait at the client, which looks like requests piling up at the server.
@@ -61,7 +61,7 @@ pub(super) const TAKEN_SHARE_MAX: f64 = 0.25;
 
 /// The lowest number of requests in the window. Fewer have no meaningful quartiles.
 pub(super) const SAMPLES_MIN: f64 = 20.0;
-/// The highest share of requests that time out on a server that is not saturated.
+/// The highest share of requests that may time out; 0 for datagrams.
 pub(super) const TIMEOUT_SHARE_MAX: f64 = 0.001;
 /// The largest drift of the client's clock against the kernel's, in parts per million. Observed drifts were below 100.
 pub(super) const DRIFT_PPM_MAX: f64 = 10_000.0;

@@ -117,5 +117,5 @@ pub fn limit(architecture: Architecture, host: &Host) -> Limit {
     let limits = limits.into_iter().filter(|(applies, ..)| *applies);
     let limits =
         limits.map(|(_, limit, beside, by)| Limit { connections: limit.saturating_sub(beside), by: by.into() });
-    limits.min_by_key(|limit| limit.connections).expect("descriptors always apply")
+    limits.min_by_key(|limit| limit.connections).expect("the limit of descriptors always applies")
 }

@@ -30,7 +30,7 @@ use limits::{BYTES_PER_REQUEST, SPARE};
 const OVERHEAD_NS: u64 = 200_000_000;
 /// The time to measure a lab's network, in nanoseconds.
 const PROBE_NS: u64 = 1_000_000_000;
-/// The longest time to establish, verify and close a connection, in nanoseconds: that of a process per connection.
+/// The longest time to establish, verify and close a connection, in nanoseconds: that of a server with a process for each.
 const CONNECT_NS: u64 = 250_000;
 /// The longest time to store one `kv` record before the ramp, in nanoseconds: that of a staged server.
 const STORE_NS: u64 = 5_000;
@@ -158,7 +158,7 @@ fn trial(
     let load = LoadConfig {
         target: target.clone(),
         pacing: match load.pacing {
-            // A client that never sleeps would take CPU time from the server. A closed loop always sleeps.
+            // A client that never sleeps would take CPU time from the server. A closed loop has no pacing.
             Pacing::Auto if placement.is_shared() && !workload.is_closed() => Pacing::SleepSpin,
             pacing => pacing,
         },

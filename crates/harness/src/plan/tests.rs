@@ -47,7 +47,7 @@ fn presets_are_planned() {
 }
 
 #[test]
-fn presets_plan_every_configuration_once_a_repeat() {
+fn presets_plan_every_configuration_once_per_repeat() {
     for preset in PRESETS {
         let experiment = without_lab(preset.experiment());
         let plan = plan(&experiment, &Host::made_up()).unwrap();
@@ -413,7 +413,7 @@ fn planned_streams_survive_json_and_name_the_thread_limit() {
 }
 
 #[test]
-fn spinning_architectures_are_warned_of_on_few_cpus() {
+fn spinning_architectures_cause_warnings_on_few_cpus() {
     let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
     experiment.architectures.0 =
         ["epoll", "spin", "io_uring-sqpoll", "amped:1+2", "symped:4/io_uring"].map(|name| name.parse().unwrap()).into();
