@@ -98,7 +98,7 @@ pub struct Calibration {
     pub client: String,
     /// The number of rounds.
     pub rounds: u32,
-    /// The share of intervals that cover the true value, with this number of rounds.
+    /// The share of confidence intervals that cover the true value, with this number of rounds.
     pub interval_coverage: f64,
     /// The results of the null server and of each hold, in order.
     pub conditions: Vec<Condition>,
@@ -118,22 +118,22 @@ pub struct Condition {
     /// The 99th percentile of the send delay, in nanoseconds.
     #[serde(rename = "lag_p99_ns")]
     pub send_delay_p99_ns: f64,
-    /// The hold by the client's timestamps.
+    /// The hold as recovered from the client's timestamps.
     pub client: Recovered,
-    /// The hold by the kernel's timestamps. `None` without them.
+    /// The hold as recovered from the kernel's timestamps. `None` without them.
     pub kernel: Option<Recovered>,
     /// The limit of the bias in either direction, in nanoseconds.
     pub bias_ns_max: f64,
 }
 
-/// A hold as recovered from timestamps.
+/// A recovered hold: the service time by timestamps, minus the null server's round trip.
 #[derive(Clone, Debug, Serialize)]
 pub struct Recovered {
-    /// The median service time minus the null server's round trip, in nanoseconds.
+    /// The median over all requests, in nanoseconds.
     pub p50_ns: f64,
-    /// The median error over rounds, in nanoseconds. Each round compares with its own null server.
+    /// The median over rounds of the median error, in nanoseconds. Each round has its own round trip of the null server.
     pub bias_ns: Estimate,
-    /// The 1st, 25th, 75th and 99th percentile of the error minus the bias, over all requests, in nanoseconds.
+    /// The 1st, 25th, 75th and 99th percentile of the error minus the bias of its round, over all requests, in nanoseconds.
     pub spread_ns: [f64; 4],
 }
 
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_find_their_holds_from_the_end() {
+    fn samples_match_the_last_holds_of_their_connection() {
         let held = |peer, held_ns| Held { peer, held_ns };
         // Two connections, each verified by a first request. The responses are in another order than the requests.
         let log = [held(0, 1), held(1, 2), held(1, 10), held(0, 20), held(1, 30)];

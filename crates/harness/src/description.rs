@@ -62,7 +62,7 @@ impl Description {
         serde_json::from_slice(line.strip_prefix(GREETING.as_bytes())?).ok()
     }
 
-    /// Fails if a request needs more memory than a client allocates for an advertised size.
+    /// Fails if the advertised size of a request exceeds `REQUEST_BYTES_MAX`.
     pub fn check_sizes(&self) -> anyhow::Result<()> {
         let request_bytes = match (self.service.fixed(), self.service.stream()) {
             (Some((request_bytes, _)), _) => request_bytes,
@@ -88,7 +88,7 @@ impl Description {
         );
         ensure!(
             is_same || self.service == *requested,
-            "the server (muxbench {}) serves {}, but the flags request {}: omit them, or start the server with the same ones",
+            "the server (muxbench {}) serves {}, but the flags request {}: omit these flags, or start the server with them",
             self.muxbench,
             format(&self.service),
             format(requested)
@@ -159,7 +159,7 @@ pub fn offer(listener: TcpListener, description: &Description) -> Result<(), Str
 }
 
 /// Accepts the next connection of a non-blocking listener. Poll first: a blocking accept would reserve a descriptor,
-/// perhaps the one that the server keeps for emergencies.
+/// perhaps the one that the server keeps as a spare.
 fn next_of(listener: &TcpListener) -> io::Result<TcpStream> {
     rustix::event::poll(&mut [PollFd::new(listener, PollFlags::IN)], None)?;
     let (client, _) = listener.accept()?;

@@ -37,7 +37,8 @@ pub(crate) fn content_bytes_max(file: &Metadata) -> u64 {
     }
 }
 
-/// Checks that a folder is no link, belongs to this user and is not world-writable. A world-writable parent must be sticky.
+/// Checks that a folder is no link, belongs to this user and is not world-writable. World-writable folders above it must be
+/// sticky.
 pub(crate) fn check_ours(folder: &Path) -> anyhow::Result<()> {
     let place = || format!("cannot inspect {}", folder.display());
     // Drop a trailing slash, with which `symlink_metadata` would follow a link.
@@ -60,7 +61,7 @@ pub(crate) fn check_ours(folder: &Path) -> anyhow::Result<()> {
     // In a sticky parent, such as /tmp, other users cannot rename this user's folder.
     let is_open = |it: &&Path| fs::metadata(it).is_ok_and(|it| it.mode() & 0o1002 == 0o002);
     if let Some(open) = whole.ancestors().skip(1).find(is_open).map(Path::display) {
-        bail!("{folder}: its parent {open} is writable by others, who could replace it; choose a folder elsewhere");
+        bail!("{folder}: {open} above it is writable by others, who could replace {folder}; choose a folder elsewhere");
     }
     Ok(())
 }
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft remains");
         replace(Path::new("/dev/null"), b"x").unwrap();
         assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
-        // A link of this user is followed.
+        // `replace` follows a link of this user.
         symlink(of("page.html"), of("ours")).unwrap();
         replace(&of("ours"), b"three").unwrap();
         assert_eq!(fs::read_to_string(of("page.html")).unwrap(), "three");
@@ -237,7 +238,7 @@ mod tests {
         }
         fs::set_permissions(of("it"), Permissions::from_mode(0o777)).unwrap();
         assert!(check_ours(&of("it")).unwrap_err().to_string().contains("is writable by others"));
-        // Other users could replace a folder in it, unless it is sticky.
+        // Other users could replace a folder in `it`, unless `it` is sticky.
         fs::create_dir_all(of("it/in/it")).unwrap();
         assert!(check_ours(&of("it/in/it")).unwrap_err().to_string().contains("is writable by others"));
         fs::set_permissions(of("it"), Permissions::from_mode(0o1777)).unwrap();

@@ -9,8 +9,8 @@
 //! - [`netns`]: testbeds with separate hosts for server and clients, and the network between them
 //! - [`mod@plan`]: the explicit list of trials, and the hosts that it needs
 //! - [`judge`]: verdicts; [`strategy`]: the choice of the next trial
-//! - [`store`]: the folder of a run; [`samples`]: its columnar files; [`files`]: safe file access
-//! - [`fleet`]: the clients of a trial, as processes on this machine or as workers on other machines
+//! - [`files`]: safe file access; [`samples`]: the columnar files of a run; [`store`]: the folder of a run
+//! - [`fleet`]: the clients of a trial, which this process or the workers of a distributed run start
 //! - [`exec`]: execution of trials, each in its own processes
 //! - [`doctor`]: problems of this host that disturb results, and their remedies
 //!

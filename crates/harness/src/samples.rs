@@ -84,7 +84,7 @@ fn write_all(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> 
     let metadata = parameters.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone())).collect();
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        // Readers rely on a minimum of bytes per row, but repeated connection numbers would compress to nothing.
+        // Readers rely on a minimum of bytes per row, but repeated connection numbers would compress to almost nothing.
         .set_column_compression("connection".into(), Compression::UNCOMPRESSED)
         .set_key_value_metadata(Some(metadata))
         .build();
@@ -123,12 +123,12 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
 }
 
 const FOREIGN: &str = "not the samples of a trial";
-/// The limit of a footer, in bytes. A valid footer has 2 KiB for each group of rows, and the metadata.
+/// The limit of a footer, in bytes. A valid footer has about 2 KiB for each group of rows, and the metadata.
 const FOOTER_BYTES_MAX: usize = 8 << 20;
-/// The maximum rows for each byte of a file, besides one group. Rows differ in a time or in the connection, and so take at
-/// least a quarter of a byte each.
+/// The maximum rows for each byte of a file, besides the rows of one group. Rows differ in a time or in the connection, and so
+/// each takes at least a quarter of a byte.
 const ROWS_PER_BYTE_MAX: u64 = 4;
-/// The end of a file: the length of its footer, and a magic number.
+/// The size of the end of a file: the length of its footer, and a magic number.
 const TAIL_BYTES: usize = 8;
 
 /// Reads samples that any user wrote. The file's size bounds time and memory: all columns together have no more bytes than the

@@ -88,7 +88,7 @@ macro_rules! checks {
     };
 }
 
-/// In the order of the report, the most decisive first.
+/// The checks in the order of the report: those with the greatest effect on results come first.
 pub const CHECKS: &[CheckRow] = checks! {
     "hypervisor": "A hypervisor decides when virtual CPUs run, shares caches and memory bandwidth with other guests, and makes \
         interrupts and wake-ups more expensive. Absolute times are valid only for this machine.",
@@ -103,11 +103,11 @@ pub const CHECKS: &[CheckRow] = checks! {
             }
             _ => good("none"),
         };
-    "steal time": "While the hypervisor runs another guest on a CPU that was ready to run, all requests on that CPU wait.", steal;
-    "pauses": "A thread that only reads the clock was interrupted for this long. A server is interrupted as well, and all its \
-        requests wait. Pauses raise the tails (p99, send delay p99), and above about 1 % the median.", pauses;
-    "neighbours' load": "Other programs on the CPUs of server and client use their time and caches. Latencies grow, and the \
-        client sends late.", neighbours;
+    "steal time": "While the hypervisor runs another guest instead of a CPU that has work, all requests on this CPU wait.", steal;
+    "pauses": "A thread that only reads the clock was interrupted for this long. A server is interrupted as well, and its requests \
+        wait. Pauses raise the tails (p99, send delay p99). Above about 1 % of the time, they raise the median too.", pauses;
+    "neighbours' load": "Other programs take time and caches of the CPUs of server and client. Latencies grow, and the client \
+        sends late.", neighbours;
     "leftovers": "Processes of killed runs use CPUs, memory and ports that later runs need.",
         |snapshot| match snapshot.leftovers.iter().map(ToString::to_string).collect::<Vec<_>>() {
             none if none.is_empty() => good("none"),
@@ -141,19 +141,19 @@ pub const CHECKS: &[CheckRow] = checks! {
             (None, None, true) => hidden(),
             (None, None, false) => unknown("no switch", "Turn it off in the firmware, if possible"),
         };
-    "C-states": "Leaving a deep idle state takes tens to hundreds of microseconds, which delay requests after idle moments. \
-        Low rates look slow.", idle_states;
-    "clock source": "The kernel reads its clock from this source. Some sources need a system call or an access to a slow \
-        device for each reading, a microsecond or more.", clock_source;
-    "invariant TSC": "The client stamps requests with the processor's counter if that runs at a constant rate, otherwise with \
-        the kernel's clock, which is slower to read.",
+    "C-states": "A CPU takes tens to hundreds of microseconds to leave a deep idle state. This delays requests after idle \
+        moments, so low rates have high latencies.", idle_states;
+    "clock source": "The kernel reads its clock from this source. With some sources, each reading needs a system call or access \
+        to a slow device, which takes a microsecond or more.", clock_source;
+    "invariant TSC": "The client stamps requests with the processor's counter (TSC) if its rate is constant, otherwise with the \
+        kernel's clock, which is slower to read.",
         |snapshot| match (snapshot.fact("invariant tsc"), snapshot.fact("machine")) {
             (Some("true"), _) => good("yes"),
             (_, Some(machine)) if machine != "x86_64" => good(format!("none on {machine}: the kernel's clock is used")),
             _ if snapshot.is_virtual() => warning("no", "Start the guest with it (QEMU: -cpu host,migratable=no,+invtsc)"),
-            _ => warning("no", "Use a processor that has it to resolve differences below a microsecond"),
+            _ => warning("no", "Use a processor with an invariant TSC if you compare differences below a microsecond"),
         };
-    "timer slack": "A timed wait may end this much too late. The client sets 1 ns for itself; servers keep the inherited value, \
+    "timer slack": "A timed wait may end late by this time. The client sets 1 ns for itself; servers keep the inherited value, \
         as in production.",
         |snapshot| match snapshot.fact("timer slack ns").and_then(|slack| slack.parse::<u64>().ok()) {
             Some(slack_ns) if slack_ns > SLACK_DEFAULT_NS => warning(
@@ -165,7 +165,7 @@ pub const CHECKS: &[CheckRow] = checks! {
         };
     "mitigations": "Mitigations make system calls and context switches more expensive, which favours architectures with fewer \
         of them. Results of hosts with different mitigations are not comparable.", mitigations;
-    "descriptors": "A process needs a descriptor for each connection, so the hard limit limits connections.",
+    "descriptors": "A process needs a descriptor for each connection, so this hard limit also limits connections.",
         |snapshot| {
             let remedy = "sudo prlimit --pid $$ --nofile=1048576:1048576";
             at_least(snapshot.host.descriptors_max, snapshot.host.ports, " (hard limit)", remedy)
@@ -186,24 +186,24 @@ pub const CHECKS: &[CheckRow] = checks! {
             let remedy = "sudo sysctl vm.max_map_count=262144";
             at_least(snapshot.host.mappings_max, 2 * snapshot.host.ports, "", remedy)
         };
-    "backlog": "The kernel drops connections beyond the accept queue (somaxconn) or the SYN queue (tcp_max_syn_backlog). The \
-        client tries again after a second: connecting takes long, or fails.", backlog;
+    "backlog": "The kernel drops connections beyond the accept queue (somaxconn) and, without SYN cookies, beyond the SYN queue \
+        (tcp_max_syn_backlog). The client tries again after a second: connecting takes long, or fails.", backlog;
     "port range": "Each connection between two addresses needs a port of this range, so this limits connections.",
         |snapshot| {
             let range = snapshot.fact("port range").map(|range| format!(" ({range})")).unwrap_or_default();
             let remedy = "sudo sysctl net.ipv4.ip_local_port_range=\"1024 65535\"";
             at_least(snapshot.host.ports, PORTS, &range, remedy)
         };
-    "io_uring": "If io_uring is refused, architectures that use it cannot be measured; others are not affected.", io_uring;
-    "system calls from outside": "If the kernel does not let us count system calls, --count-syscalls is refused, and those of \
-        runtimes stay unknown. Times are not affected.",
+    "io_uring": "If the kernel refuses io_uring, architectures that use it cannot run. Others are not affected.", io_uring;
+    "system calls from outside": "If the kernel refuses to count system calls, muxbench rejects --count-syscalls, and the \
+        runtimes' system calls stay unknown. Times are not affected.",
         |snapshot| match snapshot.fact("system calls from outside") {
             Some("allowed") => good("can be counted"),
             Some(refused) => warning(refused, "Start muxbench as root for runs with --count-syscalls"),
             None => unknown("not tried", ""),
         };
-    "kernel timestamps": "The kernel's timestamps of packets separate the time of the network stack from the server's. Without \
-        them only user-space times are known.",
+    "kernel timestamps": "The kernel's timestamps of packets separate the network stack's time from the server's time. Without \
+        them, only user-space times are known.",
         |snapshot| match snapshot.fact("kernel timestamps") {
             Some(value @ "sent and received") => good(format!("{value}, tried on loopback")),
             Some(value) => warning(value, "Use a kernel with SO_TIMESTAMPING; sandboxes such as gVisor lack it"),
@@ -215,8 +215,8 @@ pub const CHECKS: &[CheckRow] = checks! {
             Some(interfaces) => good(interfaces),
             None => unknown("not tried", ""),
         };
-    "container": "Containers add little to a system call on loopback. Their limits and filters apply. Their process list lacks \
-        the programs outside.", |snapshot| good(snapshot.fact("container").unwrap_or("none detected"));
+    "container": "A container adds little time to system calls on loopback. Its limits and filters apply to muxbench. Its process \
+        list lacks the programs outside.", |snapshot| good(snapshot.fact("container").unwrap_or("none detected"));
     "cgroup limits": "Once a CPU limit is used up, all threads stop for the rest of the period, usually 100 ms. Limits of memory \
         and tasks limit connections.", cgroup;
 };
@@ -230,7 +230,7 @@ fn steal(snapshot: &HostSnapshot) -> Outcome {
     if share.max(since_boot) >= SHARE_HIGH {
         warning(value, "Use a machine with dedicated CPUs, or repeat more (--repeats 10) at another time of day")
     } else if snapshot.is_virtual() && since_boot == 0.0 {
-        unknown("none, or not reported by the hypervisor", "Look at the pauses, which include it")
+        unknown("none, or not reported by the hypervisor", "Look at the pauses, which include steal time")
     } else {
         good(value)
     }
@@ -253,7 +253,7 @@ fn pauses(snapshot: &HostSnapshot) -> Outcome {
             pauses.spun_ns as f64 / 1e6,
         )
     };
-    let Some(worst) = all.first() else { return unknown("no CPU could be watched", "") };
+    let Some(worst) = all.first() else { return unknown("no CPU could be measured", "") };
     let value = first_few(all.iter().map(describe));
     if worst.longest_ns < PAUSE_LONG_NS && all.iter().all(|pauses| pauses.share() < SHARE_HIGH) {
         return good(value);
@@ -321,7 +321,7 @@ fn idle_states(snapshot: &HostSnapshot) -> Outcome {
         return warning(value, format!("sudo cpupower idle-set -D {IDLE_EXIT_HIGH_US}"));
     }
     if snapshot.is_virtual() {
-        let value = format!("{value}; the hypervisor hides those of the physical CPU");
+        let value = format!("{value}; the hypervisor hides the states of the physical CPU");
         return unknown(value, "Measure at several rates: latency that falls as the rate rises is wake-up time");
     }
     good(value)
@@ -351,8 +351,8 @@ fn mitigations(snapshot: &HostSnapshot) -> Outcome {
         None | Some("unknown") => not_reported(),
         Some(vulnerable) => warning(
             format!("on: {on}; vulnerable: {vulnerable}"),
-            "Compare only runs with the same stored mitigations; for all of them, boot with mitigations=auto and update the \
-             microcode",
+            "Compare only runs with the same stored mitigations; to enable all mitigations, boot with mitigations=auto and update \
+             the microcode",
         ),
     }
 }
@@ -394,11 +394,11 @@ fn cgroup(snapshot: &HostSnapshot) -> Outcome {
     warning(value, "Remove the CPU limit (docker: no --cpus; systemd: empty CPUQuota=)")
 }
 
-/// Joins the first few values, and counts the rest.
+/// Joins the values of the first few CPUs, the most disturbed ones, and counts the other CPUs.
 fn first_few(all: impl ExactSizeIterator<Item = String>) -> String {
     const SHOWN: usize = 4;
     let more = all.len().saturating_sub(SHOWN);
-    let more = (more > 0).then(|| format!("{more} more with less"));
+    let more = (more > 0).then(|| format!("{more} less disturbed CPUs"));
     all.take(SHOWN).chain(more).collect::<Vec<_>>().join("; ")
 }
 
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_have_unique_names_and_effects() {
+    fn checks_have_unique_names_and_effect_sentences() {
         let names: BTreeSet<&str> = CHECKS.iter().map(|row| row.name).collect();
         assert_eq!(names.len(), CHECKS.len());
         for row in CHECKS {
@@ -555,7 +555,7 @@ mod tests {
         for finding in diagnose(&quiet()) {
             assert_eq!(finding.severity, Severity::Good, "{finding:?}");
         }
-        // These values alone are harmless.
+        // These checks need not warn.
         let harmless = ["port range", "hardware timestamps", "container"];
         for finding in diagnose(&bad()).iter().filter(|finding| !harmless.contains(&finding.name.as_str())) {
             assert_eq!(finding.severity, Severity::Warning, "{finding:?}");
@@ -566,6 +566,6 @@ mod tests {
     fn numbers_are_rounded() {
         assert_eq!([0.0, 0.00001, 0.0123, 0.5].map(percent), ["0 %", "< 0.01 %", "1.23 %", "50 %"]);
         assert_eq!([25.0, 1_500.0, 2e6, 1.2e9].map(time), ["25 ns", "1.5 µs", "2.00 ms", "1.20 s"]);
-        assert_eq!(first_few((0..6).map(|number| number.to_string())), "0; 1; 2; 3; 2 more with less");
+        assert_eq!(first_few((0..6).map(|number| number.to_string())), "0; 1; 2; 3; 2 less disturbed CPUs");
     }
 }

@@ -1,6 +1,6 @@
 //! Examines this host for problems that disturb results, and names remedies.
 //!
-//! Every run stores most of these facts ([`crate::host`]). Only the doctor measures the load of other programs
+//! Every run stores most facts of its host ([`crate::host`]). Only the doctor measures the load of other programs
 //! ([`noise`]): the measurement takes a second, which is too long for planning.
 //!
 //! # Layout

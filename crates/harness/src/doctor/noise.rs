@@ -8,10 +8,10 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::host::ticks::Reading;
 
-/// How long busy CPUs are measured while this process sleeps. The kernel counts in ticks of 1 to 10 ms.
+/// The time for which this process sleeps to measure how busy the CPUs are. The kernel counts in ticks of 1 to 10 ms.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// How long pauses are measured, on all CPUs at once.
+/// The duration of the measurement of pauses, on all CPUs at once.
 const SPIN: Duration = Duration::from_millis(200);
 
 /// The shortest gap between two clock readings that counts as a pause, unless the clock itself is slow.
@@ -24,7 +24,8 @@ pub struct Noise {
     pub window_ns: u64,
     /// The share of time in which each CPU was busy while this process slept.
     pub busy: Vec<(usize, f64)>,
-    /// The share of CPU time that the hypervisor took, also while threads read the clock: it takes no time from an idle CPU.
+    /// The share of CPU time that the hypervisor took during both measurements. It takes no time from idle CPUs, so the
+    /// measurement of pauses is included.
     pub steal: Option<f64>,
     /// The share of CPU time that the hypervisor took since the host started.
     pub steal_since_boot: Option<f64>,
@@ -37,7 +38,7 @@ pub struct Noise {
 pub struct Pauses {
     /// The CPU of the thread.
     pub cpu: usize,
-    /// How long the thread read the clock, in nanoseconds.
+    /// The time for which the thread read the clock, in nanoseconds.
     pub spun_ns: u64,
     /// The longest pause, in nanoseconds.
     pub longest_ns: u64,
