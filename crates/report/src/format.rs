@@ -1,4 +1,4 @@
-//! Numbers with units, to three significant digits.
+//! Numbers with units, to three significant digits, and text that is safe for a terminal.
 
 use harness::model::VerdictKind;
 use stats::Ratio;

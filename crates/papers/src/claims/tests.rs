@@ -26,7 +26,7 @@ fn run() -> Run {
 }
 
 #[test]
-fn claim_that_all_figures_support_holds() {
+fn claim_with_only_supporting_figures_holds() {
     let run = run();
     let holds: [(&'static [&'static str], Is); 8] = [
         (&["epoll"], Is::Flat(Axis::Connections, 1.5)),
@@ -46,7 +46,7 @@ fn claim_that_all_figures_support_holds() {
 }
 
 #[test]
-fn claim_that_a_figure_contradicts_does_not_hold() {
+fn claim_with_a_contrary_figure_does_not_hold() {
     let run = run();
     let against: [(&'static [&'static str], Is); 9] = [
         (&["epoll", "poll"], Is::Flat(Axis::Connections, 1.5)),

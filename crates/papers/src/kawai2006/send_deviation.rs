@@ -104,8 +104,8 @@ impl Sends {
         let (counted, of_matrix) = self.deviation_trials;
         let mut notes = vec![
             format!(
-                "Only valid trials at constant intervals count: {counted} of the {of_matrix} trials in the paper's matrix. One \
-                 pause of the host may decide the worst trial, but not the medians over all trials."
+                "Only valid trials at constant intervals count: {counted} of this run's {of_matrix} trials in the paper's matrix. \
+                 A single pause of the host may determine which trial is the worst, but not the medians over all trials."
             ),
             "In the paper (section 5.2) more than 90 % of the sends of select and poll are within ±1 µs, and so are most sends \
              of the other architectures."

@@ -101,7 +101,7 @@ fn lines(run: &Run, is_wanted: impl Fn(&str) -> bool) -> String {
 }
 
 #[test]
-fn figures_of_an_open_loop() {
+fn open_loop_figures_match_their_snapshot() {
     insta::assert_snapshot!(lines(&testkit::run(), |_| true));
 }
 

@@ -34,8 +34,8 @@ pub fn render(calibration: &Calibration, medium: Medium) -> String {
     let about = format!(
         "The client ({client}) sent {rate_per_s} requests/s over {connections} connections ({transport}) to a server that \
          holds each response for a known time, in {rounds} rounds per hold time. The service time is the hold time plus a round \
-         trip of {} (median without hold time). The bias is the measured service time minus this sum; the spread shows single \
-         requests relative to it. The interval is a bootstrap of the medians of rounds{}.",
+         trip of {} (median without hold time). The bias is the measured service time minus this sum. The spread is that of \
+         single requests around the bias. The interval is a bootstrap of the medians of rounds{}.",
         format::time(round_trip),
         format::coverage(Some(*interval_coverage)).replace("repeats", "rounds")
     );

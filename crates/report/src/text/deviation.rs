@@ -83,7 +83,7 @@ mod tests {
     use crate::model::deviation::POINTS;
 
     #[test]
-    fn deviations_in_full_with_reasons_for_missing_ones() {
+    fn deviations_are_rendered_with_reasons_for_missing_ones() {
         let run = testkit::kawai2006_run();
         let deviations = Deviations::of(&run, &mut testkit::sends_of(&run));
         insta::assert_snapshot!(render(&deviations, 180.into()));

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn needs_of_a_million_connections() {
+    fn needs_of_a_million_connections_are_rendered() {
         let mut experiment = harness::spec::presets::find("compare").unwrap().experiment();
         experiment.architectures.0 = ["epoll", "poll", "mt", "mp"].map(|name| name.parse().unwrap()).into();
         experiment.workload.connections.0 = [1_000, 1_000_000].map(|count| count.try_into().unwrap()).into();

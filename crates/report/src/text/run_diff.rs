@@ -129,8 +129,8 @@ pub fn render(diff: &RunDiff, medium: Medium) -> String {
         }
     }
     lines.push(prose(format!(
-        "All values are medians over repeats. \"B/A\" is their ratio, with {}{}; a difference within {:.0} % has no \
-         practical effect.",
+        "All values are medians over repeats. \"B/A\" is their ratio; its interval: {}{}. A difference within {:.0} % has \
+         no practical effect.",
         diff.interval_method,
         format::coverage(diff.interval_coverage),
         diff.margin * 100.0

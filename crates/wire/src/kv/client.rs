@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn service_answers_the_requests() {
+    fn service_answers_requests_of_the_client() {
         use crate::Service;
         use crate::kv::records::{self, Records};
         use crate::kv::{Kv, KvConfig, KvConn};

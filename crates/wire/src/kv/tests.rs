@@ -506,7 +506,7 @@ fn increment_by_cas(kv: &Kv) {
 }
 
 #[test]
-fn stats_count_and_can_be_reset() {
+fn stats_count_commands_and_can_be_reset() {
     let (kv, now) = kv(KvConfig { pid: 42, ..KvConfig::default() });
     respond(
         &kv,

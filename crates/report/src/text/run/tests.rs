@@ -76,7 +76,7 @@ fn closed_loop_is_ranked_by_throughput() {
 }
 
 #[test]
-fn lost_datagrams_are_shown_beside_their_ports() {
+fn datagram_run_is_rendered_with_lost_datagrams() {
     for width in [170, 80] {
         let text = render(&testkit::datagram_run(), width.into());
         assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");

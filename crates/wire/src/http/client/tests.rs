@@ -186,7 +186,7 @@ fn end_between_responses_is_not_garbage() {
 }
 
 #[test]
-fn urls_are_parsed() {
+fn valid_urls_are_parsed_and_others_refused() {
     for (url, host, port, authority, target) in [
         ("http://127.0.0.1:8080/a?b=c", "127.0.0.1", 8080, "127.0.0.1:8080", "/a?b=c"),
         ("HTTP://host", "host", 80, "host", "/"),
@@ -246,7 +246,7 @@ fn invalid_requests_are_refused() {
 }
 
 #[test]
-fn service_answers_the_requests() {
+fn service_answers_requests_of_the_client() {
     let http = Http::new(Content::generated(), Box::new(|| 1));
     let (mut conn, mut reader) = (HttpConn::default(), Reader::default());
     for (method, path, status, length) in [
