@@ -99,7 +99,7 @@ impl Cli {
     }
 }
 
-/// Returns an error that lists the flags that `--resume` rejects, if the user gave any: a stored run contains its experiment.
+/// Returns an error that names the given flags that `--resume` rejects. A stored run contains its experiment.
 fn conflict_with_resume(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
     if !matches.try_contains_id("resume").unwrap_or(false) {
         return None;
@@ -167,7 +167,7 @@ mod tests {
             assert!(error.contains("--json") && !error.contains(", --resume"), "{error}");
             assert!(
                 conflict(&line.replace("--resume here", "").replace("--resume", "")).is_none(),
-                "{line}: a new run"
+                "{line}: the flags are valid without --resume"
             );
         }
         assert!(conflict("muxbench capacity --resume --p99 1ms").unwrap().contains("--resume allows --time-max, "));

@@ -149,7 +149,7 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop
     let trials = |trials: &[Trial]| trials.iter().map(without_reasons).collect::<Vec<_>>();
     if trials(&plan.trials) != trials(&session.header.trials) {
         bail!(
-            "cannot finish the run in {}: its plan differs from the one of this version and this machine; try another \
+            "cannot finish the run in {}: its plan is not the one that this version makes on this machine; try another \
              folder with --output",
             folder.display()
         );
@@ -168,7 +168,7 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop
     session.execute(quiet, stop)
 }
 
-/// Returns the folder. Appends a number if the folder exists, because a run began in the same second.
+/// Returns `folder`. Appends a number if it exists, because another run began in the same second.
 fn unused(folder: &Path) -> PathBuf {
     let numbered = (2..).map(|number: u32| PathBuf::from(format!("{}-{number}", folder.display())));
     let mut candidates = std::iter::once(folder.to_owned()).chain(numbered);
@@ -189,7 +189,7 @@ fn warn_of_differences(header: &RunHeader) {
     }
 }
 
-/// Checks that a run can continue with these clients. All trials of a run share a network and a number of clients.
+/// Checks that a run can continue with these clients. All trials of a run have the same network and number of client processes.
 fn check_clients(header: &RunHeader, clients: &Clients) -> anyhow::Result<()> {
     let trial = header.trials.first();
     let planned = trial.map_or(1, |trial| trial.load.processes);
@@ -305,7 +305,7 @@ impl Session {
             bail!("--explain: the probes of a search differ in rate and cannot be compared; omit it");
         }
         allow_commands(&header.trials, args.allow_exec)?;
-        // Check now: without the counts each trial would fail, and failed trials are not repeated.
+        // Check now: if the kernel cannot count, each trial would fail, and failed trials are not repeated.
         if header.trials.iter().any(|trial| trial.serve.ours().is_some_and(|serve| serve.count_syscalls)) {
             server::metrics::tracepoints::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;
         }

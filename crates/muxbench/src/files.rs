@@ -1,4 +1,4 @@
-//! Files that the user names: figures, pages and the samples of stored runs.
+//! Writes figures and other files, and reads the send times of stored runs.
 
 use std::fs;
 use std::path::Path;

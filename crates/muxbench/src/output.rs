@@ -7,7 +7,7 @@ use report::format::visible;
 use report::text::Medium;
 use serde::Serialize;
 
-/// Returns the medium of tables and prose. A file or a pipe has enough columns for any table.
+/// Returns the medium of tables and prose. Files and pipes get 160 columns.
 pub fn medium(markdown: bool) -> Medium {
     match rustix::termios::tcgetwinsize(io::stdout()) {
         _ if markdown => Medium::Markdown,
@@ -21,7 +21,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     print_raw(&visible(text))
 }
 
-/// Prints the content of a file, unescaped.
+/// Prints text unescaped. Ignores a closed pipe.
 pub fn print_raw(text: &str) -> anyhow::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -34,7 +34,7 @@ pub fn tell(line: impl Display) {
     let _ = writeln!(anstream::stderr(), "{line}");
 }
 
-/// Writes a line of muxbench itself, in contrast to output of a command that it started.
+/// Writes a line to standard error that begins with `muxbench:`.
 pub fn note(line: impl Display) {
     tell(format_args!("muxbench: {line}"));
 }

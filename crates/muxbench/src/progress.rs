@@ -1,4 +1,4 @@
-//! Progress of a run: one line that is redrawn on a terminal; elsewhere a line for each trial.
+//! Progress of a run. A terminal shows one line, which is redrawn. A file or a pipe gets a line for each trial.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::output;
 
 /// Shows a run's progress on standard error until dropped.
 pub struct Progress {
-    /// The number of finished trials, and of all trials to run. A search has no such total.
+    /// Counts finished trials. Its length is the number of trials to run; a search has no length.
     bar: ProgressBar,
     current: String,
     /// The planned duration of the remaining trials; for a search, the rest of its time limit.

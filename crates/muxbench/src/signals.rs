@@ -10,7 +10,7 @@ use signal_hook::iterator::Signals;
 use crate::output;
 
 /// Installs the signal handlers. The first SIGINT stops the run after the current trial. A second SIGINT stops it
-/// immediately, as do SIGTERM and SIGHUP.
+/// immediately, as do SIGTERM and, unless the process ignores it, SIGHUP.
 pub fn stop_at_signals() -> anyhow::Result<Stop> {
     const CANNOT: &str = "cannot handle signals";
     let stop = Stop::default();

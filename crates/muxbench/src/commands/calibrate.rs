@@ -34,7 +34,7 @@ pub struct Args {
     /// Distribution of the hold times, comma-separated: fixed, uniform, exponential
     #[arg(long, value_name = "LAW", value_delimiter = ',', default_value = "fixed,exponential", value_parser = named::<Law>)]
     law: Vec<Law>,
-    /// Rounds; each measures every hold time and the null server once
+    /// Rounds; each measures the null server and every pair of --hold and --law once
     #[arg(long, value_name = "N", default_value = "5")]
     rounds: NonZeroU32,
     /// Transport: tcp, udp, unix
@@ -53,7 +53,7 @@ pub struct Args {
     placement: PlacementArgs,
     #[command(flatten)]
     client: ClientArgs,
-    /// Exit with 3 unless the bias of every hold time is within its limit
+    /// Exit with 3 unless every bias is within its limit
     #[arg(long)]
     strict: bool,
     #[command(flatten)]

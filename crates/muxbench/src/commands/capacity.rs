@@ -15,7 +15,7 @@ use crate::options::execution::ExecutionArgs;
 use crate::options::setup::{SetupArgs, checked};
 
 const LIMITS: &str = "Limits (a probe must meet all)";
-/// The highest rate of any search, even if memory allows more.
+/// The default of `--to`.
 const MOST_PER_S: f64 = 10e6;
 
 /// Find the highest rate at which each architecture meets a limit of its response time
@@ -50,7 +50,7 @@ pub struct Args {
     /// First rate, in requests per second [default: 1000]
     #[arg(long, value_name = "RATE", help_heading = "Search")]
     from: Option<Rate>,
-    /// Highest rate to try, in requests per second [default: as memory allows]
+    /// Highest rate to try, in requests per second [default: 10000000, or as memory allows]
     #[arg(long, value_name = "RATE", help_heading = "Search")]
     to: Option<Rate>,
     /// Half width of the final interval, as a share of the rate [default: 5%]

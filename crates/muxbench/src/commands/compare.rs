@@ -34,7 +34,7 @@ pub struct Args {
     /// Requests per second, comma-separated
     #[arg(long, value_name = "RATE", value_delimiter = ',')]
     rate: Vec<Rate>,
-    /// Runs of each trial [default: 3]
+    /// Repeats of each architecture and workload [default: 3]
     #[arg(long, value_name = "N")]
     repeats: Option<NonZeroU32>,
     #[command(flatten)]

@@ -19,9 +19,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::options::settings::NetworkArgs;
 
-/// Interval between checks for the command's end and for requests to measure the network.
+/// Interval between checks for the command's end and for questions of distributed runs about the network.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// Longest time for the command to end after a signal.
+/// Time from a forwarded signal until the lab kills the command.
 const END_MAX: Duration = Duration::from_secs(5);
 
 /// Create a lab (network namespaces) and run a command on its server host
@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         thread::sleep(POLL_INTERVAL);
     };
     lab.end_processes();
-    // The code that a shell would report.
+    // Exit with the code that a shell would report.
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
 }

@@ -40,10 +40,10 @@ use crate::{control, exit, output};
 pub struct Args {
     #[command(flatten)]
     target: TargetArgs,
-    /// Transport: tcp or unix, which follow from the address; udp, one datagram each way
+    /// Transport: tcp, unix, udp (one datagram each way) [default: tcp or unix, by the address]
     #[arg(long, value_name = "TRANSPORT", value_parser = named::<Transport>)]
     transport: Option<Transport>,
-    /// Additional idle connections, held by a process of its own
+    /// Additional idle connections, held by a separate process
     #[arg(long, value_name = "N", default_value_t = 0)]
     idle: u32,
     /// Share of the connections that carry requests, such as 1/16 or 6.25%
@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.control { for_runner(args) } else { for_user(args) }
 }
 
-/// Returns the number of clients of a closed loop: one per CPU, but not more than connections.
+/// Returns the number of clients of a closed loop: one per CPU, but at most one per connection.
 fn closed_loop_clients(args: &Args, connections: u32) -> u32 {
     let cpus = args.cpus.as_ref().map(|cpus| cpus.0.len());
     let cpus = cpus.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
@@ -226,7 +226,7 @@ fn text(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
 /// Formats the percentiles of all measured times.
 fn times(report: &LoadReport, medium: Medium) -> String {
     let mut rows = Vec::new();
-    // Late sends do not invalidate times that the client alone determines.
+    // `own` is for times that late sends cannot falsify: those of the client itself, and of bursts, which have no planned send.
     let (late, own) = (report.late_sends(), LateSends::default());
     let mut line = |name: &str, measured: &Measured, late: &LateSends| {
         let d = &measured.distribution;
@@ -263,7 +263,7 @@ fn facts(report: &LoadReport, verdict: &Verdict) -> String {
     let mut lines = Vec::new();
     if let Some(kernel) = &report.kernel {
         lines.push(format!(
-            "kernel timestamps on {} (hardware timestamps: {}): {} requests and {} responses without, {} out of order{}",
+            "kernel timestamps on {} (hardware timestamps: {}): {} requests and {} responses have none, {} are out of order{}",
             kernel.interface,
             format::name(&kernel.hardware),
             kernel.unstamped_sent,

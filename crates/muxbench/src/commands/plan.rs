@@ -54,7 +54,7 @@ pub struct HostsArgs {
     /// Measure the client's CPU time per request now, on this host
     #[arg(long, requires = "hosts", help_heading = "Hosts")]
     measure: bool,
-    /// Sending CPUs of each client host [default: those of this host]
+    /// CPUs of each client host [default: those of this host]
     #[arg(long, value_name = "N", requires = "hosts", help_heading = "Hosts")]
     client_host_cpus: Option<NonZeroU64>,
     /// Memory of each client host, in GiB [default: that of this host]

@@ -43,8 +43,8 @@ pub struct Args {
     /// architecture apart from the best
     #[arg(long, conflicts_with_all = ["json", "csv", "paper", "send_deviation"])]
     explain: bool,
-    /// Print CSV. A row is a trial of a run, a comparison of two runs, or a repeated measurement of a history. With --paper, a
-    /// row is a published value, or a claim if there are no tables; with --figure a point, with --table a row of the table
+    /// Print CSV. A row is a trial (one run), an architecture and workload (two runs), or a point of a trend (history).
+    /// With --paper, a row is a published value, or a claim if there are no tables; with --figure, a point; with --table, its row
     #[arg(long, conflicts_with_all = ["json", "markdown"])]
     csv: bool,
     /// Show the run beside a paper: its tables with the published values, and which claims hold here
@@ -57,8 +57,8 @@ pub struct Args {
     /// Show only this table of the paper, by its number
     #[arg(long, value_name = "N", requires = "paper", conflicts_with = "figure")]
     table: Option<String>,
-    /// Write a self-contained HTML page; `-` is standard output [default: in RUN, report.html, or PAPER.html with --paper, or
-    /// index.html for a folder of runs]
+    /// Write a self-contained HTML page; `-` is standard output [default: RUN/report.html; with --paper,
+    /// RUN/PAPER.html; for a folder of runs, its index.html]
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = NOT_FOR_PAGES)]
     html: Option<Option<PathBuf>>,
     /// Write each figure of the page to this folder, as SVG and PNG
@@ -215,7 +215,7 @@ fn link(page: &Path, run: &Path) -> anyhow::Result<String> {
     let mut parts: Vec<String> = up.chain(down).collect();
     let page = if run.join("report.html").exists() { "report.html" } else { "" };
     parts.push(page.to_owned());
-    // Without `./`, a first part with a colon would be a scheme.
+    // Without `./`, a browser would read a colon in the first part as the end of a scheme.
     Ok(format!("./{}", parts.join("/")))
 }
 

@@ -36,7 +36,7 @@ pub struct Args {
     /// Name of the paper
     #[arg(value_name = "PAPER", value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
     paper: String,
-    /// Run the same matrix with shorter phases, in minutes (default)
+    /// Run the same matrix with shorter phases and fewer repeats, in minutes (default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// Run the phases and repeats that the paper states, in hours

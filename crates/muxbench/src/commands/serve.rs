@@ -96,7 +96,7 @@ pub struct Args {
     control: bool,
 }
 
-/// The number of attempts to find two consecutive free ports. After them, the server takes any free port.
+/// The number of attempts to start on a port whose next port is free. Then the server takes any free port.
 const ATTEMPTS: u32 = 32;
 /// Default size of a pool.
 const POOL: u32 = 256;
@@ -358,7 +358,7 @@ fn listen_to_parent(sender: Sender<Message>) -> anyhow::Result<()> {
     forward("parent", sender, move || iter::once_with(ended).flatten().map(|_| Message::Stop))
 }
 
-/// Asks the system to send SIGTERM when the parent process ends. Systems other than Linux send it only then, or never.
+/// Asks the system to send SIGTERM when the parent process ends. macOS has no such signal.
 #[cfg(not(target_os = "linux"))]
 fn listen_to_parent(_sender: Sender<Message>) -> anyhow::Result<()> {
     end_with_runner()

@@ -39,7 +39,7 @@ pub struct Args {
     /// Requests per second, comma-separated: FIRST..LAST+STEP, FIRST..LAST*FACTOR, or one rate
     #[arg(long, value_name = "RATES", value_delimiter = ',', required_unless_present = "resume")]
     rate: Vec<Rates>,
-    /// Runs of each step [default: 1]
+    /// Repeats of each architecture in a step [default: 1]
     #[arg(long, value_name = "N")]
     repeats: Option<NonZeroU32>,
     /// Steps past saturation in a row after which an architecture is skipped, or never [default: 2]

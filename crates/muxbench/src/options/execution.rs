@@ -22,7 +22,7 @@ pub struct ExecutionArgs {
     /// the other processes are workers and share connections and rate
     #[arg(long, alias = "fleet", help_heading = "Distributed run")]
     pub distributed: bool,
-    /// Course of the run after a lost worker has failed its trial: end; continue with the other workers [default: end]
+    /// Action after a worker is lost and its trial has failed: end (the run), continue (with the other workers) [default: end]
     #[arg(
         long,
         value_name = "ACTION",

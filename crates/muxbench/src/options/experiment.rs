@@ -14,7 +14,7 @@ pub struct ExperimentArgs {
     /// Experiment file or name of a preset; - reads standard input
     #[arg(value_name = "FILE")]
     file: Option<String>,
-    /// Run the same matrix with the shorter phases of the file's `quick` table
+    /// Run the same matrix with the phases and repeats of the file's `quick` table
     #[arg(long)]
     quick: bool,
     /// Have the kernel count the servers' system calls; makes each call more expensive. --explain shows the counts

@@ -12,8 +12,8 @@ use wire::stream::Direction;
 
 use super::{named, set};
 
-/// Declares a group of optional flags under a heading, and a method that applies them. A row has the name of the flag and
-/// its setting, their type, the name of the value in the help, and further attributes.
+/// Declares a group of optional flags under a heading, and a method that applies them. A row has the name that the flag
+/// shares with its setting, their type, the name of the value in the help, and further attributes.
 macro_rules! flags {
     ($group:ident, $settings:ty, $heading:literal:
      $($(#[$help:meta])* $flag:ident: $kind:ty = $value:literal $([$($more:tt)*])?;)*) => {
@@ -128,8 +128,8 @@ flags! {
 /// A lab and its conditions.
 #[derive(Debug, clap::Args)]
 pub struct NetworkArgs {
-    /// Use a lab in place of loopback: network namespaces for the server and for one client, or for N clients. Needs root: lab,
-    /// lab:clients=5
+    /// Use a lab in place of loopback: network namespaces for the server and for one client host (lab) or for several, such
+    /// as five (lab:clients=5). Needs root
     #[arg(long, value_name = "NETWORK", help_heading = "Network")]
     network: Option<Network>,
     #[command(flatten)]

@@ -46,7 +46,7 @@ pub struct SetupArgs {
     /// Share of the connections that carry requests, such as 1/16 or 6.25%, comma-separated
     #[arg(long, value_name = "SHARE", value_delimiter = ',')]
     active: Vec<Share>,
-    /// Additional idle connections, held by a process of its own, comma-separated
+    /// Additional idle connections, held by a separate process, comma-separated
     #[arg(long, value_name = "N", value_delimiter = ',')]
     idle: Vec<u32>,
     /// Connection popularity: uniform, zipf (exponent 1), zipf:0.8 [default: uniform]

@@ -7,12 +7,12 @@ use anyhow::{Context, bail};
 use wire::Address;
 use wire::http::client::Url;
 
-/// Longest time to connect to an address of a host with several addresses.
+/// Longest time to connect to one of the addresses of a host.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct ResolvedUrl {
-    /// The server's address. If the host has several, this is the first that accepts a connection, or else the first.
+    /// The server's address. If the host has several, the first that accepts a connection; if none accepts, the first.
     pub target: Address,
     /// The value of the `Host` header.
     pub host: String,
