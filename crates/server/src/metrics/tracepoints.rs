@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_names_its_remedy() {
+    fn refused_counter_names_the_remedy() {
         let message = |code, paranoid| refusal(&io::Error::from_raw_os_error(code), paranoid);
         assert!(message(libc::EACCES, "2").contains("kernel.perf_event_paranoid is 2"));
         assert!(message(libc::EPERM, "").contains("seccomp"));

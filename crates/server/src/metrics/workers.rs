@@ -138,7 +138,7 @@ pub struct Slot {
     pub counters: Counters,
     /// 0 if free, [`THREAD`] if a thread has the slot, otherwise the id of its process.
     owner: AtomicU32,
-    /// The descriptor that a thread serves, plus one; 0 for none. Shutting it down stops the thread.
+    /// The descriptor that a thread serves or waits on, plus one; 0 for none. The stopping server shuts it down.
     connection: AtomicI32,
 }
 

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_slot_has_its_turn() {
+    fn sweep_visits_each_slot_in_turn() {
         let mut sweep = IdleSweep::new().unwrap();
         let turns: Vec<Range<usize>> = [1_500, 1_500, 1_500].map(|slots| sweep.next_slots(slots).unwrap()).into();
         assert_eq!(turns, [0..1_024, 1_024..1_500, 0..1_024]);

@@ -25,8 +25,8 @@ pub(crate) mod spin;
 pub enum Trigger {
     /// At every wait while the descriptor is ready for its interest.
     Level,
-    /// Once each time the descriptor becomes ready, and once if it is ready when it is added. Reports both directions, whatever
-    /// the interest. The loop must read or write until the socket would block.
+    /// Once each time the descriptor becomes readable or writable, whatever the interest, and once if it is so when added. The
+    /// loop must write until the socket is full, and read until a read is short or, with [`Ready::drain`], finds nothing.
     Edge,
 }
 

@@ -136,7 +136,7 @@ impl ModelRow {
         self.stages == Some(one_thread) || self.has_worker_per_connection()
     }
 
-    /// Whether the model may have several network threads, which could accept.
+    /// Whether the model may have several network threads. These can accept.
     pub fn has_network_threads(&self) -> bool {
         let has_one = matches!(&self.threads, ThreadSpec::NetworkAndPayload { network, .. } if network.contains(&0));
         !has_one && self.stages.is_some_and(|stages| stages.network == NetworkStage::Threads)

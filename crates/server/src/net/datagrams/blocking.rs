@@ -1,4 +1,4 @@
-//! A thread (`mt`) or a process (`mp`) for each port, blocking in recvfrom.
+//! A thread (`mt`) or a process (`mp`) for each port, which blocks in recvfrom(2) or recvmsg(2).
 
 use std::io;
 use std::net::SocketAddr;
@@ -79,7 +79,7 @@ fn for_each_port<'a>(
     context.wait_for_stop()
 }
 
-/// Wakes all threads with empty datagrams. shutdown(2) of an unconnected socket wakes recvfrom only on Linux.
+/// Wakes all threads with empty datagrams. shutdown(2) of an unconnected socket wakes a receive only on Linux.
 fn wake(context: &ServerContext<'_>) {
     while context.workers.taken().next().is_some() {
         for socket in context.sockets {
