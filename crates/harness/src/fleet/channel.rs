@@ -102,7 +102,7 @@ impl Channel {
     }
 
     pub(super) fn send(&self, message: &Message) -> anyhow::Result<()> {
-        // If a thread panicked while it sent a message, the receiver detects an invalid tag.
+        // Ignore poison: if a thread panicked while it sent a message, the receiver detects an invalid tag.
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         sender.send(&self.stream, message).map_err(|error| anyhow!("cannot send to it: {error}"))
     }

@@ -19,7 +19,7 @@ pub(super) struct Timeouts {
     pub(super) connecting: Duration,
     /// For a handshake; longer over a slow network ([`super::round_trip`]). Within `joining`, a worker repeats failed ones.
     pub(super) handshake: Duration,
-    /// Beyond a client's connection timeout and its phases, for example to summarise and write its samples.
+    /// Added to a client's connection timeout and to its phases, for example to summarise and write its samples.
     pub(super) client: Duration,
     /// For a worker to answer, and to end a client that hangs.
     pub(super) worker: Duration,

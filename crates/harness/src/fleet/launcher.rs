@@ -31,7 +31,7 @@ pub struct Membership {
     pub transport: Option<Transport>,
 }
 
-/// Environment variables by name.
+/// Returns the value of an environment variable by its name.
 type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
 /// Launchers, each with a variable that it sets for its processes. The first match counts. Open MPI precedes Slurm, as a Slurm

@@ -80,7 +80,7 @@ impl Fleet for Local {
             if let Some(host) = host {
                 host.enter(&mut command);
             }
-            // A single client writes to `draft` itself, which remains.
+            // A single client writes to `draft` itself, which must remain.
             let samples = Some(Draft { path, is_kept: count == 1 });
             self.clients.push(LocalClient { child: Child::start(name, command, &order)?, config, samples });
         }

@@ -43,7 +43,7 @@ pub(super) enum Message {
     Begin { trial: u32, start_ns: u64 },
     /// The worker has its client's report. `used_ppm` is the utilisation of the client's CPUs, in parts per million.
     Ended { trial: u32, used_ppm: Option<u32> },
-    /// Requests the report (as an event) and the samples. Sent when all clients have ended.
+    /// Requests the report (as an event) and the samples. Sent when all workers have sent `Ended`.
     Collect { trial: u32 },
     /// A part of the samples file. An empty part marks the end.
     Samples { trial: u32, bytes: Vec<u8> },

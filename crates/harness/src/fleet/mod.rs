@@ -41,13 +41,13 @@ use crate::netns::TestbedHost;
 use crate::netns::surrounding::Surrounding;
 use crate::samples;
 
-/// The clients of trials. If there are several, an error of a client names it.
+/// The clients of trials. If there are several clients, a client's error begins with its name.
 pub trait Fleet {
-    /// Distributes future clients over these hosts of a testbed. An empty list means that no testbed is needed.
+    /// Distributes future clients over these hosts of a testbed. With an empty list, they run where the fleet starts them.
     fn set_client_hosts(&mut self, hosts: &[TestbedHost]) -> anyhow::Result<()> {
         match hosts {
             [] => Ok(()),
-            _ => bail!("network: in a distributed run the launcher chose the clients' hosts; leave the network out"),
+            _ => bail!("network: in a distributed run, the launcher chooses the clients' hosts; remove the network"),
         }
     }
 

@@ -38,7 +38,7 @@ impl Compression {
     }
 }
 
-/// The limit of a decompressed page, in bytes. A valid page has about half of it.
+/// The limit of a decompressed page, in bytes. A valid page has at most about half of it.
 fn page_bytes_max(values: usize) -> usize {
     64 + 2 * VALUE_BYTES * values
 }

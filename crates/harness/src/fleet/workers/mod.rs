@@ -224,7 +224,7 @@ impl Fleet for Workers {
     fn barrier(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<u64> {
         let margin = self.timeouts.client + self.timeouts.worker;
         for worker in self.present() {
-            let config = worker.config.clone().context("it has no order")?;
+            let config = worker.config.clone().context("a worker has no order")?;
             await_ready(worker, ready_timeout(&config, margin), hook)?;
         }
         let clocks = self.compare_clocks(hook)?;
@@ -257,8 +257,8 @@ impl Fleet for Workers {
         for (worker, used) in present.into_iter().zip(used) {
             worker.send(&Message::Collect { trial })?;
             let report = await_report(worker, Instant::now() + timeout, hook)?;
-            let config = worker.config.take().context("it has no order")?;
-            let samples = worker.samples.take().context("it has no order")?;
+            let config = worker.config.take().context("a worker has no order")?;
+            let samples = worker.samples.take().context("a worker has no order")?;
             worker.receive_samples(&config, &samples, timeout, hook)?;
             let Hello { rank, host, machine: name, .. } = &worker.hello;
             let (is_here, name) = (name == machine, name.clone());
