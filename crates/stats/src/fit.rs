@@ -12,8 +12,8 @@ const CELL_NS_MIN: f64 = 20_000.0;
 const SPANS_MIN: usize = 20;
 
 /// Goodness of fit of the sends to their plan: a two-sample Kolmogorov-Smirnov test (Smirnov 1939) of spans. A span is the
-/// duration of k consecutive requests, in the plan or in the sends. Requests are planned `interval_ns` apart on average. Both
-/// lists may be in any order.
+/// duration of k consecutive requests, in the plan or in the sends. Requests are planned `interval_ns` apart on average.
+/// `planned_ns` and `sent_ns` may be in any order.
 ///
 /// - k is the smallest number of requests that take at least 200 µs on average. Spans do not overlap.
 /// - If k exceeds 1, spans of k + 1 requests are tested too, because bunches whose size divides k do not change spans of k. The
@@ -23,11 +23,11 @@ const SPANS_MIN: usize = 20;
 ///   schedule most of them cancel out (Poisson: D = 0.01). Judge by D.
 ///
 /// `statistic` and `effect` are both D, the largest difference between the cumulative shares of spans: 0 if the sends equal the
-/// plan, 1 if no span is as planned. `count` is the number of sent spans. p comes from the asymptotic distribution for
-/// independent samples. The samples here are dependent and have ties, which makes the test conservative.
+/// plan, 1 if all sent spans are longer, or all are shorter, than every planned one. `count` is the number of sent spans. p
+/// comes from the asymptotic distribution for independent samples. These are dependent and have ties, so p is conservative.
 ///
-/// Returns `None` if the plan or the sends have fewer than 20 spans, or if the interval is not positive. The test does not
-/// show a constant delay or missing requests at the end; the send delay and the counts do.
+/// Returns `None` if the plan or the sends have fewer than 20 spans, or if the interval is not positive and finite. The test
+/// shows neither a constant delay nor missing requests at the end; the send delay and the counts do.
 pub fn sends_against_plan(planned_ns: &[i64], sent_ns: &[i64], interval_ns: f64) -> Option<TestResult> {
     if !(interval_ns > 0.0 && interval_ns.is_finite()) {
         return None;

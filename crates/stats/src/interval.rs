@@ -29,7 +29,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Compares `values` with `base`, one value per repeat. Returns `None` if either is empty or the base is not positive.
+    /// Compares `values` with `base`, one value per repeat. `None` if either is empty, or the median of `base` is not positive.
     pub fn of(values: &[f64], base: &[f64], seed: u64) -> Option<Self> {
         let divisor = median(base).filter(|&m| m > 0.0)?;
         let ratio = median(values)? / divisor;

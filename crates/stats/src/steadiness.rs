@@ -1,4 +1,4 @@
-//! Steadiness of a figure during its measurement. The values are medians of some tens of equal consecutive parts of the window.
+//! Steadiness of a figure during its measurement. The values describe some tens of equal consecutive parts of the window.
 //!
 //! [`trend`] finds a continuing rise or fall, [`change_point`] a single shift of level, [`excursion`] a temporary change. One
 //! or two extreme values do not make a result significant. The tests return `None` if there are fewer than 8 values, if a value

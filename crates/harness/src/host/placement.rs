@@ -23,9 +23,9 @@ impl Placement {
     }
 }
 
-/// Places server and client. By default, each gets half of the cores. If CPUs are requested for one of them, the other gets the
-/// rest. They share all CPUs if none would be left. `cores` lists the allowed CPUs by core; it is empty on systems that cannot
-/// place processes. Fails if a requested CPU is not allowed.
+/// Places server and client. By default, each gets half of the cores. If CPUs are requested for only one, the other gets the
+/// rest, or all CPUs if no other is left. `cores` lists the allowed CPUs by core; it is empty on systems that cannot place
+/// processes. Fails if a requested CPU is not allowed.
 pub fn place(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<Placement, String> {
     let allowed: Vec<usize> = cores.concat();
     for (key, cpus) in [("placement.server", &requested.server), ("placement.client", &requested.client)] {

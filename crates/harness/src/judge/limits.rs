@@ -40,7 +40,7 @@ pub(super) const DELAY_P999_NS: f64 = 10_000_000.0;
 /// A percentile of the send delay is checked if this many requests are beyond it. One stall must not decide the p99.9.
 pub(super) const BEYOND_P99_MIN: f64 = 1.0;
 pub(super) const BEYOND_P999_MIN: f64 = 10.0;
-/// With a busier receiver, responses wait at the client, which looks like requests piling up at the server.
+/// If the receiver is busy for a larger share of the window, responses wait for it, as if requests piled up at the server.
 pub(super) const RECEIVER_BUSY_SHARE_MAX: f64 = 0.95;
 /// The largest distance between the planned and the actual distribution of intervals between sends (stats::fit). With a send
 /// delay p99 of 20 us, it is below 0.1 at all rates. On a quiet virtual machine the largest of 83 trials was 0.13; under load
@@ -74,8 +74,8 @@ pub(super) const COUNTED_LATE_NS: f64 = 100_000_000.0;
 
 // Steadiness.
 
-/// The largest change of the median service time over the window. The largest change of 145 trials on a quiet virtual machine
-/// was 0.36, caused by a neighbour.
+/// The largest tolerated change of the median service time over the window. In 145 trials on a quiet virtual machine, the
+/// largest change was 0.36, caused by a neighbour.
 pub(super) const SERVICE_CHANGE_MAX: f64 = 0.5;
 pub(super) const SERVICE_P90_CHANGE_MAX: f64 = 1.0;
 /// The corresponding change of a closed loop's throughput, which is inverse to the service time.

@@ -66,7 +66,7 @@ impl Judgement {
         Self { checks, reason: Ok(reason) }
     }
 
-    /// Adds checks that each side of streams received every byte that the other sent.
+    /// Adds checks that client and server each received every byte of the streams that the other sent.
     pub fn add_byte_counts(&mut self, sizes: Stream, idle: u32, stream: &StreamReport, server: &Totals) {
         let checks = stream::byte_counts(sizes, idle, stream, server);
         // An earlier failure explains missing bytes.

@@ -121,7 +121,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Returns the share of lost datagrams in each direction.
+    /// Returns the share of lost datagrams, with both directions together.
     pub fn loss(&self) -> f64 {
         f64::from(self.lost) / f64::from(self.sent.max(1))
     }

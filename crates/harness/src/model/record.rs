@@ -152,7 +152,7 @@ impl RunHeader {
 pub struct Run {
     /// The description of the run.
     pub header: RunHeader,
-    /// The finished trials, in order of execution.
+    /// The finished trials, sorted by index.
     pub records: Vec<TrialRecord>,
     /// Damage to the stored run, one sentence each. `--resume` repeats the trials that are missing because of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

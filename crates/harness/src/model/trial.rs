@@ -70,7 +70,7 @@ impl Workload {
 /// A row of a plan, with all options explicit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// The position in the order of execution, from 0.
+    /// The position in the plan, from 0. For a probe: its round times the number of searches, plus the index of its search.
     pub index: u32,
     /// The number of the repeat, from 0.
     pub repeat: u32,

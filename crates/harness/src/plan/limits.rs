@@ -20,7 +20,7 @@ pub(super) const TASKS_BESIDE: u64 = 256;
 const MAPPINGS_PER_STACK: u64 = 2;
 /// Mappings of a process besides those of its threads.
 const MAPPINGS_BESIDE: u64 = 512;
-/// The highest expected number of waiting connections at which a trial still runs.
+/// The highest expected number of waiting connections at which a trial is feasible.
 pub(super) const WAITING_MAX: f64 = 0.01;
 /// Memory of a planned request in bytes: its record, its sample, the summary, and the kernel's timestamps.
 pub(super) const BYTES_PER_REQUEST: u64 = 176;

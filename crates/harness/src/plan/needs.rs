@@ -162,7 +162,7 @@ impl Figures {
 }
 
 /// Estimates the kernel memory of one end of a connection, in bytes: half of the lowest value for both ends. With the
-/// architecture that needs the least, the two ends are similar.
+/// architecture that needs the least memory, the two ends are similar.
 fn end_bytes(both_ends: impl Iterator<Item = f64>) -> f64 {
     both_ends.fold(f64::INFINITY, f64::min) / 2.0
 }

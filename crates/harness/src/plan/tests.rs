@@ -374,7 +374,7 @@ fn read_budget_reaches_each_server_or_is_rejected() {
         experiment.server.read_budget = Some(budget);
         plan(&experiment, &host).unwrap().trials.into_iter().flat_map(|trial| trial.infeasible).collect::<Vec<_>>()
     };
-    // 1 000 threads with three mappings each, plus 512. Each thread has 192 KiB more than by default.
+    // 1 000 threads with three mappings each, and 512 other mappings. Each thread's buffer is 192 KiB larger than by default.
     let reasons = few("welsh2001-connections", Host { mappings_max: 3_000, ..Host::made_up() });
     assert!(reasons.iter().any(|reason| reason.contains("1000 connections need 3512 mappings")), "{reasons:?}");
     let reasons = few("welsh2001-connections", Host { memory_bytes: 256 << 20, ..Host::made_up() });

@@ -168,7 +168,7 @@ impl<E: DeserializeOwned> Process<E> for Child<E> {
         match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => serde_json::from_str(&line)
                 .map(Some)
-                .with_context(|| format!("{} sent a line that is no event: {line:.200}", self.name)),
+                .with_context(|| format!("{} sent a line that is not an event: {line:.200}", self.name)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => Err(self.end_error()),
         }
@@ -281,7 +281,7 @@ pub(crate) mod tests {
         assert!(error.contains("the shell ended") && error.contains('7') && error.contains("no memory"), "{error}");
         assert!(child.has_ended());
         let error = format!("{:#}", shell("read line; echo nonsense").next_event(soon()).unwrap_err());
-        assert!(error.contains("no event: nonsense"), "{error}");
+        assert!(error.contains("not an event: nonsense"), "{error}");
         let nothing = Child::<u32>::start("nothing", Command::new("/nonexistent"), &1);
         assert!(nothing.err().unwrap().to_string().contains("/nonexistent"));
     }

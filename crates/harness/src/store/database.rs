@@ -90,7 +90,7 @@ fn prepare(database: &Connection) -> rusqlite::Result<()> {
     database.execute_batch("PRAGMA synchronous = EXTRA")
 }
 
-/// Checks that the tables are no views and have no computed columns: a query of either could be endless.
+/// Checks that the tables are not views and have no computed columns, because a query of these could be endless.
 pub(super) fn check_tables(database: &Connection) -> rusqlite::Result<()> {
     let others = "SELECT count(*) FROM sqlite_master
         WHERE lower(name) IN ('trials', 'checksums', 'header') AND (type <> 'table' OR rootpage = 0)";

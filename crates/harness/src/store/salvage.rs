@@ -34,7 +34,7 @@ fn unused_aside(folder: &Path) -> (PathBuf, PathBuf) {
     let names = std::iter::once(String::new()).chain((2..).map(|number| format!("-{number}")));
     let paths = names.map(|end| ["", "-journal"].map(|file| folder.join(format!("muxbench.db.damaged{end}{file}"))));
     let mut unused = paths.filter(|paths| paths.iter().all(|path| fs::symlink_metadata(path).is_err()));
-    unused.next().expect("numbers are endless").into()
+    unused.next().expect("some name is unused").into()
 }
 
 pub(super) fn remove_drafts(folder: &Path) {
