@@ -64,7 +64,7 @@ fn every_figure_of_every_paper_is_drawn_from_its_experiments() {
             if name == "voras2009 5" {
                 svg::png(&svg).unwrap();
             }
-            // A figure drawn alone, only from the runs that it needs, is the same.
+            // The figure is the same if it is drawn alone, from only the runs that it needs.
             let part = paper.part(Some(figure.number), None).unwrap();
             let is_needed = |run: &&Run| paper.experiments_of(part).contains(&run.header.experiment.as_str());
             let needed: Vec<Run> = runs.iter().filter(is_needed).cloned().collect();

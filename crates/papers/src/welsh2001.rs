@@ -109,7 +109,7 @@ fn draw(
     here.chart(Shape::Points, x, y, vec![Panel { published, ..Panel::new(String::new(), series) }])
 }
 
-/// Describes how bandwidth and costs change from the fewest to the most connections, for each architecture of [`RAW`].
+/// Describes how bandwidth and costs change from the fewest to the most connections of [`many`], for each of [`RAW`].
 fn costs(here: &Here<'_>) -> Vec<String> {
     let comparisons = || here.places().into_iter().flat_map(|at| &here.summaries[at].comparisons);
     let rows_of = |name: &str| -> Vec<(u32, &Row)> {
@@ -138,7 +138,7 @@ fn costs(here: &Here<'_>) -> Vec<String> {
 fn cost(name: &str, few: (u32, &Row), most: (u32, &Row)) -> Option<(f64, String)> {
     let (before, after) = (few.1.stream?, most.1.stream?);
     let share = after.bytes_per_s / before.bytes_per_s;
-    // Name the verdict of a rate that the server did not determine: a client-limited rate is a lower bound.
+    // Name the verdict of a row that is not ranked: a client-limited rate, for example, is a lower bound.
     let limits = [few, most].map(|(connections, row)| {
         (!row.is_ranked()).then(|| format!("{} at {connections}", report::format::name(&row.verdict)))
     });

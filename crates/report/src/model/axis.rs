@@ -11,7 +11,7 @@ use crate::model::summary::{Comparison, Summary};
 /// A dimension in which workloads differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axis {
-    /// Connections held open.
+    /// Connections, without idle ones.
     Connections,
     /// Requests per second.
     Rate,

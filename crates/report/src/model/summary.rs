@@ -67,8 +67,8 @@ pub struct Row {
     /// The name in tables: see [`Trial::label`].
     #[serde(skip)]
     label: String,
-    /// `valid` if most repeats are valid, and each other repeat is unsteady or failed no check of the server; otherwise the
-    /// worst verdict of the repeats. Only `valid` rows are ranked, by the repeats that estimates use.
+    /// `valid` if most repeats are valid, and each other repeat is unsteady or failed only checks of the client or the host;
+    /// otherwise the worst verdict of the repeats. Only `valid` rows are ranked, by the repeats that estimates use.
     pub verdict: VerdictKind,
     /// Reasons for repeats that are not valid, each with its verdict.
     pub(crate) reasons: Vec<String>,

@@ -75,7 +75,7 @@ const LONG_AGO: u32 = 1;
 
 pub(super) struct Store {
     cache: Cache<Vec<u8>, Item, Weight, DefaultHashBuilder, Evicted>,
-    /// Read to store an item, to check a time to live, during a pending flush, and to record a fetch, but by no other get.
+    /// Read to store an item, check a time to live, run a pending flush or record a fetch; any other get reads no clock.
     pub clock: Clock,
     item_max_bytes: usize,
     memory_max_bytes: AtomicU64,
