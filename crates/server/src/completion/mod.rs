@@ -14,8 +14,8 @@ use crate::token::Token;
 
 /// A completion mechanism. It queues operations and submits them with the next `wait` at the latest.
 ///
-/// Implementations allocate in `new` only, and read no clocks. They count their system calls and operations. When
-/// dropped, they first end every operation that may still access memory.
+/// Implementations allocate in `new` only, and read no clocks. They count their system calls and operations. When dropped,
+/// they first end every operation that may still access memory.
 pub trait Completion: Sized {
     /// The most completions that one `wait` reports.
     const DONE_MAX: usize;

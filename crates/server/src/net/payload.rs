@@ -111,7 +111,7 @@ pub(super) enum Message {
     Stop,
 }
 
-/// The payload stage in payload threads. Only one of them serves a given connection at a time, so its responses keep their order.
+/// The payload stage in payload threads. At most one of them serves a connection at a time, so its responses keep their order.
 /// The payload thread writes a response; the network thread sends the part that does not fit into the socket.
 pub(super) struct HandOff<'q, 'a, C> {
     pub(super) queues: &'q [Jobs<Job<'a, C>>],
