@@ -21,7 +21,7 @@ use crate::report::Class;
 
 const PROGRESS: Duration = Duration::from_millis(200);
 
-/// Opens and verifies all connections. Calls `progress` with the number of verified ones. The sockets are non-blocking.
+/// Opens and verifies all connections as non-blocking sockets. Calls `progress` with the number of verified connections.
 pub fn connect<P: ClientProtocol>(
     config: &LoadConfig,
     sources: &[IpAddr],
@@ -55,8 +55,8 @@ pub fn connect<P: ClientProtocol>(
     Ok(sockets.into_iter().flatten().collect())
 }
 
-/// Verifies each connection without a failure once more, and stores new failures. Stops after the first timeout, because a
-/// hanging server would cost one timeout per connection.
+/// Verifies each connection without a failure once more, and stores new failures. After the first timeout, it verifies no
+/// further connections but stores a timeout for them, because a hanging server would cost one timeout per connection.
 pub fn verify_again<P: ClientProtocol>(
     config: &LoadConfig,
     protocol: &P,
@@ -128,7 +128,7 @@ fn family(target: &SocketAddr) -> AddressFamily {
     if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
 }
 
-/// Calls `begin` with the next source address, then with further ones while they have no free port. Without any, passes `None`.
+/// Calls `begin` with the next source address, then with further ones while they have no free port. Without sources: `None`.
 fn from_each<T, E>(
     sources: &[IpAddr],
     number: &mut u64,
@@ -173,7 +173,7 @@ impl<'a> Dialer<'a> {
         Ok(Self { target, sources })
     }
 
-    /// Starts a connection. Unlike the connections of [`connect`], it closes without a reset: the load measures closing too.
+    /// Starts a connection. Unlike those of [`connect`], it closes without a reset, because the load measures closing too.
     pub fn begin(&self, number: &mut u64) -> Result<OwnedFd, Errno> {
         from_each(self.sources, number, |&error| error == Errno::ADDRNOTAVAIL, |source| self.begin_from(source))
     }

@@ -34,8 +34,8 @@ fn source(target: SocketAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// Returns the source addresses of `own`'s interface, `own` first; of all interfaces if `target` is this host. Omits link-local
-/// addresses, those of another family, and loopback unless `target` is loopback. Other interfaces would get no responses.
+/// Returns the source addresses of `own`'s interface, or of all interfaces if `target` is this host; `own` first. Omits
+/// link-local addresses, the other family, and loopback unless `target` is loopback. Other interfaces would get no responses.
 fn leading_to(target: IpAddr, own: IpAddr, interfaces: &[(String, IpAddr)]) -> Vec<IpAddr> {
     let loops = interfaces.iter().any(|(_, address)| *address == target);
     let leads = |name: &str| loops || interfaces.iter().any(|(its, address)| its == name && *address == own);

@@ -9,7 +9,7 @@ use crate::error::LoadError;
 use crate::protocol::{ClientProtocol, Reply};
 use crate::report::Class;
 
-/// The size of a batch of requests: small enough that any server accepts it before the client reads.
+/// The size that completes a batch of requests: small enough that any server accepts the batch before the client reads.
 const BATCH_BYTES: usize = 16 << 10;
 const PROGRESS: Duration = Duration::from_millis(200);
 
@@ -26,7 +26,7 @@ pub fn prepare<P: ClientProtocol>(
     }
     let failed = |error: io::Error| LoadError::connect(config, 0, error);
     let blocking = |on: bool| rustix::io::ioctl_fionbio(socket, !on).map_err(|error| failed(error.into()));
-    // The timeouts set at connect apply.
+    // The blocking socket uses the timeouts that `connect` set.
     blocking(true)?;
     let (mut scratch, mut batch, mut inbox) = (Vec::new(), Vec::new(), vec![0; BATCH_BYTES]);
     let mut reader = P::Reader::default();

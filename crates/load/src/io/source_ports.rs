@@ -1,4 +1,4 @@
-//! The source addresses of a load: several if one lacks local ports.
+//! The source addresses of a load: several if one has too few local ports.
 //!
 //! Each connection to a target uses a port of its source address. If the client closes first, the port stays in TIME_WAIT for a
 //! minute (Linux: `TCP_TIMEWAIT_LEN`). With `net.ipv4.tcp_tw_reuse`, the system may reuse the port after a second.
@@ -13,7 +13,7 @@ const TIME_WAIT_S: f64 = 60.0;
 const REUSE_DELAY_S: f64 = 1.0;
 /// The largest share of an address's ports that a load uses: a free port takes long to find when few are left.
 const USED_SHARE_MAX: f64 = 0.9;
-/// The assumed new connections per second of a closed loop, whose rate is unknown: more than one machine reached.
+/// The assumed new connections per second of a closed loop, whose rate is unknown. No measured machine opened as many.
 const CLOSED_OPENED_PER_S: f64 = 60_000.0;
 /// The range of ports if the system does not report it.
 const PORTS: (u32, u32) = (32_768, 60_999);

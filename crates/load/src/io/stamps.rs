@@ -4,8 +4,8 @@
 //! driver. `OPT_ID` numbers them (Documentation/networking/timestamping.rst). On a stream, the number is the offset of the
 //! write's last byte since the option was set; with datagrams, the number of earlier datagrams.
 //!
-//! The number identifies the request, so a missing timestamp does not shift later ones. Two writes in one packet, for example,
-//! share a timestamp. Before Linux 6.8, a failed send of a datagram may use up a number.
+//! The number identifies the request, so a missing timestamp does not shift later ones. The first of two writes in one packet,
+//! for example, has no timestamp. Before Linux 6.8, a failed send of a datagram may use up a number.
 //!
 //! The timestamp of a received packet comes with the read. An entry in the error queue makes epoll report the socket, so the
 //! receive role empties the queue at once.
@@ -29,7 +29,7 @@ use crate::record::request::{Head, Shared, Stamp};
 use crate::report::Hardware;
 use crate::report::samples::KernelFacts;
 
-/// Timestamps per read of the error queue: two of a request, and one more to detect the end.
+/// Timestamps per read of the error queue: two of a request, and room for one more to detect the end of the queue.
 const BATCH: usize = 3;
 /// Bytes for a message's timestamps (three times and a header) and its number (an extended error and an address).
 const CONTROL_BYTES: usize = 192;
@@ -120,7 +120,7 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
         self.stamps[record].hardware_arrived.store(self.last.hardware_ns, Relaxed);
     }
 
-    /// Reads the timestamps of a reported connection. Returns whether they were the only reason for the report.
+    /// Reads the send timestamps of a connection that epoll reported. Returns whether they were the only reason for the report.
     #[inline]
     pub fn is_all(&mut self, flags: Flags, connection: usize) -> bool {
         flags.contains(Flags::ERR) && self.take(connection) && !flags.contains(Flags::IN)
@@ -175,7 +175,7 @@ impl<'a, P: ClientProtocol> Stamper<'a, P> {
             let Some(next) = cursor.head.take(&links[connection], records) else { return };
             let mut request = || protocol.encode(self.shared.request(next), &mut self.scratch).len() as u32;
             let step = if self.datagrams { 1 } else { request() };
-            // The number lies inside a request: the full socket took only a part of it. A later write has the last byte.
+            // The number lies inside a request: a full socket accepted only a part of it. A later write has the last byte.
             let Some(left) = ahead.checked_sub(step) else { return };
             (ahead, record) = (left, next);
         }
@@ -212,7 +212,7 @@ fn receive(
     Ok(Message::parse(&control[..header.msg_controllen / 8]))
 }
 
-/// The timestamps of the kernel on a test packet.
+/// The kinds of kernel timestamps that test packets got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamped {
     /// The timestamp from the driver.

@@ -1,5 +1,5 @@
-//! Streams (welsh2001): each connection carries one burst after another, as fast as the socket allows. A burst, from its first
-//! byte to the last byte of its acknowledgement, is a transaction of a closed loop.
+//! Streams (welsh2001): each connection carries one burst after another, as fast as the socket allows. A client's burst with
+//! its acknowledgement, or a request with the server's burst, is a transaction of a closed loop.
 //!
 //! After the window, each connection shuts down its sending side, perhaps within a burst, and reads until the server closes.
 //! The server has then read every byte, so both sides' counts must be equal.
@@ -198,7 +198,7 @@ impl<'a> Worker<'a> {
         let ends = times.window.end + self.linger_ticks;
         let mut is_ending = false;
         for at in 0..self.links.len() {
-            // With ten thousand connections of half a megabyte each, the window may begin during this loop.
+            // If ten thousand sockets accept half a megabyte each, the window may begin during this loop.
             self.recorder.tick(self.clock.now(), 0);
             self.begin(at);
         }
@@ -222,7 +222,7 @@ impl<'a> Worker<'a> {
                 }
             }
         }
-        // Connections that the server has not closed yet exceed the timeout.
+        // Connections that the server has not closed by now count as timeouts.
         for at in 0..self.links.len() {
             if self.connections[at].state != State::Over {
                 self.end(at, Class::Timeout);

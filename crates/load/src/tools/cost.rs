@@ -67,7 +67,7 @@ pub fn per_request_ns(timestamps: Timestamps, requests: usize, cpu: Option<usize
         let peer = &mut peers[record.connection as usize];
         let before = clock.now();
         sender.send();
-        // The one loop also receives after each send. This call collects kernel timestamps, if enabled.
+        // Receive after each send, as `one_loop` does. This collects kernel timestamps, if enabled.
         receive(&mut receiver);
         let sent = clock.now();
         peer.read_exact(&mut bytes).and_then(|()| peer.write_all(&bytes)).map_err(failed)?;
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_answered_with_and_without_timestamps() {
+    fn cost_is_measured_with_and_without_kernel_timestamps() {
         for timestamps in [Timestamps::Client, Timestamps::Kernel] {
             assert!(per_request_ns(timestamps, 100, None).unwrap() > 0.0);
         }

@@ -49,7 +49,7 @@ pub enum Event {
 pub struct IdleReport {
     /// Connections made, and verified with a request.
     pub held: u32,
-    /// Connections that received nothing until the end and then answered one more request.
+    /// Connections that received nothing until the end, and then the response to one more request.
     pub alive: u32,
     /// Failures of the connections that are not alive.
     pub errors: Errors,

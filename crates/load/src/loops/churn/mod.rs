@@ -1,11 +1,11 @@
 //! Short-lived connections: each ends after some requests, so the server accepts new ones all the time.
 //!
-//! In a closed loop, a new connection replaces one that has ended, after the think time. In an open loop, sessions begin by the
-//! schedule, as in httperf. A session connects, sends each request after the previous response, and closes.
+//! In a closed loop, a new connection replaces one that has ended, after the think time. In an open loop, sessions begin at
+//! planned times, as in httperf. A session connects, sends each request after the previous response, and closes.
 //!
-//! At most `connections` are open at once. Further sessions wait, because dropping them would lower the load. Requests
-//! that never began are recorded as not sent. t1 of a connection's first request is the due time of the connection, so its
-//! response time includes the session's wait and the connection setup.
+//! At most `connections` are open at once. Further sessions wait, because dropping them would lower the load. Planned requests
+//! that were never sent are recorded as unsent. t1 of a connection's first request is the due time of the connection, so the
+//! response time of that request includes the session's wait and the connection setup.
 
 mod session;
 

@@ -22,7 +22,7 @@ use crate::time::schedule;
 
 /// The pause after a failed connection, in nanoseconds, so that the client does not flood a server that is gone.
 const FAILED_NS: f64 = 10_000_000.0;
-/// The interval between searches for exchanges that exceed the timeout, in nanoseconds.
+/// The interval between searches for connections and requests that exceed the timeout, in nanoseconds.
 const CHECK_NS: f64 = 100_000_000.0;
 /// `sleep-spin` wakes this long before a planned time.
 const SPIN_NS: i64 = 60_000;
@@ -48,7 +48,7 @@ impl<P: ClientProtocol> Slot<P> {
         Self { io, state, exchange, late: 0, requests: 0, opened, is_awaited: false, timer: 0 }
     }
 
-    /// Closes the connection. Because the client closes first, TIME_WAIT is on its side.
+    /// Closes the connection. If the client closes first, TIME_WAIT is on its side.
     #[inline]
     fn close(&mut self) {
         self.io = None;
@@ -108,7 +108,7 @@ pub struct Churner<'a, P: ClientProtocol> {
     slots: Vec<Slot<P>>,
     /// Slots without a session, in an open loop.
     free: Vec<u32>,
-    /// The planned time of each session, and the client's delay once it is due. A closed loop has none.
+    /// The planned time of each session, and the client's delay once it is due. A closed loop has no sessions.
     sessions: Vec<(u64, u64)>,
     /// The number of sessions that have become due. `begun` of them have begun.
     arrived: usize,
@@ -244,7 +244,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         self.engine.wait(events, ahead_ns)
     }
 
-    /// Handles due timers and sessions, and fails overdue exchanges. Returns whether it attempted a request or a connection.
+    /// Handles due timers and sessions, and checks timeouts. Returns whether it attempted a request or a connection.
     #[inline]
     fn wake_due(&mut self, now: u64) -> bool {
         let before = (self.engine.number, self.dialed);
@@ -471,7 +471,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         self.free.push(at as u32);
     }
 
-    /// Ends a session whose connection failed. In a closed loop, a new session follows after a pause.
+    /// Ends a session whose connection failed. In a closed loop, a new connection follows after a pause.
     #[cold]
     fn fail(&mut self, at: usize, class: Class) {
         self.lose(at, class);
@@ -497,7 +497,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         }
     }
 
-    /// Records the later requests of a failed session, which were planned but will not be sent.
+    /// In an open loop, records the remaining requests of a session that ends early as unsent.
     fn abandon(&mut self, at: usize) {
         let slot = &self.slots[at];
         let (due, lost) = (slot.exchange.due, u32::from(slot.has_request()));

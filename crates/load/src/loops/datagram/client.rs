@@ -90,7 +90,7 @@ pub fn greet(
         match socket.send_to(&request, targets_here[port]) {
             // The greeting will be repeated.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            // The error may belong to another port; the error queue tells which.
+            // A refusal may belong to another port; the error queue identifies the port.
             Err(error) if Class::of(&error) != Class::Refused => Err(failed(port, error)),
             _ => Ok(()),
         }
@@ -130,7 +130,7 @@ pub fn greet(
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // The error queue tells which port failed.
+                // The error queue identifies the port that failed.
                 Err(_) => {}
             }
         }
@@ -165,7 +165,7 @@ pub struct Client<'a> {
     request: Vec<u8>,
     inbox: Vec<u8>,
     next: usize,
-    /// The time after which a request is lost, in ticks.
+    /// The time after which a request without a response is lost, in ticks.
     timeout: u64,
 }
 
@@ -190,7 +190,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Sends and receives until the cool-down ends or all requests are answered. A due request waits for at most one response.
+    /// Sends and receives until the cool-down ends or no request is outstanding. A due request waits for at most one response.
     pub fn run(mut self, pacing: Pacing, until: &StopCondition<'_>) -> LoopResult {
         let linger = self.clock.ticks(LINGER_NS);
         let mut settled_since = None;
@@ -283,7 +283,7 @@ impl<'a> Client<'a> {
         false
     }
 
-    /// Receives datagrams until a request is due. Returns whether any arrived.
+    /// Receives the datagrams that have arrived, but stops when a request is due. Returns whether there were any.
     #[inline]
     fn receive(&mut self, progress: &Progress) -> bool {
         for taken in 0..TAKEN_MAX {

@@ -56,7 +56,7 @@ pub struct Matcher<'a> {
     pub ids: Ids,
     pub records: &'a [Record],
     pub targets: &'a [SocketAddr],
-    /// The number of the latest answered request plus one, for each port.
+    /// For each port, the highest number of a request with a response, plus one.
     newest: Vec<u32>,
     window: Range<u64>,
     pub result: LoopResult,

@@ -1,5 +1,5 @@
-//! The open loop over datagrams (maharjan2012). Each client has one socket. It sends each request to the port in its schedule,
-//! and matches a response to its request by the id.
+//! The open loop over datagrams (maharjan2012). Each client has one socket. It sends each request to the port that its schedule
+//! selects, and matches a response to its request by the id.
 
 mod client;
 mod matcher;

@@ -127,7 +127,7 @@ pub fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
     (0..config.clients).map(client).collect()
 }
 
-/// Draws every client's schedule, which initialises all memory for records, and starts the trial.
+/// Draws every client's schedule, which initialises all memory for records. Then plans the phases.
 pub fn plan(
     config: &LoadConfig,
     clock: &Clock,

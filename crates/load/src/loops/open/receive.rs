@@ -22,7 +22,7 @@ pub struct Receiver<'a, P: ClientProtocol> {
     poller: Poller,
     inbox: Vec<u8>,
     alive: usize,
-    /// Failures in which the response is complete but wrong.
+    /// Complete but wrong responses.
     errors: Errors,
     stamper: Option<Stamper<'a, P>>,
 }
@@ -133,7 +133,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
                 break;
             }
         }
-        // The kernel's timestamp belongs to the last packet of a read, so use it only if the read contained just one response.
+        // The kernel's timestamp belongs to the last packet of a read. Use it only if the read ended with its only response.
         if let (Some(stamper), Some(record), 1, true) = (&self.stamper, last, completed, rest.is_empty()) {
             stamper.arrived(record);
         }

@@ -108,7 +108,7 @@ pub fn send_loop<P: ClientProtocol>(
         }
         sender.send();
         if pacing == Pacing::Yield {
-            // Yield after a send as in the paper, so that other threads run and requests do not leave in bursts.
+            // Yield after a send as in kawai2008, so that other threads run and requests do not leave in bursts.
             thread::yield_now();
         }
     }
