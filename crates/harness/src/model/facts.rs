@@ -16,7 +16,7 @@ pub struct FleetFacts {
     pub addresses: Vec<IpAddr>,
     /// The network of the lab that the workers run in, and its means. `None` without a lab.
     pub lab: Option<(Network, Applied)>,
-    /// The workers on the server's host of a lab. Their requests pass no link of the lab.
+    /// The workers on the server's host of a lab. Their requests cross no link of the lab.
     pub beside_server: Vec<u32>,
 }
 

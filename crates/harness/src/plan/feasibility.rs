@@ -170,7 +170,7 @@ pub fn infeasible_for_workers(trial: &Trial, fleet: &FleetFacts) -> Vec<String> 
     }
     if let (Some((lab, _)), Some(worker)) = (&fleet.lab, fleet.beside_server.first()) {
         reasons.push(format!(
-            "network: worker {worker} is on the server's host of the lab, so its requests would pass no link; start one \
+            "network: worker {worker} is on the server's host of the lab, so its requests would cross no link; start one \
              worker per host (srun -N{} --ntasks-per-node=1, or a hostfile)",
             lab.clients.get() + 1
         ));
@@ -187,8 +187,8 @@ pub fn infeasible_for_workers(trial: &Trial, fleet: &FleetFacts) -> Vec<String> 
     if let Some(address) = fleet.addresses.iter().find(|address| is_wrong(address)) {
         let (other, form) = if address.is_ipv4() { ("tcp", "[ADDRESS]:PORT") } else { ("tcp6", "ADDRESS:PORT") };
         reasons.push(format!(
-            "workload.transport: {transport}, but workers reach this host at {address}; set MUXBENCH_RENDEZVOUS to its {form} \
-             for all workers, or use {other}"
+            "workload.transport: {transport}, but workers reach this host at {address}; set MUXBENCH_RENDEZVOUS to this host's \
+             {form} for all workers, or use {other}"
         ));
     }
     reasons

@@ -98,7 +98,7 @@ pub struct Limit {
 /// connection, and `SPARE` more.
 pub fn limit(architecture: Architecture, host: &Host) -> Limit {
     let per_connection = architecture.model.per_connection;
-    // Spare threads also need a descriptor each.
+    // A spare thread waits in accept4, which has reserved a descriptor.
     let spare = if architecture.model.is_pool() { u64::from(SPARE) } else { 0 };
     let (has_threads, has_stacks) = match per_connection {
         PerConnection::Nothing | PerConnection::Process => (false, false),

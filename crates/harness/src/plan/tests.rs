@@ -408,7 +408,7 @@ fn planned_streams_survive_json_and_name_the_thread_limit() {
     assert_eq!(
         plan(&experiment).trials[0].workload.service,
         wire::ServiceSpec::Stream(wire::stream::Stream::default()),
-        "the default burst is that of the paper"
+        "the default burst is that of welsh2001"
     );
 }
 
