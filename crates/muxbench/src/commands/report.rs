@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["json", "csv", "paper", "send_deviation"])]
     explain: bool,
     /// Print CSV. A row is a trial (one run), an architecture and workload (two runs), or a point of a trend (history).
-    /// With --paper, a row is a published value, or a claim if there are no tables; with --figure, a point; with --table, its row
+    /// With --paper, a row is a published value, or a claim if there are no tables; with --figure a point, with --table a row
     #[arg(long, conflicts_with_all = ["json", "markdown"])]
     csv: bool,
     /// Show the run beside a paper: its tables with the published values, and which claims hold here

@@ -19,7 +19,7 @@ const REQUEST_BYTES: u32 = 10;
 const RESPONSE_BYTES: u32 = 1_000;
 /// Number of failing accepts per error.
 const FAILS: u64 = 3;
-/// Limit of descriptors that a server exhausts.
+/// Limit of descriptors of a server, low enough for the clients to exhaust.
 const DESCRIPTORS: u64 = 32;
 
 /// `_IOWR('!', 0, struct seccomp_notif)` and `_IOWR('!', 1, struct seccomp_notif_resp)` of linux/seccomp.h.
@@ -137,7 +137,7 @@ fn accepts_in_kernel(architecture: Architecture) -> bool {
     architecture.model.name == "compio" || architecture.model.name == "sped" && is_completion
 }
 
-/// Connects, sends a request, and closes without a response.
+/// Connects, sends a request, and closes without reading the response.
 fn visit(serve: &Serve) {
     let mut stream = serve.connect();
     // The server may have refused the connection.
@@ -158,7 +158,8 @@ fn assert_survives_errors(architecture: Architecture, serve: &Serve, accepts: &A
     exchange_once(&mut inside);
     for error in [libc::ENOMEM, libc::ENOBUFS, libc::EPERM] {
         accepts.fail(u64::MAX, error);
-        // An accept that already waits takes the first connection. A pool's worker accepts again when that connection ends.
+        // An accept that already waits in the kernel succeeds with the first connection. A pool's worker accepts again when
+        // that connection ends.
         eventually(&format!("{architecture}: accept fails again and again with {error}"), || {
             visit(serve);
             accepts.failed() >= FAILS

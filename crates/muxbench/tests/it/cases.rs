@@ -155,8 +155,8 @@ fn can_run(architecture: &Architecture) -> bool {
     }
 }
 
-/// Returns a selection of `all` in which each of its models and mechanisms occurs. First adds architectures whose model and
-/// mechanism are both new, then those with one new part. The check's name determines the order of the candidates.
+/// Returns a selection of `all` in which each of its models and mechanisms occurs. First adds architectures whose model
+/// and mechanism (if any) are new, then those with one new part. The check's name determines the order of the candidates.
 fn select(mut all: Vec<Architecture>, check: &str) -> Vec<Architecture> {
     all.sort_by_cached_key(|architecture| {
         let mut hasher = DefaultHasher::new();

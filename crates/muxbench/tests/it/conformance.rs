@@ -158,7 +158,7 @@ fn slow_reader_gets_ten_mebibytes_while_others_are_served(architecture: Architec
     const RESPONSE: usize = 10 << 20;
     let serve = Serve::start(architecture, 1, RESPONSE as u32);
     let mut slow = serve.connect();
-    // The response exceeds the socket buffers and the client does not read: the server's write is partial.
+    // The response exceeds the socket buffers and the client does not read, so the server's write is partial.
     slow.write_all(&[1]).unwrap();
     let mut other = serve.connect();
     exchange(&mut other, 1, RESPONSE);
@@ -212,7 +212,7 @@ fn reset_ends_one_connection_only(architecture: Architecture) {
 }
 
 fn ready_server_has_all_its_descriptors(architecture: Architecture) {
-    // Opening a descriptor later could fail, or use the one that is held in reserve.
+    // Opening a descriptor later could fail, or take the spare one.
     let serve = Serve::start(architecture, 1, 1);
     let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", serve.pid())).unwrap().count();
     let ready = descriptors();

@@ -179,7 +179,7 @@ fn service_withstands_every_attack(architecture: Architecture, service: &Service
     let pid = serve.pid();
     let mut honest = Honest::new(&serve, service);
     honest.exchange(&what);
-    // Idle threads may still be opening their descriptors.
+    // Idle threads and processes may still be starting.
     serve.settle();
     let (memory_bytes, descriptors) = (crate::common::memory_bytes_of(pid), crate::common::descriptors_of_all(pid));
     let children = serve.children().len();

@@ -1,4 +1,4 @@
-//! The service `http` in every architecture: real clients, and the behaviour of the loops.
+//! The service `http` in every architecture: real clients, and handling of connections.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -149,7 +149,7 @@ fn peer_tools_detect_wrong_server() {
 
 const GET: &[u8] = b"GET /bytes/5 HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/// Code and body of the next response.
+/// Status code and body of the next response, which has no body if `is_bare`.
 fn response(stream: &mut TcpStream, is_bare: bool) -> (u16, Vec<u8>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

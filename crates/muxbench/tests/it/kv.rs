@@ -1,4 +1,4 @@
-//! The service `kv` in every architecture: real clients of memcached, and the behaviour of the loops.
+//! The service `kv` in every architecture: clients of memcached, comparisons with memcached, and handling of connections.
 
 #[path = "../../../wire/src/kv/tests/recorded.rs"]
 mod recorded;
@@ -90,7 +90,7 @@ fn pymemcache_tests(port: u16) -> Result<(), String> {
     };
     // pymemcache 4.0.0 has 94 + 6 tests without TLS.
     run("not test_touch", 94)?;
-    // Items of these tests expire at the next full second, also in memcached. On a busy machine that can be too early.
+    // Items of these tests expire at the next full second, as in memcached. A busy machine may be too slow for that: repeat them.
     (0..10).find_map(|_| run("test_touch", 6).ok()).map_or_else(|| run("test_touch", 6), Ok)
 }
 
@@ -136,7 +136,7 @@ fn memcached() -> ExternalServer {
     })
 }
 
-fn memcached_passes_the_same_checks() {
+fn memcached_passes_the_checks_of_kv() {
     let memcached = memcached();
     let address = memcached.address;
     memccapable(address, 60).unwrap();
@@ -277,7 +277,7 @@ fn random_commands_get_the_responses_of_memcached() {
         let serve = Serve::start_kv("epoll".parse().unwrap(), &[]);
         let [mut reference, mut tested] = [memcached.address, serve.ip()]
             .map(|address| Conversation(BufReader::new(TcpStream::connect(address).unwrap())));
-        // muxbench records fetches only after the first meta command.
+        // muxbench records whether an item was fetched only after the first meta command.
         for conversation in [&mut tested, &mut reference] {
             conversation.send(b"mg nothing\r\n");
         }
@@ -515,7 +515,7 @@ pub fn cases(cases: &mut Cases) {
     cases.serving(SERVICE, case!(pymemcache_passes_in_every_architecture));
     cases.serving(SERVICE, case!(meta_memcache_passes_in_every_architecture));
     cases.serving(SERVICE, case!(tests_of_pymemcache_pass_in_every_architecture));
-    cases.once(case!(memcached_passes_the_same_checks));
+    cases.once(case!(memcached_passes_the_checks_of_kv));
     cases.once(case!(random_commands_get_the_responses_of_memcached));
     cases.once(case!(recorded_conversations_match_memcached));
     cases.once(case!(client_loads_memcached_without_errors));

@@ -24,7 +24,7 @@ const SMALL: &[&str] = &["--arch", "epoll", "--connections", "5", "--rate", "200
 /// Phases of a short trial. The cool-down suffices for late and lost packets.
 const SHORT: &[&str] = &["--ramp", "100ms", "--warm-up", "200ms", "--measure", "1s", "--cool-down", "60s"];
 
-/// Lets one test at a time use labs, because tests count and measure the labs here. `None` if this host permits no lab.
+/// Lets one test at a time use labs, because tests count and measure the labs of this host. `None` if this host permits no lab.
 fn one_at_a_time() -> Option<MutexGuard<'static, ()>> {
     static LABS: Mutex<()> = Mutex::new(());
     let guard = LABS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +113,7 @@ fn all_processes() -> Vec<Pid> {
     names.filter_map(Pid::from_raw).collect()
 }
 
-/// Interfaces and namespaces that a lab would leave on this host.
+/// The interfaces and namespaces of this host that have a name as in a lab.
 fn lab_objects() -> BTreeSet<String> {
     let names = |folder: &str| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -272,7 +272,7 @@ fn killed_runner_leaves_no_part_of_its_lab() {
         command.arg("--output").arg(folder.path().join("run")).stdout(Stdio::null()).stderr(Stdio::null());
         let mut runner = command.spawn().unwrap();
         let pid = Pid::from_child(&runner);
-        // Besides the runner, there are a server, a client and, with a delay, the relay.
+        // Besides the runner, there are at least a server, a client and, with a delay, the relay.
         let is_up = || family(pid).len() > processes && namespaces(&family(pid)).len() >= 3;
         until("the trial begins", is_up);
         let all = family(pid);

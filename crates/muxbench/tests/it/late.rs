@@ -65,7 +65,7 @@ fn briefly_stopped_client_has_marked_p99() {
     }
 }
 
-fn stopped_client_without_send_delay_is_client_limited() {
+fn stalled_closed_loop_and_two_threads_are_client_limited() {
     // A closed loop has no send delay. With two threads, send delays do not show stalls of the receiver.
     for schedule in ["--schedule closed", "--schedule closed --think 1ms", "--rate 1000 --roles two-threads"] {
         let found = load_with_stops_and("epoll", schedule, 3, Duration::from_millis(60));
@@ -89,6 +89,6 @@ fn briefly_stopped_closed_loop_has_marked_p99() {
 pub fn cases(cases: &mut Cases) {
     cases.alone(case!(stopped_client_is_client_limited_with_reason));
     cases.alone(case!(briefly_stopped_client_has_marked_p99));
-    cases.alone(case!(stopped_client_without_send_delay_is_client_limited));
+    cases.alone(case!(stalled_closed_loop_and_two_threads_are_client_limited));
     cases.alone(case!(briefly_stopped_closed_loop_has_marked_p99));
 }

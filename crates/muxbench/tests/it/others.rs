@@ -94,7 +94,7 @@ fn example_servers_are_measured_and_leave_nothing() {
             assert!(stored.get(unknown).is_none(), "{name}: {unknown} is unknown for an external server: {stored}");
         }
     }
-    // Each thread of a connection counts as a worker. Both virtual machines have threads of their own.
+    // `java-threads` has a thread per connection. In both Java servers the virtual machine's threads are workers, too.
     let workers = |name: &str| {
         let record = records.iter().find(|record| record.trial.architecture.to_string() == name).unwrap();
         record.server.as_ref().unwrap().workers
@@ -129,7 +129,7 @@ fn each(request_bytes: usize, response_bytes: usize) -> Vec<(String, ExternalSer
     commands().into_iter().map(start).collect()
 }
 
-/// The number of bytes until the connection ends.
+/// The number of bytes that arrive until the connection ends.
 fn rest(mut stream: TcpStream, name: &str) -> usize {
     let mut all = Vec::new();
     stream.read_to_end(&mut all).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -139,7 +139,7 @@ fn rest(mut stream: TcpStream, name: &str) -> usize {
 fn example_servers_answer_requests_in_any_pieces() {
     for (name, example) in &each(100, 3000) {
         let mut stream = example.connect();
-        // A request in two pieces gets no response between them.
+        // A request in two pieces gets no response before the second piece.
         stream.write_all(&[1; 99]).unwrap();
         stream.set_read_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
         assert!(stream.read(&mut [0]).is_err(), "{name} does not answer an incomplete request");

@@ -1,4 +1,4 @@
-//! Overflow of the kernel's event queue.
+//! Overflow of the kernel's queue of signals, which are the events of `rt-signal`.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;

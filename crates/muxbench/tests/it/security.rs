@@ -171,7 +171,7 @@ fn everything(folder: &Path) -> Vec<PathBuf> {
     std::iter::once(folder.to_owned()).chain(inner.flat_map(|entry| everything(&entry.path()))).collect()
 }
 
-fn results_are_not_writable_by_others_under_any_umask() {
+fn results_are_not_writable_by_others_with_umask_0() {
     let folder = tempfile::tempdir().unwrap();
     let small = "compare --arch epoll --connections 4 --rate 100 --request 1B --response 1B --ramp 0 --warm-up 50ms \
                  --measure 200ms --repeats 1";
@@ -222,7 +222,7 @@ fn stored_escapes_do_not_reach_the_terminal() {
     assert!(text(&report.stdout).contains("u001b[2J"), "the escape is shown: {}", text(&report.stdout));
 }
 
-/// Runs `muxbench load` against a port without a server; the next port advertises this text.
+/// Runs `muxbench load` against a port without a server. A listener on the next port advertises this text.
 fn load_with_advertisement(described: &str) -> Output {
     // Bind the target port without listening, so that connections to it are refused.
     let bind_previous = |listener: &TcpListener| {
@@ -257,7 +257,7 @@ fn advertised_sizes_take_no_memory_of_the_client() {
     let printed =
         error(r#"{"muxbench":"x","service":{"service":"fixed","request_bytes":4294967295,"response_bytes":1}}"#);
     assert!(printed.contains("requests above 64MiB need explicit sizes"), "{printed}");
-    // The client ignores an advertisement of too many ports, and rejects one that states two numbers of ports.
+    // The client ignores an advertisement that lists too many ports, and rejects one whose two numbers of ports differ.
     let ports = ["1-65535"; 60_000].join(",");
     let udp = r#"{"service":"udp","ports":4000000000,"request_bytes":16,"response_bytes":16}"#;
     let printed = error(&format!(r#"{{"muxbench":"x","service":{udp},"ports":"{ports}"}}"#));
@@ -277,7 +277,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(server_prints_which_hosts_can_connect));
     cases.once(case!(server_advertises_its_service_on_the_next_port));
     cases.once(case!(no_path_leads_out_of_a_served_folder));
-    cases.once(case!(results_are_not_writable_by_others_under_any_umask));
+    cases.once(case!(results_are_not_writable_by_others_with_umask_0));
     cases.once(case!(folder_writable_by_others_is_rejected_for_results));
     cases.once(case!(stored_escapes_do_not_reach_the_terminal));
     cases.once(case!(advertised_sizes_take_no_memory_of_the_client));

@@ -21,7 +21,7 @@ fn flags(direction: &str) -> [&str; 8] {
     ["--packet", "1001B", "--packets", "777", "--ack", "33B", "--direction", direction]
 }
 
-/// The bytes of a greeting, or those of a burst.
+/// `count` bytes of a greeting or of a burst.
 fn bytes(count: u64, is_greeting: bool) -> Vec<u8> {
     vec![if is_greeting { GREETING } else { 1 }; count as usize]
 }
@@ -134,7 +134,7 @@ fn streams_compare_by_bandwidth_with_verified_bytes() {
     assert!(text.contains("epoll-buffered"), "{text}");
 }
 
-fn missing_threads_are_reported_as_the_limit() {
+fn server_out_of_threads_fails_trial_with_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let program = muxbench_for_all_users(folder.path());
     // The plan checks the limit, but does not know that another server of this user has half of the threads.
@@ -205,7 +205,7 @@ pub fn cases(cases: &mut Cases) {
         cases.serving(&service, (&name, move |architecture| check(architecture, direction)));
     }
     cases.once(case!(streams_compare_by_bandwidth_with_verified_bytes));
-    cases.once(case!(missing_threads_are_reported_as_the_limit));
+    cases.once(case!(server_out_of_threads_fails_trial_with_remedy));
     cases.once(case!(bandwidth_is_printed_each_second));
     cases.once(case!(stream_flags_need_a_stream));
 }

@@ -10,7 +10,8 @@ use server::metrics::tracepoints::can_count;
 use server::metrics::{OTHER, comparable_kinds};
 use server::{Architecture, Threads};
 
-/// Allowed difference of the two counts, in addition to 2 %. The counts are read one after the other, perhaps with a delay.
+/// Allowed difference of the two counts, in addition to 2 % of all calls. The counts are read one after the other,
+/// perhaps with a delay.
 const DIFFERENCE_MAX: u64 = 60;
 
 /// All architectures that can run here, and runtimes with two threads.

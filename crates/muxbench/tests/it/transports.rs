@@ -72,8 +72,8 @@ fn every_architecture_serves_unix_socket_and_removes_it(architecture: Architectu
 }
 
 fn short_write_continues_when_socket_is_writable(architecture: Architecture) {
-    // The buffer of a Unix socket is small, so each response needs several writes. The client reads at once, so the socket may
-    // be writable again before the stage that continues the write learns of it.
+    // The buffer of a Unix socket is small, so each response needs several writes. The client reads immediately, so the socket
+    // may be writable again before the network thread starts to wait for that.
     let folder = tempfile::tempdir().unwrap();
     let listen = Address::unix(folder.path().join("s")).unwrap();
     let serve = start(architecture, &listen.to_string());

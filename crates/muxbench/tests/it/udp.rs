@@ -1,4 +1,4 @@
-//! The service `udp` in every architecture, and in the commands of muxbench.
+//! The service `udp` in every architecture that serves it, and in the commands of muxbench.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -108,7 +108,7 @@ fn burst_to_one_port_leaves_others_served(architecture: Architecture) {
     }
     let serve = Serve::start_udp(architecture, 5, &[]);
     let (targets, client) = (targets(&serve), socket());
-    // All datagrams arrive before the server reads. The second of them is for the other port.
+    // All datagrams arrive before the server reads. The second of them is for another port.
     serve.while_stopped(|| {
         for id in 0..burst {
             client.send_to(&request(id), targets[0]).unwrap();
@@ -125,7 +125,7 @@ fn burst_to_one_port_leaves_others_served(architecture: Architecture) {
         assert_ne!(
             answers.last(),
             Some(&(u64::MAX, targets[4])),
-            "{architecture}: the other port is served before the whole burst"
+            "{architecture}: `targets[4]` is served before the end of the burst"
         );
     }
 }
@@ -137,7 +137,7 @@ fn garbage_within_a_burst_leaves_all_ports_served(architecture: Architecture) {
         for id in 0..20 {
             client.send_to(&request(id), targets[0]).unwrap();
         }
-        // Send more datagrams of garbage than a completion loop has pending responses: 12 to one port, one to each other port.
+        // Send more garbage datagrams than a completion loop allows pending responses: 12 to one port, one to each other port.
         for target in [targets[0]; 12].iter().chain(&targets[1..]) {
             client.send_to(&[1], target).unwrap();
         }

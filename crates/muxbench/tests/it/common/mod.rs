@@ -163,7 +163,7 @@ impl Serve {
         self.try_connect().unwrap()
     }
 
-    /// Connects a client with long timeouts; fails if the server refuses.
+    /// Connects a client with long timeouts. Fails if the server refuses.
     pub fn try_connect(&self) -> std::io::Result<TcpStream> {
         connect(&self.address)
     }
@@ -209,7 +209,7 @@ impl Serve {
             if waits && Instant::now() > enough {
                 return;
             }
-            assert!(Instant::now() < deadline, "all threads of the server become idle: {last:?}");
+            assert!(Instant::now() < deadline, "the threads of the server do not become idle: {last:?}");
         }
     }
 
@@ -276,7 +276,7 @@ impl Drop for ExternalServer {
     }
 }
 
-/// A client's connection with a timeout.
+/// Connects a client, with timeouts of [`TIMEOUT`].
 fn connect(address: &Address) -> std::io::Result<TcpStream> {
     let stream = match address {
         Address::Ip(address) => {
@@ -410,7 +410,7 @@ pub fn descriptors_of(pid: Pid) -> usize {
 /// The kernel's facts about a thread.
 #[derive(Debug, PartialEq)]
 struct Thread {
-    /// Its line in /proc, with its name and state.
+    /// The line of its file `stat` in /proc, with its name and state.
     stat: String,
     /// Its voluntary and involuntary context switches.
     switches: Vec<String>,

@@ -89,7 +89,7 @@ fn temporary_files(run: &Path) -> Vec<PathBuf> {
     all.filter(|path| path.to_string_lossy().contains(".part")).collect()
 }
 
-/// The number of folders for sockets that this process has created.
+/// The number of folders for sockets that this process has created and not removed.
 fn socket_folders() -> usize {
     let prefix = format!("muxbench-{}-", std::process::id());
     let entries = fs::read_dir(std::env::temp_dir()).unwrap().flatten();
@@ -299,7 +299,7 @@ fn aborted_run_does_not_wait_for_hung_idle_connections() {
     let folder = tempfile::tempdir().unwrap();
     link_muxbench(folder.path());
     let mut trials = trials("epoll", "tcp", &format!("idle = 3\n{QUICK}"), 2);
-    // The run would wait at least this long for the idle connections.
+    // Without the abort, the run would wait an hour for the idle connections.
     trials.iter_mut().for_each(|trial| trial.load.timeout_ns = 3_600_000_000_000);
     let stop = Stop::default();
     let mut hung = None;
@@ -425,7 +425,7 @@ fn read_only_folder_rejects_runs_and_shows_reports() {
     }
 }
 
-fn delayed_runner_makes_trial_unsteady() {
+fn delayed_runner_invalidates_its_trial() {
     let folder = tempfile::tempdir().unwrap();
     link_muxbench(folder.path());
     let phases = QUICK.replace("hold = \"50ms\"", "hold = \"1s\"").replace("300ms", "1s");
@@ -443,7 +443,7 @@ fn delayed_runner_makes_trial_unsteady() {
     let words = format!("{:?}: {}", record.verdict.kind, record.verdict.reason);
     let late = record.verdict.checks.iter().find(|check| check.name == Check::COUNTED_LATE).expect(&words);
     assert!(!late.passed && late.value >= 1_000.0 && record.verdict.kind != VerdictKind::Valid, "{late:?}: {words}");
-    assert!(record.load.is_some(), "the client was not delayed: {words}");
+    assert!(record.load.is_some(), "the client has reported its measurements: {words}");
 }
 
 fn write_error_on_stderr_does_not_end_run() {
@@ -520,7 +520,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(aborted_run_does_not_wait_for_hung_idle_connections));
     cases.once(case!(full_disk_ends_run_and_resume_finishes_it));
     cases.once(case!(read_only_folder_rejects_runs_and_shows_reports));
-    cases.once(case!(delayed_runner_makes_trial_unsteady));
+    cases.once(case!(delayed_runner_invalidates_its_trial));
     cases.once(case!(write_error_on_stderr_does_not_end_run));
     cases.once(case!(damaged_database_is_reported_and_the_rest_is_shown));
     cases.once(case!(server_outlives_the_thread_that_started_it));

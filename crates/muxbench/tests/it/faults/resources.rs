@@ -147,7 +147,7 @@ fn wall_clock_step_changes_no_measurement() {
     }
 }
 
-fn lost_cpu_ends_run_and_resume_finishes_it() {
+fn lost_cpu_ends_run_and_records_no_trial() {
     let folder = tempfile::tempdir().unwrap();
     for side in ["server", "client"] {
         let mut header = header(trials("epoll", "tcp", QUICK, 2));
@@ -167,7 +167,7 @@ fn lost_cpu_ends_run_and_resume_finishes_it() {
         assert_eq!(store::read(&folder.path().join(side)).unwrap().records.len(), 0, "no trial is recorded as failed");
     }
 
-    // A CPU is lost during a trial: discard the trial, because it did not run on the planned CPUs.
+    // If a CPU is lost during a trial, the run discards the trial, because it did not run on the planned CPUs.
     let header = header(trials("epoll", "tcp", &QUICK.replace("300ms", "1s"), 2));
     let cpus: Vec<usize> = header.trials[0].serve.cpus().iter().chain(&header.trials[0].load.cpus).copied().collect();
     let (before, mut rest) = (rustix::thread::sched_getaffinity(None).unwrap(), rustix::thread::CpuSet::new());
@@ -225,6 +225,6 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(exhausted_resource_is_named_with_a_remedy));
     cases.once(case!(plan_with_exhausted_ports_uses_other_addresses_or_fails));
     cases.once(case!(wall_clock_step_changes_no_measurement));
-    cases.once(case!(lost_cpu_ends_run_and_resume_finishes_it));
+    cases.once(case!(lost_cpu_ends_run_and_records_no_trial));
     cases.once(case!(taken_port_is_reported_and_left_alone));
 }

@@ -154,7 +154,7 @@ struct Job {
     temporary: tempfile::TempDir,
 }
 
-/// A free port, if possible outside the ephemeral range, from which the kernel would give it to other processes.
+/// A free port, if possible outside the ephemeral range: the kernel gives ephemeral ports to other processes.
 fn free_port() -> u16 {
     let free_at = |any: IpAddr| server::socket::free_port((any, 0).into());
     let port = free_at(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| free_at(Ipv4Addr::UNSPECIFIED.into()));
@@ -387,7 +387,7 @@ fn distributed_run_uses_requested_transport_or_fails() {
     assert_merged(&folder, &run.records[0], &[31]);
 }
 
-fn distributed_run_rejects_lab_and_resume_checks_it() {
+fn distributed_run_rejects_lab_and_resume_checks_network() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let outputs = Job::start(2, &format!("{COMPARE} --network lab"), &folder).end();
@@ -424,7 +424,7 @@ fn distributed_run_rejects_lab_and_resume_checks_it() {
 fn client_requests_only_the_advertised_service() {
     let mut serve = muxbench();
     serve.args(words("serve --arch epoll --request 77B --response 3KiB --listen 127.0.0.1:0 --json"));
-    // The server advertises on its port + 1, which another process may own. Then try another server.
+    // The server advertises on port + 1. If another process owns that port, try another server.
     let (mut serve, address) = (0..10)
         .find_map(|_| {
             use std::io::{BufRead, BufReader, Read};
@@ -501,7 +501,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(run_continues_without_lost_worker));
     cases.once(case!(worker_with_killed_client_joins_the_next_trial));
     cases.once(case!(distributed_run_uses_requested_transport_or_fails));
-    cases.once(case!(distributed_run_rejects_lab_and_resume_checks_it));
+    cases.once(case!(distributed_run_rejects_lab_and_resume_checks_network));
     cases.once(case!(client_requests_only_the_advertised_service));
     cases.once(case!(client_without_advertised_service_states_its_request));
     clusters::cases(cases);

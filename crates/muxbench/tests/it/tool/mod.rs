@@ -106,7 +106,7 @@ fn failed_run(folder: &Path, experiment: &str) {
     }
 }
 
-fn pools_are_measured_with_every_accept_strategy() {
+fn pools_are_measured_with_exclusive_accept() {
     let folder = tempfile::tempdir().unwrap();
     let mut arguments = SMALL.to_vec();
     arguments[2] = "mp-prefork,mt-pool:20,mt-pool:4";
@@ -160,7 +160,8 @@ fn kernel_timestamps_prove_that_requests_left() {
     for trial in whole["trials"].as_array().unwrap() {
         let kernel = &trial["load"]["kernel"];
         assert_eq!(kernel["unstamped_sent"], 0, "{trial}");
-        // A late client reads several responses together, which then lack timestamps of their own. On a busy machine most do.
+        // A late client reads several responses together, which then lack timestamps of their own. On a busy
+        // machine this applies to most responses.
         assert!(kernel["service"]["distribution"]["count"].as_u64().unwrap() > 0, "{trial}");
     }
     let samples = harness::samples::read(&harness::store::samples_path(&folder.path().join("run"), 0)).unwrap();
@@ -333,7 +334,7 @@ fn needed_hosts_follow_from_documented_or_measured_costs() {
     run(folder.path(), &["plan", "large.toml", "--from", "small"], 2);
 }
 
-fn idle_holds_and_verifies_connections_to_any_server() {
+fn idle_counts_connections_that_are_alive_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let epoll = "epoll".parse().unwrap();
     let hold = |flags: &[&str], url: String, code: i32| {
@@ -478,7 +479,7 @@ fn serve_and_load_work_without_a_runner() {
     assert!(totals["requests"].as_u64().unwrap() >= 220, "{totals}");
 }
 
-fn client_with_other_sizes_fails_before_the_ramp() {
+fn client_with_wrong_sizes_fails_before_the_ramp() {
     // Use a Unix socket: over TCP the server advertises its sizes.
     let folder = tempfile::tempdir().unwrap();
     let listen = format!("unix:{}", folder.path().join("socket").display());
@@ -497,7 +498,7 @@ fn client_with_other_sizes_fails_before_the_ramp() {
     );
 }
 
-fn every_command_has_help_completions_and_man_page() {
+fn commands_have_help_completions_and_man_pages() {
     let folder = tempfile::tempdir().unwrap();
     let commands = [
         "compare",
@@ -622,7 +623,7 @@ fn plan_of_hosts_uses_documented_costs() {
 
 /// Adds the cases of this folder.
 pub fn cases(cases: &mut Cases) {
-    cases.once(case!(pools_are_measured_with_every_accept_strategy));
+    cases.once(case!(pools_are_measured_with_exclusive_accept));
     cases.alone(case!(kernel_timestamps_prove_that_requests_left));
     cases.once(case!(flags_set_locality_and_schedules));
     cases.alone(case!(calibrate_recovers_hold_times));
@@ -631,13 +632,13 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(experiment_in_a_device_is_an_error));
     cases.once(case!(user_errors_are_reported_before_anything_starts));
     cases.once(case!(needed_hosts_follow_from_documented_or_measured_costs));
-    cases.once(case!(idle_holds_and_verifies_connections_to_any_server));
+    cases.once(case!(idle_counts_connections_that_are_alive_at_the_end));
     cases.once(case!(closed_loops_are_compared_by_transactions));
     cases.once(case!(closed_loops_of_kv_are_compared));
     cases.once(case!(flags_unused_by_closed_loops_and_kv_are_rejected));
     cases.once(case!(serve_and_load_work_without_a_runner));
-    cases.once(case!(client_with_other_sizes_fails_before_the_ramp));
-    cases.once(case!(every_command_has_help_completions_and_man_page));
+    cases.once(case!(client_with_wrong_sizes_fails_before_the_ramp));
+    cases.once(case!(commands_have_help_completions_and_man_pages));
     cases.once(case!(doctor_checks_every_cause_of_disturbance));
     cases.once(case!(closed_output_pipe_is_no_error));
     cases.once(case!(plan_of_hosts_uses_documented_costs));

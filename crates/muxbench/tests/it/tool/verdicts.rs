@@ -28,7 +28,7 @@ fn overloaded_server_is_saturated_and_not_ranked() {
     let verdict = &result["trials"][0]["verdict"];
     assert_eq!(check(verdict, "requests answered")["passed"], false, "{verdict}");
     assert_eq!(check(verdict, "taken by others")["passed"], false, "{verdict}");
-    // If the client was late too, the verdict is that the client was the limit.
+    // If the client was late too, the verdict is `client-limited`.
     let is_client_late = |check: &Value| check["decides"] == "client-limited" && check["passed"] == false;
     let expected =
         if verdict["checks"].as_array().unwrap().iter().any(is_client_late) { "client-limited" } else { "saturated" };
