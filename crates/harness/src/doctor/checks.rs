@@ -53,7 +53,7 @@ fn not_reported() -> Outcome {
 
 /// The outcome for a value that the hypervisor hides.
 fn hidden() -> Outcome {
-    let remedy = "Repeat more (--repeats 10), and compare only runs of one session on one virtual machine";
+    let remedy = "Repeat more (--repeats 10), and compare only consecutive runs on one virtual machine";
     unknown("hidden by the hypervisor", remedy)
 }
 

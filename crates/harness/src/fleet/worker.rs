@@ -31,7 +31,7 @@ use crate::samples::Unwritten;
 const RETRY: Duration = Duration::from_millis(100);
 const CONNECTING_MAX: Duration = Duration::from_secs(60);
 const PART_BYTES: u64 = 1 << 20;
-/// How long before the window the CPUs' counters are read, in nanoseconds.
+/// The time from the reading of the CPUs' counters to the window, in nanoseconds.
 const CPU_READ_LEAD_NS: u64 = 50_000_000;
 /// The time to the next call of a hook that has nothing to do.
 const LONG: Duration = Duration::from_secs(3600);
@@ -54,7 +54,7 @@ pub(super) fn run_within(membership: &Membership, program: &Path, timeouts: Time
     worker.obey().with_context(|| format!("worker {} on {}: first worker", membership.rank, identity::host_name()))
 }
 
-/// Connects to the first worker repeatedly until it accepts this worker.
+/// Connects to the first worker repeatedly until it accepts this worker, at most for `timeouts.joining`.
 pub(super) fn join(membership: &Membership, timeouts: Timeouts) -> anyhow::Result<Session> {
     let deadline = Instant::now() + timeouts.joining;
     let mut failure = anyhow!("cannot resolve {}", membership.hosts.join(", "));

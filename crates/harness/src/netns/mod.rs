@@ -1,8 +1,8 @@
-//! A testbed: hosts on this machine, one for the server and one for each client, and a network between them. The command
+//! A testbed: hosts on this machine, one for the server and the others for clients, and a network between them. The command
 //! line and TOML files call it a lab.
 //!
-//! A host is an unnamed network namespace. A descriptor of this process and the processes on the host keep it alive. When this
-//! process ends, the kernel ends those processes and then removes the namespace with its interfaces.
+//! A host is an unnamed network namespace, which exists while this process holds its descriptor or a process runs in it. When
+//! this process ends, the kernel kills the processes on its hosts and then removes the namespaces with their interfaces.
 //!
 //! [`testbed`] creates the hosts. [`conditions`] chooses the kernel's means for delay, loss and bandwidth; [`relay`] replaces
 //! netem where the kernel lacks it. `probe` measures the network. [`surrounding`] is the client of `muxbench lab`.

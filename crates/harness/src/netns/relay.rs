@@ -385,7 +385,7 @@ mod tests {
         assert!((9_700.0..10_300.0).contains(&mean), "the last packets of bursts have the mean delay: {mean}");
         let early = lasts.iter().filter(|ns| **ns < 8_000.0).count() as f64 / lasts.len() as f64;
         assert!((0.2..0.3).contains(&early), "jitter is uniformly distributed: {early}");
-        // Without pauses the mean also equals the delay.
+        // Without pauses the mean is also close to the delay.
         let dense: Vec<u64> = (0..100_000_u64)
             .map(|number| {
                 let now_ns = 1_000_000_000 + number * 100;

@@ -19,8 +19,8 @@ pub struct Client {
     /// One loop for sending and receiving, or two threads.
     #[schemars(with = "RolesName")]
     pub roles: Roles,
-    /// The number of independent clients, which divide connections and rate among themselves. By default 1, or in a
-    /// closed loop one for each of the client's CPUs.
+    /// The number of independent clients of a process, which divide connections and rate among themselves. By default 1,
+    /// or in a closed loop one for each CPU of the process, but no more than connections.
     pub clients: Option<NonZeroU32>,
     /// The number of processes, which divide connections and rate among themselves. Each has `clients` clients. By
     /// default 1, or in a lab one for each client host. A distributed run has one for each worker besides the first.

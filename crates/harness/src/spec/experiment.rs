@@ -65,7 +65,7 @@ pub struct Phases {
     /// The warm-up: the rate stays at its target.
     #[serde(alias = "hold")]
     pub warm_up: Time,
-    /// The window: requests planned in it are the result.
+    /// The window: results describe only the requests planned in it.
     pub measure: Time,
     /// The cool-down: the longest wait for outstanding responses.
     #[serde(alias = "drain", default = "two_seconds")]

@@ -35,7 +35,7 @@ pub struct Network {
     /// The share of packets lost in each direction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
-    /// The send rate of each host.
+    /// The maximum send rate of each host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
     /// The bytes that an idle host can send at once before `bandwidth` limits it. By default, the bytes that pass in 1
