@@ -37,8 +37,7 @@ pub(crate) fn content_bytes_max(file: &Metadata) -> u64 {
     }
 }
 
-/// Checks that a folder is no link, belongs to this user and is not world-writable. World-writable folders above it must be
-/// sticky.
+/// Checks that a folder is no link, belongs to this user and is not world-writable. A world-writable ancestor must be sticky.
 pub(crate) fn check_ours(folder: &Path) -> anyhow::Result<()> {
     let place = || format!("cannot inspect {}", folder.display());
     // Drop a trailing slash, with which `symlink_metadata` would follow a link.

@@ -24,8 +24,7 @@ pub struct Noise {
     pub window_ns: u64,
     /// The share of time in which each CPU was busy while this process slept.
     pub busy: Vec<(usize, f64)>,
-    /// The share of CPU time that the hypervisor took during both measurements. It takes no time from idle CPUs, so the
-    /// measurement of pauses is included.
+    /// The share of CPU time that the hypervisor took during both measurements; it takes no time from idle CPUs.
     pub steal: Option<f64>,
     /// The share of CPU time that the hypervisor took since the host started.
     pub steal_since_boot: Option<f64>,

@@ -63,8 +63,7 @@ pub(super) trait ClientLink {
     fn give_up(&mut self) -> String;
 }
 
-/// Waits for a message for which `accept` returns `Ok`. If `extension` is given, each progress event moves the deadline to
-/// `extension` from now.
+/// Waits for a message for which `accept` returns `Ok`. Progress events move the deadline to `extension` from now, if given.
 pub(super) fn await_message<T>(
     client: &mut dyn ClientLink,
     mut deadline: Instant,

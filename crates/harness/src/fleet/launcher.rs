@@ -26,8 +26,7 @@ pub struct Membership {
     pub secret: Secret,
     /// The reason why strangers might know the secret.
     pub weakness: Option<&'static str>,
-    /// The transport of requests, if known. A worker prefers to join at an address of its family, because the worker's client
-    /// then sends requests to this address.
+    /// The transport of requests, if known. A worker prefers to join at an address of its family, as requests go there too.
     pub transport: Option<Transport>,
 }
 
