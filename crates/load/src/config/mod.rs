@@ -1,6 +1,7 @@
 //! The configuration of a load as plain data.
 
 pub mod partition;
+pub mod slices;
 pub mod validate;
 
 use std::fmt;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use wire::{Address, Ports, ServiceSpec};
 
 use partition::{partition, partition_indices};
+pub use slices::Slices;
 
 /// The load of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,8 +55,11 @@ pub struct LoadConfig {
     /// Requests to an HTTP server; `None` for other services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpTraffic>,
-    /// The length of each phase.
+    /// The length of each phase. With `slices`, it counts only the time of the contestant's own slices.
     pub phases: Phases,
+    /// The slices of an interleaved trial, outside of which the client sends nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<Slices>,
     /// The way a sender waits for the next planned time.
     pub pacing: Pacing,
     /// The threads that send and receive: one loop or two threads.
@@ -104,6 +109,7 @@ impl LoadConfig {
                 measure_ns: 5_000_000_000,
                 cool_down_ns: 2_000_000_000,
             },
+            slices: None,
             pacing: Pacing::Auto,
             roles: Roles::Auto,
             clients: 1,
@@ -124,6 +130,16 @@ impl LoadConfig {
             Address::Ip(_) => Transport::Tcp,
             Address::Unix(_) => Transport::Unix,
         }
+    }
+
+    /// Returns the time after the start, in nanoseconds, at which the phases have taken `phase_ns`.
+    pub fn elapsed_ns(&self, phase_ns: u64) -> u64 {
+        self.slices.as_ref().map_or(phase_ns, |slices| slices.edge_ns(phase_ns))
+    }
+
+    /// The window, in nanoseconds after the start.
+    pub fn window_ns(&self) -> std::ops::Range<u64> {
+        self.elapsed_ns(self.phases.sending_ns() - self.phases.measure_ns)..self.elapsed_ns(self.phases.sending_ns())
     }
 
     /// The sizes of a request and a response in bytes.

@@ -15,11 +15,35 @@ pub struct Turns {
     window: Range<u64>,
     begun: u64,
     spare: u64,
+    /// Turns that took longer than `gap_ticks`, up to the reserved memory.
+    gaps: Vec<Range<u64>>,
+    gap_ticks: u64,
 }
+
+/// The largest number of recorded gaps.
+const GAPS_MAX: usize = 4_096;
 
 impl Turns {
     pub fn new(window: Range<u64>) -> Self {
-        Self { window, begun: u64::MAX, spare: 0 }
+        Self { window, begun: u64::MAX, spare: 0, gaps: Vec::new(), gap_ticks: u64::MAX }
+    }
+
+    /// Records turns that take longer than `ticks` without a sleep: the client did not run, or had too much work at once.
+    pub fn with_gaps(self, ticks: u64) -> Self {
+        Self { gaps: Vec::with_capacity(GAPS_MAX), gap_ticks: ticks, ..self }
+    }
+
+    /// Ends a turn in which the loop slept.
+    #[inline]
+    pub fn slept(&mut self, now: u64) {
+        let gap_ticks = std::mem::replace(&mut self.gap_ticks, u64::MAX);
+        self.begin(now, true);
+        self.gap_ticks = gap_ticks;
+    }
+
+    /// The turns in the window that were too long, in ticks.
+    pub fn gaps(self) -> Vec<Range<u64>> {
+        self.gaps
     }
 
     /// Begins a turn and ends the previous one. `is_spare` tells whether the previous turn found no work.
@@ -27,6 +51,9 @@ impl Turns {
     pub fn begin(&mut self, now: u64, is_spare: bool) {
         if is_spare {
             self.spare += now.min(self.window.end).saturating_sub(self.begun.max(self.window.start));
+        }
+        if now.saturating_sub(self.begun) > self.gap_ticks && self.window.contains(&now) && self.gaps.len() < GAPS_MAX {
+            self.gaps.push(self.begun..now);
         }
         self.begun = now;
     }

@@ -155,9 +155,9 @@ pub fn begin(config: &LoadConfig, clock: &Clock, listener: &mut dyn Listener) ->
     let start = planned_ns.map_or_else(|| clock.now() + clock.ticks(LEAD_NS as f64), |start_ns| clock.at(start_ns));
     listener.on(Event::Started { start_ns: clock.monotonic_ns(start) });
     let at = |ns: u64| start + clock.ticks(ns as f64);
-    let phases = config.phases;
-    let window = at(phases.ramp_ns + phases.warm_up_ns)..at(phases.sending_ns());
-    let drained = window.end + clock.ticks(phases.cool_down_ns as f64);
+    let window = config.window_ns();
+    let window = at(window.start)..at(window.end);
+    let drained = window.end + clock.ticks(config.phases.cool_down_ns as f64);
     Ok(Times { start, window, drained, begun_late_ns })
 }
 
@@ -244,12 +244,12 @@ fn watch(
     listener: &mut dyn Listener,
 ) -> Usage {
     let Trial { config, clock, times, .. } = trial;
-    let phases = config.phases;
+    let (phases, window) = (config.phases, config.window_ns());
     let ends = [
-        ("ramp", phases.ramp_ns),
-        ("warm-up", phases.ramp_ns + phases.warm_up_ns),
-        ("measure", phases.sending_ns()),
-        ("cool-down", phases.sending_ns() + phases.cool_down_ns),
+        ("ramp", config.elapsed_ns(phases.ramp_ns)),
+        ("warm-up", window.start),
+        ("measure", window.end),
+        ("cool-down", window.end + phases.cool_down_ns),
     ];
     let mut usage = [None; 2];
     let mut next_ns = 0;

@@ -27,7 +27,12 @@ pub fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
 }
 
 /// Returns the CPUs whose threads all sleep when they have no work; `None` is any CPU. Receive threads sleep with any pacing.
+///
+/// Returns none for an interleaved trial: a meter would wake during slices of other contestants, and count them as stalls.
 pub fn sleeping_cpus(config: &LoadConfig, roles: Roles, pacing: Option<Pacing>) -> Vec<Option<usize>> {
+    if config.slices.is_some() {
+        return Vec::new();
+    }
     let all = &config.cpus;
     let clients = config.clients as usize;
     let on = |thread: usize| all[thread % all.len()];

@@ -20,6 +20,7 @@ use crate::record::summary::Trial;
 use crate::report::Class;
 use crate::time::clock::Clock;
 use crate::time::schedule;
+use crate::time::slices::OwnSlices;
 
 pub fn run<P: ClientProtocol>(
     config: &LoadConfig,
@@ -37,7 +38,8 @@ pub fn run<P: ClientProtocol>(
 
     // Choose the start time only after the slow initialisation of memory.
     let times = driver::begin(config, &clock, listener)?;
-    let loops = workers.into_iter().map(|worker| |stop: &AtomicBool| worker.run(&times, stop));
+    let slices = OwnSlices::new(config, &clock, times.start);
+    let loops = workers.into_iter().map(|worker| |stop: &AtomicBool| worker.run(&times, slices.clone(), stop));
     let trial = Trial::sleeping(config, &clock, &times);
     let (recordings, usage) = driver::run_loops(&trial, &progress, loops, listener)?;
 
@@ -70,7 +72,8 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         Ok(Self { engine, links, exchanges, alive: links.len() })
     }
 
-    fn run(mut self, times: &Times, stop: &AtomicBool) -> Recording {
+    fn run(mut self, times: &Times, slices: OwnSlices, stop: &AtomicBool) -> Recording {
+        self.engine.slices = slices;
         for at in 0..self.links.len() {
             let due = self.engine.first_due(times.start);
             self.engine.wake_at(at, due);
@@ -140,7 +143,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         match (is_last, has_more) {
             (true, _) => self.end(at, Class::Closed),
             (false, true) => self.end(at, Class::Wrong),
-            (false, false) if self.engine.think.is_none() => self.send(at, now),
+            (false, false) if self.engine.may_send_now(now) => self.send(at, now),
             (false, false) => {
                 let due = self.engine.next_due(now);
                 self.engine.wake_at(at, due);

@@ -19,10 +19,13 @@ use crate::record::progress::Progress;
 use crate::record::recorder::{Recorder, Transaction};
 use crate::report::Class;
 use crate::time::clock::Clock;
+use crate::time::slices::OwnSlices;
 
 const READ_BYTES: usize = 64 << 10;
 /// The longest sleep before a loop checks whether it must end.
 const SLEEP: Duration = Duration::from_millis(5);
+/// The longest precise sleep, in nanoseconds.
+const PRECISE_SLEEP_NS_MAX: i64 = 900_000_000;
 /// The pause between two attempts to write to a full socket, in nanoseconds.
 const RETRY_NS: f64 = 50_000.0;
 
@@ -100,6 +103,8 @@ pub struct Engine<'a, P: ClientProtocol> {
     pub poller: Poller,
     pub recorder: Recorder<'a>,
     pub think: Think,
+    /// The slices of the client; the closed loop sets them when the trial begins.
+    pub slices: OwnSlices,
     pub number: u64,
     pub retry_ticks: u64,
     inbox: Vec<u8>,
@@ -127,6 +132,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
             poller: Poller::new().map_err(LoadError::waiting)?,
             recorder: Recorder::new(clock, config, samples, progress)?,
             think: config.think,
+            slices: OwnSlices::default(),
             number: driver::first_of(config.client(number)),
             retry_ticks: clock.ticks(RETRY_NS),
             inbox: Vec::with_capacity(READ_BYTES),
@@ -138,17 +144,24 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
 
     pub fn first_due(&mut self, start: u64) -> u64 {
         let think_ticks = self.clock.ticks(self.think.mean_ns as f64) as f64;
-        start.saturating_add((think_ticks * self.random.random::<f64>()) as u64)
+        let think_ticks = (think_ticks * self.random.random::<f64>()) as u64;
+        self.slices.after(start, think_ticks)
     }
 
     /// Draws the due time of the request after a response at `now`.
     #[inline]
     pub fn next_due(&mut self, now: u64) -> u64 {
         if self.think.is_none() {
-            return now;
+            return self.slices.after(now, 0);
         }
         let factor = if self.think.exponential { -(1.0 - self.random.random::<f64>()).ln() } else { 1.0 };
-        now.saturating_add(self.clock.ticks(self.think.mean_ns as f64 * factor))
+        self.slices.after(now, self.clock.ticks(self.think.mean_ns as f64 * factor))
+    }
+
+    /// Whether the next request may follow a response at `now` immediately.
+    #[inline]
+    pub fn may_send_now(&mut self, now: u64) -> bool {
+        self.think.is_none() && self.slices.next_start(now).is_none()
     }
 
     #[inline]
@@ -175,10 +188,12 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
     #[inline]
     pub fn wait(&self, events: &mut Events, ahead_ns: i64) -> bool {
         // `epoll_wait` has a resolution of milliseconds, so shorter sleeps use `sleep_precise`.
-        if ahead_ns >= SLEEP.as_nanos() as i64 {
+        if ahead_ns >= SLEEP.as_nanos() as i64 && self.slices.is_always() {
             let _ = self.poller.wait(events, SLEEP);
             return true;
         }
+        // Wake precisely at the start of a slice, and not during the slices of other contestants.
+        let ahead_ns = ahead_ns.min(PRECISE_SLEEP_NS_MAX);
         let _ = self.poller.wait(events, Duration::ZERO);
         let sleeps = ahead_ns > 0 && events.iter().next().is_none();
         if sleeps {

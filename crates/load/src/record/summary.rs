@@ -134,6 +134,12 @@ pub fn errors(links: &[Link], recorded: &[Recorded]) -> Errors {
     errors
 }
 
+/// Converts gaps to nanoseconds since the start of the window.
+pub fn gaps(clock: &Clock, window: &Range<u64>, gaps: impl Iterator<Item = Range<u64>>) -> Vec<Range<i64>> {
+    let time = |ticks: u64| clock.between_ns(window.start, ticks);
+    gaps.map(|gap| time(gap.start)..time(gap.end)).collect()
+}
+
 /// Counts `ticks` per part of the window.
 pub fn by_part(window: &Range<u64>, ticks: impl Iterator<Item = u64>) -> [u64; PARTS] {
     let mut parts = [0; PARTS];

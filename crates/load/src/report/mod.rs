@@ -1,9 +1,12 @@
 //! The client's results of a trial, as plain data.
 
 mod errors;
+pub mod interleaved;
 mod late;
 pub mod merge;
 pub mod samples;
+
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use stats::{Distribution, Histogram, TestResult};
@@ -11,6 +14,7 @@ use stats::{Distribution, Histogram, TestResult};
 use crate::config::{Pacing, Roles, Transport};
 
 pub use errors::{Class, Errors};
+pub use interleaved::SliceReport;
 use late::is_zero;
 pub use late::{LATE_SHARE_MAX, LateSends};
 pub use samples::Sample;
@@ -69,8 +73,14 @@ pub struct LoadReport {
     /// The stalled time of the client in the window, in nanoseconds; `None` where send delays show the stalls of all threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled_ns: Option<u64>,
+    /// Turns of a spinning client that took too long in its slices: from and to, in nanoseconds since the start of the window.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<Range<i64>>,
     /// Test of the send times against the plan; `None` with too few samples.
     pub fit: Option<TestResult>,
+    /// The slices of an interleaved trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<SliceReport>,
     /// Figures of a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<ClosedReport>,

@@ -2,4 +2,5 @@
 
 pub mod clock;
 pub mod schedule;
+pub mod slices;
 pub(crate) mod zipf;

@@ -360,7 +360,7 @@ fn every_flush_removes_all_items() {
 #[test]
 fn memory_limit_can_be_changed() {
     let (kv, _) = kv(KvConfig { memory_max_bytes: 64 << 20, item_max_bytes: 64 << 10, pid: 0 });
-    for number in 0..600 {
+    for number in 0..300 {
         respond(&kv, format!("set key-{number} 0 0 50000\r\n{}\r\n", "v".repeat(50_000)).as_bytes());
     }
     assert_eq!(kv.store.evictions(), 0);

@@ -22,6 +22,7 @@ use crate::record::progress::Progress;
 use crate::record::request::Record;
 use crate::report::Class;
 use crate::time::clock::Clock;
+use crate::time::slices::OwnSlices;
 
 /// The requested size of the receive buffer, which the kernel limits to net.core.rmem_max.
 const RECEIVE_BYTES: usize = 4 << 20;
@@ -191,10 +192,10 @@ impl<'a> Client<'a> {
     }
 
     /// Sends and receives until the cool-down ends or no request is outstanding. A due request waits for at most one response.
-    pub fn run(mut self, pacing: Pacing, until: &StopCondition<'_>) -> LoopResult {
+    pub fn run(mut self, pacing: Pacing, mut slices: OwnSlices, until: &StopCondition<'_>) -> LoopResult {
         let linger = self.clock.ticks(LINGER_NS);
         let mut settled_since = None;
-        let mut turns = Turns::new(until.window.clone());
+        let mut turns = slices.watch_gaps(Turns::new(until.window.clone()), &self.clock);
         let mut is_spare = false;
         loop {
             let now = self.clock.now();
@@ -214,14 +215,15 @@ impl<'a> Client<'a> {
                     break;
                 }
             }
-            if !late && self.idle(pacing, now) {
-                turns.begin(self.clock.now(), true);
+            let sleep = |ns| wait(self.socket, ns);
+            if !late && (slices.sleep(&self.clock, now, sleep) || self.idle(pacing, now)) {
+                turns.slept(self.clock.now());
             }
             is_spare = !self.receive(until.progress) && !late;
         }
         until.progress.set_done();
         self.take_errors(until.progress);
-        LoopResult { busy_share: turns.busy_share(), ..self.matcher.result }
+        LoopResult { busy_share: turns.busy_share(), gaps: turns.gaps(), ..self.matcher.result }
     }
 
     #[inline]

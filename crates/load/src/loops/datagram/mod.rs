@@ -21,6 +21,7 @@ use crate::record::request::Record;
 use crate::record::summary::{self, Facts, Recorded, Trial};
 use crate::report::{DatagramReport, Errors, LoadReport, Outstanding, Sample};
 use crate::time::clock::Clock;
+use crate::time::slices::OwnSlices;
 use client::Client;
 use matcher::{Ids, LoopResult};
 
@@ -51,13 +52,15 @@ pub fn run(
 
     let (_, pacing) = driver::resolve(&LoadConfig { roles: Roles::OneLoop, ..config.clone() });
     let times = plan(config, &clock, &mut clients, listener)?;
+    let slices = OwnSlices::new(config, &clock, times.start);
     let timeout = clock.ticks(config.timeout_ns as f64);
     let loops = clients.iter().zip(&sockets).enumerate().map(|(number, (share, socket))| {
         let ids = Ids::new(config.seed, config.client(number as u32));
         let place = (&targets[share.links.clone()], share.records.as_slice());
         let client = Client::new(clock, udp, ids, times.window.clone(), place, socket, timeout);
+        let slices = slices.clone();
         let (window, drained, progress) = (&times.window, times.drained, &share.progress);
-        move |stop: &AtomicBool| client.run(pacing, &StopCondition { window, drained, stop, progress })
+        move |stop: &AtomicBool| client.run(pacing, slices, &StopCondition { window, drained, stop, progress })
     });
     let trial = Trial { pacing: Some(pacing), ..Trial::sleeping(config, &clock, &times) };
     let progress = clients.iter().map(|client| &client.progress);
@@ -104,6 +107,7 @@ fn report(
             after_drain: count(&is_lost),
         },
         errors: results.iter().fold(Errors::default(), |errors, result| errors.and(&result.errors)),
+        gaps: summary::gaps(facts.trial.clock, window, results.iter().flat_map(|result| result.gaps.iter().cloned())),
         receiver_busy_share: busiest(results.iter().map(|result| result.busy_share)),
         datagrams: Some(datagrams),
         ..facts.report(recorded, samples, memory_bytes)

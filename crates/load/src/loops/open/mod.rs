@@ -20,6 +20,7 @@ use crate::record::summary::{self, Facts, Recorded, Trial};
 use crate::report::samples::KernelFacts;
 use crate::time::clock::{Clock, Wall};
 use crate::time::schedule;
+use crate::time::slices::OwnSlices;
 use receive::Receiver;
 use send::Sender;
 
@@ -51,6 +52,7 @@ pub fn run<P: ClientProtocol>(
     let (roles, pacing) = driver::resolve(config);
     let mut clients = divide(config)?;
     let times = plan(config, &clock, &mut clients, listener)?;
+    let slices = OwnSlices::new(config, &clock, times.start);
 
     // Only kernel timestamps need the wall clock.
     let mut wall = kernel.is_some().then(Wall::default);
@@ -70,20 +72,22 @@ pub fn run<P: ClientProtocol>(
             threads.push(ClientThread { name, cpu, run });
         };
         if roles == Roles::TwoThreads {
+            let (own, slices) = (slices.clone(), slices.clone());
             let receive = move || {
-                let busy_share = roles::receive_loop(&clock, &until, &mut receiver);
-                Some((receiver.errors(), busy_share))
+                let busy_share = roles::receive_loop(&clock, &until, own, &mut receiver);
+                Some((receiver.errors(), busy_share, Vec::new()))
             };
             add("receive", 2 * number + 1, Box::new(receive) as Box<dyn FnOnce() -> _ + Send>);
             let send = move || {
-                roles::send_loop(&clock, pacing, &until, &mut sender);
+                roles::send_loop(&clock, pacing, &until, slices, &mut sender);
                 None
             };
             add("send", 2 * number, Box::new(send));
         } else {
+            let slices = slices.clone();
             let both = move || {
-                let busy_share = roles::one_loop(&clock, pacing, &until, &mut sender, &mut receiver);
-                Some((receiver.errors(), busy_share))
+                let turns = roles::one_loop(&clock, pacing, &until, slices, &mut sender, &mut receiver);
+                Some((receiver.errors(), turns.busy_share(), turns.gaps()))
             };
             add("client", number, Box::new(both));
         }
@@ -101,8 +105,9 @@ pub fn run<P: ClientProtocol>(
     let samples = summary::samples(&clock, wall.as_ref(), &times.window, &records);
     let facts = Facts { kernel, ..trial.facts(connect_ns, usage) };
     let mut report = facts.report(&records, &samples, bytes_per_connection::<P>());
-    report.errors = received.iter().fold(summary::errors(&links, &records), |errors, (more, _)| errors.and(more));
-    report.receiver_busy_share = busiest(received.iter().map(|(_, busy_share)| *busy_share));
+    report.errors = received.iter().fold(summary::errors(&links, &records), |errors, (more, ..)| errors.and(more));
+    report.receiver_busy_share = busiest(received.iter().map(|(_, busy_share, _)| *busy_share));
+    report.gaps = summary::gaps(&clock, &times.window, received.into_iter().flat_map(|(.., gaps)| gaps));
     Ok(Outcome::new((report, samples), links))
 }
 

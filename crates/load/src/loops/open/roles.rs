@@ -11,6 +11,7 @@ use crate::loops::open::receive::Receiver;
 use crate::loops::open::send::Sender;
 use crate::protocol::ClientProtocol;
 use crate::time::clock::Clock;
+use crate::time::slices::OwnSlices;
 
 /// `sleep-spin` wakes this long before a planned time: the delay of a timer on a busy machine.
 const SPIN_NS: i64 = 60_000;
@@ -23,11 +24,12 @@ pub fn one_loop<P: ClientProtocol>(
     clock: &Clock,
     pacing: Pacing,
     until: &StopCondition<'_>,
+    mut slices: OwnSlices,
     sender: &mut Sender<'_, P>,
     receiver: &mut Receiver<'_, P>,
-) -> Option<f64> {
+) -> Turns {
     let mut events = Events::with_capacity(EVENTS_MAX);
-    let mut turns = Turns::new(until.window.clone());
+    let mut turns = slices.watch_gaps(Turns::new(until.window.clone()), clock);
     let mut is_spare = false;
     loop {
         let now = clock.now();
@@ -42,10 +44,11 @@ pub fn one_loop<P: ClientProtocol>(
             }
         }
         if receiver.alive() == 0 || until.is_over(now) || !until.progress.is_outstanding() {
-            return turns.busy_share();
+            return turns;
         }
-        if !late && pause(clock, pacing, sender, now, |ns| receiver.sleep_precise(ns)) {
-            turns.begin(clock.now(), true);
+        let sleep = |ns| receiver.sleep_precise(ns);
+        if !late && (slices.sleep(clock, now, sleep) || pause(clock, pacing, sender, now, sleep)) {
+            turns.slept(clock.now());
         }
         receiver.wait(&mut events, 0);
         is_spare = !late && events.iter().next().is_none();
@@ -89,10 +92,13 @@ pub fn send_loop<P: ClientProtocol>(
     clock: &Clock,
     pacing: Pacing,
     until: &StopCondition<'_>,
+    mut slices: OwnSlices,
     sender: &mut Sender<'_, P>,
 ) {
-    let pause = |sender: &Sender<'_, P>, now: u64| {
-        if !pause(clock, pacing, sender, now, |ns| thread::sleep(Duration::from_nanos(ns as u64))) {
+    let mut pause = |sender: &Sender<'_, P>, now: u64| {
+        let sleep = |ns| thread::sleep(Duration::from_nanos(ns as u64));
+        let is_slice_over = !sender.has_unsent() && slices.sleep(clock, now, sleep);
+        if !is_slice_over && !pause(clock, pacing, sender, now, sleep) {
             std::hint::spin_loop();
         }
     };
@@ -128,12 +134,18 @@ pub fn send_loop<P: ClientProtocol>(
 pub fn receive_loop<P: ClientProtocol>(
     clock: &Clock,
     until: &StopCondition<'_>,
+    mut slices: OwnSlices,
     receiver: &mut Receiver<'_, P>,
 ) -> Option<f64> {
     let mut sleeper = Sleeper::new(until.window.clone());
     let mut events = Events::with_capacity(EVENTS_MAX);
     loop {
-        receiver.wait(&mut events, SLEEP_MS);
+        // Do not wake during the slices of other contestants, except for responses.
+        if !slices.sleep(clock, clock.now(), |ns| receiver.sleep_precise(ns)) {
+            receiver.wait(&mut events, SLEEP_MS);
+        } else {
+            receiver.wait(&mut events, 0);
+        }
         for event in events.iter() {
             receiver.handle(event);
         }

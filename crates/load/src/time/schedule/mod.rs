@@ -6,7 +6,7 @@ use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::config::partition::partition;
-use crate::config::{LoadConfig, Phases, Popularity, Schedule, active_count};
+use crate::config::{LoadConfig, Phases, Popularity, Schedule, Slices, active_count};
 use crate::time::zipf::Zipf;
 
 /// The ramp begins at this fraction of the target rate, or at one request per second if that is more and below the target.
@@ -50,7 +50,8 @@ pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Itera
     let active = (active.end - active.start) as u32;
     let mut choose = Chooser::new(active.min(connections), config.popularity, connections, &mut random);
     let slots = Slots::new(config.rate_per_s() / f64::from(config.clients), &config.phases);
-    let schedule = config.schedule;
+    let (schedule, slices) = (config.schedule, config.slices);
+    let end_ns = config.window_ns().end as f64;
     // The client's offset, as a share of a constant interval.
     let turn = match schedule {
         Schedule::ConstantDrawn => random.random::<f64>(),
@@ -82,8 +83,17 @@ pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Itera
             Schedule::Closed => true,
             _ => slot > slots.count(),
         };
-        (!is_over).then(|| Planned { at_ns, connection: choose.next(&mut random) })
+        let at_ns = slices.map_or(at_ns, |slices| in_slices_ns(&slices, at_ns));
+        // Phases of an interleaved trial may end within a slice; the last round is the last whole one.
+        (!is_over && (slices.is_none() || at_ns < end_ns))
+            .then(|| Planned { at_ns, connection: choose.next(&mut random) })
     })
+}
+
+/// Returns the time after the start at which the contestant's own slices have taken `at_ns`, in nanoseconds.
+fn in_slices_ns(slices: &Slices, at_ns: f64) -> f64 {
+    let round = (at_ns / slices.slice_ns as f64) as u64;
+    slices.start_ns(round) as f64 + (at_ns - (round * slices.slice_ns) as f64)
 }
 
 /// Chooses the connection of each request.

@@ -1,0 +1,266 @@
+//! The report of an interleaved trial: only the measured parts of the contestant's own slices, joined to one window.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::samples::{self as figures, KernelFacts};
+use super::{LoadReport, Outstanding, PARTS, Sample};
+use crate::config::{LoadConfig, Slices};
+
+/// Facts about the slices of one contestant.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SliceReport {
+    /// The rounds of the window that are measured.
+    pub rounds: u64,
+    /// The rounds that are left out for all contestants, because a client had a gap in one of them.
+    pub left_out: u64,
+    /// The rounds in which a request of this contestant was outstanding beyond the guard of the next slice.
+    pub overrun: u64,
+    /// The median service time in the first and in the second half of the measured slices, in nanoseconds.
+    pub p50_by_half_ns: [u64; 2],
+}
+
+/// The measured parts of a contestant's slices. Times are in nanoseconds since the start of the window.
+struct Joined {
+    slices: Slices,
+    /// The start of the window, in nanoseconds after the start of the trial.
+    from_ns: u64,
+    /// For each round of the window, the start of the own slice after the start of the trial, and its place in the joined window.
+    rounds: Vec<(u64, Option<u64>)>,
+    measured: u64,
+}
+
+impl Joined {
+    fn new(slices: Slices, window: &Range<u64>, left_out: &BTreeSet<u64>) -> Self {
+        let mut measured = 0;
+        let mut place = |round: u64| {
+            let place = (!left_out.contains(&round)).then_some(measured);
+            measured += u64::from(place.is_some());
+            (slices.start_ns(round), place)
+        };
+        let rounds = window.start / slices.round_ns()..window.end / slices.round_ns();
+        let rounds = rounds.map(&mut place).collect();
+        Self { slices, from_ns: window.start, rounds, measured }
+    }
+
+    fn measured_ns(&self) -> u64 {
+        self.slices.slice_ns - self.slices.guard_ns
+    }
+
+    fn window_ns(&self) -> u64 {
+        self.measured * self.measured_ns()
+    }
+
+    /// The own slice of the round at `ns`: the time since its start, and its place; `None` outside of the window.
+    fn locate(&self, ns: i64) -> Option<(i64, Option<u64>)> {
+        let ns = self.from_ns.checked_add_signed(ns)?;
+        let round = (ns / self.slices.round_ns()).checked_sub(self.from_ns / self.slices.round_ns())?;
+        let (start_ns, place) = *self.rounds.get(round as usize)?;
+        Some((ns as i64 - start_ns as i64, place))
+    }
+
+    /// Converts a time in a measured part of an own slice to the joined window.
+    fn join(&self, ns: i64) -> Option<i64> {
+        let (since_ns, place) = self.locate(ns)?;
+        let is_measured = (self.slices.guard_ns as i64..self.slices.slice_ns as i64).contains(&since_ns);
+        Some(place.filter(|_| is_measured)? as i64 * self.measured_ns() as i64 + since_ns - self.slices.guard_ns as i64)
+    }
+
+    fn sample(&self, sample: &Sample) -> Option<Sample> {
+        let planned_ns = self.join(sample.planned_ns)?;
+        let shifted = |ns: i64| if ns == Sample::NEVER { ns } else { ns - sample.planned_ns + planned_ns };
+        Some(Sample {
+            planned_ns,
+            sent_ns: shifted(sample.sent_ns),
+            complete_ns: shifted(sample.complete_ns),
+            scheduler_ns: shifted(sample.scheduler_ns),
+            driver_ns: shifted(sample.driver_ns),
+            arrived_ns: shifted(sample.arrived_ns),
+            ..*sample
+        })
+    }
+
+    /// Counts requests outstanding at the start and at the end of the measured parts, over all slices.
+    fn outstanding(&self, samples: &[Sample]) -> [u64; 2] {
+        let mut counts = [0; 2];
+        for sample in samples.iter().filter(|sample| sample.sent_ns != Sample::NEVER) {
+            let Some((since_ns, Some(_))) = self.locate(sample.planned_ns) else { continue };
+            let slice_start_ns = sample.planned_ns - since_ns;
+            for (count, edge_ns) in counts.iter_mut().zip([self.slices.guard_ns, self.slices.slice_ns]) {
+                let edge_ns = slice_start_ns + edge_ns as i64;
+                *count += u64::from(sample.sent_ns < edge_ns && sample.complete_ns > edge_ns);
+            }
+        }
+        counts
+    }
+
+    /// Counts the rounds of which a request was outstanding beyond the guard of the next slice.
+    fn overrun(&self, samples: &[Sample]) -> u64 {
+        let end_ns = (self.slices.slice_ns + self.slices.guard_ns) as i64;
+        let round_of = |sample: &Sample| {
+            let (since_ns, place) = self.locate(sample.planned_ns)?;
+            let is_over = sample.sent_ns != Sample::NEVER && sample.complete_ns > sample.planned_ns - since_ns + end_ns;
+            place.filter(|_| is_over)
+        };
+        samples.iter().filter_map(round_of).collect::<BTreeSet<u64>>().len() as u64
+    }
+}
+
+/// Returns the rounds of a trial in which a client had a gap.
+pub fn rounds_with_gaps<'a>(config: &LoadConfig, reports: impl Iterator<Item = &'a LoadReport>) -> BTreeSet<u64> {
+    let Some(slices) = config.slices else { return BTreeSet::new() };
+    let window = config.window_ns();
+    let round = |ns: i64| window.start.saturating_add_signed(ns) / slices.round_ns();
+    reports.flat_map(|report| &report.gaps).flat_map(|gap| round(gap.start)..=round(gap.end)).collect()
+}
+
+/// Returns the report of the measured slices. `report` and `samples` are of the whole window, with the slices of all contestants.
+/// Leaves out the rounds `left_out`.
+pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_out: &BTreeSet<u64>) -> LoadReport {
+    let Some(slices) = config.slices else { return report };
+    let window = config.window_ns();
+    let joined = Joined::new(slices, &window, left_out);
+    let window_ns = joined.window_ns();
+    let window_s = window_ns as f64 / 1e9;
+    let whole: Vec<Sample> = samples.iter().filter_map(|sample| joined.sample(sample)).collect();
+    let of_samples = |difference: fn(&Sample) -> Option<i64>| figures::measured(&whole, window_ns, difference);
+    let (send_delay, service) = (of_samples(figures::send_delay_ns), of_samples(figures::service_ns));
+    let mut completed_by_part = [0; PARTS];
+    let mut sent_in_time = 0_u64;
+    for sample in samples {
+        if let Some(ns) = joined.join(sample.complete_ns).filter(|_| sample.complete_ns != Sample::NEVER) {
+            completed_by_part[(ns as u128 * PARTS as u128 / u128::from(window_ns)) as usize] += 1;
+        }
+        sent_in_time += u64::from(sample.sent_ns != Sample::NEVER && joined.join(sample.sent_ns).is_some());
+    }
+    let [at_start, at_end] = joined.outstanding(samples);
+    let all_rounds = joined.rounds.len() as u64;
+    // A client works only in its own slices.
+    let busy = |share: f64| (share * f64::from(slices.contestants)).min(1.0);
+    let known = |time: fn(&Sample) -> i64| whole.iter().filter(|sample| time(sample) != Sample::NEVER).count() as u64;
+    LoadReport {
+        window_ns,
+        planned: whole.len() as u64,
+        sent: known(|sample| sample.sent_ns),
+        completed: known(|sample| sample.complete_ns),
+        rate_achieved_per_s: completed_by_part.iter().sum::<u64>() as f64 / window_s,
+        completed_by_part: Some(completed_by_part),
+        rate_sent_per_s: sent_in_time as f64 / window_s,
+        outstanding: Outstanding { at_start, at_end, ..report.outstanding },
+        late: Some(figures::late(&send_delay, &service, &whole)),
+        receiver_busy_share: report.receiver_busy_share.map(busy),
+        fit: config.rate_per_s.and_then(|rate_per_s| figures::fit(&whole, 1e9 / rate_per_s)),
+        closed: report
+            .closed
+            .clone()
+            .map(|closed| super::ClosedReport { busy_share: busy(closed.busy_share), ..closed }),
+        kernel: report.kernel.as_ref().map(|kernel| {
+            let (interface, hardware) = (kernel.interface.clone(), kernel.hardware);
+            KernelFacts { interface, hardware, wall_clock_stepped: kernel.wall_clock_stepped }.report(&whole, window_ns)
+        }),
+        slices: Some(SliceReport {
+            rounds: joined.measured,
+            left_out: all_rounds - joined.measured,
+            overrun: joined.overrun(samples),
+            p50_by_half_ns: halves(&joined, &whole),
+        }),
+        response: of_samples(figures::response_ns),
+        send_delay,
+        service,
+        ..report
+    }
+}
+
+/// Returns the median service time of the first and of the second half of the measured slices.
+fn halves(joined: &Joined, whole: &[Sample]) -> [u64; 2] {
+    let measured_ns = joined.measured_ns() as i64;
+    [0, 1].map(|half| {
+        let is_in = |sample: &&Sample| (sample.planned_ns % measured_ns) * 2 / measured_ns == half;
+        let mut values: Vec<u64> =
+            whole.iter().filter(is_in).filter_map(figures::service_ns).map(|ns| ns.max(0) as u64).collect();
+        values.sort_unstable();
+        stats::quantile(&values, 0.5).unwrap_or(0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Phases;
+
+    const MS: u64 = 1_000_000;
+
+    fn config() -> LoadConfig {
+        let slices = Slices { heat: 0, contestants: 2, contestant: 0, slice_ns: 10 * MS, guard_ns: 2 * MS, seed: 1 };
+        let phases = Phases { ramp_ns: 0, warm_up_ns: 10 * MS, measure_ns: 320 * MS, cool_down_ns: 0 };
+        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        let config = LoadConfig::new(([127, 0, 0, 1], 80), service);
+        LoadConfig { slices: Some(slices), phases, rate_per_s: Some(1_000.0), ..config }
+    }
+
+    /// One request per millisecond of the own slices. Each takes as many microseconds as its slice has milliseconds.
+    fn samples(config: &LoadConfig) -> Vec<Sample> {
+        let slices = config.slices.unwrap();
+        let window = config.window_ns();
+        let rounds = window.start / slices.round_ns()..window.end / slices.round_ns();
+        let sample = |round: u64, at: u64| {
+            let planned_ns = (slices.start_ns(round) + at * MS) as i64 - window.start as i64;
+            let sent_ns = planned_ns + 1_000;
+            Sample { planned_ns, sent_ns, complete_ns: sent_ns + at as i64 * 1_000, ..Sample::UNKNOWN }
+        };
+        rounds.flat_map(|round| (0..10).map(move |at| sample(round, at))).collect()
+    }
+
+    #[test]
+    fn guards_and_other_slices_are_not_measured() {
+        let (config, samples) = (config(), samples(&config()));
+        let report = joined(&config, LoadReport::default(), &samples, &BTreeSet::new());
+        assert_eq!((report.window_ns, report.planned, report.sent, report.completed), (256 * MS, 256, 256, 256));
+        assert!((report.rate_achieved_per_s - 1_000.0).abs() < 1e-6, "{}", report.rate_achieved_per_s);
+        assert!((report.rate_sent_per_s - 1_000.0).abs() < 1e-6);
+        assert_eq!(report.completed_by_part, Some([8; PARTS]), "a part is a round");
+        assert_eq!(report.service.p50_by_part_ns, [5_000; PARTS], "2 to 9 us in each");
+        assert_eq!(
+            report.slices.unwrap(),
+            SliceReport { rounds: 32, left_out: 0, overrun: 0, p50_by_half_ns: [3_000, 7_000] }
+        );
+        assert_eq!(report.outstanding, Outstanding::default());
+    }
+
+    #[test]
+    fn rounds_with_gaps_are_left_out() {
+        let (config, samples) = (config(), samples(&config()));
+        let gap = |from: i64, to: i64| from * MS as i64..to * MS as i64;
+        let with = |gaps: Vec<Range<i64>>| LoadReport { gaps, ..LoadReport::default() };
+        let reports = [with(vec![gap(1, 2), gap(639, 640)]), with(vec![gap(39, 61)])];
+        let left_out = rounds_with_gaps(&config, reports.iter());
+        // Rounds of 20 ms; the window begins with round 1.
+        assert_eq!(left_out, [1, 2, 3, 4, 32, 33].into());
+        let report = joined(&config, LoadReport::default(), &samples, &left_out);
+        assert_eq!((report.window_ns, report.planned), (27 * 8 * MS, 27 * 8));
+        assert_eq!(report.slices.unwrap().left_out, 5);
+    }
+
+    #[test]
+    fn requests_beyond_the_next_guard_are_overruns() {
+        let (config, mut samples) = (config(), samples(&config()));
+        let last_of_slice = samples[9].planned_ns;
+        // The slice ends 1 ms after the last request; the guard of the next slice, 3 ms after it.
+        samples[9].complete_ns = last_of_slice + 2_900_000;
+        let of = |samples: &[Sample]| joined(&config, LoadReport::default(), samples, &BTreeSet::new());
+        assert_eq!((of(&samples).slices.unwrap().overrun, of(&samples).outstanding.at_end), (0, 1));
+        samples[9].complete_ns = last_of_slice + 3_100_000;
+        assert_eq!(of(&samples).slices.unwrap().overrun, 1);
+        samples[9].complete_ns = Sample::NEVER;
+        assert_eq!((of(&samples).slices.unwrap().overrun, of(&samples).completed), (1, 255));
+    }
+
+    #[test]
+    fn report_without_slices_is_unchanged() {
+        let config = LoadConfig { slices: None, ..config() };
+        let report = LoadReport { planned: 7, ..LoadReport::default() };
+        assert_eq!(joined(&config, report, &[], &BTreeSet::new()).planned, 7);
+    }
+}

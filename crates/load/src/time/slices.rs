@@ -1,0 +1,125 @@
+//! The times at which a client may send: always, or only in its own slices of an interleaved trial.
+
+use crate::config::LoadConfig;
+use crate::driver::Turns;
+use crate::time::clock::Clock;
+
+/// The longest turn of a client's loop that is no gap, in nanoseconds: several times the handling of a full batch of responses.
+const GAP_NS: f64 = 500_000.0;
+/// The longest sleep between two slices.
+const SLEEP_NS: i64 = 900_000_000;
+/// The longest sleep after the last slice, before the loop checks whether all responses have arrived.
+const LAST_SLEEP_NS: i64 = 5_000_000;
+
+/// The client's slices, in ticks.
+#[derive(Clone, Debug, Default)]
+pub struct OwnSlices {
+    /// The start of each slice, ascending. Empty without slices.
+    starts: Vec<u64>,
+    ticks: u64,
+    next: usize,
+}
+
+impl OwnSlices {
+    /// The slices of a trial that begins at `start`.
+    pub fn new(config: &LoadConfig, clock: &Clock, start: u64) -> Self {
+        let Some(slices) = config.slices else { return Self::default() };
+        let rounds = config.window_ns().end / slices.round_ns();
+        let starts = (0..rounds).map(|round| start + clock.ticks(slices.start_ns(round) as f64)).collect();
+        Self { starts, ticks: clock.ticks(slices.slice_ns as f64), next: 0 }
+    }
+
+    /// Whether the client may always send.
+    pub fn is_always(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    /// Returns the start of the next slice; `None` if the client may send at `now`. After the last slice, reslices the end of
+    /// time. Call it with ascending times.
+    #[inline]
+    pub fn next_start(&mut self, now: u64) -> Option<u64> {
+        if self.starts.is_empty() {
+            return None;
+        }
+        while self.starts.get(self.next).is_some_and(|start| now >= start + self.ticks) {
+            self.next += 1;
+        }
+        let next = self.starts.get(self.next).copied().unwrap_or(u64::MAX);
+        (now < next).then_some(next)
+    }
+
+    /// Sleeps until the next own slice, if `now` is outside of the client's slices. `sleep` takes nanoseconds, and may end early
+    /// if a response arrives. Returns whether it slept.
+    #[inline]
+    pub fn sleep(&mut self, clock: &Clock, now: u64, sleep: impl FnOnce(i64)) -> bool {
+        let start = self.next_start(now);
+        if let Some(start) = start {
+            let longest_ns = if start == u64::MAX { LAST_SLEEP_NS } else { SLEEP_NS };
+            sleep(clock.between_ns(now, start).min(longest_ns));
+        }
+        start.is_some()
+    }
+
+    /// Makes `turns` record gaps, if the client has slices.
+    pub fn watch_gaps(&self, turns: Turns, clock: &Clock) -> Turns {
+        if self.starts.is_empty() { turns } else { turns.with_gaps(clock.ticks(GAP_NS)) }
+    }
+
+    /// Returns the time at which the client has been in its slices for `ticks` since `now`. Call it with ascending times.
+    #[inline]
+    pub fn after(&mut self, now: u64, ticks: u64) -> u64 {
+        if self.starts.is_empty() {
+            return now.saturating_add(ticks);
+        }
+        let begin = self.next_start(now).unwrap_or(now);
+        if begin == u64::MAX {
+            return begin;
+        }
+        let within = begin - self.starts[self.next] + ticks;
+        let (slices, rest) = (within / self.ticks, within % self.ticks);
+        self.starts.get(self.next + slices as usize).map_or(u64::MAX, |start| start + rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ClockChoice, Phases, Slices};
+
+    fn made_up() -> (OwnSlices, Vec<u64>) {
+        let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
+        let slices = Slices { heat: 0, contestants: 3, contestant: 1, slice_ns: 10, guard_ns: 2, seed: 7 };
+        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        let phases = Phases { ramp_ns: 10, warm_up_ns: 10, measure_ns: 30, cool_down_ns: 0 };
+        let config = LoadConfig { slices: Some(slices), phases, ..LoadConfig::new(([127, 0, 0, 1], 80), service) };
+        (OwnSlices::new(&config, &clock, 1_000), (0..5).map(|round| 1_000 + slices.start_ns(round)).collect())
+    }
+
+    #[test]
+    fn client_sends_only_in_its_slices() {
+        let (mut slices, starts) = made_up();
+        for at in 1_000..1_150 {
+            let is_own = starts.iter().any(|start| (*start..start + 10).contains(&at));
+            let next = starts.iter().copied().find(|start| *start > at).unwrap_or(u64::MAX);
+            assert_eq!(slices.next_start(at), (!is_own).then_some(next), "{at}");
+        }
+        assert_eq!(slices.next_start(2_000), Some(u64::MAX));
+    }
+
+    #[test]
+    fn delay_passes_only_in_slices() {
+        let (mut slices, starts) = made_up();
+        assert_eq!(slices.after(starts[0] + 3, 5), starts[0] + 8);
+        assert_eq!(slices.after(starts[0] + 3, 7), starts[1], "the slice has 7 ticks left");
+        assert_eq!(slices.after(starts[0] + 10, 24), starts[3] + 4);
+        assert_eq!(slices.after(starts[4] + 9, 1), u64::MAX);
+    }
+
+    #[test]
+    fn client_without_slices_always_sends() {
+        let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
+        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        let mut slices = OwnSlices::new(&LoadConfig::new(([127, 0, 0, 1], 80), service), &clock, 5);
+        assert_eq!((slices.next_start(0), slices.after(7, 3)), (None, 10));
+    }
+}
