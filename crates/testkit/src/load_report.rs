@@ -43,6 +43,8 @@ pub fn load_report() -> LoadReport {
         send_delay: measured([200; 10]),
         service: measured([50_000; 10]),
         response: measured([50_200; 10]),
+        gaps: Vec::new(),
+        slices: None,
         fit: None,
         closed: None,
         churn: None,
