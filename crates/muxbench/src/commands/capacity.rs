@@ -24,9 +24,9 @@ const MOST_PER_S: f64 = 10e6;
 /// probe is a short trial at one rate. It succeeds if it meets all limits, achieves 95 % of the planned rate, and has no errors
 /// (`udp`: loses at most 1 %).
 ///
-/// The search doubles the rate until two probes in a row fail. It then estimates the capacity from all probes and their
-/// reliability, so that one disturbed probe does not mislead it. The printed interval contains the capacity with a probability
-/// of 95 %. The searches of all architectures are interleaved. If the client is the bottleneck, the result is a lower bound.
+/// The search doubles the rate until two probes in a row fail, or halves it until one succeeds. It then estimates the capacity
+/// from all probes and their reliability, so that one disturbed probe does not mislead it. The printed interval contains the
+/// capacity with a probability of 95 %. The searches take turns. If the client is the bottleneck, the result is a lower bound.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench capacity --p99 1ms

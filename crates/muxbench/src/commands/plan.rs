@@ -1,4 +1,4 @@
-//! `muxbench plan`: the trials of an experiment on this host, and the hosts that it needs.
+//! `muxbench plan`: shows the trials of an experiment on this host, and the hosts that they need.
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;

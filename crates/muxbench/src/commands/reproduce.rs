@@ -1,4 +1,4 @@
-//! `muxbench reproduce`: the experiments of a paper on this machine, beside its published values and claims.
+//! `muxbench reproduce`: runs the experiments of a paper, and shows the results beside the published values and claims.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

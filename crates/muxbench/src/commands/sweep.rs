@@ -105,7 +105,7 @@ fn write(args: &Args, folder: &Path) -> anyhow::Result<()> {
 fn check_path(file: &Path) -> anyhow::Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() || file.is_dir() {
-        bail!("cannot write {}: its folder does not exist, or it is a folder; name another file", file.display());
+        bail!("cannot write {}: its folder does not exist, or the path is a folder; name another file", file.display());
     }
     Ok(())
 }

@@ -93,7 +93,7 @@ flags! {
     loss: Loss = "SHARE" [requires = "network"];
     /// Bandwidth of each host's link, such as 1Gbit
     bandwidth: Bandwidth = "BANDWIDTH" [requires = "network"];
-    /// Bytes that an idle host may send at once before --bandwidth limits it, such as 11KiB [default: 1 ms of bandwidth]
+    /// Bytes that an idle host may send at once before --bandwidth limits it [default: 1 ms of bandwidth, at least two packets]
     burst: Size = "SIZE" [requires = "bandwidth"];
 }
 

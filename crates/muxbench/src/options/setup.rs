@@ -132,7 +132,7 @@ impl SetupArgs {
     }
 }
 
-/// Checks an experiment like an experiment file, and returns it with the text of that file.
+/// Checks an experiment as if it came from a file, and returns it with the text of such a file.
 pub fn checked(experiment: &Experiment) -> anyhow::Result<(Experiment, String)> {
     let text = toml::to_string(experiment)?;
     Ok((Experiment::parse(&text, "flags")?, text))

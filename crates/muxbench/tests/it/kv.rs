@@ -90,7 +90,7 @@ fn pymemcache_tests(port: u16) -> Result<(), String> {
     };
     // pymemcache 4.0.0 has 94 + 6 tests without TLS.
     run("not test_touch", 94)?;
-    // Items of these tests expire at the next full second, as in memcached. A busy machine may be too slow for that: repeat them.
+    // Items of these tests expire at the next full second, as in memcached. A busy machine may be too slow, so repeat them.
     (0..10).find_map(|_| run("test_touch", 6).ok()).map_or_else(|| run("test_touch", 6), Ok)
 }
 

@@ -1,4 +1,5 @@
-//! A client that was stopped during the window: its trial is not valid, or the verdict states that the client may have caused the p99.
+//! A client that was stopped during the window. Its trial is not valid, or the verdict states that the client may have
+//! caused the p99.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;

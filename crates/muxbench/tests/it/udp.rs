@@ -100,7 +100,8 @@ fn room() -> u64 {
 
 fn burst_to_one_port_leaves_others_served(architecture: Architecture) {
     let room = room();
-    // The burst exceeds the 32 datagrams that a loop reads from a port per turn. In rt-signal the first port has two turns.
+    // The burst exceeds the 32 datagrams that a loop reads from a port per turn. In `rt-signal`
+    // a port has two turns before another port has one.
     let burst = if architecture.to_string() == "rt-signal" { 90 } else { 40 };
     if burst > room {
         skipped(&format!("{architecture}: a socket has room for {room} requests, not {burst}"));
