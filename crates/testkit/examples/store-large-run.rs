@@ -1,4 +1,4 @@
-//! Stores a constructed run as large as a paper's matrix: `cargo run -p muxbench-testkit --example store-large-run -- FOLDER`.
+//! Stores a constructed run with 105 trials: `cargo run -p muxbench-testkit --example store-large-run -- FOLDER`.
 
 use std::path::PathBuf;
 

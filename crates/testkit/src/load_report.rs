@@ -11,7 +11,7 @@ pub fn measured(tenths_ns: [u64; 10]) -> Measured {
     Measured { distribution: histogram.distribution(), p50_by_part_ns, p90_by_part_ns: p50_by_part_ns, histogram }
 }
 
-/// Returns a healthy trial of 1 000 requests in a second over 10 connections.
+/// Returns the report of a healthy trial: 1 000 requests in a second over 10 connections.
 pub fn load_report() -> LoadReport {
     LoadReport {
         clock: ClockFacts {

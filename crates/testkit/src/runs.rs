@@ -429,8 +429,8 @@ pub fn large_run() -> Run {
     run
 }
 
-/// Returns a function of send times at the planned rate. Every 20th send is late, by more in later trials. The
-/// samples of trial 6 are missing.
+/// Returns a function that maps a trial to its send times, at the planned rate. Every 20th send is late, by more in
+/// later trials. The samples of trial 6 are missing.
 pub fn sends_of(run: &Run) -> impl FnMut(u32) -> anyhow::Result<Vec<i64>> {
     let rates: BTreeMap<u32, f64> =
         run.header.trials.iter().filter_map(|trial| Some((trial.index, trial.workload.rate_per_s?))).collect();

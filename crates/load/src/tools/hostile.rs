@@ -27,12 +27,12 @@ const READ_BYTES_MAX: usize = 64 << 10;
 const ENDLESS_BYTES: usize = 64 << 10;
 /// The byte limit of one write of garbage.
 const GARBAGE_BYTES_MAX: usize = 2048;
-/// A response size that exceeds the default socket buffers.
+/// The size of responses that together exceed the default socket buffers.
 const MUCH_BYTES: u64 = 16 << 20;
 
 /// An action of a client.
 enum Act<'a> {
-    /// Writes the bytes this many times, or until the socket accepts no more. Unsent bytes are written before any later ones.
+    /// Writes the bytes this many times, or until the socket accepts no more. While earlier bytes are unsent, writes only them.
     Send(Cow<'a, [u8]>, usize),
     /// Reads up to this many bytes.
     Read(usize),
@@ -79,7 +79,7 @@ pub const MANNERS: &[Manner] = manners! {
         2..4 => Act::Wait,
         _ => Act::Close,
     };
-    "slow-writer", "sends a request byte by byte",
+    "slow-writer", "begins a request and continues it byte by byte",
         |inputs, step, _| send(if step == 0 { &inputs.half } else { &inputs.more });
     "slow-reader", "requests many bytes and reads them one by one",
         |inputs, step, _| if step == 0 { send(&inputs.much) } else { Act::Read(1) };
@@ -276,7 +276,7 @@ pub struct Crowd<'a> {
     target: Target<'a>,
     inputs: Inputs,
     clients: Vec<Client>,
-    /// The number of connections so far, which selects the source address of the next.
+    /// The number of connections so far, which selects the next source address or port.
     number: u64,
     random: Xoshiro256PlusPlus,
     tally: Tally,

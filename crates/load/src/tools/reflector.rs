@@ -24,7 +24,7 @@ use crate::error::LoadError;
 use crate::io::platform::Pinned;
 use crate::io::poller::{EVENTS_MAX, Events, Poller};
 
-/// The poller's number of the listener or the only datagram socket.
+/// The poller's number for the listener or for the only datagram socket.
 const FIRST: usize = usize::MAX;
 
 /// The number of Unix sockets made in this process, as a suffix for unique names.

@@ -123,7 +123,7 @@ fn closed_loop_replaces_connections() {
         assert!(connections.is_empty(), "all connections are closed");
         seen.all_ended();
         let by_requests = seen.by_requests.lock().unwrap();
-        // The connection that verified the server is incomplete, and those that the end of the window cut short.
+        // Incomplete connections: the one that verified the server, and up to five that the end of the window cut short.
         let whole = by_requests.get(&requests).copied().unwrap_or(0);
         let accepted = seen.accepted.load(SeqCst);
         assert!(whole >= 10 && accepted - whole <= 6, "{by_requests:?}");
@@ -205,13 +205,13 @@ fn excess_sessions_wait_for_a_connection() {
 
 #[test]
 fn unbegun_sessions_count_as_planned() {
-    // One connection with 50 ms per request: about 14 of 400 sessions begin by the end of the cool-down.
+    // Each request takes 50 ms, so each connection begins about 14 of the 400 sessions by the end of the cool-down.
     let (target, _) = server(|stream, number| {
         thread::sleep(Duration::from_millis(50));
         honest(stream, number)
     });
     for clients in [1, 2] {
-        // A cool-down with time for only one response.
+        // A cool-down with time for at most one response.
         let phases = Phases { cool_down_ns: 20_000_000, ..for_long(open(target, 3)).phases };
         let config = LoadConfig { connections: clients, clients, phases, ..open(target, 3) };
         let report = run(&config).report;
@@ -391,7 +391,7 @@ fn window_end_waits_for_connections_in_progress() {
     let address = listener.local_addr().unwrap();
     busy_for_a_while!(listener, move || TcpStream::connect_timeout(&address, Duration::from_millis(50)).ok());
     verify(address.into());
-    // A full Unix socket refuses at once, and the client retries repeatedly.
+    // connect(2) to a Unix socket with a full backlog fails at once, and the client retries repeatedly.
     let path = std::env::temp_dir().join(format!("muxbench-churn-{}", std::process::id()));
     let listener = UnixListener::bind(&path).unwrap();
     let target = path.clone();

@@ -92,7 +92,7 @@ fn several_requests_may_be_outstanding_on_one_connection() {
     assert_eq!(report.sent, 600, "no planned request is skipped");
     assert!(report.completed >= 590, "{report:?}");
     assert!(report.outstanding.at_end >= 40, "{:?}", report.outstanding);
-    assert!(report.service.distribution.p99_ns > 100_000_000, "requests queue");
+    assert!(report.service.distribution.p99_ns > 100_000_000, "requests wait for the responses to earlier ones");
     // Responses arrive in the order of the requests.
     let complete: Vec<i64> = samples.iter().map(|sample| sample.complete_ns).collect();
     assert!(complete.is_sorted());
@@ -129,8 +129,8 @@ fn dead_server_ends_the_load_early() {
 
 #[test]
 fn load_does_not_wait_for_requests_of_failed_connections() {
-    // The server ignores each connection's third request and ends the connection at the fourth, so some requests are
-    // outstanding.
+    // The server answers each connection's third request with only one byte and ends the connection at the fourth, so some
+    // requests are outstanding.
     let target =
         server(|stream| answer(stream, |number| (number < 3).then_some(if number < 2 { RESPONSE } else { 1 })));
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
@@ -159,7 +159,7 @@ fn overloaded_client_ends_after_the_cool_down() {
 }
 
 #[test]
-fn server_that_sends_too_much_is_wrong() {
+fn excess_byte_of_a_response_is_wrong() {
     let target = server(|stream| answer(stream, |number| Some(if number == 3 { RESPONSE + 1 } else { RESPONSE })));
     let Outcome { report, .. } = run(&config(target));
     assert!(report.errors.wrong > 0, "{:?}", report.errors);
@@ -210,7 +210,7 @@ fn events_follow_the_order_of_phases() {
     assert!(matches!(events.last(), Some(Event::Progress { .. })));
 }
 
-/// A listener that may set the start time, in the past.
+/// A listener that may set a start time in the past.
 struct Begins {
     ago_ns: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! The closed loop against a store in this process, and against servers with known faults.
+//! The closed loop against a key-value store in this process, and against servers with known faults.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -12,14 +12,14 @@ use wire::{Service, ServiceSpec};
 
 use crate::server::{REQUEST, RESPONSE, answer_one, server, service};
 
-/// The length of the first response of a store.
+/// The length of the first of a store's responses.
 fn first_bytes(responses: &[u8]) -> usize {
     let line = responses.iter().position(|&byte| byte == b'\n').unwrap() + 1;
     let words = String::from_utf8_lossy(&responses[..line]).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     if words[0] == "VALUE" { line + words[3].parse::<usize>().unwrap() + b"\r\nEND\r\n".len() } else { line }
 }
 
-/// Starts a store and passes each response through `change`. One read may return several requests of a late client.
+/// Starts a key-value store and passes each response through `change`. A read may return several requests of a late client.
 fn store(change: fn(&mut Vec<u8>)) -> SocketAddr {
     let kv = Kv::new(KvConfig::default(), Box::new(|| 1));
     server(move |mut stream| {
@@ -89,7 +89,7 @@ fn run(config: &LoadConfig) -> Outcome {
     muxbench_load::run(config, &mut |_| ()).unwrap()
 }
 
-/// Asserts at most one outstanding request per connection: each is due at the previous response plus the think time.
+/// Asserts at most one outstanding request per connection: each is due at least `think_ns` after the previous response.
 fn assert_closed(samples: &[Sample], connections: u32, think_ns: i64) {
     let mut used: Vec<u32> = samples.iter().map(|sample| sample.connection).collect();
     used.sort_unstable();
@@ -166,7 +166,7 @@ fn values_are_stored_and_verified() {
 }
 
 #[test]
-fn wrong_store_is_detected() {
+fn wrong_responses_of_a_store_are_counted_by_class() {
     // Flip a bit at the end of each value. Responses to sets stay correct.
     let target = store(|response| {
         if response.starts_with(b"VALUE") {
@@ -207,7 +207,7 @@ fn wrong_store_is_detected() {
 }
 
 #[test]
-fn open_loop_verifies_a_store_too() {
+fn open_loop_verifies_responses_of_a_store() {
     let target = store(|_| ());
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         for timestamps in [Timestamps::Client, Timestamps::Kernel] {
@@ -270,7 +270,7 @@ fn requests_larger_than_the_socket_buffer_arrive_whole() {
 
 #[test]
 fn unstored_data_set_fails_the_load() {
-    // A server that verifies connections but has no memory for the data set.
+    // A server that stores three records per connection, and then has no memory.
     let target = server(|stream| {
         let mut lines = BufReader::new(stream.try_clone().unwrap()).split(b'\n');
         let mut stream = stream;
@@ -305,7 +305,7 @@ fn request_without_response_or_connection_counts_once() {
             }
         }
     }));
-    // All requests are outstanding at the end of the window.
+    // Each connection has a request outstanding at the end of the window.
     config.phases = Phases { ramp_ns: 0, measure_ns: 2_000_000_000, cool_down_ns: 50_000_000, ..config.phases };
     let Outcome { report, .. } = run(&config);
     assert_eq!((report.errors.timeout, report.errors.total()), (10, 10), "{:?}", report.errors);

@@ -243,7 +243,7 @@ fn closed_port_is_unreachable() {
 }
 
 #[test]
-fn silent_ports_are_named_before_the_start() {
+fn silent_or_closed_port_is_named_before_the_start() {
     let silent = Server::start(|_, _| vec![]);
     let error =
         muxbench_load::run(&LoadConfig { timeout_ns: 300_000_000, ..silent.config() }, &mut |_| ()).unwrap_err();

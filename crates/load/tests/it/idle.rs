@@ -68,7 +68,7 @@ fn hold(timeout: Duration, meanwhile: Meanwhile) -> IdleReport {
 }
 
 #[test]
-fn living_idle_connections_answer_again() {
+fn served_idle_connections_are_alive_at_the_end() {
     let report = hold(PATIENCE, |_, _| true);
     assert_eq!((report.held, report.alive, report.errors.total()), (20, 20, 0), "{report:?}");
     assert!(report.connect_ns > 0 && report.processes == 1);

@@ -1,4 +1,4 @@
-//! A server for the tests' streams.
+//! A TCP server for tests.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -48,7 +48,7 @@ fn stream_bytes_and_rate_cover_only_the_window() {
     assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
     let stream = report.stream.unwrap();
     assert_eq!((stream.ended, stream.bytes_by_second.len()), (4, 1));
-    assert!(stream.bytes <= stream.sent_bytes - 4 * 1_000, "the window excludes greetings");
+    assert!(stream.bytes <= stream.sent_bytes - 4 * 1_000, "the bytes in the window exclude greetings");
     assert!(stream.fairness > 0.25 && stream.fairness <= 1.0, "{}", stream.fairness);
     // The window is one second.
     let by_bytes = stream.bytes as f64 / SIZES.burst_bytes() as f64;
@@ -56,7 +56,7 @@ fn stream_bytes_and_rate_cover_only_the_window() {
 }
 
 #[test]
-fn unread_connections_time_out_without_a_share() {
+fn unread_connections_time_out_and_lower_the_fairness() {
     let served = |stream: TcpStream, number: usize| match number {
         0 => acknowledge(stream),
         // The server does not read, so the client's bytes stay in the socket buffers until the timeout.
