@@ -4,7 +4,7 @@
 #   muxbench lab --network lab:clients=5 --delay 1ms -- \
 #       deploy/mpirun-in-lab.sh mpirun -np 6 muxbench run kawai2008-http --quick --distributed
 #
-# Needs Open MPI 4 (Debian: apt install openmpi-bin). Nothing is left: the processes on the hosts end with the lab.
+# Needs Open MPI 4 (Debian: apt install openmpi-bin). The processes on the hosts end with the lab.
 set -eu
 : "${MUXBENCH_LAB_HOSTS:?no lab: start this with muxbench lab --network lab:clients=5 -- $0 mpirun -np 6 muxbench run FILE --distributed}"
 # `muxbench lab` removes this folder after all processes have ended.

@@ -5,8 +5,7 @@
 #       deploy/slurm-in-lab.sh srun -X -N6 muxbench run kawai2008-http --quick --distributed
 #
 # With -X, Ctrl-C finishes and saves the current trial, then stops the run; without -X srun only lists its tasks.
-# Needs Slurm and MUNGE (Debian: apt install slurm-wlm munge). Nothing is left: the daemons
-# end with this script, even if it is killed.
+# Needs Slurm and MUNGE (Debian: apt install slurm-wlm munge). The daemons end with this script, even if it is killed.
 set -eu
 : "${MUXBENCH_LAB_HOSTS:?no lab: start this with muxbench lab --network lab:clients=5 -- $0 srun -N6 muxbench run FILE --distributed}"
 PATH=$PATH:/usr/sbin:/usr/local/sbin

@@ -6,7 +6,7 @@ THREADS, ROUNDS = 4, 50
 
 
 def in_threads(work):
-    """In each of THREADS concurrent threads, calls the function that `work()` returns ROUNDS times. All calls must succeed."""
+    """Starts THREADS threads. Each calls `work()` once, and the returned function ROUNDS times. All calls must succeed."""
     failures = []
 
     def run():

@@ -88,7 +88,7 @@ def leasing(client):
 
 
 def recaching(client):
-    """The first get of an item that expires soon is a miss; the next gets return the item."""
+    """The first get of an item that expires soon is a miss; later gets return the item."""
     client.set("old", "x", ttl=20)
     assert [client.get("old", recache_policy=RecachePolicy(ttl=30)) for _ in range(3)] == [None, "x", "x"]
     client.set("old", "y", ttl=100)

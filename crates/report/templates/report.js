@@ -59,7 +59,7 @@
     } else {
       lines.push(`${axes.x.label}: ${words[axes.x.form](x)}`);
     }
-    // With three values, the client may have caused the p99.
+    // A spread of three values (p1, p25, p75) lacks the p99, because the client may have caused it.
     if (spread && spread.length >= 3) {
       ["p1", "p25"].forEach((name, at) => lines.push(`${name} ${value(spread[at])}`));
       lines.push(`<b>p50 ${value(y)}</b>`);
