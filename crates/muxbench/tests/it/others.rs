@@ -251,7 +251,7 @@ fn doctor_ends_server_of_killed_supervisor_and_runner() {
     let printed = text(&output.stdout);
     let lines: Vec<&str> = printed.lines().collect();
     assert!(output.status.success() && lines.len() >= 5, "{output:?}");
-    assert!(lines[0].starts_with("No leftovers"), "the doctor does not touch a server of a running run: {printed}");
+    assert!(lines[0].starts_with("No leftovers"), "the doctor does not touch the server while its run continues: {printed}");
     let of_server = "of a server whose supervisor died";
     assert_eq!(lines[1], of_server, "the doctor lists the processes");
     let is_of_server = |line: &&&str| line.starts_with("removed: process ") && line.ends_with(of_server);
@@ -259,7 +259,7 @@ fn doctor_ends_server_of_killed_supervisor_and_runner() {
     assert!(lines[2..].iter().filter(is_of_server).count() >= 2, "{printed}");
 }
 
-fn cause_of_death_of_a_command_is_reported() {
+fn failing_command_is_reported_with_its_output() {
     let folder = tempfile::tempdir().unwrap();
     let python = format!("{ROOT}/examples/servers/python/asyncio_server.py");
     let commands = [
@@ -326,6 +326,6 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(example_servers_answer_requests_before_a_half_close));
     cases.once(case!(external_server_ends_with_its_run));
     cases.once(case!(doctor_ends_server_of_killed_supervisor_and_runner));
-    cases.once(case!(cause_of_death_of_a_command_is_reported));
+    cases.once(case!(failing_command_is_reported_with_its_output));
     cases.once(case!(commands_are_shown_and_start_only_if_allowed));
 }

@@ -106,7 +106,7 @@ fn io_uring_closes_connection_that_ends_after_bytes(architecture: Architecture) 
     serve.stop();
 }
 
-fn all_accept_strategies_but_reuseport_accept_unix_sockets() {
+fn accept_strategies_except_reuseport_serve_unix_sockets() {
     let folder = tempfile::tempdir().unwrap();
     let listen = Address::unix(folder.path().join("s")).unwrap();
     for (model, accept) in ["mt-pool:4", "mp-prefork:4"]
@@ -289,7 +289,7 @@ pub fn cases(cases: &mut Cases) {
         |it| is_io_uring(it) && it.can_listen(&unix).is_ok(),
         case!(io_uring_closes_connection_that_ends_after_bytes),
     );
-    cases.once(case!(all_accept_strategies_but_reuseport_accept_unix_sockets));
+    cases.once(case!(accept_strategies_except_reuseport_serve_unix_sockets));
     cases.once(case!(stale_socket_is_replaced_and_another_file_is_an_error));
     cases.once(case!(load_drives_unix_socket_and_rejects_wrong_flags));
     cases.once(case!(unix_socket_run_removes_its_private_folder));

@@ -151,7 +151,7 @@ impl Drop for Hogs {
     }
 }
 
-fn kernel_timestamps_prove_that_requests_left() {
+fn kernel_timestamps_cover_every_sent_request() {
     let folder = tempfile::tempdir().unwrap();
     let output = measure(folder.path(), &[SMALL, &["--timestamps", "kernel", "--output", "run"]].concat());
     let table = text(&output.stdout);
@@ -354,7 +354,7 @@ fn idle_counts_connections_that_are_alive_at_the_end() {
     assert!(error.contains("no connections to hold"), "{error}");
 }
 
-/// Flags of a comparison of closed loops that takes about two seconds.
+/// Flags of a comparison of closed loops. Each trial takes about a second.
 const CLOSED: &[&str] = &[
     "compare",
     "--schedule",
@@ -624,7 +624,7 @@ fn plan_of_hosts_uses_documented_costs() {
 /// Adds the cases of this folder.
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(pools_are_measured_with_exclusive_accept));
-    cases.alone(case!(kernel_timestamps_prove_that_requests_left));
+    cases.alone(case!(kernel_timestamps_cover_every_sent_request));
     cases.once(case!(flags_set_locality_and_schedules));
     cases.alone(case!(calibrate_recovers_hold_times));
     cases.once(case!(experiment_file_is_planned_and_run));

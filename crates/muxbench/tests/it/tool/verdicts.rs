@@ -59,7 +59,7 @@ fn check<'a>(verdict: &'a Value, word: &str) -> &'a Value {
     checks.iter().find(|check| check["name"].as_str().unwrap().contains(word)).unwrap_or_else(|| panic!("{verdict}"))
 }
 
-fn violated_schedule_is_client_limited() {
+fn violated_schedule_makes_trial_client_limited() {
     let serve = crate::common::Serve::start("epoll".parse().unwrap(), 128, 128);
     let child = muxbench()
         .args(["load", "--target", &serve.address.to_string(), "--response", "128B", "--schedule", "constant"])
@@ -118,6 +118,6 @@ fn strict_accepts_only_valid_trials() {
 pub fn cases(cases: &mut Cases) {
     cases.alone(case!(overloaded_server_is_saturated_and_not_ranked));
     cases.alone(case!(client_without_cpu_time_is_client_limited));
-    cases.once(case!(violated_schedule_is_client_limited));
+    cases.once(case!(violated_schedule_makes_trial_client_limited));
     cases.once(case!(strict_accepts_only_valid_trials));
 }
