@@ -251,7 +251,10 @@ fn doctor_ends_server_of_killed_supervisor_and_runner() {
     let printed = text(&output.stdout);
     let lines: Vec<&str> = printed.lines().collect();
     assert!(output.status.success() && lines.len() >= 5, "{output:?}");
-    assert!(lines[0].starts_with("No leftovers"), "the doctor does not touch the server while its run continues: {printed}");
+    assert!(
+        lines[0].starts_with("No leftovers"),
+        "the doctor does not touch the server while its run continues: {printed}"
+    );
     let of_server = "of a server whose supervisor died";
     assert_eq!(lines[1], of_server, "the doctor lists the processes");
     let is_of_server = |line: &&&str| line.starts_with("removed: process ") && line.ends_with(of_server);
