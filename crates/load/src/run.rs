@@ -46,7 +46,7 @@ fn run_protocol<P: ClientProtocol>(
     let mut on_connected = |done| listener.on(Event::Connecting { done, total });
     let sockets = connect::connect(lasting, &sources, protocol, &mut on_connected)?;
     let connect_ns = started.elapsed().as_nanos() as u64;
-    // The first process prepares the server for all; the others start later.
+    // The first process prepares the server for all processes, which start their loads together afterwards.
     if config.part.is_none_or(|part| part.number == 0) {
         let total = protocol.preparations();
         prepare::prepare(config, protocol, &sockets[0], &mut |done| listener.on(Event::Preparing { done, total }))?;

@@ -359,7 +359,7 @@ pub enum Popularity {
     /// All are equally likely (kawai2008, kawai2006).
     #[default]
     Uniform,
-    /// The `k`th most popular has a probability proportional to `1/k^exponent`. The seed draws the order of popularity.
+    /// The `k`th most popular has a probability proportional to `1/k^exponent`. The seed ranks connections, but not records.
     Zipf {
         /// The exponent, above 0.
         exponent: f64,

@@ -40,7 +40,7 @@ pub const RULES: &[Rule] = rules! {
     "workload.rate", |it| !is_closed(it) && !it.rate_per_s.is_some_and(|rate| rate.is_finite() && rate > 0.0),
         "must be a number of requests per second above 0";
     "workload.rate", |it| is_closed(it) && it.rate_per_s.is_some(),
-        "a closed loop takes no rate, because its rate is a result; remove it, or choose another schedule";
+        "a closed loop has no target rate, because its rate is a result; remove it, or choose another schedule";
     "workload.think", |it| !is_closed(it) && !it.think.is_none(),
         "only a closed loop has think times; remove it, or choose the schedule \"closed\"";
     "workload.active", |it| !(it.active > 0.0 && it.active <= 1.0),
@@ -51,7 +51,7 @@ pub const RULES: &[Rule] = rules! {
     "workload.service", |it| it.service.fixed().is_some_and(|(request, response)| request == 0 || response == 0),
         "a request and a response must have at least 1 byte each";
     "workload.transport", |it| it.datagrams && it.service.fixed().is_none(),
-        "datagrams hold requests of fixed sizes; use tcp or unix, or the service `fixed`";
+        "datagrams need requests of fixed sizes; use tcp or unix, or the service `fixed`";
     "workload.transport", |it| it.datagrams && it.target.path().is_some(),
         "datagrams need an address with a port; a Unix socket is a stream";
     "workload.transport", |it| it.datagrams && it.service.fixed().is_some_and(|(a, b)| a.max(b) > DATAGRAM_BYTES_MAX),
@@ -64,7 +64,7 @@ pub const RULES: &[Rule] = rules! {
     "workload.http.status", |it| it.http.as_ref().is_some_and(|http| !(100..=999).contains(&http.status)),
         "a status has three digits";
     "workload.kv.records", |it| it.kv.as_ref().is_some_and(|kv| kv.records == 0), "must be at least 1";
-    "workload.kv.value-size", |it| it.kv.as_ref().is_some_and(|kv| kv.value_bytes_min == 0), "must have at least 1 byte";
+    "workload.kv.value-size", |it| it.kv.as_ref().is_some_and(|kv| kv.value_bytes_min == 0), "must be at least 1 byte";
     "workload.kv.value-size", |it| it.kv.as_ref().is_some_and(|kv| kv.value_bytes_min > kv.value_bytes_max),
         "the smallest value exceeds the largest one; swap them";
     "workload.kv.keys", |it| it.kv.as_ref().is_some_and(|kv| !kv.keys.is_defined()),

@@ -26,7 +26,7 @@ pub fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
     (roles, pacing)
 }
 
-/// Returns the CPUs whose threads all sleep when they have no work; `None` is any CPU. Receive threads sleep with any pacing.
+/// Returns the CPUs of threads that only react to events, unless a spinning thread shares the CPU; `None` is any CPU.
 ///
 /// Returns none for an interleaved trial: a meter would wake during slices of other contestants, and count them as stalls.
 pub fn sleeping_cpus(config: &LoadConfig, roles: Roles, pacing: Option<Pacing>) -> Vec<Option<usize>> {

@@ -70,7 +70,7 @@ pub struct LoadReport {
     /// The share of the window in which the busiest receiving thread was busy; `None` if unknown, and in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver_busy_share: Option<f64>,
-    /// The stalled time of the client in the window, in nanoseconds; `None` where send delays show the stalls of all threads.
+    /// The stalled time of the client's sleeping threads in the window, in nanoseconds; `None` if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled_ns: Option<u64>,
     /// Turns of a spinning client that took too long in its slices: from and to, in nanoseconds since the start of the window.
@@ -206,15 +206,15 @@ pub struct ClosedReport {
     pub think_ns: u64,
 }
 
-/// Figures of short-lived connections. Times cover connections that began in the window and received at least one byte.
+/// Figures of short-lived connections that began in the window and received at least one byte.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChurnReport {
     /// Requests per connection.
     #[serde(rename = "calls_per_connection")]
     pub requests_per_connection: u32,
-    /// Connections opened.
+    /// The number of these connections.
     pub opened: u64,
-    /// Connections opened per second.
+    /// `opened` per second of the window.
     pub opened_per_s: f64,
     /// Sessions of the whole trial that waited for a free connection.
     pub waited: u64,
@@ -231,7 +231,7 @@ pub struct ChurnReport {
 pub struct DatagramReport {
     /// The server's ports. Each answered before the ramp.
     pub ports: u32,
-    /// Requests without a response by the timeout or the end of the cool-down, and without a known error.
+    /// Sent requests without a response by the timeout or the end of the cool-down, and without a known error.
     pub lost: u64,
     /// Responses to requests that already had a response.
     pub duplicates: u64,

@@ -45,7 +45,7 @@ impl Sample {
     };
 }
 
-/// Computes the distribution of a difference over `samples`, in order of planned time. Skips samples without a difference.
+/// Computes the distribution of `difference`. Takes samples in order of planned time, and skips those without a difference.
 pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample) -> Option<i64>) -> Measured {
     let mut histogram = Histogram::new();
     let (mut p50_by_part_ns, mut p90_by_part_ns) = ([0; PARTS], [0; PARTS]);

@@ -266,7 +266,7 @@ fn user_errors_are_reported_before_anything_starts() {
         (&["sweep", "--rate", "100,100"], 1, "appears twice"),
         (&["sweep", "--rate", "100", "--past", "0"], 2, "expected a number above 0, or never"),
         (&["sweep", "--rate", "100", "--csv", "absent/x.csv"], 1, "cannot write absent/x.csv"),
-        (&["sweep", "--rate", "100", "--schedule", "closed"], 1, "a closed loop takes no rate"),
+        (&["sweep", "--rate", "100", "--schedule", "closed"], 1, "a closed loop has no target rate"),
         (&["capacity"], 2, "a search needs a limit: add --p99 1ms"),
         (&["capacity", "--p99", "1"], 2, "such as 30s"),
         (&["capacity", "--p99", "1ms", "--precision", "60%"], 1, "expected a share from 0.5% to 50%"),

@@ -135,7 +135,7 @@ fn process(account: &Account, all: &[Account]) -> ProcessReport {
     }
 }
 
-/// Computes the share of an account's CPUs that other programs used; `None` if accounts of one machine share only some CPUs.
+/// Computes the share of an account's CPUs that other programs used. `None` if unknown, or if accounts share only some CPUs.
 fn cpu_taken_by_others(account: &Account, all: &[Account]) -> Option<f64> {
     let cpus = &account.config.cpus;
     let mut ours = 0.0;

@@ -431,7 +431,7 @@ fn flags_unused_by_closed_loops_and_kv_are_rejected() {
         let err = text(&run(folder.path(), &[&["compare"], flags].concat(), 1).stderr);
         assert!(err.contains(reason), "{flags:?}: {err}");
     };
-    assert_rejected(&["--schedule", "closed", "--rate", "100"], "workload.rate: a closed loop takes no rate");
+    assert_rejected(&["--schedule", "closed", "--rate", "100"], "workload.rate: a closed loop has no target rate");
     assert_rejected(&["--schedule", "closed", "--pacing", "spin"], "client.pacing: a closed loop waits for responses");
     assert_rejected(&["--think", "1ms"], "workload.think: only a closed loop has think times");
     assert_rejected(&["--records", "5"], "workload.kv: only the service `kv` has records");
