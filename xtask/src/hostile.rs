@@ -34,7 +34,7 @@ pub struct Order {
 pub fn act() -> anyhow::Result<()> {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
-    let order: Order = serde_json::from_str(&line).context("the order on standard input")?;
+    let order: Order = serde_json::from_str(&line).context("cannot parse the order on standard input")?;
     let is_over = Arc::new(AtomicBool::new(false));
     let flag = is_over.clone();
     thread::spawn(move || {
@@ -42,11 +42,11 @@ pub fn act() -> anyhow::Result<()> {
         flag.store(true, Relaxed);
     });
     // Let the measuring client run first on a shared CPU.
-    rustix::process::nice(19).context("nice")?;
+    rustix::process::nice(19).context("cannot lower the priority")?;
     if !order.config.cpus.is_empty() {
         let mut cpus = rustix::thread::CpuSet::new();
         order.config.cpus.iter().for_each(|&cpu| cpus.set(cpu));
-        rustix::thread::sched_setaffinity(None, &cpus).context("the hostile clients' CPUs")?;
+        rustix::thread::sched_setaffinity(None, &cpus).context("cannot pin hostile clients to CPUs")?;
     }
     let named = |name: &String| manner(name).with_context(|| format!("unknown manner `{name}` of hostile clients"));
     let manners = order.manners.iter().map(named).collect::<anyhow::Result<Vec<_>>>()?;

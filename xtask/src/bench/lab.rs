@@ -39,7 +39,7 @@ fn measure(binary: &Path, flags: &[&str]) -> anyhow::Result<[f64; 2]> {
     let started = Instant::now();
     let mut lab = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let mut line = String::new();
-    BufReader::new(lab.stdout.as_mut().context("it is piped")?).read_line(&mut line)?;
+    BufReader::new(lab.stdout.as_mut().context("standard output is piped")?).read_line(&mut line)?;
     let up = started.elapsed();
     if line != "up\n" {
         bail!("the lab did not start: {}", String::from_utf8_lossy(&lab.wait_with_output()?.stderr));
@@ -47,7 +47,7 @@ fn measure(binary: &Path, flags: &[&str]) -> anyhow::Result<[f64; 2]> {
     let made = namespaces(&lab.id().to_string());
     ensure!(made.len() >= 6, "fewer than six namespaces: {made:?}");
     let ended = Instant::now();
-    lab.stdin.take().context("it is piped")?.write_all(b"end\n")?;
+    lab.stdin.take().context("standard input is piped")?.write_all(b"end\n")?;
     lab.wait()?;
     wait_until(&format!("{made:?} are gone"), GONE_MAX, || Ok(all_namespaces().is_disjoint(&made)))?;
     Ok([up, ended.elapsed()].map(|time| time.as_secs_f64()))

@@ -87,7 +87,7 @@ fn folder() -> PathBuf {
 fn before_path(tools: &Path) -> anyhow::Result<OsString> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = [tools.to_owned()].into_iter().chain(env::split_paths(&path));
-    env::join_paths(folders).context("PATH")
+    env::join_paths(folders).context("cannot extend PATH")
 }
 
 /// Returns whether a file is a 64-bit ELF file with FreeBSD's version note (`.note.tag`: two lengths, type 1, the

@@ -1,4 +1,4 @@
-//! Loom models of hand-offs between threads: every order of events, and every value that a load may return.
+//! Loom models of hand-offs between threads: every order of events with few preemptions, every value that a load may return.
 
 use std::process::{Command, Stdio};
 

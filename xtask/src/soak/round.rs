@@ -24,7 +24,7 @@ const HONEST: u32 = 40;
 const ACTS_PER_S: f64 = 20.0;
 const RATE_PER_S: f64 = 400.0;
 const REQUESTS_PER_CONNECTION: u32 = 4;
-/// A client is killed in every round of a server whose number is a multiple of this.
+/// A client is killed in each round whose number (per server, from 0) is a multiple of this.
 const KILL_INTERVAL: u64 = 2;
 
 pub struct Done {
@@ -158,7 +158,7 @@ fn start_victim(binary: &Path, server: &Server, honest: &LoadConfig) -> anyhow::
 fn kill(victim: &mut Child) -> anyhow::Result<bool> {
     if let Some(status) = victim.try_wait()? {
         let errors = victim.stderr.take().map(std::io::read_to_string).transpose()?.unwrap_or_default();
-        bail!("the client to kill ended before ({status}): {}", errors.trim());
+        bail!("the client to kill ended earlier ({status}): {}", errors.trim());
     }
     victim.kill()?;
     victim.wait()?;
