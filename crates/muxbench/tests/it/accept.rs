@@ -17,7 +17,7 @@ use server::spec::model::PerConnection;
 
 const REQUEST_BYTES: u32 = 10;
 const RESPONSE_BYTES: u32 = 1_000;
-/// Number of failing accepts per error.
+/// Number of accepts that must fail with each error.
 const FAILS: u64 = 3;
 /// Limit of descriptors of a server, low enough for the clients to exhaust.
 const DESCRIPTORS: u64 = 32;

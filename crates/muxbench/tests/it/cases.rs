@@ -15,8 +15,8 @@ use crate::common::skipped;
 
 /// Number of checks of architectures that run concurrently. Most checks wait for a server, a client or a timer.
 const CHECKS_AT_ONCE: usize = 6;
-/// Number of tests that run concurrently, after all checks. Many tests run trials, whose CPU time the spinning servers of
-/// checks would take.
+/// Number of tests that run concurrently. They start after all checks, because many tests run trials, and spinning servers of
+/// checks would take CPU time from a trial.
 const TESTS_AT_ONCE: usize = 3;
 
 /// The path of a test function as a string, and the function.

@@ -221,7 +221,7 @@ fn responses_on_one_connection_keep_their_order(architecture: Architecture) {
 }
 
 fn refused_request_gets_a_status_before_the_close(architecture: Architecture) {
-    // Exceeds the socket buffers, so the client is still sending when the server responds.
+    // The flood exceeds the socket buffers, so the client is still sending when the server responds.
     let flood = vec![b'x'; 2 << 20];
     let line = [&b"GET /"[..], &[b'a'; 9000], b" HTTP/1.1\r\n\r\n"].concat();
     let head = [&b"GET / HTTP/1.1\r\nA: "[..], &[b'a'; 40_000], b"\r\n\r\n"].concat();

@@ -90,7 +90,7 @@ fn pymemcache_tests(port: u16) -> Result<(), String> {
     };
     // pymemcache 4.0.0 has 94 + 6 tests without TLS.
     run("not test_touch", 94)?;
-    // Items of these tests expire at the next full second, as in memcached. A busy machine may be too slow, so repeat them.
+    // Items of these tests expire at the next full second, as in memcached. A busy machine may be too slow: repeat the tests.
     (0..10).find_map(|_| run("test_touch", 6).ok()).map_or_else(|| run("test_touch", 6), Ok)
 }
 
@@ -277,7 +277,7 @@ fn random_commands_get_the_responses_of_memcached() {
         let serve = Serve::start_kv("epoll".parse().unwrap(), &[]);
         let [mut reference, mut tested] = [memcached.address, serve.ip()]
             .map(|address| Conversation(BufReader::new(TcpStream::connect(address).unwrap())));
-        // muxbench records whether an item was fetched only after the first meta command.
+        // Before the first meta command, muxbench does not record whether an item was fetched.
         for conversation in [&mut tested, &mut reference] {
             conversation.send(b"mg nothing\r\n");
         }

@@ -113,7 +113,7 @@ fn all_processes() -> Vec<Pid> {
     names.filter_map(Pid::from_raw).collect()
 }
 
-/// The interfaces and namespaces of this host that have a name as in a lab.
+/// The interfaces and namespaces of this host with names that labs use.
 fn lab_objects() -> BTreeSet<String> {
     let names = |folder: &str| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -180,7 +180,7 @@ fn service_time_includes_the_round_trip() {
     ] {
         assert_eq!(check(trial, what).len(), checks_of_relay, "{what}: {}", trial["verdict"]);
     }
-    // The lab had processes and namespaces.
+    // The test has seen processes and namespaces of the lab.
     assert!(processes.len() >= 4 && made.len() >= 2, "{processes:?} {made:?}");
     let round_trip_ns = |measured: &Value| measured["round_trip_p50_ns"].as_u64().unwrap();
     let quiet = compare_when_quiet(&["--network", "lab", "--delay", "1ms"], |it| round_trip_ns(it) <= 20_000_000);

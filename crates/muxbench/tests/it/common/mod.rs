@@ -195,7 +195,7 @@ impl Serve {
         let server = (!spins).then(|| self.pid());
         let threads = || -> Vec<Thread> { self.children().into_iter().chain(server).flat_map(threads_of).collect() };
         let deadline = Instant::now() + TIMEOUT;
-        // After this time, waiting threads suffice even if they wake periodically, as a runtime's threads may.
+        // After this time it suffices that all threads wait, even if some wake periodically, as those of a runtime may.
         let enough = Instant::now() + Duration::from_secs(5);
         let (mut last, mut since) = (threads(), Instant::now());
         while since.elapsed() < quiet {

@@ -105,7 +105,7 @@ fn kill_in_phase(phase: &str, word: &str, transport: &str) {
         "connect" => {
             ("epoll", format!("work = \"sleep=100ms\"\n{QUICK}").replace("connections = 5", "connections = 50"))
         }
-        // For the same reason, requests are outstanding at the end of the window.
+        // Requests take 100 ms each, so some are outstanding at the end of the window.
         "cool-down" => ("epoll", format!("work = \"sleep=100ms\"\n{QUICK}")),
         "ramp" => ("mt", long("ramp = \"30s\"\nhold = \"0\"\nmeasure = \"100ms\"")),
         "warm-up" => ("mt", long("ramp = \"0\"\nhold = \"30s\"\nmeasure = \"100ms\"")),
@@ -299,7 +299,7 @@ fn aborted_run_does_not_wait_for_hung_idle_connections() {
     let folder = tempfile::tempdir().unwrap();
     link_muxbench(folder.path());
     let mut trials = trials("epoll", "tcp", &format!("idle = 3\n{QUICK}"), 2);
-    // Without the abort, the run would wait an hour for the idle connections.
+    // Without an abort, the run would wait for the idle connections for an hour.
     trials.iter_mut().for_each(|trial| trial.load.timeout_ns = 3_600_000_000_000);
     let stop = Stop::default();
     let mut hung = None;

@@ -201,8 +201,8 @@ fn calibrate_recovers_hold_times() {
     for more in [["--transport", "tcp"].as_slice(), &["--transport", "udp", "--timestamps", "kernel"]] {
         let calibrate = || json(&run(folder.path(), &[&arguments, more, &["--json", "--rate", "100"]].concat(), 0));
         let ns = |value: &Value| value.as_f64().unwrap();
-        // If the client confused requests, the spread would shift by at least a quarter of the mean in each calibration. Other
-        // load on the CPUs shifts it only occasionally.
+        // If the client assigned responses to wrong requests, the quartiles of the error would shift by at least a quarter of
+        // the mean hold in each calibration. Other load on the CPUs shifts them only occasionally.
         let is_undisturbed = |found: &Value| {
             let conditions = found["conditions"].as_array().unwrap()[1..].iter();
             let spreads = conditions.map(|condition| condition["client"]["spread_ns"].as_array().unwrap());
