@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //!
-//! Each folder uses only the folders listed before it, except that [`config`] uses [`time`]. [`run()`] is the entry point.
+//! The entry point is [`run()`]. Folders use only those listed before them, but [`config`] uses [`time`], which uses `driver`.
 //!
 //! - [`config`]: the configuration and its rules; [`report`]: results and their merging; [`error`]: why a load cannot run
 //! - [`time`]: the clock, and the schedule of requests

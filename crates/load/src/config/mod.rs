@@ -55,7 +55,7 @@ pub struct LoadConfig {
     /// Requests to an HTTP server; `None` for other services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpTraffic>,
-    /// The length of each phase. With `slices`, it counts only the time of the contestant's own slices.
+    /// The length of each phase. With `slices`, ramp, warm-up and window count only the contestant's own slices.
     pub phases: Phases,
     /// The slices of an interleaved trial, outside of which the client sends nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,7 +132,7 @@ impl LoadConfig {
         }
     }
 
-    /// Returns the time after the start, in nanoseconds, at which the phases have taken `phase_ns`.
+    /// Returns the nanoseconds after the start at which `phase_ns` of the phases have passed.
     pub fn elapsed_ns(&self, phase_ns: u64) -> u64 {
         self.slices.as_ref().map_or(phase_ns, |slices| slices.edge_ns(phase_ns))
     }
@@ -273,7 +273,7 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// The time from the start of the ramp to the end of the window, in nanoseconds.
+    /// The length of ramp, warm-up and window together, in nanoseconds.
     pub fn sending_ns(&self) -> u64 {
         self.ramp_ns + self.warm_up_ns + self.measure_ns
     }

@@ -1,7 +1,7 @@
-//! The slices of interleaved trials: contestants whose servers run at the same time take turns to be loaded.
+//! The slices of interleaved trials: the servers of all contestants run at the same time, and are loaded in turns.
 //!
-//! Neighbouring slices share the speed of the host, which drifts within seconds. Time is divided into rounds. Each round has a
-//! slice for each contestant, in an order that is drawn for the round.
+//! The host's speed drifts within seconds, but is about the same in neighbouring slices. Time is divided into rounds. Each
+//! round has a slice for each contestant, in an order that is drawn for the round.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The slices of one contestant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slices {
-    /// The heat: the contestants that are loaded in turns. Unique within a run.
+    /// The number of the heat, which is a group of contestants that are loaded in turns. Unique within a run.
     pub heat: u32,
     /// The number of contestants.
     pub contestants: u32,
@@ -46,7 +46,7 @@ impl Slices {
         round * self.round_ns() + place * self.slice_ns
     }
 
-    /// Returns the time after the start at which the phases have taken `phase_ns`, rounded to a whole round, in nanoseconds.
+    /// Returns the nanoseconds after the start until each contestant has had `phase_ns` of slices, rounded to whole rounds.
     pub fn edge_ns(&self, phase_ns: u64) -> u64 {
         (phase_ns as f64 / self.slice_ns as f64).round() as u64 * self.round_ns()
     }

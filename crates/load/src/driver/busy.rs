@@ -15,7 +15,7 @@ pub struct Turns {
     window: Range<u64>,
     begun: u64,
     spare: u64,
-    /// Turns that took longer than `gap_ticks`, up to the reserved memory.
+    /// Turns in the window that took longer than `gap_ticks`, up to [`GAPS_MAX`].
     gaps: Vec<Range<u64>>,
     gap_ticks: u64,
 }
@@ -28,7 +28,7 @@ impl Turns {
         Self { window, begun: u64::MAX, spare: 0, gaps: Vec::new(), gap_ticks: u64::MAX }
     }
 
-    /// Records turns that take longer than `ticks` without a sleep: the client did not run, or had too much work at once.
+    /// Records gaps: turns longer than `ticks` without a sleep, in which the client did not run or had too much work.
     pub fn with_gaps(self, ticks: u64) -> Self {
         Self { gaps: Vec::with_capacity(GAPS_MAX), gap_ticks: ticks, ..self }
     }
@@ -41,7 +41,7 @@ impl Turns {
         self.gap_ticks = gap_ticks;
     }
 
-    /// The turns in the window that were too long, in ticks.
+    /// The gaps that ended in the window, in ticks.
     pub fn gaps(self) -> Vec<Range<u64>> {
         self.gaps
     }

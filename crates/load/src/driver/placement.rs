@@ -28,7 +28,7 @@ pub fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
 
 /// Returns the CPUs of threads that only react to events, unless a spinning thread shares the CPU; `None` is any CPU.
 ///
-/// Returns none for an interleaved trial: a meter would wake during slices of other contestants, and count them as stalls.
+/// Returns no CPU for an interleaved trial: a meter would wake during other contestants' slices, and count them as stalls.
 pub fn sleeping_cpus(config: &LoadConfig, roles: Roles, pacing: Option<Pacing>) -> Vec<Option<usize>> {
     if config.slices.is_some() {
         return Vec::new();

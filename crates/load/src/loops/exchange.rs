@@ -184,7 +184,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         })
     }
 
-    /// Waits for events, at most `ahead_ns` nanoseconds or [`SLEEP`]. Returns whether it slept.
+    /// Waits for events, at most `ahead_ns` nanoseconds; without slices, at most [`SLEEP`]. Returns whether it slept.
     #[inline]
     pub fn wait(&self, events: &mut Events, ahead_ns: i64) -> bool {
         // `epoll_wait` has a resolution of milliseconds, so shorter sleeps use `sleep_precise`.

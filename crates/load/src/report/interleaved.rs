@@ -1,4 +1,4 @@
-//! The report of an interleaved trial: only the measured parts of the contestant's own slices, joined to one window.
+//! The report of an interleaved trial: the measured parts of the contestant's slices, joined to one window.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,13 +12,13 @@ use crate::config::{LoadConfig, Slices};
 /// Facts about the slices of one contestant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SliceReport {
-    /// The rounds of the window that are measured.
+    /// The number of measured rounds of the window.
     pub rounds: u64,
-    /// The rounds that are left out for all contestants, because a client had a gap in one of them.
+    /// The number of rounds left out for all contestants, because some contestant's client had a gap in them.
     pub left_out: u64,
-    /// The rounds in which a request of this contestant was outstanding beyond the guard of the next slice.
+    /// The number of measured rounds with a request of this contestant that was outstanding beyond the next slice's guard.
     pub overrun: u64,
-    /// The median service time in the first and in the second half of the measured slices, in nanoseconds.
+    /// The median service time in the first and in the second halves of the measured parts, in nanoseconds.
     pub p50_by_half_ns: [u64; 2],
 }
 
@@ -27,7 +27,7 @@ struct Joined {
     slices: Slices,
     /// The start of the window, in nanoseconds after the start of the trial.
     from_ns: u64,
-    /// For each round of the window, the start of the own slice after the start of the trial, and its place in the joined window.
+    /// For each round of the window: the start of the contestant's slice in the trial, and its place in the joined window.
     rounds: Vec<(u64, Option<u64>)>,
     measured: u64,
 }
@@ -53,7 +53,7 @@ impl Joined {
         self.measured * self.measured_ns()
     }
 
-    /// The own slice of the round at `ns`: the time since its start, and its place; `None` outside of the window.
+    /// Returns the time from the start of the contestant's slice to `ns` in the same round, and the slice's place.
     fn locate(&self, ns: i64) -> Option<(i64, Option<u64>)> {
         let ns = self.from_ns.checked_add_signed(ns)?;
         let round = (ns / self.slices.round_ns()).checked_sub(self.from_ns / self.slices.round_ns())?;
@@ -61,7 +61,7 @@ impl Joined {
         Some((ns as i64 - start_ns as i64, place))
     }
 
-    /// Converts a time in a measured part of an own slice to the joined window.
+    /// Converts a time to the joined window; `None` if it is outside of the measured parts.
     fn join(&self, ns: i64) -> Option<i64> {
         let (since_ns, place) = self.locate(ns)?;
         let is_measured = (self.slices.guard_ns as i64..self.slices.slice_ns as i64).contains(&since_ns);
@@ -82,7 +82,7 @@ impl Joined {
         })
     }
 
-    /// Counts requests outstanding at the start and at the end of the measured parts, over all slices.
+    /// Sums each measured part's requests that were outstanding at its start, and those outstanding at its end.
     fn outstanding(&self, samples: &[Sample]) -> [u64; 2] {
         let mut counts = [0; 2];
         for sample in samples.iter().filter(|sample| sample.sent_ns != Sample::NEVER) {
@@ -96,7 +96,7 @@ impl Joined {
         counts
     }
 
-    /// Counts the rounds of which a request was outstanding beyond the guard of the next slice.
+    /// Counts the measured rounds with a request that was outstanding beyond the guard of the next slice.
     fn overrun(&self, samples: &[Sample]) -> u64 {
         let end_ns = (self.slices.slice_ns + self.slices.guard_ns) as i64;
         let round_of = |sample: &Sample| {
@@ -116,8 +116,8 @@ pub fn rounds_with_gaps<'a>(config: &LoadConfig, reports: impl Iterator<Item = &
     reports.flat_map(|report| &report.gaps).flat_map(|gap| round(gap.start)..=round(gap.end)).collect()
 }
 
-/// Returns the report of the measured slices. `report` and `samples` are of the whole window, with the slices of all contestants.
-/// Leaves out the rounds `left_out`.
+/// Returns the report of the measured parts, without the rounds in `left_out`. `report` and `samples` cover the whole window,
+/// including the guards.
 pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_out: &BTreeSet<u64>) -> LoadReport {
     let Some(slices) = config.slices else { return report };
     let window = config.window_ns();
@@ -173,7 +173,7 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
     }
 }
 
-/// Returns the median service time of the first and of the second half of the measured slices.
+/// Returns the median service times in the first and in the second halves of the measured parts.
 fn halves(joined: &Joined, whole: &[Sample]) -> [u64; 2] {
     let measured_ns = joined.measured_ns() as i64;
     [0, 1].map(|half| {
@@ -200,7 +200,7 @@ mod tests {
         LoadConfig { slices: Some(slices), phases, rate_per_s: Some(1_000.0), ..config }
     }
 
-    /// One request per millisecond of the own slices. Each takes as many microseconds as its slice has milliseconds.
+    /// One request per millisecond of the contestant's slices. Each takes a microsecond per millisecond since its slice began.
     fn samples(config: &LoadConfig) -> Vec<Sample> {
         let slices = config.slices.unwrap();
         let window = config.window_ns();

@@ -73,12 +73,12 @@ pub struct LoadReport {
     /// The stalled time of the client's sleeping threads in the window, in nanoseconds; `None` if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled_ns: Option<u64>,
-    /// Turns of a spinning client that took too long in its slices: from and to, in nanoseconds since the start of the window.
+    /// Gaps of an interleaved trial: too long turns of the client's loop, in nanoseconds since the start of the window.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<Range<i64>>,
     /// Test of the send times against the plan; `None` with too few samples.
     pub fit: Option<TestResult>,
-    /// The slices of an interleaved trial.
+    /// Figures of the slices of an interleaved trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<SliceReport>,
     /// Figures of a closed loop.

@@ -4,11 +4,11 @@ use crate::config::LoadConfig;
 use crate::driver::Turns;
 use crate::time::clock::Clock;
 
-/// The longest turn of a client's loop that is no gap, in nanoseconds: several times the handling of a full batch of responses.
+/// The longest turn of a client's loop that is no gap, in nanoseconds. A full batch of responses takes a fraction of it.
 const GAP_NS: f64 = 500_000.0;
-/// The longest sleep between two slices.
+/// The longest sleep between two slices, in nanoseconds.
 const SLEEP_NS: i64 = 900_000_000;
-/// The longest sleep after the last slice, before the loop checks whether all responses have arrived.
+/// The longest sleep after the last slice before the loop checks whether all responses have arrived, in nanoseconds.
 const LAST_SLEEP_NS: i64 = 5_000_000;
 
 /// The client's slices, in ticks.
@@ -34,8 +34,8 @@ impl OwnSlices {
         self.starts.is_empty()
     }
 
-    /// Returns the start of the next slice; `None` if the client may send at `now`. After the last slice, reslices the end of
-    /// time. Call it with ascending times.
+    /// Returns the start of the next slice; `u64::MAX` after the last slice; `None` if the client may send at `now`. Call it
+    /// with ascending times.
     #[inline]
     pub fn next_start(&mut self, now: u64) -> Option<u64> {
         if self.starts.is_empty() {
@@ -48,8 +48,8 @@ impl OwnSlices {
         (now < next).then_some(next)
     }
 
-    /// Sleeps until the next own slice, if `now` is outside of the client's slices. `sleep` takes nanoseconds, and may end early
-    /// if a response arrives. Returns whether it slept.
+    /// Sleeps until the client's next slice unless `now` is in one. `sleep` takes nanoseconds, and may end early if a response
+    /// arrives. Returns whether it slept.
     #[inline]
     pub fn sleep(&mut self, clock: &Clock, now: u64, sleep: impl FnOnce(i64)) -> bool {
         let start = self.next_start(now);
@@ -65,7 +65,7 @@ impl OwnSlices {
         if self.starts.is_empty() { turns } else { turns.with_gaps(clock.ticks(GAP_NS)) }
     }
 
-    /// Returns the time at which the client has been in its slices for `ticks` since `now`. Call it with ascending times.
+    /// Returns the time after `ticks` of the client's slices from `now` on; `u64::MAX` if fewer are left. `now` must ascend.
     #[inline]
     pub fn after(&mut self, now: u64, ticks: u64) -> u64 {
         if self.starts.is_empty() {

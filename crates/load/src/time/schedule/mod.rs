@@ -84,13 +84,13 @@ pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Itera
             _ => slot > slots.count(),
         };
         let at_ns = slices.map_or(at_ns, |slices| in_slices_ns(&slices, at_ns));
-        // Phases of an interleaved trial may end within a slice; the last round is the last whole one.
+        // Phases of an interleaved trial may end within a slice, but its window is rounded to whole rounds.
         (!is_over && (slices.is_none() || at_ns < end_ns))
             .then(|| Planned { at_ns, connection: choose.next(&mut random) })
     })
 }
 
-/// Returns the time after the start at which the contestant's own slices have taken `at_ns`, in nanoseconds.
+/// Returns the nanoseconds after the start at which `at_ns` of the contestant's slices have passed.
 fn in_slices_ns(slices: &Slices, at_ns: f64) -> f64 {
     let round = (at_ns / slices.slice_ns as f64) as u64;
     slices.start_ns(round) as f64 + (at_ns - (round * slices.slice_ns) as f64)
