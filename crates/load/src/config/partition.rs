@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_cover_the_total_and_differ_by_one() {
+    fn parts_cover_the_total_and_differ_by_at_most_one() {
         assert_eq!([0, 1, 2].map(|index| partition(10, 3, index)), [0..3, 3..6, 6..10]);
         assert_eq!([0, 1].map(|index| partition(u64::MAX, 2, index).end), [u64::MAX / 2, u64::MAX]);
         assert_eq!(partition(3, 0, 0), 0..3, "0 parts count as 1");

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_has_enough_addresses() {
+    fn loopback_addresses_and_port_range_are_valid() {
         let all = addresses((Ipv4Addr::LOCALHOST, 9).into());
         assert!(all.iter().all(IpAddr::is_loopback) && !all.is_empty(), "{all:?}");
         let (start, end) = port_range();

@@ -73,7 +73,7 @@ pub struct LoadReport {
     /// The stalled time of the client's sleeping threads in the window, in nanoseconds; `None` if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled_ns: Option<u64>,
-    /// Gaps of an interleaved trial: too long turns of the client's loop, in nanoseconds since the start of the window.
+    /// Gaps of an interleaved trial: overlong turns of the client's loop, in nanoseconds since the start of the window.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<Range<i64>>,
     /// Test of the send times against the plan; `None` with too few samples.

@@ -139,7 +139,7 @@ fn load_does_not_wait_for_requests_of_failed_connections() {
         let started = Instant::now();
         let Outcome { report, .. } = run(&config);
         assert!(started.elapsed() < Duration::from_secs(30), "the cool-down ends early");
-        assert!(report.errors.short > 0, "mid-response: {:?}", report.errors);
+        assert!(report.errors.short > 0, "some responses are incomplete: {:?}", report.errors);
         assert_eq!(report.errors.timeout, 0, "{:?}", report.errors);
     }
 }
@@ -166,7 +166,7 @@ fn excess_byte_of_a_response_is_wrong() {
 }
 
 #[test]
-fn peer_that_does_not_read_does_not_delay_the_schedule() {
+fn unread_requests_do_not_delay_the_schedule() {
     // The server answers the first request and nothing more. Requests exceed the socket buffers.
     let target = server(|mut stream| {
         stream.read_exact(&mut vec![0; 1 << 20]).unwrap();

@@ -132,7 +132,7 @@ fn merged_report_of_three_processes_equals_one_report() {
 }
 
 #[test]
-fn cpu_time_of_other_programs_is_computed() {
+fn cpu_share_of_other_programs_excludes_the_accounts() {
     let of = |cpus: &[usize], machine: &str, cpu_ns: u64, cpus_used: Option<f64>| {
         let config = LoadConfig { cpus: cpus.to_vec(), ..whole(1) };
         let report = LoadReport { cpu_ns, ..seen_by(&config, &[]) };
