@@ -19,6 +19,13 @@ pub struct Interval {
     pub high: f64,
 }
 
+impl Interval {
+    /// Returns the interval of the exponential.
+    pub(crate) fn exp(self) -> Self {
+        Self { low: self.low.exp(), high: self.high.exp() }
+    }
+}
+
 /// Ratio of one architecture's figure to another's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {

@@ -2,12 +2,16 @@
 
 #![forbid(unsafe_code)]
 
+pub mod blocks;
 pub mod deviation;
+pub mod family;
 pub mod fit;
 pub mod histogram;
 pub mod interval;
 pub mod log;
+pub mod ratio;
 pub mod search;
+pub mod sequential;
 pub mod significance;
 pub mod steadiness;
 

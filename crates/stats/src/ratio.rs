@@ -1,0 +1,208 @@
+//! Ratios of two figures, with an interval and a p value.
+
+use serde::{Deserialize, Serialize};
+
+use crate::blocks::{ALPHA, BLOCKS_MIN, Block, Mean, Spread, heats, logs};
+use crate::interval::Interval;
+
+/// The method of intervals in reports.
+pub const METHOD: &str = "95 % Student t interval of the logarithms of blocks: paired, with allowance for correlated \
+                          neighbours, if the servers took turns; else Welch's over repeats";
+
+/// Ratio of one figure to another.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// The ratio of the geometric means.
+    pub ratio: f64,
+    /// Its 95 % interval; `None` with fewer than three common blocks, or fewer than three repeats of either figure.
+    pub interval: Option<Interval>,
+    /// The probability of a ratio at least as far from 1 if the figures are equal: a two-sided t test.
+    pub p_value: Option<f64>,
+    /// The p value with the correction for all ratios of a family; see [`crate::family`].
+    pub p_family: Option<f64>,
+}
+
+impl Ratio {
+    /// Compares the blocks of a figure with those of a base. Uses only blocks that both have, if there are any. Returns `None`
+    /// if either has no positive value.
+    pub fn of(blocks: &[Block], base: &[Block]) -> Option<Self> {
+        Some(log_ratio(blocks, base)?.into())
+    }
+
+    /// Compares figures of different runs, whose heats have nothing in common but their numbers.
+    pub fn unpaired(blocks: &[Block], base: &[Block]) -> Option<Self> {
+        Some(welch(&logs(blocks), &logs(base))?.into())
+    }
+
+    /// Returns the ratio of the base to the figure.
+    #[must_use]
+    pub fn inverse(self) -> Self {
+        let interval = self.interval.map(|it| Interval { low: 1.0 / it.high, high: 1.0 / it.low });
+        Self { ratio: 1.0 / self.ratio, interval, ..self }
+    }
+
+    /// Tests whether the whole interval is within `margin` of 1, so that any difference is negligible.
+    pub fn is_practically_one(&self, margin: f64) -> bool {
+        self.interval.is_some_and(|interval| interval.low >= 1.0 - margin && interval.high <= 1.0 + margin)
+    }
+
+    /// Tests whether the ratio differs significantly from 1, with the correction for its family.
+    pub fn differs_from_one(&self) -> bool {
+        self.p_family.is_some_and(|p| p <= ALPHA)
+    }
+}
+
+impl From<Mean> for Ratio {
+    fn from(log: Mean) -> Self {
+        let p_value = log.p_value(0.0);
+        let interval = log.interval(ALPHA).map(Interval::exp);
+        Self { ratio: log.value.exp(), interval, p_value, p_family: p_value }
+    }
+}
+
+/// Returns the logarithm of the ratio of two figures.
+pub(crate) fn log_ratio(blocks: &[Block], base: &[Block]) -> Option<Mean> {
+    let (blocks, base) = (logs(blocks), logs(base));
+    let difference = |block: &Block| {
+        let at = base.binary_search_by_key(&block.key(), Block::key).ok()?;
+        Some(Block { value: block.value - base[at].value, ..*block })
+    };
+    let paired: Vec<Block> = blocks.iter().filter_map(difference).collect();
+    if paired.is_empty() { welch(&blocks, &base) } else { Mean::of(&paired) }
+}
+
+/// Compares repeats of different times, which may differ in their variance (Welch 1947; degrees of freedom by Satterthwaite
+/// 1946).
+fn welch(blocks: &[Block], base: &[Block]) -> Option<Mean> {
+    let (blocks, base) = (Mean::of(&heats(blocks))?, Mean::of(&heats(base))?);
+    let spread = blocks.spread.zip(base.spread).map(|(a, b)| {
+        let (va, vb) = (a.error.powi(2), b.error.powi(2));
+        let freedom = (va + vb).powi(2) / (va.powi(2) / a.freedom + vb.powi(2) / b.freedom);
+        // Without any variance, the quotient is not a number.
+        let freedom = if freedom.is_nan() { a.freedom.min(b.freedom) } else { freedom };
+        Spread { error: (va + vb).sqrt(), freedom }
+    });
+    Some(Mean { value: blocks.value - base.value, spread })
+}
+
+/// Returns the ratio of the highest of `figures` to the highest of `others`, with a joint interval.
+///
+/// The highest of several estimates is too high by chance. A lower end therefore uses the highest of the lower ends of all
+/// figures, which hold together (Bonferroni); an upper end needs only the figure with the highest upper end, because the true
+/// highest is one of them. The interval is `None` if a figure has fewer than three repeats. The p values are always `None`.
+pub fn ratio_of_peaks(figures: &[Vec<Block>], others: &[Vec<Block>]) -> Option<Ratio> {
+    let means =
+        |of: &[Vec<Block>]| -> Vec<Mean> { of.iter().filter_map(|blocks| Mean::of(&heats(&logs(blocks)))).collect() };
+    let (figures, others) = (means(figures), means(others));
+    let highest = |of: &[Mean], end: &dyn Fn(&Mean) -> f64| of.iter().map(end).max_by(f64::total_cmp);
+    let value = highest(&figures, &|it| it.value)? - highest(&others, &|it| it.value)?;
+    let has_spread = |of: &[Mean]| of.iter().all(|it| it.spread.is_some());
+    let interval = (has_spread(&figures) && has_spread(&others)).then(|| {
+        // Each bound fails with at most half of ALPHA: one event for each lower end, and one for the upper end.
+        let bound = |lows: &[Mean], highs: &[Mean]| {
+            let alpha = ALPHA / (lows.len() + 1) as f64;
+            let low = |it: &Mean| it.interval(alpha).map_or(f64::NAN, |it| it.low);
+            let high = |it: &Mean| it.interval(alpha).map_or(f64::NAN, |it| it.high);
+            highest(lows, &low).unwrap_or(f64::NAN) - highest(highs, &high).unwrap_or(f64::NAN)
+        };
+        Interval { low: bound(&figures, &others), high: -bound(&others, &figures) }.exp()
+    });
+    Some(Ratio { ratio: value.exp(), interval, p_value: None, p_family: None })
+}
+
+const _: () = assert!(BLOCKS_MIN == 3, "the documentation says three");
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::blocks::Estimate;
+
+    fn repeats(first: u32, values: &[f64]) -> Vec<Block> {
+        (first..).zip(values).map(|(heat, &value)| Block { heat, number: 0, value }).collect()
+    }
+
+    fn heat(values: &[f64]) -> Vec<Block> {
+        (0..).zip(values).map(|(number, &value)| Block { heat: 0, number, value }).collect()
+    }
+
+    #[test]
+    fn separate_repeats_are_compared_by_welch() {
+        // Welch's t of the logarithms [0, 1, 2] and [1, 3, 5, 7]: t = -3 / sqrt(1/3 + 5/3) = -2.1213, 4.0755 degrees of freedom.
+        let of = |logs: &[f64]| logs.iter().map(|log| f64::exp(*log)).collect::<Vec<_>>();
+        let ratio = Ratio::of(&repeats(0, &of(&[0.0, 1.0, 2.0])), &repeats(3, &of(&[1.0, 3.0, 5.0, 7.0]))).unwrap();
+        assert!((ratio.ratio.ln() + 3.0).abs() < 1e-12);
+        assert!((ratio.p_value.unwrap() - 0.0996).abs() < 2e-3, "{ratio:?}");
+        assert_eq!(ratio.p_value, ratio.p_family);
+    }
+
+    #[test]
+    fn shared_drift_cancels_out_of_paired_blocks() {
+        let drift: Vec<f64> = (0..32).map(|at| 50.0 + f64::from(at * 7 % 32)).collect();
+        let slower: Vec<f64> =
+            (0..).zip(&drift).map(|(at, value)| value * (1.02 + 0.001 * f64::from(at % 3))).collect();
+        let ratio = Ratio::of(&heat(&slower), &heat(&drift)).unwrap();
+        let interval = ratio.interval.unwrap();
+        assert!(interval.low > 1.0195 && interval.high < 1.0225 && ratio.differs_from_one(), "{ratio:?}");
+        assert!(ratio.is_practically_one(0.05) && !ratio.is_practically_one(0.01));
+        // Blocks that only one has are left out.
+        let mut longer = heat(&slower);
+        longer.push(Block { heat: 1, number: 0, value: 1e9 });
+        assert_eq!(Ratio::of(&longer, &heat(&drift)), Some(ratio));
+        let unpaired = Ratio::unpaired(&heat(&slower), &heat(&drift)).unwrap();
+        assert!(unpaired.interval.is_none(), "one repeat each");
+    }
+
+    #[test]
+    fn two_repeats_decide_nothing() {
+        let ratio = Ratio::of(&repeats(0, &[1.0, 1.01]), &repeats(9, &[5.0, 5.01, 5.02])).unwrap();
+        assert_eq!((ratio.interval, ratio.p_value, ratio.differs_from_one()), (None, None, false));
+        assert!(Ratio::of(&heat(&[1.0, 1.0]), &heat(&[2.0, 2.0])).unwrap().interval.is_none());
+        assert_eq!(Ratio::of(&repeats(0, &[1.0]), &[]), None);
+        assert_eq!(Ratio::of(&repeats(0, &[1.0]), &repeats(1, &[0.0])), None);
+    }
+
+    #[test]
+    fn equal_figures_are_equal_for_certain() {
+        let same = Ratio::of(&repeats(0, &[7.0; 3]), &repeats(3, &[7.0; 3])).unwrap();
+        assert_eq!((same.interval, same.p_value), (Some(Interval { low: 1.0, high: 1.0 }), Some(1.0)));
+        let differ = Ratio::of(&repeats(0, &[14.0; 3]), &repeats(3, &[7.0; 3])).unwrap();
+        assert_eq!(differ.p_value, Some(0.0));
+    }
+
+    #[test]
+    fn one_peak_is_a_ratio_and_more_are_wider() {
+        let near = |value: f64| vec![value, value * 1.02, value * 0.98, value * 1.01];
+        let [a, b, c] = [(0, 10.0), (10, 20.0), (20, 19.9)].map(|(first, value)| repeats(first, &near(value)));
+        let one = ratio_of_peaks(std::slice::from_ref(&b), std::slice::from_ref(&a)).unwrap();
+        let more = ratio_of_peaks(&[b.clone(), c], std::slice::from_ref(&a)).unwrap();
+        assert!((one.ratio - Ratio::of(&b, &a).unwrap().ratio).abs() < 1e-9 && one.ratio == more.ratio);
+        let (one, more) = (one.interval.unwrap(), more.interval.unwrap());
+        assert!(more.low < one.low && one.low < 2.0 && 2.0 < one.high && one.low > 1.8, "{one:?}, {more:?}");
+        let few = ratio_of_peaks(&[b, repeats(40, &[1.0, 1.0])], &[a]).unwrap();
+        assert_eq!(few.interval, None, "two repeats of one figure decide nothing");
+        assert_eq!(ratio_of_peaks(&[], &[vec![]]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn ratio_is_that_of_the_estimates(
+            a in prop::collection::vec(1.0f64..1e6, 3..40), b in prop::collection::vec(1.0f64..1e6, 3..40),
+        ) {
+            let shared = a.len().min(b.len());
+            for (a, b) in [(heat(&a[..shared]), heat(&b[..shared])), (repeats(0, &a), repeats(100, &b))] {
+                let ratio = Ratio::of(&a, &b).unwrap();
+                let of = |blocks: &[Block]| Estimate::of(blocks).unwrap().value;
+                prop_assert!((ratio.ratio / (of(&a) / of(&b)) - 1.0).abs() < 1e-9);
+                let interval = ratio.interval.unwrap();
+                prop_assert!(interval.low <= ratio.ratio && ratio.ratio <= interval.high);
+                let excludes = interval.low > 1.0 || interval.high < 1.0;
+                prop_assert!(excludes == ratio.differs_from_one() || (ratio.p_value.unwrap() - ALPHA).abs() < 1e-6);
+                let inverse = Ratio::of(&b, &a).unwrap();
+                prop_assert!((inverse.inverse().ratio / ratio.ratio - 1.0).abs() < 1e-9);
+                prop_assert!((inverse.inverse().interval.unwrap().high / interval.high - 1.0).abs() < 1e-9);
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! How often the statistics err, with few cases; `examples/error_rates.rs` measures it precisely.
+
+mod simulate;
+
+use simulate::Simulation;
+
+#[cfg_attr(miri, ignore = "thousands of simulated runs")]
+#[test]
+fn intervals_cover_the_truth_in_95_percent_of_cases() {
+    let mut simulation = Simulation::new(1);
+    for (heats, blocks, rho) in [(1, 8, 0.0), (1, 16, 0.5), (1, 32, 0.3), (2, 32, 0.5), (3, 32, 0.0)] {
+        let (share, _) = simulation.coverage_of_pairs(1_000, heats, blocks, rho);
+        // The standard error is 0.007.
+        assert!((0.91..0.98).contains(&share), "{heats} heats of {blocks} blocks, correlation {rho}: {share}");
+    }
+    let (ratios, estimates) = simulation.coverage_of_repeats(1_000, [3, 5], [0.02, 0.06]);
+    assert!((0.92..0.985).contains(&ratios) && (0.92..0.98).contains(&estimates), "{ratios}, {estimates}");
+}
+
+#[cfg_attr(miri, ignore = "thousands of simulated runs")]
+#[test]
+fn equal_servers_rarely_differ() {
+    let mut simulation = Simulation::new(2);
+    let families = simulation.false_families(500, 5, 3);
+    let peaks = simulation.false_peaks(300, 8, 3, 0.0);
+    assert!(families < 0.08 && peaks < 0.08, "{families}, {peaks}");
+    let (separations, equalities) = simulation.false_decisions(40, 6, 32, 0.3, 0.01);
+    assert!(separations <= 0.125 && equalities <= 0.125, "{separations}, {equalities}");
+}
