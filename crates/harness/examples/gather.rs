@@ -68,9 +68,10 @@ fn run_worker(samples: u64, rounds: usize) -> anyhow::Result<()> {
         let order = order(samples)?;
         let mut hook = |_: Option<&Event>| Ok(Instant::now() + Duration::from_millis(200));
         workers.broadcast(&order, &draft)?;
-        workers.barrier(&mut hook)?;
+        workers.await_ready(&mut hook)?;
+        workers.begin(&mut hook)?;
         let started = Instant::now();
-        let gathered = workers.gather(&mut hook)?;
+        let gathered = workers.gather(0, &mut hook)?;
         let gather_s = started.elapsed().as_secs_f64();
         workers.dismiss();
         let started = Instant::now();

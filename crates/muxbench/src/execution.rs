@@ -145,7 +145,8 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop
     let mut session = Session::open(folder, None)?;
     let (plan, _) = plan_here(experiment)?;
     // Reasons for infeasible trials contain figures that change over time, so do not compare them.
-    let without_reasons = |trial: &Trial| Trial { infeasible: Vec::new(), ..trial.clone() };
+    // Slices follow from the feasible trials.
+    let without_reasons = |trial: &Trial| Trial { infeasible: Vec::new(), ..trial.alone() };
     let trials = |trials: &[Trial]| trials.iter().map(without_reasons).collect::<Vec<_>>();
     if trials(&plan.trials) != trials(&session.header.trials) {
         bail!(
@@ -272,6 +273,7 @@ impl Session {
             seed: plan.seed,
             trials: plan.trials,
             strategy,
+            interleave: plan.interleave,
             host: host.facts,
             placement: plan.placement,
             is_distributed: clients.is_some(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use harness::exec::event::RunEvent;
-use harness::model::{RunHeader, Strategy, TrialOutcome, TrialRecord};
+use harness::model::{RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
 use harness::plan::duration_ns;
 use harness::spec::units::Share;
 use harness::strategy;
@@ -69,14 +69,7 @@ impl Progress {
     pub fn on(&mut self, event: &RunEvent<'_>) {
         match event {
             RunEvent::Started(trial) => {
-                let workload = &trial.workload;
-                let active = match workload.active {
-                    1.0 => String::new(),
-                    active => format!(" {} active", Share(active)),
-                };
-                let rate = workload.rate_per_s.map_or("closed".into(), |rate| format!("{rate} req/s"));
-                let unit = if workload.service.ports().is_some() { "ports" } else { "conn" };
-                self.current = format!("{} {} {unit}{active} {rate}", trial.architecture, workload.connections);
+                self.current = brief(trial);
                 self.pace = Pace::default();
                 self.show("starting");
             }
@@ -118,10 +111,22 @@ impl Progress {
         if self.bar.is_hidden() {
             let verdict = format::verdict(record.verdict.kind);
             let total = total.map_or(String::new(), |total| format!("/{total}"));
-            let (finished, current, left) = (self.bar.position(), &self.current, self.left());
-            output::tell(format_args!("{finished}{total} {current}: {verdict}{result}; {left}"));
+            let (finished, trial, left) = (self.bar.position(), brief(&record.trial), self.left());
+            output::tell(format_args!("{finished}{total} {trial}: {verdict}{result}; {left}"));
         }
     }
+}
+
+/// Formats the architecture and the load of a trial in brief.
+fn brief(trial: &Trial) -> String {
+    let workload = &trial.workload;
+    let active = match workload.active {
+        1.0 => String::new(),
+        active => format!(" {} active", Share(active)),
+    };
+    let rate = workload.rate_per_s.map_or("closed".into(), |rate| format!("{rate} req/s"));
+    let unit = if workload.service.ports().is_some() { "ports" } else { "conn" };
+    format!("{} {} {unit}{active} {rate}", trial.architecture, workload.connections)
 }
 
 /// Formats the result of a trial in brief: its bandwidth, or percentiles of its service time.

@@ -7,6 +7,7 @@ use harness::model::{
     Bound, Check, LatencyLimit, Run, RunHeader, SearchGoal, Strategy, Trial, TrialOutcome, TrialRecord, Verdict,
     VerdictKind, Workload,
 };
+use harness::spec::interleave::Interleave;
 use harness::strategy;
 use load::config::{KvTraffic, LoadConfig, Phases, Popularity, Schedule, Think, Transport};
 use load::report::{
@@ -53,6 +54,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
         phases,
     };
     Trial {
+        is_placebo: false,
         index,
         repeat,
         architecture: architecture.into(),
@@ -140,6 +142,7 @@ fn empty_run() -> Run {
             seed: 1,
             trials: Vec::new(),
             strategy: Strategy::Whole,
+            interleave: Interleave::Never,
             host: BTreeMap::from([
                 ("cpu".into(), "A Processor".into()),
                 ("kernel".into(), "6.1 #1".into()),

@@ -22,6 +22,12 @@ pub(super) struct Mark {
 pub(super) struct Observations {
     /// The counters when the server was ready, before the first connection.
     pub(super) ready: Option<Snapshot>,
+    /// The counters after an interleaved contestant's last connection, before the next contestant connects.
+    pub(super) connected: Option<Snapshot>,
+    /// The number of trials in the heat.
+    pub(super) contestants: u32,
+    /// The CPU time of the other contestants' servers in the window, in nanoseconds.
+    pub(super) rivals_cpu_ns: u64,
     pub(super) start: Option<Mark>,
     pub(super) end: Option<Mark>,
     /// The times by which `start` and `end` are due: CLOCK_MONOTONIC, in nanoseconds.
@@ -37,9 +43,11 @@ pub(super) struct Observations {
 
 impl Observations {
     pub(super) fn counters(&self) -> Option<ServerCounters> {
-        let counters =
-            ServerCounters::between(self.ready.as_ref()?, &self.start.as_ref()?.server, &self.end.as_ref()?.server);
-        Some(ServerCounters { moved: self.moved.clone(), ..counters })
+        let (start, end) = (&self.start.as_ref()?.server, &self.end.as_ref()?.server);
+        let counters = ServerCounters::between(self.ready.as_ref()?, self.connected.as_ref(), start, end);
+        // A contestant works only in its own slices, so its shares of CPUs refer to them.
+        let window_ns = counters.window_ns / u64::from(self.contestants.max(1));
+        Some(ServerCounters { moved: self.moved.clone(), window_ns, ..counters })
     }
 
     /// The longer delay of the two marks, in nanoseconds.
@@ -64,9 +72,12 @@ impl Observations {
             return None;
         }
         let (shares, accounting) = (self.shares(cpus)?, interrupts::accounting()?);
-        let cpus_ns = counters.window_ns as f64 * cpus.len() as f64;
-        let taken = shares.taken_by_others(counters.totals.cpu_ns() as f64 / cpus_ns, accounting);
-        let interrupts_ns = (shares.charged_to_nobody(accounting) * cpus_ns) as u64;
+        let own_cpus_ns = counters.window_ns as f64 * cpus.len() as f64;
+        let cpus_ns = own_cpus_ns * f64::from(self.contestants.max(1));
+        let servers_ns = counters.totals.cpu_ns() + self.rivals_cpu_ns;
+        let taken = shares.taken_by_others(servers_ns as f64 / cpus_ns, accounting);
+        // Interrupts of all contestants' slices are alike.
+        let interrupts_ns = (shares.charged_to_nobody(accounting) * own_cpus_ns) as u64;
         Some((taken, (accounting == Accounting::Apart).then_some(interrupts_ns)))
     }
 

@@ -1,11 +1,12 @@
 //! Runs the trials of a plan.
 //!
-//! [`runner`] runs the trials one after the other, `trial` runs the processes of one trial, and [`launch`] starts them.
+//! [`runner`] runs the trials one after the other, `heat` runs the processes of the trials that share a window, and [`launch`] starts them.
 
 pub mod event;
 #[cfg(test)]
 #[path = "tests/fake.rs"]
 mod fake;
+mod heat;
 pub mod idle;
 pub mod launch;
 #[cfg(target_os = "linux")]
@@ -14,4 +15,3 @@ mod marks;
 mod outcome;
 pub mod runner;
 mod server;
-mod trial;

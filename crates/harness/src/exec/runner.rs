@@ -1,20 +1,21 @@
-//! Runs the trials of a plan one after the other, each with new processes. Commits each trial as it ends.
+//! Runs the heats of a plan one after the other, each with new processes. Commits the trials of a heat as it ends.
 
 use std::time::Instant;
 
 use anyhow::{Context, bail};
 
 use super::event::{RunEnd, RunEvent};
+use super::heat::{Contestant, HeatRun};
 use super::launch::Launch;
 use super::marks::Observations;
 use super::outcome;
-use super::trial::TrialRun;
 use crate::fleet::Fleet;
 use crate::host::placement;
 use crate::model::{RunHeader, Trial, TrialOutcome, TrialRecord};
 use crate::netns::Testbed;
 use crate::process::stop::Stop;
 use crate::samples::Unwritten;
+use crate::spec::interleave::Interleave;
 use crate::store::Store;
 use crate::strategy;
 
@@ -45,14 +46,14 @@ pub fn run(
         if options.stop.is_requested() {
             return Ok(RunEnd::Stopped);
         }
-        check_cpus(&trial, header)?;
-        on_event(RunEvent::Started(&trial));
-        let Some(record) = run_trial(&trial, header, store, options, fleet, &mut testbed, on_event)? else {
-            return Ok(RunEnd::Stopped);
-        };
-        store.commit(&record)?;
-        outcomes.push(TrialOutcome::new(&record, &header.strategy));
-        on_event(RunEvent::Finished(&record));
+        let heat = strategy::heat(header, &outcomes, trial);
+        let finished = run_heat(&heat, header, store, options, fleet, &mut testbed, on_event)?;
+        let Some(records) = finished else { return Ok(RunEnd::Stopped) };
+        for record in records {
+            store.commit(&record)?;
+            outcomes.push(TrialOutcome::new(&record, &header.strategy));
+            on_event(RunEvent::Finished(&record));
+        }
         let pruned_before = std::mem::replace(&mut pruned, strategy::pruned(header, &outcomes));
         let is_new = |trial: &&Trial| pruned.contains(&trial.index) && !pruned_before.contains(&trial.index);
         header.trials.iter().filter(is_new).for_each(|trial| on_event(RunEvent::Pruned(trial)));
@@ -63,37 +64,86 @@ pub fn run(
     Ok(RunEnd::Complete)
 }
 
-/// Runs one trial; returns `None` if a stop aborted it. The caller commits the record.
-fn run_trial(
-    trial: &Trial,
+/// Runs the trials of a heat. Returns their records, which the caller commits; `None` if a stop aborted the heat.
+///
+/// If a contestant fails, only its record is returned: the others run again without it. If responses of a contestant arrive in
+/// the slices of others, the heat is void. That contestant then runs on its own, and only its record is returned.
+fn run_heat(
+    heat: &[Trial],
     header: &RunHeader,
     store: &Store,
     options: &Options<'_>,
     fleet: &mut dyn Fleet,
     testbed: &mut Option<Testbed>,
     on_event: &mut dyn FnMut(RunEvent<'_>),
-) -> anyhow::Result<Option<TrialRecord>> {
+) -> anyhow::Result<Option<Vec<TrialRecord>>> {
     let start = (jiff::Timestamp::now(), Instant::now());
-    let samples = store.samples_draft(trial.index);
+    for trial in heat {
+        check_cpus(trial, header)?;
+    }
+    heat.iter().for_each(|trial| on_event(RunEvent::Started(trial)));
+    let samples = |trial: &Trial| store.samples_draft(trial.index);
+    let drop_samples = || heat.iter().for_each(|trial| drop(std::fs::remove_file(samples(trial))));
     let mut observations = Observations::default();
-    let outcome = prepare_testbed(trial, options, fleet, testbed, &mut observations).and_then(|()| {
-        let Options { launch, stop } = *options;
-        let (testbed, observations) = (testbed.as_ref(), &mut observations);
-        TrialRun { trial, samples: &samples, launch, stop, testbed, fleet, observations, on_event }.run()
-    });
-    if outcome.is_err() && options.stop.is_aborted() {
-        let _ = std::fs::remove_file(&samples);
+    let prepared = prepare_testbed(&heat[0], options, fleet, testbed, &mut observations);
+    let mut contestants: Vec<Contestant<'_>> =
+        heat.iter().map(|trial| Contestant::new(trial, samples(trial), Observations::default())).collect();
+    contestants[0].observations = observations;
+    let mut outcomes = match prepared {
+        Ok(()) => {
+            let Options { launch, stop } = *options;
+            HeatRun { launch, stop, testbed: testbed.as_ref(), fleet, on_event }.run(&mut contestants)
+        }
+        Err(error) => vec![Some(Err(error))],
+    };
+    let failed = outcomes.iter().flatten().find_map(|outcome| outcome.as_ref().err());
+    if failed.is_some() && options.stop.is_aborted() {
+        drop_samples();
         return Ok(None);
     }
-    read_relay_counts(testbed, fleet, &mut observations);
+    read_relay_counts(testbed, fleet, &mut contestants[0].observations);
     // These failures would affect all later trials.
-    let unwritten = outcome.as_ref().err().and_then(|error| error.downcast_ref::<Unwritten>());
-    let fatal = unwritten.map_or_else(|| check_cpus(trial, header), |error| Err(anyhow::anyhow!("{error}")));
+    let unwritten = failed.and_then(|error| error.downcast_ref::<Unwritten>());
+    let fatal = unwritten.map_or_else(
+        || heat.iter().try_for_each(|trial| check_cpus(trial, header)),
+        |error| Err(anyhow::anyhow!("{error}")),
+    );
     if fatal.is_err() {
-        let _ = std::fs::remove_file(&samples);
+        drop_samples();
         fatal?;
     }
-    Ok(Some(outcome::record(trial, start, &outcome, observations, fleet.are_all_remote())))
+    if failed.is_none() && header.interleave == Interleave::Auto {
+        let overruns = contestants.iter().filter(|contestant| contestant.has_overrun());
+        let alone: Vec<Trial> = overruns.map(|contestant| contestant.trial.alone()).collect();
+        if !alone.is_empty() {
+            drop_samples();
+            drop(contestants);
+            let mut records = Vec::new();
+            for trial in alone {
+                let heat = std::slice::from_ref(&trial);
+                match run_heat(heat, header, store, options, fleet, testbed, on_event)? {
+                    Some(finished) => records.extend(finished),
+                    None if records.is_empty() => return Ok(None),
+                    None => break,
+                }
+            }
+            return Ok(Some(records));
+        }
+    }
+    let cpu_ns = |contestant: &Contestant<'_>| contestant.observations.counters().map_or(0, |it| it.totals.cpu_ns());
+    let cpu_ns: Vec<u64> = contestants.iter().map(cpu_ns).collect();
+    let remote = fleet.are_all_remote();
+    let mut records = Vec::new();
+    for (number, (contestant, outcome)) in contestants.into_iter().zip(&mut outcomes).enumerate() {
+        let Some(outcome) = outcome.take() else {
+            let _ = std::fs::remove_file(contestant.samples);
+            continue;
+        };
+        let rivals_cpu_ns = cpu_ns.iter().sum::<u64>() - cpu_ns[number];
+        let observations = Observations { rivals_cpu_ns, ..contestant.observations };
+        records.push(outcome::record(contestant.trial, start, &outcome, observations, remote));
+    }
+    Ok(Some(records))
 }
 
 /// Checks that the CPUs of a trial are available. Workers check the CPUs of their clients.

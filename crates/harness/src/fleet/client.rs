@@ -127,7 +127,7 @@ pub(super) fn ready_timeout(config: &LoadConfig, margin: Duration) -> Duration {
 
 /// The deadline for the report of a client that starts about now.
 pub(super) fn report_deadline(config: &LoadConfig, margin: Duration) -> Instant {
-    Instant::now() + Duration::from_nanos(config.phases.sending_ns() + config.phases.cool_down_ns) + margin
+    Instant::now() + Duration::from_nanos(config.window_ns().end + config.phases.cool_down_ns) + margin
 }
 
 #[cfg(test)]

@@ -26,7 +26,8 @@ pub struct Local {
     program: PathBuf,
     /// The clients' hosts in a testbed; empty without a testbed.
     hosts: Vec<TestbedHost>,
-    clients: Vec<LocalClient>,
+    /// The clients of each contestant of the heat.
+    contestants: Vec<Vec<LocalClient>>,
     deadline: Instant,
 }
 
@@ -39,7 +40,7 @@ struct LocalClient {
 impl Local {
     /// Clients that are processes of `program`, the muxbench binary.
     pub fn new(program: PathBuf) -> Self {
-        Self { program, hosts: Vec::new(), clients: Vec::new(), deadline: Instant::now() }
+        Self { program, hosts: Vec::new(), contestants: Vec::new(), deadline: Instant::now() }
     }
 }
 
@@ -56,7 +57,7 @@ impl Fleet for Local {
     }
 
     fn broadcast(&mut self, order: &LoadOrder, draft: &Path) -> anyhow::Result<()> {
-        self.clients.clear();
+        let mut clients = Vec::new();
         let parts = order.config.parts();
         let count = parts.len();
         let sources = match self.hosts.as_slice() {
@@ -75,33 +76,40 @@ impl Fleet for Local {
                 let config = assign_cpus(config, &order.config.cpus, number, count);
                 (format!("client {} of {count}", number + 1), draft_of_client(draft, number), config)
             };
-            let order = LoadOrder::new(config.clone(), order.trial.clone());
+            let is_quiet = !self.contestants.is_empty();
+            let order = LoadOrder { is_quiet, ..LoadOrder::new(config.clone(), order.trial.clone()) };
             let mut command = command(&self.program, &path);
             if let Some(host) = host {
                 host.enter(&mut command);
             }
             // A single client writes to `draft` itself, which must remain.
             let samples = Some(Draft { path, is_kept: count == 1 });
-            self.clients.push(LocalClient { child: Child::start(name, command, &order)?, config, samples });
+            clients.push(LocalClient { child: Child::start(name, command, &order)?, config, samples });
+        }
+        self.contestants.push(clients);
+        Ok(())
+    }
+
+    fn await_ready(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<()> {
+        for client in self.contestants.last_mut().into_iter().flatten() {
+            await_ready(&mut client.child, ready_timeout(&client.config, Timeouts::DEFAULT.client), hook)?;
         }
         Ok(())
     }
 
-    fn barrier(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<u64> {
-        for client in &mut self.clients {
-            await_ready(&mut client.child, ready_timeout(&client.config, Timeouts::DEFAULT.client), hook)?;
-        }
-        let start_ns = monotonic_ns() + LEAD_NS + LEAD_NS_PER_CLIENT * self.clients.len() as u64;
-        for client in &mut self.clients {
+    fn begin(&mut self, _: &mut WaitHook<'_>) -> anyhow::Result<u64> {
+        let count: usize = self.contestants.iter().map(Vec::len).sum();
+        let start_ns = monotonic_ns() + LEAD_NS + LEAD_NS_PER_CLIENT * count as u64;
+        for client in self.contestants.iter_mut().flatten() {
             client.child.send(&format!("begin {start_ns}"))?;
             self.deadline = report_deadline(&client.config, Timeouts::DEFAULT.client);
         }
         Ok(start_ns)
     }
 
-    fn gather(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
+    fn gather(&mut self, contestant: usize, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
         let mut gathered = Vec::new();
-        for client in &mut self.clients {
+        for client in &mut self.contestants[contestant] {
             let report = await_report(&mut client.child, self.deadline, hook)?;
             let samples = client.samples.take().expect("a report is gathered once");
             let (config, unnamed) = (client.config.clone(), String::new());
@@ -113,10 +121,10 @@ impl Fleet for Local {
 
     fn dismiss(&mut self) {
         // End the clients that have reported. `clear` drops all clients, which kills the remaining ones.
-        for client in self.clients.iter_mut().filter(|client| client.samples.is_none()) {
+        for client in self.contestants.iter_mut().flatten().filter(|client| client.samples.is_none()) {
             client.child.end();
         }
-        self.clients.clear();
+        self.contestants.clear();
     }
 }
 
@@ -160,7 +168,7 @@ mod tests {
             let mut fleet = Local::new(program.clone());
             let order = LoadOrder::new(LoadConfig { processes, ..trial.load.clone() }, trial.clone());
             fleet.broadcast(&order, &folder.path().join("draft")).unwrap();
-            assert_eq!(fleet.barrier(&mut hook).unwrap_err().to_string(), expected);
+            assert_eq!(fleet.await_ready(&mut hook).unwrap_err().to_string(), expected);
         }
     }
 }

@@ -53,14 +53,19 @@ pub trait Fleet {
 
     /// Sends each client its part of a trial. The client then connects. Each client's samples are stored in `draft` or in a
     /// file beside `draft`.
+    ///
+    /// The trials of one heat, the contestants, are broadcast one after the other. [`Fleet::dismiss`] ends the heat.
     fn broadcast(&mut self, order: &LoadOrder, draft: &Path) -> anyhow::Result<()>;
 
-    /// Waits until all clients are connected and prepared, then makes them start together. Returns the start time by this
-    /// host's CLOCK_MONOTONIC, in nanoseconds.
-    fn barrier(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<u64>;
+    /// Waits until the clients of the latest trial are connected and prepared.
+    fn await_ready(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<()>;
 
-    /// Waits until all clients have measured. Returns their reports and samples, and leaves their connections open.
-    fn gather(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>>;
+    /// Makes the clients of all contestants start together. Returns the start time by this host's CLOCK_MONOTONIC, in nanoseconds.
+    fn begin(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<u64>;
+
+    /// Waits until all clients of a contestant have measured. Returns their reports and samples. Their connections remain open.
+    /// Contestants are numbered from 0 in the order of [`Fleet::broadcast`].
+    fn gather(&mut self, contestant: usize, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>>;
 
     /// Stops all clients immediately.
     fn dismiss(&mut self);

@@ -243,8 +243,8 @@ struct CpuUsage<'a> {
 impl<'a> CpuUsage<'a> {
     fn new(config: &'a LoadConfig, start_ns: u64) -> Self {
         let (start, phases) = (instant_of(start_ns), config.phases);
-        let window_ns = phases.ramp_ns + phases.warm_up_ns;
-        let due = [window_ns - CPU_READ_LEAD_NS.min(phases.warm_up_ns), phases.sending_ns()];
+        let window_ns = config.window_ns();
+        let due = [window_ns.start - CPU_READ_LEAD_NS.min(phases.warm_up_ns), window_ns.end];
         Self { config, due: due.map(|ns| start + Duration::from_nanos(ns)), readings: Vec::new() }
     }
 

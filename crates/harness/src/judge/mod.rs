@@ -5,6 +5,7 @@
 //! # Layout
 //! - [`Judgement`]: the checks of a trial, and its verdict; [`ServerSide`]: facts about its server
 //! - `open`, `closed`, `stream`: checks of each kind of load; `clients`, `netns`: of clients and network
+//! - `slices`: of the slices of an interleaved trial
 //! - `sufficient`: enough requests, plausible figures; `steady`: one steady state
 //! - `limits`: all limits, with their reasons; `check`: constructors of checks
 
@@ -15,6 +16,7 @@ mod limits;
 mod netns;
 mod open;
 mod server_side;
+mod slices;
 mod steady;
 mod stream;
 mod sufficient;
@@ -31,7 +33,7 @@ use wire::stream::Stream;
 use crate::model::network::NetworkReport;
 use crate::model::{Check, Verdict, VerdictKind};
 use crate::spec::network::Network;
-pub(crate) use limits::LOST_SHARE_MAX;
+pub(crate) use limits::{LOST_SHARE_MAX, OVERRUN_SHARE_MAX};
 pub use server_side::ServerSide;
 
 /// Judges a trial by its load and the facts about its server.
@@ -60,6 +62,7 @@ impl Judgement {
             }
         };
         let mut checks = sufficient::plausible(report, server);
+        checks.extend(report.slices.as_ref().map(slices::checks).into_iter().flatten());
         checks.extend(load);
         // Append this check: a failure of the load explains more than counters that were read late.
         checks.extend(server.map(|server| sufficient::counted_late(report, server)));

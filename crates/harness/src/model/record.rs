@@ -12,6 +12,7 @@ use super::rates;
 use super::strategy::Strategy;
 use super::trial::Trial;
 use super::verdict::Verdict;
+use crate::spec::interleave::Interleave;
 
 /// One finished trial.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -118,6 +119,9 @@ pub struct RunHeader {
     /// The order of execution.
     #[serde(rename = "course", default, skip_serializing_if = "Strategy::is_whole")]
     pub strategy: Strategy,
+    /// Whether architectures share a window.
+    #[serde(default = "Interleave::never", skip_serializing_if = "Interleave::is_never")]
+    pub interleave: Interleave,
     /// Facts of the host, by name, as text.
     pub host: std::collections::BTreeMap<String, String>,
     /// The placement of the server and the client, in one sentence.
@@ -140,6 +144,7 @@ impl RunHeader {
             seed: plan.seed,
             trials: plan.trials,
             strategy: Strategy::Whole,
+            interleave: plan.interleave,
             host: Default::default(),
             placement: plan.placement,
             is_distributed: false,

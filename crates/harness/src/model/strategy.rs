@@ -41,6 +41,8 @@ pub struct TrialOutcome {
     pub elapsed_ns: u64,
     /// Whether the trial was past saturation or failed.
     pub is_past: bool,
+    /// Whether the trial ran separately, and did not fail.
+    pub is_alone: bool,
     /// The result of the probe. `None` if the trial is not a probe of a search.
     pub probe: Option<ProbeResult>,
 }

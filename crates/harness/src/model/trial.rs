@@ -76,6 +76,9 @@ pub struct Trial {
     pub repeat: u32,
     /// The server under test.
     pub architecture: Candidate,
+    /// Whether the trial is a placebo: the reference architecture a second time, to show the noise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_placebo: bool,
     /// The traffic.
     pub workload: Workload,
     /// The server's complete configuration. The port or the socket's folder is chosen when the server starts.
@@ -90,12 +93,14 @@ pub struct Trial {
 impl Trial {
     /// Returns the architecture with unusual options in brackets, such as `mt-pool (exclusive, 256KiB reads)`.
     pub fn label(&self) -> String {
+        let placebo = self.is_placebo.then(|| "placebo".to_owned());
         let unusual = self.serve.ours().map_or_else(Vec::new, |serve| {
             let Options { accept, read_budget_bytes } = serve.options();
             let accept = (accept != Accept::default_of(serve.architecture.model)).then(|| accept.to_string());
             let budget = (!read_budget_bytes.is_default()).then(|| format!("{} reads", Budget(read_budget_bytes)));
             accept.into_iter().chain(budget).collect()
         });
+        let unusual: Vec<String> = placebo.into_iter().chain(unusual).collect();
         if unusual.is_empty() {
             self.architecture.to_string()
         } else {
@@ -103,13 +108,27 @@ impl Trial {
         }
     }
 
+    /// Returns the trial as a separate one, which shares its window with no other.
+    pub fn alone(&self) -> Self {
+        Self { load: LoadConfig { slices: None, ..self.load.clone() }, ..self.clone() }
+    }
+
+    fn is_same_server(&self, other: &Self) -> bool {
+        self.architecture == other.architecture
+            && self.is_placebo == other.is_placebo
+            && self.serve.options() == other.serve.options()
+    }
+
+    /// Tests whether another trial differs only in its repeat.
+    pub fn is_repeat_of(&self, other: &Self) -> bool {
+        self.is_same_server(other) && self.workload == other.workload
+    }
+
     /// Tests whether another trial has the same architecture, options and traffic, except for the rate.
     pub fn differs_only_in_rate(&self, other: &Self) -> bool {
         let mut workload = other.workload.clone();
         workload.rate_per_s = self.workload.rate_per_s;
-        self.architecture == other.architecture
-            && self.serve.options() == other.serve.options()
-            && self.workload == workload
+        self.is_same_server(other) && self.workload == workload
     }
 }
 

@@ -2,6 +2,7 @@
 //! Infeasible trials stay, with their reasons.
 
 mod feasibility;
+mod interleaving;
 mod limits;
 pub mod needs;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use server::{Accept, ExternalConfig, ServeConfig, ServerSpec};
 use crate::host::{Host, placement};
 use crate::model::{FleetFacts, Trial, Workload};
 use crate::netns::addresses;
+use crate::spec::interleave::Interleave;
 use crate::spec::{Candidate, Experiment};
 use feasibility::CapabilityCache;
 use limits::{BYTES_PER_REQUEST, SPARE};
@@ -48,6 +50,12 @@ pub struct Plan {
     /// host lacks the means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
+    /// Whether architectures share a window.
+    #[serde(default = "Interleave::never", skip_serializing_if = "Interleave::is_never")]
+    pub interleave: Interleave,
+    /// The trials that share a window and those that do not, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interleaving: Vec<String>,
     /// Warnings about trials that can run, but may not measure what the user intends.
     pub warnings: Vec<String>,
     /// The trials in order.
@@ -95,17 +103,21 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     for repeat in 0..experiment.repeats.get() {
         // Each repeat runs all configurations once, in random order. This spreads the repeats of a configuration over the run.
         let architectures = &experiment.architectures.0;
-        let mut round: Vec<_> = loads.iter().flat_map(|load| architectures.iter().map(move |it| (load, it))).collect();
+        let placebo = architectures.first().filter(|_| experiment.placebo).map(|it| (it, true));
+        let servers: Vec<_> = architectures.iter().map(|it| (it, false)).chain(placebo).collect();
+        let mut round: Vec<_> = loads.iter().flat_map(|load| servers.iter().map(move |it| (load, *it))).collect();
         round.shuffle(&mut order);
-        for (load, architecture) in round {
+        for (load, (architecture, is_placebo)) in round {
             let place = (&placement, fleet);
-            trials.push(trial(experiment, place, trials.len() as u32, repeat, load, architecture));
+            let trial = trial(experiment, place, trials.len() as u32, repeat, load, architecture);
+            trials.push(Trial { is_placebo, ..trial });
         }
     }
     let mut kernel = CapabilityCache::default();
     for trial in &mut trials {
         trial.infeasible = feasibility::reasons(trial, host, &mut kernel);
     }
+    let interleaving = interleaving::assign(&mut trials, experiment, host)?;
     let mut warnings = warnings::of_placement(experiment, &placement, &host.cores);
     let mut network = None;
     if let (Some(configured), Some(Ok(applied))) = (&experiment.network, &kernel.network) {
@@ -116,6 +128,8 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
         experiment: experiment.name.clone(),
         seed: experiment.seed,
         network,
+        interleave: experiment.interleave,
+        interleaving,
         warnings,
         placement: placement.sentence,
         trials,
@@ -206,7 +220,16 @@ fn trial(
             })
         }
     };
-    Trial { index, repeat, architecture: architecture.clone(), workload, serve, load, infeasible: Vec::new() }
+    Trial {
+        index,
+        repeat,
+        architecture: architecture.clone(),
+        is_placebo: false,
+        workload,
+        serve,
+        load,
+        infeasible: Vec::new(),
+    }
 }
 
 /// Returns the maximum number of connections that the server accepts. It exceeds the client's number, so that this maximum

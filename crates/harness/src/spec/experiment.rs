@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::candidate::Candidate;
 use super::client::Client;
 use super::error::ExperimentError;
+use super::interleave::Interleave;
 use super::network::Network;
 use super::one_or_many::OneOrMany;
 use super::server::{Exec, Server};
@@ -30,6 +31,12 @@ pub struct Experiment {
     /// The number of repeats of each trial, each with its own random numbers. Confidence intervals need repeats.
     #[serde(default = "one")]
     pub repeats: NonZeroU32,
+    /// Whether the architectures of a workload run at the same time, with the load in turns.
+    #[serde(default, skip_serializing_if = "Interleave::is_auto")]
+    pub interleave: Interleave,
+    /// Whether the first architecture runs a second time as a placebo, whose ratio shows the noise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub placebo: bool,
     /// The seed of all random numbers.
     #[serde(default)]
     pub seed: u64,

@@ -5,6 +5,7 @@ mod client;
 mod error;
 mod experiment;
 pub mod http;
+pub mod interleave;
 mod loads;
 pub mod network;
 mod one_or_many;

@@ -6,7 +6,9 @@ mod sweep;
 
 pub use sweep::pruned;
 
-use crate::model::{RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
+use load::config::Slices;
+
+use crate::model::{RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
 
 impl TrialOutcome {
     /// Summarises a trial for the strategy of its run.
@@ -20,6 +22,7 @@ impl TrialOutcome {
             rate_per_s: record.trial.workload.rate_per_s,
             elapsed_ns: record.elapsed_ns,
             is_past: sweep::is_past(record),
+            is_alone: record.trial.load.slices.is_none() && record.verdict.kind != VerdictKind::Failed,
             probe,
         }
     }
@@ -31,6 +34,28 @@ pub fn next(header: &RunHeader, outcomes: &[TrialOutcome]) -> Option<Trial> {
         Strategy::Capacity(goal) => search::next(header, goal, outcomes),
         Strategy::Whole | Strategy::Sweep { .. } => ahead(header, outcomes).first().map(|trial| (*trial).clone()),
     }
+}
+
+/// Returns the trials that run together with `first`: those of its heat that are not done. A contestant whose earlier repeat had
+/// to run separately is left out; it runs separately again.
+pub fn heat(header: &RunHeader, outcomes: &[TrialOutcome], first: Trial) -> Vec<Trial> {
+    let has_run_alone = |trial: &Trial| {
+        outcomes.iter().filter(|outcome| outcome.is_alone).any(|outcome| {
+            let done = header.trials.iter().find(|done| done.index == outcome.index);
+            done.is_some_and(|done| done.is_repeat_of(trial) && done.load.slices.is_some())
+        })
+    };
+    let Some(slices) = first.load.slices.filter(|_| !has_run_alone(&first)) else { return vec![first.alone()] };
+    let is_rival = |trial: &&Trial| trial.load.slices.is_some_and(|it| it.heat == slices.heat) && !has_run_alone(trial);
+    let mut heat: Vec<Trial> = ahead(header, outcomes).into_iter().filter(is_rival).cloned().collect();
+    if heat.len() < 2 {
+        return vec![first.alone()];
+    }
+    let contestants = heat.len() as u32;
+    for (contestant, trial) in (0..).zip(&mut heat) {
+        trial.load.slices = Some(Slices { contestants, contestant, ..slices });
+    }
+    heat
 }
 
 /// Returns the remaining planned trials. A search has none: it plans one probe at a time.
@@ -76,6 +101,7 @@ mod tests {
                 rate_per_s: Some(rate),
                 elapsed_ns: 1,
                 is_past: is_past(&name, rate, trial.repeat),
+                is_alone: true,
                 probe: None,
             });
             order.push((name, rate, trial.repeat));

@@ -8,6 +8,7 @@ use harness::host::Host;
 use harness::model::{LatencyLimit, RunHeader, SearchGoal, Strategy};
 use harness::plan;
 use harness::spec::OneOrMany;
+use harness::spec::interleave::Interleave;
 use harness::spec::units::{Rate, Share, Time};
 
 use crate::execution;
@@ -94,6 +95,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if experiment.workload.is_closed() {
             bail!("--schedule closed: a closed loop has no rate to search; try an open-loop schedule");
         }
+        // Probes of different servers have different rates.
+        experiment.interleave = Interleave::Never;
         experiment.workload.rate = Some(OneOrMany(vec![from]));
         let (experiment, _) = checked(&experiment)?;
         let min_rate_per_s = SearchGoal::min_rate_per_s(experiment.phases.measure.0);

@@ -183,7 +183,7 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
     if args.json {
         send(&Event::Mark { snapshot: end });
     } else {
-        output::print_json(&ServerCounters::between(&ready, &ready, &end).totals)?;
+        output::print_json(&ServerCounters::between(&ready, None, &ready, &end).totals)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,7 +7,10 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use harness::files;
+use harness::spec::interleave::Interleave;
 use harness::spec::{Experiment, presets};
+
+use super::{named, set};
 
 #[derive(Debug, clap::Args)]
 pub struct ExperimentArgs {
@@ -17,6 +20,9 @@ pub struct ExperimentArgs {
     /// Run the same matrix with the phases and repeats of the file's `quick` table
     #[arg(long)]
     quick: bool,
+    /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: as in the file]
+    #[arg(long, value_name = "WHEN", value_parser = named::<Interleave>)]
+    interleave: Option<Interleave>,
     /// Have the kernel count the servers' system calls; makes each call more expensive. --explain shows the counts
     #[arg(long)]
     count_syscalls: bool,
@@ -43,6 +49,7 @@ impl ExperimentArgs {
             })?;
             Experiment::parse(&String::from_utf8(text).with_context(|| format!("{file}: not UTF-8"))?, file)?
         };
+        set(&mut experiment.interleave, self.interleave);
         experiment.server.count_syscalls |= self.count_syscalls;
         if self.quick && experiment.quick.is_none() {
             bail!("--quick: {file} has no [quick] table; add one with ramp, warm-up, measure, cool-down or repeats");

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use anyhow::bail;
+use harness::spec::interleave::Interleave;
 use harness::spec::transport::Transport;
 use harness::spec::units::{Share, Time, Work};
 use harness::spec::{Candidate, Experiment, OneOrMany, Phases, Service, presets, stream};
@@ -55,6 +56,12 @@ pub struct SetupArgs {
     /// Simulated work of the server for each request, fixed or random: cpu=50us, sleep=1ms, cpu=50us,exponential
     #[arg(long, value_name = "WORK", alias = "work")]
     simulated_work: Option<Work>,
+    /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: auto]
+    #[arg(long, value_name = "WHEN", value_parser = named::<Interleave>)]
+    interleave: Option<Interleave>,
+    /// Run the first architecture a second time: its ratio to the first shows the noise
+    #[arg(long)]
+    placebo: bool,
     /// Seed of all random numbers: the order of trials, the schedules
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
@@ -77,6 +84,8 @@ impl SetupArgs {
         let mut experiment = presets::find("compare").expect("the preset exists").experiment();
         set_list(&mut experiment.architectures, &architectures(&self.arch)?);
         set(&mut experiment.seed, self.seed);
+        set(&mut experiment.interleave, self.interleave);
+        experiment.placebo |= self.placebo;
         let workload = &mut experiment.workload;
         set(&mut workload.transport, self.transport);
         set_list(&mut workload.connections, &self.connections);

@@ -50,6 +50,7 @@ pub fn render(plan: &Plan, medium: Medium) -> String {
         text.push(String::new());
     }
     text.extend(plan.network.iter().map(|network| medium.prose(&format!("Network: {network}."))));
+    text.extend(plan.interleaving.iter().map(|sentence| medium.prose(&format!("Interleaving: {sentence}."))));
     text.extend(plan.warnings.iter().map(|warning| medium.prose(&format!("Warning: {warning}."))));
     text.push(medium.prose(&format!(
         "{}: {} trials, about {}, seed {}. {}.",

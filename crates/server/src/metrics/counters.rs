@@ -190,10 +190,12 @@ pub struct ServerCounters {
 }
 
 impl ServerCounters {
-    /// Returns the window from `start` to `end`; `ready` was taken before the first connection.
-    pub fn between(ready: &Snapshot, start: &Snapshot, end: &Snapshot) -> Self {
+    /// Returns the window from `start` to `end`; `ready` was taken before the first connection. Memory is that of `connected`,
+    /// which was taken after the last connection, or else that of `start`.
+    pub fn between(ready: &Snapshot, connected: Option<&Snapshot>, start: &Snapshot, end: &Snapshot) -> Self {
+        let connected = connected.unwrap_or(start);
         let per_connection = |now: Option<u64>, before: Option<u64>| {
-            Some((now? as f64 - before? as f64) / start.connections_open.max(1) as f64)
+            Some((now? as f64 - before? as f64) / connected.connections_open.max(1) as f64)
         };
         let mut fell = Vec::new();
         let totals = end.totals.since(&start.totals, &mut fell);
@@ -204,8 +206,11 @@ impl ServerCounters {
             window_ns: end.at_ns.saturating_sub(start.at_ns),
             connections: start.connections_open,
             workers: start.workers,
-            memory_user_bytes_per_connection: per_connection(start.memory_user_bytes, ready.memory_user_bytes),
-            memory_kernel_bytes_per_connection: per_connection(start.memory_kernel_bytes, ready.memory_kernel_bytes),
+            memory_user_bytes_per_connection: per_connection(connected.memory_user_bytes, ready.memory_user_bytes),
+            memory_kernel_bytes_per_connection: per_connection(
+                connected.memory_kernel_bytes,
+                ready.memory_kernel_bytes,
+            ),
             totals,
             interrupts_ns: None,
             fell,
@@ -254,7 +259,8 @@ mod tests {
     fn window_has_the_increase_of_every_counter() {
         let ready = Snapshot::default();
         let start = snapshot(1_000, Some(10), &[("read", 5)]);
-        let counters = ServerCounters::between(&ready, &start, &snapshot(3_000, Some(25), &[("read", 7), ("wait", 1)]));
+        let counters =
+            ServerCounters::between(&ready, None, &start, &snapshot(3_000, Some(25), &[("read", 7), ("wait", 1)]));
         assert_eq!((counters.window_ns, counters.totals.requests, counters.fell), (2_000, Some(15), Vec::new()));
         assert_eq!(counters.totals.syscalls.into_iter().collect::<Vec<_>>(), [("read".into(), 2), ("wait".into(), 1)]);
     }
@@ -263,10 +269,10 @@ mod tests {
     fn fallen_counter_is_named_and_adds_nothing() {
         let ready = Snapshot::default();
         let start = snapshot(1_000, Some(u64::MAX - 1), &[("read", 5), ("wait", 3)]);
-        let counters = ServerCounters::between(&ready, &start, &snapshot(900, Some(7), &[("read", 4)]));
+        let counters = ServerCounters::between(&ready, None, &start, &snapshot(900, Some(7), &[("read", 4)]));
         assert_eq!((counters.window_ns, counters.totals.requests), (0, Some(0)));
         assert_eq!(counters.fell, ["system calls read", "system calls wait", "requests", "time"]);
-        let gone = ServerCounters::between(&ready, &start, &snapshot(2_000, None, &[("read", 5), ("wait", 3)]));
+        let gone = ServerCounters::between(&ready, None, &start, &snapshot(2_000, None, &[("read", 5), ("wait", 3)]));
         assert_eq!((gone.totals.requests, gone.fell), (None, vec!["requests".to_owned()]));
     }
 
@@ -275,7 +281,7 @@ mod tests {
         let snapshot =
             |run_delay_ns| Snapshot { totals: Totals { run_delay_ns, ..Totals::default() }, ..Snapshot::default() };
         let added = |start, end| {
-            let counters = ServerCounters::between(&Snapshot::default(), &snapshot(start), &snapshot(end));
+            let counters = ServerCounters::between(&Snapshot::default(), None, &snapshot(start), &snapshot(end));
             (counters.totals.run_delay_ns, counters.fell.len())
         };
         assert_eq!(added(Some(5), Some(12)), (Some(7), 0));
@@ -298,7 +304,7 @@ mod tests {
             ..Snapshot::default()
         };
         let start = snapshot([500, 500, 500], [1_000, 1_000], 3);
-        let fell = |end: Snapshot| ServerCounters::between(&Snapshot::default(), &start, &end).fell;
+        let fell = |end: Snapshot| ServerCounters::between(&Snapshot::default(), None, &start, &end).fell;
         let none = Vec::<String>::new();
         assert_eq!(fell(start.clone()), none);
         assert_eq!(fell(snapshot([900, 101, 500], [100, 1_900], 3)), none, "one part of a sum may fall");

@@ -1,15 +1,18 @@
 use std::path::Path;
 
+use load::config::Slices;
+
 use super::*;
 use crate::exec::fake::{self, FakeClient, FakeMachine, Fault};
 use crate::host::Host;
 use crate::model::{Run, VerdictKind};
+use crate::spec::interleave::Interleave;
 use crate::spec::presets;
 use crate::{plan, store};
 
 fn header(trials: Vec<Trial>) -> RunHeader {
     let plan = plan::plan(&presets::find("smoke").unwrap().experiment(), &Host::made_up()).unwrap();
-    RunHeader { trials, ..RunHeader::made_up(plan) }
+    RunHeader { trials, interleave: Interleave::Auto, ..RunHeader::made_up(plan) }
 }
 
 /// Runs `trials` with fake processes.
@@ -26,6 +29,63 @@ fn run_on(
     let end = run(&header, &[], &store, &options, &mut FakeClient::on(machine), on_event);
     drop(store);
     (end, store::read(folder).unwrap())
+}
+
+/// Trials that form one heat.
+fn heat(contestants: u32) -> Vec<Trial> {
+    let mut trials = fake::trials(contestants);
+    for (contestant, trial) in (0..).zip(&mut trials) {
+        trial.architecture = ["epoll", "mt", "mp"][contestant as usize].parse().unwrap();
+        let (slice_ns, guard_ns) = (5_000_000, 1_000_000);
+        trial.load.slices = Some(Slices { heat: 0, contestants, contestant, slice_ns, guard_ns, seed: 1 });
+    }
+    trials
+}
+
+/// Runs a heat of three with a fault of its first contestant. Returns the contestants of each record's heat and the log.
+fn run_heat_with(fault: Option<Fault>) -> (Vec<(u32, VerdictKind, Option<u32>)>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = FakeMachine::default();
+    machine.fault.set(fault);
+    let mut finished = Vec::new();
+    let (end, run) = run_on(&machine, heat(3), &Stop::default(), &folder.path().join("run"), &mut |event| {
+        if let RunEvent::Finished(record) = event {
+            let contestants = record.trial.load.slices.map(|slices| slices.contestants);
+            finished.push((record.trial.index, record.verdict.kind, contestants));
+        }
+    });
+    assert_eq!((end.unwrap(), run.records.len()), (RunEnd::Complete, 3));
+    (finished, machine.take_log().join(" "))
+}
+
+#[test]
+fn contestants_of_a_heat_are_up_at_the_same_time() {
+    let (finished, log) = run_heat_with(None);
+    assert_eq!(finished.iter().map(|it| (it.0, it.2)).collect::<Vec<_>>(), [(0, Some(3)), (1, Some(3)), (2, Some(3))]);
+    let start = ["server starts", "idle starts", "client starts"].join(" ");
+    let expected = [
+        [start.as_str(); 3].join(" "),
+        "client begins".into(),
+        ["client reports"; 3].join(" "),
+        ["idle ends"; 3].join(" "),
+        ["client ends"; 3].join(" "),
+        ["server ends"; 3].join(" "),
+    ];
+    assert_eq!(log, expected.join(" "));
+}
+
+#[test]
+fn failed_contestant_leaves_the_heat() {
+    let (finished, _) = run_heat_with(Some(Fault::Refused));
+    assert_eq!(finished[0], (0, VerdictKind::Failed, Some(3)));
+    assert_eq!(finished[1..].iter().map(|it| (it.0, it.2)).collect::<Vec<_>>(), [(1, Some(2)), (2, Some(2))]);
+}
+
+#[test]
+fn contestant_that_overruns_its_slices_runs_alone() {
+    let (finished, log) = run_heat_with(Some(Fault::Overrun));
+    assert_eq!(finished.iter().map(|it| (it.0, it.2)).collect::<Vec<_>>(), [(0, None), (1, Some(2)), (2, Some(2))]);
+    assert_eq!(log.matches("server starts").count(), 3 + 1 + 2);
 }
 
 /// Runs two trials, the first with a fault. Returns both verdicts with their reasons, and the log.

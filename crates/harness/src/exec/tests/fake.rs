@@ -62,6 +62,8 @@ pub(super) enum Fault {
     Client,
     /// A client cannot write its samples.
     Samples,
+    /// The server of the first contestant answers only in the slices of the others.
+    Overrun,
 }
 
 /// Starts fake processes.
@@ -72,7 +74,6 @@ pub(super) struct FakeMachine {
     pub(super) fault: Rc<Cell<Option<Fault>>>,
     is_server_killed: Rc<Cell<bool>>,
     refused: Rc<Cell<u64>>,
-    draft: Rc<RefCell<PathBuf>>,
 }
 
 impl FakeMachine {
@@ -242,42 +243,53 @@ impl Drop for FakeIdle {
     }
 }
 
+/// One request in each slice of the window, without a response.
+fn unanswered(config: &LoadConfig) -> Vec<load::Sample> {
+    let (slices, window) = (config.slices.unwrap(), config.window_ns());
+    let rounds = window.start / slices.round_ns()..window.end / slices.round_ns();
+    let planned = rounds.map(|round| (slices.start_ns(round) + slices.guard_ns) as i64 - window.start as i64);
+    planned.map(|ns| load::Sample { planned_ns: ns, sent_ns: ns, ..load::Sample::UNKNOWN }).collect()
+}
+
 /// One client, which reports a healthy trial.
 pub(super) struct FakeClient {
     machine: FakeMachine,
-    order: Option<LoadOrder>,
+    orders: Vec<(LoadOrder, PathBuf)>,
     start_ns: u64,
 }
 
 impl FakeClient {
     pub(super) fn on(machine: &FakeMachine) -> Self {
-        Self { machine: machine.clone(), order: None, start_ns: 0 }
+        Self { machine: machine.clone(), orders: Vec::new(), start_ns: 0 }
     }
 }
 
 impl Fleet for FakeClient {
     fn broadcast(&mut self, order: &LoadOrder, draft: &Path) -> anyhow::Result<()> {
         self.machine.write("client starts");
-        self.order = Some(order.clone());
-        *self.machine.draft.borrow_mut() = draft.to_owned();
-        std::fs::write(draft, "")?;
-        Ok(())
+        self.orders.push((order.clone(), draft.to_owned()));
+        samples::write(draft, &[], &[])
     }
 
-    fn barrier(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<u64> {
+    fn await_ready(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<()> {
         hook(Some(&load::Event::Ready))?;
         if self.machine.fails(Fault::Refused) {
             self.machine.refused.set(2);
             bail!("connection reset");
         }
+        Ok(())
+    }
+
+    fn begin(&mut self, _: &mut WaitHook<'_>) -> anyhow::Result<u64> {
         self.machine.write("client begins");
         self.start_ns = monotonic_ns();
         Ok(self.start_ns)
     }
 
-    fn gather(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
-        let config = self.order.as_ref().unwrap().config.clone();
-        let over = fleet::instant_of(self.start_ns + config.phases.sending_ns());
+    fn gather(&mut self, contestant: usize, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
+        let (order, draft) = &self.orders[contestant];
+        let config = order.config.clone();
+        let over = fleet::instant_of(self.start_ns + config.window_ns().end);
         while Instant::now() < over {
             let next = hook(Some(&load::Event::Ready))?;
             match self.machine.fault.get() {
@@ -290,15 +302,18 @@ impl Fleet for FakeClient {
             }
             thread::sleep(next.min(over).saturating_duration_since(Instant::now()).min(Duration::from_millis(1)));
         }
+        if contestant == 0 && self.machine.fails(Fault::Overrun) {
+            samples::write(draft, &unanswered(&config), &[])?;
+        }
         self.machine.write("client reports");
         let report = judge::tests::healthy();
         let account = Account { config, machine: String::new(), place: String::new(), report, cpus_used: None };
-        let samples = Draft { path: self.machine.draft.borrow().clone(), is_kept: true };
+        let samples = Draft { path: draft.clone(), is_kept: true };
         Ok(vec![Gathered { account, samples }])
     }
 
     fn dismiss(&mut self) {
-        if self.order.take().is_some() {
+        for _ in self.orders.drain(..) {
             self.machine.write("client ends");
         }
     }

@@ -221,12 +221,17 @@ impl Fleet for Workers {
         Ok(())
     }
 
-    fn barrier(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<u64> {
+    fn await_ready(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<()> {
         let margin = self.timeouts.client + self.timeouts.worker;
         for worker in self.present() {
             let config = worker.config.clone().context("a worker has no order")?;
             await_ready(worker, ready_timeout(&config, margin), hook)?;
         }
+        Ok(())
+    }
+
+    fn begin(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<u64> {
+        let margin = self.timeouts.client + self.timeouts.worker;
         let clocks = self.compare_clocks(hook)?;
         let has_loss = self.surrounding.as_ref().is_some_and(|lab| lab.network.loss.is_some());
         let start_ns = monotonic_ns() + clocks::lead_ns(&clocks, has_loss);
@@ -240,7 +245,7 @@ impl Fleet for Workers {
         Ok(start_ns)
     }
 
-    fn gather(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
+    fn gather(&mut self, _: usize, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
         let Self { workers, deadline, machine, trial, timeouts, server_cpus, .. } = self;
         let (trial, timeout) = (*trial, timeouts.worker);
         let mut present: Vec<&mut ConnectedWorker> = workers.iter_mut().filter(|worker| !worker.is_lost).collect();

@@ -167,6 +167,10 @@ fn poll_hook(_: Option<&Event>) -> anyhow::Result<Instant> {
     Ok(Instant::now() + Duration::from_millis(200))
 }
 
+fn barrier(workers: &mut Workers, hook: &mut WaitHook<'_>) -> anyhow::Result<u64> {
+    workers.await_ready(hook).and_then(|()| workers.begin(hook))
+}
+
 #[test]
 fn reports_are_collected_after_all_clients_ended() {
     let (listener, port) = listener();
@@ -210,8 +214,8 @@ fn reports_are_collected_after_all_clients_ended() {
     }
     let order = LoadOrder::new(trial.load.clone(), trial);
     workers.broadcast(&order, &folder.path().join("draft")).unwrap();
-    workers.barrier(&mut poll_hook).unwrap();
-    let gathered = workers.gather(&mut poll_hook).unwrap();
+    barrier(&mut workers, &mut poll_hook).unwrap();
+    let gathered = workers.gather(0, &mut poll_hook).unwrap();
     workers.dismiss();
     let used: Vec<Option<f64>> = gathered.iter().map(|it| it.account.cpus_used).collect();
     assert_eq!(used, [Some(0.25), None]);
@@ -241,7 +245,7 @@ fn all_clocks_are_compared_at_once_for_a_limited_time() {
     let (trial, folder, before_ns) = (trial(), tempfile::tempdir().unwrap(), monotonic_ns());
     let order = LoadOrder::new(trial.load.clone(), trial);
     workers.broadcast(&order, &folder.path().join("draft")).unwrap();
-    let start_ns = workers.barrier(&mut poll_hook).unwrap();
+    let start_ns = barrier(&mut workers, &mut poll_hook).unwrap();
     others.into_iter().for_each(|other| other.join().unwrap());
     // The comparison takes one round trip, and the lead adds two.
     assert!(start_ns - before_ns >= 3 * PINGS_MAX.as_nanos() as u64);
@@ -264,7 +268,7 @@ fn hanging_worker_is_lost_and_named() {
     let config = LoadConfig { timeout_ns: 0, ..trial.load.clone() };
     let folder = tempfile::tempdir().unwrap();
     workers.broadcast(&LoadOrder::new(config, trial), &folder.path().join("draft")).unwrap();
-    let why = workers.barrier(&mut poll_hook).unwrap_err().to_string();
+    let why = barrier(&mut workers, &mut poll_hook).unwrap_err().to_string();
     assert!(why.starts_with("worker 1 on ") && why.contains("it hangs"), "{why}");
     assert!(workers.must_end_run());
     hanging.join().unwrap();
@@ -329,8 +333,8 @@ fn reports_and_samples_of_five_workers_are_merged() {
     for _ in 0..2 {
         workers.broadcast(&order, &draft).unwrap();
         let before_ns = monotonic_ns();
-        assert!(workers.barrier(&mut hook).unwrap() > before_ns);
-        let gathered = workers.gather(&mut hook).unwrap();
+        assert!(barrier(&mut workers, &mut hook).unwrap() > before_ns);
+        let gathered = workers.gather(0, &mut hook).unwrap();
         workers.dismiss();
         let started = Instant::now();
         let report = super::super::merge(&order, gathered, &draft).unwrap();
@@ -366,8 +370,8 @@ fn hanging_client_fails_only_its_trial() {
     let hangs = folder.path().join("hangs");
     std::fs::write(&hangs, "").unwrap();
     workers.broadcast(&order(0), &draft).unwrap();
-    workers.barrier(&mut poll_hook).unwrap();
-    let why = workers.gather(&mut poll_hook).err().unwrap().to_string();
+    barrier(&mut workers, &mut poll_hook).unwrap();
+    let why = workers.gather(0, &mut poll_hook).err().unwrap().to_string();
     assert!(why.starts_with("worker 1 on ") && why.contains("it hangs") && why.contains("SIGKILL"), "{why}");
     workers.dismiss();
     assert!(!workers.must_end_run());
@@ -375,8 +379,8 @@ fn hanging_client_fails_only_its_trial() {
     std::fs::remove_file(&hangs).unwrap();
     let order = order(LONG.as_nanos() as u64);
     workers.broadcast(&order, &draft).unwrap();
-    workers.barrier(&mut poll_hook).unwrap();
-    let gathered = workers.gather(&mut poll_hook).unwrap();
+    barrier(&mut workers, &mut poll_hook).unwrap();
+    let gathered = workers.gather(0, &mut poll_hook).unwrap();
     workers.dismiss();
     assert_eq!(super::super::merge(&order, gathered, &draft).unwrap().planned, SAMPLES as u64);
     drop(workers);

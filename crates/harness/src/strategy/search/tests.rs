@@ -120,6 +120,7 @@ fn search(header: &RunHeader, probe: impl Fn(&str, f64) -> ProbeResult) -> Vec<T
         assert_eq!(trial.load.rate_per_s, rate_per_s);
         let probe = probe(&trial.architecture.to_string(), rate_per_s.unwrap());
         outcomes.push(TrialOutcome {
+            is_alone: true,
             index: trial.index,
             rate_per_s,
             elapsed_ns: 1_000_000_000,

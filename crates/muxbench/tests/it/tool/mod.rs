@@ -72,6 +72,7 @@ fn failed_run(folder: &Path, experiment: &str) {
     let host = harness::host::detect();
     let plan = harness::plan::plan(&quick, &host).unwrap();
     let header = harness::model::RunHeader {
+        interleave: harness::spec::interleave::Interleave::Never,
         name: experiment.into(),
         muxbench: env!("CARGO_PKG_VERSION").into(),
         command: vec!["muxbench".into()],

@@ -1,0 +1,309 @@
+//! One heat: the trials that run at the same time. A separate trial is a heat of one. The contestants of an interleaved heat are
+//! up together, and their clients take turns.
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail};
+use load::LoadConfig;
+use load::report::interleaved::{joined, rounds_with_gaps};
+use load::report::{LoadReport, PARTS};
+use server::ServerSpec;
+
+use super::event::RunEvent;
+use super::idle::IdleHolders;
+use super::launch::Launch;
+use super::marks::{Mark, Observations};
+use super::server::{SERVER_TIMEOUT, Server};
+use crate::fleet::{self, Fleet};
+use crate::judge::OVERRUN_SHARE_MAX;
+use crate::model::{LoadOrder, Trial};
+use crate::netns::Testbed;
+use crate::process::stop::{POLL_INTERVAL, Stop};
+use crate::samples;
+use crate::spec::transport::{SocketFolder, Transport};
+
+/// The time for a server to read its counters. Each connection adds time, because it may have its own process (20 to 40 µs
+/// measured).
+const MARK_NS: u64 = 200_000_000;
+const MARK_NS_PER_CONNECTION: u64 = 50_000;
+
+/// A trial of a heat.
+pub(super) struct Contestant<'a> {
+    pub(super) trial: &'a Trial,
+    /// The file for its samples.
+    pub(super) samples: PathBuf,
+    pub(super) observations: Observations,
+    server: Option<Server<'a>>,
+    /// Exists until the server has ended, and is removed with everything in it.
+    folder: Option<SocketFolder>,
+    order: Option<LoadOrder>,
+    idle: Option<IdleHolders>,
+}
+
+impl<'a> Contestant<'a> {
+    pub(super) fn new(trial: &'a Trial, samples: PathBuf, observations: Observations) -> Self {
+        Self { trial, samples, observations, server: None, folder: None, order: None, idle: None }
+    }
+
+    /// Whether responses arrived in the slices of other contestants too often.
+    pub(super) fn has_overrun(&self) -> bool {
+        let slices = self.observations.load.as_ref().and_then(|load| load.slices.as_ref());
+        slices.is_some_and(|slices| slices.overrun as f64 > OVERRUN_SHARE_MAX * slices.rounds as f64)
+    }
+
+    fn server(&mut self) -> &mut Server<'a> {
+        self.server.as_mut().expect("the server has started")
+    }
+}
+
+/// The means of a heat.
+pub(super) struct HeatRun<'a, 'b> {
+    pub(super) launch: &'a dyn Launch,
+    pub(super) stop: &'a Stop,
+    /// The hosts of the processes; `None` over loopback.
+    pub(super) testbed: Option<&'b Testbed>,
+    pub(super) fleet: &'b mut dyn Fleet,
+    pub(super) on_event: &'b mut dyn FnMut(RunEvent<'_>),
+}
+
+/// The failure of a heat, and the contestant that caused it.
+type Failure = (usize, anyhow::Error);
+
+/// Selects the field that stores a mark.
+type MarkField = fn(&mut Observations) -> &mut Option<Mark>;
+
+impl<'a> HeatRun<'a, '_> {
+    /// Runs the contestants and ends all their processes. Returns an outcome for each contestant, `None` if another one ended the
+    /// heat.
+    pub(super) fn run(mut self, contestants: &mut [Contestant<'a>]) -> Vec<Option<anyhow::Result<()>>> {
+        let outcome = self.measure(contestants);
+        contestants.iter_mut().for_each(|contestant| contestant.idle = None);
+        self.fleet.dismiss();
+        let mut failure = outcome.err();
+        for (number, contestant) in contestants.iter_mut().enumerate() {
+            let own = failure.take_if(|(culprit, _)| *culprit == number).map_or(Ok(()), |(_, error)| Err(error));
+            if let Err(error) = contestant.end(own) {
+                // The first failure explains later ones.
+                failure.get_or_insert((number, error));
+            }
+        }
+        let culprit = failure.as_ref().map(|(culprit, _)| *culprit);
+        let mut error = failure.map(|(_, error)| error);
+        (0..contestants.len())
+            .map(|number| match culprit {
+                None => Some(Ok(())),
+                Some(culprit) if culprit == number => error.take().map(Err),
+                Some(_) => None,
+            })
+            .collect()
+    }
+
+    /// Starts all servers and clients, and waits until all clients have reported.
+    fn measure(&mut self, contestants: &mut [Contestant<'a>]) -> Result<(), Failure> {
+        // One after the other, so that the kernel memory of a contestant's connections can be told.
+        let is_interleaved = contestants.len() > 1;
+        for (number, contestant) in contestants.iter_mut().enumerate() {
+            self.connect(contestant, is_interleaved).map_err(|error| (number, error))?;
+        }
+        let mut hook = |_: Option<&load::Event>| self.stop.check().map(|()| Instant::now() + POLL_INTERVAL);
+        let start_ns = self.fleet.begin(&mut hook).map_err(|error| (0, contestants[0].cause_of_client_error(error)))?;
+        let reports = self.watch(contestants, start_ns)?;
+        for (number, contestant) in contestants.iter_mut().enumerate() {
+            contestant.finish(self.stop).map_err(|error| (number, error))?;
+        }
+        self.fleet.dismiss();
+        merge(contestants, reports)
+    }
+
+    /// Starts the server, the idle connections and the clients of a contestant, and waits until all are connected.
+    fn connect(&mut self, contestant: &mut Contestant<'a>, is_interleaved: bool) -> anyhow::Result<()> {
+        let Self { launch, stop, testbed, fleet, on_event } = self;
+        let trial = contestant.trial;
+        let is_unix = trial.workload.transport == Transport::Unix;
+        let folder = is_unix.then(SocketFolder::new).transpose();
+        contestant.folder = folder.context("cannot create a folder for the server's socket")?;
+        let address = match &contestant.folder {
+            Some(folder) => Some(folder.address().map_err(anyhow::Error::msg)?),
+            None => fleet.server_ip().map(|ip| (ip, 0).into()),
+        };
+        let config = address.into_iter().fold(trial.serve.clone(), ServerSpec::listening_on);
+        let process = launch.server(&config, testbed.map(Testbed::server))?;
+        let server = contestant.server.insert(Server { process, stop });
+
+        let start_timeout = match &trial.serve {
+            ServerSpec::Ours(_) => SERVER_TIMEOUT,
+            ServerSpec::External(exec) => SERVER_TIMEOUT + Duration::from_nanos(exec.start_timeout_ns),
+        };
+        let (address, ports, snapshot) = server.wait_ready(start_timeout)?;
+        contestant.observations.ready = Some(snapshot);
+        let mut config = LoadConfig { target: address, ports, ..trial.load.clone() };
+        if let Some(testbed) = testbed {
+            config.sources = testbed.sources(&config).map_err(anyhow::Error::msg)?;
+        }
+        let hosts = testbed.map_or(&[][..], Testbed::clients);
+        let mut connecting = |done, total| on_event(RunEvent::Load(&load::Event::Connecting { done, total }));
+        let idle = IdleHolders::start(*launch, &config, hosts, stop, &mut connecting)
+            .map_err(|error| server.cause_of_client_error(trial, error))?;
+        contestant.idle = Some(idle);
+        let order = contestant.order.insert(LoadOrder::new(config, trial.clone()));
+        fleet.set_client_hosts(hosts)?;
+        fleet.broadcast(order, &contestant.samples).map_err(|error| server.cause(error))?;
+        let mut on_connecting = |event: Option<&load::Event>| {
+            event.into_iter().for_each(|event| on_event(RunEvent::Load(event)));
+            stop.check().map(|()| Instant::now() + POLL_INTERVAL)
+        };
+        fleet.await_ready(&mut on_connecting).map_err(|error| server.cause_of_client_error(trial, error))?;
+        if is_interleaved {
+            contestant.observations.connected = Some(server.mark()?.server);
+        }
+        Ok(())
+    }
+
+    /// Waits until all clients have reported. Reads the servers' counters at the edges of the window.
+    fn watch(
+        &mut self,
+        contestants: &mut [Contestant<'a>],
+        start_ns: u64,
+    ) -> Result<Vec<Vec<fleet::Gathered>>, Failure> {
+        let Self { stop, fleet, on_event, .. } = self;
+        let window = contestants[0].trial.load.window_ns();
+        let warm_up_ns = contestants[0].trial.load.elapsed_ns(contestants[0].trial.workload.phases.warm_up_ns);
+        let started = fleet::instant_of(start_ns);
+        let at = |ns: u64| started + Duration::from_nanos(ns);
+        let mut marks: Vec<(Instant, usize, MarkField)> = Vec::new();
+        // The marks take at most nine tenths of the warm-up, so that the clients have reached the rate.
+        let count = contestants.len() as u64;
+        let marking = |trial: &Trial| MARK_NS + MARK_NS_PER_CONNECTION * u64::from(trial.load.connections_and_idle());
+        let lead_ns = marking(contestants[0].trial).min(warm_up_ns * 9 / 10 / count);
+        for (number, contestant) in contestants.iter_mut().enumerate() {
+            let place = number as u64;
+            contestant.observations.contestants = count as u32;
+            let late_ns =
+                (place + 1) * MARK_NS_PER_CONNECTION * u64::from(contestant.trial.load.connections_and_idle());
+            contestant.observations.due_ns = [window.start, window.end + late_ns].map(|ns| start_ns + ns);
+            let begin = at(window.start - (count - place) * lead_ns);
+            marks.push((begin, number, |observations| &mut observations.start));
+            marks.push((at(window.end), number, |observations| &mut observations.end));
+        }
+        marks.sort_by_key(|(at, number, _)| std::cmp::Reverse((*at, *number)));
+        let part = Duration::from_nanos((window.end - window.start) / PARTS as u64);
+        // Streams are not interleaved: the only contestant reports its moved bytes at the edges of the window's parts.
+        let is_stream = contestants[0].trial.workload.service.stream().is_some();
+        // The remaining edges, in reverse order.
+        let edges = (0..=PARTS as u32).rev().filter(|_| is_stream).map(|edge| at(window.start) + part * edge);
+        let mut edges: Vec<Instant> = edges.collect();
+        let culprit = Cell::new(None);
+        let blame = |number: usize| move |error: anyhow::Error| (number, error);
+        let mut reports = Vec::new();
+        for number in 0..contestants.len() {
+            let mut on_measuring = |event: Option<&load::Event>| {
+                event.into_iter().for_each(|event| on_event(RunEvent::Load(event)));
+                for (number, contestant) in contestants.iter_mut().enumerate() {
+                    if contestant.server().process.has_ended() {
+                        culprit.set(Some(number));
+                        // The processes of an external server may continue after the end of their supervisor.
+                        bail!("the server ended");
+                    }
+                }
+                // Request moved bytes before the mark at the end of the window, because the mark takes longer.
+                while edges.last().is_some_and(|edge| Instant::now() >= *edge) {
+                    edges.retain(|edge| Instant::now() < *edge);
+                    let moved = contestants[0].server().moved()?;
+                    contestants[0].observations.moved.push(moved);
+                }
+                while let Some((_, number, field)) = marks.pop_if(|(at, ..)| Instant::now() >= *at) {
+                    culprit.set(Some(number));
+                    let mark = contestants[number].server().mark()?;
+                    *field(&mut contestants[number].observations) = Some(mark);
+                    culprit.set(None);
+                }
+                stop.check()?;
+                let due = marks.last().map(|(at, ..)| *at).into_iter().chain(edges.last().copied());
+                Ok(due.fold(Instant::now() + POLL_INTERVAL, Instant::min))
+            };
+            let gathered = fleet.gather(number, &mut on_measuring).map_err(blame(culprit.get().unwrap_or(number)));
+            let gathered =
+                gathered.map_err(|(number, error)| (number, contestants[number].cause_of_client_error(error)));
+            reports.push(gathered?);
+        }
+        // A busy machine may have delayed marks. The clients still hold their connections.
+        while let Some((_, number, field)) = marks.pop() {
+            let mark = contestants[number].server().mark().map_err(blame(number))?;
+            *field(&mut contestants[number].observations) = Some(mark);
+        }
+        Ok(reports)
+    }
+}
+
+impl Contestant<'_> {
+    fn cause_of_client_error(&mut self, error: anyhow::Error) -> anyhow::Error {
+        let trial = self.trial;
+        match &mut self.server {
+            Some(server) => server.cause_of_client_error(trial, error),
+            None => error,
+        }
+    }
+
+    /// Reads what can only be read after the window.
+    fn finish(&mut self, stop: &Stop) -> anyhow::Result<()> {
+        if self.trial.workload.service.stream().is_some() {
+            self.observations.last = Some(self.server().mark()?.server);
+        }
+        if let Some(idle) = self.idle.take().filter(|_| self.trial.workload.idle > 0) {
+            self.observations.idle = Some(idle.verify(stop)?);
+        }
+        Ok(())
+    }
+
+    /// Ends the processes of a contestant with this outcome.
+    fn end(&mut self, outcome: anyhow::Result<()>) -> anyhow::Result<()> {
+        let Some(mut server) = self.server.take() else { return outcome };
+        let outcome = match outcome {
+            Ok(()) if server.process.has_ended() => Err(server.cause(anyhow!("the server ended"))),
+            outcome => outcome,
+        };
+        // `end` gives the supervisor of an external server time to end the server's processes.
+        server.process.end();
+        // The kernel closes the connections of a killed server before it reports the server's death.
+        let outcome = match outcome {
+            Ok(()) if server.process.was_killed() => Err(server.process.end_error()),
+            outcome => outcome,
+        };
+        match (outcome, end_leftovers(self.trial, &server)) {
+            (Err(error), Err(left)) => Err(error.context(format!("{left:#}"))),
+            (outcome, ended) => outcome.and(ended),
+        }
+    }
+}
+
+/// Merges the reports of each contestant's clients. Leaves out rounds in which any client had a gap, alike for all contestants.
+fn merge(contestants: &mut [Contestant<'_>], reports: Vec<Vec<fleet::Gathered>>) -> Result<(), Failure> {
+    let mut merged: Vec<LoadReport> = Vec::new();
+    for (number, (contestant, gathered)) in contestants.iter().zip(reports).enumerate() {
+        let order = contestant.order.as_ref().expect("the contestant has an order");
+        merged.push(fleet::merge(order, gathered, &contestant.samples).map_err(|error| (number, error))?);
+    }
+    let left_out = rounds_with_gaps(&contestants[0].trial.load, merged.iter());
+    for (number, (contestant, report)) in contestants.iter_mut().zip(merged).enumerate() {
+        contestant.observations.load = Some(match contestant.trial.load.slices {
+            None => report,
+            Some(_) => {
+                let samples = samples::read(&contestant.samples).map_err(|error| (number, error))?;
+                joined(&contestant.trial.load, report, &samples, &left_out)
+            }
+        });
+    }
+    Ok(())
+}
+
+/// Ends the processes that an external server left behind: a killed supervisor cannot end them.
+fn end_leftovers(trial: &Trial, server: &Server<'_>) -> anyhow::Result<()> {
+    #[cfg(target_os = "linux")]
+    if matches!(trial.serve, ServerSpec::External(_)) {
+        return super::leftovers::end_all_of(server.process.pid());
+    }
+    let _ = (trial, server);
+    Ok(())
+}
