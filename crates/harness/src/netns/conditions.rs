@@ -1,4 +1,5 @@
-//! Chooses the means for the conditions of a network, and writes the commands that apply them.
+//! Chooses how to emulate a network's delay, loss and bandwidth (netem, TBF, nftables or the relay), and writes the tc(8) and
+//! nft(8) commands.
 
 use crate::model::network::{Applied, Links, Means};
 use crate::spec::network::Network;
@@ -61,7 +62,7 @@ pub(crate) fn burst_bytes(network: &Network, bandwidth: Bandwidth) -> u64 {
     network.burst.map_or_else(|| bytes_in(bandwidth, BURST_NS).max(2 * PACKET_BYTES), |burst| burst.0.into())
 }
 
-/// The means that this host has. An error states why a means is missing, and a remedy.
+/// The means that this host has. An error states why a means is missing; those of ip(8) and nft(8) name no remedy.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Network namespaces.
@@ -79,7 +80,7 @@ pub struct Found {
 }
 
 /// Chooses the means of a network's conditions, and prefers the kernel's means to the relay. An error lists the missing means,
-/// each with the key of its condition and a remedy.
+/// each with the key of its condition. It lists TBF only if nothing else is missing.
 pub fn choose(network: &Network, found: &Found) -> Result<Applied, Vec<String>> {
     if let Err(reason) = &found.namespaces {
         return Err(vec![format!("network: {reason}")]);
@@ -98,9 +99,10 @@ pub fn choose(network: &Network, found: &Found) -> Result<Applied, Vec<String>> 
         (Ok(delay), Ok(dropped), Ok(()), _) => (Links::Veth, delay, dropped),
         (.., Ok(())) => (Links::Tun, has_delay.then_some(Means::Tun), loss.map(|_| Means::Tun)),
         (delay, dropped, veth, Err(tun)) => {
-            let veth = veth.as_ref().err().map(|veth| format!("network: {veth}; and {tun}"));
-            let missing =
-                |key, reasons: Vec<String>| format!("network.{key}: {}; and {tun}; or remove it", reasons.join("; "));
+            let veth = veth.as_ref().err().map(|veth| format!("network: {veth}; or, instead of veth: {tun}"));
+            let missing = |key, reasons: Vec<String>| {
+                format!("network.{key}: {}; or, instead: {tun}; or remove `{key}`", reasons.join("; "))
+            };
             let (delay, dropped) =
                 (delay.err().map(|it| missing("delay", it)), dropped.err().map(|it| missing("loss", it)));
             return Err([veth, delay, dropped].into_iter().flatten().collect());
@@ -110,7 +112,7 @@ pub fn choose(network: &Network, found: &Found) -> Result<Applied, Vec<String>> 
         (None, _) => None,
         (Some(_), Ok(())) => Some(Means::Tbf),
         (Some(bandwidth), Err(reason)) => {
-            return Err(vec![format!("network.bandwidth: {bandwidth} needs TBF: {reason}; or remove it")]);
+            return Err(vec![format!("network.bandwidth: {bandwidth} needs TBF: {reason}; or remove `bandwidth`")]);
         }
     };
     Ok(Applied { links, delay, loss: dropped, bandwidth })
@@ -227,7 +229,7 @@ mod tests {
     fn missing_means_are_reported_with_their_keys() {
         let without = Found { netem: no("netem"), tun: no("TUN"), nft: no("nft"), tbf: no("TBF"), ..all() };
         let cases = [
-            ("all", everything(), without.clone()),
+            ("delay, loss and bandwidth", everything(), without.clone()),
             ("bandwidth", Network { bandwidth: Some(Bandwidth(1_000_000)), ..Network::default() }, without.clone()),
             ("no veth", Network::default(), Found { veth: no("veth"), ..without.clone() }),
             ("no root", everything(), Found { namespaces: no("permission"), ..without }),
@@ -248,7 +250,7 @@ mod tests {
             ("loss, without", lossy, without),
             ("bandwidth", narrow.clone(), all()),
             (
-                "bandwidth, in small bursts",
+                "bandwidth, with a chosen burst",
                 Network { burst: Some(crate::spec::units::Size(11 << 10)), ..narrow },
                 all(),
             ),
