@@ -71,13 +71,14 @@ pub(super) fn measure(
     while round_trips(link, &there, &here, (here.len() as u32).max(5))?.concat().is_empty() && Instant::now() < deadline
     {
     }
+    let sent = ROUND_TRIPS.max(2 * here.len() as u32);
     let mut silent_hosts: Vec<usize> = (0..here.len()).collect();
     let mut timed = || -> anyhow::Result<(Vec<u64>, Option<usize>)> {
-        let times = round_trips(link, &there, &here, ROUND_TRIPS.max(2 * here.len() as u32))?;
+        let times = round_trips(link, &there, &here, sent)?;
         silent_hosts.retain(|host| times[*host].is_empty());
         Ok((times.concat(), silent_hosts.first().copied()))
     };
-    let is_enough = |round_trips: &[u64]| round_trips.len() as u32 * 10 >= ROUND_TRIPS;
+    let is_enough = |round_trips: &[u64]| round_trips.len() as u32 * 10 >= sent;
     let (mut round_trips, mut silent) = timed()?;
     while (!is_enough(&round_trips) || silent.is_some()) && Instant::now() < deadline {
         (round_trips, silent) = timed()?;
@@ -85,7 +86,7 @@ pub(super) fn measure(
     let returned = round_trips.len() as u32;
     ensure!(
         is_enough(&round_trips),
-        "the lab's network loses nearly everything: {returned} of {ROUND_TRIPS} datagrams returned"
+        "the lab's network loses nearly everything: {returned} of {sent} datagrams returned"
     );
     if let Some(host) = silent {
         bail!("the lab's network loses everything from client host {}", clients[host].number);
