@@ -84,7 +84,7 @@ pub const RULES: &[Rule] = rules! {
     "workload.requests-per-connection", |it| is_udp(it) && is_churn(it), "udp has no connections; remove it";
     "workload.idle", |it| is_udp(it) && it.idle > 0,
         "udp has no connections; `active` is the share of the ports in use";
-    "client.timestamps", |it| is_udp(it) && is_stamped(it), "the service `udp` has no kernel timestamps; use `client`";
+    "client.timestamps", |it| is_udp(it) && is_stamped(it), "the service `udp` has no kernel timestamps; set timestamps = \"client\"";
     "client.roles", |it| is_udp(it) && it.roles == Roles::TwoThreads, "a client of the service `udp` is one loop; remove it";
 
     // Streams.
@@ -103,7 +103,7 @@ pub const RULES: &[Rule] = rules! {
         "all connections of a closed loop send; remove it, or add idle connections";
     "workload.popularity", |it| is_closed(it) && it.popularity != Popularity::Uniform,
         "all connections of a closed loop send; remove it";
-    "client.timestamps", |it| is_closed(it) && is_stamped(it), "a closed loop has no kernel timestamps; use `client`";
+    "client.timestamps", |it| is_closed(it) && is_stamped(it), "a closed loop has no kernel timestamps; set timestamps = \"client\"";
     "client.pacing", |it| is_closed(it) && it.pacing != Pacing::Auto, "a closed loop waits for responses; remove it";
     "client.roles", |it| is_closed(it) && it.roles != Roles::Auto,
         "a client of a closed loop is one loop; remove it";
@@ -116,7 +116,7 @@ pub const RULES: &[Rule] = rules! {
     "workload.popularity", |it| is_churn(it) && it.popularity != Popularity::Uniform,
         "all short-lived connections are equally popular; remove it";
     "client.timestamps", |it| is_churn(it) && is_stamped(it),
-        "kernel timestamps need lasting connections; use `client`, or remove requests-per-connection";
+        "kernel timestamps need lasting connections; set timestamps = \"client\", or remove requests-per-connection";
     "client.roles", |it| is_churn(it) && it.roles == Roles::TwoThreads,
         "a client with short-lived connections is one loop; use `auto`";
 
@@ -126,9 +126,9 @@ pub const RULES: &[Rule] = rules! {
     "workload.popularity", |it| it.all_clients() > 1 && it.popularity != Popularity::Uniform,
         "each of several clients would have its own most popular connection; use one client";
     "client.timestamps", |it| is_stamped(it) && cfg!(not(target_os = "linux")),
-        "kernel timestamps (SO_TIMESTAMPING) need Linux; use `client`";
+        "kernel timestamps (SO_TIMESTAMPING) need Linux; set timestamps = \"client\"";
     "client.timestamps", |it| is_stamped(it) && it.transport() == Transport::Unix,
-        "a Unix socket has no kernel timestamps; use `client`, or tcp";
+        "a Unix socket has no kernel timestamps; set timestamps = \"client\", or use tcp";
     // A record number has 32 bits, and 0 means no record.
     "workload.rate", |it| count_max(it) >= u64::from(u32::MAX),
         "exceeds 4 294 967 294 requests for one client; lower the rate or the duration, or use more clients";

@@ -14,7 +14,9 @@ use crate::record::request::{Shared, Stamp};
 use crate::report::samples::KernelFacts;
 
 pub(crate) fn enable(_config: &LoadConfig, _sockets: &[OwnedFd]) -> Result<KernelFacts, LoadError> {
-    Err(LoadError::Config("client.timestamps: kernel timestamps need Linux; use `client`".to_owned()))
+    Err(LoadError::Config(
+        "client.timestamps: kernel timestamps (SO_TIMESTAMPING) need Linux; set timestamps = \"client\"".to_owned(),
+    ))
 }
 
 pub(crate) struct Stamper<'a, P: ClientProtocol>(Infallible, PhantomData<(&'a Stamp, &'a P)>);
