@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use load::config::Transport;
 use load::report::Sample;
-use load::tools::reflector::{Held, Reflector};
+use load::tools::reflector::{HeldRequest, Reflector};
 use load::{LoadConfig, Outcome};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -217,7 +217,7 @@ fn trial(settings: &Settings, hold: Hold, round: u64) -> anyhow::Result<Trial> {
 
 /// Matches each sample with its hold, from the end: a client sends nothing after the window, so the samples of a connection
 /// are its last requests. `None` if the log lacks one of them.
-fn matched(samples: &[Sample], held: &[Held]) -> Option<Vec<Request>> {
+fn matched(samples: &[Sample], held: &[HeldRequest]) -> Option<Vec<Request>> {
     let peers = 1 + held.iter().map(|held| held.peer).max()? as usize;
     let mut holds: Vec<Vec<u64>> = vec![Vec::new(); peers];
     held.iter().for_each(|held| holds[held.peer as usize].push(held.held_ns));
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn samples_match_the_last_holds_of_their_connection() {
-        let held = |peer, held_ns| Held { peer, held_ns };
+        let held = |peer, held_ns| HeldRequest { peer, held_ns };
         // Two connections, each verified by a first request. The responses are in another order than the requests.
         let log = [held(0, 1), held(1, 2), held(1, 10), held(0, 20), held(1, 30)];
         let samples = [sample(0, 120), sample(1, 110), sample(1, 130)];

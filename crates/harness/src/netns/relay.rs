@@ -162,7 +162,7 @@ fn set_scheduling(cpus: &[usize]) -> anyhow::Result<()> {
 
 /// A delayed packet. Packets leave in the order of `due_ns`, then of arrival.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Held {
+struct HeldPacket {
     due_ns: u64,
     /// The number of packets delayed so far, including this one.
     number: u64,
@@ -173,7 +173,7 @@ struct Held {
 
 struct Relay {
     conditioner: Conditioner,
-    held: BinaryHeap<Reverse<Held>>,
+    held: BinaryHeap<Reverse<HeldPacket>>,
     held_count: u64,
     /// Unused buffers.
     buffers: Vec<Vec<u8>>,
@@ -192,7 +192,7 @@ impl Relay {
         self.held.peek().map(|Reverse(first)| first.due_ns)
     }
 
-    fn write(&mut self, devices: &[OwnedFd], packet: &Held) {
+    fn write(&mut self, devices: &[OwnedFd], packet: &HeldPacket) {
         match rustix::io::write(&devices[packet.to], &packet.bytes[..packet.length]) {
             Ok(_) => self.late.record(monotonic_ns().saturating_sub(packet.due_ns)),
             Err(_) => self.counts.dropped += 1,
@@ -220,7 +220,7 @@ impl Relay {
                     Some(_) if self.held.len() >= HELD_MAX => self.counts.dropped += 1,
                     Some(due_ns) => {
                         self.held_count += 1;
-                        self.held.push(Reverse(Held { due_ns, number: self.held_count, to, length, bytes }));
+                        self.held.push(Reverse(HeldPacket { due_ns, number: self.held_count, to, length, bytes }));
                         // Forward a packet immediately if it has no delay and no other packet waits.
                         if due_ns <= now_ns && self.held.len() == 1 {
                             self.write_due(devices, now_ns);
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn packets_leave_by_due_time_then_arrival() {
-        let held = |due_ns, number| Reverse(Held { due_ns, number, to: 0, length: 0, bytes: Vec::new() });
+        let held = |due_ns, number| Reverse(HeldPacket { due_ns, number, to: 0, length: 0, bytes: Vec::new() });
         let mut heap = BinaryHeap::from([held(5, 1), held(3, 2), held(3, 3), held(4, 4)]);
         let order: Vec<u64> = std::iter::from_fn(|| heap.pop()).map(|Reverse(held)| held.number).collect();
         assert_eq!(order, [2, 3, 4, 1]);

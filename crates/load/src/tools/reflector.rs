@@ -30,9 +30,9 @@ const FIRST: usize = usize::MAX;
 /// The number of Unix sockets made in this process, as a suffix for unique names.
 static SOCKETS: AtomicU32 = AtomicU32::new(0);
 
-/// The delay of one request.
+/// A request whose response was delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldRequest {
     /// The number of the peer that sent the request. Peers are numbered in the order of the client's connections.
     pub peer: u32,
     /// The actual delay, in nanoseconds.
@@ -44,23 +44,23 @@ pub struct Held {
 pub struct Reflector {
     address: Address,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<io::Result<Vec<Held>>>>,
+    thread: Option<JoinHandle<io::Result<Vec<HeldRequest>>>>,
 }
 
 impl Reflector {
-    /// Starts a reflector on 127.0.0.1 or on a Unix socket, on the CPU `cpu` if given. `hold` returns the delay of the next
-    /// request. Responses keep their order on each connection, so an earlier response may delay a later one.
+    /// Starts a reflector on 127.0.0.1 or on a Unix socket, on the CPU `cpu` if given. `next_delay` returns the delay of the
+    /// next request. Responses keep their order on each connection, so an earlier response may delay a later one.
     pub fn start(
         transport: Transport,
         service: &ServiceSpec,
         cpu: Option<usize>,
-        hold: impl FnMut() -> Duration + Send + 'static,
+        next_delay: impl FnMut() -> Duration + Send + 'static,
     ) -> Result<Self, LoadError> {
         let failed = |error| LoadError::System { what: "cannot run the reflector", error };
         let (first, address) = First::open(transport).map_err(failed)?;
         let stop = Arc::new(AtomicBool::new(false));
         let mut reflector = Self { address, stop: stop.clone(), thread: None };
-        let mut reflecting = Reflecting::new(first, service, hold).map_err(failed)?;
+        let mut reflecting = Reflecting::new(first, service, next_delay).map_err(failed)?;
         let _pinned = Pinned::to(cpu.as_slice())?;
         let run = move || reflecting.run(&stop).map(|()| reflecting.log);
         reflector.thread = Some(thread::Builder::new().name("reflector".into()).spawn(run).map_err(failed)?);
@@ -73,7 +73,7 @@ impl Reflector {
     }
 
     /// Stops the reflector and returns the actual delay of each request, in order of the responses.
-    pub fn stop(mut self) -> Result<Vec<Held>, LoadError> {
+    pub fn stop(mut self) -> Result<Vec<HeldRequest>, LoadError> {
         self.stop.store(true, Relaxed);
         let thread = self.thread.take().expect("only `stop` and `drop` join the thread");
         let result = thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread panicked")));
@@ -142,7 +142,7 @@ struct Reflecting<H> {
     poller: Poller,
     request_bytes: usize,
     response: Vec<u8>,
-    hold: H,
+    next_delay: H,
     streams: Vec<Option<Stream>>,
     /// Addresses of peers that send datagrams, by number. `numbers` is the inverse.
     addresses: Vec<SocketAddr>,
@@ -152,12 +152,12 @@ struct Reflecting<H> {
     /// Delayed responses: due time, order of arrival, time of arrival, and peer.
     held: BinaryHeap<Reverse<(Instant, u64, Instant, usize)>>,
     arrived: u64,
-    log: Vec<Held>,
+    log: Vec<HeldRequest>,
     inbox: Vec<u8>,
 }
 
 impl<H: FnMut() -> Duration> Reflecting<H> {
-    fn new(first: First, service: &ServiceSpec, hold: H) -> io::Result<Self> {
+    fn new(first: First, service: &ServiceSpec, next_delay: H) -> io::Result<Self> {
         let Some((request_bytes, response_bytes)) = service.fixed() else {
             return Err(io::Error::other("the service must be `fixed`"));
         };
@@ -169,7 +169,7 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
             poller,
             request_bytes: request_bytes as usize,
             response: vec![0x5a; response_bytes as usize],
-            hold,
+            next_delay,
             streams: Vec::new(),
             addresses: Vec::new(),
             numbers: HashMap::new(),
@@ -256,7 +256,7 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
             self.last_due.resize(peer + 1, None);
         }
         let earliest = self.last_due[peer].unwrap_or(now);
-        let due = earliest.max(now + (self.hold)());
+        let due = earliest.max(now + (self.next_delay)());
         self.last_due[peer] = Some(due);
         self.held.push(Reverse((due, self.arrived, now, peer)));
         self.arrived += 1;
@@ -270,7 +270,7 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
                 return Ok(());
             }
             self.held.pop();
-            self.log.push(Held { peer: peer as u32, held_ns: (now - arrived).as_nanos() as u64 });
+            self.log.push(HeldRequest { peer: peer as u32, held_ns: (now - arrived).as_nanos() as u64 });
             self.answer(peer, stop);
         }
         Ok(())

@@ -199,8 +199,11 @@ fn excess_sessions_wait_for_a_connection() {
     assert!(report.response.distribution.max_ns > 1_000_000_000, "{:?}", report.response.distribution);
     let service = report.service.distribution;
     assert!(service.p50_ns < report.response.distribution.p50_ns / 2, "service time excludes the wait");
-    let lag = report.send_delay.distribution;
-    assert!(lag.p50_ns < report.response.distribution.p50_ns / 2, "send delay excludes the wait: {lag:?}");
+    let send_delay = report.send_delay.distribution;
+    assert!(
+        send_delay.p50_ns < report.response.distribution.p50_ns / 2,
+        "send delay excludes the wait: {send_delay:?}"
+    );
 }
 
 #[test]
