@@ -1,5 +1,5 @@
-// A typical server of fixed sizes in Go: a goroutine for each connection, with blocking reads and writes. The runtime parks
-// goroutines on epoll.
+// A typical Go server for requests and responses of fixed sizes: one goroutine per connection, with blocking reads and writes.
+// The runtime parks goroutines on epoll.
 //
 //	server PORT REQUEST_BYTES RESPONSE_BYTES
 package main

@@ -13,8 +13,8 @@ import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 
 /**
- * A typical server of fixed sizes in Java, in two variants: a selector loop ({@code nio}), and a thread for each connection
- * ({@code threads}).
+ * A typical Java server for requests and responses of fixed sizes, in two variants: a selector loop ({@code nio}), and one
+ * thread per connection ({@code threads}).
  *
  * <pre>java Server nio|threads PORT REQUEST_BYTES RESPONSE_BYTES</pre>
  */

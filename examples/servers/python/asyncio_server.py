@@ -1,4 +1,4 @@
-"""A typical server of fixed sizes with asyncio: a protocol object for each connection, one event loop.
+"""A typical asyncio server for requests and responses of fixed sizes: one event loop, one protocol object per connection.
 
     python3 asyncio_server.py PORT REQUEST_BYTES RESPONSE_BYTES
 """
@@ -20,7 +20,7 @@ class FixedSizes(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
-        # Keep at most one response for a client that does not read.
+        # Pause once more than one response is buffered, so a client that does not read costs at most two.
         transport.set_write_buffer_limits(high=len(self.response))
 
     def data_received(self, data: bytes) -> None:
