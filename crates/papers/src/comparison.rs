@@ -76,11 +76,12 @@ impl PaperComparison {
             || records.any(|record| claims::concern(paper.claims, &record.trial));
         let impossible: Vec<Impossible> = runs.iter().flat_map(impossible::of).collect();
         let why: String = impossible::listed(&impossible).lines().map(|line| format!("\n{line}")).collect();
-        ensure!(has_any, "no trial of this run has a workload of {}{why}", paper.name);
+        let these_runs = if runs.len() == 1 { "this run" } else { "these runs" };
+        ensure!(has_any, "no trial of {these_runs} has a workload of {}{why}", paper.name);
         if let (Part::Figure(figure), []) = (part, figures.as_slice()) {
             let (name, word, experiments) = (paper.name, paper.figure_name(figure), figure.experiments.join(" and "));
             bail!(
-                "{word} of {name} needs finished trials of {experiments}, and this run has none; try `muxbench reproduce {name} \
+                "{word} of {name} needs finished trials of {experiments}, but none are in {these_runs}; try `muxbench reproduce {name} \
                  --figure {}`{why}",
                 figure.number
             );

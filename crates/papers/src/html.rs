@@ -20,7 +20,7 @@ use report::plot::style;
 pub struct Origin<'a> {
     /// The command that makes the page.
     pub command: &'a [String],
-    /// The command that shows one figure, without `--figure NUMBER`.
+    /// The command to which `--figure NUMBER` is appended to show one figure.
     pub of_one: &'a [String],
     /// The folder of each run.
     pub folders: &'a [String],
@@ -160,7 +160,7 @@ fn csv_of(beside: &PaperComparison, grids: &[(&'static str, Grid)]) -> String {
         || format!("every point of the {}s, ours and the paper's", beside.paper.figure_word.to_lowercase());
     match (beside.part, beside.figures.as_slice(), grids) {
         (Part::Table(_), ..) => "the table".into(),
-        (_, [], []) => "every figure that was compared with a claim".into(),
+        (_, [], []) => "all evidence on the claims".into(),
         (_, [], _) => of_tables.into(),
         (_, _, []) => of_figures(),
         _ => format!("{}; a second CSV has {of_tables}", of_figures()),
@@ -237,7 +237,7 @@ fn claim(claim: &CheckedClaim) -> ClaimView {
         },
         outcome: claim.outcome.words()[0],
         reason: claim.reason.clone().unwrap_or_default(),
-        count: format!("{} figures, {against} against the claim", findings.len()),
+        count: format!("{} findings, {against} against the claim", findings.len()),
         findings: findings.iter().map(|it| (class(it.holds), format!("{}: {}", it.what, it.words))).collect(),
     }
 }

@@ -31,8 +31,8 @@ pub fn check(claims: &[Claim], runs: &[Run], deviation_of: &mut [&mut DeviationO
     (1..).zip(claims).map(checked).collect()
 }
 
-/// One contrary figure refutes a claim. A claim holds if no figure is contrary or undecided, each statement has a decided
-/// figure, and at most half of all figures are missing.
+/// One contrary finding refutes a claim. A claim holds if no finding is contrary or undecided, each statement has a decided
+/// finding, and at most half of all findings are missing.
 fn outcome(by_statement: &[Vec<Evidence>]) -> (Outcome, Option<String>) {
     let all = || by_statement.iter().flatten();
     let count = |holds: Option<bool>| all().filter(|finding| finding.value.is_some() && finding.holds == holds).count();
@@ -42,10 +42,10 @@ fn outcome(by_statement: &[Vec<Evidence>]) -> (Outcome, Option<String>) {
     }
     if count(None) > 0 {
         let (open, total) = (count(None), all().count());
-        return (Outcome::Inconclusive, Some(format!("{open} of {total} figures are undecided")));
+        return (Outcome::Inconclusive, Some(format!("{open} of {total} findings are undecided")));
     }
     let (missing, total) = (all().filter(|finding| finding.value.is_none()).count(), all().count());
-    let reason = (missing > 0).then(|| format!("{missing} of {total} figures have no valid trials"));
+    let reason = (missing > 0).then(|| format!("{missing} of {total} findings have no valid trials"));
     if !by_statement.iter().all(decided) || 2 * missing > total {
         return (Outcome::NotTestableHere, reason.or_else(|| Some("some of its statements have no trials".into())));
     }
@@ -150,7 +150,8 @@ fn each(statement: &Statement, cells: &[Cell], range: RangeInclusive<f64>) -> Ve
     cells.iter().map(finding).collect()
 }
 
-/// Compares the peak of `cells` with the peak of `others`. If a workload has no valid trials, the true peak may be higher.
+/// Compares the peak of `cells` with the peak of `others`. If a pair of architecture and workload has no valid
+/// trials, the true peak may be higher.
 fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Evidence> {
     let peak = |cells: &[Cell]| -> Option<Cell> {
         let value = |cell: &Cell| cell.estimate().map(|estimate| estimate.value);
@@ -172,7 +173,8 @@ fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Ev
     };
     if is_open {
         finding.holds = None;
-        finding.words += &format!("; undecided because {} workloads have no valid trials", ours + theirs);
+        finding.words +=
+            &format!("; undecided because {} pairs of architecture and workload have no valid trials", ours + theirs);
     }
     vec![finding]
 }

@@ -154,9 +154,9 @@ pub enum Outcome {
     HoldsHere,
     /// The whole interval of some figure contradicts the claim.
     DoesNotHoldHere,
-    /// No figure contradicts the claim, but some figures are undecided.
+    /// No finding contradicts the claim, but some findings are undecided.
     Inconclusive,
-    /// This host has too few CPUs, most figures are missing, or a statement has none.
+    /// This host has too few CPUs, most findings are missing, or a statement has none.
     NotTestableHere,
 }
 
@@ -182,7 +182,7 @@ pub struct CheckedClaim {
     pub findings: Vec<Evidence>,
 }
 
-/// One figure compared with a statement.
+/// A finding: one value compared with a statement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Evidence {
     /// The comparison and its workload. Also names the experiment if two pieces of evidence would otherwise read the same.
@@ -194,7 +194,7 @@ pub struct Evidence {
     pub interval: Option<Interval>,
     /// The value in words, with the claimed range if the statement has one.
     pub words: String,
-    /// Whether the statement holds; `None` if the figure is undecided or missing.
+    /// Whether the statement holds; `None` if the finding is undecided or missing.
     pub holds: Option<bool>,
 }
 

@@ -24,7 +24,7 @@ pub fn render(claims: &[CheckedClaim], width: usize) -> String {
         }
         if findings.len() > SHOWN {
             let contrary = if against > 0 { format!(", {against} against the claim") } else { String::new() };
-            text += &format!("     ({} figures in total{contrary})\n", findings.len());
+            text += &format!("     ({} findings in total{contrary})\n", findings.len());
         }
     }
     text
