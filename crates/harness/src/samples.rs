@@ -118,7 +118,7 @@ pub fn parameters(config: &LoadConfig, trial: Option<&Trial>) -> anyhow::Result<
 
 /// Reads samples from a file of any user.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
-    let place = || format!("reading samples from {}", path.display());
+    let place = || format!("cannot read samples from {}", path.display());
     read_from(&mut regular::open(path).with_context(place)?).with_context(place)
 }
 

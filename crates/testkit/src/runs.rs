@@ -438,7 +438,7 @@ pub fn sends_of(run: &Run) -> impl FnMut(u32) -> anyhow::Result<Vec<i64>> {
     let rates: BTreeMap<u32, f64> =
         run.header.trials.iter().filter_map(|trial| Some((trial.index, trial.workload.rate_per_s?))).collect();
     move |trial| {
-        anyhow::ensure!(trial != 6, "reading samples from samples/0006.parquet: no such file");
+        anyhow::ensure!(trial != 6, "cannot read samples from samples/0006.parquet: no such file");
         let late_ns = |at: i64| if at % 20 == 7 { 5_000 * i64::from(trial + 1) } else { at % 3 * 100 };
         Ok((0..200).map(|at| (at as f64 * 1e9 / rates[&trial]) as i64 + late_ns(at)).collect())
     }
