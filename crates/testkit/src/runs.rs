@@ -206,7 +206,7 @@ pub fn hostile(mut run: Run) -> Run {
 }
 
 /// Returns whether a page contains the hostile text as HTML elements.
-pub fn has_obeyed(page: &str) -> bool {
+pub fn has_hostile_elements(page: &str) -> bool {
     ["<script>alert", "<img src=x", "</script><script>alert"].iter().any(|word| page.contains(word))
 }
 
