@@ -1,5 +1,5 @@
-//! Loom models of a network thread and payload threads that serve one connection over a real socket. In every order all
-//! requests are answered, and the connection ends once, after its client has finished.
+//! Loom models of a network thread and payload threads that serve one connection over a real socket. In every order
+//! with few preemptions, all requests are answered, and the connection ends once, after its client has finished.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;

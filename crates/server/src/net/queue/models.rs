@@ -1,5 +1,5 @@
-//! Loom models of the queues. In every order of threads no item is lost, and no reader sleeps while an item is queued. Loom
-//! reports a lost wake-up as a deadlock.
+//! Loom models of the queues. In every order of threads with few preemptions, no item is lost, and no reader sleeps while an
+//! item is queued. Loom reports a lost wake-up as a deadlock.
 
 use loom::sync::Arc;
 use loom::thread;
