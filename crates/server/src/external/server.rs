@@ -60,7 +60,7 @@ struct Record {
     is_output_closed: bool,
 }
 
-fn locked(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
+fn lock(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
     record.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -77,7 +77,7 @@ impl ExternalServer {
         rustix::process::set_child_subreaper(Some(Pid::INIT))
             .map_err(|error| format!("cannot adopt orphans of the server: {error}"))?;
         ProcessTag::mark_this_process().map_err(|error| {
-            format!("cannot mark the server's processes: {error}; remove the hard limit of file locks (ulimit -Hx)")
+            format!("cannot tag the server's processes: {error}; remove the hard limit of file locks (ulimit -Hx)")
         })?;
         let cpus = &config.cpus;
         platform::pin(cpus)
@@ -171,13 +171,13 @@ impl ExternalServer {
 
     /// Whether the command has ended.
     pub fn has_ended(&self) -> bool {
-        locked(&self.record).status.is_some()
+        lock(&self.record).status.is_some()
     }
 
     /// The kernel's figures so far.
     pub fn snapshot(&mut self) -> Snapshot {
         let _precedence = usage::PriorityBoost::start();
-        let reaped = locked(&self.record).reaped.clone();
+        let reaped = lock(&self.record).reaped.clone();
         self.stats.snapshot(&reaped)
     }
 
@@ -186,7 +186,7 @@ impl ExternalServer {
         if self.has_ended() {
             self.wait(OUTPUT_TIMEOUT, |record| record.is_output_closed);
         }
-        let record = locked(&self.record);
+        let record = lock(&self.record);
         let status = record.status.map_or_else(|| "running".to_owned(), |status| status.to_string());
         let output_tail: Vec<u8> = record.output_tail.iter().copied().collect();
         match String::from_utf8_lossy(&output_tail).trim() {
@@ -197,7 +197,7 @@ impl ExternalServer {
 
     fn wait(&self, timeout: Duration, is_known: fn(&Record) -> bool) {
         let deadline = Instant::now() + timeout;
-        while !is_known(&locked(&self.record)) && Instant::now() < deadline {
+        while !is_known(&lock(&self.record)) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
     }
@@ -210,7 +210,7 @@ impl ExternalServer {
         }
         // Repeat this: processes may start others meanwhile.
         let deadline = Instant::now() + KILL_TIMEOUT;
-        while !locked(&self.record).has_no_children && Instant::now() < deadline {
+        while !lock(&self.record).has_no_children && Instant::now() < deadline {
             for process in procfs_stats::descendants(rustix::process::getpid().as_raw_pid()) {
                 let _ = Pid::from_raw(process.pid).map(|pid| rustix::process::kill_process(pid, Signal::KILL));
             }
@@ -249,12 +249,12 @@ fn keep_output_tail(output: OwnedFd, record: &Mutex<Record>) {
     let mut output = std::fs::File::from(output);
     let mut bytes = [0; 4096];
     while let Ok(count @ 1..) = output.read(&mut bytes) {
-        let output_tail = &mut locked(record).output_tail;
+        let output_tail = &mut lock(record).output_tail;
         output_tail.extend(&bytes[..count]);
         let excess = output_tail.len().saturating_sub(OUTPUT_BYTES_MAX);
         output_tail.drain(..excess);
     }
-    locked(record).is_output_closed = true;
+    lock(record).is_output_closed = true;
 }
 
 fn reap(leader: Pid, record: &Mutex<Record>, on_end: impl Fn()) {
@@ -266,11 +266,11 @@ fn reap(leader: Pid, record: &Mutex<Record>, on_end: impl Fn()) {
             if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted {
                 continue;
             }
-            locked(record).has_no_children = true;
+            lock(record).has_no_children = true;
             return;
         }
         let used = platform::rusage_totals(&used);
-        let mut record = locked(record);
+        let mut record = lock(record);
         record.reaped.cpu_user_ns += used.cpu_user_ns;
         record.reaped.cpu_system_ns += used.cpu_system_ns;
         if pid == leader.as_raw_pid() {

@@ -194,7 +194,7 @@ fn refusal(error: &io::Error, paranoid: &str) -> String {
         Some(libc::EINVAL) => "the kernel is built without filters of tracepoints (CONFIG_EVENT_TRACING)",
         _ => "see perf_event_open(2)",
     };
-    format!("cannot count system calls: {error}; {help}")
+    format!("the kernel refuses a counter: {error}; {help}")
 }
 
 #[cfg(test)]
