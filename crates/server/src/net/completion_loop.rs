@@ -292,8 +292,8 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         self.advance(token, true)
     }
 
-    /// Requests the operation that the connection waits for, unless it is pending. `behind`: a response could not be sent at
-    /// once, so a multishot receive is cancelled until all responses are sent.
+    /// Requests the operation that the connection waits for, unless it is pending, or ends the connection. If `behind` is set
+    /// and responses are still unsent, cancels a multishot receive; a later call requests it again once all responses are sent.
     #[inline]
     fn advance(&mut self, token: Token, behind: bool) -> io::Result<()> {
         let NetworkContext { service, counters, .. } = self.network;

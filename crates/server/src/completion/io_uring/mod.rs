@@ -27,8 +27,8 @@ const BUFFERS: std::ops::RangeInclusive<usize> = 16..=1024;
 const SQPOLL_IDLE_MS: u32 = 10;
 
 /// An io_uring. `SQPOLL`: a kernel thread takes requests without a system call. `MULTISHOT`: accepts and receives repeat until
-/// they are cancelled. `ZERO_COPY`: the kernel sends from the server's memory, and a send completes when that memory is free
-/// again.
+/// they are cancelled or the kernel ends them. `ZERO_COPY`: the kernel sends from the server's memory, and a send completes when
+/// that memory is free again.
 pub(crate) struct IoUring<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> {
     // Dropped before `buffers`, which the kernel uses.
     ring: Ring,
@@ -48,7 +48,7 @@ fn set_up(sqpoll: bool, buffers: usize, buffer_bytes: usize) -> io::Result<(Ring
     let mut builder = Ring::builder();
     builder.setup_cqsize(COMPLETIONS_MAX).setup_submit_all().setup_single_issuer();
     let ring = if sqpoll {
-        // Keep the kernel's thread off the client's CPUs.
+        // Pin the kernel's thread to the last of the server's CPUs, to keep it off the client's.
         let last = platform::cpus().last().copied().unwrap_or(0);
         builder.setup_sqpoll(SQPOLL_IDLE_MS).setup_sqpoll_cpu(last as u32).build(SUBMISSIONS_MAX)?
     } else {
@@ -97,7 +97,9 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
     fn can_run() -> Result<(), String> {
         let (ring, _buffers) = set_up(SQPOLL, *BUFFERS.start(), 1).map_err(|error| refusal(&error, "Linux 6.0"))?;
         let mut known = Probe::new();
-        ring.submitter().register_probe(&mut known).map_err(|error| format!("no io_uring: {error}"))?;
+        ring.submitter().register_probe(&mut known).map_err(|error| {
+            format!("cannot query which operations io_uring supports: {error}; choose an architecture without io_uring")
+        })?;
         if ZERO_COPY { has_zero_copy(|code| known.is_supported(code)) } else { Ok(()) }
     }
 
@@ -261,7 +263,7 @@ fn tag(kind: Operation, token: Token) -> u64 {
 fn untag(data: u64) -> (Operation, Token) {
     let kind = (data & KIND_MASK) >> KIND_SHIFT;
     match Operation::ALL[kind as usize].0 {
-        // In the tokens of the loop's own descriptors, the bits of the kind are ones.
+        // Only the loop's own descriptors are watched. All kind bits of their tokens are set, so restore them.
         Operation::Watch => (Operation::Watch, Token(data | KIND_MASK)),
         kind => (kind, Token(data & !KIND_MASK)),
     }
