@@ -26,7 +26,7 @@ fn children_ns() -> u64 {
         .sum()
 }
 
-pub fn short_lived_children_are_counted_with_their_exits() {
+pub fn cpu_time_of_short_lived_children_includes_their_exits() {
     let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
     let config = ServeConfig { connections_max: 2 * CONNECTIONS, ..config("mp".parse().unwrap(), service) };
     let used_before_ns = children_ns();

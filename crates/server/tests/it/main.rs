@@ -24,8 +24,8 @@ fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
     let tests = tests.chain([
         test(
-            "short_lived_children_are_counted_with_their_exits",
-            accounting::short_lived_children_are_counted_with_their_exits,
+            "cpu_time_of_short_lived_children_includes_their_exits",
+            accounting::cpu_time_of_short_lived_children_includes_their_exits,
         ),
         test("each_stage_stays_on_its_cpus", pinning::each_stage_stays_on_its_cpus),
         test(
