@@ -556,7 +556,7 @@ mod tests {
             assert_eq!(finding.severity, Severity::Good, "{finding:?}");
         }
         // These checks need not warn.
-        let harmless = ["port range", "hardware timestamps", "container"];
+        let harmless = ["hardware timestamps", "container"];
         for finding in diagnose(&bad()).iter().filter(|finding| !harmless.contains(&finding.name.as_str())) {
             assert_eq!(finding.severity, Severity::Warning, "{finding:?}");
         }

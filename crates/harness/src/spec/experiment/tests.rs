@@ -169,8 +169,7 @@ fn every_mistake_is_reported_with_its_line() {
             format!("{bad}\n    {}", error.replace('\n', "\n    "))
         })
         .collect();
-    let known: Vec<String> = Architecture::all().iter().map(Architecture::to_string).collect();
-    insta::assert_snapshot!(messages.join("\n").replace(&known.join(", "), "(every row)"));
+    insta::assert_snapshot!(messages.join("\n"));
 }
 
 #[test]
