@@ -133,7 +133,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_message_or_an_error(bytes: Vec<u8>) {
+        fn message_read_from_any_bytes_reencodes_stably(bytes: Vec<u8>) {
             let mut framed = (bytes.len() as u32).to_le_bytes().to_vec();
             framed.extend(&bytes);
             for is_authenticated in [true, false] {

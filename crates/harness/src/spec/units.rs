@@ -413,7 +413,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_panics(text in ".*") {
+        fn parsers_of_units_never_panic(text in ".*") {
             let _ = (text.parse::<Size>(), text.parse::<Time>(), text.parse::<Rate>(), text.parse::<Rates>());
             let _ = (text.parse::<Share>(), text.parse::<Loss>(), text.parse::<Cpus>());
         }
