@@ -17,9 +17,11 @@ pub(super) struct Timeouts {
     pub(super) joining: Duration,
     /// For connecting to one address. Doubles after each round in which an address timed out.
     pub(super) connecting: Duration,
-    /// For a handshake; longer over a slow network ([`super::round_trip`]). Within `joining`, a worker repeats failed ones.
+    /// For a handshake; longer over a slow network ([`super::round_trip`]). A worker repeats failed handshakes within the timeout
+    /// `joining`.
     pub(super) handshake: Duration,
-    /// Added to a client's connection timeout and to its phases, for example to summarise and write its samples.
+    /// The margin added to a client's connection timeout and to the length of its phases. It allows for other work, such as
+    /// summarising and writing samples.
     pub(super) client: Duration,
     /// For a worker to answer, and to end a client that hangs.
     pub(super) worker: Duration,
@@ -59,7 +61,8 @@ pub(super) trait ClientLink {
         if self.name() == SINGLE { reason.to_owned() } else { format!("{}: {reason}", self.name()) }
     }
 
-    /// Gives up a client that hangs. Returns its exit report, or the effect on later trials.
+    /// Kills a local client that hangs and returns its exit report. Drops a remote worker and returns the effect on later
+    /// trials.
     fn give_up(&mut self) -> String;
 }
 

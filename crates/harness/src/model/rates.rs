@@ -12,15 +12,16 @@ fn bursts(direction: Direction, moved: Moved) -> f64 {
     }) as f64
 }
 
-/// Returns the bytes of bursts per second between the first and the last reading. `None` with fewer than two readings.
+/// Returns the rate in the direction of the bursts, in bytes per second, between the first and the last reading. `None` if no
+/// time passed between them, or with fewer than two readings.
 pub fn server_bytes_per_s(direction: Direction, moved: &[Moved]) -> Option<f64> {
     let (first, last) = (*moved.first()?, *moved.last()?);
     let elapsed_ns = last.at_ns.checked_sub(first.at_ns).filter(|&ns| ns > 0)?;
     Some((bursts(direction, last) - bursts(direction, first)) * 1e9 / elapsed_ns as f64)
 }
 
-/// Returns the bytes of bursts per second in each part of the time between the first and the last reading. At an edge
-/// without a reading, interpolates between the nearest readings.
+/// Returns the rate in the direction of the bursts, in bytes per second, for each of `PARTS` equal parts of the time between the
+/// first and the last reading. At an edge without a reading, interpolates between the nearest readings.
 pub fn server_bytes_per_s_by_part(direction: Direction, moved: &[Moved]) -> Option<[f64; PARTS]> {
     server_bytes_per_s(direction, moved)?;
     let (first_ns, last_ns) = (moved[0].at_ns as f64, moved[moved.len() - 1].at_ns as f64);

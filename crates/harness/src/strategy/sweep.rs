@@ -1,4 +1,4 @@
-//! Sweeps by ascending rate. Trials past saturation prune the higher rates of their architecture.
+//! Sweeps by ascending rate. Trials past saturation prune the higher rates of configurations that differ only in the rate.
 
 use load::LoadReport;
 
@@ -13,8 +13,9 @@ pub(super) fn is_past(record: &TrialRecord) -> bool {
     too_slow || matches!(record.verdict.kind, VerdictKind::Saturated | VerdictKind::Failed)
 }
 
-/// Tests whether the server achieved nearly the due rate. A Poisson process may plan fewer requests than configured.
-/// With short-lived connections, `planned` omits sessions that never started, so the configured rate is due.
+/// Tests whether the server achieved nearly the rate that was due. Normally the lower of the planned and the configured rate is
+/// due, because a Poisson process may plan fewer requests than configured. With short-lived connections the configured rate is
+/// due, because `planned` omits sessions that never started.
 pub(super) fn keeps_up(load: &LoadReport) -> bool {
     let Some(configured_per_s) = load.rate_asked_per_s else { return true };
     let planned_per_s = load.planned as f64 / (load.window_ns as f64 / 1e9);

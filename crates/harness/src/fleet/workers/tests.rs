@@ -110,7 +110,7 @@ fn stranger_that_trickles_bytes_delays_nobody() {
             let _ = stranger.write_all(b"m");
         }
     });
-    // The stranger's handshake may last longer than joining.
+    // The stranger's handshake times out only after `joining`, so the workers can join only if it does not block them.
     let timeouts = Timeouts { handshake: 2 * LONG, ..PATIENT };
     let run = |rank| {
         let is_there = is_there.clone();
@@ -175,7 +175,7 @@ fn barrier(workers: &mut Workers, hook: &mut WaitHook<'_>) -> anyhow::Result<u64
 fn reports_are_collected_after_all_clients_ended() {
     let (listener, port) = listener();
     let (first_waits, second_ends) = mpsc::channel::<()>();
-    let (first_has_reported, may_end_second) = mpsc::channel::<()>();
+    let (first_has_reported, first_report_sent) = mpsc::channel::<()>();
     let report = |puppet: &Puppet, trial| {
         assert_eq!(puppet.receive(), Message::Collect { trial });
         puppet.send_event(trial, &Event::Finished { report: Box::new(crate::judge::tests::healthy()) });
@@ -201,15 +201,15 @@ fn reports_are_collected_after_all_clients_ended() {
         second_ends.recv().unwrap();
         puppet.0.send(&Message::Ended { trial, used_ppm: None }).unwrap();
         report(&puppet, trial);
-        // The samples of worker 1 must have arrived now.
-        may_end_second.recv_timeout(LONG).unwrap();
+        // Worker 1 is collected first, so wait for its thread to confirm that it has reported.
+        first_report_sent.recv_timeout(LONG).unwrap();
         assert_eq!(puppet.receive(), Message::Dismiss { trial });
     });
     let folder = tempfile::tempdir().unwrap();
     let mut workers = Workers::accept_on(&listener, &membership(0, port, SECRET), LossPolicy::EndRun, PATIENT).unwrap();
     let mut trial = trial();
     if let server::ServerSpec::Ours(serve) = &mut trial.serve {
-        // The usage of CPUs shared with the server would be unknown.
+        // Give the server a CPU that no client uses: the usage of shared CPUs is reported as unknown.
         serve.cpus = vec![usize::MAX];
     }
     let order = LoadOrder::new(trial.load.clone(), trial);
@@ -224,7 +224,7 @@ fn reports_are_collected_after_all_clients_ended() {
 }
 
 #[test]
-fn all_clocks_are_compared_at_once_for_a_limited_time() {
+fn slow_clock_comparisons_run_in_parallel_and_only_once() {
     let (listener, port) = listener();
     let all_are_asked = Arc::new(Barrier::new(2));
     let run = |rank| {
@@ -247,7 +247,7 @@ fn all_clocks_are_compared_at_once_for_a_limited_time() {
     workers.broadcast(&order, &folder.path().join("draft")).unwrap();
     let start_ns = barrier(&mut workers, &mut poll_hook).unwrap();
     others.into_iter().for_each(|other| other.join().unwrap());
-    // The comparison takes one round trip, and the lead adds two.
+    // The comparison takes one round trip, and the start is at least two more round trips later (`clocks::lead_ns`).
     assert!(start_ns - before_ns >= 3 * PINGS_MAX.as_nanos() as u64);
 }
 
