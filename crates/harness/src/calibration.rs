@@ -15,7 +15,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stats::{Estimate, interval, quantile};
+use stats::{Estimate, quantile};
 
 use crate::spec::units::Time;
 
@@ -98,8 +98,6 @@ pub struct Calibration {
     pub client: String,
     /// The number of rounds.
     pub rounds: u32,
-    /// The share of confidence intervals that cover the true value, with this number of rounds.
-    pub interval_coverage: f64,
     /// The results of the null server and of each hold, in order.
     pub conditions: Vec<Condition>,
 }
@@ -131,7 +129,7 @@ pub struct Condition {
 pub struct Recovered {
     /// The median over all requests, in nanoseconds.
     pub p50_ns: f64,
-    /// The median over rounds of the median error, in nanoseconds. Each round has its own round trip of the null server.
+    /// The mean over rounds of the median error, in nanoseconds. Each round has its own round trip of the null server.
     pub bias_ns: Estimate,
     /// The 1st, 25th, 75th and 99th percentile of the error minus the bias of its round, over all requests, in nanoseconds.
     pub spread_ns: [f64; 4],
@@ -173,14 +171,13 @@ pub fn calibrate(settings: &Settings, on_trial: &mut dyn FnMut(usize, usize, Hol
             trials[at].push(trial(settings, hold, u64::from(round))?);
         }
     }
-    let conditions = holds.iter().zip(&trials).map(|(&hold, of_hold)| condition(settings, hold, of_hold, &trials[0]));
+    let conditions = holds.iter().zip(&trials).map(|(&hold, of_hold)| condition(hold, of_hold, &trials[0]));
     Ok(Calibration {
         transport: settings.load.transport(),
         rate_per_s: settings.load.rate_per_s.context("a calibration needs a rate, because it is an open loop")?,
         connections: settings.load.connections,
         client: trials[0].first().map(|trial| trial.client.clone()).unwrap_or_default(),
         rounds: settings.rounds,
-        interval_coverage: interval::estimate_coverage(settings.rounds as usize),
         conditions: conditions.collect(),
     })
 }
@@ -233,9 +230,9 @@ fn matched(samples: &[Sample], held: &[HeldRequest]) -> Option<Vec<Request>> {
     Some(requests)
 }
 
-fn condition(settings: &Settings, hold: Hold, trials: &[Trial], null: &[Trial]) -> Condition {
+fn condition(hold: Hold, trials: &[Trial], null: &[Trial]) -> Condition {
     let all = || trials.iter().flat_map(|trial| &trial.requests);
-    let recovered = |time: fn(&Request) -> Option<f64>| recovered(trials, null, time, settings.load.seed);
+    let recovered = |time: fn(&Request) -> Option<f64>| recovered(trials, null, time);
     let has_kernel = all().any(|request| request.kernel_ns.is_some());
     Condition {
         hold,
@@ -249,7 +246,7 @@ fn condition(settings: &Settings, hold: Hold, trials: &[Trial], null: &[Trial]) 
     }
 }
 
-fn recovered(trials: &[Trial], null: &[Trial], time: fn(&Request) -> Option<f64>, seed: u64) -> Recovered {
+fn recovered(trials: &[Trial], null: &[Trial], time: fn(&Request) -> Option<f64>) -> Recovered {
     let rest = |trial: &Trial| -> Vec<f64> {
         trial.requests.iter().filter_map(|request| Some(time(request)? - request.held_ns)).collect()
     };
@@ -267,7 +264,7 @@ fn recovered(trials: &[Trial], null: &[Trial], time: fn(&Request) -> Option<f64>
     let recovered = times.flat_map(|(trial, way_ns)| trial.requests.iter().filter_map(time).map(move |ns| ns - way_ns));
     Recovered {
         p50_ns: median(recovered),
-        bias_ns: Estimate::of(&biases_ns, seed).unwrap_or(Estimate { value: f64::NAN, interval: None }),
+        bias_ns: Estimate::arithmetic(&biases_ns).unwrap_or(Estimate { value: f64::NAN, interval: None }),
         spread_ns: [0.01, 0.25, 0.75, 0.99].map(|q| quantile(&errors_ns, q).unwrap_or(f64::NAN)),
     }
 }
@@ -318,7 +315,7 @@ mod tests {
     fn error_of_the_client_is_its_bias() {
         let null = made_up(0.0, 0.0);
         for wrong_ns in [0.0, 3_000.0, -3_000.0] {
-            let found = recovered(&made_up(100_000.0, wrong_ns), &null, |request| Some(request.client_ns), 1);
+            let found = recovered(&made_up(100_000.0, wrong_ns), &null, |request| Some(request.client_ns));
             assert_eq!(found.bias_ns.value, wrong_ns);
             assert_eq!(found.p50_ns, 100_000.0 + wrong_ns);
             assert_eq!(found.spread_ns, [-1_000.0, -600.0, 600.0, 1_000.0]);

@@ -158,9 +158,9 @@ fn without_intervals(chart: &Chart) -> String {
     match (bare.is_empty(), others.is_empty()) {
         (true, _) => String::new(),
         (false, true) => {
-            format!(" No point of {} has an interval: an interval needs two valid repeats.", chart.y.label)
+            format!(" No point of {} has an interval: an interval needs three valid repeats.", chart.y.label)
         }
-        (false, false) => " Some points have no interval: an interval needs two valid repeats.".to_owned(),
+        (false, false) => " Some points have no interval: an interval needs three valid repeats.".to_owned(),
     }
 }
 

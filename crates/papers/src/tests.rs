@@ -87,9 +87,9 @@ fn points_without_intervals_are_explained() {
             let points = || chart.panels.iter().flat_map(|it| &it.series).flat_map(|it| &it.points);
             let bare = points().filter(|point| point.is_valid() && point.spread.is_empty()).count();
             let repeats = |name: &&str| harness::spec::presets::find(name).unwrap().experiment().quick().repeats.get();
-            let is_once = figure.experiments.iter().map(repeats).min() == Some(1);
+            let is_few = figure.experiments.iter().map(repeats).any(|repeats| repeats < 3);
             let (name, words) = (format!("{} {}", paper.name, figure.number), &chart.words);
-            assert_eq!((bare > 0, words.contains("two valid repeats")), (is_once, is_once), "{name}: {words}");
+            assert_eq!((bare > 0, words.contains("three valid repeats")), (is_few, is_few), "{name}: {words}");
             assert!(points().all(|point| [0, 2].contains(&point.spread.len())), "{name}");
         }
     }
@@ -110,11 +110,13 @@ fn interval_of_a_point_comes_from_its_repeats() {
     let all = beside(paper, paper.part(Some("1"), None).unwrap(), &runs).unwrap();
     let (_, chart) = &all.figures[0];
     let epoll = chart.panels[0].series.iter().find(|series| paper.series[series.architecture] == "epoll").unwrap();
-    // The first repeat moves 2 400 MB/s, the second one 2 % more. The figure is in Mb/s.
+    // The repeats move 2 400 MB/s, 2 % more and 4 % more. The figure is in Mb/s; t(0.05, 2) = 4.303.
+    let distance = 1.0 + 4.303 * 0.0196 / 3f64.sqrt();
     for point in &epoll.points {
         let found = [point.spread[0], point.y, point.spread[1]];
-        let is_near = |(found, expected): (f64, f64)| (found / expected - 1.0).abs() < 1e-3;
-        assert!(found.into_iter().zip([19_200.0, 19_392.0, 19_584.0]).all(is_near), "{found:?}");
+        let is_near = |(found, expected): (f64, f64)| (found / expected - 1.0).abs() < 3e-3;
+        let expected = [19_582.0 / distance, 19_582.0, 19_582.0 * distance];
+        assert!(found.into_iter().zip(expected).all(is_near), "{found:?}");
     }
 }
 
@@ -131,8 +133,8 @@ fn stream_bandwidth_loss_names_cpu_time_and_memory() {
     assert!(text.contains("connections epoll keeps 100 % of its bandwidth."), "{text}");
     assert!(text.contains("mt keeps 100 % of its bandwidth (client-limited at 1000)."), "{text}");
     // The server takes 0.9004 s for 2 091 MB (100 connections) and for 1 150 MB (1 000). The client takes 0.8 s for 10 %
-    // more bytes. The second repeat moves 2 % more, so a gigabyte takes 1 % less time on average.
-    let costs = "takes 0.78 s of the server's CPU time (before 0.43 s) and 0.63 s of the client's (before 0.34 s)";
+    // more bytes. The repeats move 2 % more on average, so a gigabyte takes 2 % less time.
+    let costs = "takes 0.77 s of the server's CPU time (before 0.42 s) and 0.62 s of the client's (before 0.34 s)";
     assert!(text.contains(costs), "{text}");
     // The kernel holds 6 000 bytes for each connection.
     assert!(text.contains("The kernel holds 6 MB for the connections (before 1 MB)."), "{text}");

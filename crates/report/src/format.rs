@@ -82,20 +82,10 @@ pub fn significant(value: f64) -> String {
 
 /// Formats a ratio with its interval; `-` without a ratio.
 pub(crate) fn ratio(ratio: Option<Ratio>) -> String {
-    let Some(Ratio { ratio, interval }) = ratio else { return "-".into() };
+    let Some(Ratio { ratio, interval, .. }) = ratio else { return "-".into() };
     match interval {
         None => format!("{ratio:.2}"),
         Some(interval) => format!("{ratio:.2} ({:.2}-{:.2})", interval.low, interval.high),
-    }
-}
-
-/// States how often an interval from few repeats holds the true value, if less often than the nominal 95 %.
-pub fn coverage(share: Option<f64>) -> String {
-    match share {
-        Some(share) if share < 0.95 => {
-            format!(" (from so few repeats, it holds the true value in {:.0} % of cases)", 100.0 * share)
-        }
-        _ => String::new(),
     }
 }
 

@@ -15,10 +15,13 @@ pub mod sequential;
 pub mod significance;
 pub mod steadiness;
 
+pub use blocks::{Block, Estimate};
 pub use deviation::Deviation;
+pub use family::Family;
 pub use fit::sends_against_plan;
 pub use histogram::{Distribution, Histogram, quantile};
-pub use interval::{Estimate, Interval, Ratio};
+pub use interval::Interval;
+pub use ratio::Ratio;
 pub use search::Search;
 pub use significance::TestResult;
 pub use steadiness::{ChangePoint, change_point, trend};

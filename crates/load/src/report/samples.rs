@@ -1,8 +1,8 @@
 //! Samples, and the figures computed from them.
 
-use stats::{Histogram, TestResult};
+use stats::TestResult;
 
-use super::{Hardware, KernelReport, LateSends, Measured, PARTS};
+use super::{EIGHTHS, Hardware, KernelReport, LateSends, Measured, PARTS};
 
 /// One request of the window. Times are integer nanoseconds since the start of the window, on one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +47,8 @@ impl Sample {
 
 /// Computes the distribution of `difference`. Takes samples in order of planned time, and skips those without a difference.
 pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample) -> Option<i64>) -> Measured {
-    let mut histogram = Histogram::new();
-    let (mut p50_by_part_ns, mut p90_by_part_ns) = ([0; PARTS], [0; PARTS]);
+    let mut figures = Measured::default();
+    let mut eighth = Vec::with_capacity(samples.len() / EIGHTHS + 1);
     let mut rest = samples;
     let mut values = Vec::with_capacity(samples.len() / PARTS + 1);
     for part in 0..PARTS {
@@ -60,16 +60,27 @@ pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample)
         values.clear();
         // Replace negative times with 0: `went_back` and `out_of_order` count them.
         values.extend(these.iter().filter_map(&difference).map(|ns| ns.max(0) as u64));
-        histogram.extend(values.iter().copied());
-        if !values.is_empty() {
-            let rank = |share: f64| ((share * values.len() as f64).ceil() as usize).clamp(1, values.len()) - 1;
-            let (p50, p90) = (rank(0.5), rank(0.9));
-            p90_by_part_ns[part] = *values.select_nth_unstable(p90).1;
+        figures.histogram.extend(values.iter().copied());
+        eighth.extend_from_slice(&values);
+        if let Some(p90) = rank(0.9, values.len()) {
+            figures.p90_by_part_ns[part] = *values.select_nth_unstable(p90).1;
             // All values below the 90th percentile are now in front of it.
-            p50_by_part_ns[part] = *values[..=p90].select_nth_unstable(p50).1;
+            let p50 = rank(0.5, values.len()).unwrap_or(p90);
+            figures.p50_by_part_ns[part] = *values[..=p90].select_nth_unstable(p50).1;
+        }
+        if (part + 1).is_multiple_of(PARTS / EIGHTHS) {
+            if let Some(p99) = rank(0.99, eighth.len()) {
+                figures.p99_by_eighth_ns[part * EIGHTHS / PARTS] = *eighth.select_nth_unstable(p99).1;
+            }
+            eighth.clear();
         }
     }
-    Measured { distribution: histogram.distribution(), p50_by_part_ns, p90_by_part_ns, histogram }
+    Measured { distribution: figures.histogram.distribution(), ..figures }
+}
+
+/// Returns the index of a quantile among `count` values in order; `None` without values.
+fn rank(share: f64, count: usize) -> Option<usize> {
+    (count > 0).then(|| ((share * count as f64).ceil() as usize).clamp(1, count) - 1)
 }
 
 /// Returns `later` − `earlier` if both are known.
@@ -179,6 +190,7 @@ mod tests {
         assert_eq!(service.p90_by_part_ns, service.p50_by_part_ns);
         assert_eq!(service.p50_by_part_ns[..PARTS / 2], [100; PARTS / 2]);
         assert_eq!(service.p50_by_part_ns[PARTS / 2..], [200; PARTS / 2]);
+        assert_eq!(service.p99_by_eighth_ns, [100, 100, 100, 100, 200, 200, 200, 200]);
         assert_eq!(measured(&samples, 100_000, send_delay_ns).distribution.p99_ns, 10);
         assert_eq!(measured(&samples, 100_000, response_ns).distribution.max_ns, 210);
     }

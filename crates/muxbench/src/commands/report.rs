@@ -179,7 +179,7 @@ fn show_history(args: &Args, given: &[PathBuf]) -> anyhow::Result<()> {
             }
         }
     }
-    let history = builder.finish(0);
+    let history = builder.finish();
     if args.is_page() {
         if let Some(file) = &args.html {
             let path = match (file, given) {

@@ -4,13 +4,13 @@ use std::ops::RangeInclusive;
 
 use harness::model::{Run, VerdictKind};
 use harness::spec::units::Cpus;
-use stats::interval::Interval;
+use stats::Interval;
+use stats::ratio::ratio_of_peaks;
 
 use super::figures::{Cell, cells};
 use super::{Axis, CheckedClaim, Claim, Evidence, Is, Outcome, PROPORTIONAL, Statement};
 use report::format;
 use report::model::deviation::DeviationOf;
-use report::model::summary::MARGIN;
 use report::model::workload::title;
 
 /// Checks `claims` against all runs of their paper.
@@ -159,7 +159,9 @@ fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Ev
         valued.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, cell)| cell.clone())
     };
     let (Some(best), Some(other)) = (peak(cells), peak(others)) else { return Vec::new() };
-    let ratio = best.against(&other).map(|ratio| (ratio.ratio, ratio.interval));
+    let blocks = |cells: &[Cell]| cells.iter().map(|cell| cell.values.clone()).collect::<Vec<_>>();
+    // The ratio of two maxima has a joint interval: the highest of several cells is too high by chance.
+    let ratio = ratio_of_peaks(&blocks(cells), &blocks(others)).map(|ratio| (ratio.ratio, ratio.interval));
     let words = |cell: &Cell| format!("{} ({})", cell.architecture, title(&cell.workload));
     let what = format!("the peak of {} against the peak of {}", words(&best), words(&other));
     let is_bounded = range.end().is_finite();
@@ -202,7 +204,7 @@ fn factor_within(of: &Cell, what: String, found: Found, range: &RangeInclusive<f
 }
 
 /// The evidence supports the claim if the whole interval is inside the range, and contradicts it if the whole interval
-/// is outside. Without an interval, values within [`MARGIN`] of the figure form the interval.
+/// is outside. Without an interval, it decides nothing.
 fn finding_of(
     of: &Cell,
     what: String,
@@ -216,21 +218,19 @@ fn finding_of(
         let words = "no valid trials".to_owned();
         return Evidence { what, experiment, value: None, interval: None, words, holds: None };
     };
-    let [near, far] = [value * (1.0 - MARGIN), value * (1.0 + MARGIN)];
-    let Interval { low, high } = interval.unwrap_or(Interval { low: near.min(far), high: near.max(far) });
-    let holds = match (range.contains(&low), range.contains(&high)) {
+    let holds = interval.and_then(|Interval { low, high }| match (range.contains(&low), range.contains(&high)) {
         (true, true) => Some(true),
         _ if high < *range.start() || low > *range.end() => Some(false),
         _ => None,
-    };
+    });
     let bounds = match (range.start().is_finite() && *range.start() != 0.0, range.end().is_finite()) {
         (true, true) => format!("{} to {}", show(*range.start()), show(*range.end())),
         (true, false) => format!("at least {}", show(*range.start())),
         _ => format!("at most {}", show(*range.end())),
     };
     let ends = match interval {
-        Some(_) => format!("{} to {}", show(low), show(high)),
-        None => "no interval".to_owned(),
+        Some(Interval { low, high }) => format!("{} to {}", show(low), show(high)),
+        None => "no interval from fewer than three repeats".to_owned(),
     };
     let words = format!("{name}{} ({ends}), claimed {bounds}", show(value));
     Evidence { what, experiment, value: Some(value), interval, words, holds }

@@ -1,9 +1,10 @@
-//! The values of a metric for each architecture and workload, one per repeat.
+//! The values of a metric for each architecture and workload, one block per repeat.
 
 use harness::model::{Run, VerdictKind, Workload};
-use stats::{Estimate, Ratio};
+use stats::{Block, Estimate, Ratio};
 
 use super::Metric;
+use report::model::blocks::heat;
 use report::model::deviation::DeviationOf;
 
 /// An architecture under a workload.
@@ -14,18 +15,19 @@ pub(super) struct Cell {
     /// The first experiment that has this workload.
     pub experiment: String,
     /// The metric of each repeat that counts or belongs in estimates; empty unless most repeats count.
-    pub values: Vec<f64>,
+    pub values: Vec<Block>,
     pub verdicts: Vec<VerdictKind>,
-    seed: u64,
 }
 
 impl Cell {
     pub fn estimate(&self) -> Option<Estimate> {
-        Estimate::of(&self.values, self.seed)
+        // A share may be 0, which has no logarithm.
+        let values: Vec<f64> = self.values.iter().map(|block| block.value).collect();
+        if values.contains(&0.0) { Estimate::arithmetic(&values) } else { Estimate::of(&self.values) }
     }
 
     pub fn against(&self, base: &Self) -> Option<Ratio> {
-        Ratio::of(&self.values, &base.values, self.seed)
+        Ratio::of(&self.values, &base.values)
     }
 }
 
@@ -38,7 +40,9 @@ pub(super) fn cells(
     metric: &Metric,
 ) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
-    for (run, deviation_of) in runs.iter().zip(deviation_of) {
+    // Heats of different runs may have the same number.
+    let mut heats: Vec<(usize, u32)> = Vec::new();
+    for (at_run, (run, deviation_of)) in runs.iter().zip(deviation_of).enumerate() {
         for record in &run.records {
             // Compare labels, which name unusual options: claims cover only the default options.
             let (name, workload) = (record.trial.label(), &record.trial.workload);
@@ -47,14 +51,20 @@ pub(super) fn cells(
             }
             let at = cells.iter().position(|cell| cell.architecture == name && cell.workload == *workload);
             let at = at.unwrap_or_else(|| {
-                let (values, verdicts, seed) = (Vec::new(), Vec::new(), run.header.seed);
+                let (values, verdicts) = (Vec::new(), Vec::new());
                 let (workload, experiment) = (workload.clone(), run.header.experiment.clone());
-                cells.push(Cell { architecture: name, workload, experiment, values, verdicts, seed });
+                cells.push(Cell { architecture: name, workload, experiment, values, verdicts });
                 cells.len() - 1
             });
             cells[at].verdicts.push(record.verdict.kind);
             if (metric.counts)(record.verdict.kind) || record.verdict.belongs_in_estimates() {
-                cells[at].values.extend((metric.of)(record, deviation_of));
+                let heat = (at_run, heat(&record.trial));
+                let number = heats.iter().position(|other| *other == heat).unwrap_or(heats.len());
+                if number == heats.len() {
+                    heats.push(heat);
+                }
+                let block = |value| Block { heat: number as u32, number: 0, value };
+                cells[at].values.extend((metric.of)(record, deviation_of).map(block));
             }
         }
     }

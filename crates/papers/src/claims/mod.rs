@@ -12,7 +12,7 @@ mod tests;
 use harness::model::{Trial, TrialRecord, VerdictKind, Workload};
 use load::LoadReport;
 use serde::Serialize;
-use stats::interval::Interval;
+use stats::Interval;
 
 pub use decide::check;
 pub(crate) use render::decisive_first;
@@ -190,7 +190,7 @@ pub struct Evidence {
     pub experiment: String,
     /// The value: a ratio, a slope or the metric itself. `None` without data.
     pub value: Option<f64>,
-    /// The 95 % interval over repeats; `None` with fewer than two repeats.
+    /// The 95 % interval over repeats; `None` with fewer than three repeats.
     pub interval: Option<Interval>,
     /// The value in words, with the claimed range if the statement has one.
     pub words: String,

@@ -76,7 +76,7 @@ fn row(record: &TrialRecord) -> CsvRow {
     let trial = &record.trial;
     let workload = &trial.workload;
     let serve = trial.serve.ours();
-    let streams = Streams::of(&[record]);
+    let streams = Streams::of(&[record], record.rate_achieved_per_s());
     let (request_bytes, response_bytes) = workload.service.fixed().unzip();
     let kv = workload.kv.as_ref();
     let load = record.load.as_ref();

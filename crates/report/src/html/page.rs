@@ -25,7 +25,6 @@ struct Page<'a> {
     frame: &'a Frame,
     tables: Vec<Table<'a>>,
     interval_method: &'static str,
-    coverage: String,
     figures: &'a [(&'static FigureSpec, Chart)],
     /// The finished trials and their workloads in words.
     trials: Vec<(&'a TrialRecord, &'a str)>,
@@ -64,7 +63,6 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
         frame: &frame,
         tables: summary.comparisons.iter().map(|comparison| table(comparison, &place)).collect(),
         interval_method: summary.interval_method,
-        coverage: format::coverage(summary.interval_coverage),
         figures,
         trials: run.records.iter().map(|record| (record, title(record))).collect(),
         possible: run.header.trials.iter().filter(|trial| trial.infeasible.is_empty()).count(),

@@ -1,6 +1,7 @@
 //! Quantiles that the client may have caused. If the client sent too many requests late, its own bursts may
 //! have caused the slow responses. Reports mark such quantiles and conclude nothing from them.
 
+use harness::model::TrialRecord;
 use load::LoadReport;
 use load::report::LateSends;
 use stats::Distribution;
@@ -36,13 +37,9 @@ pub(crate) fn end_of_line(late: &LateSends) -> Quantile {
     [P99, P75].into_iter().find(|(q, _)| !late.reaches(*q)).unwrap_or(P50)
 }
 
-/// Returns the load reports whose quantile `q` the client cannot have caused; empty unless these are the majority.
-pub(crate) fn servers<'a>(loads: impl Iterator<Item = &'a LoadReport>, q: f64) -> Vec<&'a LoadReport> {
-    let (clients, servers): (Vec<&LoadReport>, Vec<&LoadReport>) = loads.partition(|load| load.is_client_tail(q));
+/// Returns the trials whose quantile `q` the client cannot have caused; empty unless these are the majority.
+pub(crate) fn servers<'a>(records: &[&'a TrialRecord], q: f64) -> Vec<&'a TrialRecord> {
+    let is_client_tail = |record: &&TrialRecord| record.load.as_ref().is_none_or(|load| load.is_client_tail(q));
+    let (clients, servers): (Vec<&TrialRecord>, Vec<&TrialRecord>) = records.iter().partition(|it| is_client_tail(it));
     if servers.len() > clients.len() { servers } else { Vec::new() }
-}
-
-/// Returns the 99th percentile of service time of each load report that [`servers`] selects, in nanoseconds.
-pub(crate) fn p99s_ns<'a>(loads: impl Iterator<Item = &'a LoadReport>) -> Vec<f64> {
-    servers(loads, 0.99).into_iter().map(|load| load.service.distribution.p99_ns as f64).collect()
 }

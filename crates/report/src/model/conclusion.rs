@@ -2,7 +2,7 @@
 
 use harness::model::VerdictKind;
 use harness::spec::units::Share;
-use stats::Ratio;
+use stats::{Block, Family};
 
 use super::stream;
 use super::summary::{Comparison, MARGIN, Row, Summary};
@@ -23,7 +23,7 @@ pub fn overall(summary: &Summary) -> String {
         count => format!(" ({count} of {} workloads have no valid row)", summary.comparisons.len()),
     };
     if best.iter().any(|(comparison, _)| has_no_interval(comparison)) {
-        unranked.push_str(" (from single repeats, without an interval; see --repeats)");
+        unranked.push_str(" (from fewer than three repeats, without an interval; see --repeats)");
     }
     if everywhere.is_empty() {
         let each = best.iter().map(|(comparison, equals)| format!("{} at {}", equals.join(" or "), place(comparison)));
@@ -112,7 +112,7 @@ fn against_best(row: &Row) -> String {
     let Some(ratio) = row.ratio else { return row.architecture.clone() };
     let name = &row.architecture;
     match ratio.interval {
-        None => format!("{name} {:.2}x (one repeat: no interval)", ratio.ratio),
+        None => format!("{name} {:.2}x (fewer than three repeats: no interval)", ratio.ratio),
         Some(_) if ratio.is_practically_one(MARGIN) => format!("{name} no practical difference"),
         Some(interval) if !ratio.differs_from_one() => {
             format!("{name} not significantly different ({:.2}x to {:.2}x)", interval.low, interval.high)
@@ -121,29 +121,37 @@ fn against_best(row: &Row) -> String {
     }
 }
 
-/// Returns whether a ratio has too few repeats for an interval.
+/// Returns whether a ratio to the best row has too few repeats for an interval.
 fn has_no_interval(comparison: &Comparison) -> bool {
-    comparison.rows.iter().any(|row| row.ratio.is_some_and(|ratio| ratio.interval.is_none()))
+    comparison.rows.iter().skip(1).any(|row| row.ratio.is_some_and(|ratio| ratio.interval.is_none()))
 }
 
 /// Returns the best architecture, and those that do not differ from it significantly or in practice.
 fn equals_of_best(comparison: &Comparison) -> Vec<&str> {
-    let is_one = |it: Ratio| it.is_practically_one(MARGIN) || (it.interval.is_some() && !it.differs_from_one());
-    let is_equal = |(at, row): &(usize, &Row)| *at == 0 || row.ratio.is_some_and(is_one);
-    let ranked = comparison.rows.iter().filter(|row| row.is_ranked()).enumerate();
-    ranked.filter(is_equal).map(|(_, row)| row.architecture.as_str()).collect()
+    let is_equal = |row: &&Row| row.ratio.is_none_or(|it| it.is_practically_one(MARGIN) || !it.differs_from_one());
+    let ranked = comparison.rows.iter().filter(|row| row.is_ranked());
+    ranked.filter(is_equal).map(|row| row.architecture.as_str()).collect()
 }
 
-/// Returns a sentence if another architecture has a clearly lower 99th percentile than the one with the best median.
+/// Returns a sentence if another architecture has a significantly lower 99th percentile than the one with the best median.
 /// Ignores percentiles that the client may have caused.
 fn tail(ranked: &[&Row]) -> String {
-    let p99 = |row: &Row| row.service.map_or(u64::MAX, |service| service.p99_ns);
-    let known = ranked.iter().filter(|row| !row.is_client_tail(0.99));
-    let Some(lowest) = known.min_by_key(|row| p99(row)) else { return String::new() };
-    let (first_ns, lowest_ns) = (p99(ranked[0]) as f64, p99(lowest) as f64);
-    if ranked[0].is_client_tail(0.99) || lowest_ns >= first_ns * (1.0 - 2.0 * MARGIN) {
+    let known: Vec<&Row> =
+        ranked.iter().copied().filter(|row| !row.is_client_tail(0.99) && row.service_p99_ns.is_some()).collect();
+    // Without a known tail of the first row, there is nothing to compare.
+    if ranked[0].label() != known.first().map(|row| row.label()).unwrap_or_default() {
         return String::new();
     }
-    let (first, other) = (format::time(first_ns), format::time(lowest_ns));
-    format!(" Its 99th percentile, {first}, is not the lowest: {} has {other}.", lowest.architecture)
+    let blocks: Vec<Vec<Block>> = known.iter().map(|row| row.p99s_ns.clone()).collect();
+    let family = Family::of(&blocks);
+    let lower = (1..known.len()).filter_map(|at| Some((known[at], family.ratio(at, 0)?)));
+    let lower = lower.filter(|(_, it)| it.ratio < 1.0 && it.differs_from_one() && !it.is_practically_one(MARGIN));
+    let lowest = lower.min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
+    let Some((row, interval)) = lowest.and_then(|(row, ratio)| Some((row, ratio.interval?))) else {
+        return String::new();
+    };
+    let p99 = |row: &Row| row.service_p99_ns.map_or_else(String::new, |p99| format::time(p99.value));
+    let (first, name, other) = (p99(known[0]), &row.architecture, p99(row));
+    let (low, high) = (interval.low, interval.high);
+    format!(" Its 99th percentile, {first}, is not the lowest: {name} has {other} ({low:.2}x to {high:.2}x).")
 }

@@ -3,6 +3,7 @@
 //! # Layout
 //! - [`summary`]: the statistics of each architecture under each workload, merged over repeats, and the ranking;
 //!   [`conclusion`]: the best architecture, by how much, and how certain that is
+//! - [`blocks`]: the values from which estimates and ratios come
 //! - [`cost`]: system calls, CPU time and context switches per request; [`stream`]: bandwidth and its cost
 //! - [`client_tail`]: quantiles that the client may have caused; `network`: the conditions of a network
 //! - [`workload`]: workloads in words; [`axis`]: the dimensions in which workloads differ
@@ -10,6 +11,7 @@
 //! - [`run_diff`]: two runs; [`history`]: many runs
 
 pub mod axis;
+pub mod blocks;
 pub mod capacity;
 pub mod client_tail;
 pub mod conclusion;
@@ -29,4 +31,4 @@ pub use summary::Summary;
 pub use sweep::Sweep;
 
 /// The version of the JSON format, raised when a field disappears or changes its meaning.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;

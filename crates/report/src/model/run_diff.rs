@@ -8,8 +8,9 @@ use load::LoadConfig;
 use load::config::Phases;
 use serde::Serialize;
 use server::Accept;
-use stats::{Ratio, interval};
+use stats::{Block, Estimate, Ratio, family, ratio};
 
+use super::blocks::{Figure, Percentile, blocks};
 use super::summary::{MARGIN, estimated, missing, pruned};
 use super::workload::{is_same_traffic, order};
 use super::{FORMAT, client_tail};
@@ -22,9 +23,6 @@ pub struct RunDiff {
     /// [`FORMAT`].
     pub(crate) format: u32,
     pub(crate) interval_method: &'static str,
-    /// The simulated probability that the interval from the smallest number of valid repeats holds the true value;
-    /// `None` if no pair has two valid repeats in both runs.
-    pub(crate) interval_coverage: Option<f64>,
     pub(crate) margin: f64,
     pub(crate) a: Side,
     pub(crate) b: Side,
@@ -106,7 +104,7 @@ pub(crate) struct SideFigures {
     /// been run yet.
     pub(crate) missing: Vec<String>,
     pub(crate) service_p50_ns: Option<f64>,
-    /// The median over repeats whose p99 the client cannot have caused; `None` unless these are the majority.
+    /// The p99 of the repeats whose p99 the client cannot have caused; `None` unless these are the majority.
     pub(crate) service_p99_ns: Option<f64>,
     pub(crate) rate_per_s: Option<f64>,
 }
@@ -122,10 +120,12 @@ pub(crate) struct NotValid {
 /// A change of a figure from A to B.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Change {
-    /// The ratio of medians over the repeats that estimates use, B to A, with its interval.
+    /// The ratio of geometric means over the repeats that estimates use, B to A, with its interval.
     #[serde(flatten)]
     pub(crate) ratio: Ratio,
     pub(crate) finding: ChangeKind,
+    #[serde(skip)]
+    is_rate: bool,
 }
 
 /// The meaning of a ratio.
@@ -145,30 +145,38 @@ pub(crate) enum ChangeKind {
     /// The interval includes 1.
     #[serde(rename = "not-told-apart")]
     NotSignificant,
-    /// At least one run has fewer than two repeats that estimates use.
+    /// At least one run has fewer than three repeats that estimates use.
     NoInterval,
 }
 
 impl Change {
-    /// Compares the values of a figure in the repeats of both runs. `is_rate` means that more is better.
-    pub(crate) fn of(a: &[f64], b: &[f64], is_rate: bool, seed: u64) -> Option<Self> {
-        let ratio = Ratio::of(b, a, seed)?;
-        let finding = match ratio.interval {
-            None => ChangeKind::NoInterval,
-            Some(_) if ratio.is_practically_one(MARGIN) => ChangeKind::NoPracticalDifference,
-            Some(_) if !ratio.differs_from_one() => ChangeKind::NotSignificant,
-            Some(interval) => match (interval.low > 1.0, is_rate) {
-                (true, false) => ChangeKind::Longer,
-                (false, false) => ChangeKind::Shorter,
-                (true, true) => ChangeKind::More,
-                (false, true) => ChangeKind::Less,
-            },
-        };
-        Some(Self { ratio, finding })
+    /// Compares the blocks of a figure in both runs. `is_rate` means that more is better.
+    pub(crate) fn of(a: &[Block], b: &[Block], is_rate: bool) -> Option<Self> {
+        let ratio = Ratio::unpaired(b, a)?;
+        Some(Self { ratio, finding: ChangeKind::of(&ratio, is_rate), is_rate })
+    }
+
+    /// Corrects the findings of several changes of a figure: the more there are, the more would differ by chance.
+    pub(crate) fn correct<'a>(changes: impl Iterator<Item = &'a mut Self>) {
+        let mut changes: Vec<&mut Self> = changes.collect();
+        family::adjust(changes.iter_mut().map(|change| &mut change.ratio));
+        changes.iter_mut().for_each(|change| change.finding = ChangeKind::of(&change.ratio, change.is_rate));
     }
 }
 
 impl ChangeKind {
+    fn of(ratio: &Ratio, is_rate: bool) -> Self {
+        match (ratio.ratio > 1.0, is_rate) {
+            _ if ratio.interval.is_none() => Self::NoInterval,
+            _ if ratio.is_practically_one(MARGIN) => Self::NoPracticalDifference,
+            _ if !ratio.differs_from_one() => Self::NotSignificant,
+            (true, false) => Self::Longer,
+            (false, false) => Self::Shorter,
+            (true, true) => Self::More,
+            (false, true) => Self::Less,
+        }
+    }
+
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Longer => "B longer",
@@ -193,20 +201,17 @@ impl RunDiff {
             let is_match = |a: &Trial, b: &Trial| a.architecture == b.architecture && is_same(&a.workload, &b.workload);
             rest_a.retain(|group| {
                 let found = rest_b.iter().position(|other| is_match(group.first, other.first));
-                pairs.extend(found.map(|at| pair(group, rest_b.remove(at), a.header.seed)));
+                pairs.extend(found.map(|at| pair(group, rest_b.remove(at))));
                 found.is_none()
             });
         }
         pairs.sort_by(|x, y| order(&x.workload, &y.workload).then(x.architecture.cmp(&y.architecture)));
+        let figures: [fn(&mut Pair) -> Option<&mut Change>; 3] =
+            [|it| it.service_p50.as_mut(), |it| it.service_p99.as_mut(), |it| it.rate.as_mut()];
+        figures.iter().for_each(|figure| Change::correct(pairs.iter_mut().filter_map(figure)));
         Self {
             format: FORMAT,
-            interval_method: interval::METHOD,
-            interval_coverage: pairs
-                .iter()
-                .map(|pair| pair.a.repeats_valid.min(pair.b.repeats_valid))
-                .filter(|&repeats| repeats >= 2)
-                .min()
-                .map(interval::coverage),
+            interval_method: ratio::METHOD_UNPAIRED,
             margin: MARGIN,
             a: side(&a.header),
             b: side(&b.header),
@@ -223,10 +228,10 @@ impl RunDiff {
 struct Group<'a> {
     first: &'a Trial,
     figures: SideFigures,
-    // One value per repeat that estimates use. `p99s_ns` omits repeats whose p99 the client may have caused.
-    p50s_ns: Vec<f64>,
-    p99s_ns: Vec<f64>,
-    rates_per_s: Vec<f64>,
+    // The blocks of the repeats that estimates use. `p99s_ns` omits repeats whose p99 the client may have caused.
+    p50s_ns: Vec<Block>,
+    p99s_ns: Vec<Block>,
+    rates_per_s: Vec<Block>,
 }
 
 fn groups(run: &Run) -> Vec<Group<'_>> {
@@ -239,10 +244,10 @@ fn group<'a>(run: &Run, trials: &[&'a Trial], pruned: &[u32]) -> Group<'a> {
     let is_one = |record: &&TrialRecord| trials.iter().any(|trial| trial.index == record.trial.index);
     let records: Vec<&TrialRecord> = run.records.iter().filter(is_one).collect();
     let estimated = estimated(&records);
-    let loads = || estimated.iter().filter_map(|record| record.load.as_ref());
-    let p50s_ns: Vec<f64> = loads().map(|load| load.service.distribution.p50_ns as f64).collect();
-    let p99s_ns = client_tail::p99s_ns(loads());
-    let rates_per_s: Vec<f64> = estimated.iter().filter_map(|record| record.rate_achieved_per_s()).collect();
+    let p50s_ns = blocks(&estimated, Figure::Service(Percentile::P50));
+    let p99s_ns = blocks(&client_tail::servers(&estimated, 0.99), Figure::Service(Percentile::P99));
+    let rates_per_s = blocks(&estimated, Figure::Rate);
+    let value = |blocks: &[Block]| Estimate::of(blocks).map(|it| it.value);
     let not_valid = records.iter().filter(|record| record.verdict.kind != VerdictKind::Valid).map(|record| NotValid {
         repeat: record.trial.repeat,
         verdict: record.verdict.kind,
@@ -254,9 +259,9 @@ fn group<'a>(run: &Run, trials: &[&'a Trial], pruned: &[u32]) -> Group<'a> {
         repeats_valid: records.len() - not_valid.len(),
         not_valid,
         missing: missing(trials, &records, pruned),
-        service_p50_ns: interval::median(&p50s_ns),
-        service_p99_ns: interval::median(&p99s_ns),
-        rate_per_s: interval::median(&rates_per_s),
+        service_p50_ns: value(&p50s_ns),
+        service_p99_ns: value(&p99s_ns),
+        rate_per_s: value(&rates_per_s),
     };
     Group { first: trials[0], figures, p50s_ns, p99s_ns, rates_per_s }
 }
@@ -271,15 +276,15 @@ fn planned(groups: &[Group<'_>]) -> Vec<Planned> {
     planned
 }
 
-fn pair(a: &Group<'_>, b: Group<'_>, seed: u64) -> Pair {
+fn pair(a: &Group<'_>, b: Group<'_>) -> Pair {
     let (workload, phases_b) = (&a.first.workload, b.first.workload.phases);
     Pair {
         architecture: a.first.architecture.to_string(),
         workload: workload.clone(),
         phases_b: Some(phases_b).filter(|phases| *phases != workload.phases),
-        service_p50: Change::of(&a.p50s_ns, &b.p50s_ns, false, seed),
-        service_p99: Change::of(&a.p99s_ns, &b.p99s_ns, false, seed),
-        rate: Change::of(&a.rates_per_s, &b.rates_per_s, true, seed).filter(|_| workload.is_closed()),
+        service_p50: Change::of(&a.p50s_ns, &b.p50s_ns, false),
+        service_p99: Change::of(&a.p99s_ns, &b.p99s_ns, false),
+        rate: Change::of(&a.rates_per_s, &b.rates_per_s, true).filter(|_| workload.is_closed()),
         a: a.figures.clone(),
         b: b.figures,
     }

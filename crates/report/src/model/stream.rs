@@ -35,9 +35,10 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Summarises trials of streams; `None` for other services.
-    pub(crate) fn of(records: &[&TrialRecord]) -> Option<Self> {
-        let direction = records.first()?.trial.workload.service.stream()?.direction;
+    /// Summarises trials of streams with this rate of bursts; `None` for other services.
+    pub(crate) fn of(records: &[&TrialRecord], rate_per_s: Option<f64>) -> Option<Self> {
+        let workload = &records.first()?.trial.workload;
+        let direction = workload.service.stream()?.direction;
         let loads = || records.iter().filter_map(|record| record.load.as_ref());
         let streams = || loads().filter_map(|load| Some((load.stream.as_ref()?, load.window_ns)));
         let (call, completion) = match direction {
@@ -57,7 +58,7 @@ impl Streams {
         }
         let over = |value: f64, count: f64| (count > 0.0).then(|| value / count);
         Some(Self {
-            bytes_per_s: mean(records.iter().filter_map(|record| bytes_per_s(record)))?,
+            bytes_per_s: megabytes_per_s(workload, rate_per_s?)? * 1e6,
             client_bytes_per_s: mean(streams().map(|(stream, window_ns)| stream.bytes_per_s(window_ns)))?,
             server_bytes_per_s: mean(records.iter().filter_map(|record| server_bytes_per_s(record))),
             server_bytes_per_s_by_part: by_part(records),

@@ -1,5 +1,5 @@
-//! The figures of each architecture under each workload. Histograms are merged over repeats; percentiles are never
-//! averaged.
+//! The figures of each architecture under each workload. p50, p90, p99, rates and CPU times are geometric means of blocks, as
+//! are the ratios and the ranking. Histograms are merged over repeats for all other percentiles.
 
 use harness::model::{Run, Trial, TrialOutcome, TrialRecord, Verdict, VerdictKind, Workload};
 use harness::strategy;
@@ -7,8 +7,9 @@ use load::LoadReport;
 use load::report::{ChurnReport, KernelReport, LateSends, Measured};
 use serde::Serialize;
 use server::{Accept, ReadBudget, ServerCounters};
-use stats::{Distribution, Estimate, Histogram, Ratio, interval};
+use stats::{Block, Distribution, Estimate, Family, Histogram, Ratio, interval, ratio};
 
+use super::blocks::{Figure, Percentile, blocks, estimate};
 use super::client_tail;
 use super::cost::CostBreakdown;
 use super::network;
@@ -32,10 +33,6 @@ pub const MARGIN: f64 = 0.05;
 pub struct Summary {
     pub(crate) metric: &'static str,
     pub(crate) interval_method: &'static str,
-    /// The simulated probability that a ratio's interval holds the true value, for the ranked row with the fewest
-    /// repeats. `None` if no row is ranked, or that row has fewer than two repeats.
-    pub(crate) interval_coverage: Option<f64>,
-    pub(crate) estimate_coverage: Option<f64>,
     pub(crate) margin: f64,
     /// One comparison for each workload, ordered by connections and rate.
     pub comparisons: Vec<Comparison>,
@@ -80,18 +77,18 @@ pub struct Row {
     pub(crate) repeats_estimated: usize,
     /// Reasons for missing repeats: the host could not run them, the sweep skipped their rate, or they have not been run.
     pub(crate) missing: Vec<String>,
-    /// Service time, t3 − t2; `None` if no repeat has a sample.
+    /// Service time, t3 − t2; `None` if no repeat has a sample. p50, p90 and p99 are geometric means of blocks.
     pub(crate) service: Option<Distribution>,
     /// Send delay, t2 − t1.
     #[serde(rename = "lag")]
     pub send_delay: Option<Distribution>,
-    /// Response time, t3 − t1.
+    /// Response time, t3 − t1; like service time.
     pub response: Option<Distribution>,
     pub(crate) late: LateSends,
     /// The lowest quantile of service and response time that late sends may have caused, such as `p99`; `None` if there
     /// is none.
     pub(crate) clients_from: Option<&'static str>,
-    /// The mean over repeats.
+    /// The value of `rate_per_s`; the mean over repeats if the row is not ranked.
     pub rate_achieved_per_s: Option<f64>,
     /// Requests per second (in a closed loop: transactions) over the repeats that estimates use.
     pub rate_per_s: Option<Estimate>,
@@ -117,11 +114,15 @@ pub struct Row {
     pub cost: Option<Cost>,
     #[serde(rename = "why")]
     pub(crate) breakdown: Option<CostBreakdown>,
-    /// The metric relative to the best row; `None` for rows that are not ranked.
+    /// The metric relative to the best row; `None` for rows that are not ranked. The best row has no interval.
     pub(crate) ratio: Option<Ratio>,
-    /// The metric of each repeat that estimates use: median service time in nanoseconds, or transactions per second.
+    /// The blocks of the metric in the repeats that estimates use: median service time in nanoseconds, or transactions per
+    /// second.
     #[serde(skip)]
-    pub(crate) metrics: Vec<f64>,
+    pub(crate) metrics: Vec<Block>,
+    /// The blocks of `service_p99_ns`.
+    #[serde(skip)]
+    pub(crate) p99s_ns: Vec<Block>,
 }
 
 /// Datagram counts in the windows of the row's repeats, as in `load::report::DatagramReport`.
@@ -186,18 +187,8 @@ impl Summary {
         let mut workloads = distinct(run.header.trials.iter().map(|trial| &trial.workload));
         workloads.sort_by(|a, b| order(a, b));
         let pruned = pruned(run);
-        let comparisons: Vec<Comparison> =
-            workloads.into_iter().map(|workload| comparison(run, workload, &pruned)).collect();
-        let ranked = comparisons.iter().flat_map(|comparison| &comparison.rows).filter(|row| row.is_ranked());
-        let repeats = ranked.map(|row| row.repeats_estimated).min().filter(|&repeats| repeats >= 2);
-        Self {
-            metric: METRIC,
-            interval_method: interval::METHOD,
-            interval_coverage: repeats.map(interval::coverage),
-            estimate_coverage: repeats.map(interval::estimate_coverage),
-            margin: MARGIN,
-            comparisons,
-        }
+        let comparisons = workloads.into_iter().map(|workload| comparison(run, workload, &pruned)).collect();
+        Self { metric: METRIC, interval_method: ratio::METHOD, margin: MARGIN, comparisons }
     }
 }
 
@@ -212,10 +203,10 @@ fn comparison(run: &Run, workload: &Workload, pruned: &[u32]) -> Comparison {
         let trials: Vec<&Trial> = trials.iter().copied().filter(|trial| key(trial) == architecture).collect();
         let record = |trial: &&Trial| run.records.iter().find(|record| record.trial.index == trial.index);
         let records: Vec<_> = trials.iter().filter_map(record).collect();
-        row(&trials, &records, missing(&trials, &records, pruned), run.header.seed)
+        row(&trials, &records, missing(&trials, &records, pruned))
     });
     let mut rows: Vec<Row> = rows.collect();
-    rank(&mut rows, workload.is_closed(), run.header.seed);
+    rank(&mut rows, workload.is_closed());
     let metric = match workload.is_closed() {
         true if workload.service.stream().is_some() => STREAM_METRIC,
         true => CLOSED_METRIC,
@@ -281,7 +272,7 @@ pub(crate) fn merged<'a>(times: impl IntoIterator<Item = &'a Measured>) -> Histo
 }
 
 /// Summarises the repeats of one architecture, given its planned and its finished trials.
-fn row(trials: &[&Trial], finished: &[&TrialRecord], missing: Vec<String>, seed: u64) -> Row {
+fn row(trials: &[&Trial], finished: &[&TrialRecord], missing: Vec<String>) -> Row {
     let (first, options) = (trials[0], trials[0].serve.options());
     let verdict = verdict(&finished.iter().map(|record| &record.verdict).collect::<Vec<_>>());
     let valid = |record: &&&TrialRecord| record.verdict.kind == VerdictKind::Valid;
@@ -292,12 +283,15 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], missing: Vec<String>, seed:
     let distribution = |figure: fn(&LoadReport) -> &Measured| {
         Some(merged(loads().map(figure))).filter(|it| it.count() > 0).map(|it| it.distribution())
     };
-    let estimated_loads = || estimated.iter().filter_map(|record| record.load.as_ref());
-    let p50s_ns: Vec<f64> = estimated_loads().map(|load| load.service.distribution.p50_ns as f64).collect();
-    let responses_ns: Vec<f64> = estimated_loads().map(|load| load.response.distribution.p50_ns as f64).collect();
-    let p99s_ns = client_tail::p99s_ns(estimated_loads());
     let late = client_tail::late(loads());
-    let rates_per_s: Vec<f64> = estimated.iter().filter_map(|record| record.rate_achieved_per_s()).collect();
+    let p50 =
+        |time: fn(Percentile) -> Figure| estimate(&estimated, time(Percentile::P50)).filter(|_| !late.reaches(0.5));
+    let p99s_ns = blocks(&client_tail::servers(&estimated, 0.99), Figure::Service(Percentile::P99));
+    let rate_per_s = estimate(&estimated, Figure::Rate);
+    let is_valid = verdict == VerdictKind::Valid;
+    let rate_achieved_per_s = rate_per_s.filter(|_| is_valid).map(|rate| rate.value);
+    let rate_achieved_per_s =
+        rate_achieved_per_s.or_else(|| mean(records.iter().filter_map(|record| record.rate_achieved_per_s())));
     let closed = || loads().filter_map(|load| load.closed.as_ref());
     let mut reasons: Vec<String> = finished
         .iter()
@@ -307,7 +301,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], missing: Vec<String>, seed:
     reasons.dedup();
     let requests = records.iter().filter_map(|record| record.requests_answered()).sum();
     let counters: Vec<&ServerCounters> = records.iter().filter_map(|record| record.server.as_ref()).collect();
-    let service = distribution(|load| &load.service);
+    let service = distribution(|load| &load.service).map(|it| with_blocks(it, &records, &late, Figure::Service));
     // Conclude nothing from a tail that the client may have caused.
     let servers_tail = service.as_ref().filter(|_| !late.reaches(0.99));
     Row {
@@ -322,25 +316,49 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], missing: Vec<String>, seed:
         repeats_estimated: estimated.len(),
         missing,
         send_delay: distribution(|load| &load.send_delay),
-        response: distribution(|load| &load.response),
+        response: distribution(|load| &load.response).map(|it| with_blocks(it, &records, &late, Figure::Response)),
         late,
         clients_from: client_tail::clients_from(&late),
-        rate_achieved_per_s: mean(records.iter().filter_map(|record| record.rate_achieved_per_s())),
-        cost: cost(&counters, requests),
+        cost: cost(&counters, requests, estimate(&records, Figure::CpuPerRequest)),
         breakdown: CostBreakdown::of(&counters, requests).map(|it| it.with_tail(servers_tail)),
         service,
-        service_p50_ns: Estimate::of(&p50s_ns, seed).filter(|_| !late.reaches(0.5)),
-        service_p99_ns: Estimate::of(&p99s_ns, seed),
-        response_p50_ns: Estimate::of(&responses_ns, seed).filter(|_| !late.reaches(0.5)),
-        rate_per_s: Estimate::of(&rates_per_s, seed),
+        service_p50_ns: p50(Figure::Service),
+        service_p99_ns: Estimate::of(&p99s_ns),
+        response_p50_ns: p50(Figure::Response),
+        rate_achieved_per_s,
+        rate_per_s,
         client_busy_share: mean(closed().map(|closed| closed.busy_share)),
         datagrams: datagrams(loads()),
-        stream: Streams::of(&records),
+        stream: Streams::of(&records, rate_achieved_per_s),
         unsampled: closed().map(|closed| closed.unsampled).sum(),
         kernel: kernel(&loads().filter_map(|load| load.kernel.as_ref()).collect::<Vec<_>>()),
         churn: churn(&loads().filter_map(|load| load.churn.as_ref()).collect::<Vec<_>>()),
         ratio: None,
-        metrics: if first.workload.is_closed() { rates_per_s } else { p50s_ns },
+        metrics: blocks(
+            &estimated,
+            if first.workload.is_closed() { Figure::Rate } else { Figure::Service(Percentile::P50) },
+        ),
+        p99s_ns,
+    }
+}
+
+/// Replaces p50, p90 and p99 by the geometric means of their blocks. p99 uses the repeats of its estimate, unless the client may
+/// have caused it.
+fn with_blocks(
+    merged: Distribution,
+    records: &[&TrialRecord],
+    late: &LateSends,
+    time: fn(Percentile) -> Figure,
+) -> Distribution {
+    let of =
+        |records: &[&TrialRecord], percentile| estimate(records, time(percentile)).map(|it| it.value.round() as u64);
+    let servers = if late.reaches(0.99) { Vec::new() } else { client_tail::servers(records, 0.99) };
+    let p99 = of(&servers, Percentile::P99).or_else(|| of(records, Percentile::P99));
+    Distribution {
+        p50_ns: of(records, Percentile::P50).unwrap_or(merged.p50_ns),
+        p90_ns: of(records, Percentile::P90).unwrap_or(merged.p90_ns),
+        p99_ns: p99.unwrap_or(merged.p99_ns),
+        ..merged
     }
 }
 
@@ -385,14 +403,14 @@ fn kernel(reports: &[&KernelReport]) -> Option<Kernel> {
     })
 }
 
-fn cost(counters: &[&ServerCounters], requests: f64) -> Option<Cost> {
+fn cost(counters: &[&ServerCounters], requests: f64, cpu_ns: Option<Estimate>) -> Option<Cost> {
     let sum = |figure: fn(&ServerCounters) -> u64| counters.iter().map(|c| figure(c)).sum::<u64>() as f64;
     let median = |figure: fn(&ServerCounters) -> Option<f64>| {
         interval::median(&counters.iter().filter_map(|c| figure(c)).collect::<Vec<_>>())
     };
     let syscalls: Option<u64> = counters.iter().map(|c| c.totals.syscalls()).sum();
     (requests > 0.0).then(|| Cost {
-        cpu_ns_per_request: sum(ServerCounters::cpu_ns) / requests,
+        cpu_ns_per_request: cpu_ns.map_or(0.0, |it| it.value),
         switches_per_request: sum(|c| c.totals.switches()) / requests,
         syscalls_per_request: syscalls.map(|syscalls| syscalls as f64 / requests),
         memory_user_bytes_per_connection: median(|c| c.memory_user_bytes_per_connection),
@@ -426,14 +444,15 @@ impl Row {
     }
 }
 
-/// Puts ranked rows first and orders rows by the median of their metric. Computes the ratios to the first row.
-fn rank(rows: &mut [Row], more_is_better: bool, seed: u64) {
+/// Puts ranked rows first and orders rows by their metric. Computes the ratios to the first row.
+fn rank(rows: &mut [Row], more_is_better: bool) {
     let sign = if more_is_better { -1.0 } else { 1.0 };
-    let key = |row: &Row| interval::median(&row.metrics).map_or(f64::INFINITY, |metric| sign * metric);
+    let key = |row: &Row| Estimate::of(&row.metrics).map_or(f64::INFINITY, |metric| sign * metric.value);
     rows.sort_by(|a, b| b.is_ranked().cmp(&a.is_ranked()).then(key(a).total_cmp(&key(b))));
-    let Some(best) = rows.first().filter(|row| row.is_ranked()).map(|row| row.metrics.clone()) else { return };
-    for row in rows.iter_mut().filter(|row| row.is_ranked()) {
-        row.ratio = Ratio::of(&row.metrics, &best, seed);
+    let ranked = rows.iter().filter(|row| row.is_ranked());
+    let family = Family::of(&ranked.map(|row| row.metrics.clone()).collect::<Vec<_>>());
+    for (at, row) in rows.iter_mut().enumerate().filter(|(_, row)| row.is_ranked() && !row.metrics.is_empty()) {
+        row.ratio = if at == 0 { Some(Ratio::ONE) } else { family.ratio(at, 0) };
     }
 }
 
@@ -492,12 +511,12 @@ mod tests {
         unsteady.verdict = with(Unsteady, "trend of the median service time over the window");
         let after = row(&run).unwrap();
         assert!(after.is_ranked());
-        assert_eq!((after.repeats_valid, after.repeats_estimated), (2, 3));
+        assert_eq!((after.repeats_valid, after.repeats_estimated), (3, 4));
         assert_eq!(after.metrics, before.metrics, "unsteady repeats stay in the estimate");
         assert_eq!(after.reasons, ["unsteady: made up"], "the reason is shown");
         let unsteady = run.records.iter_mut().find(|record| record.verdict.kind == Unsteady).unwrap();
         unsteady.verdict.checks.extend(with(Unsteady, Check::TAKEN_BY_OTHERS).checks);
-        assert_eq!(row(&run).unwrap().repeats_estimated, 2, "other processes on the CPUs disturbed this repeat");
+        assert_eq!(row(&run).unwrap().repeats_estimated, 3, "other processes on the CPUs disturbed this repeat");
     }
 
     #[test]
@@ -510,8 +529,8 @@ mod tests {
         disturbed.verdict = with(Unsteady, Check::TAKEN_BY_OTHERS);
         let after = row(&run).unwrap();
         assert!(after.is_ranked());
-        assert_eq!((after.repeats, after.repeats_valid), (3, 2));
-        assert_eq!(after.service.unwrap().count, before.service.unwrap().count * 2 / 3);
+        assert_eq!((after.repeats, after.repeats_valid), (4, 3));
+        assert_eq!(after.service.unwrap().count, before.service.unwrap().count * 3 / 4);
         assert_eq!(after.reasons, ["unsteady: made up"]);
     }
 }

@@ -9,7 +9,7 @@ use crate::text::table::of_text;
 
 /// Renders the table and its meaning.
 pub fn render(calibration: &Calibration, medium: Medium) -> String {
-    let Calibration { transport, rate_per_s, connections, client, rounds, conditions, interval_coverage } = calibration;
+    let Calibration { transport, rate_per_s, connections, client, rounds, conditions } = calibration;
     let headings = [
         "hold time",
         "timestamps",
@@ -35,9 +35,8 @@ pub fn render(calibration: &Calibration, medium: Medium) -> String {
         "The client ({client}) sent {rate_per_s} requests/s over {connections} connections ({transport}) to a server that \
          holds each response for a known time, in {rounds} rounds per hold time. The service time is the hold time plus a round \
          trip of {} (median without hold time). The bias is the measured service time minus this sum. The spread is that of \
-         single requests around the bias. The interval is a bootstrap of the medians of rounds{}.",
-        format::time(round_trip),
-        format::coverage(Some(*interval_coverage)).replace("repeats", "rounds")
+         single requests around the bias. The interval of the bias is a 95 % Student t interval over rounds.",
+        format::time(round_trip)
     );
     let missed: Vec<String> = conditions.iter().filter(|condition| !condition.is_recovered()).map(hold).collect();
     let verdict = if missed.is_empty() {
@@ -110,7 +109,6 @@ mod tests {
             connections: 16,
             client: "one-loop, spin".into(),
             rounds: 5,
-            interval_coverage: 0.94,
             conditions: vec![
                 condition(0, Law::Fixed, 0.0, None),
                 condition(100_000, Law::Fixed, 250.0, Some(recovered(100_000.0, 80.0, None))),

@@ -131,6 +131,12 @@ fn verdict(row: &Row) -> String {
     }
 }
 
+/// The statistics behind the columns.
+pub(crate) const NOTES_OF_STATISTICS: &str = "Fewer than three repeats give no interval. Differences are significant if their p \
+                                              value is at most 5 %, corrected for all pairs of a table. p50, p90, p99 and rates \
+                                              are geometric means over repeats; the other percentiles are of all repeats \
+                                              together.";
+
 /// The meaning of the memory columns.
 pub(crate) const NOTES_OF_MEMORY: &str = "Memory: user memory of the server, and kernel memory of the host for both ends of a \
                                           connection (?: hidden by other activity of the host).";
@@ -242,11 +248,10 @@ fn kernel(rows: &[Row], medium: Medium) -> Vec<String> {
 
 /// Defines the columns, and states the conditions of the run.
 fn about(run: &Run, summary: &Summary) -> String {
-    let coverage = format::coverage(summary.interval_coverage);
     format!(
-        "Service time (p1 to p99, merged over repeats) runs from the request's write to the last byte of its response. \
+        "Service time runs from the request's write to the last byte of its response. \
          Response time (resp p99, in µs) starts at the planned send instead; the send delay (in µs) is the difference. \
-         \"vs best\" is the ratio to the best by {}; its interval: {}{coverage}.\n\
+         \"vs best\" is the ratio to the best by {}; its interval: {}. {NOTES_OF_STATISTICS}\n\
          {NOTES_OF_MEMORY}\n{}",
         summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
         summary.interval_method,

@@ -129,10 +129,10 @@ pub fn render(diff: &RunDiff, medium: Medium) -> String {
         }
     }
     lines.push(prose(format!(
-        "All values are medians over repeats. \"B/A\" is their ratio; its interval: {}{}. A difference within {:.0} % has \
-         no practical effect.",
+        "All values are geometric means over repeats. \"B/A\" is their ratio; its interval: {}. Fewer than three repeats give no \
+         interval. A finding holds for all ratios of a figure together (5 %, corrected by Holm). A difference within {:.0} % \
+         has no practical effect.",
         diff.interval_method,
-        format::coverage(diff.interval_coverage),
         diff.margin * 100.0
     )));
     medium.finished(lines.join("\n") + "\n")

@@ -156,9 +156,7 @@ fn cpu_taken_by_others(account: &Account, all: &[Account]) -> Option<f64> {
 fn measured<'a>(parts: impl Iterator<Item = &'a Measured>, of_samples: Option<Measured>) -> Measured {
     let mut histogram = Histogram::new();
     parts.for_each(|part| histogram.merge(&part.histogram));
-    let (p50_by_part_ns, p90_by_part_ns) = of_samples
-        .map_or(([0; PARTS], [0; PARTS]), |of_samples| (of_samples.p50_by_part_ns, of_samples.p90_by_part_ns));
-    Measured { distribution: histogram.distribution(), p50_by_part_ns, p90_by_part_ns, histogram }
+    Measured { distribution: histogram.distribution(), histogram, ..of_samples.unwrap_or_default() }
 }
 
 /// Returns the clock with the largest drift, and the sum of `went_back` of all clocks.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use harness::model::{Run, TrialRecord, VerdictKind, Workload};
 use serde::Serialize;
-use stats::Estimate;
+use stats::{Block, Estimate};
 
 use setting::Settings;
 
@@ -113,7 +113,7 @@ pub(crate) struct TrendPoint {
     /// Answered requests per second; for streams, bursts per second.
     pub(crate) rate_per_s: Option<Estimate>,
     #[serde(skip)]
-    metrics: Vec<f64>,
+    metrics: Vec<Block>,
 }
 
 /// The properties that all points of a trend share.
@@ -182,8 +182,8 @@ impl Builder {
         self.unreadable.push(Unreadable { folder: folder.to_owned(), reason: format!("{error:#}") });
     }
 
-    /// Returns the history of all added runs; `seed` makes intervals repeatable.
-    pub fn finish(mut self, seed: u64) -> History {
+    /// Returns the history of all added runs.
+    pub fn finish(mut self) -> History {
         self.entries.sort_by(|(a, _), (b, _)| (&a.started_at, &a.name).cmp(&(&b.started_at, &b.name)));
         // Order hosts by their first run.
         let order = distinct(self.entries.iter().map(|(entry, _)| entry.host));
@@ -194,7 +194,7 @@ impl Builder {
             found.extend(figures.into_iter().map(|(key, it)| (key, entry.host, TrendPoint { run: at, ..it })));
             runs.push(entry);
         }
-        let trends = trends_of(found, seed);
+        let trends = trends_of(found);
         History { format: FORMAT, sentence: sentence_of(&trends), hosts, runs, trends, unreadable: self.unreadable }
     }
 }
@@ -211,7 +211,7 @@ fn letter(at: usize) -> String {
 }
 
 /// Groups results into trends. Omits measurements that appear only once.
-fn trends_of(found: Vec<(Key, usize, TrendPoint)>, seed: u64) -> Vec<Trend> {
+fn trends_of(found: Vec<(Key, usize, TrendPoint)>) -> Vec<Trend> {
     let count = |key: &Key| found.iter().filter(|(other, ..)| other == key).count();
     let repeated = found.iter().filter(|(key, ..)| count(key) > 1);
     let groups = grouped(repeated, |(a, host_a, _), (b, host_b, _)| a == b && host_a == host_b).into_iter();
@@ -219,7 +219,7 @@ fn trends_of(found: Vec<(Key, usize, TrendPoint)>, seed: u64) -> Vec<Trend> {
         let (key, host, _) = group[0];
         let points: Vec<TrendPoint> = group.iter().map(|(_, _, point)| point.clone()).collect();
         let change = match points.as_slice() {
-            [.., before, newest] => Change::of(&before.metrics, &newest.metrics, key.workload.is_closed(), seed),
+            [.., before, newest] => Change::of(&before.metrics, &newest.metrics, key.workload.is_closed()),
             _ => None,
         };
         let (title, workload) = (workload::title(&key.workload), key.workload.clone());
@@ -233,6 +233,7 @@ fn trends_of(found: Vec<(Key, usize, TrendPoint)>, seed: u64) -> Vec<Trend> {
         Trend { title: trend.title + &words, ..trend }
     };
     let mut trends: Vec<Trend> = trends.into_iter().map(named).collect();
+    Change::correct(trends.iter_mut().filter_map(|trend| trend.change.as_mut()));
     trends.sort_by(|a, b| {
         let by_workload = workload::order(&a.workload, &b.workload).then(a.title.cmp(&b.title));
         by_workload.then(a.host.cmp(&b.host)).then(a.architecture.cmp(&b.architecture))

@@ -36,7 +36,7 @@ fn history() -> History {
         builder.add(&format!("results/{}", run.header.name), &run);
     }
     builder.add_unreadable("results/broken", &anyhow::anyhow!("results/broken/run.json: damaged"));
-    builder.finish(1)
+    builder.finish()
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn hostile_text_does_not_break_the_index() {
     builder.add(testkit::HOSTILE, &testkit::hostile(testkit::run()));
     builder.add("results/b", &testkit::hostile(testkit::other_run()));
     builder.add_unreadable(testkit::HOSTILE, &anyhow::anyhow!(testkit::HOSTILE));
-    let page = page(&builder.finish(1), &["./a/".to_owned(), "./b/".to_owned()]).unwrap();
+    let page = page(&builder.finish(), &["./a/".to_owned(), "./b/".to_owned()]).unwrap();
     assert!(page.contains("alert(1)") && !testkit::has_hostile_elements(&page), "hostile text is escaped");
 }
 
@@ -90,7 +90,7 @@ fn newest_run_is_compared_with_previous_run_on_its_host() {
         assert_eq!(finding, expected, "{} {}", trend.architecture, trend.title);
     }
     assert!(history.sentence.contains("2 slower: mt at 400 connections"), "{}", history.sentence);
-    assert!(Builder::default().finish(1).sentence.contains("No measurement was repeated"));
+    assert!(Builder::default().finish().sentence.contains("No measurement was repeated"));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn other_client_settings_form_another_trend() {
         }
         builder.add(&format!("results/{day}"), &run);
     }
-    let history = builder.finish(1);
+    let history = builder.finish();
     let epoll: Vec<&Trend> = history.trends.iter().filter(|it| it.architecture == "epoll").collect();
     assert!(!epoll.is_empty() && epoll.iter().all(|it| it.points.len() == 2), "{epoll:#?}");
     let on_seven = epoll.iter().filter(|it| it.title.ends_with(", client cpus: [7]")).count();
@@ -127,7 +127,7 @@ fn trends_of_streams_show_bytes() {
         run.header.name = name.into();
         builder.add(name, &run);
     }
-    let (_, figures) = drawn(&builder.finish(1));
+    let (_, figures) = drawn(&builder.finish());
     assert_eq!(figures.iter().map(|(figure, _)| figure.name).collect::<Vec<_>>(), ["trend-bandwidth"]);
 }
 
@@ -156,7 +156,5 @@ fn page_draws_every_trend_and_links_to_each_run() {
     // A single run has no trends but still has an index.
     let mut builder = Builder::default();
     builder.add("one", &testkit::run());
-    assert!(
-        page(&builder.finish(1), &["one".into()]).unwrap().contains("No measurement was repeated on the same host")
-    );
+    assert!(page(&builder.finish(), &["one".into()]).unwrap().contains("No measurement was repeated on the same host"));
 }
