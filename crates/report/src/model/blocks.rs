@@ -37,14 +37,15 @@ pub fn heat(trial: &Trial) -> u32 {
     trial.load.slices.map_or(SEPARATE | trial.index, |slices| slices.heat)
 }
 
-/// Returns the blocks of a figure: the parts of the window of an interleaved trial, or else the whole trial. Estimates ignore
-/// parts without a sample, which have value 0.
+/// Returns the blocks of a figure: the parts of the window of an interleaved trial that have a sample, or else the whole trial.
 pub fn blocks_of(record: &TrialRecord, figure: Figure) -> Vec<Block> {
     let heat = heat(&record.trial);
     let parts = record.trial.load.slices.and_then(|_| parts(record, figure)).unwrap_or_default();
-    let has_parts = parts.iter().any(|&value| value > 0.0);
-    let values = if has_parts { parts } else { whole(record, figure).into_iter().collect() };
-    (0..).zip(values).map(|(number, value)| Block { heat, number, value }).collect()
+    let parts = (0..).zip(parts).map(|(number, value)| Block { heat, number, value });
+    // A part without a sample has value 0.
+    let parts: Vec<Block> = parts.filter(|block| block.value > 0.0).collect();
+    let whole = || whole(record, figure).map(|value| Block { heat, number: 0, value }).into_iter().collect();
+    if parts.is_empty() { whole() } else { parts }
 }
 
 /// Returns the blocks of a figure in several trials.
@@ -133,6 +134,8 @@ mod tests {
         load.service.p50_by_part_ns[3] = 0;
         load.completed_by_part = Some([4; PARTS]);
         let p50 = |record| blocks_of(record, Figure::Service(Percentile::P50));
+        assert_eq!(p50(&one).len(), PARTS - 1);
+        assert_eq!(p50(&one)[3].number, 4, "the other parts keep their numbers");
         let ratio = Ratio::of(&p50(&one), &p50(&other)).unwrap();
         assert!(ratio.interval.is_some(), "one trial each has an interval: {ratio:?}");
         assert_eq!(blocks_of(&one, Figure::Rate)[PARTS - 1].value, 4.0 * PARTS as f64);
