@@ -54,7 +54,7 @@ impl Progress {
                 let elapsed_ns = outcomes.iter().map(|outcome| outcome.elapsed_ns).sum();
                 (None, goal.time_max_ns.saturating_sub(elapsed_ns), "probe {pos}: {wide_msg}")
             }
-            Strategy::Whole | Strategy::Sweep { .. } => {
+            Strategy::Whole | Strategy::Sweep { .. } | Strategy::Until { .. } => {
                 let trials = strategy::ahead(header, outcomes);
                 let left_ns = trials.iter().map(|trial| duration_ns(trial)).sum();
                 (Some(trials.len() as u64), left_ns, "{pos}/{len} [{wide_bar}] {msg}")

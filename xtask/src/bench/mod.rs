@@ -12,6 +12,7 @@ mod handoff;
 mod hostile;
 mod http;
 mod http_client;
+mod interleave;
 mod kv;
 mod lab;
 mod page;
@@ -82,6 +83,8 @@ enum Subject {
     Stream,
     /// Effect of 10 000 hostile connections on honest clients: p99 without them, with silent ones, and with them, A B C A B C
     Hostile(hostile::Hostile),
+    /// Interleaved trials: noise, known differences, agreement with separate trials; minutes for each round
+    Interleave(interleave::Interleave),
     /// Time to collect and merge samples of five workers, against merging the same samples in one process
     Gather {
         /// Samples of all workers together
@@ -139,6 +142,7 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
         Subject::Handoff { arch } => handoff::run(count, arch),
         Subject::Stream => stream::run(count),
         Subject::Hostile(hostile) => hostile::run(count, hostile),
+        Subject::Interleave(args) => interleave::run(count, args),
         Subject::Gather { samples } => gather::run(count, *samples),
         Subject::Fleet { rate, pacing } => fleet::run(count, rate, pacing),
         Subject::Lab => lab::run(count),
@@ -151,7 +155,7 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
 }
 
 /// The arguments of each bench of `bench all`.
-const ALL: &str = "summary; page; memory; timestamps; lag; kv; http; http-client; pacing; stream; hostile; gather; fleet; lab; handoff; \
+const ALL: &str = "summary; page; memory; timestamps; lag; kv; http; http-client; pacing; stream; hostile; interleave; gather; fleet; lab; handoff; \
                    server; server --arch epoll-et,io_uring --against epoll";
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Planned and stored data of a run, serialised as JSON.
 
+pub mod blocks;
 mod facts;
 pub mod network;
 mod order;

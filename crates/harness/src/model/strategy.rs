@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use stats::Block;
 
 use crate::spec::units::Time;
 
@@ -17,6 +18,13 @@ pub enum Strategy {
     Sweep {
         /// The number of consecutive rates past saturation. `None` never stops.
         past: Option<u32>,
+    },
+    /// Executes repeats until each pair of architectures is separated or equal in practice.
+    Until {
+        /// Architectures whose ratio is within this distance of 1 are equal in practice.
+        margin: f64,
+        /// The total time, in nanoseconds, within which repeats end. The first repeat always runs.
+        time_max_ns: u64,
     },
     /// Searches for the highest rate that meets the goal. The plan has the first probe of each search; results determine the
     /// next ones.
@@ -41,6 +49,10 @@ pub struct TrialOutcome {
     pub elapsed_ns: u64,
     /// Whether the trial was past saturation or failed.
     pub is_past: bool,
+    /// The number of trials that shared the window.
+    pub contestants: u32,
+    /// The blocks of the metric that ranks architectures, for a strategy that needs them.
+    pub blocks: Vec<Block>,
     /// Whether the trial ran separately, and did not fail.
     pub is_alone: bool,
     /// The result of the probe. `None` if the trial is not a probe of a search.

@@ -42,7 +42,7 @@ pub(super) fn assign(trials: &mut [Trial], experiment: &Experiment, host: &Host)
         if !trial.infeasible.is_empty() {
             continue;
         }
-        if let Some(reason) = reason_to_separate(trial, host) {
+        if let Some(reason) = reason_to_separate(trial, experiment, host) {
             separate.entry(reason).or_default().push(trial.label());
             continue;
         }
@@ -64,7 +64,7 @@ pub(super) fn assign(trials: &mut [Trial], experiment: &Experiment, host: &Host)
             separate.entry(reason).or_default().extend(heat.iter().map(|&at| trials[at].label()));
             continue;
         }
-        let slice_ns = slice_ns(&trials[heat[0]]);
+        let slice_ns = slice_ns(&trials[heat[0]], experiment);
         for (contestant, &at) in (0..).zip(heat) {
             trials[at].load.slices = Some(Slices {
                 heat: number,
@@ -94,7 +94,7 @@ pub(super) fn assign(trials: &mut [Trial], experiment: &Experiment, host: &Host)
 }
 
 /// Returns why a trial cannot share its window.
-fn reason_to_separate(trial: &Trial, host: &Host) -> Option<String> {
+fn reason_to_separate(trial: &Trial, experiment: &Experiment, host: &Host) -> Option<String> {
     let (workload, load) = (&trial.workload, &trial.load);
     let spins = trial.architecture.ours().and_then(|architecture| architecture.mechanism).map(|it| it.spins);
     let reason = if spins.is_some_and(|spins| spins != Spins::Nothing) {
@@ -107,8 +107,9 @@ fn reason_to_separate(trial: &Trial, host: &Host) -> Option<String> {
         "streams fill buffers, which empty in the next slice"
     } else if load.requests_per_connection.is_some() {
         "connections would end in the slices of other servers"
-    } else if load.phases.measure_ns < SLICES_MIN * slice_ns(trial) {
-        return Some(format!("the window is shorter than {SLICES_MIN} slices of {}", Time(slice_ns(trial))));
+    } else if load.phases.measure_ns < SLICES_MIN * slice_ns(trial, experiment) {
+        let slice = Time(slice_ns(trial, experiment));
+        return Some(format!("the window is shorter than {SLICES_MIN} slices of {slice}"));
     } else {
         return None;
     };
@@ -117,7 +118,10 @@ fn reason_to_separate(trial: &Trial, host: &Host) -> Option<String> {
 
 /// The length of a slice: some tens of requests, and much longer than the service time, but short enough for the host's speed to
 /// stay the same over a round.
-fn slice_ns(trial: &Trial) -> u64 {
+fn slice_ns(trial: &Trial, experiment: &Experiment) -> u64 {
+    if let Some(slice) = experiment.slice {
+        return slice.0;
+    }
     let connections = u64::from(trial.workload.connections);
     let shortest_ns = match trial.workload.rate_per_s {
         None => connections * SLICE_NS_PER_CLOSED_CONNECTION,
@@ -193,6 +197,6 @@ mod tests {
         let closed = "[workload]\nconnections = 1000\nrequest = \"1B\"\nresponse = \"2B\"\nschedule = \"closed\"";
         assert!(planned(closed).unwrap().interleaving[1].ends_with("the window is shorter than 10 slices of 150ms"));
         let churn = format!("{WORKLOAD}\nrequests-per-connection = 1");
-        assert!(planned(&churn).unwrap().interleaving[0].starts_with("separate: epoll, mt, spin: connections"));
+        assert!(planned(&churn).unwrap().interleaving[0].starts_with("separate: epoll, mt: connections"));
     }
 }

@@ -28,12 +28,15 @@ pub struct Experiment {
     /// The servers: `MODEL[:THREADS][/MECHANISM]`, or `exec:NAME` for the command in the table `exec.NAME`.
     #[schemars(with = "OneOrMany<String>")]
     pub architectures: OneOrMany<Candidate>,
-    /// The number of repeats of each trial, each with its own random numbers. Confidence intervals need three repeats.
+    /// The number of repeats of each trial, each with its own random numbers. Confidence intervals need repeats.
     #[serde(default = "one")]
     pub repeats: NonZeroU32,
     /// Whether the architectures of a workload run at the same time, with the load in turns.
     #[serde(default, skip_serializing_if = "Interleave::is_auto")]
     pub interleave: Interleave,
+    /// The length of the slices of interleaved trials. By default it follows from the workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Time>,
     /// Whether the first architecture runs a second time as a placebo, whose ratio shows the noise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub placebo: bool,

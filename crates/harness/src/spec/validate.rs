@@ -26,6 +26,9 @@ impl Experiment {
         if !candidate::is_word(&self.name) || self.name.starts_with('.') {
             return Err(format!("name: `{}` cannot name a folder; use letters, digits and `-`", self.name));
         }
+        if self.slice.is_some_and(|slice| slice.0 < 1_000_000) {
+            return Err("slice: must be at least 1ms, several times the service time".to_owned());
+        }
         self.check_servers()?;
         self.check_keys()?;
         let clients = self.client.clients.unwrap_or(NonZeroU32::MIN);

@@ -3,11 +3,11 @@
 
 pub mod search;
 mod sweep;
-
-pub use sweep::pruned;
+pub mod until;
 
 use load::config::Slices;
 
+use crate::model::blocks;
 use crate::model::{RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
 
 impl TrialOutcome {
@@ -15,14 +15,23 @@ impl TrialOutcome {
     pub fn new(record: &TrialRecord, strategy: &Strategy) -> Self {
         let probe = match strategy {
             Strategy::Capacity(goal) => Some(goal.probe(record)),
-            Strategy::Whole | Strategy::Sweep { .. } => None,
+            _ => None,
+        };
+        let slices = record.trial.load.slices;
+        let is_usable = record.verdict.belongs_in_estimates();
+        let metric = || blocks::metric(&record.trial.workload);
+        let blocks = match strategy {
+            Strategy::Until { .. } if is_usable => blocks::blocks_of(record, metric()),
+            _ => Vec::new(),
         };
         Self {
             index: record.trial.index,
             rate_per_s: record.trial.workload.rate_per_s,
             elapsed_ns: record.elapsed_ns,
             is_past: sweep::is_past(record),
-            is_alone: record.trial.load.slices.is_none() && record.verdict.kind != VerdictKind::Failed,
+            contestants: slices.map_or(1, |slices| slices.contestants),
+            blocks,
+            is_alone: slices.is_none() && record.verdict.kind != VerdictKind::Failed,
             probe,
         }
     }
@@ -32,7 +41,16 @@ impl TrialOutcome {
 pub fn next(header: &RunHeader, outcomes: &[TrialOutcome]) -> Option<Trial> {
     match &header.strategy {
         Strategy::Capacity(goal) => search::next(header, goal, outcomes),
-        Strategy::Whole | Strategy::Sweep { .. } => ahead(header, outcomes).first().map(|trial| (*trial).clone()),
+        _ => ahead(header, outcomes).first().map(|trial| (*trial).clone()),
+    }
+}
+
+/// Returns the trials that need not run, because of the outcomes of others.
+pub fn pruned(header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<u32> {
+    match header.strategy {
+        Strategy::Whole | Strategy::Capacity(_) | Strategy::Sweep { past: None } => Vec::new(),
+        Strategy::Sweep { past: Some(past) } => sweep::pruned(header, outcomes, past),
+        Strategy::Until { margin, time_max_ns } => until::pruned(header, outcomes, margin, time_max_ns),
     }
 }
 
@@ -65,7 +83,7 @@ pub fn ahead<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Vec<&'a Tr
     let is_ahead = |trial: &&Trial| trial.infeasible.is_empty() && !is_done(trial) && !pruned.contains(&trial.index);
     match header.strategy {
         Strategy::Capacity(_) => Vec::new(),
-        Strategy::Whole | Strategy::Sweep { .. } => header.trials.iter().filter(is_ahead).collect(),
+        _ => header.trials.iter().filter(is_ahead).collect(),
     }
 }
 
@@ -102,6 +120,8 @@ mod tests {
                 elapsed_ns: 1,
                 is_past: is_past(&name, rate, trial.repeat),
                 is_alone: true,
+                contestants: 1,
+                blocks: Vec::new(),
                 probe: None,
             });
             order.push((name, rate, trial.repeat));

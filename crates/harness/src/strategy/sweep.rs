@@ -2,7 +2,7 @@
 
 use load::LoadReport;
 
-use crate::model::{RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
+use crate::model::{RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind};
 
 /// The share of the rate that a server must achieve to keep up.
 const ACHIEVED_SHARE_MIN: f64 = 0.95;
@@ -24,8 +24,7 @@ pub(super) fn keeps_up(load: &LoadReport) -> bool {
 }
 
 /// Returns the trials of a sweep that need not run, because lower rates were past saturation.
-pub fn pruned(header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<u32> {
-    let Strategy::Sweep { past: Some(past_max) } = header.strategy else { return Vec::new() };
+pub(super) fn pruned(header: &RunHeader, outcomes: &[TrialOutcome], past_max: u32) -> Vec<u32> {
     let is_open = |trial: &&Trial| !outcomes.iter().any(|outcome| outcome.index == trial.index);
     let is_pruned = |trial: &&Trial| steps_past(header, outcomes, trial) >= past_max;
     header.trials.iter().filter(is_open).filter(is_pruned).map(|trial| trial.index).collect()

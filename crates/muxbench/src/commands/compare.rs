@@ -3,13 +3,19 @@
 use std::num::NonZeroU32;
 use std::process::ExitCode;
 
+use anyhow::bail;
+use harness::model::{RunHeader, Strategy};
 use harness::spec::OneOrMany;
-use harness::spec::units::Rate;
+use harness::spec::units::{Rate, Share, Time};
+use harness::strategy::until::REPEATS_MAX;
 
 use crate::options::execution::ExecutionArgs;
 use crate::options::set;
 use crate::options::setup::{SetupArgs, checked};
 use crate::{execution, output};
+
+/// The default of `--budget`, in nanoseconds.
+const BUDGET_NS: u64 = 600_000_000_000;
 
 /// Run one workload against several architectures and print which one is best
 ///
@@ -39,23 +45,49 @@ pub struct Args {
     repeats: Option<NonZeroU32>,
     #[command(flatten)]
     execution: ExecutionArgs,
+    /// Repeat until each pair is separated or known to differ by less than this share, such as 2%
+    #[arg(long, value_name = "SHARE")]
+    until: Option<Share>,
+    /// Longest time of the run with --until; the first repeat always runs [default: 10min; --until: 2%]
+    #[arg(long, value_name = "TIME")]
+    budget: Option<Time>,
     /// Print the experiment as a file for `muxbench run`, and run nothing
     #[arg(long)]
     print_experiment: bool,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let is_sequential = args.until.is_some() || args.budget.is_some();
+    let margin = args.until.map_or(0.02, |share| share.0);
+    if !(0.001..=0.5).contains(&margin) {
+        bail!("--until {}: expected a share from 0.1% to 50%", Share(margin));
+    }
     let experiment = || {
         let mut experiment = args.setup.experiment()?;
         if !args.rate.is_empty() {
             experiment.workload.rate = Some(OneOrMany(args.rate.clone()));
         }
         set(&mut experiment.repeats, args.repeats);
+        if is_sequential {
+            experiment.repeats = args.repeats.unwrap_or(NonZeroU32::new(REPEATS_MAX).expect("above 0"));
+        }
         checked(&experiment)
     };
     if args.print_experiment {
         output::print(&experiment()?.1)?;
         return Ok(ExitCode::SUCCESS);
     }
-    Ok(execution::run(&args.execution, || Ok(experiment()?.0), execution::whole, |_| Ok(()))?.0)
+    let strategy = |plan, _: &_| {
+        let time_max_ns = args.budget.map_or(BUDGET_NS, |time| time.0);
+        Ok((plan, if is_sequential { Strategy::Until { margin, time_max_ns } } else { Strategy::Whole }))
+    };
+    let change = |header: &mut RunHeader| match (&mut header.strategy, args.budget) {
+        (Strategy::Until { time_max_ns, .. }, Some(budget)) => {
+            *time_max_ns = budget.0;
+            Ok(())
+        }
+        (_, Some(_)) => bail!("--budget: the run has a fixed number of repeats; omit it, or begin a run with --until"),
+        (_, None) => Ok(()),
+    };
+    Ok(execution::run(&args.execution, || Ok(experiment()?.0), strategy, change)?.0)
 }

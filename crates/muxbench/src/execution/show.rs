@@ -71,10 +71,10 @@ fn is_believable(run: &Run, strict: bool) -> bool {
             if strict { searches.iter().all(is_precise) } else { searches.iter().any(|it| it.answer().is_some()) }
         }
         Strategy::Whole if strict => valid == planned,
-        Strategy::Sweep { .. } if strict => {
+        Strategy::Sweep { .. } | Strategy::Until { .. } if strict => {
             let past = count(VerdictKind::Saturated) + strategy::pruned(&run.header, &outcomes).len();
             valid > 0 && valid + past == planned
         }
-        Strategy::Whole | Strategy::Sweep { .. } => valid > 0,
+        Strategy::Whole | Strategy::Sweep { .. } | Strategy::Until { .. } => valid > 0,
     }
 }

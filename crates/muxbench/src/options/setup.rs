@@ -59,6 +59,9 @@ pub struct SetupArgs {
     /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: auto]
     #[arg(long, value_name = "WHEN", value_parser = named::<Interleave>)]
     interleave: Option<Interleave>,
+    /// Length of the slices of interleaved trials [default: from the workload, 10ms or more]
+    #[arg(long, value_name = "TIME")]
+    slice: Option<Time>,
     /// Run the first architecture a second time: its ratio to the first shows the noise
     #[arg(long)]
     placebo: bool,
@@ -86,6 +89,7 @@ impl SetupArgs {
         set(&mut experiment.seed, self.seed);
         set(&mut experiment.interleave, self.interleave);
         experiment.placebo |= self.placebo;
+        experiment.slice = self.slice.or(experiment.slice);
         let workload = &mut experiment.workload;
         set(&mut workload.transport, self.transport);
         set_list(&mut workload.connections, &self.connections);

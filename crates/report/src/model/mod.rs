@@ -3,7 +3,6 @@
 //! # Layout
 //! - [`summary`]: the statistics of each architecture under each workload, merged over repeats, and the ranking;
 //!   [`conclusion`]: the best architecture, by how much, and how certain that is
-//! - [`blocks`]: the values from which estimates and ratios come
 //! - [`cost`]: system calls, CPU time and context switches per request; [`stream`]: bandwidth and its cost
 //! - [`client_tail`]: quantiles that the client may have caused; `network`: the conditions of a network
 //! - [`workload`]: workloads in words; [`axis`]: the dimensions in which workloads differ
@@ -11,7 +10,6 @@
 //! - [`run_diff`]: two runs; [`history`]: many runs
 
 pub mod axis;
-pub mod blocks;
 pub mod capacity;
 pub mod client_tail;
 pub mod conclusion;

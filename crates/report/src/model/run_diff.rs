@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use harness::model::blocks::{Figure, Percentile, blocks};
 use harness::model::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
 use harness::spec::units::Budget;
 use load::LoadConfig;
@@ -10,7 +11,6 @@ use serde::Serialize;
 use server::Accept;
 use stats::{Block, Estimate, Ratio, family, ratio};
 
-use super::blocks::{Figure, Percentile, blocks};
 use super::summary::{MARGIN, estimated, missing, pruned};
 use super::workload::{is_same_traffic, order};
 use super::{FORMAT, client_tail};

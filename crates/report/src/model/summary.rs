@@ -1,6 +1,7 @@
 //! The figures of each architecture under each workload. p50, p90, p99, rates and CPU times are geometric means of blocks, as
 //! are the ratios and the ranking. Histograms are merged over repeats for all other percentiles.
 
+use harness::model::blocks::{Figure, Percentile, blocks, estimate};
 use harness::model::{Run, Trial, TrialOutcome, TrialRecord, Verdict, VerdictKind, Workload};
 use harness::strategy;
 use load::LoadReport;
@@ -9,7 +10,6 @@ use serde::Serialize;
 use server::{Accept, ReadBudget, ServerCounters};
 use stats::{Block, Distribution, Estimate, Family, Histogram, Ratio, interval, ratio};
 
-use super::blocks::{Figure, Percentile, blocks, estimate};
 use super::client_tail;
 use super::cost::CostBreakdown;
 use super::network;

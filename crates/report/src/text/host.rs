@@ -14,7 +14,9 @@ pub(crate) fn host(run: &Run) -> String {
     let possible = header.trials.iter().filter(|trial| trial.infeasible.is_empty()).count();
     let trials = match header.strategy {
         Strategy::Capacity(_) => format!("{} trials", run.records.len()),
-        Strategy::Whole | Strategy::Sweep { .. } => format!("{} of {possible} trials", run.records.len()),
+        Strategy::Whole | Strategy::Sweep { .. } | Strategy::Until { .. } => {
+            format!("{} of {possible} trials", run.records.len())
+        }
     };
     let client = run.records.iter().find_map(|record| record.load.as_ref()).map_or_else(String::new, |load| {
         let pacing = load.pacing.map_or(String::new(), |pacing| format!(", pacing {}", format::name(&pacing)));

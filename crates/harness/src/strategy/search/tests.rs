@@ -121,6 +121,8 @@ fn search(header: &RunHeader, probe: impl Fn(&str, f64) -> ProbeResult) -> Vec<T
         let probe = probe(&trial.architecture.to_string(), rate_per_s.unwrap());
         outcomes.push(TrialOutcome {
             is_alone: true,
+            contestants: 1,
+            blocks: Vec::new(),
             index: trial.index,
             rate_per_s,
             elapsed_ns: 1_000_000_000,

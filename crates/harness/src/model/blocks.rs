@@ -1,9 +1,10 @@
 //! The blocks of a trial's figures: the values from which all estimates and ratios come.
 
-use harness::model::{Trial, TrialRecord};
 use load::report::{Measured, PARTS};
 use server::ServerCounters;
 use stats::{Block, Estimate};
+
+use super::{Trial, TrialRecord, Workload};
 
 /// A figure with an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,11 @@ pub enum Percentile {
     P99,
 }
 
+/// Returns the figure that ranks architectures under a workload.
+pub fn metric(workload: &Workload) -> Figure {
+    if workload.is_closed() { Figure::Rate } else { Figure::Service(Percentile::P50) }
+}
+
 /// Heats of separate trials begin here, so that none has the number of an interleaved heat.
 const SEPARATE: u32 = 1 << 31;
 
@@ -37,15 +43,14 @@ pub fn heat(trial: &Trial) -> u32 {
     trial.load.slices.map_or(SEPARATE | trial.index, |slices| slices.heat)
 }
 
-/// Returns the blocks of a figure: the parts of the window of an interleaved trial that have a sample, or else the whole trial.
+/// Returns the blocks of a figure: the parts of the window of an interleaved trial, or else the whole trial. Estimates ignore
+/// parts without a sample, which have value 0.
 pub fn blocks_of(record: &TrialRecord, figure: Figure) -> Vec<Block> {
     let heat = heat(&record.trial);
     let parts = record.trial.load.slices.and_then(|_| parts(record, figure)).unwrap_or_default();
-    let parts = (0..).zip(parts).map(|(number, value)| Block { heat, number, value });
-    // A part without a sample has value 0.
-    let parts: Vec<Block> = parts.filter(|block| block.value > 0.0).collect();
-    let whole = || whole(record, figure).map(|value| Block { heat, number: 0, value }).into_iter().collect();
-    if parts.is_empty() { whole() } else { parts }
+    let has_parts = parts.iter().any(|&value| value > 0.0);
+    let values = if has_parts { parts } else { whole(record, figure).into_iter().collect() };
+    (0..).zip(values).map(|(number, value)| Block { heat, number, value }).collect()
 }
 
 /// Returns the blocks of a figure in several trials.
@@ -90,57 +95,5 @@ fn whole(record: &TrialRecord, figure: Figure) -> Option<f64> {
         }),
         (None, Figure::Rate) => record.rate_achieved_per_s(),
         (None, _) => Some(record.server.as_ref().map(ServerCounters::cpu_ns)? as f64 / record.requests_answered()?),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use load::config::Slices;
-    use stats::Ratio;
-
-    use super::*;
-
-    /// Returns the first records of two architectures, in one heat of interleaved trials.
-    fn interleaved() -> [TrialRecord; 2] {
-        let run = testkit::run();
-        let first = run.records[0].clone();
-        let other = run.records.iter().find(|it| it.trial.architecture != first.trial.architecture).unwrap().clone();
-        [(0, first), (1, other)].map(|(contestant, mut record)| {
-            let slices = Slices { heat: 7, contestants: 2, contestant, slice_ns: 10, guard_ns: 2, seed: 1 };
-            record.trial.load.slices = Some(slices);
-            record
-        })
-    }
-
-    #[test]
-    fn separate_trials_share_no_block() {
-        let run = testkit::run();
-        let blocks: Vec<Block> = run.records.iter().flat_map(|it| blocks_of(it, Figure::Rate)).collect();
-        let mut heats: Vec<u32> = blocks.iter().map(|block| block.heat).collect();
-        heats.sort_unstable();
-        heats.dedup();
-        assert_eq!(heats.len(), run.records.len());
-        assert!(blocks.iter().all(|block| block.number == 0));
-    }
-
-    #[test]
-    fn parts_of_interleaved_trials_are_paired() {
-        let [mut one, other] = interleaved();
-        let count = |record: &TrialRecord, figure| blocks_of(record, figure).len();
-        assert_eq!(count(&one, Figure::Service(Percentile::P50)), PARTS);
-        assert_eq!(count(&one, Figure::Response(Percentile::P99)), 8);
-        assert_eq!(count(&one, Figure::CpuPerRequest), 1, "the counters cover the whole trial");
-        let load = one.load.as_mut().unwrap();
-        load.service.p50_by_part_ns[3] = 0;
-        load.completed_by_part = Some([4; PARTS]);
-        let p50 = |record| blocks_of(record, Figure::Service(Percentile::P50));
-        assert_eq!(p50(&one).len(), PARTS - 1);
-        assert_eq!(p50(&one)[3].number, 4, "the other parts keep their numbers");
-        let ratio = Ratio::of(&p50(&one), &p50(&other)).unwrap();
-        assert!(ratio.interval.is_some(), "one trial each has an interval: {ratio:?}");
-        assert_eq!(blocks_of(&one, Figure::Rate)[PARTS - 1].value, 4.0 * PARTS as f64);
-        // Older runs have no percentiles of eighths.
-        one.load.as_mut().unwrap().service.p99_by_eighth_ns = [0; 8];
-        assert_eq!(count(&one, Figure::Service(Percentile::P99)), 1);
     }
 }

@@ -1,0 +1,144 @@
+//! Runs that go on until each pair of architectures is either separated or known to be within a margin.
+//!
+//! The plan has more repeats than most comparisons need. This module prunes the remaining ones of a workload once its
+//! comparison is decided, or once the time is over.
+
+use stats::Block;
+use stats::sequential::Looks;
+
+use crate::model::{RunHeader, Trial, TrialOutcome};
+use crate::plan::duration_ns;
+
+/// The number of repeats in the plan, which limits the looks at a comparison.
+pub const REPEATS_MAX: u32 = 20;
+
+/// Returns the trials that need not run.
+pub(super) fn pruned(header: &RunHeader, outcomes: &[TrialOutcome], margin: f64, time_max_ns: u64) -> Vec<u32> {
+    let is_open = |trial: &&Trial| !outcomes.iter().any(|outcome| outcome.index == trial.index);
+    let open: Vec<&Trial> = header.trials.iter().filter(is_open).collect();
+    if is_time_over(&open, outcomes, time_max_ns) {
+        return open.iter().map(|trial| trial.index).collect();
+    }
+    let mut pruned = Vec::new();
+    let mut rest = open;
+    while let Some(first) = rest.first() {
+        let (same, others): (Vec<&Trial>, Vec<&Trial>) =
+            rest.iter().partition(|trial| trial.workload == first.workload);
+        if is_decided(header, outcomes, first, margin) {
+            pruned.extend(same.iter().map(|trial| trial.index));
+        }
+        rest = others;
+    }
+    pruned.sort_unstable();
+    pruned
+}
+
+/// Tests whether the next repeat would end too late. The first repeat always runs.
+fn is_time_over(open: &[&Trial], outcomes: &[TrialOutcome], time_max_ns: u64) -> bool {
+    let Some(repeat) = open.iter().map(|trial| trial.repeat).min().filter(|&repeat| repeat > 0) else { return false };
+    let next = open.iter().filter(|trial| trial.repeat == repeat && trial.infeasible.is_empty());
+    let next_ns: u64 = next.map(|trial| duration_ns(trial)).sum();
+    // The contestants of a heat share its time.
+    let share_ns = |outcome: &TrialOutcome| outcome.elapsed_ns / u64::from(outcome.contestants);
+    outcomes.iter().map(share_ns).sum::<u64>() + next_ns > time_max_ns
+}
+
+/// Tests whether the comparison of a trial's workload is decided. Looks at it after each complete repeat.
+fn is_decided(header: &RunHeader, outcomes: &[TrialOutcome], trial: &Trial, margin: f64) -> bool {
+    let rivals = || header.trials.iter().filter(|it| it.workload == trial.workload && it.infeasible.is_empty());
+    let outcome = |trial: &Trial| outcomes.iter().find(|outcome| outcome.index == trial.index);
+    let complete = |repeat: &u32| rivals().filter(|it| it.repeat == *repeat).all(|it| outcome(it).is_some());
+    let repeats = (0..=trial.repeat).take_while(complete).count() as u32;
+    let blocks = |server: &Trial, repeats: u32| -> Vec<Block> {
+        let own = rivals().filter(|it| it.repeat < repeats && it.is_repeat_of(server));
+        own.filter_map(outcome).flat_map(|outcome| outcome.blocks.iter().copied()).collect()
+    };
+    // Servers without a usable trial are not compared.
+    let servers: Vec<&Trial> = rivals().filter(|it| it.repeat == 0 && !blocks(it, repeats).is_empty()).collect();
+    let mut looks = Looks::new(servers.len(), margin);
+    for repeat in 1..=repeats {
+        looks.look(&servers.iter().map(|server| blocks(server, repeat)).collect::<Vec<_>>());
+    }
+    repeats > 0 && looks.is_decided()
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    use super::*;
+    use crate::host::Host;
+    use crate::model::Strategy;
+    use crate::plan::plan;
+    use crate::spec::Experiment;
+
+    /// A run of two workloads, three servers and four repeats.
+    fn header(time_max_ns: u64) -> RunHeader {
+        let text = "name = \"x\"\narchitectures = [\"epoll\", \"mt\", \"mp\"]\nrepeats = 4\n\
+                    [workload]\nconnections = [10, 20]\nrequest = \"1B\"\nresponse = \"2B\"\nrate = 1000\n\
+                    [phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"900ms\"\n";
+        let plan = plan(&Experiment::parse(text, "x.toml").unwrap(), &Host::made_up()).unwrap();
+        RunHeader { strategy: Strategy::Until { margin: 0.02, time_max_ns }, ..RunHeader::made_up(plan) }
+    }
+
+    /// Runs the strategy: a server takes `p50` microseconds, with noise of 10 %, and each trial a second. Returns the number of
+    /// repeats of each workload.
+    fn repeats(time_max_ns: u64, p50: impl Fn(&str, u32) -> f64) -> [u32; 2] {
+        let header = header(time_max_ns);
+        let (mut outcomes, mut repeats) = (Vec::new(), [0; 2]);
+        while let Some(trial) = super::super::next(&header, &outcomes) {
+            let value = p50(&trial.architecture.to_string(), trial.workload.connections);
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(100 + u64::from(trial.index));
+            let mut block = |number| Block { heat: trial.repeat, number, value: value * random.random_range(0.9..1.1) };
+            outcomes.push(TrialOutcome {
+                index: trial.index,
+                rate_per_s: trial.workload.rate_per_s,
+                elapsed_ns: 3_000_000_000,
+                contestants: 3,
+                is_past: false,
+                is_alone: false,
+                blocks: if value > 0.0 { (0..32).map(&mut block).collect() } else { Vec::new() },
+                probe: None,
+            });
+            let workload = usize::from(trial.workload.connections == 20);
+            repeats[workload] = repeats[workload].max(trial.repeat + 1);
+        }
+        repeats
+    }
+
+    const LONG: u64 = 3_600_000_000_000;
+
+    #[test]
+    fn each_workload_ends_when_its_pairs_are_decided() {
+        let apart = |name: &str| 100.0 + 10.0 * name.len() as f64;
+        assert_eq!(
+            repeats(LONG, |name, _| if name == "mp" { 200.0 } else { apart(name) }),
+            [1, 1],
+            "all are separated"
+        );
+        let close = |name: &str, connections| if connections == 20 && name == "mt" { 151.5 } else { apart(name) };
+        let [first, second] =
+            repeats(LONG, |name, connections| if name == "mp" { 200.0 } else { close(name, connections) });
+        assert!(first == 1 && second > 1, "{first} {second}");
+    }
+
+    #[test]
+    fn time_limit_ends_after_the_first_repeat() {
+        let equal = |_: &str, _| 100.0;
+        assert_eq!(repeats(1, equal), [1, 1]);
+        assert_eq!(repeats(14_000_000_000, equal), [2, 2]);
+    }
+
+    #[test]
+    fn server_without_valid_trial_does_not_prolong_the_run() {
+        assert_eq!(
+            repeats(LONG, |name, _| match name {
+                "mt" => 0.0,
+                "mp" => 200.0,
+                _ => 100.0,
+            }),
+            [1, 1]
+        );
+    }
+}

@@ -1,0 +1,315 @@
+//! Interleaved trials: noise of equal servers, found differences of known size, and agreement with separate trials.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+
+use super::process::muxbench;
+use super::spread::{Bound, Spread};
+
+/// Six contestants, with the placebo of the first.
+const SIX: &str = "epoll,mt,mp,poll,select";
+/// Eight contestants.
+const EIGHT: &str = "epoll,epoll-et,io_uring,mt,mp,poll,select,tokio";
+/// The phases of 20 s of load for six contestants, less the ramp.
+const PHASES: &str = "--ramp 100ms --warm-up 200ms --measure 3300ms";
+/// Added CPU time per request, in microseconds.
+const ADDED_US: [u32; 3] = [2, 5, 10];
+
+/// Options of the bench.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Interleave {
+    /// Checks, with commas: placebo, truth, agreement, slice, closed, order
+    #[arg(long, value_delimiter = ',', default_value = "placebo,truth,agreement,slice,closed,order")]
+    check: Vec<String>,
+}
+
+/// The output of `compare --json`.
+#[derive(Deserialize)]
+struct Output {
+    summary: Summary,
+}
+
+#[derive(Deserialize)]
+struct Summary {
+    comparisons: Vec<Comparison>,
+}
+
+#[derive(Deserialize)]
+struct Comparison {
+    title: String,
+    rows: Vec<Row>,
+    pairs: Vec<Pair>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    label: String,
+    service_p50_ns: Option<Estimate>,
+}
+
+#[derive(Deserialize)]
+struct Estimate {
+    value: f64,
+}
+
+#[derive(Deserialize)]
+struct Pair {
+    architecture: String,
+    base: String,
+    ratio: Ratio,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct Ratio {
+    ratio: f64,
+    interval: Option<Interval>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct Interval {
+    low: f64,
+    high: f64,
+}
+
+impl Interval {
+    fn half_width(self) -> f64 {
+        (self.high - self.low) / 2.0
+    }
+
+    fn holds(self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+}
+
+impl Comparison {
+    /// The ratio of one server to another.
+    fn ratio(&self, architecture: &str, base: &str) -> anyhow::Result<Ratio> {
+        let pair = |one: &str, other: &str| self.pairs.iter().find(|it| it.architecture == one && it.base == other);
+        let inverse = |it: &Pair| Ratio {
+            ratio: 1.0 / it.ratio.ratio,
+            interval: it.ratio.interval.map(|it| Interval { low: 1.0 / it.high, high: 1.0 / it.low }),
+        };
+        let ratio = pair(architecture, base).map(|it| it.ratio).or_else(|| pair(base, architecture).map(inverse));
+        ratio.with_context(|| format!("{}: no ratio of {architecture} to {base}", self.title))
+    }
+
+    fn interval(&self, architecture: &str, base: &str) -> anyhow::Result<Interval> {
+        self.ratio(architecture, base)?.interval.with_context(|| format!("{architecture} to {base}: no interval"))
+    }
+}
+
+pub(super) fn run(count: usize, args: &Interleave) -> anyhow::Result<()> {
+    let binary = muxbench()?;
+    for check in &args.check {
+        match check.as_str() {
+            "placebo" => placebo(&binary, count)?,
+            "truth" => truth(&binary, count)?,
+            "agreement" => agreement(&binary)?,
+            "slice" => slice(&binary, count)?,
+            "closed" => closed(&binary, count)?,
+            "order" => order(&binary, count)?,
+            unknown => {
+                anyhow::bail!("unknown --check `{unknown}`: use placebo, truth, agreement, slice, closed or order")
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs `compare` with these flags, and returns its comparisons.
+fn compare(binary: &Path, flags: &str) -> anyhow::Result<Vec<Comparison>> {
+    let folder = tempfile::tempdir()?;
+    let mut command = Command::new(binary);
+    command.args(["compare", "--json", "--quiet", "--output"]).arg(folder.path().join("run"));
+    parsed(command.args(flags.split_whitespace()))
+}
+
+fn parsed(command: &mut Command) -> anyhow::Result<Vec<Comparison>> {
+    let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {command:?}"))?;
+    ensure!(output.status.success(), "{command:?}: {}", output.status);
+    let output: Output = serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?}"))?;
+    Ok(output.summary.comparisons)
+}
+
+fn only(mut comparisons: Vec<Comparison>) -> anyhow::Result<Comparison> {
+    comparisons.pop().context("no comparison")
+}
+
+/// Prints a share of runs, and counts a miss if it is too low.
+fn print_share(what: &str, hits: usize, all: usize, min: f64) {
+    println!(
+        "  {what}: {hits} of {all} runs; share {}",
+        Spread::of(vec![hits as f64 / all as f64]).check(Bound::AtLeast(min))
+    );
+}
+
+fn placebo(binary: &Path, count: usize) -> anyhow::Result<()> {
+    println!("placebo: epoll against itself among six servers, 400 connections, 2000 requests/s, 20 s; {count} runs");
+    let (mut widths, mut hits) = (Vec::new(), 0);
+    for _ in 0..count {
+        let flags = format!("--arch {SIX} --placebo --connections 400 --repeats 1 {PHASES}");
+        let interval = only(compare(binary, &flags)?)?.interval("epoll (placebo)", "epoll")?;
+        println!("  {:.4} to {:.4}", interval.low, interval.high);
+        widths.push(interval.half_width());
+        hits += usize::from(interval.holds(1.0));
+    }
+    println!("  half-width of the interval of the p50 ratio {}", Spread::of(widths).check(Bound::AtMost(0.015)));
+    print_share("the interval holds 1", hits, count, 0.9);
+    Ok(())
+}
+
+/// An experiment of external servers: two equal ones, and three with more CPU time per request.
+fn servers_with_added_time(binary: &Path) -> String {
+    let servers = [("base", 0), ("same", 0)].into_iter().map(|(name, us)| (name.to_owned(), us));
+    let servers: Vec<(String, u32)> = servers.chain(ADDED_US.map(|us| (format!("plus{us}"), us))).collect();
+    let names: Vec<String> = servers.iter().map(|(name, _)| format!("\"exec:{name}\"")).collect();
+    let table = |(name, us): &(String, u32)| {
+        let work = if *us == 0 { String::new() } else { format!(", \"--simulated-work\", \"cpu={us}us\"") };
+        format!(
+            "[exec.{name}]\ncommand = [{:?}, \"serve\", \"--arch\", \"epoll\", \"--listen\", \"127.0.0.1:{{port}}\", \
+             \"--request\", \"128B\", \"--response\", \"10KiB\"{work}]\n",
+            binary.display().to_string()
+        )
+    };
+    let tables: String = servers.iter().map(table).collect();
+    format!(
+        "name = \"truth\"\narchitectures = [{}]\n[workload]\nconnections = 400\nrate = 2000\nrequest = \"128B\"\n\
+         response = \"10KiB\"\n[phases]\nramp = \"100ms\"\nwarm-up = \"300ms\"\nmeasure = \"5600ms\"\n{tables}",
+        names.join(", ")
+    )
+}
+
+fn truth(binary: &Path, count: usize) -> anyhow::Result<()> {
+    println!("truth: external epoll servers with added CPU time per request, 30 s; {count} runs");
+    let mut hits = [[0; 2]; ADDED_US.len()];
+    let mut same = 0;
+    for _ in 0..count {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("truth.toml");
+        std::fs::write(&file, servers_with_added_time(binary))?;
+        let mut command = Command::new(binary);
+        command.arg("run").arg(&file).args(["--allow-exec", "--json", "--quiet", "--output"]);
+        let comparison = only(parsed(command.arg(folder.path().join("run")))?)?;
+        let base =
+            comparison.rows.iter().find(|row| row.label == "exec:base").and_then(|row| row.service_p50_ns.as_ref());
+        let base_us = base.context("exec:base: no p50")?.value / 1e3;
+        let added = |name: &str| -> anyhow::Result<(f64, Interval)> {
+            let ratio = comparison.ratio(name, "exec:base")?;
+            let interval = ratio.interval.context("no interval")?;
+            let us = |ratio: f64| (ratio - 1.0) * base_us;
+            Ok((us(ratio.ratio), Interval { low: us(interval.low), high: us(interval.high) }))
+        };
+        let mut line = format!("  base {base_us:.1} µs");
+        for name in ["same", "plus2", "plus5", "plus10"] {
+            let (us, interval) = added(&format!("exec:{name}"))?;
+            line += &format!("  {name} {us:+.2} ({:.2} to {:.2})", interval.low, interval.high);
+        }
+        println!("{line}");
+        same += usize::from(added("exec:same")?.1.holds(0.0));
+        for (us, [excluded, held]) in ADDED_US.iter().zip(&mut hits) {
+            let (_, interval) = added(&format!("exec:plus{us}"))?;
+            *excluded += usize::from(!interval.holds(0.0));
+            *held += usize::from(interval.holds(f64::from(*us)));
+        }
+    }
+    print_share("the interval of the equal server holds 0", same, count, 0.9);
+    for (us, [excluded, held]) in ADDED_US.iter().zip(hits) {
+        print_share(&format!("+{us} µs: the interval excludes 0"), excluded, count, 1.0);
+        print_share(&format!("+{us} µs: the interval holds {us} µs"), held, count, 0.9);
+    }
+    Ok(())
+}
+
+fn agreement(binary: &Path) -> anyhow::Result<()> {
+    println!("agreement: ratio to epoll, interleaved / in ten separate repeats of 2 s that alternate; limit 3 %");
+    for workload in [
+        "--connections 400 --rate 2000",
+        "--connections 400 --rate 8000 --request 1B --response 1B",
+        "--connections 2000 --rate 1000",
+    ] {
+        let of = |flags: &str| only(compare(binary, &format!("--arch {EIGHT} {workload} {flags}"))?);
+        let interleaved = of("--repeats 3 --ramp 100ms --warm-up 200ms --measure 3s")?;
+        let separate = of("--interleave never --repeats 10 --ramp 100ms --warm-up 200ms --measure 2s")?;
+        println!("  {}", interleaved.title);
+        for architecture in EIGHT.split(',').filter(|it| *it != "epoll") {
+            let [a, b] = [&interleaved, &separate].map(|it| it.ratio(architecture, "epoll"));
+            let (Ok(a), Ok(b)) = (a, b) else {
+                println!("    {architecture:10} has no ratio: a row is not valid");
+                continue;
+            };
+            let shown = |it: Ratio| match it.interval {
+                Some(interval) => format!("{:.3} ({:.3} to {:.3})", it.ratio, interval.low, interval.high),
+                None => format!("{:.3}", it.ratio),
+            };
+            let distance = Spread::of(vec![(a.ratio / b.ratio - 1.0).abs()]);
+            println!(
+                "    {architecture:10} {} / {}: distance {}",
+                shown(a),
+                shown(b),
+                distance.check(Bound::AtMost(0.03))
+            );
+        }
+    }
+    Ok(())
+}
+
+fn slice(binary: &Path, count: usize) -> anyhow::Result<()> {
+    println!("slice: ratios to epoll with slices of 10, 20 and 40 ms, 20 s each; {count} runs");
+    let mut hits = 0;
+    for _ in 0..count {
+        let of = |ms: u32| {
+            let flags = format!("--arch {SIX} --connections 400 --repeats 1 --slice {ms}ms {PHASES}");
+            only(compare(binary, &flags)?)
+        };
+        let runs = [of(10)?, of(20)?, of(40)?];
+        let mut agree = true;
+        for architecture in SIX.split(',').filter(|it| *it != "epoll") {
+            let intervals =
+                runs.iter().map(|run| run.interval(architecture, "epoll")).collect::<anyhow::Result<Vec<_>>>()?;
+            let shown: Vec<String> = intervals.iter().map(|it| format!("{:.3} to {:.3}", it.low, it.high)).collect();
+            println!("  {architecture:10} {}", shown.join("; "));
+            let (low, high) = (intervals.iter().map(|it| it.low), intervals.iter().map(|it| it.high));
+            agree &= low.fold(0.0, f64::max) <= high.fold(f64::INFINITY, f64::min);
+        }
+        hits += usize::from(agree);
+    }
+    print_share("all intervals overlap", hits, count, 0.9);
+    Ok(())
+}
+
+fn closed(binary: &Path, count: usize) -> anyhow::Result<()> {
+    println!("closed loop: half-width of the rate ratio to epoll, 100 connections, five servers, 30 s; {count} runs");
+    let mut widths = Vec::new();
+    for _ in 0..count {
+        let flags = format!(
+            "--arch {SIX} --schedule closed --connections 100 --repeats 1 --ramp 100ms --warm-up 300ms --measure 5600ms"
+        );
+        let comparison = only(compare(binary, &flags)?)?;
+        for architecture in SIX.split(',').filter(|it| *it != "epoll") {
+            let ratio = comparison.ratio(architecture, "epoll")?;
+            let interval = comparison.interval(architecture, "epoll")?;
+            println!("  {architecture:10} {:.3} ({:.3} to {:.3})", ratio.ratio, interval.low, interval.high);
+            widths.push(interval.half_width() / ratio.ratio);
+        }
+    }
+    println!("  half-width / ratio {}", Spread::of(widths).check(Bound::AtMost(0.02)));
+    Ok(())
+}
+
+fn order(binary: &Path, count: usize) -> anyhow::Result<()> {
+    println!("order: the default `compare`; {count} runs");
+    let mut orders: Vec<String> = Vec::new();
+    for _ in 0..count {
+        let comparisons = compare(binary, "")?;
+        let order = |it: &Comparison| it.rows.iter().map(|row| row.label.clone()).collect::<Vec<_>>().join(" ");
+        let all: Vec<String> = comparisons.iter().map(order).collect();
+        println!("  {}", all.join("; "));
+        orders.push(all.join("; "));
+    }
+    let most = orders.iter().map(|order| orders.iter().filter(|it| *it == order).count()).max().unwrap_or(0);
+    print_share("the same order", most, count, 0.9);
+    Ok(())
+}
