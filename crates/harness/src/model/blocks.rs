@@ -43,14 +43,15 @@ pub fn heat(trial: &Trial) -> u32 {
     trial.load.slices.map_or(SEPARATE | trial.index, |slices| slices.heat)
 }
 
-/// Returns the blocks of a figure: the parts of the window of an interleaved trial, or else the whole trial. Estimates ignore
-/// parts without a sample, which have value 0.
+/// Returns the blocks of a figure: the parts of the window of an interleaved trial that have a sample, or else the whole trial.
 pub fn blocks_of(record: &TrialRecord, figure: Figure) -> Vec<Block> {
     let heat = heat(&record.trial);
     let parts = record.trial.load.slices.and_then(|_| parts(record, figure)).unwrap_or_default();
-    let has_parts = parts.iter().any(|&value| value > 0.0);
-    let values = if has_parts { parts } else { whole(record, figure).into_iter().collect() };
-    (0..).zip(values).map(|(number, value)| Block { heat, number, value }).collect()
+    let parts = (0..).zip(parts).map(|(number, value)| Block { heat, number, value });
+    // A part without a sample has value 0.
+    let parts: Vec<Block> = parts.filter(|block| block.value > 0.0).collect();
+    let whole = || whole(record, figure).map(|value| Block { heat, number: 0, value }).into_iter().collect();
+    if parts.is_empty() { whole() } else { parts }
 }
 
 /// Returns the blocks of a figure in several trials.

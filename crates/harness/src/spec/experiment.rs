@@ -28,7 +28,7 @@ pub struct Experiment {
     /// The servers: `MODEL[:THREADS][/MECHANISM]`, or `exec:NAME` for the command in the table `exec.NAME`.
     #[schemars(with = "OneOrMany<String>")]
     pub architectures: OneOrMany<Candidate>,
-    /// The number of repeats of each trial, each with its own random numbers. Confidence intervals need repeats.
+    /// The number of repeats of each trial, each with its own random numbers. Confidence intervals need three repeats.
     #[serde(default = "one")]
     pub repeats: NonZeroU32,
     /// Whether the architectures of a workload run at the same time, with the load in turns.

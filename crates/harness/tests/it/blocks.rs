@@ -40,6 +40,8 @@ fn parts_of_interleaved_trials_are_paired() {
     load.service.p50_by_part_ns[3] = 0;
     load.completed_by_part = Some([4; PARTS]);
     let p50 = |record| blocks_of(record, Figure::Service(Percentile::P50));
+    assert_eq!(p50(&one).len(), PARTS - 1);
+    assert_eq!(p50(&one)[3].number, 4, "the other parts keep their numbers");
     let ratio = Ratio::of(&p50(&one), &p50(&other)).unwrap();
     assert!(ratio.interval.is_some(), "one trial each has an interval: {ratio:?}");
     assert_eq!(blocks_of(&one, Figure::Rate)[PARTS - 1].value, 4.0 * PARTS as f64);

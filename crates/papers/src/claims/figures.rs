@@ -1,10 +1,10 @@
-//! The values of a metric for each architecture and workload, one block per repeat.
+//! The values of a metric for each architecture and workload, one block per repeat of separate trials.
 
 use harness::model::{Run, VerdictKind, Workload};
 use stats::{Block, Estimate, Ratio};
 
 use super::Metric;
-use harness::model::blocks::heat;
+use harness::model::blocks::{blocks_of, heat};
 use report::model::deviation::DeviationOf;
 
 /// An architecture under a workload.
@@ -59,12 +59,16 @@ pub(super) fn cells(
             cells[at].verdicts.push(record.verdict.kind);
             if (metric.counts)(record.verdict.kind) || record.verdict.belongs_in_estimates() {
                 let heat = (at_run, heat(&record.trial));
-                let number = heats.iter().position(|other| *other == heat).unwrap_or(heats.len());
-                if number == heats.len() {
+                let at_heat = heats.iter().position(|other| *other == heat).unwrap_or(heats.len());
+                if at_heat == heats.len() {
                     heats.push(heat);
                 }
-                let block = |value| Block { heat: number as u32, number: 0, value };
-                cells[at].values.extend((metric.of)(record, deviation_of).map(block));
+                let whole = |value| Block { heat: 0, number: 0, value };
+                let blocks = match metric.figure {
+                    Some(figure) if record.trial.load.slices.is_some() => blocks_of(record, figure),
+                    _ => (metric.of)(record, deviation_of).map(whole).into_iter().collect(),
+                };
+                cells[at].values.extend(blocks.into_iter().map(|block| Block { heat: at_heat as u32, ..block }));
             }
         }
     }

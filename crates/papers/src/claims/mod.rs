@@ -15,6 +15,7 @@ use serde::Serialize;
 use stats::Interval;
 
 pub use decide::check;
+use harness::model::blocks::{Figure, Percentile};
 pub(crate) use render::decisive_first;
 pub use render::{csv, render};
 use report::format;
@@ -86,11 +87,19 @@ pub struct Metric {
     of: fn(&TrialRecord, &mut DeviationOf<'_>) -> Option<f64>,
     counts: fn(VerdictKind) -> bool,
     show: fn(f64) -> String,
+    /// The figure with the same values, whose blocks interleaved trials share.
+    figure: Option<Figure>,
+}
+
+impl Metric {
+    const fn with_figure(self, figure: Figure) -> Self {
+        Self { figure: Some(figure), ..self }
+    }
 }
 
 /// Returns a metric that is a time in nanoseconds and counts only valid trials.
 const fn valid_time(name: &'static str, of: fn(&TrialRecord, &mut DeviationOf<'_>) -> Option<f64>) -> Metric {
-    Metric { name, of, counts: valid, show: format::time }
+    Metric { name, of, counts: valid, show: format::time, figure: None }
 }
 
 fn valid(kind: VerdictKind) -> bool {
@@ -104,7 +113,8 @@ fn load_with_tail(record: &TrialRecord) -> Option<&LoadReport> {
 }
 
 pub static SERVICE_MEDIAN: Metric =
-    valid_time("median service time", |record, _| Some(record.load.as_ref()?.service.distribution.p50_ns as f64));
+    valid_time("median service time", |record, _| Some(record.load.as_ref()?.service.distribution.p50_ns as f64))
+        .with_figure(Figure::Service(Percentile::P50));
 pub static SERVICE_SPREAD: Metric = valid_time("service time from p1 to p99", |record, _| {
     let service = load_with_tail(record)?.service.distribution;
     Some(service.p99_ns as f64 - service.p1_ns as f64)
@@ -112,7 +122,8 @@ pub static SERVICE_SPREAD: Metric = valid_time("service time from p1 to p99", |r
 pub static SERVICE_MEAN: Metric =
     valid_time("mean service time", |record, _| Some(load_with_tail(record)?.service.distribution.mean_ns));
 pub static RESPONSE_MEDIAN: Metric =
-    valid_time("median response time", |record, _| Some(record.load.as_ref()?.response.distribution.p50_ns as f64));
+    valid_time("median response time", |record, _| Some(record.load.as_ref()?.response.distribution.p50_ns as f64))
+        .with_figure(Figure::Response(Percentile::P50));
 pub static SEND_DELAY_MEDIAN: Metric =
     valid_time("median send delay", |record, _| Some(record.load.as_ref()?.send_delay.distribution.p50_ns as f64));
 pub static SEND_DELAY_P99: Metric = valid_time("99th percentile of send delay", |record, _| {
@@ -129,6 +140,7 @@ pub static RATE: Metric = Metric {
     of: |record, _| record.rate_achieved_per_s(),
     counts: |kind| matches!(kind, VerdictKind::Valid | VerdictKind::Saturated),
     show: |per_s| format!("{}/s", format::digits(per_s)),
+    figure: Some(Figure::Rate),
 };
 
 /// Burst bytes per second of server CPU time. Client-limited trials count too, because the CPU time is the server's.
@@ -137,6 +149,7 @@ pub static BANDWIDTH_OF_CPU: Metric = Metric {
     of: |record, _| stream::bytes_per_cpu_s(record),
     counts: |kind| matches!(kind, VerdictKind::Valid | VerdictKind::ClientLimited),
     show: format::bandwidth,
+    figure: None,
 };
 
 /// The share of sends whose deviation from even intervals is within 1 µs of the median deviation.
@@ -145,6 +158,7 @@ pub static SENDS_WITHIN_1US: Metric = Metric {
     of: |record, deviation_of| Some(deviation_of(record).figures?.within_1us_of_median),
     counts: valid,
     show: format::percent,
+    figure: None,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -28,7 +28,7 @@ const TRENDS: &[TrendFigure] = &[
     TrendFigure {
         name: "trend-p50",
         title: "Median service time from run to run",
-        about: "The median over repeats, with its 95 % interval.",
+        about: "The geometric mean over repeats of the median, with its 95 % interval.",
         label: "service time p50",
         form: Form::Time,
         value: |trend, figures| figures.service_p50_ns.filter(|_| !is_stream(trend)),
@@ -36,7 +36,7 @@ const TRENDS: &[TrendFigure] = &[
     TrendFigure {
         name: "trend-p99",
         title: "99th percentile from run to run",
-        about: "The 99th percentile of the service time: the median over repeats, with its 95 % interval.",
+        about: "The 99th percentile of the service time: the geometric mean over repeats, with its 95 % interval.",
         label: "service time p99",
         form: Form::Time,
         value: |trend, figures| figures.service_p99_ns.filter(|_| !is_stream(trend)),
@@ -44,7 +44,7 @@ const TRENDS: &[TrendFigure] = &[
     TrendFigure {
         name: "trend-rate",
         title: "Throughput from run to run",
-        about: "Answered requests per second, or transactions of a closed loop: the median over repeats, with its 95 % interval.",
+        about: "Answered requests per second, or transactions of a closed loop: the geometric mean over repeats, with its 95 % interval.",
         label: "answers per second",
         form: Form::Number,
         value: |trend, figures| figures.rate_per_s.filter(|_| !is_stream(trend)),
@@ -52,7 +52,7 @@ const TRENDS: &[TrendFigure] = &[
     TrendFigure {
         name: "trend-bandwidth",
         title: "Bandwidth from run to run",
-        about: "Bytes of bursts per second: the median over repeats, with its 95 % interval.",
+        about: "Bytes of bursts per second: the geometric mean over repeats, with its 95 % interval.",
         label: "bandwidth",
         form: Form::Bandwidth,
         value: |trend, figures| {

@@ -28,14 +28,15 @@ pub const FIGURES: &[FigureSpec] = &[
     FigureSpec {
         name: "ranking",
         title: "Ratio to the best",
-        about: "Each architecture's metric divided by the best metric under the same workload, with its 95 % interval over \
-                repeats. If the interval includes 1x, the architecture is not significantly different from the best.",
+        about: "Each architecture's metric divided by the best metric under the same workload, with its 95 % interval. \
+                If the interval includes 1x, the architecture is not significantly different from the best. If it does not, the \
+                conclusion says whether the difference remains significant among all pairs.",
         draw: ranking,
     },
     FigureSpec {
         name: "bandwidth",
         title: "Bandwidth",
-        about: "Bytes of bursts per second over all connections, counted at the receiver: the median of repeats, with \
+        about: "Bytes of bursts per second over all connections, counted at the receiver: the geometric mean of repeats, with \
                 its 95 % interval. Rows that are not ranked show the mean.",
         draw: |data| data.points(data.size(), ("bandwidth", Form::Bandwidth), bandwidth),
     },
@@ -61,7 +62,8 @@ pub const FIGURES: &[FigureSpec] = &[
     FigureSpec {
         name: "throughput",
         title: "Transactions per second",
-        about: "The rate of a closed loop: the median of repeats, with its 95 % interval. Rows that are not ranked show the mean.",
+        about: "The rate of a closed loop: the geometric mean of repeats, with its 95 % interval. Rows that are not ranked show \
+                the mean.",
         draw: |data| {
             let data = data.without_streams().filter(|data| data.is_closed())?;
             data.points(data.size(), ("transactions per second", Form::Number), rate)
@@ -202,7 +204,7 @@ fn ranking(data: &PlotData<'_>) -> Option<Chart> {
     data.points(data.size(), (label, Form::Times), ratio)
 }
 
-/// Returns the median rate of a ranked row with its interval, or the mean rate of any other row.
+/// Returns the rate of a ranked row with its interval, or the mean rate of any other row.
 fn rate(_: &Workload, row: &Row) -> Option<(f64, Vec<f64>)> {
     let ranked = row.rate_per_s.filter(|_| row.is_ranked()).map(|rate| estimate(rate.value, rate.interval));
     ranked.or_else(|| plain(row.rate_achieved_per_s))
