@@ -12,6 +12,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// The standard deviation of the logarithm of a block.
 const SIGMA: f64 = 0.02;
 
+/// The number of contestants of a series of looks.
+const CONTESTANTS: usize = 6;
+
+/// The maximum number of looks, as in a run with `--until`.
+const LOOKS_MAX: u32 = 20;
+
 pub struct Simulation(Xoshiro256PlusPlus);
 
 impl Simulation {
@@ -113,9 +119,30 @@ impl Simulation {
         })
     }
 
+    /// Returns the share of reports with any significant difference among equal contestants, after looks that end once all
+    /// pairs are decided, and the mean number of looks.
+    pub fn false_reports(&mut self, cases: u32, blocks: u32, rho: f64, margin: f64) -> (f64, f64) {
+        let mut looks = 0.0;
+        let share = self.share(cases, |it| {
+            let mut series = Looks::new(CONTESTANTS, margin);
+            let mut all = vec![Vec::new(); CONTESTANTS];
+            for look in 0..LOOKS_MAX {
+                let heat = it.heat(CONTESTANTS, look, blocks, rho);
+                all.iter_mut().zip(heat).for_each(|(all, blocks)| all.extend(blocks));
+                series.look(&all);
+                looks += 1.0 / f64::from(cases);
+                if series.is_decided() {
+                    break;
+                }
+            }
+            let family = Family::of(&all);
+            series.pairs().iter().any(|pair| family.ratio(pair.one, pair.other).is_some_and(|it| it.differs_from_one()))
+        });
+        (share, looks)
+    }
+
     /// Returns the shares of series with a false separation, and with a false equality of two contestants at the margin.
     pub fn false_decisions(&mut self, cases: u32, looks: u32, blocks: u32, rho: f64, margin: f64) -> (f64, f64) {
-        const CONTESTANTS: usize = 6;
         let mut equalities = 0.0;
         let separations = self.share(cases, |it| {
             let mut series = Looks::new(CONTESTANTS, 0.0);
