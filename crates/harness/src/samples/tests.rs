@@ -77,7 +77,7 @@ fn uncompressed_file_is_read() {
 
 #[test]
 fn endless_lists_of_booleans_are_refused() {
-    // Field 9 is a list of 2^31 - 1 booleans, for which the crate `parquet` reads no byte.
+    // Fields 9, 18 and so on are lists of 2^31 - 1 booleans each, for which the crate `parquet` reads no byte.
     let booleans = [0x99, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
     let footer = [&booleans.repeat(500)[..], &[0]].concat();
     assert_eq!(read_bytes(&with_footer(b"PAR1", &footer)).unwrap_err(), FOREIGN);
@@ -91,7 +91,7 @@ fn groups_may_not_share_bytes() {
     let (bytes, group) = zeros(100, 4);
     let file = file_of(&bytes, &[group; 20]);
     let groups = file.len() / bytes.len();
-    assert!(groups < 20, "the file is smaller than its groups together: {groups}");
+    assert!(groups < 20, "the file has room for {groups} of its 20 groups");
     assert_eq!(read_bytes(&file).unwrap_err(), FOREIGN);
     let (other, beside) = zeros(100, 4 + bytes.len() as i64);
     assert_eq!(read_bytes(&file_of(&[bytes, other].concat(), &[group, beside])).unwrap().len(), 200);
@@ -109,7 +109,7 @@ fn small_file_with_many_rows_is_refused() {
 }
 
 #[test]
-fn offsets_beyond_the_file_are_refused() {
+fn columns_and_footers_outside_the_file_are_refused() {
     let (bytes, group) = zeros(10, 4);
     for (at, length) in [(-1, 10), (4, -1), (4, i64::MAX), (i64::MAX, 10), (1 << 20, 10)] {
         let mut group = group;
@@ -124,7 +124,7 @@ fn offsets_beyond_the_file_are_refused() {
 }
 
 #[test]
-fn foreign_columns_are_refused() {
+fn nested_groups_in_a_schema_are_refused() {
     let element = |name: &'static [u8], fields: Vec<(i64, Field)>| {
         fields.into_iter().chain([(4, Field::Bytes(name))]).collect::<Vec<_>>()
     };
@@ -164,7 +164,7 @@ fn written_file_exceeds_two_bytes_per_three_rows() {
         let bytes = std::fs::metadata(&path).unwrap().len();
         assert!(bytes > samples.len() as u64, "{bytes} bytes, every {period_ns} ns");
     }
-    // Files can be even smaller if many connections send at the same time.
+    // Files can be even smaller if requests of many connections have the same planned time.
     for together in [2, 16, 64, 400, 10_000] {
         let sample = |at: i64| Sample {
             planned_ns: at / together * 1_000_000,

@@ -36,7 +36,7 @@ fn runs() -> Vec<Run> {
 }
 
 #[test]
-fn bandwidth_figures_show_the_count_of_the_server() {
+fn bandwidth_figures_show_bytes_counted_by_server() {
     let drawn = drawn(&testkit::bandwidth_run());
     let chart = |name: &str| &drawn.figures.iter().find(|(figure, _)| figure.name == name).unwrap().1;
     let epoll = drawn.architectures.iter().position(|architecture| architecture == "epoll").unwrap();
@@ -184,7 +184,7 @@ fn page_loads_nothing() {
 }
 
 #[test]
-fn every_figure_is_drawn_as_svg_and_png() {
+fn figures_are_drawn_as_svg_and_the_first_as_png() {
     for run in [testkit::run(), testkit::closed_run(), testkit::bandwidth_run()] {
         let Drawn { architectures, figures } = drawn(&run);
         for (figure, chart) in figures {
@@ -196,6 +196,6 @@ fn every_figure_is_drawn_as_svg_and_png() {
     let (figure, chart) = &figures[0];
     let png = svg::png(&svg::svg(figure.title, chart, &architectures)).unwrap();
     assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
-    let without_text = Chart { panels: Vec::new(), ..chart.clone() };
-    assert!(png.len() > svg::png(&svg::svg("", &without_text, &[])).unwrap().len());
+    let blank = Chart { panels: Vec::new(), ..chart.clone() };
+    assert!(png.len() > svg::png(&svg::svg("", &blank, &[])).unwrap().len());
 }
