@@ -33,7 +33,7 @@ const CONNECTING_MAX: Duration = Duration::from_secs(60);
 const PART_BYTES: u64 = 1 << 20;
 /// The time from the reading of the CPUs' counters to the window, in nanoseconds.
 const CPU_READ_LEAD_NS: u64 = 50_000_000;
-/// The time to the next call of a hook that has nothing to do.
+/// The time to the next call of a [`WaitHook`](super::WaitHook) that has nothing to do.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// The trial and the process of the running client. The receiving thread kills the client if the trial is given up.
@@ -68,8 +68,10 @@ pub(super) fn join(membership: &Membership, timeouts: Timeouts) -> anyhow::Resul
             match TcpStream::connect_timeout(address, connecting) {
                 Ok(stream) => {
                     // The first worker starts to listen on all addresses at once, so an address that refused may accept now.
-                    let better = refused.iter().find_map(|it| TcpStream::connect_timeout(it, connecting).ok());
-                    match handshake::connect(better.unwrap_or(stream), membership, timeouts.handshake) {
+                    let better =
+                        refused.iter().find_map(|it| Some((it, TcpStream::connect_timeout(it, connecting).ok()?)));
+                    let (address, stream) = better.unwrap_or((address, stream));
+                    match handshake::connect(stream, membership, timeouts.handshake) {
                         Ok(session) => return Ok(session),
                         Err(error) => refusal = Some(error.context(format!("the listener on {address}"))),
                     }
@@ -159,7 +161,8 @@ impl Worker {
         }
     }
 
-    /// Runs one trial. An error kills the client. An error of the connection recurs when [`Self::obey`] reports the failure.
+    /// Runs one trial. An error kills the client. After an error of the connection, [`Self::obey`] fails too: when it reports
+    /// the failure, or when it receives the next message.
     fn run_trial(&self, trial: u32, order: &str) -> anyhow::Result<()> {
         let order: LoadOrder = serde_json::from_str(order).context("invalid order")?;
         // Progress messages would wake this process during the window.
@@ -252,7 +255,7 @@ impl<'a> CpuUsage<'a> {
     fn read_if_due(&mut self, now: Instant) -> Instant {
         let [before, after] = self.due;
         let is_due = match self.readings.len() {
-            // If a busy machine delayed the first reading, skip it.
+            // Skip the first reading if a busy machine delayed it by a quarter of the time between the readings or more.
             0 => now >= before && now < before + (after - before) / 4,
             1 => now >= after,
             _ => false,
