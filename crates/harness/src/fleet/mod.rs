@@ -41,7 +41,8 @@ use crate::netns::TestbedHost;
 use crate::netns::surrounding::Surrounding;
 use crate::samples;
 
-/// The clients of trials. If there are several clients, a client's error begins with its name.
+/// The clients of a run's trials, on this machine or on the workers' hosts. If there are several clients, a client's error begins
+/// with its name.
 pub trait Fleet {
     /// Distributes future clients over these hosts of a testbed. With an empty list, they run where the fleet starts them.
     fn set_client_hosts(&mut self, hosts: &[TestbedHost]) -> anyhow::Result<()> {
@@ -54,7 +55,8 @@ pub trait Fleet {
     /// Sends each client its part of a trial. The client then connects. Each client's samples are stored in `draft` or in a
     /// file beside `draft`.
     ///
-    /// The trials of one heat, the contestants, are broadcast one after the other. [`Fleet::dismiss`] ends the heat.
+    /// A heat is the trials that run at the same time; each is a contestant. Broadcast the contestants one after the other, then
+    /// call [`Fleet::begin`] once. [`Fleet::dismiss`] ends the heat.
     fn broadcast(&mut self, order: &LoadOrder, draft: &Path) -> anyhow::Result<()>;
 
     /// Waits until the clients of the latest trial are connected and prepared.
@@ -144,7 +146,8 @@ fn draft_of_client(draft: &Path, number: usize) -> PathBuf {
     name.into()
 }
 
-/// Assigns a client its share of a machine's CPUs, which `count` clients divide. On a shared CPU, `auto` pacing sleeps.
+/// Assigns a client its share of a machine's CPUs, which `count` clients divide. On a shared CPU, an
+/// open loop with `auto` pacing sleeps between requests instead of spinning all the time.
 fn assign_cpus(config: LoadConfig, cpus: &[usize], number: usize, count: usize) -> LoadConfig {
     if count <= cpus.len() {
         let end = |number: usize| cpus.len() * number / count;

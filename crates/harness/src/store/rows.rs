@@ -26,7 +26,7 @@ pub(super) fn texts(database: &Connection, folder: &Path) -> rusqlite::Result<(T
             bytes += text.len() as u64;
             in_order(last.replace(trial), trial, order == "ASC")?;
             if bytes > bytes_max {
-                return Err(corrupt("its records are longer than the file"));
+                return Err(corrupt("its records together are longer than the file"));
             }
             texts.insert(trial, text.to_vec());
         }

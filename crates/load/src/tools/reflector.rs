@@ -35,7 +35,7 @@ static SOCKETS: AtomicU32 = AtomicU32::new(0);
 pub struct HeldRequest {
     /// The number of the peer that sent the request. Peers are numbered in the order of the client's connections.
     pub peer: u32,
-    /// The actual delay, in nanoseconds.
+    /// The actual delay of its response, in nanoseconds.
     pub held_ns: u64,
 }
 
@@ -72,7 +72,7 @@ impl Reflector {
         &self.address
     }
 
-    /// Stops the reflector and returns the actual delay of each request, in order of the responses.
+    /// Stops the reflector. Returns the actual delay of each response that came due, in the order of the due times.
     pub fn stop(mut self) -> Result<Vec<HeldRequest>, LoadError> {
         self.stop.store(true, Relaxed);
         let thread = self.thread.take().expect("only `stop` and `drop` join the thread");
@@ -289,7 +289,7 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
             match written {
                 Ok(count) => rest = &rest[count..],
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-                // The next read reports the connection's end.
+                // On a connection, the next read reports its end. A datagram may be lost.
                 Err(_) => return,
             }
         }
