@@ -1,11 +1,12 @@
-//! The conditions of a network in a sentence.
+//! The conditions of a network in sentences.
 
 use harness::model::network::NetworkReport;
 
 use crate::format;
 
-/// Describes the setup of the network and the measurements before the trials: median round trips, total loss, lowest
-/// bandwidth, and the highest p99 of packets' lateness. Returns `None` without reports, for example over loopback.
+/// Describes the setup of the network, the measurements before the trials (median round trips, total loss and lowest bandwidth),
+/// and the relay during the trials (highest p99 of the packets' lateness, total of dropped packets). Returns `None` without
+/// reports, for example over loopback.
 pub fn sentence<'a>(reports: impl Iterator<Item = &'a NetworkReport>) -> Option<String> {
     let reports: Vec<&NetworkReport> = reports.collect();
     let first = reports.first()?;
@@ -32,16 +33,19 @@ pub fn sentence<'a>(reports: impl Iterator<Item = &'a NetworkReport>) -> Option<
     hosts.dedup();
     if let [first, others @ ..] = hosts.as_slice() {
         let others: String = others.iter().map(|host| format!(", {host}")).collect();
-        words.push(format!("loss and bandwidth of one client host per trial (host {first}{others})"));
+        words
+            .push(format!("loss and bandwidth measured on one client host per trial, in turns (host {first}{others})"));
     }
-    if let Some(late_ns) = reports.iter().filter_map(|report| Some(report.relay?.late_p99_ns)).max() {
-        words.push(format!("packets late by p99 {}", ms(late_ns as f64)));
-    }
-    let dropped: u64 = reports.iter().filter_map(|report| Some(report.relay?.dropped)).sum();
-    if dropped > 0 {
-        words.push(format!("{dropped} packets dropped, for example by a full queue"));
-    }
-    Some(format!("Network: {}. Measured before each trial: {}.", first.applied.words(), words.join(", ")))
+    let relay = reports.iter().filter_map(|report| Some(report.relay?.late_p99_ns)).max().map(|late_ns| {
+        let dropped: u64 = reports.iter().filter_map(|report| Some(report.relay?.dropped)).sum();
+        let dropped = match dropped {
+            0 => String::new(),
+            dropped => format!(", {dropped} packets dropped, for example by a full queue"),
+        };
+        format!(" Relay during the trials: p99 of packets' lateness {}{dropped}.", ms(late_ns as f64))
+    });
+    let (setup, measured) = (first.applied.words(), words.join(", "));
+    Some(format!("Network: {setup}. Measured before each trial: {measured}.{}", relay.unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -73,9 +77,7 @@ mod tests {
             report.measured.host = Some(host);
         }
         let sentence = sentence(reports.iter()).unwrap();
-        assert!(
-            sentence.contains(", loss and bandwidth of one client host per trial (host 1, 2), packets late"),
-            "{sentence}"
-        );
+        let hosts = ", loss and bandwidth measured on one client host per trial, in turns (host 1, 2). Relay";
+        assert!(sentence.contains(hosts), "{sentence}");
     }
 }
