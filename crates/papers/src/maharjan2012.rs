@@ -84,8 +84,8 @@ pub(super) const FIGURES: &[PaperFigure] = &[
         number: "5.2",
         title: "Replies with idle connections, Linux",
         about: "Maharjan 2012, Figure 5.2 (a): the highest rate of 1 000 active connections, by the number of idle \
-                connections. In the paper httperf requests more than a server can answer; here a closed loop finds the highest \
-                rate. The paper prints no numbers for it.",
+                connections. The paper sends at a constant rate, the highest that each server can handle; here a closed loop \
+                finds the highest rate. The paper prints no numbers for it.",
         experiments: &["maharjan2012-idle"],
         draw: |here, _| with_idle(here, MECHANISMS, ""),
     },
