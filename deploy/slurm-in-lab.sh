@@ -107,7 +107,7 @@ are_idle() {
 }
 await "$count idle nodes" are_idle
 
-# A random secret for each cluster, which srun passes on.
+# A random secret for each cluster. srun passes it to the workers.
 : "${MUXBENCH_SECRET:=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')}"
 export MUXBENCH_SECRET
 

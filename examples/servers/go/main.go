@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// serve answers each whole request with one response until the client ends. TCP_NODELAY is Go's default.
+// serve answers each whole request with one response until the client closes the connection. TCP_NODELAY is Go's default.
 func serve(connection net.Conn, requestBytes int, response []byte) {
 	defer connection.Close()
 	// One read may contain several requests.

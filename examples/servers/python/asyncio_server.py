@@ -20,7 +20,7 @@ class FixedSizes(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
-        # Pause once more than one response is buffered, so a client that does not read costs at most two.
+        # Pause once more than one response is buffered, so a client that does not read occupies memory for at most two.
         transport.set_write_buffer_limits(high=len(self.response))
 
     def data_received(self, data: bytes) -> None:
