@@ -8,5 +8,5 @@ mod runs;
 pub use load_report::{load_report, measured};
 pub use runs::{
     HOSTILE, add_kernel, bandwidth_run, capacity_run, closed_run, datagram_run, has_hostile_elements, hostile,
-    kawai2006_run, large_run, other_run, run, run_of, run_of_experiment, sends_of, sweep_run,
+    interleaved_run, kawai2006_run, large_run, other_run, run, run_of, run_of_experiment, sends_of, sweep_run,
 };

@@ -9,10 +9,10 @@ use harness::model::{
 };
 use harness::spec::interleave::Interleave;
 use harness::strategy;
-use load::config::{KvTraffic, LoadConfig, Phases, Popularity, Schedule, Think, Transport};
+use load::config::{KvTraffic, LoadConfig, Phases, Popularity, Schedule, Slices, Think, Transport};
 use load::report::{
     ClosedReport, DatagramReport, EIGHTHS, Hardware, KernelReport, LoadReport, Measured, Outstanding, PARTS,
-    StreamReport,
+    SliceReport, StreamReport,
 };
 use server::metrics::counters::Totals;
 use server::{Moved, ServeConfig, ServerCounters, ServerSpec};
@@ -238,6 +238,37 @@ pub fn run() -> Run {
                 trials.push(trial);
             }
         }
+    }
+    run
+}
+
+/// Returns one interleaved repeat of three architectures and a placebo of the first, `epoll`. A part of the window has
+/// noise of 2 %. The host slows down by a half over the window, for all alike. `mt` is 1 % slower than `epoll`, `poll` twice as
+/// slow.
+pub fn interleaved_run() -> Run {
+    const MS: u64 = 1_000_000;
+    let mut run = empty_run();
+    run.header.interleave = Interleave::Auto;
+    let contestants = [("epoll", 40_000.0), ("mt", 40_400.0), ("poll", 80_000.0), ("epoll", 40_000.0)];
+    for (contestant, (architecture, service_ns)) in (0..).zip(contestants) {
+        let mut trial = trial(contestant, 0, architecture, 400);
+        trial.is_placebo = contestant == 3;
+        let (slice_ns, guard_ns) = (10 * MS, 2 * MS);
+        trial.load.slices = Some(Slices { heat: 0, contestants: 4, contestant, slice_ns, guard_ns, seed: 7 });
+        let mut record = record(&trial, service_ns as u64, VerdictKind::Valid, "");
+        let load = record.load.as_mut().expect("every record has a load report");
+        load.slices =
+            Some(SliceReport { rounds: 276, left_out: 24, overrun: 0, p50_by_half_ns: [service_ns as u64; 2] });
+        let noise = |part: usize| (part as u64 * 7 + u64::from(contestant) * 13 + 3) * 2_654_435_761 % 1_000;
+        let value = |part: usize| {
+            let drift = 1.0 + part as f64 / PARTS as f64 / 2.0;
+            (service_ns * drift * (0.98 + noise(part) as f64 * 4e-5)) as u64
+        };
+        load.service.p50_by_part_ns = std::array::from_fn(value);
+        load.service.p90_by_part_ns = std::array::from_fn(|part| value(part) * 11 / 10);
+        load.service.p99_by_eighth_ns = std::array::from_fn(|eighth| value(eighth * PARTS / EIGHTHS) * 6 / 5);
+        run.records.push(record);
+        run.header.trials.push(trial);
     }
     run
 }

@@ -34,7 +34,7 @@ struct Page<'a> {
 /// A ranking.
 struct Table<'a> {
     comparison: &'a Comparison,
-    sentence: String,
+    sentences: Vec<String>,
     headings: Vec<&'static str>,
     /// Each row with the index of its architecture and its cells after the name.
     rows: Vec<(&'a Row, usize, Vec<String>)>,
@@ -115,7 +115,7 @@ fn table<'a>(comparison: &'a Comparison, place: &impl Fn(&Row) -> usize) -> Tabl
     let tail = tail_mark::note(&comparison.rows).into_iter();
     Table {
         comparison,
-        sentence: conclusion::of(comparison),
+        sentences: [conclusion::of(comparison)].into_iter().chain(conclusion::noise(comparison)).collect(),
         headings: columns.iter().map(|column| column.heading).collect(),
         rows: comparison.rows.iter().map(|row| (row, place(row), cells(row))).collect(),
         notes: tail.chain(notes(|row| &row.reasons)).chain(notes(|row| &row.missing)).collect(),

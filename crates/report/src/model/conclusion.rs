@@ -10,7 +10,7 @@ use crate::format;
 
 /// Returns the conclusion of the whole run.
 pub fn overall(summary: &Summary) -> String {
-    let ranked = summary.comparisons.iter().filter(|it| it.rows.first().is_some_and(Row::is_ranked));
+    let ranked = summary.comparisons.iter().filter(|it| it.ranked().next().is_some());
     let best: Vec<(&Comparison, Vec<&str>)> = ranked.map(|it| (it, equals_of_best(it))).collect();
     if best.is_empty() {
         return "There is no best architecture: no row is valid.".into();
@@ -39,9 +39,10 @@ pub fn overall(summary: &Summary) -> String {
 
 /// Returns the conclusion for one workload.
 pub fn of(comparison: &Comparison) -> String {
-    let (ranked, others): (Vec<&Row>, Vec<&Row>) = comparison.rows.iter().partition(|row| row.is_ranked());
+    let ranked: Vec<&Row> = comparison.ranked().collect();
+    let others = comparison.rows.iter().filter(|row| !row.is_ranked());
     let verdict = |row: &Row| if row.repeats == 0 { "not run" } else { format::verdict(row.verdict) };
-    let others: Vec<String> = others.iter().map(|row| format!("{} ({})", row.architecture, verdict(row))).collect();
+    let others: Vec<String> = others.map(|row| format!("{} ({})", row.label, verdict(row))).collect();
     let unranked = if others.is_empty() { String::new() } else { format!(" Not ranked: {}.", others.join(", ")) };
     let unranked = unranked + &gigabytes(comparison);
     let Some(best) = ranked.first() else {
@@ -75,7 +76,7 @@ pub fn of(comparison: &Comparison) -> String {
         _ if is_closed => &format!("{most}, but at least one other is not significantly different"),
         _ => "has the lowest median, but at least one other is not significantly different",
     };
-    format!("At {place}, {} {is_best}: {figure}{compared}.{tail}{unranked}", best.architecture)
+    format!("At {place}, {} {is_best}: {figure}{compared}.{tail}{unranked}", best.label)
 }
 
 /// Lists the server's CPU time per gigabyte if the client limited a row; this cost describes the server even then.
@@ -91,6 +92,14 @@ fn gigabytes(comparison: &Comparison) -> String {
         [] => String::new(),
         all => format!(" The server's CPU time per gigabyte, client-limited rows included: {}.", all.join(", ")),
     }
+}
+
+/// Returns the noise floor, which the placebo shows.
+pub fn noise(comparison: &Comparison) -> Option<String> {
+    let reference = comparison.rows.iter().find(|row| row.is_placebo)?.reference(&comparison.rows)?;
+    let ratio = comparison.noise?;
+    let interval = ratio.interval.map_or_else(String::new, |it| format!(" ({:.3} to {:.3})", it.low, it.high));
+    Some(format!("Noise floor: {} against itself (placebo) {:.3}{interval}.", reference.label, ratio.ratio))
 }
 
 fn place(comparison: &Comparison) -> String {
@@ -109,8 +118,8 @@ fn place(comparison: &Comparison) -> String {
 }
 
 fn against_best(row: &Row) -> String {
-    let Some(ratio) = row.ratio else { return row.architecture.clone() };
-    let name = &row.architecture;
+    let Some(ratio) = row.ratio else { return row.label() };
+    let name = &row.label;
     match ratio.interval {
         None => format!("{name} {:.2}x (fewer than three repeats: no interval)", ratio.ratio),
         Some(_) if ratio.is_practically_one(MARGIN) => format!("{name} no practical difference"),
@@ -123,14 +132,13 @@ fn against_best(row: &Row) -> String {
 
 /// Returns whether a ratio to the best row has too few repeats for an interval.
 fn has_no_interval(comparison: &Comparison) -> bool {
-    comparison.rows.iter().skip(1).any(|row| row.ratio.is_some_and(|ratio| ratio.interval.is_none()))
+    comparison.ranked().skip(1).any(|row| row.ratio.is_some_and(|ratio| ratio.interval.is_none()))
 }
 
 /// Returns the best architecture, and those that do not differ from it significantly or in practice.
 fn equals_of_best(comparison: &Comparison) -> Vec<&str> {
     let is_equal = |row: &&Row| row.ratio.is_none_or(|it| it.is_practically_one(MARGIN) || !it.differs_from_one());
-    let ranked = comparison.rows.iter().filter(|row| row.is_ranked());
-    ranked.filter(is_equal).map(|row| row.architecture.as_str()).collect()
+    comparison.ranked().filter(is_equal).map(|row| row.label.as_str()).collect()
 }
 
 /// Returns a sentence if another architecture has a significantly lower 99th percentile than the one with the best median.
@@ -142,7 +150,7 @@ fn tail(ranked: &[&Row]) -> String {
     if ranked[0].label() != known.first().map(|row| row.label()).unwrap_or_default() {
         return String::new();
     }
-    let blocks: Vec<Vec<Block>> = known.iter().map(|row| row.p99s_ns.clone()).collect();
+    let blocks: Vec<Vec<Block>> = known.iter().map(|row| row.blocks.p99.clone()).collect();
     let family = Family::of(&blocks);
     let lower = (1..known.len()).filter_map(|at| Some((known[at], family.ratio(at, 0)?)));
     let lower = lower.filter(|(_, it)| it.ratio < 1.0 && it.differs_from_one() && !it.is_practically_one(MARGIN));
@@ -151,7 +159,7 @@ fn tail(ranked: &[&Row]) -> String {
         return String::new();
     };
     let p99 = |row: &Row| row.service_p99_ns.map_or_else(String::new, |p99| format::time(p99.value));
-    let (first, name, other) = (p99(known[0]), &row.architecture, p99(row));
+    let (first, name, other) = (p99(known[0]), &row.label, p99(row));
     let (low, high) = (interval.low, interval.high);
     format!(" Its 99th percentile, {first}, is not the lowest: {name} has {other} ({low:.2}x to {high:.2}x).")
 }

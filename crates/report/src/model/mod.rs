@@ -3,6 +3,7 @@
 //! # Layout
 //! - [`summary`]: the statistics of each architecture under each workload, merged over repeats, and the ranking;
 //!   [`conclusion`]: the best architecture, by how much, and how certain that is
+//! - `pairs`: the ratios of all pairs of architectures
 //! - [`cost`]: system calls, CPU time and context switches per request; [`stream`]: bandwidth and its cost
 //! - [`client_tail`]: quantiles that the client may have caused; `network`: the conditions of a network
 //! - [`workload`]: workloads in words; [`axis`]: the dimensions in which workloads differ
@@ -17,6 +18,7 @@ pub mod cost;
 pub mod deviation;
 pub mod history;
 mod network;
+pub(crate) mod pairs;
 pub mod run_diff;
 pub mod stream;
 pub mod summary;

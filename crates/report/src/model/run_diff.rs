@@ -237,7 +237,9 @@ struct Group<'a> {
 fn groups(run: &Run) -> Vec<Group<'_>> {
     let pruned = pruned(run);
     let is_alike = |a: &&Trial, b: &&Trial| a.architecture == b.architecture && a.workload == b.workload;
-    grouped(&run.header.trials, is_alike).into_iter().map(|trials| group(run, &trials, &pruned)).collect()
+    // A placebo tells the noise within its own run.
+    let trials = run.header.trials.iter().filter(|trial| !trial.is_placebo);
+    grouped(trials, is_alike).into_iter().map(|trials| group(run, &trials, &pruned)).collect()
 }
 
 fn group<'a>(run: &Run, trials: &[&'a Trial], pruned: &[u32]) -> Group<'a> {

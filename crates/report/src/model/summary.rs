@@ -1,7 +1,7 @@
 //! The figures of each architecture under each workload. p50, p90, p99, rates and CPU times are geometric means of blocks, as
 //! are the ratios and the ranking. Histograms are merged over repeats for all other percentiles.
 
-use harness::model::blocks::{Figure, Percentile, blocks, estimate};
+use harness::model::blocks::{Figure, Percentile, blocks, estimate, metric};
 use harness::model::{Run, Trial, TrialOutcome, TrialRecord, Verdict, VerdictKind, Workload};
 use harness::strategy;
 use load::LoadReport;
@@ -13,6 +13,7 @@ use stats::{Block, Distribution, Estimate, Family, Histogram, Ratio, interval, r
 use super::client_tail;
 use super::cost::CostBreakdown;
 use super::network;
+use super::pairs::{self, Pair, RowBlocks};
 use super::stream::Streams;
 use super::workload::{order, title};
 use crate::format;
@@ -49,8 +50,13 @@ pub struct Comparison {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) network: Option<String>,
     pub(crate) metric: &'static str,
-    /// Ranked rows from the best one on, then all other rows.
+    /// Ranked rows from the best one on, then all other rows. A placebo is never first among ranked rows, unless it is the
+    /// only one.
     pub rows: Vec<Row>,
+    /// The ratios of all pairs of ranked rows.
+    pub(crate) pairs: Vec<Pair>,
+    /// The ratio of the placebo to its reference; `None` without a placebo.
+    pub(crate) noise: Option<Ratio>,
 }
 
 /// One architecture under one workload. A ranked row covers the repeats that estimates use, any other row all finished ones.
@@ -62,8 +68,10 @@ pub struct Row {
     /// The largest size of one read; `None` for an external server.
     pub(crate) read_budget_bytes: Option<ReadBudget>,
     /// The name in tables: see [`Trial::label`].
-    #[serde(skip)]
-    label: String,
+    pub(crate) label: String,
+    /// Whether the row is the reference architecture a second time. It shows the noise, and is never the best.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_placebo: bool,
     /// `valid` if most repeats are valid, and each other repeat is unsteady or failed only checks of the client or the host;
     /// otherwise the worst verdict of the repeats. Only `valid` rows are ranked, by the repeats that estimates use.
     pub verdict: VerdictKind,
@@ -120,9 +128,8 @@ pub struct Row {
     /// second.
     #[serde(skip)]
     pub(crate) metrics: Vec<Block>,
-    /// The blocks of `service_p99_ns`.
     #[serde(skip)]
-    pub(crate) p99s_ns: Vec<Block>,
+    pub(crate) blocks: RowBlocks,
 }
 
 /// Datagram counts in the windows of the row's repeats, as in `load::report::DatagramReport`.
@@ -194,13 +201,10 @@ impl Summary {
 
 fn comparison(run: &Run, workload: &Workload, pruned: &[u32]) -> Comparison {
     let trials: Vec<&Trial> = run.header.trials.iter().filter(|trial| trial.workload == *workload).collect();
-    let key = |trial: &Trial| (trial.architecture.to_string(), trial.serve.options());
-    let mut architectures = distinct(trials.iter().map(|trial| key(trial)));
-    architectures.sort_by_key(|(name, options)| {
-        (name.clone(), options.map(|options| (options.accept.to_string(), options.read_budget_bytes)))
-    });
-    let rows = architectures.into_iter().map(|architecture| {
-        let trials: Vec<&Trial> = trials.iter().copied().filter(|trial| key(trial) == architecture).collect();
+    let mut labels = distinct(trials.iter().map(|trial| trial.label()));
+    labels.sort();
+    let rows = labels.into_iter().map(|label| {
+        let trials: Vec<&Trial> = trials.iter().copied().filter(|trial| trial.label() == label).collect();
         let record = |trial: &&Trial| run.records.iter().find(|record| record.trial.index == trial.index);
         let records: Vec<_> = trials.iter().filter_map(record).collect();
         row(&trials, &records, missing(&trials, &records, pruned))
@@ -214,7 +218,16 @@ fn comparison(run: &Run, workload: &Workload, pruned: &[u32]) -> Comparison {
     };
     let records = run.records.iter().filter(|record| record.trial.workload == *workload);
     let network = network::sentence(records.filter_map(|record| record.network.as_ref()));
-    Comparison { workload: workload.clone(), title: title(workload), network, metric, rows }
+    let pairs = pairs::of(&rows);
+    let noise = pairs::noise(&rows, &pairs);
+    Comparison { workload: workload.clone(), title: title(workload), network, metric, rows, pairs, noise }
+}
+
+impl Comparison {
+    /// Returns the ranked architectures from the best one on, without the placebo.
+    pub(crate) fn ranked(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(|row| row.is_ranked() && !row.is_placebo)
+    }
 }
 
 /// Returns the trials that a sweep skipped because lower rates exceeded the capacity of the server or the client.
@@ -286,7 +299,15 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], missing: Vec<String>) -> Ro
     let late = client_tail::late(loads());
     let p50 =
         |time: fn(Percentile) -> Figure| estimate(&estimated, time(Percentile::P50)).filter(|_| !late.reaches(0.5));
-    let p99s_ns = blocks(&client_tail::servers(&estimated, 0.99), Figure::Service(Percentile::P99));
+    let servers = |q: f64, figure: Figure| blocks(&client_tail::servers(&estimated, q), figure);
+    let row_blocks = RowBlocks {
+        p50: servers(0.5, Figure::Service(Percentile::P50)),
+        p90: servers(0.9, Figure::Service(Percentile::P90)),
+        p99: servers(0.99, Figure::Service(Percentile::P99)),
+        response_p99: servers(0.99, Figure::Response(Percentile::P99)),
+        cpu_per_request: blocks(&estimated, Figure::CpuPerRequest),
+        rate: blocks(&estimated, Figure::Rate),
+    };
     let rate_per_s = estimate(&estimated, Figure::Rate);
     let is_valid = verdict == VerdictKind::Valid;
     let rate_achieved_per_s = rate_per_s.filter(|_| is_valid).map(|rate| rate.value);
@@ -309,6 +330,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], missing: Vec<String>) -> Ro
         accept: options.map(|options| options.accept),
         read_budget_bytes: options.map(|options| options.read_budget_bytes),
         label: first.label(),
+        is_placebo: first.is_placebo,
         verdict,
         reasons,
         repeats: finished.len(),
@@ -323,7 +345,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], missing: Vec<String>) -> Ro
         breakdown: CostBreakdown::of(&counters, requests).map(|it| it.with_tail(servers_tail)),
         service,
         service_p50_ns: p50(Figure::Service),
-        service_p99_ns: Estimate::of(&p99s_ns),
+        service_p99_ns: Estimate::of(&row_blocks.p99),
         response_p50_ns: p50(Figure::Response),
         rate_achieved_per_s,
         rate_per_s,
@@ -334,11 +356,8 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], missing: Vec<String>) -> Ro
         kernel: kernel(&loads().filter_map(|load| load.kernel.as_ref()).collect::<Vec<_>>()),
         churn: churn(&loads().filter_map(|load| load.churn.as_ref()).collect::<Vec<_>>()),
         ratio: None,
-        metrics: blocks(
-            &estimated,
-            if first.workload.is_closed() { Figure::Rate } else { Figure::Service(Percentile::P50) },
-        ),
-        p99s_ns,
+        metrics: blocks(&estimated, metric(&first.workload)),
+        blocks: row_blocks,
     }
 }
 
@@ -427,10 +446,13 @@ impl Row {
 
     /// Returns whether a trial has this architecture with these options, under any workload.
     pub(crate) fn covers(&self, trial: &Trial) -> bool {
-        let options = trial.serve.options();
-        self.architecture == trial.architecture.to_string()
-            && self.accept == options.map(|options| options.accept)
-            && self.read_budget_bytes == options.map(|options| options.read_budget_bytes)
+        self.label == trial.label()
+    }
+
+    /// Returns the row that a placebo repeats.
+    pub(crate) fn reference<'a>(&self, rows: &'a [Row]) -> Option<&'a Row> {
+        let server = |row: &Row| (row.architecture.clone(), row.accept, row.read_budget_bytes);
+        rows.iter().find(|row| !row.is_placebo && server(row) == server(self))
     }
 
     /// Returns whether the client may have caused quantile `q` of service and response time.
@@ -449,6 +471,9 @@ fn rank(rows: &mut [Row], more_is_better: bool) {
     let sign = if more_is_better { -1.0 } else { 1.0 };
     let key = |row: &Row| Estimate::of(&row.metrics).map_or(f64::INFINITY, |metric| sign * metric.value);
     rows.sort_by(|a, b| b.is_ranked().cmp(&a.is_ranked()).then(key(a).total_cmp(&key(b))));
+    if let Some(best) = rows.iter().position(|row| row.is_ranked() && !row.is_placebo) {
+        rows[..=best].rotate_right(1);
+    }
     let ranked = rows.iter().filter(|row| row.is_ranked());
     let family = Family::of(&ranked.map(|row| row.metrics.clone()).collect::<Vec<_>>());
     for (at, row) in rows.iter_mut().enumerate().filter(|(_, row)| row.is_ranked() && !row.metrics.is_empty()) {
@@ -532,5 +557,53 @@ mod tests {
         assert_eq!((after.repeats, after.repeats_valid), (4, 3));
         assert_eq!(after.service.unwrap().count, before.service.unwrap().count * 3 / 4);
         assert_eq!(after.reasons, ["unsteady: made up"]);
+    }
+
+    #[test]
+    fn placebo_is_its_own_row_and_never_the_best() {
+        let comparison = |run: &Run| Summary::of(run).comparisons.remove(0);
+        let mut run = testkit::interleaved_run();
+        let labels = |it: &Comparison| it.rows.iter().map(Row::label).collect::<Vec<_>>();
+        for placebo_ns in [1, 1_000_000] {
+            let load = run.records[3].load.as_mut().unwrap();
+            load.service.p50_by_part_ns = load.service.p50_by_part_ns.map(|_| placebo_ns);
+            let comparison = comparison(&run);
+            let labels = labels(&comparison);
+            assert_eq!((labels[0].as_str(), labels.len()), ("epoll", 4), "{labels:?}");
+            assert_eq!(comparison.ranked().count(), 3);
+            let sentence = crate::model::conclusion::of(&comparison);
+            assert!(sentence.contains(", epoll ") && !sentence.contains("placebo"), "{sentence}");
+        }
+        assert!(labels(&comparison(&run)).contains(&"epoll (placebo)".into()));
+        run.records.truncate(0);
+        assert!(comparison(&run).ranked().next().is_none());
+    }
+
+    #[test]
+    fn pairs_have_the_ratios_of_each_figure() {
+        let summary = Summary::of(&testkit::interleaved_run());
+        let json = serde_json::to_value(&summary.comparisons[0]).unwrap();
+        let pairs = json["pairs"].as_array().unwrap();
+        assert_eq!(pairs.len(), 6);
+        let pair = pairs.iter().find(|it| it["architecture"] == "poll" && it["base"] == "epoll").unwrap();
+        for figure in ["ratio", "p50", "p90", "p99", "response_p99"] {
+            let ratio = pair[figure]["ratio"].as_f64().unwrap();
+            let expected = if figure == "response_p99" { 1.0..3.0 } else { 1.95..2.05 };
+            assert!(expected.contains(&ratio), "{figure}: {pair}");
+        }
+        let interval = &pair["ratio"]["interval"];
+        assert!(interval["low"].as_f64().unwrap() > 1.95 && interval["high"].as_f64().unwrap() < 2.05, "{pair}");
+        assert!(pair["ratio"]["p_family"].as_f64().unwrap() >= pair["ratio"]["p_value"].as_f64().unwrap());
+        assert!(pair["cpu_per_request"]["interval"].is_null(), "one value a trial: {pair}");
+        let noise = &json["noise"];
+        assert!((noise["ratio"].as_f64().unwrap() - 1.0).abs() < 0.01, "{noise}");
+        assert!(noise["interval"]["low"].as_f64().unwrap() < 1.0, "{noise}");
+        let rows = json["rows"].as_array().unwrap();
+        let placebos: Vec<_> = rows.iter().filter(|row| row["is_placebo"] == true).map(|row| &row["label"]).collect();
+        assert_eq!(placebos, ["epoll (placebo)"]);
+        let without = serde_json::to_value(Summary::of(&testkit::run())).unwrap();
+        assert!(without["comparisons"][0]["noise"].is_null());
+        let sentence = crate::model::conclusion::noise(&summary.comparisons[0]).unwrap();
+        assert!(sentence.starts_with("Noise floor: epoll against itself (placebo) "), "{sentence}");
     }
 }

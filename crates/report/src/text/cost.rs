@@ -39,27 +39,28 @@ fn main_difference(row: &Row, best: &Row) -> Option<String> {
 
 /// Describes the main difference of an architecture from the best.
 fn sentence_of(row: &Row, best: &Row) -> String {
-    let name = &row.architecture;
+    let name = &row.label;
     let standing = match (row.ratio, row.is_ranked()) {
         (Some(ratio), true) => format!("vs best {:.2}", ratio.ratio),
         _ => format::verdict(row.verdict).to_owned(),
     };
     match main_difference(row, best) {
-        Some(difference) => format!("{name} ({standing}) differs most from {} in {difference}.", best.architecture),
-        None => format!("{name} ({standing}) costs about the same as {}.", best.architecture),
+        Some(difference) => format!("{name} ({standing}) differs most from {} in {difference}.", best.label),
+        None => format!("{name} ({standing}) costs about the same as {}.", best.label),
     }
 }
 
 /// Renders a table for each workload, and a sentence for each architecture but the best.
 pub fn render(summary: &Summary, medium: Medium) -> String {
     let mut lines = Vec::new();
-    for Comparison { title, rows, .. } in &summary.comparisons {
+    for comparison in &summary.comparisons {
+        let Comparison { title, rows, .. } = comparison;
         lines.push(medium.heading(&format!("Cost of a request by the servers' counters: {title}")));
         lines.push(table(rows, medium));
         lines.extend(about_delays(rows).map(|text| medium.prose(&text)));
         lines.extend(two_counts(rows, medium));
-        if let Some(best) = rows.first().filter(|row| row.is_ranked()) {
-            let others = rows.iter().skip(1).filter(|row| row.breakdown.is_some());
+        if let Some(best) = comparison.ranked().next() {
+            let others = rows.iter().skip(1).filter(|row| row.breakdown.is_some() && !row.is_placebo);
             lines.extend(others.map(|row| medium.prose(&sentence_of(row, best))));
         }
         lines.push(String::new());
@@ -159,7 +160,7 @@ fn two_counts(rows: &[Row], medium: Medium) -> Vec<String> {
     let both = counted.iter().filter(|(_, breakdown)| !breakdown.syscalls_per_request.is_empty());
     for (row, breakdown) in both.clone() {
         for CountDifference { kinds, inside, outside } in &breakdown.syscalls_differ {
-            let name = &row.architecture;
+            let name = &row.label;
             lines.push(medium.prose(&format!(
                 "The two counts of {name} differ: {kinds} {inside:.3} in the server, {outside:.3} in the kernel."
             )));

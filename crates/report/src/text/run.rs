@@ -159,11 +159,12 @@ pub fn render(run: &Run, medium: Medium) -> String {
                     "transactions have no stored samples, because the memory was full; all statistics include them";
                 lines.push(medium.prose(&format!("{}: the last {} {text}", row.label(), row.unsampled)));
             }
-            let name = &row.architecture;
+            let name = &row.label;
             lines.extend(row.reasons.iter().map(|reason| medium.prose(&format!("{name} {reason}"))));
             lines.extend(row.missing.iter().map(|reason| medium.prose(&format!("{name}: {reason}"))));
         }
         lines.push(medium.prose(&conclusion::of(comparison)));
+        lines.extend(conclusion::noise(comparison).map(|noise| medium.prose(&noise)));
         lines.push(String::new());
     }
     lines.extend(along::tables(&summary, medium).into_iter().map(|table| table + "\n"));

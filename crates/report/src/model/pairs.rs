@@ -1,0 +1,72 @@
+//! The ratios of all pairs of ranked rows.
+
+use serde::Serialize;
+use stats::{Block, Family, Ratio};
+
+use super::summary::Row;
+
+/// The blocks of a row's figures in the repeats that estimates use. Empty for a figure that the client may have caused.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RowBlocks {
+    pub(crate) p50: Vec<Block>,
+    pub(crate) p90: Vec<Block>,
+    pub(crate) p99: Vec<Block>,
+    pub(crate) response_p99: Vec<Block>,
+    pub(crate) cpu_per_request: Vec<Block>,
+    pub(crate) rate: Vec<Block>,
+}
+
+/// The ratios of one row to another. Each figure is a family of its own: see [`Family`].
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Pair {
+    /// The label of the row.
+    pub(crate) architecture: String,
+    /// The label of the other row, which stands above in the table.
+    pub(crate) base: String,
+    /// The ratio by the metric that ranks the rows.
+    pub(crate) ratio: Ratio,
+    // Service time.
+    p50: Option<Ratio>,
+    p90: Option<Ratio>,
+    p99: Option<Ratio>,
+    response_p99: Option<Ratio>,
+    cpu_per_request: Option<Ratio>,
+    rate: Option<Ratio>,
+}
+
+/// Compares all ranked rows.
+pub(crate) fn of(rows: &[Row]) -> Vec<Pair> {
+    let ranked: Vec<&Row> = rows.iter().filter(|row| row.is_ranked()).collect();
+    let family =
+        |figure: fn(&Row) -> &Vec<Block>| Family::of(&ranked.iter().map(|row| figure(row).clone()).collect::<Vec<_>>());
+    let metric = family(|row| &row.metrics);
+    let (p50, p90, p99) = (family(|row| &row.blocks.p50), family(|row| &row.blocks.p90), family(|row| &row.blocks.p99));
+    let response_p99 = family(|row| &row.blocks.response_p99);
+    let (cpu_per_request, rate) = (family(|row| &row.blocks.cpu_per_request), family(|row| &row.blocks.rate));
+    let pair = |of: usize, to: usize| {
+        Some(Pair {
+            architecture: ranked[of].label.clone(),
+            base: ranked[to].label.clone(),
+            ratio: metric.ratio(of, to)?,
+            p50: p50.ratio(of, to),
+            p90: p90.ratio(of, to),
+            p99: p99.ratio(of, to),
+            response_p99: response_p99.ratio(of, to),
+            cpu_per_request: cpu_per_request.ratio(of, to),
+            rate: rate.ratio(of, to),
+        })
+    };
+    let places = (0..ranked.len()).flat_map(|to| (to + 1..ranked.len()).map(move |of| (of, to)));
+    places.filter_map(|(of, to)| pair(of, to)).collect()
+}
+
+/// Returns the ratio of the placebo to its reference, the same architecture with the same options.
+pub(crate) fn noise(rows: &[Row], pairs: &[Pair]) -> Option<Ratio> {
+    let placebo = rows.iter().find(|row| row.is_placebo)?;
+    let reference = &placebo.reference(rows)?.label;
+    pairs.iter().find_map(|pair| match (&pair.architecture, &pair.base) {
+        (one, other) if *one == placebo.label && other == reference => Some(pair.ratio),
+        (one, other) if one == reference && *other == placebo.label => Some(pair.ratio.inverse()),
+        _ => None,
+    })
+}
