@@ -160,7 +160,7 @@ mod tests {
     const WORKLOAD: &str = "[workload]\nconnections = [10, 20]\nrequest = \"1B\"\nresponse = \"2B\"\nrate = 1000";
 
     #[test]
-    fn architectures_of_a_workload_share_windows_except_spinning_ones() {
+    fn architectures_share_windows_except_spinning_ones() {
         let plan = planned(WORKLOAD).unwrap();
         for trial in &plan.trials {
             let is_spinning = trial.architecture.to_string() == "spin";
