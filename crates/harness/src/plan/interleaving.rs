@@ -25,6 +25,8 @@ const SLICE_NS_PER_CLOSED_CONNECTION: u64 = 150_000;
 const GUARD_SHARE: u64 = 5;
 /// The fewest slices of each contestant in a window. With fewer, rounding to whole slices changes the phases too much.
 const SLICES_MIN: u64 = 10;
+/// The most contestants of a heat. A round of more would be longer than the host's speed stays the same.
+const CONTESTANTS_MAX: usize = 12;
 /// The share of the available memory that all servers of a heat may need.
 const MEMORY_SHARE: f64 = 0.5;
 
@@ -48,7 +50,7 @@ pub(super) fn assign(trials: &mut [Trial], experiment: &Experiment, host: &Host)
         }
         let is_same = |heat: &&mut Vec<usize>| {
             let first = &trials[heat[0]];
-            first.repeat == trial.repeat && first.workload == trial.workload
+            heat.len() < CONTESTANTS_MAX && first.repeat == trial.repeat && first.workload == trial.workload
         };
         match heats.iter_mut().find(is_same) {
             Some(heat) => heat.push(at),

@@ -12,9 +12,10 @@ use crate::config::{LoadConfig, Slices};
 /// Facts about the slices of one contestant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SliceReport {
-    /// The number of measured rounds of the window.
+    /// The number of rounds of the window without a gap.
     pub rounds: u64,
-    /// The number of rounds left out for all contestants, because some contestant's client had a gap in them.
+    /// The number of rounds in which some contestant's client had a gap. They are left out for all contestants, unless they are
+    /// more than half of the rounds: then all rounds are measured, and the verdict names the gaps.
     pub left_out: u64,
     /// The number of measured rounds with a request of this contestant that was outstanding beyond the next slice's guard.
     pub overrun: u64,
@@ -121,7 +122,10 @@ pub fn rounds_with_gaps<'a>(config: &LoadConfig, reports: impl Iterator<Item = &
 pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_out: &BTreeSet<u64>) -> LoadReport {
     let Some(slices) = config.slices else { return report };
     let window = config.window_ns();
-    let joined = Joined::new(slices, &window, left_out);
+    let all_rounds = (window.end - window.start) / slices.round_ns();
+    let gaps = left_out.range(window.start / slices.round_ns()..window.end / slices.round_ns()).count() as u64;
+    let none = BTreeSet::new();
+    let joined = Joined::new(slices, &window, if 2 * gaps > all_rounds { &none } else { left_out });
     let window_ns = joined.window_ns();
     let window_s = window_ns as f64 / 1e9;
     let whole: Vec<Sample> = samples.iter().filter_map(|sample| joined.sample(sample)).collect();
@@ -136,7 +140,6 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
         sent_in_time += u64::from(sample.sent_ns != Sample::NEVER && joined.join(sample.sent_ns).is_some());
     }
     let [at_start, at_end] = joined.outstanding(samples);
-    let all_rounds = joined.rounds.len() as u64;
     // A client works only in its own slices.
     let busy = |share: f64| (share * f64::from(slices.contestants)).min(1.0);
     let known = |time: fn(&Sample) -> i64| whole.iter().filter(|sample| time(sample) != Sample::NEVER).count() as u64;
@@ -161,8 +164,8 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
             KernelFacts { interface, hardware, wall_clock_stepped: kernel.wall_clock_stepped }.report(&whole, window_ns)
         }),
         slices: Some(SliceReport {
-            rounds: joined.measured,
-            left_out: all_rounds - joined.measured,
+            rounds: all_rounds - gaps,
+            left_out: gaps,
             overrun: joined.overrun(samples),
             p50_by_half_ns: halves(&joined, &whole),
         }),
@@ -241,6 +244,9 @@ mod tests {
         let report = joined(&config, LoadReport::default(), &samples, &left_out);
         assert_eq!((report.window_ns, report.planned), (27 * 8 * MS, 27 * 8));
         assert_eq!(report.slices.unwrap().left_out, 5);
+        // With too many gaps, all rounds are measured.
+        let report = joined(&config, LoadReport::default(), &samples, &(0..18).collect());
+        assert_eq!((report.window_ns, report.slices.map(|it| (it.rounds, it.left_out))), (256 * MS, Some((15, 17))));
     }
 
     #[test]
