@@ -3,25 +3,9 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
-
 use super::samples::{self as figures, KernelFacts};
-use super::{LoadReport, Outstanding, PARTS, Sample};
+use super::{ClosedReport, LoadReport, Outstanding, PARTS, Sample, SliceReport};
 use crate::config::{LoadConfig, Slices};
-
-/// Facts about the slices of one contestant.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SliceReport {
-    /// The number of rounds of the window without a gap.
-    pub rounds: u64,
-    /// The number of rounds in which some contestant's client had a gap. They are left out for all contestants, unless they are
-    /// more than half of the rounds: then all rounds are measured, and the verdict names the gaps.
-    pub left_out: u64,
-    /// The number of measured rounds with a request of this contestant that was outstanding beyond the next slice's guard.
-    pub overrun: u64,
-    /// The median service time in the first and in the second halves of the measured parts, in nanoseconds.
-    pub p50_by_half_ns: [u64; 2],
-}
 
 /// The measured parts of a contestant's slices. Times are in nanoseconds since the start of the window.
 struct Joined {
@@ -155,10 +139,7 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
         late: Some(figures::late(&send_delay, &service, &whole)),
         receiver_busy_share: report.receiver_busy_share.map(busy),
         fit: config.rate_per_s.and_then(|rate_per_s| figures::fit(&whole, 1e9 / rate_per_s)),
-        closed: report
-            .closed
-            .clone()
-            .map(|closed| super::ClosedReport { busy_share: busy(closed.busy_share), ..closed }),
+        closed: report.closed.clone().map(|closed| ClosedReport { busy_share: busy(closed.busy_share), ..closed }),
         kernel: report.kernel.as_ref().map(|kernel| {
             let (interface, hardware) = (kernel.interface.clone(), kernel.hardware);
             KernelFacts { interface, hardware, wall_clock_stepped: kernel.wall_clock_stepped }.report(&whole, window_ns)

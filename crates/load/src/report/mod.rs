@@ -14,7 +14,6 @@ use stats::{Distribution, Histogram, TestResult};
 use crate::config::{Pacing, Roles, Transport};
 
 pub use errors::{Class, Errors};
-pub use interleaved::SliceReport;
 use late::is_zero;
 pub use late::{LATE_SHARE_MAX, LateSends};
 pub use samples::Sample;
@@ -208,6 +207,20 @@ pub struct ClosedReport {
     pub cpus: u32,
     /// Mean think time, in nanoseconds.
     pub think_ns: u64,
+}
+
+/// Facts about the slices of one contestant.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SliceReport {
+    /// The number of rounds of the window without a gap.
+    pub rounds: u64,
+    /// The number of rounds in which some contestant's client had a gap. They are left out for all contestants, unless they are
+    /// more than half of the rounds: then all rounds are measured, and the verdict names the gaps.
+    pub left_out: u64,
+    /// The number of measured rounds with a request of this contestant that was outstanding beyond the next slice's guard.
+    pub overrun: u64,
+    /// The median service time in the first and in the second halves of the measured parts, in nanoseconds.
+    pub p50_by_half_ns: [u64; 2],
 }
 
 /// Figures of short-lived connections that began in the window and received at least one byte.
