@@ -80,6 +80,15 @@ pub fn significant(value: f64) -> String {
     format!("{value:.*}", decimals(rounded.max(1e-4)))
 }
 
+/// Joins names as in `a, b and c`.
+pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => names.concat(),
+    }
+}
+
 /// Formats a ratio with its interval; `-` without a ratio.
 pub(crate) fn ratio(ratio: Option<Ratio>) -> String {
     let Some(Ratio { ratio, interval, .. }) = ratio else { return "-".into() };

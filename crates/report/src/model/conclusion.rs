@@ -7,6 +7,7 @@ use stats::{Block, Family};
 use super::stream;
 use super::summary::{Comparison, MARGIN, Row, Summary};
 use crate::format;
+use crate::list::distinct;
 
 /// Returns the conclusion of the whole run.
 pub fn overall(summary: &Summary) -> String {
@@ -22,8 +23,13 @@ pub fn overall(summary: &Summary) -> String {
         0 => String::new(),
         count => format!(" ({count} of {} workloads have no valid row)", summary.comparisons.len()),
     };
-    if best.iter().any(|(comparison, _)| has_no_interval(comparison)) {
-        unranked.push_str(" (from fewer than three repeats, without an interval; see --repeats)");
+    let unknown = distinct(best.iter().flat_map(|(comparison, _)| without_interval(comparison)).map(|row| row.label()));
+    if !unknown.is_empty() {
+        let others =
+            distinct(best.iter().flat_map(|(comparison, _)| comparison.ranked().skip(1)).map(|row| row.label()));
+        let of =
+            if unknown.len() < others.len() { format!(" for {}", format::listed(&unknown)) } else { String::new() };
+        unranked.push_str(&format!(" (without an interval{of}: use {})", best[0].0.remedy));
     }
     if everywhere.is_empty() {
         let each = best.iter().map(|(comparison, equals)| format!("{} at {}", equals.join(" or "), place(comparison)));
@@ -67,10 +73,11 @@ pub fn of(comparison: &Comparison) -> String {
     let place = place(comparison);
     let is_stream = comparison.workload.service.stream().is_some();
     let most = if is_stream { "has the most bandwidth" } else { "has the most transactions" };
+    let has_no_interval = without_interval(comparison).next().is_some();
     let is_best = match (ranked.len(), equals_of_best(comparison).len()) {
         (1, _) => "is the only ranked architecture",
-        _ if is_closed && has_no_interval(comparison) => most,
-        _ if has_no_interval(comparison) => "has the lowest median",
+        _ if is_closed && has_no_interval => most,
+        _ if has_no_interval => "has the lowest median",
         (_, 1) => "is best",
         // The first row may lead by chance.
         _ if is_closed => &format!("{most}, but at least one other is not significantly different"),
@@ -121,7 +128,7 @@ fn against_best(row: &Row) -> String {
     let Some(ratio) = row.ratio else { return row.label() };
     let name = &row.label;
     match ratio.interval {
-        None => format!("{name} {:.2}x (fewer than three repeats: no interval)", ratio.ratio),
+        None => format!("{name} {:.2}x (no interval)", ratio.ratio),
         Some(_) if ratio.is_practically_one(MARGIN) => format!("{name} no practical difference"),
         Some(interval) if !ratio.differs_from_one() => {
             format!("{name} not significantly different ({:.2}x to {:.2}x)", interval.low, interval.high)
@@ -130,9 +137,9 @@ fn against_best(row: &Row) -> String {
     }
 }
 
-/// Returns whether a ratio to the best row has too few repeats for an interval.
-fn has_no_interval(comparison: &Comparison) -> bool {
-    comparison.ranked().skip(1).any(|row| row.ratio.is_some_and(|ratio| ratio.interval.is_none()))
+/// Returns the rows whose ratio to the best has too few repeats for an interval.
+fn without_interval(comparison: &Comparison) -> impl Iterator<Item = &Row> {
+    comparison.ranked().skip(1).filter(|row| row.ratio.is_some_and(|ratio| ratio.interval.is_none()))
 }
 
 /// Returns the best architecture, and those that do not differ from it significantly or in practice.
@@ -162,4 +169,39 @@ fn tail(ranked: &[&Row]) -> String {
     let (first, name, other) = (p99(known[0]), &row.label, p99(row));
     let (low, high) = (interval.low, interval.high);
     format!(" Its 99th percentile, {first}, is not the lowest: {name} has {other} ({low:.2}x to {high:.2}x).")
+}
+
+#[cfg(test)]
+mod tests {
+    use harness::model::Run;
+    use harness::spec::interleave::Interleave;
+
+    use super::*;
+
+    fn sentences(run: &Run) -> String {
+        let summary = Summary::of(run);
+        format!("{} {}", overall(&summary), of(&summary.comparisons[0]))
+    }
+
+    #[test]
+    fn one_interleaved_repeat_has_intervals() {
+        let mut run = testkit::interleaved_run();
+        let text = sentences(&run);
+        assert!(text.starts_with("Best for this traffic: epoll") && !text.contains("interval"), "{text}");
+        run.records[2].trial.load.slices = None;
+        let text = sentences(&run);
+        assert!(text.contains(" (without an interval for poll: use --repeats 3)."), "{text}");
+        assert!(text.contains("poll 1.62x (no interval)"), "{text}");
+    }
+
+    #[test]
+    fn few_separate_repeats_name_the_flags_for_an_interval() {
+        let mut run = testkit::run();
+        run.records.retain(|record| record.trial.repeat < 2);
+        let text = sentences(&run);
+        assert!(text.contains("(without an interval: use --interleave auto, or --repeats 3)"), "{text}");
+        run.header.interleave = Interleave::Auto;
+        let text = sentences(&run);
+        assert!(text.contains("(without an interval: use --repeats 3)"), "{text}");
+    }
 }

@@ -5,7 +5,8 @@
 //!   [`conclusion`]: the best architecture, by how much, and how certain that is
 //! - `pairs`: the ratios of all pairs of architectures
 //! - [`cost`]: system calls, CPU time and context switches per request; [`stream`]: bandwidth and its cost
-//! - [`client_tail`]: quantiles that the client may have caused; `network`: the conditions of a network
+//! - [`client_tail`]: quantiles that the client may have caused; `network`: the conditions of a network; `interleaving`: turns
+//!   of servers in one window
 //! - [`workload`]: workloads in words; [`axis`]: the dimensions in which workloads differ
 //! - [`sweep`], [`capacity`], [`deviation`]: rates, searches, and the evenness of sends
 //! - [`run_diff`]: two runs; [`history`]: many runs
@@ -17,6 +18,7 @@ pub mod conclusion;
 pub mod cost;
 pub mod deviation;
 pub mod history;
+mod interleaving;
 mod network;
 pub(crate) mod pairs;
 pub mod run_diff;

@@ -12,6 +12,7 @@ use stats::{Block, Distribution, Estimate, Family, Histogram, Ratio, interval, r
 
 use super::client_tail;
 use super::cost::CostBreakdown;
+use super::interleaving;
 use super::network;
 use super::pairs::{self, Pair, RowBlocks};
 use super::stream::Streams;
@@ -49,10 +50,16 @@ pub struct Comparison {
     /// The setup and the measured conditions of the network in a sentence; `None` over loopback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) network: Option<String>,
+    /// How the servers shared windows, in sentences; empty for separate trials.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) interleaving: Vec<String>,
     pub(crate) metric: &'static str,
     /// Ranked rows from the best one on, then all other rows. A placebo is never first among ranked rows, unless it is the
     /// only one.
     pub rows: Vec<Row>,
+    /// The flags that give an interval to ratios without one.
+    #[serde(skip)]
+    pub(crate) remedy: &'static str,
     /// The ratios of all pairs of ranked rows.
     pub(crate) pairs: Vec<Pair>,
     /// The ratio of the placebo to its reference; `None` without a placebo.
@@ -216,11 +223,22 @@ fn comparison(run: &Run, workload: &Workload, pruned: &[u32]) -> Comparison {
         true => CLOSED_METRIC,
         false => METRIC,
     };
-    let records = run.records.iter().filter(|record| record.trial.workload == *workload);
-    let network = network::sentence(records.filter_map(|record| record.network.as_ref()));
+    let records: Vec<&TrialRecord> = run.records.iter().filter(|it| it.trial.workload == *workload).collect();
+    let network = network::sentence(records.iter().filter_map(|record| record.network.as_ref()));
+    let interleaving = interleaving::sentences(&records, &rows);
     let pairs = pairs::of(&rows);
     let noise = pairs::noise(&rows, &pairs);
-    Comparison { workload: workload.clone(), title: title(workload), network, metric, rows, pairs, noise }
+    Comparison {
+        workload: workload.clone(),
+        title: title(workload),
+        network,
+        interleaving,
+        metric,
+        remedy: if run.header.interleave.is_never() { "--interleave auto, or --repeats 3" } else { "--repeats 3" },
+        rows,
+        pairs,
+        noise,
+    }
 }
 
 impl Comparison {

@@ -145,9 +145,9 @@ pub fn render(run: &Run, medium: Medium) -> String {
     let summary = Summary::of(run);
     let mut lines = Vec::new();
     for comparison in &summary.comparisons {
-        let Comparison { title, network, rows, .. } = comparison;
+        let Comparison { title, network, interleaving, rows, .. } = comparison;
         lines.push(medium.heading(title));
-        lines.extend(network.iter().map(|network| medium.prose(network)));
+        lines.extend(network.iter().chain(interleaving).map(|sentence| medium.prose(sentence)));
         lines.push(table::with_dropped(&columns(&comparison.workload), rows, medium, "--json"));
         lines.extend(tail_mark::note(rows).map(|note| medium.prose(&note)));
         lines.extend(boxplot::of(comparison, medium));

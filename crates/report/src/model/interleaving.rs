@@ -1,0 +1,58 @@
+//! How the servers of a workload shared windows, in sentences.
+
+use std::collections::BTreeMap;
+
+use harness::model::TrialRecord;
+
+use super::summary::Row;
+use crate::format;
+
+/// Describes the turns, the rounds that do not count, and the ranked rows that ran separately. Empty for separate trials.
+pub(super) fn sentences(records: &[&TrialRecord], rows: &[Row]) -> Vec<String> {
+    let slices = || records.iter().filter_map(|record| Some((record.trial.load.slices?, record)));
+    let Some((first, _)) = slices().next() else { return Vec::new() };
+    // All contestants of a heat leave out the same rounds.
+    let rounds = slices().filter_map(|(slices, it)| Some((slices.heat, it.load.as_ref()?.slices.as_ref()?)));
+    let heats: BTreeMap<u32, (u64, u64)> = rounds.map(|(heat, it)| (heat, (it.rounds, it.left_out))).collect();
+    let (counted, left_out) = heats.values().fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+    let ms = |ns: u64| format!("{} ms", ns as f64 / 1e6);
+    let windows = if heats.len() > 1 { format!(" in each of {} windows", heats.len()) } else { String::new() };
+    let mut turns = format!(
+        "The servers took turns of {}{windows}; the first {} of a turn do not count.",
+        ms(first.slice_ns),
+        ms(first.guard_ns)
+    );
+    if left_out > 0 {
+        turns += &format!(" {left_out} of {} rounds are left out, because a client paused.", counted + left_out);
+    }
+    let is_separate = |row: &&Row| row.is_ranked() && slices().all(|(_, record)| !row.covers(&record.trial));
+    let separate: Vec<&str> = rows.iter().filter(is_separate).map(|row| row.label.as_str()).collect();
+    let separate = match separate.as_slice() {
+        [] => None,
+        [one] => Some(format!("{one} ran separately: its ratio has no common blocks.")),
+        several => Some(format!("{} ran separately: their ratios have no common blocks.", format::listed(several))),
+    };
+    [turns].into_iter().chain(separate).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::Summary;
+
+    #[test]
+    fn interleaved_run_states_its_turns_and_rounds() {
+        let mut run = testkit::interleaved_run();
+        let sentences = |run: &_| Summary::of(run).comparisons[0].interleaving.clone();
+        let turns = "The servers took turns of 10 ms; the first 2 ms of a turn do not count.";
+        assert_eq!(sentences(&run), [format!("{turns} 24 of 300 rounds are left out, because a client paused.")]);
+        for record in &mut run.records {
+            record.load.as_mut().unwrap().slices.as_mut().unwrap().left_out = 0;
+        }
+        assert_eq!(sentences(&run), [turns]);
+        run.records[2].trial.load.slices = None;
+        assert_eq!(sentences(&run)[1], "poll ran separately: its ratio has no common blocks.");
+        run.records[1].trial.load.slices = None;
+        assert_eq!(sentences(&run)[1], "mt and poll ran separately: their ratios have no common blocks.");
+        assert!(sentences(&testkit::run()).is_empty());
+    }
+}
