@@ -10,7 +10,7 @@ use crate::figure::PaperFigure;
 use crate::grid::{self, Grid};
 use crate::impossible::{self, Impossible};
 use crate::{Paper, PaperComparison, Part, points};
-use report::html::command;
+use report::format::command;
 use report::html::frame::{self, Drawing, Frame};
 use report::plot::chart::{Chart, Mark, Published};
 use report::plot::style;

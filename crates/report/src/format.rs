@@ -89,6 +89,26 @@ pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
     }
 }
 
+/// Formats the words of a command line for a shell.
+pub fn command(words: &[String]) -> String {
+    let is_plain =
+        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c));
+    let quoted = words.iter().map(|word| match is_plain(word) {
+        true => word.clone(),
+        // Escape control characters, which a terminal would execute in pasted text.
+        false if word.contains(char::is_control) => {
+            let escape = |c: char| match c {
+                '\\' | '\'' => format!("\\{c}"),
+                c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
+                c => c.to_string(),
+            };
+            format!("$'{}'", word.chars().map(escape).collect::<String>())
+        }
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
 /// Formats a ratio with its interval; `-` without a ratio.
 pub(crate) fn ratio(ratio: Option<Ratio>) -> String {
     let Some(Ratio { ratio, interval, .. }) = ratio else { return "-".into() };
@@ -123,6 +143,13 @@ pub fn visible(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn command_with_special_characters_is_quoted() {
+        let words = ["muxbench", "compare", "--connections", "1,2", "--output", "it's mine"].map(str::to_owned);
+        assert_eq!(command(&words), r"muxbench compare --connections 1,2 --output 'it'\''s mine'");
+        assert_eq!(command(&["a\n'b".to_owned()]), r"$'a\u000a\'b'");
+    }
 
     #[test]
     fn control_characters_are_escaped() {

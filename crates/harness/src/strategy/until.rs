@@ -6,7 +6,7 @@
 use stats::Block;
 use stats::sequential::Looks;
 
-use crate::model::{RunHeader, Trial, TrialOutcome};
+use crate::model::{RunHeader, Trial, TrialOutcome, Workload};
 use crate::plan::duration_ns;
 
 /// The number of repeats in the plan, which limits the looks at a comparison.
@@ -24,7 +24,7 @@ pub(super) fn pruned(header: &RunHeader, outcomes: &[TrialOutcome], margin: f64,
     while let Some(first) = rest.first() {
         let (same, others): (Vec<&Trial>, Vec<&Trial>) =
             rest.iter().partition(|trial| trial.workload == first.workload);
-        if is_decided(header, outcomes, first, margin) {
+        if compared(header, outcomes, &first.workload, margin).is_some_and(|(_, looks)| looks.is_decided()) {
             pruned.extend(same.iter().map(|trial| trial.index));
         }
         rest = others;
@@ -38,17 +38,27 @@ fn is_time_over(open: &[&Trial], outcomes: &[TrialOutcome], time_max_ns: u64) ->
     let Some(repeat) = open.iter().map(|trial| trial.repeat).min().filter(|&repeat| repeat > 0) else { return false };
     let next = open.iter().filter(|trial| trial.repeat == repeat && trial.infeasible.is_empty());
     let next_ns: u64 = next.map(|trial| duration_ns(trial)).sum();
-    // The contestants of a heat share its time.
-    let share_ns = |outcome: &TrialOutcome| outcome.elapsed_ns / u64::from(outcome.contestants);
-    outcomes.iter().map(share_ns).sum::<u64>() + next_ns > time_max_ns
+    elapsed_ns(outcomes) + next_ns > time_max_ns
 }
 
-/// Tests whether the comparison of a trial's workload is decided. Looks at it after each complete repeat.
-fn is_decided(header: &RunHeader, outcomes: &[TrialOutcome], trial: &Trial, margin: f64) -> bool {
-    let rivals = || header.trials.iter().filter(|it| it.workload == trial.workload && it.infeasible.is_empty());
+/// Returns the time of all finished trials. The contestants of a heat share its time.
+pub fn elapsed_ns(outcomes: &[TrialOutcome]) -> u64 {
+    outcomes.iter().map(|outcome| outcome.elapsed_ns / u64::from(outcome.contestants)).sum()
+}
+
+/// Looks at the comparison of a workload after each complete repeat. Returns the compared servers, and the knowledge about their
+/// pairs. `None` before the first complete repeat.
+pub fn compared<'a>(
+    header: &'a RunHeader,
+    outcomes: &[TrialOutcome],
+    workload: &Workload,
+    margin: f64,
+) -> Option<(Vec<&'a Trial>, Looks)> {
+    let rivals = || header.trials.iter().filter(|it| it.workload == *workload && it.infeasible.is_empty());
     let outcome = |trial: &Trial| outcomes.iter().find(|outcome| outcome.index == trial.index);
     let complete = |repeat: &u32| rivals().filter(|it| it.repeat == *repeat).all(|it| outcome(it).is_some());
-    let repeats = (0..=trial.repeat).take_while(complete).count() as u32;
+    let last = rivals().map(|trial| trial.repeat).max()?;
+    let repeats = (0..=last).take_while(complete).count() as u32;
     let blocks = |server: &Trial, repeats: u32| -> Vec<Block> {
         let own = rivals().filter(|it| it.repeat < repeats && it.is_repeat_of(server));
         own.filter_map(outcome).flat_map(|outcome| outcome.blocks.iter().copied()).collect()
@@ -59,7 +69,7 @@ fn is_decided(header: &RunHeader, outcomes: &[TrialOutcome], trial: &Trial, marg
     for repeat in 1..=repeats {
         looks.look(&servers.iter().map(|server| blocks(server, repeat)).collect::<Vec<_>>());
     }
-    repeats > 0 && looks.is_decided()
+    (repeats > 0).then_some((servers, looks))
 }
 
 #[cfg(test)]

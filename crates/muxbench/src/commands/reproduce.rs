@@ -11,7 +11,7 @@ use harness::exec::event::RunEnd;
 use harness::spec::presets;
 use papers::html::Origin;
 use papers::{PAPERS, Paper, PaperComparison};
-use report::html;
+use report::format;
 use report::model::deviation::SendsOf;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -99,7 +99,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         let (run, ended) = execution::complete(&experiment, folder, args.quiet, &stop)?;
         if ended == RunEnd::Stopped || stop.is_requested() {
-            return Ok(exit::stopped(&html::command(&[words, display_flags(args)].concat())));
+            return Ok(exit::stopped(&format::command(&[words, display_flags(args)].concat())));
         }
         runs.push(run);
     }

@@ -10,4 +10,4 @@ pub mod page;
 #[cfg(test)]
 mod tests;
 
-pub use page::{command, render};
+pub use page::render;

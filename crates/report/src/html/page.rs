@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::frame::{Drawing, Frame};
 use crate::export::{self, csv};
 use crate::format;
-use crate::model::summary::{Comparison, Row};
+use crate::model::summary::{Comparison, Row, missing_by_reason, planned};
+use crate::model::undecided;
 use crate::model::{Summary, conclusion};
 use crate::plot::Drawn;
 use crate::plot::chart::Chart;
@@ -20,6 +21,8 @@ use crate::text::tail_mark;
 struct Page<'a> {
     run: &'a Run,
     command: String,
+    /// The command that decides open pairs.
+    to_decide: Option<String>,
     best: String,
     run_metric: &'static str,
     frame: &'a Frame,
@@ -57,7 +60,8 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
     };
     let page = Page {
         run,
-        command: command(&run.header.command),
+        command: format::command(&run.header.command),
+        to_decide: summary.to_decide.as_deref().map(format::command),
         best: conclusion::overall(&summary),
         run_metric: summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
         frame: &frame,
@@ -65,7 +69,7 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
         interval_method: summary.interval_method,
         figures,
         trials: run.records.iter().map(|record| (record, title(record))).collect(),
-        possible: run.header.trials.iter().filter(|trial| trial.infeasible.is_empty()).count(),
+        possible: planned(run),
     };
     frame.document(&run.header.name, &page)
 }
@@ -86,39 +90,17 @@ fn without_histograms(mut value: Value) -> Value {
     value
 }
 
-/// Formats the words of a command line for a shell.
-pub fn command(words: &[String]) -> String {
-    let is_plain =
-        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c));
-    let quoted = words.iter().map(|word| match is_plain(word) {
-        true => word.clone(),
-        // Escape control characters, which a terminal would execute in pasted text.
-        false if word.contains(char::is_control) => {
-            let escape = |c: char| match c {
-                '\\' | '\'' => format!("\\{c}"),
-                c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
-                c => c.to_string(),
-            };
-            format!("$'{}'", word.chars().map(escape).collect::<String>())
-        }
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    });
-    quoted.collect::<Vec<_>>().join(" ")
-}
-
 fn table<'a>(comparison: &'a Comparison, place: &impl Fn(&Row) -> usize) -> Table<'a> {
     let columns = run::columns(&comparison.workload);
     let cells = |row: &Row| columns[1..].iter().map(|column| (column.text)(row)).collect();
-    let notes = |texts: fn(&Row) -> &Vec<String>| {
-        comparison.rows.iter().flat_map(move |row| texts(row).iter().map(|text| format!("{}: {text}", row.label())))
-    };
+    let reasons = comparison.rows.iter().flat_map(|row| row.reasons.iter().map(|it| format!("{}: {it}", row.label)));
     let tail = tail_mark::note(&comparison.rows).into_iter();
     Table {
         comparison,
-        sentences: [conclusion::of(comparison)].into_iter().chain(conclusion::noise(comparison)).collect(),
+        sentences: conclusion::sentences(comparison),
         headings: columns.iter().map(|column| column.heading).collect(),
         rows: comparison.rows.iter().map(|row| (row, place(row), cells(row))).collect(),
-        notes: tail.chain(notes(|row| &row.reasons)).chain(notes(|row| &row.missing)).collect(),
+        notes: tail.chain(reasons).chain(missing_by_reason(&comparison.rows)).collect(),
     }
 }
 
@@ -135,16 +117,4 @@ fn words(check: &Check) -> String {
     };
     let p_value = check.p_value.map_or_else(String::new, |p_value| format!(" (p {p_value:.1e})"));
     format!("{}: {}, {side} {}{p_value}", check.name, number(check.value), number(check.limit))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn command_with_special_characters_is_quoted() {
-        let words = ["muxbench", "compare", "--connections", "1,2", "--output", "it's mine"].map(str::to_owned);
-        assert_eq!(command(&words), r"muxbench compare --connections 1,2 --output 'it'\''s mine'");
-        assert_eq!(command(&["a\n'b".to_owned()]), r"$'a\u000a\'b'");
-    }
 }

@@ -6,6 +6,7 @@ use stats::{Block, Family};
 
 use super::stream;
 use super::summary::{Comparison, MARGIN, Row, Summary};
+use super::undecided;
 use crate::format;
 use crate::list::distinct;
 
@@ -101,8 +102,14 @@ fn gigabytes(comparison: &Comparison) -> String {
     }
 }
 
+/// Returns the conclusion for one workload, the noise floor, and the decisions of a run with `--until`.
+pub(crate) fn sentences(comparison: &Comparison) -> Vec<String> {
+    let decisions = undecided::sentence(&comparison.pairs, comparison.margin);
+    [of(comparison)].into_iter().chain(noise(comparison)).chain(decisions).collect()
+}
+
 /// Returns the noise floor, which the placebo shows.
-pub fn noise(comparison: &Comparison) -> Option<String> {
+pub(super) fn noise(comparison: &Comparison) -> Option<String> {
     let reference = comparison.rows.iter().find(|row| row.is_placebo)?.reference(&comparison.rows)?;
     let ratio = comparison.noise?;
     let interval = ratio.interval.map_or_else(String::new, |it| format!(" ({:.3} to {:.3})", it.low, it.high));

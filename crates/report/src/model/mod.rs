@@ -3,7 +3,7 @@
 //! # Layout
 //! - [`summary`]: the statistics of each architecture under each workload, merged over repeats, and the ranking;
 //!   [`conclusion`]: the best architecture, by how much, and how certain that is
-//! - `pairs`: the ratios of all pairs of architectures
+//! - `pairs`: the ratios of all pairs of architectures; `undecided`: open pairs, and the command that decides them
 //! - [`cost`]: system calls, CPU time and context switches per request; [`stream`]: bandwidth and its cost
 //! - [`client_tail`]: quantiles that the client may have caused; `network`: the conditions of a network; `interleaving`: turns
 //!   of servers in one window
@@ -25,6 +25,7 @@ pub mod run_diff;
 pub mod stream;
 pub mod summary;
 pub mod sweep;
+pub(crate) mod undecided;
 pub mod workload;
 
 pub use capacity::Capacities;

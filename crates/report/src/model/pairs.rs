@@ -1,6 +1,7 @@
 //! The ratios of all pairs of ranked rows.
 
 use serde::Serialize;
+use stats::sequential::Decision;
 use stats::{Block, Family, Ratio};
 
 use super::summary::Row;
@@ -32,6 +33,9 @@ pub(crate) struct Pair {
     response_p99: Option<Ratio>,
     cpu_per_request: Option<Ratio>,
     rate: Option<Ratio>,
+    /// The decision by the rule that ended the run; `None` without `--until`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) decision: Option<Decision>,
 }
 
 /// Compares all ranked rows.
@@ -54,6 +58,7 @@ pub(crate) fn of(rows: &[Row]) -> Vec<Pair> {
             response_p99: response_p99.ratio(of, to),
             cpu_per_request: cpu_per_request.ratio(of, to),
             rate: rate.ratio(of, to),
+            decision: None,
         })
     };
     let places = (0..ranked.len()).flat_map(|to| (to + 1..ranked.len()).map(move |of| (of, to)));

@@ -11,7 +11,7 @@ use serde::Serialize;
 use server::Accept;
 use stats::{Block, Estimate, Ratio, family, ratio};
 
-use super::summary::{MARGIN, estimated, missing, pruned};
+use super::summary::{MARGIN, Pruned, estimated, missing, pruned};
 use super::workload::{is_same_traffic, order};
 use super::{FORMAT, client_tail};
 use crate::format;
@@ -242,7 +242,7 @@ fn groups(run: &Run) -> Vec<Group<'_>> {
     grouped(trials, is_alike).into_iter().map(|trials| group(run, &trials, &pruned)).collect()
 }
 
-fn group<'a>(run: &Run, trials: &[&'a Trial], pruned: &[u32]) -> Group<'a> {
+fn group<'a>(run: &Run, trials: &[&'a Trial], pruned: &Pruned) -> Group<'a> {
     let is_one = |record: &&TrialRecord| trials.iter().any(|trial| trial.index == record.trial.index);
     let records: Vec<&TrialRecord> = run.records.iter().filter(is_one).collect();
     let estimated = estimated(&records);

@@ -2,7 +2,7 @@
 //! are the ratios and the ranking. Histograms are merged over repeats for all other percentiles.
 
 use harness::model::blocks::{Figure, Percentile, blocks, estimate, metric};
-use harness::model::{Run, Trial, TrialOutcome, TrialRecord, Verdict, VerdictKind, Workload};
+use harness::model::{Run, Strategy, Trial, TrialOutcome, TrialRecord, Verdict, VerdictKind, Workload};
 use harness::strategy;
 use load::LoadReport;
 use load::report::{ChurnReport, KernelReport, LateSends, Measured};
@@ -16,6 +16,7 @@ use super::interleaving;
 use super::network;
 use super::pairs::{self, Pair, RowBlocks};
 use super::stream::Streams;
+use super::undecided;
 use super::workload::{order, title};
 use crate::format;
 use crate::list::{distinct, mean};
@@ -38,6 +39,9 @@ pub struct Summary {
     pub(crate) margin: f64,
     /// One comparison for each workload, ordered by connections and rate.
     pub comparisons: Vec<Comparison>,
+    /// The words of the command that decides open pairs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) to_decide: Option<Vec<String>>,
 }
 
 /// All architectures under one workload.
@@ -60,6 +64,9 @@ pub struct Comparison {
     /// The flags that give an interval to ratios without one.
     #[serde(skip)]
     pub(crate) remedy: &'static str,
+    /// Pairs are equal in practice if their ratio is within this distance of 1.
+    #[serde(skip)]
+    pub(crate) margin: f64,
     /// The ratios of all pairs of ranked rows.
     pub(crate) pairs: Vec<Pair>,
     /// The ratio of the placebo to its reference; `None` without a placebo.
@@ -201,12 +208,14 @@ impl Summary {
         let mut workloads = distinct(run.header.trials.iter().map(|trial| &trial.workload));
         workloads.sort_by(|a, b| order(a, b));
         let pruned = pruned(run);
-        let comparisons = workloads.into_iter().map(|workload| comparison(run, workload, &pruned)).collect();
-        Self { metric: METRIC, interval_method: ratio::METHOD, margin: MARGIN, comparisons }
+        let mut comparisons: Vec<Comparison> =
+            workloads.into_iter().map(|workload| comparison(run, workload, &pruned)).collect();
+        let to_decide = undecided::decide(run, &mut comparisons);
+        Self { metric: METRIC, interval_method: ratio::METHOD, margin: MARGIN, comparisons, to_decide }
     }
 }
 
-fn comparison(run: &Run, workload: &Workload, pruned: &[u32]) -> Comparison {
+fn comparison(run: &Run, workload: &Workload, pruned: &Pruned) -> Comparison {
     let trials: Vec<&Trial> = run.header.trials.iter().filter(|trial| trial.workload == *workload).collect();
     let mut labels = distinct(trials.iter().map(|trial| trial.label()));
     labels.sort();
@@ -235,6 +244,10 @@ fn comparison(run: &Run, workload: &Workload, pruned: &[u32]) -> Comparison {
         interleaving,
         metric,
         remedy: if run.header.interleave.is_never() { "--interleave auto, or --repeats 3" } else { "--repeats 3" },
+        margin: match run.header.strategy {
+            Strategy::Until { margin, .. } => margin,
+            _ => MARGIN,
+        },
         rows,
         pairs,
         noise,
@@ -248,21 +261,48 @@ impl Comparison {
     }
 }
 
-/// Returns the trials that a sweep skipped because lower rates exceeded the capacity of the server or the client.
-pub(crate) fn pruned(run: &Run) -> Vec<u32> {
-    let outcomes: Vec<TrialOutcome> =
-        run.records.iter().map(|record| TrialOutcome::new(record, &run.header.strategy)).collect();
-    strategy::pruned(&run.header, &outcomes)
+/// The trials that need not run.
+pub(crate) struct Pruned {
+    indices: Vec<u32>,
+    reason: &'static str,
 }
 
-/// The reason why a sweep skipped a rate.
-const LEFT_OUT: &str = "not run: lower rates already exceeded the capacity of the server or the client";
+/// Returns the trials that the strategy of a run skips because of finished ones.
+pub(crate) fn pruned(run: &Run) -> Pruned {
+    let reason = match run.header.strategy {
+        Strategy::Until { .. } => "later repeats not needed: the comparison was decided, or the time was over",
+        _ => "not run: lower rates already exceeded the capacity of the server or the client",
+    };
+    Pruned { indices: strategy::pruned(&run.header, &outcomes(run)), reason }
+}
+
+pub(crate) fn outcomes(run: &Run) -> Vec<TrialOutcome> {
+    run.records.iter().map(|record| TrialOutcome::new(record, &run.header.strategy)).collect()
+}
+
+/// Returns the number of trials that this host can run, without those that a decided comparison does not need.
+pub(crate) fn planned(run: &Run) -> usize {
+    let possible = run.header.trials.iter().filter(|trial| trial.infeasible.is_empty()).count();
+    match run.header.strategy {
+        Strategy::Until { .. } => possible - pruned(run).indices.len(),
+        _ => possible,
+    }
+}
+
+/// Returns a line for each reason for missing repeats, with the rows that it concerns.
+pub(crate) fn missing_by_reason(rows: &[Row]) -> Vec<String> {
+    let line = |reason: &String| {
+        let names: Vec<String> = rows.iter().filter(|row| row.missing.contains(reason)).map(Row::label).collect();
+        format!("{}: {reason}", format::listed(&names))
+    };
+    distinct(rows.iter().flat_map(|row| &row.missing)).into_iter().map(line).collect()
+}
 
 /// Returns the reasons for missing records, without consecutive duplicates.
-pub(crate) fn missing(trials: &[&Trial], records: &[&TrialRecord], pruned: &[u32]) -> Vec<String> {
+pub(crate) fn missing(trials: &[&Trial], records: &[&TrialRecord], pruned: &Pruned) -> Vec<String> {
     let is_missing = |trial: &&&Trial| records.iter().all(|record| record.trial.index != trial.index);
     let reasons = trials.iter().filter(is_missing).map(|trial| match trial.infeasible.as_slice() {
-        [] if pruned.contains(&trial.index) => LEFT_OUT.to_owned(),
+        [] if pruned.indices.contains(&trial.index) => pruned.reason.to_owned(),
         [] => "not run yet".to_owned(),
         reasons => reasons.join("; "),
     });

@@ -5,17 +5,17 @@ use harness::model::{Run, Strategy, Trial};
 use harness::spec::transport::Transport;
 
 use crate::format;
+use crate::model::summary::planned;
 
 /// Describes the host, the client and the command of a run.
 pub(crate) fn host(run: &Run) -> String {
     let header = &run.header;
     let fact = |name: &str| header.host.get(name).map_or("unknown", String::as_str);
     let kernel = fact("kernel").split_whitespace().next().unwrap_or("unknown");
-    let possible = header.trials.iter().filter(|trial| trial.infeasible.is_empty()).count();
     let trials = match header.strategy {
         Strategy::Capacity(_) => format!("{} trials", run.records.len()),
         Strategy::Whole | Strategy::Sweep { .. } | Strategy::Until { .. } => {
-            format!("{} of {possible} trials", run.records.len())
+            format!("{} of {} trials", run.records.len(), planned(run))
         }
     };
     let client = run.records.iter().find_map(|record| record.load.as_ref()).map_or_else(String::new, |load| {

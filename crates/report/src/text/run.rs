@@ -12,7 +12,8 @@ use crate::format;
 use crate::model::client_tail::{P1, P25, P50, P75, P90, P95, P99, Quantile};
 use crate::model::conclusion;
 use crate::model::stream::Streams;
-use crate::model::summary::{Churn, Comparison, Cost, Datagrams, Kernel, Row, Summary};
+use crate::model::summary::{Churn, Comparison, Cost, Datagrams, Kernel, Row, Summary, missing_by_reason};
+use crate::model::undecided;
 
 /// The columns for a workload, in order from left to right.
 pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
@@ -161,14 +162,17 @@ pub fn render(run: &Run, medium: Medium) -> String {
             }
             let name = &row.label;
             lines.extend(row.reasons.iter().map(|reason| medium.prose(&format!("{name} {reason}"))));
-            lines.extend(row.missing.iter().map(|reason| medium.prose(&format!("{name}: {reason}"))));
         }
-        lines.push(medium.prose(&conclusion::of(comparison)));
-        lines.extend(conclusion::noise(comparison).map(|noise| medium.prose(&noise)));
+        lines.extend(missing_by_reason(rows).iter().map(|missing| medium.prose(missing)));
+        lines.extend(conclusion::sentences(comparison).iter().map(|sentence| medium.prose(sentence)));
         lines.push(String::new());
     }
     lines.extend(along::tables(&summary, medium).into_iter().map(|table| table + "\n"));
     lines.push(medium.prose(&conclusion::overall(&summary)) + "\n");
+    if let Some(command) = &summary.to_decide {
+        lines.push(medium.prose(undecided::REMARK));
+        lines.push(medium.verbatim(&format!("  {}\n", format::command(command))));
+    }
     lines.push(medium.prose(&about(run, &summary)));
     medium.finished(lines.join("\n") + "\n")
 }

@@ -18,7 +18,7 @@ use stats::{Block, Estimate};
 use setting::Settings;
 
 use super::run_diff::{Change, ChangeKind, HostDifference};
-use super::summary::Row;
+use super::summary::{Row, planned};
 use super::workload::{self, is_same_traffic};
 use super::{Capacities, FORMAT, Summary, conclusion};
 use crate::list::{distinct, grouped};
@@ -152,7 +152,6 @@ impl Builder {
             self.hosts.push(header.host.clone());
             self.hosts.len() - 1
         });
-        let possible = header.trials.iter().filter(|trial| trial.infeasible.is_empty()).count();
         let capacities = Capacities::of(run);
         let summary = Summary::of(run);
         let entry = Entry {
@@ -165,7 +164,7 @@ impl Builder {
             host,
             finished: run.records.len(),
             valid: run.records.iter().filter(|record| record.verdict.kind == VerdictKind::Valid).count(),
-            planned: capacities.is_none().then_some(possible),
+            planned: capacities.is_none().then(|| planned(run)),
             sentence: capacities.as_ref().map_or_else(|| conclusion::overall(&summary), Capacities::sentence),
         };
         // Each probe of a search has its own rate, so probes form no trend.
