@@ -254,7 +254,8 @@ pub fn interleaved_run() -> Run {
         let mut trial = trial(contestant, 0, architecture, 400);
         trial.is_placebo = contestant == 3;
         let (slice_ns, guard_ns) = (10 * MS, 2 * MS);
-        trial.load.slices = Some(Slices { heat: 0, contestants: 4, contestant, slice_ns, guard_ns, seed: 7 });
+        trial.load.slices =
+            Some(Slices { heat: 0, contestants: 4, contestant, slice_ns, gap_ns: 0, guard_ns, seed: 7 });
         let mut record = record(&trial, service_ns as u64, VerdictKind::Valid, "");
         let load = record.load.as_mut().expect("every record has a load report");
         load.slices =

@@ -21,6 +21,9 @@ const SLICE_NS_MAX: u64 = 100 * MS;
 /// The part of a slice for each connection: for a scan of all connections, and in a closed loop for several turns of all.
 const SLICE_NS_PER_CONNECTION: u64 = 5_000;
 const SLICE_NS_PER_CLOSED_CONNECTION: u64 = 150_000;
+/// The gap after a slice, as a part of the slice. In a closed loop all connections wait for responses at the end of a slice.
+const GAP_SHARE: u64 = 20;
+const CLOSED_GAP_SHARE: u64 = 4;
 /// The part of a slice that is its guard.
 const GUARD_SHARE: u64 = 5;
 /// The fewest slices of each contestant in a window. With fewer, rounding to whole slices changes the phases too much.
@@ -73,6 +76,7 @@ pub(super) fn assign(trials: &mut [Trial], experiment: &Experiment, host: &Host)
                 contestants: heat.len() as u32,
                 contestant,
                 slice_ns,
+                gap_ns: slice_ns / if trials[at].workload.is_closed() { CLOSED_GAP_SHARE } else { GAP_SHARE },
                 guard_ns: slice_ns / GUARD_SHARE,
                 seed: trials[at].load.seed,
             });

@@ -80,7 +80,8 @@ impl Plan {
 
 /// Returns the estimated duration of a trial in nanoseconds.
 pub fn duration_ns(trial: &Trial) -> u64 {
-    trial.workload.phases.sending_ns()
+    let contestants = trial.load.slices.map_or(1, |slices| u64::from(slices.contestants));
+    trial.load.window_ns().end / contestants
         + OVERHEAD_NS
         + trial.workload.network.as_ref().map_or(0, |_| PROBE_NS)
         + u64::from(trial.load.connections_and_idle()) * CONNECT_NS

@@ -12,7 +12,7 @@ fn interleaved() -> [TrialRecord; 2] {
     let first = run.records[0].clone();
     let other = run.records.iter().find(|it| it.trial.architecture != first.trial.architecture).unwrap().clone();
     [(0, first), (1, other)].map(|(contestant, mut record)| {
-        let slices = Slices { heat: 7, contestants: 2, contestant, slice_ns: 10, guard_ns: 2, seed: 1 };
+        let slices = Slices { heat: 7, contestants: 2, contestant, slice_ns: 10, gap_ns: 0, guard_ns: 2, seed: 1 };
         record.trial.load.slices = Some(slices);
         record
     })

@@ -19,6 +19,9 @@ pub struct Slices {
     pub contestant: u32,
     /// The length of a slice in nanoseconds.
     pub slice_ns: u64,
+    /// The length of the gap after each slice, in nanoseconds: nobody sends, so that responses arrive before the next slice.
+    #[serde(default)]
+    pub gap_ns: u64,
     /// The length of the guard, in nanoseconds: requests planned in this first part of a slice are sent, but not measured.
     pub guard_ns: u64,
     /// The seed of the order in each round.
@@ -28,7 +31,7 @@ pub struct Slices {
 impl Slices {
     /// The length of a round in nanoseconds.
     pub fn round_ns(&self) -> u64 {
-        self.slice_ns * u64::from(self.contestants)
+        (self.slice_ns + self.gap_ns) * u64::from(self.contestants)
     }
 
     /// Returns the contestants of a round, in the order of their slices.
@@ -43,7 +46,7 @@ impl Slices {
     pub fn start_ns(&self, round: u64) -> u64 {
         let place = self.order(round).iter().position(|&it| it == self.contestant);
         let place = place.expect("the contestant is one of its heat") as u64;
-        round * self.round_ns() + place * self.slice_ns
+        round * self.round_ns() + place * (self.slice_ns + self.gap_ns)
     }
 
     /// Returns the nanoseconds after the start until each contestant has had `phase_ns` of slices, rounded to whole rounds.
@@ -63,7 +66,8 @@ mod tests {
 
     #[test]
     fn each_round_has_one_slice_per_contestant() {
-        let of = |contestant| Slices { heat: 0, contestants: 3, contestant, slice_ns: 10, guard_ns: 2, seed: 7 };
+        let of =
+            |contestant| Slices { heat: 0, contestants: 3, contestant, slice_ns: 8, gap_ns: 2, guard_ns: 2, seed: 7 };
         let mut orders = std::collections::BTreeSet::new();
         for round in 0..100 {
             let mut starts = [0, 1, 2].map(|contestant| of(contestant).start_ns(round));
@@ -76,7 +80,7 @@ mod tests {
 
     #[test]
     fn phases_end_with_a_round() {
-        let slices = Slices { heat: 0, contestants: 4, contestant: 1, slice_ns: 10, guard_ns: 2, seed: 7 };
+        let slices = Slices { heat: 0, contestants: 4, contestant: 1, slice_ns: 10, gap_ns: 0, guard_ns: 2, seed: 7 };
         assert_eq!([0, 10, 14, 16, 100].map(|ns| slices.edge_ns(ns)), [0, 40, 40, 80, 400]);
         assert!((slices.measured_share() - 0.8).abs() < 1e-9);
     }

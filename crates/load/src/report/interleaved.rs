@@ -83,7 +83,7 @@ impl Joined {
 
     /// Counts the measured rounds with a request that was outstanding beyond the guard of the next slice.
     fn overrun(&self, samples: &[Sample]) -> u64 {
-        let end_ns = (self.slices.slice_ns + self.slices.guard_ns) as i64;
+        let end_ns = (self.slices.slice_ns + self.slices.gap_ns + self.slices.guard_ns) as i64;
         let round_of = |sample: &Sample| {
             let (since_ns, place) = self.locate(sample.planned_ns)?;
             let is_over = sample.sent_ns != Sample::NEVER && sample.complete_ns > sample.planned_ns - since_ns + end_ns;
@@ -177,7 +177,8 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn config() -> LoadConfig {
-        let slices = Slices { heat: 0, contestants: 2, contestant: 0, slice_ns: 10 * MS, guard_ns: 2 * MS, seed: 1 };
+        let slices =
+            Slices { heat: 0, contestants: 2, contestant: 0, slice_ns: 10 * MS, gap_ns: 0, guard_ns: 2 * MS, seed: 1 };
         let phases = Phases { ramp_ns: 0, warm_up_ns: 10 * MS, measure_ns: 320 * MS, cool_down_ns: 0 };
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let config = LoadConfig::new(([127, 0, 0, 1], 80), service);

@@ -88,7 +88,7 @@ mod tests {
 
     fn made_up() -> (OwnSlices, Vec<u64>) {
         let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
-        let slices = Slices { heat: 0, contestants: 3, contestant: 1, slice_ns: 10, guard_ns: 2, seed: 7 };
+        let slices = Slices { heat: 0, contestants: 3, contestant: 1, slice_ns: 10, gap_ns: 0, guard_ns: 2, seed: 7 };
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let phases = Phases { ramp_ns: 10, warm_up_ns: 10, measure_ns: 30, cool_down_ns: 0 };
         let config = LoadConfig { slices: Some(slices), phases, ..LoadConfig::new(([127, 0, 0, 1], 80), service) };

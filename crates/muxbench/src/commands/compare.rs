@@ -19,13 +19,15 @@ const BUDGET_NS: u64 = 600_000_000_000;
 
 /// Run one workload against several architectures and print which one is best
 ///
-/// Without flags, muxbench compares mp, mt, select, poll and epoll with 400 and 2000 connections, requests of 128 B, responses
-/// of 10 KiB and 2000 requests/s, in three interleaved repeats. This takes less than a minute.
+/// Without flags, muxbench compares mp, mt, select, poll, epoll, io_uring and tokio with 400 and 2000 connections, requests of
+/// 128 B, responses of 10 KiB and 2000 requests/s. The servers of a workload are up at the same time and take turns to be
+/// loaded, so that all share the speed of the host. This takes about a minute.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench compare --arch epoll,mt --connections 10000 --rate 500,2000
   muxbench compare --request 1B --response 1B --json > result.json
   muxbench compare --active 1/64,1 --idle 5000          # locality (kawai2006)
+  muxbench compare --placebo --until 2% --budget 3min   # go on until decided
   muxbench compare --schedule closed --service kv       # transactions/s
   muxbench compare --service http --response 1KiB       # GET /bytes/1024
   muxbench compare --requests-per-connection 1          # short connections
@@ -40,7 +42,7 @@ pub struct Args {
     /// Requests per second, comma-separated
     #[arg(long, value_name = "RATE", value_delimiter = ',')]
     rate: Vec<Rate>,
-    /// Repeats of each architecture and workload [default: 3]
+    /// Repeats of each architecture and workload [default: 1]
     #[arg(long, value_name = "N")]
     repeats: Option<NonZeroU32>,
     #[command(flatten)]

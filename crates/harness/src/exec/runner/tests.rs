@@ -37,7 +37,7 @@ fn heat(contestants: u32) -> Vec<Trial> {
     for (contestant, trial) in (0..).zip(&mut trials) {
         trial.architecture = ["epoll", "mt", "mp"][contestant as usize].parse().unwrap();
         let (slice_ns, guard_ns) = (5_000_000, 1_000_000);
-        trial.load.slices = Some(Slices { heat: 0, contestants, contestant, slice_ns, guard_ns, seed: 1 });
+        trial.load.slices = Some(Slices { heat: 0, contestants, contestant, slice_ns, gap_ns: 0, guard_ns, seed: 1 });
     }
     trials
 }
