@@ -53,6 +53,10 @@
   function hover(axes, series, point) {
     const [x, y, spread, verdict] = point;
     const lines = [`<b>${data.architectures[series.architecture]}</b>${series.of ? ` ${series.of}` : ""}`];
+    if (axes.y.form === "names") {
+      const interval = spread ? ` (${spread.map((it) => it.toFixed(3)).join(" to ")})` : "";
+      return `${lines[0]}<br>${axes.x.label}: <b>${x.toFixed(3)}</b>${interval}`;
+    }
     const value = words[axes.y.form];
     if (axes.x.form === "names") {
       lines.push(`${axes.x.ticks[x][1]} ${axes.x.label}`);
@@ -85,15 +89,20 @@
     const shift = isBeside ? (at + 0.5 - places.length / 2) * step : 0;
     const x = series.points.map((point) => point[0] + shift);
     const common = { visible: !off.has(series.architecture), meta: data.architectures[series.architecture], showlegend: false };
-    const bar = (low, high, width) => ({
-      ...common, mode: "lines", hoverinfo: "skip", line: { color: colour, width },
-      x: series.points.flatMap((point, i) => (point[2] && point[2].length ? [x[i], x[i], null] : [])),
-      y: series.points.flatMap((point) => (point[2] && point[2].length ? [low(point[2]), high(point[2]), null] : [])),
-    });
+    const isAcross = chart.shape === "intervals";
+    const bar = (low, high, width) => {
+      const ends = series.points.flatMap((point) => (point[2] && point[2].length ? [low(point[2]), high(point[2]), null] : []));
+      const at = (point, i) => (isAcross ? point[1] : x[i]);
+      const places = series.points.flatMap((point, i) => (point[2] && point[2].length ? [at(point, i), at(point, i), null] : []));
+      return {
+        ...common, mode: "lines", hoverinfo: "skip", line: { color: colour, width },
+        x: isAcross ? ends : places, y: isAcross ? places : ends,
+      };
+    };
     const bars = [];
     if (chart.shape === "percentiles") {
       bars.push(bar((it) => it[0], (it) => it[it.length - 1], 1.5), bar((it) => it[1], (it) => it[2], 6));
-    } else if (chart.shape === "points" && series.points.some((point) => point[2] && point[2].length)) {
+    } else if ((chart.shape === "points" || isAcross) && series.points.some((point) => point[2] && point[2].length)) {
       bars.push(bar((it) => it[0], (it) => it[1], 2));
     }
     const isValid = (point) => !point[3] || point[3] === "valid";
@@ -159,10 +168,14 @@
     const panel = chart.panels[plot.dataset.panel];
     const look = theme();
     const axes = axesOf(chart, panel);
-    const size = printing ? PAPER : { width: plot.clientWidth, height: plot.clientHeight };
-    const width = Math.max(1, size.width - MARGINS.l - MARGINS.r);
+    const isAcross = chart.shape === "intervals";
+    const height = isAcross ? parseInt(plot.style.height, 10) : PAPER.height;
+    const size = printing ? { ...PAPER, height } : { width: plot.clientWidth, height: plot.clientHeight };
+    const names = isAcross ? Math.max(...axes.y.ticks.map((tick) => tick[1].length)) * 6.5 + 14 : 0;
+    const margin = { ...MARGINS, l: Math.max(MARGINS.l, Math.min(names, size.width / 2)) };
+    const width = Math.max(1, size.width - margin.l - margin.r);
     const layout = {
-      margin: MARGINS, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      margin, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, color: look.ink },
       xaxis: axis(axes.x, look, width), yaxis: axis(axes.y, look),
       hovermode: "closest", dragmode: false, hoverlabel: { bgcolor: look.paper, font: { color: look.ink } },
@@ -171,7 +184,8 @@
     const faint = (series) => (series.of ? 0 : 1);
     const ordered = [...panel.series].sort((a, b) => faint(a) - faint(b));
     const printed = (panel.published || []).map((it) => published(axes, it, look));
-    const all = [...printed, ...ordered.flatMap((series) => traces(chart, panel, series, look, width))];
+    const best = { x: [1, 1], y: axes.y.range, mode: "lines", hoverinfo: "skip", showlegend: false, line: { color: look.ink, width: 1 } };
+    const all = [...(isAcross ? [best] : []), ...printed, ...ordered.flatMap((series) => traces(chart, panel, series, look, width))];
     Plotly.react(plot, all, layout, { displayModeBar: false });
     plot.dataset.drawn = "";
   }

@@ -29,6 +29,8 @@ pub enum Shape {
     Percentiles,
     /// A marker per point, with its interval if known.
     Points,
+    /// A marker per point, with its interval along the horizontal axis. Each name has a row. A vertical line is at 1.
+    Intervals,
     /// A line without markers.
     Line,
 }
@@ -101,7 +103,7 @@ pub struct Point {
     /// The vertical position.
     pub y: f64,
     /// For [`Shape::Percentiles`], p1, p25, p75 and p99; without p99 if the client may have caused it, and empty if it may have
-    /// caused p75. For [`Shape::Points`], both ends of the interval, or nothing.
+    /// caused p75. For [`Shape::Points`] and [`Shape::Intervals`], both ends of the interval, or nothing.
     pub spread: Vec<f64>,
     /// The verdict.
     pub verdict: VerdictKind,
@@ -294,6 +296,11 @@ impl Chart {
     /// Returns the horizontal and the vertical axis of a panel.
     pub fn axes<'a>(&'a self, panel: &'a Panel) -> (&'a Axis, &'a Axis) {
         panel.axes.as_deref().map_or((&self.x, &self.y), |[x, y]| (x, y))
+    }
+
+    /// Returns the number of rows of a panel of [`Shape::Intervals`].
+    pub fn rows(&self, panel: &Panel) -> Option<usize> {
+        (self.shape == Shape::Intervals).then(|| self.axes(panel).1.ticks.len())
     }
 
     /// Returns the positions of points along the horizontal axis of a panel, each once, in order, with its name.

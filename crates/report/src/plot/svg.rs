@@ -22,6 +22,8 @@ const COLUMNS: usize = 3;
 /// The height of a line of the legend.
 const LINE: f64 = 24.0;
 const MARGIN: f64 = 16.0;
+/// The height of a row of intervals.
+const ROW: f64 = 26.0;
 /// The number of PNG pixels for each SVG pixel.
 const SCALE: f32 = 2.0;
 const INK: &str = "#22262b";
@@ -30,7 +32,10 @@ const GRID: &str = "#dde0e4";
 /// Draws a figure with its title and a legend as SVG.
 pub fn svg(title: &str, chart: &Chart, architectures: &[String]) -> String {
     let columns = chart.panels.len().clamp(1, COLUMNS);
-    let panel_size = if chart.panels.len() == 1 { SINGLE } else { PANEL };
+    let mut panel_size = if chart.panels.len() == 1 { SINGLE } else { PANEL };
+    if let Some(rows) = chart.panels.iter().filter_map(|panel| chart.rows(panel)).max() {
+        panel_size.1 = AROUND[2] + AROUND[3] + ROW * rows as f64;
+    }
     let width = panel_size.0 * columns as f64 + 2.0 * MARGIN;
     let legend = legend(chart, architectures, width);
     let lines = legend.last().map_or(0.0, |entry| entry.line + 1.0);
@@ -52,7 +57,8 @@ pub fn svg(title: &str, chart: &Chart, architectures: &[String]) -> String {
     for (at, panel) in chart.panels.iter().enumerate() {
         let left = MARGIN + panel_size.0 * (at % columns) as f64;
         let top = head + panel_size.1 * (at / columns) as f64;
-        let [before, after, above, below] = AROUND;
+        let [_, after, above, below] = AROUND;
+        let before = space_for_names(chart, panel).min(0.5 * panel_size.0);
         let across = (left + before, left + panel_size.0 - after);
         let up = (top + panel_size.1 - below, top + above);
         draw(&mut canvas, chart, panel, across, up);
@@ -122,7 +128,8 @@ struct Entry {
 fn legend(chart: &Chart, architectures: &[String], width: f64) -> Vec<Entry> {
     let is_drawn =
         |place: &usize| chart.panels.iter().flat_map(|panel| &panel.series).any(|series| series.architecture == *place);
-    let drawn = (0..architectures.len()).filter(is_drawn);
+    // The rows of intervals have their names beside them.
+    let drawn = (0..architectures.len()).filter(|place| chart.shape != Shape::Intervals && is_drawn(place));
     let mut texts: Vec<(String, Style)> =
         drawn.map(|place| (architectures[place].clone(), style::style(place))).collect();
     for published in chart.panels.iter().flat_map(|panel| &panel.published) {
@@ -141,6 +148,12 @@ fn legend(chart: &Chart, architectures: &[String], width: f64) -> Vec<Entry> {
         Entry { text, style, x: x - space, line }
     });
     entries.collect()
+}
+
+/// Returns the space left of a panel's vertical axis.
+fn space_for_names(chart: &Chart, panel: &Panel) -> f64 {
+    let names = chart.axes(panel).1.ticks.iter().filter(|_| chart.shape == Shape::Intervals);
+    names.map(|(_, name)| 7.5 * name.chars().count() as f64 + 16.0).fold(AROUND[0], f64::max)
 }
 
 /// Converts a value to a pixel of an axis that extends between the pixels `from` and `to`.
@@ -175,6 +188,10 @@ fn draw(canvas: &mut Canvas, chart: &Chart, panel: &Panel, across: (f64, f64), u
         canvas.text((across.0 - 6.0, at), 12.0, "end", label);
     }
     canvas.line(&[(across.0, up.1), (across.0, up.0), (across.1, up.0)], INK, 1.0, &[], 1.0);
+    if chart.shape == Shape::Intervals {
+        let at = pixel(x, across, 1.0);
+        canvas.line(&[(at, up.0), (at, up.1)], INK, 1.0, &[], 1.0);
+    }
     canvas.text(((across.0 + across.1) / 2.0, up.0 + 32.0), 13.0, "middle", &x.label);
     let middle = (up.0 + up.1) / 2.0;
     let _ = writeln!(canvas.0, "<g transform=\"rotate(-90 {:.1} {middle:.1})\">", across.0 - 62.0);
@@ -258,7 +275,11 @@ fn draw_series(
     }
     for (x, point) in points {
         let mut bar = |from: f64, to: f64, width: f64| {
-            canvas.line(&[place((*x, from)), place((*x, to))], style.light, width, &[], 1.0);
+            let ends = match chart.shape {
+                Shape::Intervals => [(from, point.y), (to, point.y)],
+                _ => [(*x, from), (*x, to)],
+            };
+            canvas.line(&ends.map(&place), style.light, width, &[], 1.0);
         };
         match point.spread.as_slice() {
             [p1, p25, p75, rest @ ..] => {

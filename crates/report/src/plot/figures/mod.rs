@@ -2,6 +2,7 @@
 
 mod distribution;
 mod over_window;
+mod ranking;
 
 use harness::model::Workload;
 
@@ -28,10 +29,11 @@ pub const FIGURES: &[FigureSpec] = &[
     FigureSpec {
         name: "ranking",
         title: "Ratio to the best",
-        about: "Each architecture's metric divided by the best metric under the same workload, with its 95 % interval. \
-                If the interval includes 1x, the architecture is not significantly different from the best. If it does not, the \
-                conclusion says whether the difference remains significant among all pairs.",
-        draw: ranking,
+        about: "Each architecture's metric divided by the best metric under the same workload, the best first. The bar is the \
+                95 % interval; a marker without a bar has none. The vertical line is at the best, 1x. If a bar crosses it, the \
+                architecture is not significantly different from the best. If it does not, the conclusion says whether the \
+                difference remains significant among all pairs.",
+        draw: ranking::draw,
     },
     FigureSpec {
         name: "bandwidth",
@@ -190,18 +192,6 @@ const KERNEL: [(&str, Value); 3] = [
 /// Returns a value without spread.
 fn plain(value: Option<f64>) -> Option<(f64, Vec<f64>)> {
     Some((value?, Vec::new()))
-}
-
-fn ranking(data: &PlotData<'_>) -> Option<Chart> {
-    let ranked = |rows: &[Row]| rows.iter().filter(|row| row.ratio.is_some()).count();
-    data.summary.comparisons.iter().find(|comparison| ranked(&comparison.rows) > 1)?;
-    let label = match data.is_closed() {
-        true if data.has_streams() => "bandwidth / best",
-        true => "transactions per second / best",
-        false => "median service time / best",
-    };
-    let ratio = |_: &Workload, row: &Row| row.ratio.map(|ratio| estimate(ratio.ratio, ratio.interval));
-    data.points(data.size(), (label, Form::Times), ratio)
 }
 
 /// Returns the rate of a ranked row with its interval, or the mean rate of any other row.
