@@ -18,8 +18,8 @@ const PORTS: u32 = 4;
 /// The responses to one request.
 type Replies = Vec<Vec<u8>>;
 
-/// A server with one thread per port. `answer` computes the responses from the number of earlier requests to the port and from
-/// the regular response. A greeting, which the client may repeat, has no number.
+/// A server with one thread per port. `answer` returns the responses to one request. Its arguments are the number of earlier
+/// requests to the port, and the correct response. The number is `None` for a greeting, which the client may repeat.
 struct Server {
     targets: Vec<SocketAddr>,
     stop: Arc<AtomicBool>,
@@ -250,7 +250,7 @@ fn silent_or_closed_port_is_named_before_the_start() {
     let error = error.to_string();
     assert!(error.contains("timeout") && error.contains(&silent.targets[0].to_string()), "{error}");
     if cfg!(target_os = "linux") {
-        // With two ports, the second send may return the error of the first.
+        // With several ports, a send to one port may return the ICMP error of another.
         for count in [1, 2, 3] {
             let gone: Vec<_> = (0..count).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
             let ports: Vec<u16> = gone.iter().map(|socket| socket.local_addr().unwrap().port()).collect();
