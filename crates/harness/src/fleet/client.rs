@@ -61,8 +61,7 @@ pub(super) trait ClientLink {
         if self.name() == SINGLE { reason.to_owned() } else { format!("{}: {reason}", self.name()) }
     }
 
-    /// Kills a local client that hangs and returns its exit report. Drops a remote worker and returns the effect on later
-    /// trials.
+    /// Kills a local client that hangs and returns its exit report. Closes the connection of a remote worker and says so.
     fn give_up(&mut self) -> String;
 }
 

@@ -140,10 +140,11 @@ impl ClientLink for ConnectedWorker {
         }
     }
 
-    /// Gives up the worker. It has failed, because a working one would have killed a client that hangs.
+    /// Marks the worker as lost and closes its connection. After a timeout the fault is the worker's: it should have killed a
+    /// client that hangs.
     fn give_up(&mut self) -> String {
         self.is_lost = true;
         self.channel.close();
-        "later trials run without it".to_owned()
+        "its connection is closed".to_owned()
     }
 }
