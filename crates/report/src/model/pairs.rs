@@ -6,7 +6,8 @@ use stats::{Block, Family, Ratio};
 
 use super::summary::Row;
 
-/// The blocks of a row's figures in the repeats that estimates use. Empty for a figure that the client may have caused.
+/// The blocks of a row's figures in the repeats that estimates use. Percentiles omit repeats in which the client may have caused
+/// the value, and are empty unless more than half of the repeats remain.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowBlocks {
     pub(crate) p50: Vec<Block>,
@@ -17,7 +18,8 @@ pub(crate) struct RowBlocks {
     pub(crate) rate: Vec<Block>,
 }
 
-/// The ratios of one row to another. Each figure is a family of its own: see [`Family`].
+/// The ratios of one row to another. The p-values of each figure are adjusted for all pairs of rows, separately from the other
+/// figures: see [`Family`].
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Pair {
     /// The label of the row.
@@ -30,6 +32,7 @@ pub(crate) struct Pair {
     p50: Option<Ratio>,
     p90: Option<Ratio>,
     p99: Option<Ratio>,
+
     response_p99: Option<Ratio>,
     cpu_per_request: Option<Ratio>,
     rate: Option<Ratio>,

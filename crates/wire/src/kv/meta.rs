@@ -1,4 +1,5 @@
-//! Execution of the meta commands. Flags in a reply appear in the order in which the client wrote them.
+//! Execution of the meta commands. Requested flags appear in the client's order in a reply, but `b` follows the key. `Z`, `X` and
+//! `W`, which the server adds, come last.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -290,7 +291,8 @@ impl Kv {
     }
 }
 
-/// Writes a reply without an item, or with only the CAS value and size of a stored item.
+/// Writes a reply without a value: the code, and the requested flags among `O`, `k`, `c` and `s`. `stored` holds the CAS value (0
+/// if nothing was stored) and the size, which only `ms` replies with.
 fn write_without_item(
     meta: &Meta<'_>,
     code: &[u8; 2],
