@@ -38,7 +38,8 @@ impl PaperComparison {
     /// Compares runs with a paper or a part of it. `sends_of` holds, for each run, a function that returns send times.
     ///
     /// # Errors
-    /// If no trial belongs to the part.
+    /// If no finished trial belongs to the paper, if the runs lack the data of the figure, or if any run has no workload of the
+    /// paper's tables.
     pub fn of(
         paper: &'static Paper,
         part: Part,
@@ -76,12 +77,12 @@ impl PaperComparison {
             || records.any(|record| claims::concern(paper.claims, &record.trial));
         let impossible: Vec<Impossible> = runs.iter().flat_map(impossible::of).collect();
         let why: String = impossible::listed(&impossible).lines().map(|line| format!("\n{line}")).collect();
-        let these_runs = if runs.len() == 1 { "this run" } else { "these runs" };
-        ensure!(has_any, "no trial of {these_runs} has a workload of {}{why}", paper.name);
+        let these_runs_have = if runs.len() == 1 { "this run has" } else { "these runs have" };
+        ensure!(has_any, "{these_runs_have} no finished trial that belongs to {}{why}", paper.name);
         if let (Part::Figure(figure), []) = (part, figures.as_slice()) {
             let (name, word, experiments) = (paper.name, paper.figure_name(figure), figure.experiments.join(" and "));
             bail!(
-                "{word} of {name} needs finished trials of {experiments}, but none are in {these_runs}; try `muxbench reproduce {name} \
+                "{these_runs_have} no data for {word} of {name}, which uses trials of {experiments}; try `muxbench reproduce {name} \
                  --figure {}`{why}",
                 figure.number
             );
@@ -89,7 +90,7 @@ impl PaperComparison {
         Ok(Self { paper, part, figures, missing, impossible, claims, tables })
     }
 
-    /// Returns the file name of the page.
+    /// Returns the file name of the HTML page, such as `kawai2008-figure-10.html`.
     pub fn file_name(&self) -> String {
         format!("{}{}.html", self.paper.name, self.part.flags().join("-").replace("--", "-"))
     }
@@ -139,12 +140,13 @@ impl PaperComparison {
         }
         let mut points = chart.panels.iter().flat_map(|it| &it.series).flat_map(|series| &series.points);
         if points.any(|point| !point.is_valid()) {
-            text += &format!("\n{}", medium.prose("Values in brackets are not valid, so they are not ranked."));
+            text += &format!("\n{}", medium.prose("Values in parentheses are not valid, so they are not ranked."));
         }
         text
     }
 
-    /// Returns JSON with the tables, the figures, the impossible trials, and the claims.
+    /// Returns JSON with the impossible trials and, for a whole paper, its tables, figures and claims; for a part, only its table
+    /// or figure.
     pub fn json(&self) -> Value {
         let mut all = json!({ "format": model::FORMAT, "paper": self.paper.name });
         let fields = match (self.part, self.tables.first()) {

@@ -41,7 +41,7 @@ impl Grid {
 }
 
 /// Returns a table for each panel of a figure. Rows are positions along the horizontal axis, or shares of a
-/// distribution. Each series has a column. Invalid values are in brackets.
+/// distribution. Each series has a column. Invalid values are in parentheses.
 pub fn of(chart: &Chart, names: &[&'static str]) -> Vec<Grid> {
     chart.panels.iter().map(|panel| of_panel(chart, panel, names)).collect()
 }
@@ -51,7 +51,9 @@ fn of_panel(chart: &Chart, panel: &Panel, names: &[&'static str]) -> Grid {
     let along = if chart.shape == Shape::Line { By::Y(x, y) } else { By::X(x, y) };
     let points = |points: &[(f64, f64)]| points.iter().map(|&(x, y)| Point::new(x, y)).collect::<Vec<_>>();
     let ours = panel.series.iter().map(|it| (names[it.architecture].to_owned(), it.points.clone()));
-    // If several architectures share a label, its published values go into rows below ours. Other labels have a column.
+    // Published values of several architectures can have the same label (`medians of Table 5`). Each position then has a second
+    // row, `paper`, with the values in the columns of their architectures. Published values with any other label have their own
+    // column.
     let printed = || panel.published.iter().filter(|it| it.mark == Mark::Points);
     let is_below =
         |it: &&Published| it.architecture.is_some() && printed().filter(|other| other.label == it.label).count() > 1;
