@@ -185,7 +185,7 @@ fn invalid_values_are_marked_in_text_csv_and_json() {
     let part = paper.part(Some("5.2"), None).unwrap();
     let beside = beside(paper, part, &runs[1..2]).unwrap();
     let (_, chart) = &beside.figures[0];
-    assert!(beside.render(160).contains("Values in brackets are not valid, so they are not ranked."));
+    assert!(beside.render(160).contains("Values in parentheses are not valid, so they are not ranked."));
     let grids = grid::of(chart, paper.series);
     assert!(grids[0].rows.iter().flat_map(|row| &row.cells).all(|cell| cell.starts_with('(')), "{grids:?}");
     let csv = beside.csv();

@@ -91,7 +91,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Returns the architecture with unusual options in brackets, such as `mt-pool (exclusive, 256KiB reads)`.
+    /// Returns the architecture with unusual options in parentheses, such as `mt-pool (exclusive, 256KiB reads)`.
     pub fn label(&self) -> String {
         let placebo = self.is_placebo.then(|| "placebo".to_owned());
         let unusual = self.serve.ours().map_or_else(Vec::new, |serve| {

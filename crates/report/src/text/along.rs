@@ -59,7 +59,7 @@ fn throughput(along: Axis, group: &[&Comparison], title: &str, medium: Medium) -
     let peak = |name: &str| peak(name).map_or("-".into(), |(rate, at)| format!("{} at {at}", shown(rate)));
     let figure = if workload.service.stream().is_some() { "Bandwidth in MB/s" } else { "Transactions per second" };
     let title = if title.is_empty() { String::new() } else { format!(", {title}") };
-    let heading = format!("{figure} against {}{title} (*: highest; in brackets: not valid)", along.label());
+    let heading = format!("{figure} against {}{title} (*: highest; in parentheses: not valid)", along.label());
     table(along, group, &heading, &names, &cell, Some(&peak), medium)
 }
 
@@ -77,7 +77,7 @@ fn response_time(along: Axis, group: &[&Comparison], medium: Medium) -> String {
         Some(if row.is_ranked() { us } else { format!("({us})") })
     };
     let (rate, label) = (format::rate(last.workload.rate_per_s), along.label());
-    let heading = format!("Median response time in µs against {label}, at {rate} requests/s (in brackets: not valid)");
+    let heading = format!("Median response time in µs against {label}, at {rate} requests/s (in parentheses: not valid)");
     table(along, group, &heading, &names, &cell, None, medium)
 }
 
