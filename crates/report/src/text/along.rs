@@ -77,7 +77,8 @@ fn response_time(along: Axis, group: &[&Comparison], medium: Medium) -> String {
         Some(if row.is_ranked() { us } else { format!("({us})") })
     };
     let (rate, label) = (format::rate(last.workload.rate_per_s), along.label());
-    let heading = format!("Median response time in µs against {label}, at {rate} requests/s (in parentheses: not valid)");
+    let heading =
+        format!("Median response time in µs against {label}, at {rate} requests/s (in parentheses: not valid)");
     table(along, group, &heading, &names, &cell, None, medium)
 }
 
