@@ -174,7 +174,7 @@ impl PaperComparison {
     }
 
     /// Returns CSV: the points of a figure or the rows of a table. For a whole paper, returns the published values of its
-    /// tables beside ours, or the evidence on its claims if it has no tables.
+    /// tables beside ours, or the findings on its claims if it has no tables.
     pub fn csv(&self) -> String {
         match (self.part, self.tables.first()) {
             (Part::Figure(_), _) => points::csv(self.paper, &self.figures),
@@ -194,7 +194,7 @@ pub(super) fn table_text(number: &str, grid: &Grid, medium: Medium) -> String {
     text
 }
 
-/// Formats claims with their results. Indentation marks the evidence below each claim, so Markdown must preserve it.
+/// Formats claims with their results. Indentation marks the findings below each claim, so Markdown must preserve it.
 fn claims_text(claims: &[CheckedClaim], medium: Medium) -> String {
     /// The width of a code block that GitHub shows without scrolling, in columns.
     const VERBATIM_COLUMNS: usize = 110;

@@ -160,7 +160,7 @@ fn csv_of(beside: &PaperComparison, grids: &[(&'static str, Grid)]) -> String {
         || format!("every point of the {}s, ours and the paper's", beside.paper.figure_word.to_lowercase());
     match (beside.part, beside.figures.as_slice(), grids) {
         (Part::Table(_), ..) => "the table".into(),
-        (_, [], []) => "all evidence on the claims".into(),
+        (_, [], []) => "all findings on the claims".into(),
         (_, [], _) => of_tables.into(),
         (_, _, []) => of_figures(),
         _ => format!("{}; a second CSV has {of_tables}", of_figures()),

@@ -8,7 +8,7 @@ use stats::Interval;
 use stats::ratio::ratio_of_peaks;
 
 use super::figures::{Cell, cells};
-use super::{Axis, CheckedClaim, Claim, Evidence, Is, Outcome, PROPORTIONAL, Statement};
+use super::{Axis, CheckedClaim, Claim, Finding, Is, Outcome, PROPORTIONAL, Statement};
 use report::format;
 use report::model::deviation::DeviationOf;
 use report::model::workload::title;
@@ -19,7 +19,7 @@ pub fn check(claims: &[Claim], runs: &[Run], deviation_of: &mut [&mut DeviationO
     // If the number of CPUs is unknown, let the figures decide.
     let cpus = runs.iter().filter_map(cpus).min().unwrap_or(usize::MAX);
     let checked = |(number, &Claim { says, cpus_min, statements }): (usize, &Claim)| {
-        let by_statement: Vec<Vec<Evidence>> =
+        let by_statement: Vec<Vec<Finding>> =
             statements.iter().map(|statement| findings(statement, runs, deviation_of)).collect();
         let (outcome, reason) = if cpus < cpus_min {
             (Outcome::NotTestableHere, Some(format!("it needs {cpus_min} CPUs, and this host has {cpus}")))
@@ -33,10 +33,10 @@ pub fn check(claims: &[Claim], runs: &[Run], deviation_of: &mut [&mut DeviationO
 
 /// One contrary finding refutes a claim. A claim holds if no finding is contrary or undecided, each statement has a decided
 /// finding, and at most half of all findings are missing.
-fn outcome(by_statement: &[Vec<Evidence>]) -> (Outcome, Option<String>) {
+fn outcome(by_statement: &[Vec<Finding>]) -> (Outcome, Option<String>) {
     let all = || by_statement.iter().flatten();
     let count = |holds: Option<bool>| all().filter(|finding| finding.value.is_some() && finding.holds == holds).count();
-    let decided = |findings: &Vec<Evidence>| findings.iter().any(|finding| finding.holds.is_some());
+    let decided = |findings: &Vec<Finding>| findings.iter().any(|finding| finding.holds.is_some());
     if count(Some(false)) > 0 {
         return (Outcome::DoesNotHoldHere, None);
     }
@@ -52,7 +52,7 @@ fn outcome(by_statement: &[Vec<Evidence>]) -> (Outcome, Option<String>) {
     (Outcome::HoldsHere, reason)
 }
 
-fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Vec<Evidence> {
+fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Vec<Finding> {
     let Statement { architectures, metric, only, is } = statement;
     let others = match is {
         Is::Above(_, others) | Is::Peaks(_, others) => others,
@@ -75,8 +75,8 @@ fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut Deviat
 }
 
 /// Appends the experiment to equal descriptions, which omit the phases: two workloads may differ only in their phases.
-fn with_experiments(mut findings: Vec<Evidence>) -> Vec<Evidence> {
-    let is_one_of_several = |it: &Evidence| findings.iter().filter(|other| other.what == it.what).count() > 1;
+fn with_experiments(mut findings: Vec<Finding>) -> Vec<Finding> {
+    let is_one_of_several = |it: &Finding| findings.iter().filter(|other| other.what == it.what).count() > 1;
     let alike: Vec<bool> = findings.iter().map(is_one_of_several).collect();
     for finding in findings.iter_mut().zip(alike).filter_map(|(finding, is_alike)| is_alike.then_some(finding)) {
         finding.what += &format!(", in {}", finding.experiment);
@@ -101,7 +101,7 @@ fn pairs(cells: &[Cell], axis: Axis) -> impl Iterator<Item = (&Cell, &Cell)> {
     })
 }
 
-fn ends(cells: &[Cell], axis: Axis, range: &RangeInclusive<f64>) -> Vec<Evidence> {
+fn ends(cells: &[Cell], axis: Axis, range: &RangeInclusive<f64>) -> Vec<Finding> {
     let finding = |(low, high): (&Cell, &Cell)| {
         let ratio = high.against(low).map(|ratio| (ratio.ratio, ratio.interval));
         factor_within(high, pair_in_words(low, high, axis), ratio, range)
@@ -113,7 +113,7 @@ fn pair_in_words(low: &Cell, high: &Cell, axis: Axis) -> String {
     format!("{}, {}, against {}", low.architecture, title(&high.workload), axis.words(&low.workload))
 }
 
-fn slopes(cells: &[Cell], axis: Axis) -> Vec<Evidence> {
+fn slopes(cells: &[Cell], axis: Axis) -> Vec<Finding> {
     let finding = |(low, high): (&Cell, &Cell)| {
         let decades = (axis.at(&high.workload) / axis.at(&low.workload)).ln();
         let slope = |ratio: f64| ratio.ln() / decades;
@@ -128,7 +128,7 @@ fn slopes(cells: &[Cell], axis: Axis) -> Vec<Evidence> {
 }
 
 /// Compares each further architecture with the first one, under each workload.
-fn alike(cells: &[Cell], factor: f64) -> Vec<Evidence> {
+fn alike(cells: &[Cell], factor: f64) -> Vec<Finding> {
     let first = cells.first().map(|cell| cell.architecture.clone());
     let (bases, others): (Vec<&Cell>, Vec<&Cell>) =
         cells.iter().partition(|cell| Some(&cell.architecture) == first.as_ref());
@@ -141,7 +141,7 @@ fn alike(cells: &[Cell], factor: f64) -> Vec<Evidence> {
     others.into_iter().filter_map(finding).collect()
 }
 
-fn each(statement: &Statement, cells: &[Cell], range: RangeInclusive<f64>) -> Vec<Evidence> {
+fn each(statement: &Statement, cells: &[Cell], range: RangeInclusive<f64>) -> Vec<Finding> {
     let finding = |cell: &Cell| {
         let found = cell.estimate().map(|estimate| (estimate.value, estimate.interval));
         let what = format!("{}, {}", cell.architecture, title(&cell.workload));
@@ -152,7 +152,7 @@ fn each(statement: &Statement, cells: &[Cell], range: RangeInclusive<f64>) -> Ve
 
 /// Compares the peak of `cells` with the peak of `others`. If a pair of architecture and workload has no valid
 /// trials, the true peak may be higher.
-fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Evidence> {
+fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Finding> {
     let peak = |cells: &[Cell]| -> Option<Cell> {
         let value = |cell: &Cell| cell.estimate().map(|estimate| estimate.value);
         let valued = cells.iter().filter_map(|cell| Some((value(cell)?, cell)));
@@ -181,10 +181,10 @@ fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Ev
     vec![finding]
 }
 
-fn found(cell: &Cell, kind: VerdictKind) -> Evidence {
+fn found(cell: &Cell, kind: VerdictKind) -> Finding {
     let count = |kind: VerdictKind| cell.verdicts.iter().filter(|&&found| found == kind).count();
     let (matching, valid, total) = (count(kind), count(VerdictKind::Valid), cell.verdicts.len());
-    Evidence {
+    Finding {
         what: format!("{}, {}", cell.architecture, title(&cell.workload)),
         experiment: cell.experiment.clone(),
         // Trials with other verdicts show nothing about the claim.
@@ -199,11 +199,11 @@ fn found(cell: &Cell, kind: VerdictKind) -> Evidence {
     }
 }
 
-fn factor_within(of: &Cell, what: String, found: Found, range: &RangeInclusive<f64>) -> Evidence {
+fn factor_within(of: &Cell, what: String, found: Found, range: &RangeInclusive<f64>) -> Finding {
     finding_of(of, what, found, "factor ", format::digits, range)
 }
 
-/// The evidence supports the claim if the whole interval is inside the range, and contradicts it if the whole interval
+/// A finding supports the claim if its whole interval is inside the range, and contradicts it if the whole interval
 /// is outside. Without an interval, it decides nothing.
 fn finding_of(
     of: &Cell,
@@ -212,11 +212,11 @@ fn finding_of(
     name: &str,
     show: impl Fn(f64) -> String,
     range: &RangeInclusive<f64>,
-) -> Evidence {
+) -> Finding {
     let experiment = of.experiment.clone();
     let Some((value, interval)) = found else {
         let words = "no valid trials".to_owned();
-        return Evidence { what, experiment, value: None, interval: None, words, holds: None };
+        return Finding { what, experiment, value: None, interval: None, words, holds: None };
     };
     let holds = interval.and_then(|Interval { low, high }| match (range.contains(&low), range.contains(&high)) {
         (true, true) => Some(true),
@@ -233,5 +233,5 @@ fn finding_of(
         None => "no interval from fewer than three repeats".to_owned(),
     };
     let words = format!("{name}{} ({ends}), claimed {bounds}", show(value));
-    Evidence { what, experiment, value: Some(value), interval, words, holds }
+    Finding { what, experiment, value: Some(value), interval, words, holds }
 }

@@ -164,9 +164,9 @@ pub static SENDS_WITHIN_1US: Metric = Metric {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Every existing figure agrees with the claim, at least half of the figures exist, and each statement has one.
+    /// Every existing finding agrees with the claim, at most half of the findings are missing, and each statement has one.
     HoldsHere,
-    /// The whole interval of some figure contradicts the claim.
+    /// Some finding contradicts the claim.
     DoesNotHoldHere,
     /// No finding contradicts the claim, but some findings are undecided.
     Inconclusive,
@@ -191,15 +191,15 @@ pub struct CheckedClaim {
     pub number: usize,
     pub says: &'static str,
     pub outcome: Outcome,
-    /// The reason why the claim is undecided or has missing figures; `None` for a refuted claim.
+    /// The reason why the claim is undecided or untestable, or the number of missing findings; `None` for a refuted claim.
     pub reason: Option<String>,
-    pub findings: Vec<Evidence>,
+    pub findings: Vec<Finding>,
 }
 
 /// A finding: one value compared with a statement.
 #[derive(Clone, Debug, Serialize)]
-pub struct Evidence {
-    /// The comparison and its workload. Also names the experiment if two pieces of evidence would otherwise read the same.
+pub struct Finding {
+    /// The comparison and its workload. Also names the experiment if two findings would otherwise read the same.
     pub what: String,
     pub experiment: String,
     /// The value: a ratio, a slope or the metric itself. `None` without data.

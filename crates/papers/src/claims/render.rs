@@ -1,6 +1,6 @@
 //! Claims and their results as text.
 
-use super::{CheckedClaim, Evidence};
+use super::{CheckedClaim, Finding};
 use report::export::csv::of_records;
 use report::format;
 use report::text::medium::wrap;
@@ -30,11 +30,11 @@ pub fn render(claims: &[CheckedClaim], width: usize) -> String {
     text
 }
 
-/// Returns a row for each piece of evidence.
+/// Returns a row for each finding.
 pub fn csv(claims: &[CheckedClaim]) -> String {
     let mut records = vec![["claim", "outcome", "what", "value", "low", "high", "holds"].map(str::to_owned)];
     for claim in claims {
-        for Evidence { what, value, interval, holds, .. } in &claim.findings {
+        for Finding { what, value, interval, holds, .. } in &claim.findings {
             let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
             let (low, high) = (number(interval.map(|it| it.low)), number(interval.map(|it| it.high)));
             let holds = holds.map(|holds| holds.to_string()).unwrap_or_default();
@@ -45,9 +45,9 @@ pub fn csv(claims: &[CheckedClaim]) -> String {
     of_records(records)
 }
 
-/// Returns the evidence on a claim: contrary evidence first, then undecided evidence.
-pub(crate) fn decisive_first(claim: &CheckedClaim) -> Vec<&Evidence> {
-    let mut findings: Vec<&Evidence> = claim.findings.iter().collect();
+/// Returns the findings on a claim: contrary ones first, then undecided ones.
+pub(crate) fn decisive_first(claim: &CheckedClaim) -> Vec<&Finding> {
+    let mut findings: Vec<&Finding> = claim.findings.iter().collect();
     findings.sort_by_key(|finding| match (finding.holds, finding.value) {
         (Some(false), _) => 0,
         (None, Some(_)) => 1,

@@ -66,7 +66,7 @@ fn claim_with_a_contrary_figure_does_not_hold() {
     }
     let flat = checked(&run, &["epoll", "poll"], &SERVICE_MEDIAN, Is::Flat(Axis::Connections, 1.5));
     let holds: Vec<_> = flat.findings.iter().map(|finding| finding.holds).collect();
-    assert_eq!(holds, [Some(true), Some(false)], "the evidence covers both architectures");
+    assert_eq!(holds, [Some(true), Some(false)], "the findings cover both architectures");
     assert!((flat.findings[1].value.unwrap() - 10.0).abs() < 0.2, "{:?}", flat.findings);
 }
 
@@ -97,7 +97,7 @@ fn missing_or_noisy_figures_decide_nothing() {
 }
 
 #[test]
-fn claims_are_shown_with_their_evidence() {
+fn claims_are_shown_with_their_findings() {
     let run = run();
     let claims = [
         checked(&run, &["epoll", "poll"], &SERVICE_MEDIAN, Is::Flat(Axis::Connections, 1.5)),
