@@ -128,6 +128,8 @@ pub struct MechanismRow {
     pub needs: &'static str,
     /// The thread that keeps a CPU busy while the server is idle.
     pub spins: Spins,
+    /// Whether each wait scans all connections, so that a request costs more the more connections are open.
+    pub scans: bool,
     /// Returns an error with the reason and the remedy if the mechanism cannot run on this host.
     pub can_run: fn() -> Result<(), String>,
     /// Whether threads can wait on a shared listener so that a new connection wakes only some of them (EPOLLEXCLUSIVE).
@@ -145,6 +147,7 @@ const fn readiness<M: Readiness>(name: &'static str, about: &'static str) -> Mec
         about,
         needs: M::NEEDS,
         spins: if M::REPORTS_ALL { Spins::Loop } else { Spins::Nothing },
+        scans: M::SCANS,
         can_run: M::can_run,
         wakes_exclusively: M::WAKES_EXCLUSIVELY,
         family: Family::Readiness,
@@ -159,6 +162,7 @@ const fn completion<M: Datagrams>(name: &'static str, about: &'static str) -> Me
         about,
         needs: M::NEEDS,
         spins: M::SPINS,
+        scans: false,
         can_run: M::can_run,
         wakes_exclusively: false,
         family: Family::Completion,

@@ -14,6 +14,10 @@ use crate::model::{Check, VerdictKind};
 /// Checks the service time of the window's parts. Medians may drift, step, or leave their level for a while. The p90 may step
 /// alone. A server may also be slow throughout because other processes took its CPUs.
 pub(super) fn service(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
+    if report.slices.is_some() {
+        // All contestants share a change of the host's speed, and ratios of paired parts do not contain it.
+        return taken_cpus(server).into_iter().collect();
+    }
     let known = |parts: &[u64]| -> Vec<f64> { parts.iter().filter(|&&ns| ns > 0).map(|&ns| ns as f64).collect() };
     let (medians, p90s) = (known(&report.service.p50_by_part_ns), known(&report.service.p90_by_part_ns));
     let checks = tests([

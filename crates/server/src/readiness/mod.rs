@@ -35,6 +35,8 @@ pub trait Readiness: Sized {
     const TRIGGER: Trigger;
     /// Whether `wait` reports every watched descriptor, ready or not, without a system call. It then never blocks.
     const REPORTS_ALL: bool = false;
+    /// Whether the system call of `wait` scans all watched descriptors.
+    const SCANS: bool = false;
     // The system calls that one call of each function makes; the loop adds them to its counters.
     const ADD_SYSCALLS: u64 = 0;
     const MODIFY_SYSCALLS: u64 = 0;

@@ -47,6 +47,7 @@ fn events(interest: Interest) -> i16 {
 }
 
 impl Readiness for Poll {
+    const SCANS: bool = true;
     const TRIGGER: Trigger = Trigger::Level;
 
     fn new(descriptors_max: usize) -> io::Result<Self> {

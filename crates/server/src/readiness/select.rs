@@ -71,6 +71,7 @@ impl Sets {
 }
 
 impl Readiness for Select {
+    const SCANS: bool = true;
     const TRIGGER: Trigger = Trigger::Level;
 
     fn new(descriptors_max: usize) -> io::Result<Self> {
