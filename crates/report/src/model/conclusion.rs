@@ -2,7 +2,7 @@
 
 use harness::model::VerdictKind;
 use harness::spec::units::Share;
-use stats::{Block, Family};
+use stats::{Block, Family, Ratio};
 
 use super::stream;
 use super::summary::{Comparison, MARGIN, Row, Summary};
@@ -40,7 +40,11 @@ pub fn overall(summary: &Summary) -> String {
     let under = if best.len() == 1 { "for this traffic" } else { "under every workload tried" };
     match everywhere.as_slice() {
         [one] => format!("Best {under}: {one}{unranked}."),
-        several => format!("Best {under}: {}; they are not significantly different{unranked}.", several.join(", ")),
+        several => {
+            let same =
+                same(best.iter().flat_map(|(it, _)| it.ranked()).filter(|row| several.contains(&row.label.as_str())));
+            format!("Best {under}: {}; they {}{unranked}.", several.join(", "), same.1)
+        }
     }
 }
 
@@ -80,9 +84,13 @@ pub fn of(comparison: &Comparison) -> String {
         _ if is_closed && has_no_interval => most,
         _ if has_no_interval => "has the lowest median",
         (_, 1) => "is best",
-        // The first row may lead by chance.
-        _ if is_closed => &format!("{most}, but at least one other is not significantly different"),
-        _ => "has the lowest median, but at least one other is not significantly different",
+        // The first row may lead by chance, or by little.
+        _ => {
+            let first = if is_closed { most } else { "has the lowest median" };
+            let equals = equals_of_best(comparison);
+            let same = same(comparison.ranked().filter(|row| equals.contains(&row.label.as_str())));
+            &format!("{first}, but at least one other {}", same.0)
+        }
     };
     format!("At {place}, {} {is_best}: {figure}{compared}.{tail}{unranked}", best.label)
 }
@@ -153,6 +161,15 @@ fn without_interval(comparison: &Comparison) -> impl Iterator<Item = &Row> {
 fn equals_of_best(comparison: &Comparison) -> Vec<&str> {
     let is_equal = |row: &&Row| row.ratio.is_none_or(|it| it.is_practically_one(MARGIN) || !it.differs_from_one());
     comparison.ranked().filter(is_equal).map(|row| row.label.as_str()).collect()
+}
+
+/// Returns how one row, and how several, compare with the best that they equal.
+fn same<'a>(mut equals: impl Iterator<Item = &'a Row>) -> (String, String) {
+    let margin = format::percent(MARGIN);
+    match equals.all(|row| row.ratio.is_none_or(|it| it == Ratio::ONE || it.is_practically_one(MARGIN))) {
+        true => (format!("differs by at most {margin}"), format!("differ by at most {margin}")),
+        false => ("is not significantly different".into(), "are not significantly different".into()),
+    }
 }
 
 /// Returns a sentence if another architecture has a significantly lower 99th percentile than the one with the best median.
