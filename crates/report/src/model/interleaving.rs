@@ -2,23 +2,30 @@
 
 use std::collections::BTreeMap;
 
-use harness::model::TrialRecord;
+use harness::model::{Trial, TrialRecord};
 
 use super::summary::Row;
 use crate::format;
 
-/// Describes the turns, the rounds that do not count, and the ranked rows that ran separately. Empty for separate trials.
-pub(super) fn sentences(records: &[&TrialRecord], rows: &[Row]) -> Vec<String> {
+/// Describes the turns, the rounds that do not count, and the ranked rows that ran separately. Empty if the plan has only separate
+/// trials.
+pub(super) fn sentences(planned: &[&Trial], records: &[&TrialRecord], rows: &[Row]) -> Vec<String> {
     let slices = || records.iter().filter_map(|record| Some((record.trial.load.slices?, record)));
-    let Some((first, _)) = slices().next() else { return Vec::new() };
+    let Some((first, _)) = slices().next() else {
+        let is_planned = !records.is_empty() && planned.iter().any(|trial| trial.load.slices.is_some());
+        let text = "The servers ran separately, because responses arrived in the turns of other servers.";
+        return is_planned.then(|| text.to_owned()).into_iter().collect();
+    };
     // All contestants of a heat leave out the same rounds.
     let rounds = slices().filter_map(|(slices, it)| Some((slices.heat, it.load.as_ref()?.slices.as_ref()?)));
     let heats: BTreeMap<u32, (u64, u64)> = rounds.map(|(heat, it)| (heat, (it.rounds, it.left_out))).collect();
     let (counted, left_out) = heats.values().fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
     let ms = |ns: u64| format!("{} ms", ns as f64 / 1e6);
     let windows = if heats.len() > 1 { format!(" in each of {} windows", heats.len()) } else { String::new() };
+    let gap = Some(first.gap_ns).filter(|&ns| ns > 0);
+    let gap = gap.map_or_else(String::new, |ns| format!(" with gaps of {} between them", ms(ns)));
     let mut turns = format!(
-        "The servers took turns of {}{windows}; the first {} of a turn do not count.",
+        "The servers took turns of {}{gap}{windows}; the first {} of a turn do not count.",
         ms(first.slice_ns),
         ms(first.guard_ns)
     );
@@ -49,10 +56,15 @@ mod tests {
             record.load.as_mut().unwrap().slices.as_mut().unwrap().left_out = 0;
         }
         assert_eq!(sentences(&run), [turns]);
+        run.records[0].trial.load.slices.as_mut().unwrap().gap_ns = 500_000;
+        assert!(sentences(&run)[0].starts_with("The servers took turns of 10 ms with gaps of 0.5 ms between them; "));
         run.records[2].trial.load.slices = None;
         assert_eq!(sentences(&run)[1], "poll ran separately: its ratio has no common blocks.");
         run.records[1].trial.load.slices = None;
         assert_eq!(sentences(&run)[1], "mt and poll ran separately: their ratios have no common blocks.");
-        assert!(sentences(&testkit::run()).is_empty());
+        run.records.iter_mut().for_each(|record| record.trial.load.slices = None);
+        assert!(sentences(&run)[0].starts_with("The servers ran separately, because "));
+        run.records.clear();
+        assert!(sentences(&run).is_empty() && sentences(&testkit::run()).is_empty());
     }
 }

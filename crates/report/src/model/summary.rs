@@ -234,7 +234,7 @@ fn comparison(run: &Run, workload: &Workload, pruned: &Pruned) -> Comparison {
     };
     let records: Vec<&TrialRecord> = run.records.iter().filter(|it| it.trial.workload == *workload).collect();
     let network = network::sentence(records.iter().filter_map(|record| record.network.as_ref()));
-    let interleaving = interleaving::sentences(&records, &rows);
+    let interleaving = interleaving::sentences(&trials, &records, &rows);
     let pairs = pairs::of(&rows);
     let noise = pairs::noise(&rows, &pairs);
     Comparison {
