@@ -54,13 +54,14 @@ pub fn pruned(header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<u32> {
     }
 }
 
-/// Returns the trials that run together with `first`: those of its heat that are not done. A contestant whose earlier repeat had
-/// to run separately is left out; it runs separately again.
+/// Returns the trials that run together with `first`: those of its heat that are not done. A contestant that had to run separately
+/// at this rate or a lower one is left out; it runs separately again.
 pub fn heat(header: &RunHeader, outcomes: &[TrialOutcome], first: Trial) -> Vec<Trial> {
     let has_run_alone = |trial: &Trial| {
         outcomes.iter().filter(|outcome| outcome.is_alone).any(|outcome| {
             let done = header.trials.iter().find(|done| done.index == outcome.index);
-            done.is_some_and(|done| done.is_repeat_of(trial) && done.load.slices.is_some())
+            let is_at_most = |done: &Trial| done.workload.rate_per_s <= trial.workload.rate_per_s;
+            done.is_some_and(|done| done.differs_only_in_rate(trial) && is_at_most(done) && done.load.slices.is_some())
         })
     };
     let Some(slices) = first.load.slices.filter(|_| !has_run_alone(&first)) else { return vec![first.alone()] };

@@ -21,9 +21,9 @@ use crate::options::setup::{SetupArgs, checked};
 
 /// Run a series of ascending rates until each architecture is past saturation
 ///
-/// A step is all repeats of all architectures at one rate, interleaved. An architecture is past saturation at a step if most of
-/// its repeats are saturated, have failed, or achieved less than 95 % of the planned rate. After --past such steps in a row,
-/// the sweep skips the architecture, so that one disturbed step has no effect.
+/// A step is all repeats of all architectures at one rate, which take turns where possible. An architecture is past saturation
+/// at a step if most of its repeats are saturated, have failed, or achieved less than 95 % of the planned rate. After --past
+/// such steps in a row, the sweep skips the architecture, so that one disturbed step has no effect.
 ///
 /// The columns are those of autobench: dem_req_rate, req_rate, con_rate, min_rep_rate, avg_rep_rate, max_rep_rate,
 /// stddev_rep_rate (requests, connections and replies per second), resp_time (mean response time from the planned send, ms),
