@@ -11,8 +11,8 @@ use super::limits::{
 };
 use crate::model::{Check, VerdictKind};
 
-/// Checks the service time of the window's parts. Medians may drift, step, or leave their level for a while. The p90 may step
-/// alone. A server may also be slow throughout because other processes took its CPUs.
+/// Checks the service time of the window's parts. Rejects a trend, a shift or a temporary change of the median, and a shift of the
+/// p90, which can occur while the median stays. Also rejects a server that was slow throughout because other processes took its CPUs.
 pub(super) fn service(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
     if report.slices.is_some() {
         // All contestants share a change of the host's speed, and ratios of paired parts do not contain it.

@@ -70,7 +70,8 @@ impl Workload {
 /// A row of a plan, with all options explicit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// The position in the plan, from 0. For a probe: its round times the number of searches, plus the index of its search.
+    /// The position in the plan, from 0. Each probe of a capacity search is a trial. Its index is the number of earlier probes of its
+    /// search, times the number of searches, plus the index of its search.
     pub index: u32,
     /// The number of the repeat, from 0.
     pub repeat: u32,
@@ -91,7 +92,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Returns the architecture with unusual options in parentheses, such as `mt-pool (exclusive, 256KiB reads)`.
+    /// Returns the architecture with `placebo` and unusual options in parentheses, such as `mt-pool (exclusive, 256KiB reads)`.
     pub fn label(&self) -> String {
         let placebo = self.is_placebo.then(|| "placebo".to_owned());
         let unusual = self.serve.ours().map_or_else(Vec::new, |serve| {
@@ -124,7 +125,7 @@ impl Trial {
         self.is_same_server(other) && self.workload == other.workload
     }
 
-    /// Tests whether another trial has the same architecture, options and traffic, except for the rate.
+    /// Tests whether another trial has the same architecture, options and traffic, except for the rate. Ignores the repeat.
     pub fn differs_only_in_rate(&self, other: &Self) -> bool {
         let mut workload = other.workload.clone();
         workload.rate_per_s = self.workload.rate_per_s;
@@ -141,7 +142,7 @@ pub fn commands<'a>(trials: impl IntoIterator<Item = &'a Trial>) -> Vec<String> 
     trials.into_iter().filter_map(command).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Formats a command as for a shell, although no shell runs it.
+/// Formats a command for display, similar to a shell's command line: environment, command, folder.
 fn line(exec: &ExternalConfig) -> String {
     let mut words: Vec<String> =
         exec.environment.iter().map(|(name, value)| quoted(&format!("{name}={value}"))).collect();

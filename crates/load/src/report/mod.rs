@@ -171,7 +171,7 @@ impl From<Stored> for Measured {
 /// Figures of one process of a divided load. A sum over all processes would hide a single late process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessReport {
-    /// A description of the host; empty if it is the server's host.
+    /// The worker and, unless it is the server's host, its host; empty if the run is not distributed.
     pub place: String,
     /// Connections of this process.
     pub connections: u32,

@@ -1,4 +1,5 @@
-//! Merges the results of several processes: sorts samples, adds histograms and counts. Averages nothing.
+//! Merges the results of several processes: sorts samples, adds histograms and counts, and
+//! takes extremes such as the longest stall. Quantiles come from the merged histograms.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ pub struct Account {
     pub config: LoadConfig,
     /// The machine's identifier, equal for processes on one machine.
     pub machine: String,
-    /// A description of the host for the reader; empty if it is the server's host.
+    /// The worker and, unless it is the server's host, its host, for reports; empty if the run is not distributed.
     pub place: String,
     /// The process's report.
     pub report: LoadReport,
