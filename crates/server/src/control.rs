@@ -11,7 +11,7 @@ use crate::{Moved, Snapshot};
 pub enum Event {
     /// The server listens.
     Ready {
-        /// The address, with the port that the kernel chose.
+        /// The address. If the configured port was 0, it holds the port that the kernel chose.
         address: Address,
         /// All ports, for datagrams.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -19,7 +19,7 @@ pub enum Event {
         /// The figures before the first connection, the base of memory figures.
         snapshot: Snapshot,
     },
-    /// The answer to the line `mark`.
+    /// The answer to the line `mark`. `serve --json` also sends it once, when it stops.
     Mark {
         /// The figures so far.
         snapshot: Snapshot,

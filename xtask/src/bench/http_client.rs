@@ -38,8 +38,10 @@ pub(super) fn run(count: usize) -> anyhow::Result<()> {
         Ok([ours[0] / theirs[0], ours[1] / theirs[1], busy, ours[0]])
     })?;
     println!("GET of 128 B from nginx in a closed loop, muxbench / wrk -t1 -c{CONNECTIONS}, {count} rounds");
-    println!("  rate {}; CPU of the client a request {cost}", rate.check(Bound::AtLeast(1.0)));
-    println!("  our requests a second {per_s}; share of the server's CPU {busy} (near 1, the server was the limit)");
+    println!("  rate {}; client CPU time per request {cost}", rate.check(Bound::AtLeast(1.0)));
+    println!(
+        "  muxbench's requests per second {per_s}; the server's share of its CPU {busy} (near 1: the server was the limit)"
+    );
     Ok(())
 }
 
@@ -92,7 +94,8 @@ pub(super) fn pacing(count: usize) -> anyhow::Result<()> {
                 phases,
                 ..traffic(address, "/")
             })?;
-            // Only the first request of a session has a planned time; each later request follows a response.
+            // The send delay covers every request. Only the first request of a session follows the schedule; each later one is due
+            // when the previous response arrives, so its delay is close to zero.
             delay_us = [report.send_delay.distribution.p50_ns, report.send_delay.distribution.p99_ns]
                 .map(|ns| ns as f64 / 1e3);
             Ok(())
@@ -137,7 +140,8 @@ fn httperf(peers: &Path, address: SocketAddr) -> anyhow::Result<()> {
 }
 
 /// Runs a client against a minimal server; returns the median and the 99th percentile of the delay of its
-/// connections, in µs. Connections are due at constant intervals; one of the earliest counts as punctual.
+/// connections, in µs. Connections are due at constant intervals. The zero
+/// point of the delay is the 0.1 % quantile of arrival relative to that schedule.
 fn accepted(client: impl FnOnce(SocketAddr) -> anyhow::Result<()>) -> anyhow::Result<[f64; 2]> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;

@@ -38,7 +38,8 @@ impl SpareFd {
         self.0.is_some()
     }
 
-    /// Whether an accepted connection may stay: this spare descriptor is open, and another is free for each wanted one.
+    /// Whether an accepted connection may stay: this spare descriptor is open, and enough descriptors
+    /// are free to reopen all released spare descriptors.
     pub fn leaves_room(&mut self) -> bool {
         self.reopen() && (0..WANTED.load(SeqCst)).map(|_| open()).collect::<Result<Vec<_>, _>>().is_ok()
     }
