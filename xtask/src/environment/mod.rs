@@ -8,7 +8,8 @@ pub mod servers;
 
 use std::path::PathBuf;
 
-/// Installs and builds all programs; all Debian packages together. Returns environment variables with their paths, for tests.
+/// Installs and builds all programs. One `apt-get install` installs all missing Debian packages. Returns environment variables with
+/// the programs' paths, for tests.
 pub fn prepare() -> anyhow::Result<[(&'static str, PathBuf); 4]> {
     debian::require(&[python::TOOLS, servers::TOOLS, peers::TOOLS, browser::TOOLS].concat())?;
     Ok([

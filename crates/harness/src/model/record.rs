@@ -41,8 +41,8 @@ pub struct TrialRecord {
 }
 
 impl TrialRecord {
-    /// Returns a record that can be stored and read again. A record with a figure that is not a number becomes a failed
-    /// trial.
+    /// Returns a record that can be stored and read again. If a required figure is not a finite number, the record
+    /// becomes a failed trial.
     pub fn readable(self) -> Self {
         let again = serde_json::to_string(&self).and_then(|text| serde_json::from_str::<Self>(&text));
         let Err(error) = again else { return self };
@@ -99,7 +99,8 @@ pub fn requests_answered(server: &ServerCounters, load: &LoadReport) -> f64 {
     server.totals.requests.map_or_else(by_the_client, |requests| requests as f64)
 }
 
-/// The description of a run, written when it starts. Later only a search's time limit and the feasibility of trials may change.
+/// The description of a run, written when it starts. Later only the strategy's time limit and the feasibility of
+/// trials may change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunHeader {
     /// The name of the run and of its folder under `results/`.
@@ -114,7 +115,7 @@ pub struct RunHeader {
     pub experiment: String,
     /// The seed of all random numbers.
     pub seed: u64,
-    /// The trials in order. A run of searches has the first probe of each.
+    /// The trials in order. A capacity run lists only the first probe of each search; results determine the later probes.
     pub trials: Vec<Trial>,
     /// The order of execution.
     #[serde(rename = "course", default, skip_serializing_if = "Strategy::is_whole")]
@@ -133,7 +134,7 @@ pub struct RunHeader {
 
 #[cfg(test)]
 impl RunHeader {
-    /// Returns the header of a plan, with made-up facts of the host.
+    /// Returns a header for a plan, with a made-up name, version, command and start time, and without facts of the host.
     pub(crate) fn made_up(plan: crate::plan::Plan) -> Self {
         Self {
             name: "x".into(),

@@ -13,7 +13,7 @@ const LIST: u8 = 9;
 const SET: u8 = 10;
 const STRUCT: u8 = 12;
 
-/// The limit of nested structures and lists. Valid footers have six levels.
+/// The limit of nested structures and lists. The footers of muxbench's own files have seven levels.
 const DEPTH_MAX: u32 = 16;
 
 /// The first `count` bytes.

@@ -55,7 +55,8 @@ impl fmt::Display for Stream {
 }
 
 impl Stream {
-    /// Returns the server's service. Its sizes are never 0, because parsing rejects 0.
+    /// Returns the server's service. Parsing rejects sizes of 0; the load configuration's check rejects those that a
+    /// server advertises.
     pub fn service(&self) -> ServiceSpec {
         ServiceSpec::Stream(wire::stream::Stream {
             packet_bytes: self.packet.0,

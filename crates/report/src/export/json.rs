@@ -1,5 +1,5 @@
-//! A run as JSON: its plan and host, the summary, and every trial in full. Histograms are base64 of the HdrHistogram
-//! V2 format.
+//! A run as JSON: its plan and host, every trial in full, and the summary, or for a capacity run the result of each search.
+//! Histograms are base64 of the HdrHistogram V2 (deflate) format.
 
 use harness::model::Run;
 use serde_json::{Value, json};

@@ -83,7 +83,8 @@ impl ProcfsStats {
     }
 
     /// Returns all figures so far; `reaped` is the usage of children that the supervisor has reaped. Switches of threads that
-    /// begin and end between two snapshots are missing, as is the CPU time of children that are never reaped.
+    /// begin and end between two snapshots are missing. So is the CPU time of a child that ends between snapshots and that no parent
+    /// waits for.
     pub fn snapshot(&mut self, reaped: &Totals) -> Snapshot {
         let processes = descendants(self.supervisor);
         self.add_cpu(&processes, reaped);
@@ -125,7 +126,8 @@ impl ProcfsStats {
             let own = process.user + process.system;
             let own_ns = platform::cpu_ns(process.pid).unwrap_or(own * tick_ns);
             all_ns += own_ns + (process.children_user + process.children_system) * tick_ns;
-            // Before the first tick there is no split: count system time, because most of a start is spent in the kernel.
+            // Before its first tick a process has no split. Count its time as system time, because a starting process spends most of
+            // its time in the kernel.
             user_ns += (u128::from(own_ns) * u128::from(process.user) / u128::from(own.max(1))) as u64
                 + process.children_user * tick_ns;
         }

@@ -22,7 +22,7 @@ pub const ROW: ModelRow = ModelRow {
     ..ModelRow::RUNTIME
 };
 
-/// Runs the server in the calling thread until it is stopped.
+/// Runs the server in the calling thread, and with `:N` in N - 1 further threads, until the server is stopped.
 pub fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
     let others = context.threads.map_or(0, |threads| threads.network - 1);
     let tasks = TaskContext::new(context, service, others as usize)?;

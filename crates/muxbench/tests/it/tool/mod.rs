@@ -113,7 +113,7 @@ fn pools_are_measured_with_exclusive_accept() {
     arguments[2] = "mp-prefork,mt-pool:20,mt-pool:4";
     arguments.extend(["--accept", "exclusive"]);
     let out = text(&measure(folder.path(), &arguments).stdout);
-    assert!(out.contains("mt-pool:4: architectures: mt-pool:4 serves 4 connections at a time"), "{out}");
+    assert!(out.contains("mt-pool:4 (exclusive): architectures: mt-pool:4 serves 4 connections at a time"), "{out}");
     assert!(out.contains("\nmt-pool:20 (exclusive) ") && out.contains("\nmp-prefork (exclusive) "), "{out}");
     let whole = json(&run(folder.path(), &["report", "--json"], 0));
     let trials = whole["trials"].as_array().unwrap();

@@ -261,7 +261,7 @@ fn single_figure_runs_only_its_experiments() {
     let error_of = |more: &[&str]| text(&report(more, 1).stderr);
     let printed = error_of(&["--figure", "6"]);
     assert!(
-        printed.contains("finished trials of kawai2008-http") && printed.contains("reproduce kawai2008 --figure 6"),
+        printed.contains("uses trials of kawai2008-http") && printed.contains("reproduce kawai2008 --figure 6"),
         "{printed}"
     );
     let printed = error_of(&["--figure", "7"]);
