@@ -8,7 +8,7 @@ pub mod until;
 use load::config::Slices;
 
 use crate::model::blocks;
-use crate::model::{RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
+use crate::model::{Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
 
 impl TrialOutcome {
     /// Summarises a trial for the strategy of its run.
@@ -35,6 +35,11 @@ impl TrialOutcome {
             probe,
         }
     }
+}
+
+/// Summarises the finished trials of a run.
+pub fn outcomes(run: &Run) -> Vec<TrialOutcome> {
+    run.records.iter().map(|record| TrialOutcome::new(record, &run.header.strategy)).collect()
 }
 
 /// Returns the next trial to run. `None` at the end.

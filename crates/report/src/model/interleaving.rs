@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use harness::model::{Trial, TrialRecord};
 
-use super::summary::Row;
+use super::row::Row;
 use crate::format;
 
 /// Describes the turns, the rounds that do not count, and the ranked rows that ran separately. Empty if the plan has only separate

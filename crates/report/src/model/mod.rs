@@ -21,6 +21,7 @@ pub mod history;
 mod interleaving;
 mod network;
 pub(crate) mod pairs;
+mod row;
 pub mod run_diff;
 pub mod stream;
 pub mod summary;

@@ -1,45 +1,8 @@
 //! The ratios of all pairs of ranked rows.
 
-use serde::Serialize;
-use stats::sequential::Decision;
 use stats::{Block, Family, Ratio};
 
-use super::summary::Row;
-
-/// The blocks of a row's figures in the repeats that estimates use. Percentiles omit repeats in which the client may have caused
-/// the value, and are empty unless more than half of the repeats remain.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RowBlocks {
-    pub(crate) p50: Vec<Block>,
-    pub(crate) p90: Vec<Block>,
-    pub(crate) p99: Vec<Block>,
-    pub(crate) response_p99: Vec<Block>,
-    pub(crate) cpu_per_request: Vec<Block>,
-    pub(crate) rate: Vec<Block>,
-}
-
-/// The ratios of one row to another. The p-values of each figure are adjusted for all pairs of rows, separately from the other
-/// figures: see [`Family`].
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Pair {
-    /// The label of the row.
-    pub(crate) architecture: String,
-    /// The label of the other row, which stands above in the table.
-    pub(crate) base: String,
-    /// The ratio by the metric that ranks the rows.
-    pub(crate) ratio: Ratio,
-    // Service time.
-    p50: Option<Ratio>,
-    p90: Option<Ratio>,
-    p99: Option<Ratio>,
-
-    response_p99: Option<Ratio>,
-    cpu_per_request: Option<Ratio>,
-    rate: Option<Ratio>,
-    /// The decision by the rule that ended the run; `None` without `--until`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) decision: Option<Decision>,
-}
+use super::row::{Pair, Row};
 
 /// Compares all ranked rows.
 pub(crate) fn of(rows: &[Row]) -> Vec<Pair> {

@@ -1,12 +1,11 @@
 //! Pairs that a run left undecided, and the command that decides them.
 
 use harness::model::{Run, RunHeader, Strategy};
-use harness::strategy::until;
+use harness::strategy::{self, until};
 use stats::Ratio;
 use stats::sequential::Decision;
 
-use super::pairs::Pair;
-use super::summary::{Comparison, MARGIN, outcomes};
+use super::row::{Comparison, MARGIN, Pair};
 use crate::format;
 
 /// The margin that the command names.
@@ -19,7 +18,7 @@ pub(crate) const REMARK: &str = "Some differences are neither significant nor ne
 
 /// Sets the decision of each pair of a run with `--until`. Returns the words of the command that decides open pairs.
 pub(super) fn decide(run: &Run, comparisons: &mut [Comparison]) -> Option<Vec<String>> {
-    let outcomes = outcomes(run);
+    let outcomes = strategy::outcomes(run);
     let elapsed_ns = until::elapsed_ns(&outcomes) as f64;
     let minutes = |half_width: f64, margin: f64, least: f64| {
         let minutes = (elapsed_ns * (half_width / margin).powi(2).max(least) / MINUTE_NS).ceil().min(MINUTES_MAX);

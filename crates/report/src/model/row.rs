@@ -1,0 +1,242 @@
+//! The rows of a run's tables: the figures of each architecture under each workload, as data.
+
+use harness::model::{Trial, VerdictKind, Workload};
+use load::report::LateSends;
+use serde::Serialize;
+use server::{Accept, ReadBudget};
+use stats::sequential::Decision;
+use stats::{Block, Distribution, Estimate, Ratio};
+
+use super::cost::CostBreakdown;
+use super::stream::Streams;
+
+/// A ratio makes no practical difference if its whole interval is within this distance of 1.
+pub const MARGIN: f64 = 0.05;
+
+/// All architectures under one workload.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The traffic.
+    pub workload: Workload,
+    /// The workload in words, as in `400 connections, 2000 requests/s, 128B -> 10KiB`.
+    pub(crate) title: String,
+    /// The setup and the measured conditions of the network in a sentence; `None` over loopback.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) network: Option<String>,
+    /// How the servers shared windows, in sentences; empty for separate trials.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) interleaving: Vec<String>,
+    pub(crate) metric: &'static str,
+    /// Ranked rows from the best one on, then all other rows. A placebo is never first among ranked rows, unless it is the
+    /// only one.
+    pub rows: Vec<Row>,
+    /// The flags that give an interval to ratios without one.
+    #[serde(skip)]
+    pub(crate) remedy: &'static str,
+    /// Pairs are equal in practice if their ratio is within this distance of 1.
+    #[serde(skip)]
+    pub(crate) margin: f64,
+    /// The ratios of all pairs of ranked rows.
+    pub(crate) pairs: Vec<Pair>,
+    /// The ratio of the placebo to its reference; `None` without a placebo.
+    pub(crate) noise: Option<Ratio>,
+}
+
+/// One architecture under one workload. A ranked row covers the repeats that estimates use, any other row all finished ones.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub(crate) architecture: String,
+    /// `None` for an external server.
+    pub(crate) accept: Option<Accept>,
+    /// The largest size of one read; `None` for an external server.
+    pub(crate) read_budget_bytes: Option<ReadBudget>,
+    /// The name in tables: see [`Trial::label`].
+    pub(crate) label: String,
+    /// Whether the row is the reference architecture a second time. It shows the noise, and is never the best.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_placebo: bool,
+    /// `valid` if most repeats are valid, and each other repeat is unsteady or failed only checks of the client or the host;
+    /// otherwise the worst verdict of the repeats. Only `valid` rows are ranked, by the repeats that estimates use.
+    pub verdict: VerdictKind,
+    /// Reasons for repeats that are not valid, each with its verdict.
+    pub(crate) reasons: Vec<String>,
+    /// Number of finished repeats.
+    pub repeats: usize,
+    pub(crate) repeats_valid: usize,
+    /// Number of repeats that estimates use: valid repeats and, in a valid row, repeats that the server may have made
+    /// unsteady.
+    pub(crate) repeats_estimated: usize,
+    /// Reasons for missing repeats: the host could not run them, the sweep skipped their rate, or they have not been run.
+    pub(crate) missing: Vec<String>,
+    /// Service time, t3 − t2; `None` if no repeat has a sample. p50, p90 and p99 are geometric means of blocks.
+    pub(crate) service: Option<Distribution>,
+    /// Send delay, t2 − t1.
+    #[serde(rename = "lag")]
+    pub send_delay: Option<Distribution>,
+    /// Response time, t3 − t1; like service time.
+    pub response: Option<Distribution>,
+    pub(crate) late: LateSends,
+    /// The lowest quantile of service and response time that late sends may have caused, such as `p99`; `None` if there
+    /// is none.
+    pub(crate) clients_from: Option<&'static str>,
+    /// The value of `rate_per_s`; the mean over repeats if the row is not ranked.
+    pub rate_achieved_per_s: Option<f64>,
+    /// Requests per second (in a closed loop: transactions) over the repeats that estimates use.
+    pub rate_per_s: Option<Estimate>,
+    /// The share of its CPUs that the client used, the mean over repeats; `None` in an open loop.
+    pub(crate) client_busy_share: Option<f64>,
+    /// Transactions of a closed loop that were counted but not sampled, because the sample memory was full.
+    pub(crate) unsampled: u64,
+    /// `None` unless the workload sends datagrams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) datagrams: Option<Datagrams>,
+    /// `None` unless the service is a stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream: Option<Streams>,
+    pub(crate) service_p50_ns: Option<Estimate>,
+    /// 99th percentile of service time over the repeats whose p99 the client cannot have caused; `None` unless these
+    /// are the majority.
+    pub(crate) service_p99_ns: Option<Estimate>,
+    /// Median response time over the repeats that estimates use.
+    pub response_p50_ns: Option<Estimate>,
+    pub(crate) kernel: Option<Kernel>,
+    pub(crate) churn: Option<Churn>,
+    /// `None` without counters of the server.
+    pub cost: Option<Cost>,
+    #[serde(rename = "why")]
+    pub(crate) breakdown: Option<CostBreakdown>,
+    /// The metric relative to the best row; `None` for rows that are not ranked. The best row has no interval.
+    pub(crate) ratio: Option<Ratio>,
+    /// The blocks of the metric in the repeats that estimates use: median service time in nanoseconds, or transactions per
+    /// second.
+    #[serde(skip)]
+    pub(crate) metrics: Vec<Block>,
+    #[serde(skip)]
+    pub(crate) blocks: RowBlocks,
+}
+
+/// Datagram counts in the windows of the row's repeats, as in `load::report::DatagramReport`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Datagrams {
+    pub(crate) planned: u64,
+    pub(crate) lost: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) reordered: u64,
+}
+
+/// Times by the kernel's timestamps over the row's repeats.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Kernel {
+    pub(crate) interface: String,
+    pub(crate) hardware: load::report::Hardware,
+    /// From t2 to the packet scheduler.
+    pub(crate) to_scheduler: Distribution,
+    /// t2k − t2.
+    pub(crate) to_driver: Distribution,
+    /// t3 − t3k.
+    pub(crate) from_arrival: Distribution,
+    /// t3k − t2k.
+    pub(crate) service: Distribution,
+    pub(crate) hardware_service: Option<Distribution>,
+    pub(crate) out_of_order: u64,
+    /// Whether the wall clock was set during a repeat, so that its kernel timestamps are left out.
+    pub(crate) wall_clock_stepped: bool,
+    /// Share of requests without a complete set of timestamps.
+    pub(crate) unstamped: f64,
+}
+
+/// Statistics of short-lived connections over the row's repeats.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Churn {
+    /// New connections per second, the mean over repeats.
+    pub(crate) opened_per_s: f64,
+    /// From the SYN to the established connection.
+    pub(crate) connect: Distribution,
+    /// From the SYN to the first byte of the first response.
+    pub(crate) first_byte: Distribution,
+    /// Sessions that waited for another session to end.
+    pub(crate) waited: u64,
+}
+
+/// Cost by the server's counters over the row's repeats.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cost {
+    pub(crate) cpu_ns_per_request: f64,
+    pub(crate) switches_per_request: f64,
+    /// `None` if system calls are not counted.
+    pub(crate) syscalls_per_request: Option<f64>,
+    /// `None` if the system does not report it.
+    pub(crate) memory_user_bytes_per_connection: Option<f64>,
+    /// `None` if unknown, or if other activity of the host hides it.
+    pub memory_kernel_bytes_per_connection: Option<f64>,
+}
+
+/// The blocks of a row's figures in the repeats that estimates use. Percentiles omit repeats in which the client may have caused
+/// the value, and are empty unless more than half of the repeats remain.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RowBlocks {
+    pub(crate) p50: Vec<Block>,
+    pub(crate) p90: Vec<Block>,
+    pub(crate) p99: Vec<Block>,
+    pub(crate) response_p99: Vec<Block>,
+    pub(crate) cpu_per_request: Vec<Block>,
+    pub(crate) rate: Vec<Block>,
+}
+
+/// The ratios of one row to another. The p-values of each figure are adjusted for all pairs of rows, separately from the other
+/// figures: see [`stats::Family`].
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Pair {
+    /// The label of the row.
+    pub(crate) architecture: String,
+    /// The label of the other row, which stands above in the table.
+    pub(crate) base: String,
+    /// The ratio by the metric that ranks the rows.
+    pub(crate) ratio: Ratio,
+    // Service time.
+    pub(crate) p50: Option<Ratio>,
+    pub(crate) p90: Option<Ratio>,
+    pub(crate) p99: Option<Ratio>,
+
+    pub(crate) response_p99: Option<Ratio>,
+    pub(crate) cpu_per_request: Option<Ratio>,
+    pub(crate) rate: Option<Ratio>,
+    /// The decision by the rule that ended the run; `None` without `--until`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) decision: Option<Decision>,
+}
+
+impl Comparison {
+    /// Returns the ranked architectures from the best one on, without the placebo.
+    pub(crate) fn ranked(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(|row| row.is_ranked() && !row.is_placebo)
+    }
+}
+
+impl Row {
+    /// Returns the name in tables: see [`Trial::label`].
+    pub fn label(&self) -> String {
+        self.label.clone()
+    }
+
+    /// Returns whether a trial has this architecture with these options, under any workload.
+    pub(crate) fn covers(&self, trial: &Trial) -> bool {
+        self.label == trial.label()
+    }
+
+    /// Returns the row that a placebo repeats.
+    pub(crate) fn reference<'a>(&self, rows: &'a [Row]) -> Option<&'a Row> {
+        let server = |row: &Row| (row.architecture.clone(), row.accept, row.read_budget_bytes);
+        rows.iter().find(|row| !row.is_placebo && server(row) == server(self))
+    }
+
+    /// Returns whether the client may have caused quantile `q` of service and response time.
+    pub fn is_client_tail(&self, q: f64) -> bool {
+        self.late.reaches(q)
+    }
+
+    /// Returns whether the row is ranked.
+    pub fn is_ranked(&self) -> bool {
+        self.repeats > 0 && self.verdict == VerdictKind::Valid
+    }
+}
