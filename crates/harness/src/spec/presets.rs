@@ -1,6 +1,6 @@
 //! Presets: experiments built into the binary. They are also examples of experiment files.
 
-use crate::spec::Experiment;
+use crate::spec::{Candidate, Experiment};
 
 /// A built-in experiment.
 #[derive(Debug)]
