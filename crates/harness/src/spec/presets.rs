@@ -74,7 +74,6 @@ impl Preset {
 
 #[cfg(test)]
 mod tests {
-    use super::candidate::Candidate;
     use super::*;
 
     #[test]
