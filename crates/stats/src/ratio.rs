@@ -66,6 +66,20 @@ impl From<Mean> for Ratio {
     }
 }
 
+/// Converts the blocks of one heat to the times of another heat, by a reference that ran in both: multiplies each block by the
+/// reference's block of the other heat, and divides it by the reference's own block.
+///
+/// Ratios of converted blocks to blocks of the other heat contain the noise of both heats, so their intervals are wider. Ratios
+/// within a heat do not change.
+pub fn linked(blocks: &[Block], reference: &[Block], other: &[Block]) -> Vec<Block> {
+    let of = |blocks: &[Block], number: u32| blocks.iter().find(|it| it.number == number && it.value > 0.0).copied();
+    let convert = |block: &Block| {
+        let (reference, other) = (of(reference, block.number)?, of(other, block.number)?);
+        Some(Block { value: block.value * other.value / reference.value, ..other })
+    };
+    blocks.iter().filter_map(convert).collect()
+}
+
 /// Returns the logarithm of the ratio of two figures.
 pub(crate) fn log_ratio(blocks: &[Block], base: &[Block]) -> Option<Mean> {
     let (blocks, base) = (logs(blocks), logs(base));
@@ -122,6 +136,8 @@ pub fn ratio_of_peaks(figures: &[Vec<Block>], others: &[Vec<Block>]) -> Option<R
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
 
     use super::*;
     use crate::Estimate;
@@ -190,6 +206,31 @@ mod tests {
         let few = ratio_of_peaks(&[b, repeats(40, &[1.0, 1.0])], &[a]).unwrap();
         assert_eq!(few.interval, None, "two repeats of one figure decide nothing");
         assert_eq!(ratio_of_peaks(&[], &[vec![]]), None);
+    }
+
+    #[test]
+    fn linked_blocks_do_not_contain_the_speed_of_their_heat() {
+        // Two heats with a reference, whose speeds drift apart; the noise of each server is independent.
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
+        let mut server = |heat: u32, value: f64| -> Vec<Block> {
+            let drift = |number: u32| if heat == 0 { 1.0 } else { 3.0 + f64::from(number) / 8.0 };
+            let mut noise = || 1.0 + 0.02 * (random.random::<f64>() - 0.5);
+            let block = |number: u32| Block { heat, number, value: value * drift(number) * noise() };
+            (0..32).map(block).collect()
+        };
+        let [reference, one] = [100.0, 110.0].map(|value| server(0, value));
+        let [again, other, rival] = [100.0, 121.0, 130.0].map(|value| server(1, value));
+        let [other_linked, rival_linked] = [&other, &rival].map(|blocks| linked(blocks, &again, &reference));
+        let ratio = |of: &[Block], to: &[Block]| Ratio::of(of, to).unwrap();
+        let width = |ratio: Ratio| ratio.interval.map(|it| it.high - it.low).unwrap();
+        let across = ratio(&other_linked, &one);
+        assert!((across.ratio - 1.1).abs() < 0.01 && width(across) < 0.02, "{across:?}");
+        assert!(width(across) > width(ratio(&one, &reference)), "two more series of noise");
+        let (within, converted) = (ratio(&rival, &other), ratio(&rival_linked, &other_linked));
+        assert!((within.ratio / converted.ratio - 1.0).abs() < 1e-9 && (width(within) / width(converted) - 1.0).abs() < 1e-6);
+        assert!((ratio(&other_linked, &reference).ratio / ratio(&other, &again).ratio - 1.0).abs() < 1e-9);
+        assert!(ratio(&other, &one).interval.is_none(), "without the reference the heats are one repeat each");
+        assert_eq!(linked(&other, &again[..4], &reference[2..]).len(), 2, "blocks that both references have");
     }
 
     proptest! {

@@ -57,6 +57,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
     };
     Trial {
         is_placebo: false,
+        is_reference: false,
         index,
         repeat,
         architecture: architecture.into(),

@@ -1,8 +1,10 @@
 //! The blocks of a trial's figures: the values from which all estimates and ratios come.
 
+use std::collections::BTreeMap;
+
 use load::report::{Measured, PARTS};
 use server::ServerCounters;
-use stats::{Block, Estimate};
+use stats::{Block, Estimate, ratio};
 
 use super::{Trial, TrialRecord, Workload};
 
@@ -54,14 +56,57 @@ pub fn blocks_of(record: &TrialRecord, figure: Figure) -> Vec<Block> {
     if parts.is_empty() { whole() } else { parts }
 }
 
-/// Returns the blocks of a figure in several trials.
-pub fn blocks(records: &[&TrialRecord], figure: Figure) -> Vec<Block> {
-    records.iter().flat_map(|record| blocks_of(record, figure)).collect()
+/// The groups of interleaved trials that a reference links: for each heat with a reference, the indices of the reference and of
+/// the trial that it repeats.
+#[derive(Clone, Debug, Default)]
+pub struct Links(BTreeMap<u32, [u32; 2]>);
+
+impl Links {
+    /// Finds the links between trials of a run.
+    pub fn of<'a>(trials: impl Iterator<Item = &'a Trial> + Clone) -> Self {
+        let original = |reference: &Trial| trials.clone().find(|it| reference.is_reference_of(it));
+        let link = |trial: &Trial| Some((heat(trial), [trial.index, original(trial)?.index]));
+        Self(trials.clone().filter_map(link).collect())
+    }
+
+    /// Converts blocks of one trial to the times of the first group, by the reference. `blocks_of` returns the blocks of a trial by its
+    /// index. Blocks without a link remain as they are.
+    pub fn apply(&self, blocks: Vec<Block>, blocks_of: impl Fn(u32) -> Vec<Block>) -> Vec<Block> {
+        let heat = blocks.first().map_or(SEPARATE, |block| block.heat);
+        let Some(&[reference, original]) = self.0.get(&heat) else { return blocks };
+        let (reference, original) = (blocks_of(reference), blocks_of(original));
+        // A reference that ran separately links nothing.
+        let is_linked = reference.iter().all(|it| it.heat == heat) && original.iter().all(|it| it.heat < SEPARATE);
+        let linked = if is_linked { ratio::linked(&blocks, &reference, &original) } else { Vec::new() };
+        if linked.is_empty() { blocks } else { linked }
+    }
 }
 
-/// Estimates a figure from several trials.
-pub fn estimate(records: &[&TrialRecord], figure: Figure) -> Option<Estimate> {
-    Estimate::of(&blocks(records, figure))
+/// The blocks of a run's trials, with the groups of interleaved trials linked.
+pub struct RunBlocks<'a> {
+    records: &'a [TrialRecord],
+    links: Links,
+}
+
+impl<'a> RunBlocks<'a> {
+    /// The blocks of these records, which are all of a run.
+    pub fn new(records: &'a [TrialRecord]) -> Self {
+        Self { records, links: Links::of(records.iter().map(|record| &record.trial)) }
+    }
+
+    /// Returns the blocks of a figure in several trials.
+    pub fn of(&self, records: &[&TrialRecord], figure: Figure) -> Vec<Block> {
+        let by_index = |index: u32| {
+            let usable = self.records.iter().filter(|it| it.verdict.belongs_in_estimates());
+            usable.filter(|it| it.trial.index == index).flat_map(|it| blocks_of(it, figure)).collect()
+        };
+        records.iter().flat_map(|record| self.links.apply(blocks_of(record, figure), by_index)).collect()
+    }
+
+    /// Estimates a figure from several trials.
+    pub fn estimate(&self, records: &[&TrialRecord], figure: Figure) -> Option<Estimate> {
+        Estimate::of(&self.of(records, figure))
+    }
 }
 
 fn measured(record: &TrialRecord, figure: Figure) -> Option<(&Measured, Percentile)> {

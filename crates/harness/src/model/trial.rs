@@ -80,6 +80,10 @@ pub struct Trial {
     /// Whether the trial is a placebo: the reference architecture a second time, to show the noise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_placebo: bool,
+    /// Whether the trial runs its architecture once more, as the reference of a further group of interleaved trials. It links the
+    /// figures of the groups and has no row of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_reference: bool,
     /// The traffic.
     pub workload: Workload,
     /// The server's complete configuration. The port or the socket's folder is chosen when the server starts.
@@ -92,16 +96,18 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Returns the architecture with `placebo` and unusual options in parentheses, such as `mt-pool (exclusive, 256KiB reads)`.
+    /// Returns the architecture with `placebo` or `reference` and unusual options in parentheses, such as `mt-pool (exclusive,
+    /// 256KiB reads)`.
     pub fn label(&self) -> String {
-        let placebo = self.is_placebo.then(|| "placebo".to_owned());
+        let again = [(self.is_placebo, "placebo"), (self.is_reference, "reference")];
+        let again = again.into_iter().filter(|(is_so, _)| *is_so).map(|(_, word)| word.to_owned());
         let unusual = self.serve.ours().map_or_else(Vec::new, |serve| {
             let Options { accept, read_budget_bytes } = serve.options();
             let accept = (accept != Accept::default_of(serve.architecture.model)).then(|| accept.to_string());
             let budget = (!read_budget_bytes.is_default()).then(|| format!("{} reads", Budget(read_budget_bytes)));
             accept.into_iter().chain(budget).collect()
         });
-        let unusual: Vec<String> = placebo.into_iter().chain(unusual).collect();
+        let unusual: Vec<String> = again.chain(unusual).collect();
         if unusual.is_empty() {
             self.architecture.to_string()
         } else {
@@ -116,8 +122,14 @@ impl Trial {
 
     fn is_same_server(&self, other: &Self) -> bool {
         self.architecture == other.architecture
-            && self.is_placebo == other.is_placebo
+            && (self.is_placebo, self.is_reference) == (other.is_placebo, other.is_reference)
             && self.serve.options() == other.serve.options()
+    }
+
+    /// Tests whether the trial is a reference that runs the server of `original` once more.
+    pub(super) fn is_reference_of(&self, original: &Self) -> bool {
+        let alike = Self { is_reference: false, ..self.clone() };
+        self.is_reference && self.repeat == original.repeat && alike.is_repeat_of(original)
     }
 
     /// Tests whether another trial differs only in its repeat.

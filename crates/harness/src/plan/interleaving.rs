@@ -1,6 +1,6 @@
 //! The choice of trials that share a window: all architectures of a workload whose servers do not disturb each other while idle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use load::config::Slices;
 use server::spec::mechanism::Spins;
@@ -36,15 +36,17 @@ const SCAN_SHARE_MAX: f64 = 0.5;
 /// The share of the available memory that all servers of a heat may need.
 const MEMORY_SHARE: f64 = 0.5;
 
-/// Assigns slices to the trials that can share a window. Returns sentences about the choice.
-pub(super) fn assign(trials: &mut [Trial], experiment: &Experiment, host: &Host) -> Result<Vec<String>, String> {
+/// Assigns slices to the trials that can share a window. Appends the references of further groups. Returns sentences about the
+/// choice.
+pub(super) fn assign(trials: &mut Vec<Trial>, experiment: &Experiment, host: &Host) -> Result<Vec<String>, String> {
     if experiment.interleave == Interleave::Never {
         return Ok(Vec::new());
     }
     let mut separate: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut interleaved: BTreeMap<(u64, u64), usize> = BTreeMap::new();
-    // The trials of each heat, by repeat and workload.
-    let mut heats: Vec<Vec<usize>> = Vec::new();
+    let mut groupings = BTreeSet::new();
+    // The rivals of each repeat and workload.
+    let mut contests: Vec<Vec<usize>> = Vec::new();
     for at in 0..trials.len() {
         let trial = &trials[at];
         if !trial.infeasible.is_empty() {
@@ -54,37 +56,60 @@ pub(super) fn assign(trials: &mut [Trial], experiment: &Experiment, host: &Host)
             separate.entry(reason).or_default().push(trial.label());
             continue;
         }
-        let is_same = |heat: &&mut Vec<usize>| {
-            let first = &trials[heat[0]];
-            heat.len() < CONTESTANTS_MAX && first.repeat == trial.repeat && first.workload == trial.workload
+        let is_same = |contest: &&mut Vec<usize>| {
+            let first = &trials[contest[0]];
+            first.repeat == trial.repeat && first.workload == trial.workload
         };
-        match heats.iter_mut().find(is_same) {
-            Some(heat) => heat.push(at),
-            None => heats.push(vec![at]),
+        match contests.iter_mut().find(is_same) {
+            Some(contest) => contest.push(at),
+            None => contests.push(vec![at]),
         }
     }
-    for (number, heat) in (0..).zip(&heats) {
-        if heat.len() < 2 {
-            continue;
-        }
-        if !have_room(heat.iter().map(|&at| &trials[at]), host) {
+    let mut heat = 0;
+    for mut contest in contests.into_iter().filter(|contest| contest.len() > 1) {
+        let has_room = |group: &[usize]| have_room(group.iter().map(|&at| &trials[at]), host);
+        let in_order = |at: &usize| experiment.architectures.0.iter().position(|it| *it == trials[*at].architecture);
+        let reference = (0..contest.len()).min_by_key(|&at| (trials[contest[at]].is_placebo, in_order(&contest[at])));
+        contest.swap(0, reference.expect("a contest has trials"));
+        let Some(groups) = groups(&contest, |group| group.len() <= CONTESTANTS_MAX && has_room(group)) else {
             let reason = "this host has too little memory, or too few processes, for all servers at once".to_owned();
-            separate.entry(reason).or_default().extend(heat.iter().map(|&at| trials[at].label()));
+            separate.entry(reason).or_default().extend(contest.iter().map(|&at| trials[at].label()));
             continue;
+        };
+        if groups.len() > 1 {
+            let reason = match has_room(&contest) {
+                true => format!("a window has at most {CONTESTANTS_MAX} servers"),
+                false => "this host has too little memory, or too few processes, for more at once".to_owned(),
+            };
+            let (servers, reference) = (contest.len(), trials[contest[0]].label());
+            groupings.insert(format!(
+                "{servers} servers form {} groups, because {reason}: {reference} runs in each group, and links the groups' figures",
+                groups.len()
+            ));
         }
-        let slice_ns = slice_ns(&trials[heat[0]], experiment);
-        for (contestant, &at) in (0..).zip(heat) {
-            trials[at].load.slices = Some(Slices {
-                heat: number,
-                contestants: heat.len() as u32,
-                contestant,
-                slice_ns,
-                gap_ns: slice_ns / if trials[at].workload.is_closed() { CLOSED_GAP_SHARE } else { GAP_SHARE },
-                guard_ns: slice_ns / GUARD_SHARE,
-                seed: trials[at].load.seed,
-            });
+        let slice_ns = slice_ns(&trials[contest[0]], experiment);
+        for (number, mut group) in groups.into_iter().enumerate() {
+            if number > 0 {
+                let index = trials.len();
+                trials.push(Trial { index: index as u32, is_reference: true, ..trials[group[0]].clone() });
+                group[0] = index;
+            }
+            // The order of the plan is random.
+            group.sort_unstable();
+            for (contestant, &at) in (0..).zip(&group) {
+                trials[at].load.slices = Some(Slices {
+                    heat,
+                    contestants: group.len() as u32,
+                    contestant,
+                    slice_ns,
+                    gap_ns: slice_ns / if trials[at].workload.is_closed() { CLOSED_GAP_SHARE } else { GAP_SHARE },
+                    guard_ns: slice_ns / GUARD_SHARE,
+                    seed: trials[at].load.seed,
+                });
+            }
+            heat += 1;
+            *interleaved.entry((group.len() as u64, slice_ns)).or_default() += 1;
         }
-        *interleaved.entry((heat.len() as u64, slice_ns)).or_default() += 1;
     }
     if let (Interleave::Always, Some((reason, labels))) = (experiment.interleave, separate.first_key_value()) {
         return Err(format!("interleave: cannot interleave {}: {reason}; use `auto`", labels[0]));
@@ -99,7 +124,19 @@ pub(super) fn assign(trials: &mut [Trial], experiment: &Experiment, host: &Host)
         labels.dedup();
         format!("separate: {}: {reason}", labels.join(", "))
     });
-    Ok(together.chain(alone).collect())
+    Ok(together.chain(groupings).chain(alone).collect())
+}
+
+/// Divides a contest into the fewest groups that fit. Each group begins with the first trial of the contest; the other trials are in
+/// one group each. Returns `None` if not even pairs fit.
+fn groups(contest: &[usize], fits: impl Fn(&[usize]) -> bool) -> Option<Vec<Vec<usize>>> {
+    let (reference, others) = contest.split_first()?;
+    let group = |count: usize, number: usize| -> Vec<usize> {
+        let part = others.len() * number / count..others.len() * (number + 1) / count;
+        [reference].into_iter().chain(&others[part]).copied().collect()
+    };
+    let divided = |count: usize| (0..count).map(|number| group(count, number)).collect::<Vec<_>>();
+    (1..=others.len()).map(divided).find(|groups| groups.iter().all(|group| fits(group)))
 }
 
 /// Returns why a trial cannot share its window.
@@ -206,6 +243,58 @@ mod tests {
         assert!(never.interleaving.is_empty() && never.trials.iter().all(|trial| trial.load.slices.is_none()));
         let error = planned(&format!("interleave = \"always\"\n{WORKLOAD}")).unwrap_err();
         assert_eq!(error, "interleave: cannot interleave spin: the server uses its CPU even without load; use `auto`");
+    }
+
+    #[test]
+    fn many_servers_form_groups_with_a_common_reference() {
+        let names = "\"mt\", \"epoll\", \"epoll-et\", \"poll\", \"select\", \"mp\"";
+        let pools: Vec<String> = (1..=8).map(|size| format!("\"seda-s:{size}\"")).collect();
+        let architectures = format!("{names}, {}", pools.join(", "));
+        let plan = planned_for(&architectures, &format!("placebo = true\n{}", WORKLOAD.replace("[10, 20]", "10"))).unwrap();
+        let (references, planned): (Vec<&Trial>, Vec<&Trial>) = plan.trials.iter().partition(|trial| trial.is_reference);
+        let servers = planned.len() / 2;
+        assert!(servers > CONTESTANTS_MAX && (0..).zip(&plan.trials).all(|(index, trial)| trial.index == index));
+        assert_eq!(references.iter().map(|it| (it.label(), it.repeat)).collect::<Vec<_>>(), [
+            ("mt (reference)".to_owned(), 0),
+            ("mt (reference)".to_owned(), 1)
+        ]);
+        for repeat in 0..2 {
+            let of_repeat: Vec<&Trial> = plan.trials.iter().filter(|it| it.repeat == repeat).collect();
+            let mut heats: Vec<u32> = of_repeat.iter().map(|it| it.load.slices.unwrap().heat).collect();
+            heats.sort_unstable();
+            let sizes: Vec<usize> = heats.chunk_by(|a, b| a == b).map(<[u32]>::len).collect();
+            assert_eq!((sizes.len(), sizes.iter().sum::<usize>()), (2, servers + 1));
+            assert!(sizes.iter().all(|size| (servers / 2..=CONTESTANTS_MAX).contains(size)), "{sizes:?}");
+            let mt = of_repeat.iter().filter(|it| it.architecture.to_string() == "mt" && !it.is_placebo);
+            let heats: BTreeSet<u32> = mt.map(|it| it.load.slices.unwrap().heat).collect();
+            assert_eq!(heats.len(), 2, "the reference is in both groups");
+        }
+        let sentence = format!(
+            "{servers} servers form 2 groups, because a window has at most 12 servers: mt runs in each group, and links the groups' \
+             figures"
+        );
+        assert!(plan.interleaving.contains(&sentence), "{:?}", plan.interleaving);
+    }
+
+    #[test]
+    fn groups_have_room_or_servers_run_separately() {
+        let divided = |max: usize| groups(&[7, 1, 2, 3, 4, 5], |group| group.len() <= max);
+        assert_eq!(divided(6), Some(vec![vec![7, 1, 2, 3, 4, 5]]));
+        assert_eq!(divided(4), Some(vec![vec![7, 1, 2], vec![7, 3, 4, 5]]));
+        assert_eq!(divided(2).unwrap().len(), 5);
+        assert_eq!(divided(1), None);
+        let needs = |host: &Host| {
+            let text = "name = \"x\"\narchitectures = [\"epoll\", \"mt\", \"mp\"]\n\
+                        [workload]\nconnections = 100\nrequest = \"1B\"\nresponse = \"2B\"\nrate = 1000\n\
+                        [phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"1s\"\n";
+            let plan = plan(&Experiment::parse(text, "x.toml").unwrap(), host).unwrap();
+            (plan.trials.iter().filter(|trial| trial.is_reference).count(), plan.interleaving.join("; "))
+        };
+        let mut host = Host::made_up();
+        assert_eq!(needs(&host).0, 0);
+        host.tasks_max.0 = 500;
+        let (references, sentences) = needs(&host);
+        assert!(references == 1 && sentences.contains("3 servers form 2 groups, because this host has too little"), "{sentences}");
     }
 
     #[test]

@@ -226,6 +226,7 @@ fn trial(
         repeat,
         architecture: architecture.clone(),
         is_placebo: false,
+        is_reference: false,
         workload,
         serve,
         load,

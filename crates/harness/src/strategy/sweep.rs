@@ -2,6 +2,7 @@
 
 use load::LoadReport;
 
+use crate::model::blocks;
 use crate::model::{RunHeader, Trial, TrialOutcome, TrialRecord, VerdictKind};
 
 /// The share of the rate that a server must achieve to keep up.
@@ -26,8 +27,14 @@ pub(super) fn keeps_up(load: &LoadReport) -> bool {
 /// Returns the trials of a sweep that need not run, because lower rates were past saturation.
 pub(super) fn pruned(header: &RunHeader, outcomes: &[TrialOutcome], past_max: u32) -> Vec<u32> {
     let is_open = |trial: &&Trial| !outcomes.iter().any(|outcome| outcome.index == trial.index);
-    let is_pruned = |trial: &&Trial| steps_past(header, outcomes, trial) >= past_max;
-    header.trials.iter().filter(is_open).filter(is_pruned).map(|trial| trial.index).collect()
+    let is_past = |trial: &Trial| steps_past(header, outcomes, trial) >= past_max;
+    // A reference without other servers to link need not run.
+    let is_needed = |trial: &Trial| {
+        let mut rivals = header.trials.iter().filter(|it| blocks::heat(it) == blocks::heat(trial) && !it.is_reference);
+        !trial.is_reference || rivals.any(|it| is_open(&it) && !is_past(it))
+    };
+    let pruned = header.trials.iter().filter(is_open).filter(|trial| is_past(trial) || !is_needed(trial));
+    pruned.map(|trial| trial.index).collect()
 }
 
 /// Counts the consecutive rates directly below that of `trial` that were past saturation in most repeats.

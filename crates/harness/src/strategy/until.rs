@@ -6,6 +6,7 @@
 use stats::Block;
 use stats::sequential::Looks;
 
+use crate::model::blocks::Links;
 use crate::model::{RunHeader, Trial, TrialOutcome, Workload};
 use crate::plan::duration_ns;
 
@@ -54,14 +55,20 @@ pub fn compared<'a>(
     workload: &Workload,
     margin: f64,
 ) -> Option<(Vec<&'a Trial>, Looks)> {
-    let rivals = || header.trials.iter().filter(|it| it.workload == *workload && it.infeasible.is_empty());
+    let planned = || header.trials.iter().filter(|it| it.workload == *workload && it.infeasible.is_empty());
+    let rivals = || planned().filter(|trial| !trial.is_reference);
     let outcome = |trial: &Trial| outcomes.iter().find(|outcome| outcome.index == trial.index);
-    let complete = |repeat: &u32| rivals().filter(|it| it.repeat == *repeat).all(|it| outcome(it).is_some());
+    let complete = |repeat: &u32| planned().filter(|it| it.repeat == *repeat).all(|it| outcome(it).is_some());
     let last = rivals().map(|trial| trial.repeat).max()?;
     let repeats = (0..=last).take_while(complete).count() as u32;
+    let links = Links::of(planned());
+    let by_index = |index: u32| {
+        let outcome = outcomes.iter().find(|outcome| outcome.index == index);
+        outcome.map_or_else(Vec::new, |outcome| outcome.blocks.clone())
+    };
     let blocks = |server: &Trial, repeats: u32| -> Vec<Block> {
         let own = rivals().filter(|it| it.repeat < repeats && it.is_repeat_of(server));
-        own.filter_map(outcome).flat_map(|outcome| outcome.blocks.iter().copied()).collect()
+        own.flat_map(|trial| links.apply(by_index(trial.index), by_index)).collect()
     };
     // Servers without a usable trial are not compared.
     let servers: Vec<&Trial> = rivals().filter(|it| it.repeat == 0 && !blocks(it, repeats).is_empty()).collect();

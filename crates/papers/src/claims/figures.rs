@@ -4,7 +4,7 @@ use harness::model::{Run, VerdictKind, Workload};
 use stats::{Block, Estimate, Ratio};
 
 use super::Metric;
-use harness::model::blocks::{blocks_of, heat};
+use harness::model::blocks::{RunBlocks, heat};
 use report::model::deviation::DeviationOf;
 
 /// An architecture under a workload.
@@ -43,6 +43,7 @@ pub(super) fn cells(
     // Heats of different runs may have the same number.
     let mut heats: Vec<(usize, u32)> = Vec::new();
     for (at_run, (run, deviation_of)) in runs.iter().zip(deviation_of).enumerate() {
+        let blocks = RunBlocks::new(&run.records);
         for record in &run.records {
             // Compare labels, which name unusual options: claims cover only the default options.
             let (name, workload) = (record.trial.label(), &record.trial.workload);
@@ -58,16 +59,17 @@ pub(super) fn cells(
             });
             cells[at].verdicts.push(record.verdict.kind);
             if (metric.counts)(record.verdict.kind) || record.verdict.belongs_in_estimates() {
-                let heat = (at_run, heat(&record.trial));
+                let whole = |value| Block { heat: heat(&record.trial), number: 0, value };
+                let blocks = match metric.figure {
+                    Some(figure) if record.trial.load.slices.is_some() => blocks.of(&[record], figure),
+                    _ => (metric.of)(record, deviation_of).map(whole).into_iter().collect(),
+                };
+                // The linked blocks of a group have the heat of the first group.
+                let heat = (at_run, blocks.first().map_or(0, |block| block.heat));
                 let at_heat = heats.iter().position(|other| *other == heat).unwrap_or(heats.len());
                 if at_heat == heats.len() {
                     heats.push(heat);
                 }
-                let whole = |value| Block { heat: 0, number: 0, value };
-                let blocks = match metric.figure {
-                    Some(figure) if record.trial.load.slices.is_some() => blocks_of(record, figure),
-                    _ => (metric.of)(record, deviation_of).map(whole).into_iter().collect(),
-                };
                 cells[at].values.extend(blocks.into_iter().map(|block| Block { heat: at_heat as u32, ..block }));
             }
         }

@@ -96,6 +96,7 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put("repeat", trial.repeat);
     row.put("architecture", trial.architecture.to_string());
     row.put("placebo", trial.is_placebo);
+    row.put("reference", trial.is_reference);
     row.put("accept", serve.map(|serve| serve.accept));
     row.put("read_budget_bytes", serve.map(|serve| u32::from(serve.read_budget_bytes)));
     row.put("transport", workload.transport);

@@ -32,6 +32,14 @@ pub(super) fn sentences(planned: &[&Trial], records: &[&TrialRecord], rows: &[Ro
     if left_out > 0 {
         turns += &format!(" {left_out} of {} rounds are left out, because a client paused.", counted + left_out);
     }
+    let reference = records.iter().find(|record| record.trial.is_reference);
+    let groups = reference.map(|record| {
+        format!(
+            "The servers formed groups, each with {}: it scales the figures of further groups to the first, and ratios between groups \
+             have wider intervals.",
+            record.trial.architecture
+        )
+    });
     let is_separate = |row: &&Row| row.is_ranked() && slices().all(|(_, record)| !row.covers(&record.trial));
     let separate: Vec<&str> = rows.iter().filter(is_separate).map(|row| row.label.as_str()).collect();
     let separate = match separate.as_slice() {
@@ -39,7 +47,7 @@ pub(super) fn sentences(planned: &[&Trial], records: &[&TrialRecord], rows: &[Ro
         [one] => Some(format!("{one} ran separately: its ratio has no common blocks.")),
         several => Some(format!("{} ran separately: their ratios have no common blocks.", format::listed(several))),
     };
-    [turns].into_iter().chain(separate).collect()
+    [turns].into_iter().chain(groups).chain(separate).collect()
 }
 
 #[cfg(test)]

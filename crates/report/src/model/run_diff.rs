@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use harness::model::blocks::{Figure, Percentile, blocks};
+use harness::model::blocks::{Figure, Percentile, RunBlocks};
 use harness::model::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
 use harness::spec::units::Budget;
 use load::LoadConfig;
@@ -237,18 +237,19 @@ struct Group<'a> {
 fn groups(run: &Run) -> Vec<Group<'_>> {
     let pruned = pruned(run);
     let is_alike = |a: &&Trial, b: &&Trial| a.architecture == b.architecture && a.workload == b.workload;
-    // A placebo tells the noise within its own run.
-    let trials = run.header.trials.iter().filter(|trial| !trial.is_placebo);
-    grouped(trials, is_alike).into_iter().map(|trials| group(run, &trials, &pruned)).collect()
+    // A placebo and references serve comparisons within their own run.
+    let trials = run.header.trials.iter().filter(|trial| !trial.is_placebo && !trial.is_reference);
+    let blocks = RunBlocks::new(&run.records);
+    grouped(trials, is_alike).into_iter().map(|trials| group(run, &blocks, &trials, &pruned)).collect()
 }
 
-fn group<'a>(run: &Run, trials: &[&'a Trial], pruned: &Pruned) -> Group<'a> {
+fn group<'a>(run: &Run, blocks: &RunBlocks<'_>, trials: &[&'a Trial], pruned: &Pruned) -> Group<'a> {
     let is_one = |record: &&TrialRecord| trials.iter().any(|trial| trial.index == record.trial.index);
     let records: Vec<&TrialRecord> = run.records.iter().filter(is_one).collect();
     let estimated = estimated(&records);
-    let p50s_ns = blocks(&estimated, Figure::Service(Percentile::P50));
-    let p99s_ns = blocks(&client_tail::servers(&estimated, 0.99), Figure::Service(Percentile::P99));
-    let rates_per_s = blocks(&estimated, Figure::Rate);
+    let p50s_ns = blocks.of(&estimated, Figure::Service(Percentile::P50));
+    let p99s_ns = blocks.of(&client_tail::servers(&estimated, 0.99), Figure::Service(Percentile::P99));
+    let rates_per_s = blocks.of(&estimated, Figure::Rate);
     let value = |blocks: &[Block]| Estimate::of(blocks).map(|it| it.value);
     let not_valid = records.iter().filter(|record| record.verdict.kind != VerdictKind::Valid).map(|record| NotValid {
         repeat: record.trial.repeat,

@@ -1,7 +1,7 @@
 //! The figures of each architecture under each workload. p50, p90, p99, rates and CPU times are geometric means of blocks, as
 //! are the ratios and the ranking. Histograms are merged over repeats for all other percentiles.
 
-use harness::model::blocks::{Figure, Percentile, blocks, estimate, metric};
+use harness::model::blocks::{Figure, Percentile, RunBlocks, metric};
 use harness::model::{Run, Strategy, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use harness::strategy;
 use load::LoadReport;
@@ -49,22 +49,24 @@ impl Summary {
         let mut workloads = distinct(run.header.trials.iter().map(|trial| &trial.workload));
         workloads.sort_by(|a, b| order(a, b));
         let pruned = pruned(run);
+        let blocks = RunBlocks::new(&run.records);
         let mut comparisons: Vec<Comparison> =
-            workloads.into_iter().map(|workload| comparison(run, workload, &pruned)).collect();
+            workloads.into_iter().map(|workload| comparison(run, &blocks, workload, &pruned)).collect();
         let to_decide = undecided::decide(run, &mut comparisons);
         Self { metric: METRIC, interval_method: ratio::METHOD, margin: MARGIN, comparisons, to_decide }
     }
 }
 
-fn comparison(run: &Run, workload: &Workload, pruned: &Pruned) -> Comparison {
-    let trials: Vec<&Trial> = run.header.trials.iter().filter(|trial| trial.workload == *workload).collect();
+fn comparison(run: &Run, blocks: &RunBlocks<'_>, workload: &Workload, pruned: &Pruned) -> Comparison {
+    let is_compared = |trial: &&Trial| trial.workload == *workload && !trial.is_reference;
+    let trials: Vec<&Trial> = run.header.trials.iter().filter(is_compared).collect();
     let mut labels = distinct(trials.iter().map(|trial| trial.label()));
     labels.sort();
     let rows = labels.into_iter().map(|label| {
         let trials: Vec<&Trial> = trials.iter().copied().filter(|trial| trial.label() == label).collect();
         let record = |trial: &&Trial| run.records.iter().find(|record| record.trial.index == trial.index);
         let records: Vec<_> = trials.iter().filter_map(record).collect();
-        row(&trials, &records, missing(&trials, &records, pruned))
+        row(&trials, &records, blocks, missing(&trials, &records, pruned))
     });
     let mut rows: Vec<Row> = rows.collect();
     rank(&mut rows, workload.is_closed());
@@ -173,7 +175,7 @@ pub(crate) fn merged<'a>(times: impl IntoIterator<Item = &'a Measured>) -> Histo
 }
 
 /// Summarises the repeats of one architecture, given its planned and its finished trials.
-fn row(trials: &[&Trial], finished: &[&TrialRecord], missing: Vec<String>) -> Row {
+fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, missing: Vec<String>) -> Row {
     let (first, options) = (trials[0], trials[0].serve.options());
     let verdict = verdict(&finished.iter().map(|record| &record.verdict).collect::<Vec<_>>());
     let valid = |record: &&&TrialRecord| record.verdict.kind == VerdictKind::Valid;
@@ -186,17 +188,17 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], missing: Vec<String>) -> Ro
     };
     let late = client_tail::late(loads());
     let p50 =
-        |time: fn(Percentile) -> Figure| estimate(&estimated, time(Percentile::P50)).filter(|_| !late.reaches(0.5));
-    let servers = |q: f64, figure: Figure| blocks(&client_tail::servers(&estimated, q), figure);
+        |time: fn(Percentile) -> Figure| blocks.estimate(&estimated, time(Percentile::P50)).filter(|_| !late.reaches(0.5));
+    let servers = |q: f64, figure: Figure| blocks.of(&client_tail::servers(&estimated, q), figure);
     let row_blocks = RowBlocks {
         p50: servers(0.5, Figure::Service(Percentile::P50)),
         p90: servers(0.9, Figure::Service(Percentile::P90)),
         p99: servers(0.99, Figure::Service(Percentile::P99)),
         response_p99: servers(0.99, Figure::Response(Percentile::P99)),
-        cpu_per_request: blocks(&estimated, Figure::CpuPerRequest),
-        rate: blocks(&estimated, Figure::Rate),
+        cpu_per_request: blocks.of(&estimated, Figure::CpuPerRequest),
+        rate: blocks.of(&estimated, Figure::Rate),
     };
-    let rate_per_s = estimate(&estimated, Figure::Rate);
+    let rate_per_s = blocks.estimate(&estimated, Figure::Rate);
     let is_valid = verdict == VerdictKind::Valid;
     let rate_achieved_per_s = rate_per_s.filter(|_| is_valid).map(|rate| rate.value);
     let rate_achieved_per_s =
@@ -210,7 +212,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], missing: Vec<String>) -> Ro
     reasons.dedup();
     let requests = records.iter().filter_map(|record| record.requests_answered()).sum();
     let counters: Vec<&ServerCounters> = records.iter().filter_map(|record| record.server.as_ref()).collect();
-    let service = distribution(|load| &load.service).map(|it| with_blocks(it, &records, &late, Figure::Service));
+    let service = distribution(|load| &load.service).map(|it| with_blocks(it, blocks, &records, &late, Figure::Service));
     // Conclude nothing from a tail that the client may have caused.
     let servers_tail = service.as_ref().filter(|_| !late.reaches(0.99));
     Row {
@@ -226,10 +228,10 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], missing: Vec<String>) -> Ro
         repeats_estimated: estimated.len(),
         missing,
         send_delay: distribution(|load| &load.send_delay),
-        response: distribution(|load| &load.response).map(|it| with_blocks(it, &records, &late, Figure::Response)),
+        response: distribution(|load| &load.response).map(|it| with_blocks(it, blocks, &records, &late, Figure::Response)),
         late,
         clients_from: client_tail::clients_from(&late),
-        cost: cost(&counters, requests, estimate(&records, Figure::CpuPerRequest)),
+        cost: cost(&counters, requests, blocks.estimate(&records, Figure::CpuPerRequest)),
         breakdown: CostBreakdown::of(&counters, requests).map(|it| it.with_tail(servers_tail)),
         service,
         service_p50_ns: p50(Figure::Service),
@@ -244,7 +246,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], missing: Vec<String>) -> Ro
         kernel: kernel(&loads().filter_map(|load| load.kernel.as_ref()).collect::<Vec<_>>()),
         churn: churn(&loads().filter_map(|load| load.churn.as_ref()).collect::<Vec<_>>()),
         ratio: None,
-        metrics: blocks(&estimated, metric(&first.workload)),
+        metrics: blocks.of(&estimated, metric(&first.workload)),
         blocks: row_blocks,
     }
 }
@@ -253,12 +255,13 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], missing: Vec<String>) -> Ro
 /// have caused it.
 fn with_blocks(
     merged: Distribution,
+    blocks: &RunBlocks<'_>,
     records: &[&TrialRecord],
     late: &LateSends,
     time: fn(Percentile) -> Figure,
 ) -> Distribution {
     let of =
-        |records: &[&TrialRecord], percentile| estimate(records, time(percentile)).map(|it| it.value.round() as u64);
+        |records: &[&TrialRecord], percentile| blocks.estimate(records, time(percentile)).map(|it| it.value.round() as u64);
     let servers = if late.reaches(0.99) { Vec::new() } else { client_tail::servers(records, 0.99) };
     let p99 = of(&servers, Percentile::P99).or_else(|| of(records, Percentile::P99));
     Distribution {
@@ -437,6 +440,35 @@ mod tests {
         assert!(labels(&comparison(&run)).contains(&"epoll (placebo)".into()));
         run.records.truncate(0);
         assert!(comparison(&run).ranked().next().is_none());
+    }
+
+    #[test]
+    fn groups_are_linked_by_their_reference() {
+        let mut run = testkit::interleaved_run();
+        // `poll` and the second `epoll` form another group, on a host that is three times slower.
+        for at in [2, 3] {
+            for trial in [&mut run.header.trials[at], &mut run.records[at].trial] {
+                (trial.is_placebo, trial.is_reference) = (false, at == 3);
+                trial.load.slices.as_mut().unwrap().heat = 1;
+            }
+            let service = &mut run.records[at].load.as_mut().unwrap().service;
+            service.p50_by_part_ns = service.p50_by_part_ns.map(|ns| 3 * ns);
+        }
+        let poll = |run: &Run| {
+            let comparison = Summary::of(run).comparisons.remove(0);
+            assert_eq!(comparison.rows.iter().map(Row::label).collect::<Vec<_>>(), ["epoll", "mt", "poll"]);
+            let groups = comparison.interleaving.iter().any(|it| it.starts_with("The servers formed groups, each with epoll: "));
+            assert!(groups, "{:?}", comparison.interleaving);
+            let p50_ns = comparison.rows[2].service.as_ref().unwrap().p50_ns as f64;
+            (comparison.rows[2].ratio.unwrap(), p50_ns / comparison.rows[0].service.as_ref().unwrap().p50_ns as f64)
+        };
+        let (ratio, of_p50) = poll(&run);
+        let interval = ratio.interval.unwrap();
+        assert!(1.97 < interval.low && interval.high < 2.03, "{ratio:?}");
+        assert!((of_p50 / ratio.ratio - 1.0).abs() < 1e-3, "tables and ratios agree: {of_p50}, {ratio:?}");
+        run.records[3].verdict = with(Failed, "");
+        let (ratio, _) = poll(&run);
+        assert!(ratio.interval.is_none() && ratio.ratio > 5.0, "without the reference nothing links the groups: {ratio:?}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub fn render(plan: &Plan, medium: Medium) -> String {
         [
             trial.index.to_string(),
             trial.repeat.to_string(),
-            trial.architecture.to_string(),
+            trial.label(),
             trial.workload.connections.to_string(),
             Share(trial.workload.active).to_string(),
             format::rate(trial.workload.rate_per_s),
