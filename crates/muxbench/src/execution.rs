@@ -70,6 +70,7 @@ fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> 
     let loss = if continues { LossPolicy::Continue } else { LossPolicy::EndRun };
     let mut workers = Workers::accept_all(&place, loss)?;
     workers.surrounding = Surrounding::here()?;
+    workers.measure_clocks()?;
     let (ranks, launcher, sentence) = (place.ranks, place.launcher, workers.sentence());
     output::note(format_args!("distributed run of {ranks} processes, started by {launcher}: {sentence}"));
     if let Some(limits) = workers.cpu_limits() {

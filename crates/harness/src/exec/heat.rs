@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail};
 use load::LoadConfig;
 use load::report::interleaved::{joined, rounds_with_gaps};
+use load::report::merge::Account;
 use load::report::{LoadReport, PARTS};
 use server::ServerSpec;
 
@@ -279,7 +280,8 @@ impl Contestant<'_> {
 }
 
 /// Merges the reports of each contestant's clients. Leaves out rounds in which any client had a gap, alike for all contestants.
-fn merge(contestants: &mut [Contestant<'_>], reports: Vec<Vec<fleet::Gathered>>) -> Result<(), Failure> {
+fn merge(contestants: &mut [Contestant<'_>], mut reports: Vec<Vec<fleet::Gathered>>) -> Result<(), Failure> {
+    subtract_rivals(&mut reports);
     let mut merged: Vec<LoadReport> = Vec::new();
     for (number, (contestant, gathered)) in contestants.iter().zip(reports).enumerate() {
         let order = contestant.order.as_ref().expect("the contestant has an order");
@@ -296,6 +298,24 @@ fn merge(contestants: &mut [Contestant<'_>], reports: Vec<Vec<fleet::Gathered>>)
         });
     }
     Ok(())
+}
+
+/// Removes the clients of other contestants from the utilisation of each client's CPUs.
+fn subtract_rivals(reports: &mut [Vec<fleet::Gathered>]) {
+    let share = |it: &fleet::Gathered| {
+        let Account { config, machine, report, .. } = &it.account;
+        let used = report.cpu_ns as f64 / report.window_ns.max(1) as f64 / config.cpus.len().max(1) as f64;
+        (machine.clone(), config.cpus.clone(), used)
+    };
+    let shares: Vec<Vec<_>> = reports.iter().map(|clients| clients.iter().map(share).collect()).collect();
+    for (contestant, clients) in reports.iter_mut().enumerate() {
+        for Account { config, machine, cpus_used, .. } in clients.iter_mut().map(|client| &mut client.account) {
+            let rivals = shares.iter().enumerate().filter(|(rival, _)| *rival != contestant).flat_map(|(_, it)| it);
+            let beside = rivals.filter(|(place, cpus, _)| place == machine && *cpus == config.cpus);
+            let rivals: f64 = beside.map(|(_, _, used)| used).sum();
+            *cpus_used = cpus_used.map(|used| (used - rivals).max(0.0));
+        }
+    }
 }
 
 /// Ends the processes that an external server left behind: a killed supervisor cannot end them.

@@ -69,11 +69,8 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Starts the receiving thread. It calls `on_message` with each message, and with `None` when the connection ends.
-    pub(super) fn new(
-        session: Session,
-        mut on_message: impl FnMut(Option<&Message>) + Send + 'static,
-    ) -> io::Result<Self> {
+    /// Starts the receiving thread.
+    pub(super) fn new(session: Session) -> io::Result<Self> {
         let Session { stream, key, side } = session;
         let mut receiver = SealedStream { key: key.clone(), side: side.other(), number: 0 };
         let sender = Mutex::new(SealedStream { key, side, number: 0 });
@@ -91,7 +88,6 @@ impl Channel {
             loop {
                 let message = receiver.receive(&mut reader);
                 let received_ns = monotonic_ns();
-                on_message(message.as_ref().ok());
                 let is_over = message.is_err();
                 if queue.send((received_ns, message)).is_err() || is_over {
                     return;
@@ -168,14 +164,7 @@ mod tests {
     #[test]
     fn channel_delivers_messages_until_the_peer_closes_it() {
         let (near, far) = sessions(pair());
-        let (ended, has_ended) = mpsc::channel();
-        let near = Channel::new(near, |_| ()).unwrap();
-        let far = Channel::new(far, move |message| {
-            if message.is_none() {
-                let _ = ended.send(());
-            }
-        })
-        .unwrap();
+        let (near, far) = (Channel::new(near).unwrap(), Channel::new(far).unwrap());
         let all = [
             Message::Order { trial: 3, order: "{}".into() },
             Message::Samples { trial: 3, bytes: vec![7; 1 << 20] },
@@ -193,14 +182,13 @@ mod tests {
         assert!(near.send(&Message::Samples { trial: 3, bytes: vec![7; 17 << 20] }).is_err());
         drop(near);
         assert!(far.receive(soon()).unwrap_err().to_string().contains("ended"));
-        has_ended.recv_timeout(Duration::from_secs(300)).unwrap();
     }
 
     /// Returns the messages and the error that the receiver reads after `tamper` has changed the bytes of two messages.
     fn received_after_tampering(tamper: impl FnOnce([Vec<u8>; 2]) -> Vec<u8>) -> Vec<Result<Message, String>> {
         let ((near, mut middle), (mut far_middle, far)) = (pair(), pair());
         let ((near, _), (_, far)) = (sessions((near, pair().0)), sessions((pair().0, far)));
-        let (near, far) = (Channel::new(near, |_| ()).unwrap(), Channel::new(far, |_| ()).unwrap());
+        let (near, far) = (Channel::new(near).unwrap(), Channel::new(far).unwrap());
         let messages = [6, 7].map(|trial| {
             let message = Message::Collect { trial };
             near.send(&message).unwrap();
@@ -244,7 +232,7 @@ mod tests {
     #[test]
     fn reflected_message_ends_a_session() {
         let (near, mut middle) = pair();
-        let near = Channel::new(sessions((near, pair().0)).0, |_| ()).unwrap();
+        let near = Channel::new(sessions((near, pair().0)).0).unwrap();
         let message = Message::Collect { trial: 6 };
         near.send(&message).unwrap();
         let mut bytes = vec![0; message::encode(&message).unwrap().len() + TAG_BYTES];

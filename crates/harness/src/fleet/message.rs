@@ -53,6 +53,22 @@ pub(super) enum Message {
     End,
 }
 
+impl Message {
+    /// The trial that the message is about; `None` for other messages.
+    pub(super) fn trial(&self) -> Option<u32> {
+        match *self {
+            Self::Order { trial, .. }
+            | Self::Event { trial, .. }
+            | Self::Begin { trial, .. }
+            | Self::Ended { trial, .. }
+            | Self::Collect { trial }
+            | Self::Samples { trial, .. }
+            | Self::Dismiss { trial } => Some(trial),
+            Self::Ping { .. } | Self::Pong { .. } | Self::End => None,
+        }
+    }
+}
+
 /// A worker's description of itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Hello {

@@ -1,12 +1,13 @@
 //! A worker other than the first: it joins the first worker, starts a client for each trial, and forwards the client's
 //! messages. The worker sleeps during the window.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,8 +37,8 @@ const CPU_READ_LEAD_NS: u64 = 50_000_000;
 /// The time to the next call of a [`WaitHook`](super::WaitHook) that has nothing to do.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// The trial and the process of the running client. The receiving thread kills the client if the trial is given up.
-type RunningClient = Arc<Mutex<Option<(u32, ProcessHandle)>>>;
+/// The running clients, by trial. A client is killed if its trial is given up.
+type RunningClients = Mutex<BTreeMap<u32, ProcessHandle>>;
 
 /// Joins the first worker and obeys it until the run ends.
 pub fn run(membership: &Membership, program: &Path) -> anyhow::Result<()> {
@@ -46,11 +47,9 @@ pub fn run(membership: &Membership, program: &Path) -> anyhow::Result<()> {
 
 /// Does the same as [`run`], with other timeouts.
 pub(super) fn run_within(membership: &Membership, program: &Path, timeouts: Timeouts) -> anyhow::Result<()> {
-    let running = RunningClient::default();
-    let ending = running.clone();
-    let channel = Channel::new(join(membership, timeouts)?, move |message| end_client(&ending, message))
+    let channel = Channel::new(join(membership, timeouts)?)
         .with_context(|| format!("worker {}: cannot use the connection to the first worker", membership.rank))?;
-    let worker = Worker { channel, program: program.to_owned(), running, timeouts };
+    let worker = Worker { channel, program: program.to_owned(), running: RunningClients::default(), timeouts };
     worker.obey().with_context(|| format!("worker {} on {}: first worker", membership.rank, identity::host_name()))
 }
 
@@ -100,70 +99,98 @@ pub(super) fn join(membership: &Membership, timeouts: Timeouts) -> anyhow::Resul
     })
 }
 
-/// Kills the running client if the message, or the end of the connection (`None`), ends its trial.
-fn end_client(running: &RunningClient, message: Option<&Message>) {
-    if let Some((trial, process)) = &*lock(running)
-        && (matches!(message, None | Some(Message::End)) || message == Some(&Message::Dismiss { trial: *trial }))
-    {
-        process.kill();
-    }
-}
-
-fn lock(running: &RunningClient) -> std::sync::MutexGuard<'_, Option<(u32, ProcessHandle)>> {
-    // The value is valid even if a thread panicked while it held the lock.
-    running.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 struct Worker {
     channel: Channel,
     program: PathBuf,
-    running: RunningClient,
+    running: RunningClients,
     timeouts: Timeouts,
 }
 
-impl Worker {
-    fn obey(&self) -> anyhow::Result<()> {
+/// The messages about one trial. The sender is dropped when the run ends.
+struct TrialMessages {
+    trial: u32,
+    received: mpsc::Receiver<Message>,
+}
+
+impl TrialMessages {
+    /// Waits for a message for which `accept` returns a value. Returns an error if the trial ends first.
+    fn receive<T>(&self, accept: impl Fn(&Message) -> Option<T>) -> anyhow::Result<T> {
         loop {
-            match self.channel.receive_blocking()? {
-                Message::Order { trial, order } => {
-                    if let Err(error) = self.run_trial(trial, &order) {
-                        let is_unwritten = error.is::<Unwritten>();
-                        self.send_event(trial, &Event::Failed { reason: format!("{error:#}"), is_unwritten })?;
-                    }
-                }
-                Message::End => return Ok(()),
-                // A message about an earlier trial.
-                _ => {}
+            let message = self.received.recv().context("the run is over")?;
+            match accept(&message) {
+                Some(found) => return Ok(found),
+                None if message == (Message::Dismiss { trial: self.trial }) => bail!("the trial was given up"),
+                None => {}
             }
         }
+    }
+
+    fn await_message(&self, expected: &Message) -> anyhow::Result<()> {
+        self.receive(|message| (message == expected).then_some(()))
+    }
+}
+
+impl Worker {
+    /// Runs each trial in a thread of its own, because the contestants of a heat run at the same time.
+    fn obey(&self) -> anyhow::Result<()> {
+        thread::scope(|scope| {
+            let mut trials: BTreeMap<u32, mpsc::Sender<Message>> = BTreeMap::new();
+            let outcome = loop {
+                match self.channel.receive_blocking() {
+                    Ok(Message::Order { trial, order }) => {
+                        let (sender, received) = mpsc::channel();
+                        trials.insert(trial, sender);
+                        let messages = TrialMessages { trial, received };
+                        scope.spawn(move || self.run_order(&order, &messages));
+                    }
+                    Ok(Message::Ping { number }) => {
+                        if let Err(error) = self.channel.send(&Message::Pong { number, monotonic_ns: monotonic_ns() }) {
+                            break Err(error);
+                        }
+                    }
+                    Ok(Message::End) => break Ok(()),
+                    Ok(message) => {
+                        let Some(trial) = message.trial() else { continue };
+                        let is_over = matches!(message, Message::Dismiss { .. });
+                        if is_over && let Some(client) = self.lock_running().remove(&trial) {
+                            client.kill();
+                        }
+                        // A message about an earlier trial has no receiver.
+                        let _ = trials.get(&trial).map(|sender| sender.send(message));
+                        if is_over {
+                            trials.remove(&trial);
+                        }
+                    }
+                    Err(error) => break Err(error),
+                }
+            };
+            trials.clear();
+            self.lock_running().values().for_each(ProcessHandle::kill);
+            outcome
+        })
+    }
+
+    fn lock_running(&self) -> MutexGuard<'_, BTreeMap<u32, ProcessHandle>> {
+        // The value is valid even if a thread panicked while it held the lock.
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn send_event(&self, trial: u32, event: &Event) -> anyhow::Result<()> {
         self.channel.send(&Message::Event { trial, event: serde_json::to_string(event)? })
     }
 
-    /// Waits for a message for which `accept` returns a value. Returns an error if the trial ends first.
-    fn receive<T>(
-        &self,
-        trial: u32,
-        mut accept: impl FnMut(&Message) -> anyhow::Result<Option<T>>,
-    ) -> anyhow::Result<T> {
-        loop {
-            let message = self.channel.receive_blocking()?;
-            if let Some(found) = accept(&message)? {
-                return Ok(found);
-            }
-            match message {
-                Message::Dismiss { trial: it } if it == trial => bail!("the trial was given up"),
-                Message::End => bail!("the run is over"),
-                _ => {}
-            }
+    /// Runs one trial and reports its failure. If that fails too, closes the connection, which ends the run.
+    fn run_order(&self, order: &str, messages: &TrialMessages) {
+        let Err(error) = self.run_trial(order, messages) else { return };
+        let failed = Event::Failed { reason: format!("{error:#}"), is_unwritten: error.is::<Unwritten>() };
+        if self.send_event(messages.trial, &failed).is_err() {
+            self.channel.close();
         }
     }
 
-    /// Runs one trial. An error kills the client. After an error of the connection, [`Self::obey`] fails too: when it reports
-    /// the failure, or when it receives the next message.
-    fn run_trial(&self, trial: u32, order: &str) -> anyhow::Result<()> {
+    /// Runs one trial. An error kills the client.
+    fn run_trial(&self, order: &str, messages: &TrialMessages) -> anyhow::Result<()> {
+        let trial = messages.trial;
         let order: LoadOrder = serde_json::from_str(order).context("invalid order")?;
         // Progress messages would wake this process during the window.
         let order = LoadOrder { is_quiet: true, ..order };
@@ -173,18 +200,17 @@ impl Worker {
         rustix::io::fcntl_setfd(&samples, FdFlags::empty()).context("cannot pass the samples file to the client")?;
         let command = local::command(&self.program, Path::new(&format!("/dev/fd/{}", samples.as_raw_fd())));
         let mut client: Child<Event> = Child::start(SINGLE, command, &order)?;
-        *lock(&self.running) = Some((trial, client.handle.clone()));
-        let outcome = self.measure(trial, &order.config, &mut client);
+        self.lock_running().insert(trial, client.handle.clone());
+        let outcome = self.measure(messages, &order.config, &mut client);
         // From here on, a `Dismiss` is the normal end of the trial and must not kill the client.
-        *lock(&self.running) = None;
+        self.lock_running().remove(&trial);
         let (report, used) = outcome?;
         self.channel.send(&Message::Ended { trial, used_ppm: used.map(|share| (share * 1e6) as u32) })?;
-        let is = |expected: Message| move |message: &Message| Ok((*message == expected).then_some(()));
-        self.receive(trial, is(Message::Collect { trial }))?;
+        messages.await_message(&Message::Collect { trial })?;
         self.send_event(trial, &Event::Finished { report: Box::new(report) })?;
         self.send_samples(trial, &mut samples)?;
         // The client's connections remain open until the first worker has read the server's counters.
-        self.receive(trial, is(Message::Dismiss { trial }))?;
+        messages.await_message(&Message::Dismiss { trial })?;
         client.end();
         Ok(())
     }
@@ -193,10 +219,11 @@ impl Worker {
     /// report. Returns the report and the utilisation of the client's CPUs.
     fn measure(
         &self,
-        trial: u32,
+        messages: &TrialMessages,
         config: &LoadConfig,
         client: &mut Child<Event>,
     ) -> anyhow::Result<(LoadReport, Option<f64>)> {
+        let trial = messages.trial;
         let mut forward = |event: Option<&Event>| {
             if let Some(event @ (Event::Connecting { .. } | Event::Preparing { .. } | Event::Connected { .. })) = event
             {
@@ -206,12 +233,9 @@ impl Worker {
         };
         await_ready(client, ready_timeout(config, self.timeouts.client), &mut forward)?;
         self.send_event(trial, &Event::Ready)?;
-        let start_ns = self.receive(trial, |message| match message {
-            Message::Ping { number } => {
-                self.channel.send(&Message::Pong { number: *number, monotonic_ns: monotonic_ns() }).map(|()| None)
-            }
-            Message::Begin { trial: it, start_ns } if *it == trial => Ok(Some(*start_ns)),
-            _ => Ok(None),
+        let start_ns = messages.receive(|message| match message {
+            Message::Begin { start_ns, .. } => Some(*start_ns),
+            _ => None,
         })?;
         client.send(&format!("begin {start_ns}"))?;
         let mut usage = CpuUsage::new(config, start_ns);

@@ -16,6 +16,8 @@ pub struct FleetFacts {
     pub addresses: Vec<IpAddr>,
     /// The network of the lab that the workers run in, and its means. `None` without a lab.
     pub lab: Option<(Network, Applied)>,
+    /// The largest error of the comparisons of the workers' clocks with this host's, in nanoseconds; `None` if unknown.
+    pub clock_error_ns: Option<u64>,
     /// The workers on the server's host of a lab. Their requests cross no link of the lab.
     pub beside_server: Vec<u32>,
 }
@@ -31,4 +33,12 @@ impl FleetFacts {
         let here = planned.checked_div(self.here);
         here.into_iter().chain(self.elsewhere_cpus).min().unwrap_or(0)
     }
+}
+
+/// The part of a guard that the error of a worker's clock may take.
+const CLOCK_ERROR_PART: u64 = 4;
+
+/// Returns the largest error of a worker's clock with which slices do not overlap, in nanoseconds.
+pub fn clock_error_max_ns(guard_ns: u64) -> u64 {
+    guard_ns / CLOCK_ERROR_PART
 }

@@ -10,7 +10,7 @@ mod strategy;
 mod trial;
 mod verdict;
 
-pub use facts::FleetFacts;
+pub use facts::{FleetFacts, clock_error_max_ns};
 pub use order::LoadOrder;
 pub use record::{Run, RunHeader, TrialRecord, requests_answered};
 pub use strategy::{LatencyLimit, ProbeResult, SearchGoal, Strategy, TrialOutcome};

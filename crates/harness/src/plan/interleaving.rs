@@ -7,7 +7,7 @@ use server::spec::mechanism::Spins;
 
 use super::limits::{ServerResources, bytes_per_connection};
 use crate::host::Host;
-use crate::model::Trial;
+use crate::model::{FleetFacts, Trial, clock_error_max_ns};
 use crate::spec::Experiment;
 use crate::spec::interleave::Interleave;
 use crate::spec::units::Time;
@@ -145,8 +145,6 @@ fn reason_to_separate(trial: &Trial, experiment: &Experiment, host: &Host) -> Op
     let mechanism = trial.architecture.ours().and_then(|architecture| architecture.mechanism);
     let reason = if mechanism.is_some_and(|mechanism| mechanism.spins != Spins::Nothing) {
         "the server uses its CPU even without load"
-    } else if host.fleet.is_some() {
-        "workers on other hosts have other clocks"
     } else if workload.network.is_some() {
         "a lab's network has one server at a time"
     } else if workload.service.stream().is_some() {
@@ -158,10 +156,20 @@ fn reason_to_separate(trial: &Trial, experiment: &Experiment, host: &Host) -> Op
     } else if load.phases.measure_ns < SLICES_MIN * slice_ns(trial, experiment) {
         let slice = Time(slice_ns(trial, experiment));
         return Some(format!("the window is shorter than {SLICES_MIN} slices of {slice}"));
+    } else if let Some(fleet) = &host.fleet {
+        return clock_problem(fleet, slice_ns(trial, experiment) / GUARD_SHARE);
     } else {
         return None;
     };
     Some(reason.to_owned())
+}
+
+/// Returns why the clocks of workers are too inexact for slices with this guard.
+fn clock_problem(fleet: &FleetFacts, guard_ns: u64) -> Option<String> {
+    let max_ns = clock_error_max_ns(guard_ns);
+    let Some(error_ns) = fleet.clock_error_ns else { return Some("the clocks of the workers are unknown".to_owned()) };
+    let (error, max) = (Time(error_ns), Time(max_ns));
+    (error_ns > max_ns).then(|| format!("the clocks of the workers are known to within {error}, and slices need {max}"))
 }
 
 /// The share of a CPU that the scans of all connections take, one for each request.
@@ -295,6 +303,31 @@ mod tests {
         host.tasks_max.0 = 500;
         let (references, sentences) = needs(&host);
         assert!(references == 1 && sentences.contains("3 servers form 2 groups, because this host has too little"), "{sentences}");
+    }
+
+    #[test]
+    fn workers_share_windows_if_their_clocks_are_exact() {
+        let sentences = |clock_error_ns: Option<u64>| {
+            let fleet = FleetFacts {
+                here: 1,
+                elsewhere_cpus: None,
+                addresses: Vec::new(),
+                lab: None,
+                clock_error_ns,
+                beside_server: Vec::new(),
+            };
+            let host = Host { fleet: Some(fleet), ..Host::made_up() };
+            let text = format!(
+                "name = \"x\"\narchitectures = [\"epoll\", \"mt\"]\n{WORKLOAD}\n\
+                 [phases]\nramp = \"0\"\nwarm-up = \"100ms\"\nmeasure = \"1s\"\n"
+            );
+            plan(&Experiment::parse(&text, "x.toml").unwrap(), &host).unwrap().interleaving.join("; ")
+        };
+        // Slices of 20 ms have a guard of 4 ms.
+        assert!(sentences(Some(MS)).starts_with("2 servers share each of 2 windows"), "{}", sentences(Some(MS)));
+        let expected = "separate: epoll, mt: the clocks of the workers are known to within 2ms, and slices need 1ms";
+        assert_eq!(sentences(Some(2 * MS)), expected);
+        assert_eq!(sentences(None), "separate: epoll, mt: the clocks of the workers are unknown");
     }
 
     #[test]

@@ -19,6 +19,18 @@ pub(super) struct ClockSample {
     pub(super) ahead_ns: i64,
 }
 
+impl ClockSample {
+    /// The largest error of `ahead_ns`.
+    pub(super) fn error_ns(&self) -> u64 {
+        self.round_trip_ns / 2
+    }
+
+    /// Returns by how much a clock has certainly moved since `before`, in nanoseconds.
+    pub(super) fn moved_ns(&self, before: Self) -> u64 {
+        self.ahead_ns.abs_diff(before.ahead_ns).saturating_sub(self.error_ns() + before.error_ns())
+    }
+}
+
 /// The fastest and most exact of the comparisons with one worker.
 pub(super) fn best(samples: &[ClockSample]) -> ClockSample {
     *samples.iter().min().expect("each worker has answered")
@@ -39,6 +51,14 @@ pub(super) fn lead_ns(workers: &[Vec<ClockSample>], has_loss: bool) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clock_has_moved_only_beyond_the_errors() {
+        let sample = |round_trip_ns, ahead_ns| ClockSample { round_trip_ns, ahead_ns };
+        assert_eq!(sample(200, 1_000).moved_ns(sample(100, 850)), 0);
+        assert_eq!(sample(200, 1_000).moved_ns(sample(100, -850)), 1_850 - 150);
+        assert_eq!(sample(0, i64::MIN).moved_ns(sample(u64::MAX - 1, i64::MAX)), u64::MAX / 2 + 1);
+    }
 
     #[test]
     fn lead_covers_the_slowest_worker_and_losses() {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use load::Event;
 use load::config::LoadConfig;
 use load::time::clock::monotonic_ns;
@@ -27,14 +27,33 @@ pub(super) struct ConnectedWorker {
     pub(super) ours: IpAddr,
     pub(super) theirs: IpAddr,
     pub(super) is_lost: bool,
+    /// The trial whose messages [`Self::receive`] returns.
     pub(super) trial: u32,
+    /// The parts of the heat's contestants that this worker has.
+    pub(super) shares: Vec<Share>,
+    /// Messages about other contestants, with their arrival times.
+    pub(super) waiting: Vec<(u64, Message)>,
+    /// The latest comparison of clocks.
+    pub(super) clock: Option<ClockSample>,
     /// The time of the last request for the worker's time, in nanoseconds of this host's CLOCK_MONOTONIC.
     pub(super) asked_ns: u64,
-    pub(super) config: Option<LoadConfig>,
+}
+
+/// The part of a trial that a worker has.
+pub(super) struct Share {
+    pub(super) trial: u32,
+    pub(super) config: LoadConfig,
+    /// `None` after the samples have been collected.
     pub(super) samples: Option<Draft>,
 }
 
 impl ConnectedWorker {
+    /// A worker that has just joined.
+    pub(super) fn new(hello: Hello, channel: Channel, ours: IpAddr, theirs: IpAddr) -> Self {
+        let (shares, waiting) = (Vec::new(), Vec::new());
+        Self { hello, channel, ours, theirs, is_lost: false, trial: 0, shares, waiting, clock: None, asked_ns: 0 }
+    }
+
     pub(super) fn send(&mut self, message: &Message) -> anyhow::Result<()> {
         self.channel.send(message).map_err(|error| self.lose(&error))
     }
@@ -47,15 +66,25 @@ impl ConnectedWorker {
 
     /// The next message of this trial or without a trial, and its arrival by CLOCK_MONOTONIC (ns); `None` after `deadline`.
     fn receive(&mut self, deadline: Instant) -> anyhow::Result<Option<(u64, Message)>> {
+        if let Some(at) = self.waiting.iter().position(|(_, message)| message.trial() == Some(self.trial)) {
+            return Ok(Some(self.waiting.remove(at)));
+        }
         loop {
-            match self.channel.receive_timed(deadline).map_err(|error| self.lose(&error))? {
-                Some((
-                    _,
-                    Message::Event { trial, .. } | Message::Ended { trial, .. } | Message::Samples { trial, .. },
-                )) if trial != self.trial => {}
-                message => return Ok(message),
+            let received = self.channel.receive_timed(deadline).map_err(|error| self.lose(&error))?;
+            match received.as_ref().and_then(|(_, message)| message.trial()) {
+                Some(trial) if trial != self.trial => {
+                    let is_of_heat = self.shares.iter().any(|share| share.trial == trial);
+                    self.waiting.extend(received.filter(|_| is_of_heat));
+                }
+                _ => return Ok(received),
             }
         }
+    }
+
+    /// Turns to the messages about a contestant, by its number.
+    pub(super) fn turn_to(&mut self, contestant: usize) -> anyhow::Result<()> {
+        self.trial = self.shares.get(contestant).context("a worker has no order")?.trial;
+        Ok(())
     }
 
     /// Requests the worker's time.

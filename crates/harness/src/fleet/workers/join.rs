@@ -108,9 +108,8 @@ fn admit(
             HandshakeMessage::Welcome { proof }.send(&mut timed)?;
             let ours = stream.local_addr()?.ip().to_canonical();
             let theirs = stream.peer_addr()?.ip().to_canonical();
-            let channel = Channel::new(Session { stream, key, side: Side::First }, |_| ())?;
-            let (is_lost, trial, asked_ns, config, samples) = (false, 0, 0, None, None);
-            return Ok(ConnectedWorker { hello, channel, ours, theirs, is_lost, trial, asked_ns, config, samples });
+            let channel = Channel::new(Session { stream, key, side: Side::First })?;
+            return Ok(ConnectedWorker::new(hello, channel, ours, theirs));
         }
     };
     HandshakeMessage::Refused { reason: reason.clone() }.send(&mut timed)?;

@@ -12,22 +12,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use load::config::LoadConfig;
 use load::report::merge::Account;
 use load::time::clock::monotonic_ns;
 use wire::Address;
 
 use super::client::{
-    ClientMessage, Timeouts, WaitHook, await_message, await_ready, await_report, ready_timeout, report_deadline,
+    ClientLink, ClientMessage, Timeouts, WaitHook, await_message, await_ready, await_report, ready_timeout, report_deadline,
 };
 use super::launcher::Membership;
 use super::message::{Hello, Message};
 use super::{Draft, Fleet, Gathered, assign_cpus, draft_of_client, identity};
-use crate::model::{FleetFacts, LoadOrder};
+use crate::model::{FleetFacts, LoadOrder, clock_error_max_ns};
 use crate::netns::surrounding::Surrounding;
+use crate::spec::units::Time;
 use clocks::{ClockSample, PINGS};
-use connected::ConnectedWorker;
+use connected::{ConnectedWorker, Share};
 use cpu_limits::CpuLimit;
 
 /// The time after which no further clock comparison of a trial starts.
@@ -51,8 +52,10 @@ pub struct Workers {
     machine: String,
     /// The network namespace of the first worker.
     network: u64,
-    /// The number of the trial. It identifies late messages about earlier trials.
+    /// The number of the latest trial. It identifies late messages about earlier trials.
     trial: u32,
+    /// The largest error of the comparisons of clocks before the plan, in nanoseconds; `None` without a comparison.
+    clock_error_ns: Option<u64>,
     server_cpus: Vec<usize>,
     timeouts: Timeouts,
     deadline: Instant,
@@ -84,6 +87,7 @@ impl Workers {
             machine: identity::machine_id(),
             network: identity::network_id(),
             trial: 0,
+            clock_error_ns: None,
             server_cpus: Vec::new(),
             timeouts,
             deadline: Instant::now(),
@@ -115,6 +119,7 @@ impl Workers {
             elsewhere_cpus: self.workers.iter().filter(|worker| !is_here(worker)).map(cpus).min(),
             addresses,
             lab: self.surrounding.as_ref().map(|lab| (lab.network.clone(), lab.applied)),
+            clock_error_ns: self.clock_error_ns,
             beside_server: self.workers.iter().filter(is_beside).map(|worker| worker.hello.rank).collect(),
         }
     }
@@ -153,6 +158,29 @@ impl Workers {
 
     fn present(&mut self) -> impl Iterator<Item = &mut ConnectedWorker> {
         self.workers.iter_mut().filter(|worker| !worker.is_lost)
+    }
+
+    /// Compares the clocks of all workers with this host's, for the plan of interleaved trials.
+    pub fn measure_clocks(&mut self) -> anyhow::Result<()> {
+        let clocks = self.compare_clocks(&mut |_| Ok(Instant::now() + PINGS_MAX))?;
+        self.clock_error_ns = clocks.iter().map(|samples| clocks::best(samples).error_ns()).max();
+        Ok(())
+    }
+
+    /// Checks that the clocks of an interleaved heat kept together, as its slices need.
+    fn check_clocks(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<()> {
+        let slices = self.present().find_map(|worker| worker.shares.first()?.config.slices);
+        let Some(slices) = slices else { return Ok(()) };
+        let clocks = self.compare_clocks(hook)?;
+        for (worker, samples) in self.present().zip(clocks) {
+            let moved_ns = worker.clock.map_or(0, |before| clocks::best(&samples).moved_ns(before));
+            let max_ns = clock_error_max_ns(slices.guard_ns);
+            if moved_ns > max_ns {
+                let (moved, max) = (Time(moved_ns), Time(max_ns));
+                bail!("the clock of {} moved by {moved}, and slices allow {max}; use --interleave never", worker.name());
+            }
+        }
+        Ok(())
     }
 
     fn compare_clocks(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Vec<ClockSample>>> {
@@ -213,9 +241,9 @@ impl Fleet for Workers {
                 config.sources = surrounding.sources(&config, worker.theirs).map_err(anyhow::Error::msg)?;
             }
             let text = serde_json::to_string(&LoadOrder::new(config.clone(), order.trial.clone()))?;
+            let samples = Some(Draft { path: draft_of_client(draft, at), is_kept: false });
             worker.trial = trial;
-            worker.samples = Some(Draft { path: draft_of_client(draft, at), is_kept: false });
-            worker.config = Some(config);
+            worker.shares.push(Share { trial, config, samples });
             worker.send(&Message::Order { trial, order: text })?;
         }
         Ok(())
@@ -224,8 +252,9 @@ impl Fleet for Workers {
     fn await_ready(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<()> {
         let margin = self.timeouts.client + self.timeouts.worker;
         for worker in self.present() {
-            let config = worker.config.clone().context("a worker has no order")?;
-            await_ready(worker, ready_timeout(&config, margin), hook)?;
+            let share = worker.shares.last().context("a worker has no order")?;
+            let timeout = ready_timeout(&share.config, margin);
+            await_ready(worker, timeout, hook)?;
         }
         Ok(())
     }
@@ -233,21 +262,32 @@ impl Fleet for Workers {
     fn begin(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<u64> {
         let margin = self.timeouts.client + self.timeouts.worker;
         let clocks = self.compare_clocks(hook)?;
+        let config = self.present().find_map(|it| Some(it.shares.first()?.config.clone()));
+        let config = config.context("all workers are lost")?;
         let has_loss = self.surrounding.as_ref().is_some_and(|lab| lab.network.loss.is_some());
+        for (worker, samples) in self.present().zip(&clocks) {
+            let clock = clocks::best(samples);
+            if let Some(slices) = config.slices.filter(|it| clock.error_ns() > clock_error_max_ns(it.guard_ns)) {
+                let (error, max) = (Time(clock.error_ns()), Time(clock_error_max_ns(slices.guard_ns)));
+                bail!("the clock of {} is known to within {error}, and slices need {max}; use --interleave never", worker.name());
+            }
+            worker.clock = Some(clock);
+        }
         let start_ns = monotonic_ns() + clocks::lead_ns(&clocks, has_loss);
-        let trial = self.trial;
         for (worker, samples) in self.present().zip(clocks) {
             let start_ns = start_ns.wrapping_add_signed(clocks::best(&samples).ahead_ns);
-            worker.send(&Message::Begin { trial, start_ns })?;
+            for trial in worker.shares.iter().map(|share| share.trial).collect::<Vec<u32>>() {
+                worker.send(&Message::Begin { trial, start_ns })?;
+            }
         }
-        let config = self.present().find_map(|worker| worker.config.clone()).context("all workers are lost")?;
         self.deadline = report_deadline(&config, margin);
         Ok(start_ns)
     }
 
-    fn gather(&mut self, _: usize, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
-        let Self { workers, deadline, machine, trial, timeouts, server_cpus, .. } = self;
-        let (trial, timeout) = (*trial, timeouts.worker);
+    fn gather(&mut self, contestant: usize, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
+        self.present().try_for_each(|worker| worker.turn_to(contestant))?;
+        let Self { workers, deadline, machine, timeouts, server_cpus, .. } = self;
+        let timeout = timeouts.worker;
         let mut present: Vec<&mut ConnectedWorker> = workers.iter_mut().filter(|worker| !worker.is_lost).collect();
         // Collect samples after the last client has ended, because collecting would disturb clients that still measure.
         let mut used = Vec::new();
@@ -257,13 +297,19 @@ impl Fleet for Workers {
                 event @ ClientMessage::Event(_) => Err(event),
             })?);
         }
+        if contestant == 0 {
+            self.check_clocks(hook)?;
+        }
+        let Self { workers, machine, server_cpus, .. } = self;
+        let present = workers.iter_mut().filter(|worker| !worker.is_lost);
         // Collect from one worker at a time, so that transfers do not compete.
         let mut gathered = Vec::new();
-        for (worker, used) in present.into_iter().zip(used) {
-            worker.send(&Message::Collect { trial })?;
+        for (worker, used) in present.zip(used) {
+            worker.send(&Message::Collect { trial: worker.trial })?;
             let report = await_report(worker, Instant::now() + timeout, hook)?;
-            let config = worker.config.take().context("a worker has no order")?;
-            let samples = worker.samples.take().context("a worker has no order")?;
+            let share = worker.shares.get_mut(contestant).context("a worker has no order")?;
+            let config = share.config.clone();
+            let samples = share.samples.take().context("a worker has no order")?;
             worker.receive_samples(&config, &samples, timeout, hook)?;
             let Hello { rank, host, machine: name, .. } = &worker.hello;
             let (is_here, name) = (name == machine, name.clone());
@@ -277,11 +323,12 @@ impl Fleet for Workers {
     }
 
     fn dismiss(&mut self) {
-        let trial = self.trial;
         for worker in self.present() {
-            worker.samples = None;
-            // The next trial detects an unreachable worker.
-            let _ = worker.send(&Message::Dismiss { trial });
+            worker.waiting.clear();
+            for Share { trial, .. } in std::mem::take(&mut worker.shares) {
+                // The next trial detects an unreachable worker.
+                let _ = worker.send(&Message::Dismiss { trial });
+            }
         }
     }
 

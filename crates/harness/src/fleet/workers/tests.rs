@@ -132,7 +132,7 @@ struct Puppet(Channel);
 impl Puppet {
     /// Joins the first worker.
     fn join(membership: &Membership) -> Self {
-        Self(Channel::new(worker::join(membership, PATIENT).unwrap(), |_| ()).unwrap())
+        Self(Channel::new(worker::join(membership, PATIENT).unwrap()).unwrap())
     }
 
     fn receive(&self) -> Message {
@@ -346,6 +346,50 @@ fn reports_and_samples_of_five_workers_are_merged() {
         assert!((0..5).all(|client| samples.iter().filter(|it| it.client == client).count() as i64 == SAMPLES));
         assert!(samples.iter().all(|it| it.connection / 2 == it.client));
     }
+    drop(workers);
+    assert!(others.into_iter().all(|other| other.join().unwrap().is_ok()));
+}
+
+#[test]
+fn contestants_of_a_heat_share_each_worker() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, (listener, port)) = (client(folder.path()), listener());
+    let run = |rank| {
+        let program = program.clone();
+        thread::spawn(move || worker::run_within(&membership(rank, port, SECRET), &program, PATIENT))
+    };
+    let others = [1, 2].map(run);
+    let mut workers = Workers::accept_on(&listener, &membership(0, port, SECRET), LossPolicy::EndRun, PATIENT).unwrap();
+    assert_eq!(workers.facts().clock_error_ns, None);
+    workers.measure_clocks().unwrap();
+    assert!(workers.facts().clock_error_ns.is_some());
+    let trial = trial();
+    let (mut hook, drafts) = (poll_hook, ["a", "b", "c"].map(|name| folder.path().join(name)));
+    let mut heat = |guard_ns: u64| -> anyhow::Result<Vec<u64>> {
+        let slices = load::config::Slices { heat: 0, contestants: 3, contestant: 0, slice_ns: 1, gap_ns: 0, guard_ns, seed: 1 };
+        let order = |contestant| {
+            let slices = Some(load::config::Slices { contestant, ..slices });
+            let config = LoadConfig { connections: 4, processes: 2, slices, ..trial.load.clone() };
+            LoadOrder::new(config, trial.clone())
+        };
+        let orders = [0, 1, 2].map(order);
+        for (order, draft) in orders.iter().zip(&drafts) {
+            workers.broadcast(order, draft)?;
+            workers.await_ready(&mut hook)?;
+        }
+        let outcome = workers.begin(&mut hook).and_then(|_| {
+            let gathered = (0..3).map(|contestant| workers.gather(contestant, &mut hook));
+            gathered.collect::<anyhow::Result<Vec<_>>>()
+        });
+        workers.dismiss();
+        let merged = outcome?.into_iter().zip(&orders).zip(&drafts);
+        merged.map(|((gathered, order), draft)| Ok(super::super::merge(order, gathered, draft)?.planned)).collect()
+    };
+    let hour_ns = 3_600_000_000_000;
+    assert_eq!(heat(hour_ns).unwrap(), [2 * SAMPLES as u64; 3]);
+    let why = heat(0).unwrap_err().to_string();
+    assert!(why.starts_with("the clock of worker ") && why.contains("slices need 0"), "{why}");
+    assert_eq!(heat(hour_ns).unwrap(), [2 * SAMPLES as u64; 3], "a refused heat leaves nothing behind");
     drop(workers);
     assert!(others.into_iter().all(|other| other.join().unwrap().is_ok()));
 }
