@@ -102,6 +102,9 @@ fn run_heat(
         return Ok(None);
     }
     read_relay_counts(testbed, fleet, &mut contestants[0].observations);
+    // All contestants of a heat share the network.
+    let network = contestants[0].observations.network.clone();
+    contestants.iter_mut().for_each(|contestant| contestant.observations.network.clone_from(&network));
     // These failures would affect all later trials.
     let unwritten = failed.and_then(|error| error.downcast_ref::<Unwritten>());
     let fatal = unwritten.map_or_else(

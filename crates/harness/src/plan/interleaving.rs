@@ -10,6 +10,7 @@ use crate::host::Host;
 use crate::model::{FleetFacts, Trial, clock_error_max_ns};
 use crate::spec::Experiment;
 use crate::spec::interleave::Interleave;
+use crate::spec::network::Network;
 use crate::spec::units::Time;
 
 const MS: u64 = 1_000_000;
@@ -24,6 +25,8 @@ const SLICE_NS_PER_CLOSED_CONNECTION: u64 = 150_000;
 /// The gap after a slice, as a part of the slice. In a closed loop all connections wait for responses at the end of a slice.
 const GAP_SHARE: u64 = 20;
 const CLOSED_GAP_SHARE: u64 = 4;
+/// The longest round trip of a lab's network. Gaps and slices become as long.
+const ROUND_TRIP_NS_MAX: u64 = 20 * MS;
 /// The part of a slice that is its guard.
 const GUARD_SHARE: u64 = 5;
 /// The fewest slices of each contestant in a window. With fewer, rounding to whole slices changes the phases too much.
@@ -102,7 +105,7 @@ pub(super) fn assign(trials: &mut Vec<Trial>, experiment: &Experiment, host: &Ho
                     contestants: group.len() as u32,
                     contestant,
                     slice_ns,
-                    gap_ns: slice_ns / if trials[at].workload.is_closed() { CLOSED_GAP_SHARE } else { GAP_SHARE },
+                    gap_ns: gap_ns(&trials[at], slice_ns),
                     guard_ns: slice_ns / GUARD_SHARE,
                     seed: trials[at].load.seed,
                 });
@@ -145,8 +148,8 @@ fn reason_to_separate(trial: &Trial, experiment: &Experiment, host: &Host) -> Op
     let mechanism = trial.architecture.ours().and_then(|architecture| architecture.mechanism);
     let reason = if mechanism.is_some_and(|mechanism| mechanism.spins != Spins::Nothing) {
         "the server uses its CPU even without load"
-    } else if workload.network.is_some() {
-        "a lab's network has one server at a time"
+    } else if let Some(reason) = workload.network.as_ref().and_then(network_problem) {
+        reason
     } else if workload.service.stream().is_some() {
         "streams fill buffers, which empty in the next slice"
     } else if load.requests_per_connection.is_some() {
@@ -162,6 +165,23 @@ fn reason_to_separate(trial: &Trial, experiment: &Experiment, host: &Host) -> Op
         return None;
     };
     Some(reason.to_owned())
+}
+
+/// Returns why a lab's network delays responses beyond the slices of their server.
+fn network_problem(network: &Network) -> Option<&'static str> {
+    if network.loss.is_some() {
+        Some("lost packets are repeated in the slices of other servers")
+    } else if network.bandwidth.is_some() {
+        Some("packets that wait for the lab's bandwidth arrive in the slices of other servers")
+    } else if round_trip_ns(network) > ROUND_TRIP_NS_MAX {
+        Some("the gaps for the lab's round trips would be longer than the slices")
+    } else {
+        None
+    }
+}
+
+fn round_trip_ns(network: &Network) -> u64 {
+    2 * network.delay.0.saturating_add(network.jitter.0)
 }
 
 /// Returns why the clocks of workers are too inexact for slices with this guard.
@@ -192,7 +212,14 @@ fn slice_ns(trial: &Trial, experiment: &Experiment) -> u64 {
             requests_ns.min(SLICE_NS_MAX).max(connections * SLICE_NS_PER_CONNECTION)
         }
     };
+    let shortest_ns = shortest_ns.max(trial.workload.network.as_ref().map_or(0, round_trip_ns));
     shortest_ns.div_ceil(SLICE_STEP_NS).max(1) * SLICE_STEP_NS
+}
+
+/// The length of the gap after a slice: responses take the lab's round trip, and some time in the server.
+fn gap_ns(trial: &Trial, slice_ns: u64) -> u64 {
+    let share = if trial.workload.is_closed() { CLOSED_GAP_SHARE } else { GAP_SHARE };
+    slice_ns / share + trial.workload.network.as_ref().map_or(0, round_trip_ns)
 }
 
 /// Whether all servers of a heat have room at the same time.
@@ -210,6 +237,7 @@ fn have_room<'a>(heat: impl Iterator<Item = &'a Trial>, host: &Host) -> bool {
 mod tests {
     use super::*;
     use crate::plan::{Plan, plan};
+    use crate::spec::units::Loss;
 
     fn planned(changes: &str) -> Result<Plan, String> {
         planned_for("\"epoll\", \"mt\", \"spin\"", changes)
@@ -303,6 +331,26 @@ mod tests {
         host.tasks_max.0 = 500;
         let (references, sentences) = needs(&host);
         assert!(references == 1 && sentences.contains("3 servers form 2 groups, because this host has too little"), "{sentences}");
+    }
+
+    #[test]
+    fn round_trip_of_a_lab_extends_slices_and_gaps() {
+        let experiment = Experiment::parse(
+            &format!("name = \"x\"\narchitectures = [\"epoll\"]\n{WORKLOAD}\n[phases]\nmeasure = \"1s\"\n"),
+            "x.toml",
+        );
+        let mut trial = planned(WORKLOAD).unwrap().trials.remove(0);
+        let mut with = |network: &Network| {
+            trial.workload.network = Some(network.clone());
+            (network_problem(network).is_none(), slice_ns(&trial, experiment.as_ref().unwrap()), gap_ns(&trial, 20 * MS))
+        };
+        let quick = Network { delay: Time(3 * MS), jitter: Time(MS), ..Network::default() };
+        assert_eq!(with(&Network::default()), (true, 20 * MS, MS));
+        assert_eq!(with(&quick), (true, 20 * MS, 9 * MS));
+        assert_eq!(with(&Network { delay: Time(8 * MS), ..quick.clone() }), (true, 20 * MS, 19 * MS));
+        let lossy = Network { loss: Some(Loss(0.01)), ..quick.clone() };
+        let far = Network { delay: Time(10 * MS), ..quick };
+        assert!(!with(&lossy).0 && !with(&far).0);
     }
 
     #[test]

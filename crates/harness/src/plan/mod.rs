@@ -83,7 +83,7 @@ pub fn duration_ns(trial: &Trial) -> u64 {
     let contestants = trial.load.slices.map_or(1, |slices| u64::from(slices.contestants));
     trial.load.window_ns().end / contestants
         + OVERHEAD_NS
-        + trial.workload.network.as_ref().map_or(0, |_| PROBE_NS)
+        + trial.workload.network.as_ref().map_or(0, |_| PROBE_NS) / contestants
         + u64::from(trial.load.connections_and_idle()) * CONNECT_NS
         + trial.load.kv.as_ref().map_or(0, |kv| u64::from(kv.records) * STORE_NS)
 }
