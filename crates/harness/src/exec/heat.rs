@@ -287,7 +287,10 @@ fn merge(contestants: &mut [Contestant<'_>], mut reports: Vec<Vec<fleet::Gathere
         let order = contestant.order.as_ref().expect("the contestant has an order");
         merged.push(fleet::merge(order, gathered, &contestant.samples).map_err(|error| (number, error))?);
     }
-    let left_out = rounds_with_gaps(&contestants[0].trial.load, merged.iter());
+    // A server on the client's CPU makes gaps too, which belong to its figures.
+    let Trial { serve, load, .. } = contestants[0].trial;
+    let is_apart = !load.cpus.is_empty() && !load.cpus.iter().any(|cpu| serve.cpus().contains(cpu));
+    let left_out = rounds_with_gaps(load, merged.iter().filter(|_| is_apart));
     for (number, (contestant, report)) in contestants.iter_mut().zip(merged).enumerate() {
         contestant.observations.load = Some(match contestant.trial.load.slices {
             None => report,

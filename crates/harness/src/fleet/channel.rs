@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -65,8 +65,10 @@ pub(super) struct Channel {
     /// The lock keeps messages in the order of their numbers.
     sender: Mutex<SealedStream>,
     /// Received messages, each with its arrival time in nanoseconds of this host's CLOCK_MONOTONIC.
-    received: mpsc::Receiver<(u64, io::Result<Message>)>,
+    received: Mutex<Received>,
 }
+
+type Received = mpsc::Receiver<(u64, io::Result<Message>)>;
 
 impl Channel {
     /// Starts the receiving thread.
@@ -94,7 +96,12 @@ impl Channel {
                 }
             }
         })?;
-        Ok(Self { stream, sender, received })
+        Ok(Self { stream, sender, received: Mutex::new(received) })
+    }
+
+    fn received(&self) -> MutexGuard<'_, Received> {
+        // A panic leaves the queue valid.
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn send(&self, message: &Message) -> anyhow::Result<()> {
@@ -105,7 +112,7 @@ impl Channel {
 
     /// The next message with its arrival time, in nanoseconds of this host's CLOCK_MONOTONIC; `None` after `deadline`.
     pub(super) fn receive_timed(&self, deadline: Instant) -> anyhow::Result<Option<(u64, Message)>> {
-        match self.received.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        match self.received().recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok((received_ns, Ok(message))) => Ok(Some((received_ns, message))),
             Ok((_, Err(error))) if error.kind() == io::ErrorKind::UnexpectedEof => bail!("its connection ended"),
             Ok((_, Err(error))) => Err(anyhow!("its connection failed: {error}")),
@@ -116,13 +123,13 @@ impl Channel {
 
     /// Waits for the next message without a timeout.
     pub(super) fn receive_blocking(&self) -> anyhow::Result<Message> {
-        let (_, message) = self.received.recv().ok().context("its connection ended")?;
+        let (_, message) = self.received().recv().ok().context("its connection ended")?;
         message.context("its connection ended")
     }
 
     /// Whether the other side is still connected. Correct only while it sends nothing: any message counts as a lost connection.
     pub(super) fn is_connected(&self) -> bool {
-        matches!(self.received.try_recv(), Err(TryRecvError::Empty))
+        matches!(self.received().try_recv(), Err(TryRecvError::Empty))
     }
 
     pub(super) fn close(&self) {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::exchange::{Engine, Exchange, Received, Sent, Step, TIMER_BYTES};
 use crate::config::LoadConfig;
 use crate::config::partition::partition_indices;
-use crate::driver::{self, Connected, Listener, Outcome};
+use crate::driver::{self, Connected, Listener, Outcome, Turns};
 use crate::error::LoadError;
 use crate::io::poller::{EVENTS_MAX, Events};
 use crate::protocol::ClientProtocol;
@@ -54,6 +54,7 @@ struct Worker<'a, P: ClientProtocol> {
     links: &'a [Link],
     exchanges: Vec<Exchange<P>>,
     alive: usize,
+    turns: Turns,
 }
 
 impl<'a, P: ClientProtocol> Worker<'a, P> {
@@ -69,10 +70,12 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
             engine.poller.add(link.io.as_fd(), at).map_err(LoadError::waiting)?;
         }
         let exchanges = links.iter().map(|_| Exchange::default()).collect();
-        Ok(Self { engine, links, exchanges, alive: links.len() })
+        Ok(Self { engine, links, exchanges, alive: links.len(), turns: Turns::new(0..0) })
     }
 
     fn run(mut self, times: &Times, slices: OwnSlices, stop: &AtomicBool) -> Recording {
+        // A turn is the time between two sends or responses.
+        self.turns = slices.watch_gaps(Turns::new(times.window.clone()), &self.engine.clock);
         self.engine.slices = slices;
         for at in 0..self.links.len() {
             let due = self.engine.first_due(times.start);
@@ -91,13 +94,17 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
             }
             let next = self.engine.recorder.next_edge().min(self.engine.next_timer());
             let ahead_ns = self.engine.clock.between_ns(self.engine.clock.now(), next);
-            self.engine.wait(&mut events, ahead_ns);
+            if self.engine.wait(&mut events, ahead_ns) {
+                self.turns.slept(self.engine.clock.now());
+            }
             for (at, _) in events.iter() {
                 self.read(at);
             }
         }
         self.end_all();
-        self.engine.recorder.close()
+        let mut recording = self.engine.recorder.close();
+        recording.counts.gaps = self.turns.gaps();
+        recording
     }
 
     #[inline]
@@ -121,7 +128,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         }
         match self.engine.send(&mut self.exchanges[at], link.io.as_fd(), due, false) {
             Ok(Sent::Partly) => self.retry_later(at),
-            Ok(Sent::Whole | Sent::NotConnected) => {}
+            Ok(Sent::Whole | Sent::NotConnected) => self.turns.begin(self.exchanges[at].sent, false),
             Err(error) => self.end(at, error.into()),
         }
     }
@@ -139,6 +146,7 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
             Received::Failed(class) => return self.end(at, class),
             Received::Whole { is_last, has_more } => (is_last, has_more),
         };
+        self.turns.begin(now, false);
         self.engine.recorder.complete(self.exchanges[at].transaction(at, now));
         match (is_last, has_more) {
             (true, _) => self.end(at, Class::Closed),

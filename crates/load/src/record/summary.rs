@@ -271,6 +271,7 @@ impl Facts<'_> {
                 after_drain: sum(&|it| it.after_drain),
             },
             errors: all.iter().fold(Errors::default(), |errors, it| errors.and(&it.errors)),
+            gaps: gaps(self.trial.clock, &self.trial.times.window, all.iter().flat_map(|it| it.gaps.iter().cloned())),
             closed: Some(ClosedReport {
                 unsampled,
                 busy_share: busy / cpus as f64,

@@ -286,7 +286,7 @@ impl Fleet for Workers {
 
     fn gather(&mut self, contestant: usize, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
         self.present().try_for_each(|worker| worker.turn_to(contestant))?;
-        let Self { workers, deadline, machine, timeouts, server_cpus, .. } = self;
+        let Self { workers, deadline, timeouts, .. } = self;
         let timeout = timeouts.worker;
         let mut present: Vec<&mut ConnectedWorker> = workers.iter_mut().filter(|worker| !worker.is_lost).collect();
         // Collect samples after the last client has ended, because collecting would disturb clients that still measure.

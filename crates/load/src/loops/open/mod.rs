@@ -75,19 +75,18 @@ pub fn run<P: ClientProtocol>(
             let (own, slices) = (slices.clone(), slices.clone());
             let receive = move || {
                 let busy_share = roles::receive_loop(&clock, &until, own, &mut receiver);
-                Some((receiver.errors(), busy_share, Vec::new()))
+                (Some((receiver.errors(), busy_share)), Vec::new())
             };
             add("receive", 2 * number + 1, Box::new(receive) as Box<dyn FnOnce() -> _ + Send>);
             let send = move || {
-                roles::send_loop(&clock, pacing, &until, slices, &mut sender);
-                None
+                (None, roles::send_loop(&clock, pacing, &until, slices, &mut sender).gaps())
             };
             add("send", 2 * number, Box::new(send));
         } else {
             let slices = slices.clone();
             let both = move || {
                 let turns = roles::one_loop(&clock, pacing, &until, slices, &mut sender, &mut receiver);
-                Some((receiver.errors(), turns.busy_share(), turns.gaps()))
+                (Some((receiver.errors(), turns.busy_share())), turns.gaps())
             };
             add("client", number, Box::new(both));
         }
@@ -95,9 +94,10 @@ pub fn run<P: ClientProtocol>(
     let trial = Trial { config, clock: &clock, times: &times, roles, pacing: Some(pacing) };
     let progress: Vec<&Progress> = clients.iter().map(|client| &client.progress).collect();
     let stop = || clients.iter().for_each(|client| client.stop.store(true, Relaxed));
-    let (received, usage) = driver::run_threads(&trial, &progress, threads, &stop, &mut wall, listener)?;
+    let (ended, usage) = driver::run_threads(&trial, &progress, threads, &stop, &mut wall, listener)?;
     wall.iter_mut().for_each(|wall| wall.compare(&clock));
 
+    let (received, gaps): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
     let received: Vec<_> = received.into_iter().flatten().collect();
     let wall = wall.filter(|wall| !wall.stepped(&clock));
     let kernel = kernel.map(|kernel| KernelFacts { wall_clock_stepped: wall.is_none(), ..kernel });
@@ -105,9 +105,9 @@ pub fn run<P: ClientProtocol>(
     let samples = summary::samples(&clock, wall.as_ref(), &times.window, &records);
     let facts = Facts { kernel, ..trial.facts(connect_ns, usage) };
     let mut report = facts.report(&records, &samples, bytes_per_connection::<P>());
-    report.errors = received.iter().fold(summary::errors(&links, &records), |errors, (more, ..)| errors.and(more));
-    report.receiver_busy_share = busiest(received.iter().map(|(_, busy_share, _)| *busy_share));
-    report.gaps = summary::gaps(&clock, &times.window, received.into_iter().flat_map(|(.., gaps)| gaps));
+    report.errors = received.iter().fold(summary::errors(&links, &records), |errors, (more, _)| errors.and(more));
+    report.receiver_busy_share = busiest(received.iter().map(|(_, busy_share)| *busy_share));
+    report.gaps = summary::gaps(&clock, &times.window, gaps.into_iter().flatten());
     Ok(Outcome::new((report, samples), links))
 }
 

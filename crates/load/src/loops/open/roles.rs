@@ -87,29 +87,33 @@ fn pause<P: ClientProtocol>(
     ahead_ns > 0
 }
 
-/// Runs the send role in its own thread (kawai2008 Figure 3).
+/// Runs the send role in its own thread (kawai2008 Figure 3). Returns its turns, without a share of work.
 pub fn send_loop<P: ClientProtocol>(
     clock: &Clock,
     pacing: Pacing,
     until: &StopCondition<'_>,
     mut slices: OwnSlices,
     sender: &mut Sender<'_, P>,
-) {
-    let mut pause = |sender: &Sender<'_, P>, now: u64| {
+) -> Turns {
+    let mut turns = slices.watch_gaps(Turns::new(until.window.clone()), clock);
+    let mut pause = |turns: &mut Turns, sender: &Sender<'_, P>, now: u64| {
         let sleep = |ns| thread::sleep(Duration::from_nanos(ns as u64));
         let is_slice_over = !sender.has_unsent() && slices.sleep(clock, now, sleep);
-        if !is_slice_over && !pause(clock, pacing, sender, now, sleep) {
+        if is_slice_over || pause(clock, pacing, sender, now, sleep) {
+            turns.slept(clock.now());
+        } else {
             std::hint::spin_loop();
         }
     };
     while let Some(due) = sender.due() {
         let now = clock.now();
+        turns.begin(now, false);
         if until.is_over(now) {
             break;
         }
         if now < due {
             sender.retry(now);
-            pause(sender, now);
+            pause(&mut turns, sender, now);
             continue;
         }
         sender.send();
@@ -123,11 +127,12 @@ pub fn send_loop<P: ClientProtocol>(
     while sender.has_unsent() && until.progress.is_outstanding() {
         let now = clock.now();
         if until.is_over(now) {
-            return;
+            break;
         }
         sender.retry(now);
-        pause(sender, now);
+        pause(&mut turns, sender, now);
     }
+    turns
 }
 
 /// Runs the receive role in its own thread. Returns the share of the window in which it was busy.
