@@ -115,7 +115,7 @@ impl<'a> HeatRun<'a, '_> {
             contestant.finish(self.stop).map_err(|error| (number, error))?;
         }
         self.fleet.dismiss();
-        merge(contestants, reports)
+        merge(contestants, reports, self.fleet.are_all_remote())
     }
 
     /// Starts the server, the idle connections and the clients of a contestant, and waits until all are connected.
@@ -280,7 +280,11 @@ impl Contestant<'_> {
 }
 
 /// Merges the reports of each contestant's clients. Leaves out rounds in which any client had a gap, alike for all contestants.
-fn merge(contestants: &mut [Contestant<'_>], mut reports: Vec<Vec<fleet::Gathered>>) -> Result<(), Failure> {
+fn merge(
+    contestants: &mut [Contestant<'_>],
+    mut reports: Vec<Vec<fleet::Gathered>>,
+    are_clients_remote: bool,
+) -> Result<(), Failure> {
     subtract_rivals(&mut reports);
     let mut merged: Vec<LoadReport> = Vec::new();
     for (number, (contestant, gathered)) in contestants.iter().zip(reports).enumerate() {
@@ -289,8 +293,8 @@ fn merge(contestants: &mut [Contestant<'_>], mut reports: Vec<Vec<fleet::Gathere
     }
     // A server on the client's CPU makes gaps too, which belong to its figures.
     let Trial { serve, load, .. } = contestants[0].trial;
-    let is_apart = !load.cpus.is_empty() && !load.cpus.iter().any(|cpu| serve.cpus().contains(cpu));
-    let left_out = rounds_with_gaps(load, merged.iter().filter(|_| is_apart));
+    let have_own_cpus = !load.cpus.is_empty() && !load.cpus.iter().any(|cpu| serve.cpus().contains(cpu));
+    let left_out = rounds_with_gaps(load, merged.iter().filter(|_| are_clients_remote || have_own_cpus));
     for (number, (contestant, report)) in contestants.iter_mut().zip(merged).enumerate() {
         contestant.observations.load = Some(match contestant.trial.load.slices {
             None => report,
