@@ -227,7 +227,10 @@ mod tests {
         assert!((across.ratio - 1.1).abs() < 0.01 && width(across) < 0.02, "{across:?}");
         assert!(width(across) > width(ratio(&one, &reference)), "two more series of noise");
         let (within, converted) = (ratio(&rival, &other), ratio(&rival_linked, &other_linked));
-        assert!((within.ratio / converted.ratio - 1.0).abs() < 1e-9 && (width(within) / width(converted) - 1.0).abs() < 1e-6);
+        assert!(
+            (within.ratio / converted.ratio - 1.0).abs() < 1e-9
+                && (width(within) / width(converted) - 1.0).abs() < 1e-6
+        );
         assert!((ratio(&other_linked, &reference).ratio / ratio(&other, &again).ratio - 1.0).abs() < 1e-9);
         assert!(ratio(&other, &one).interval.is_none(), "without the reference the heats are one repeat each");
         assert_eq!(linked(&other, &again[..4], &reference[2..]).len(), 2, "blocks that both references have");

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
@@ -135,13 +135,17 @@ impl Worker {
     fn obey(&self) -> anyhow::Result<()> {
         thread::scope(|scope| {
             let mut trials: BTreeMap<u32, mpsc::Sender<Message>> = BTreeMap::new();
+            let mut threads: Vec<ScopedJoinHandle<'_, ()>> = Vec::new();
             let outcome = loop {
                 match self.channel.receive_blocking() {
                     Ok(Message::Order { trial, order }) => {
+                        // Clients of the previous heat must not disturb this one.
+                        let ending = if trials.is_empty() { std::mem::take(&mut threads) } else { Vec::new() };
+                        ending.into_iter().for_each(|it| it.join().expect("a trial's thread does not panic"));
                         let (sender, received) = mpsc::channel();
                         trials.insert(trial, sender);
                         let messages = TrialMessages { trial, received };
-                        scope.spawn(move || self.run_order(&order, &messages));
+                        threads.push(scope.spawn(move || self.run_order(&order, &messages)));
                     }
                     Ok(Message::Ping { number }) => {
                         if let Err(error) = self.channel.send(&Message::Pong { number, monotonic_ns: monotonic_ns() }) {

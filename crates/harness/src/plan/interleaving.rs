@@ -286,14 +286,16 @@ mod tests {
         let names = "\"mt\", \"epoll\", \"epoll-et\", \"poll\", \"select\", \"mp\"";
         let pools: Vec<String> = (1..=8).map(|size| format!("\"seda-s:{size}\"")).collect();
         let architectures = format!("{names}, {}", pools.join(", "));
-        let plan = planned_for(&architectures, &format!("placebo = true\n{}", WORKLOAD.replace("[10, 20]", "10"))).unwrap();
-        let (references, planned): (Vec<&Trial>, Vec<&Trial>) = plan.trials.iter().partition(|trial| trial.is_reference);
+        let plan =
+            planned_for(&architectures, &format!("placebo = true\n{}", WORKLOAD.replace("[10, 20]", "10"))).unwrap();
+        let (references, planned): (Vec<&Trial>, Vec<&Trial>) =
+            plan.trials.iter().partition(|trial| trial.is_reference);
         let servers = planned.len() / 2;
         assert!(servers > CONTESTANTS_MAX && (0..).zip(&plan.trials).all(|(index, trial)| trial.index == index));
-        assert_eq!(references.iter().map(|it| (it.label(), it.repeat)).collect::<Vec<_>>(), [
-            ("mt (reference)".to_owned(), 0),
-            ("mt (reference)".to_owned(), 1)
-        ]);
+        assert_eq!(
+            references.iter().map(|it| (it.label(), it.repeat)).collect::<Vec<_>>(),
+            [("mt (reference)".to_owned(), 0), ("mt (reference)".to_owned(), 1)]
+        );
         for repeat in 0..2 {
             let of_repeat: Vec<&Trial> = plan.trials.iter().filter(|it| it.repeat == repeat).collect();
             let mut heats: Vec<u32> = of_repeat.iter().map(|it| it.load.slices.unwrap().heat).collect();
@@ -330,19 +332,19 @@ mod tests {
         assert_eq!(needs(&host).0, 0);
         host.tasks_max.0 = 500;
         let (references, sentences) = needs(&host);
-        assert!(references == 1 && sentences.contains("3 servers form 2 groups, because this host has too little"), "{sentences}");
+        assert!(
+            references == 1 && sentences.contains("3 servers form 2 groups, because this host has too little"),
+            "{sentences}"
+        );
     }
 
     #[test]
     fn round_trip_of_a_lab_extends_slices_and_gaps() {
-        let experiment = Experiment::parse(
-            &format!("name = \"x\"\narchitectures = [\"epoll\"]\n{WORKLOAD}\n[phases]\nmeasure = \"1s\"\n"),
-            "x.toml",
-        );
+        let experiment = crate::spec::presets::find("compare").unwrap().experiment();
         let mut trial = planned(WORKLOAD).unwrap().trials.remove(0);
         let mut with = |network: &Network| {
             trial.workload.network = Some(network.clone());
-            (network_problem(network).is_none(), slice_ns(&trial, experiment.as_ref().unwrap()), gap_ns(&trial, 20 * MS))
+            (network_problem(network).is_none(), slice_ns(&trial, &experiment), gap_ns(&trial, 20 * MS))
         };
         let quick = Network { delay: Time(3 * MS), jitter: Time(MS), ..Network::default() };
         assert_eq!(with(&Network::default()), (true, 20 * MS, MS));

@@ -92,7 +92,14 @@ fn closed_loop_has_a_client_for_each_cpu() {
 
 /// Facts of a distributed run with `here` workers on this machine.
 fn workers(here: u32) -> FleetFacts {
-    FleetFacts { here, elsewhere_cpus: None, addresses: Vec::new(), lab: None, clock_error_ns: None, beside_server: Vec::new() }
+    FleetFacts {
+        here,
+        elsewhere_cpus: None,
+        addresses: Vec::new(),
+        lab: None,
+        clock_error_ns: None,
+        beside_server: Vec::new(),
+    }
 }
 
 #[test]

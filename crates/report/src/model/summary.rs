@@ -187,8 +187,9 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
         Some(merged(loads().map(figure))).filter(|it| it.count() > 0).map(|it| it.distribution())
     };
     let late = client_tail::late(loads());
-    let p50 =
-        |time: fn(Percentile) -> Figure| blocks.estimate(&estimated, time(Percentile::P50)).filter(|_| !late.reaches(0.5));
+    let p50 = |time: fn(Percentile) -> Figure| {
+        blocks.estimate(&estimated, time(Percentile::P50)).filter(|_| !late.reaches(0.5))
+    };
     let servers = |q: f64, figure: Figure| blocks.of(&client_tail::servers(&estimated, q), figure);
     let row_blocks = RowBlocks {
         p50: servers(0.5, Figure::Service(Percentile::P50)),
@@ -212,7 +213,8 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
     reasons.dedup();
     let requests = records.iter().filter_map(|record| record.requests_answered()).sum();
     let counters: Vec<&ServerCounters> = records.iter().filter_map(|record| record.server.as_ref()).collect();
-    let service = distribution(|load| &load.service).map(|it| with_blocks(it, blocks, &records, &late, Figure::Service));
+    let service =
+        distribution(|load| &load.service).map(|it| with_blocks(it, blocks, &records, &late, Figure::Service));
     // Conclude nothing from a tail that the client may have caused.
     let servers_tail = service.as_ref().filter(|_| !late.reaches(0.99));
     Row {
@@ -228,7 +230,8 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
         repeats_estimated: estimated.len(),
         missing,
         send_delay: distribution(|load| &load.send_delay),
-        response: distribution(|load| &load.response).map(|it| with_blocks(it, blocks, &records, &late, Figure::Response)),
+        response: distribution(|load| &load.response)
+            .map(|it| with_blocks(it, blocks, &records, &late, Figure::Response)),
         late,
         clients_from: client_tail::clients_from(&late),
         cost: cost(&counters, requests, blocks.estimate(&records, Figure::CpuPerRequest)),
@@ -260,8 +263,9 @@ fn with_blocks(
     late: &LateSends,
     time: fn(Percentile) -> Figure,
 ) -> Distribution {
-    let of =
-        |records: &[&TrialRecord], percentile| blocks.estimate(records, time(percentile)).map(|it| it.value.round() as u64);
+    let of = |records: &[&TrialRecord], percentile| {
+        blocks.estimate(records, time(percentile)).map(|it| it.value.round() as u64)
+    };
     let servers = if late.reaches(0.99) { Vec::new() } else { client_tail::servers(records, 0.99) };
     let p99 = of(&servers, Percentile::P99).or_else(|| of(records, Percentile::P99));
     Distribution {
@@ -457,7 +461,8 @@ mod tests {
         let poll = |run: &Run| {
             let comparison = Summary::of(run).comparisons.remove(0);
             assert_eq!(comparison.rows.iter().map(Row::label).collect::<Vec<_>>(), ["epoll", "mt", "poll"]);
-            let groups = comparison.interleaving.iter().any(|it| it.starts_with("The servers formed groups, each with epoll: "));
+            let groups =
+                comparison.interleaving.iter().any(|it| it.starts_with("The servers formed groups, each with epoll: "));
             assert!(groups, "{:?}", comparison.interleaving);
             let p50_ns = comparison.rows[2].service.as_ref().unwrap().p50_ns as f64;
             (comparison.rows[2].ratio.unwrap(), p50_ns / comparison.rows[0].service.as_ref().unwrap().p50_ns as f64)
@@ -468,7 +473,10 @@ mod tests {
         assert!((of_p50 / ratio.ratio - 1.0).abs() < 1e-3, "tables and ratios agree: {of_p50}, {ratio:?}");
         run.records[3].verdict = with(Failed, "");
         let (ratio, _) = poll(&run);
-        assert!(ratio.interval.is_none() && ratio.ratio > 5.0, "without the reference nothing links the groups: {ratio:?}");
+        assert!(
+            ratio.interval.is_none() && ratio.ratio > 5.0,
+            "without the reference nothing links the groups: {ratio:?}"
+        );
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 /// The number of clock comparisons with each worker before a trial. The fastest answer is the most exact.
 pub(super) const PINGS: u32 = 8;
-/// The time from the `Begin` messages to the start: a constant part, a part for each worker, and a number of round trips.
+/// The time from the `Begin` messages to the start: a constant part, a part for each client, and a number of round trips.
 const LEAD_NS: u64 = 50_000_000;
-const LEAD_NS_PER_WORKER: u64 = 5_000_000;
+const LEAD_NS_PER_CLIENT: u64 = 5_000_000;
 const LEAD_ROUND_TRIPS: u64 = 2;
 /// The additional time if the network loses packets. It covers one loss (200 ms), but not a second (400 ms more).
 const LEAD_NS_WITH_LOSS: u64 = 500_000_000;
@@ -41,11 +41,12 @@ fn hint_at_loss(samples: &[ClockSample]) -> bool {
     samples.iter().any(|sample| sample.round_trip_ns >= limit_ns)
 }
 
-/// The time from the `Begin` messages to the start, in nanoseconds. The messages must reach all workers before the start.
-pub(super) fn lead_ns(workers: &[Vec<ClockSample>], has_loss: bool) -> u64 {
+/// The time from the `Begin` messages to the start, in nanoseconds. The messages must reach all workers before the start. Each worker has
+/// a client for each contestant.
+pub(super) fn lead_ns(workers: &[Vec<ClockSample>], contestants: usize, has_loss: bool) -> u64 {
     let round_trip_ns = workers.iter().map(|samples| best(samples).round_trip_ns).max().unwrap_or(0);
     let for_loss = if has_loss || workers.iter().any(|samples| hint_at_loss(samples)) { LEAD_NS_WITH_LOSS } else { 0 };
-    LEAD_NS + LEAD_NS_PER_WORKER * workers.len() as u64 + LEAD_ROUND_TRIPS * round_trip_ns + for_loss
+    LEAD_NS + LEAD_NS_PER_CLIENT * (workers.len() * contestants) as u64 + LEAD_ROUND_TRIPS * round_trip_ns + for_loss
 }
 
 #[cfg(test)]
@@ -66,7 +67,7 @@ mod tests {
             let sample = |ms: &u64| ClockSample { round_trip_ns: ms * 1_000_000, ahead_ns: 7 };
             ms.iter().map(sample).collect::<Vec<_>>()
         };
-        let lead_ms = |all: &[Vec<ClockSample>], has_loss| lead_ns(all, has_loss) / 1_000_000;
+        let lead_ms = |all: &[Vec<ClockSample>], has_loss| lead_ns(all, 1, has_loss) / 1_000_000;
         assert_eq!(lead_ms(&[samples(&[0; 8]), samples(&[0; 8])], false), 60);
         assert_eq!(
             lead_ms(&[samples(&[200, 299]), samples(&[3, 4])], false),
@@ -75,5 +76,6 @@ mod tests {
         );
         assert_eq!(lead_ms(&[samples(&[200, 299]), samples(&[3, 103])], false), 60 + 400 + 500, "a packet was lost");
         assert_eq!(lead_ms(&[samples(&[1])], true), 55 + 2 + 500);
+        assert_eq!(lead_ns(&[samples(&[0]), samples(&[0])], 7, false), 120_000_000, "14 clients");
     }
 }

@@ -19,7 +19,8 @@ use load::time::clock::monotonic_ns;
 use wire::Address;
 
 use super::client::{
-    ClientLink, ClientMessage, Timeouts, WaitHook, await_message, await_ready, await_report, ready_timeout, report_deadline,
+    ClientLink, ClientMessage, Timeouts, WaitHook, await_message, await_ready, await_report, ready_timeout,
+    report_deadline,
 };
 use super::launcher::Membership;
 use super::message::{Hello, Message};
@@ -177,7 +178,10 @@ impl Workers {
             let max_ns = clock_error_max_ns(slices.guard_ns);
             if moved_ns > max_ns {
                 let (moved, max) = (Time(moved_ns), Time(max_ns));
-                bail!("the clock of {} moved by {moved}, and slices allow {max}; use --interleave never", worker.name());
+                bail!(
+                    "the clock of {} moved by {moved}, and slices allow {max}; use --interleave never",
+                    worker.name()
+                );
             }
         }
         Ok(())
@@ -269,11 +273,15 @@ impl Fleet for Workers {
             let clock = clocks::best(samples);
             if let Some(slices) = config.slices.filter(|it| clock.error_ns() > clock_error_max_ns(it.guard_ns)) {
                 let (error, max) = (Time(clock.error_ns()), Time(clock_error_max_ns(slices.guard_ns)));
-                bail!("the clock of {} is known to within {error}, and slices need {max}; use --interleave never", worker.name());
+                bail!(
+                    "the clock of {} is known to within {error}, and slices need {max}; use --interleave never",
+                    worker.name()
+                );
             }
             worker.clock = Some(clock);
         }
-        let start_ns = monotonic_ns() + clocks::lead_ns(&clocks, has_loss);
+        let contestants = self.present().map(|worker| worker.shares.len()).max().unwrap_or(0);
+        let start_ns = monotonic_ns() + clocks::lead_ns(&clocks, contestants, has_loss);
         for (worker, samples) in self.present().zip(clocks) {
             let start_ns = start_ns.wrapping_add_signed(clocks::best(&samples).ahead_ns);
             for trial in worker.shares.iter().map(|share| share.trial).collect::<Vec<u32>>() {

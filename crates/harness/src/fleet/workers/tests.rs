@@ -160,7 +160,7 @@ impl Puppet {
 
 fn trial() -> crate::model::Trial {
     let experiment = crate::spec::presets::find("compare").unwrap().experiment();
-    crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap().trials.remove(0)
+    crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap().trials.remove(0).alone()
 }
 
 fn poll_hook(_: Option<&Event>) -> anyhow::Result<Instant> {
@@ -366,7 +366,8 @@ fn contestants_of_a_heat_share_each_worker() {
     let trial = trial();
     let (mut hook, drafts) = (poll_hook, ["a", "b", "c"].map(|name| folder.path().join(name)));
     let mut heat = |guard_ns: u64| -> anyhow::Result<Vec<u64>> {
-        let slices = load::config::Slices { heat: 0, contestants: 3, contestant: 0, slice_ns: 1, gap_ns: 0, guard_ns, seed: 1 };
+        let slices =
+            load::config::Slices { heat: 0, contestants: 3, contestant: 0, slice_ns: 1, gap_ns: 0, guard_ns, seed: 1 };
         let order = |contestant| {
             let slices = Some(load::config::Slices { contestant, ..slices });
             let config = LoadConfig { connections: 4, processes: 2, slices, ..trial.load.clone() };

@@ -78,9 +78,7 @@ pub fn run<P: ClientProtocol>(
                 (Some((receiver.errors(), busy_share)), Vec::new())
             };
             add("receive", 2 * number + 1, Box::new(receive) as Box<dyn FnOnce() -> _ + Send>);
-            let send = move || {
-                (None, roles::send_loop(&clock, pacing, &until, slices, &mut sender).gaps())
-            };
+            let send = move || (None, roles::send_loop(&clock, pacing, &until, slices, &mut sender).gaps());
             add("send", 2 * number, Box::new(send));
         } else {
             let slices = slices.clone();
