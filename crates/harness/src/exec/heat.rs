@@ -334,3 +334,27 @@ fn end_leftovers(trial: &Trial, server: &Server<'_>) -> anyhow::Result<()> {
     let _ = (trial, server);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::{Draft, Gathered};
+
+    #[test]
+    fn clients_of_other_contestants_are_no_other_programs() {
+        let gathered = |machine: &str, cpus: &[usize], cpu_ns, cpus_used| {
+            let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+            let config = LoadConfig { cpus: cpus.to_vec(), ..LoadConfig::new(([127, 0, 0, 1], 80), service) };
+            let report = LoadReport { cpu_ns, window_ns: 1_000, ..crate::judge::tests::healthy() };
+            let account = Account { config, machine: machine.into(), place: String::new(), report, cpus_used };
+            Gathered { account, samples: Draft { path: "/nonexistent".into(), is_kept: true } }
+        };
+        let contestant = |cpu_ns| vec![gathered("a", &[1, 2], cpu_ns, Some(0.5)), gathered("b", &[1], cpu_ns, None)];
+        let mut reports = vec![contestant(100), contestant(200), contestant(300)];
+        subtract_rivals(&mut reports);
+        let used: Vec<Option<f64>> = reports.iter().map(|clients| clients[0].account.cpus_used).collect();
+        let others = [0.5 - 0.25, 0.5 - 0.2, 0.5 - 0.15];
+        assert!(used.iter().zip(others).all(|(used, other)| (used.unwrap() - other).abs() < 1e-9), "{used:?}");
+        assert_eq!(reports[0][1].account.cpus_used, None);
+    }
+}

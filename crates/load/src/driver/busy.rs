@@ -135,6 +135,18 @@ mod tests {
     }
 
     #[test]
+    fn long_turn_is_a_gap_unless_it_slept() {
+        let mut turns = Turns::new(100..200).with_gaps(10);
+        for now in [50, 90, 110, 120, 131] {
+            turns.begin(now, false);
+        }
+        turns.slept(150);
+        turns.begin(155, true);
+        turns.begin(300, false);
+        assert_eq!(turns.gaps(), [90..110, 120..131], "gaps end in the window");
+    }
+
+    #[test]
     fn busiest_receiver_is_not_hidden_by_idle_ones() {
         assert_eq!(busiest([Some(0.1), Some(0.99), Some(0.1)]), Some(0.99));
         assert_eq!(busiest([Some(0.5), None]), None);

@@ -190,6 +190,20 @@ fn service_time_includes_the_round_trip() {
     until_gone(&processes.into_iter().collect::<Vec<_>>(), &made);
 }
 
+fn servers_of_a_lab_take_turns() {
+    let Some(_guard) = one_at_a_time() else { return };
+    let result = compare(&["--arch", "mt", "--network", "lab", "--delay", "1ms"]);
+    let planned = result["run"]["trials"].as_array().unwrap();
+    // At 200 requests/s a slice has 100 ms. The gap is a twentieth, and the round trip.
+    assert!(planned.iter().all(|trial| trial["load"]["slices"]["gap_ns"] == 7_000_000), "{planned:?}");
+    let trials = result["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 2);
+    for it in trials {
+        assert!(it["network"]["measured"]["round_trip_p50_ns"].as_u64() >= Some(2_000_000), "{}", it["network"]);
+        assert!(it["load"]["service"]["distribution"]["p50_ns"].as_u64() >= Some(2_000_000), "{}", it["verdict"]);
+    }
+}
+
 fn network_conditions_are_as_requested() {
     let Some(_one) = one_at_a_time() else { return };
     let flags = ["--delay", "5ms", "--jitter", "2ms", "--loss", "5%", "--bandwidth", "20Mbit"];
@@ -429,6 +443,7 @@ fn plan_without_root_names_the_missing_privilege() {
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(service_time_includes_the_round_trip));
+    cases.once(case!(servers_of_a_lab_take_turns));
     cases.once(case!(network_conditions_are_as_requested));
     cases.once(case!(kernel_alone_applies_loss_and_bandwidth));
     cases.once(case!(lab_carries_ipv6_idle_connections_and_datagrams));

@@ -245,6 +245,24 @@ fn workers_share_each_trial_and_first_process_stores_it() {
     assert!(String::from_utf8_lossy(&outputs[0].stderr).contains("distributed run of 4 processes"));
 }
 
+fn workers_take_turns_with_several_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    let compare = COMPARE.replace("--arch epoll", "--arch epoll,mt").replace("--repeats 2", "--repeats 1");
+    let outputs = Job::start(3, &compare, &folder).end();
+    let run = finished(&folder, &outputs[0]);
+    assert_eq!(run.records.len(), 2);
+    assert!(run.header.trials.iter().all(|trial| trial.load.slices.is_some()));
+    for record in &run.records {
+        let load = record.load.as_ref().unwrap();
+        assert_eq!(load.processes.iter().map(|it| it.connections).collect::<Vec<_>>(), [15, 16]);
+        // On a busy machine a server may overrun its slices, and then runs separately.
+        assert_eq!(load.slices.is_some(), record.trial.load.slices.is_some());
+        assert!(load.planned > 0 && load.completed > 0, "{}", record.verdict.reason);
+    }
+    assert!(outputs[1..].iter().all(|other| other.status.success()), "{outputs:?}");
+}
+
 fn worker_limited_to_some_cpus_is_reported_once() {
     let host = harness::host::detect();
     let cpus = host.cores.concat();
@@ -494,6 +512,7 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(client_processes_share_every_kind_of_load));
     cases.once(case!(indivisible_load_rejects_several_client_processes));
     cases.once(case!(workers_share_each_trial_and_first_process_stores_it));
+    cases.once(case!(workers_take_turns_with_several_servers));
     cases.once(case!(worker_limited_to_some_cpus_is_reported_once));
     cases.once(case!(workers_need_neither_experiment_nor_folder));
     cases.once(case!(sigint_to_all_processes_finishes_the_trial));
