@@ -138,11 +138,11 @@ fn stream_bandwidth_loss_names_cpu_time_and_memory() {
     assert!(text.contains(costs), "{text}");
     // The kernel holds 6 000 bytes for each connection.
     assert!(text.contains("The kernel holds 6 MB for the connections (before 1 MB)."), "{text}");
-    assert!(text.ends_with("compare with `--read-budget 256KiB`."), "{text}");
+    assert!(text.ends_with("reads smaller than the receive window."), "{text}");
 
     run.records.retain(|record| record.trial.architecture.to_string() != "poll");
     let text = words(std::slice::from_ref(&run));
-    assert!(text.contains("epoll keeps 100 %") && !text.contains("--read-budget"), "{text}");
+    assert!(text.contains("epoll keeps 100 %") && !text.contains("receive window"), "{text}");
 }
 
 #[test]

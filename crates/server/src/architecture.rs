@@ -50,14 +50,14 @@ impl Architecture {
     /// Checks whether the architecture can serve `service`.
     pub fn can_serve(&self, service: &ServiceSpec) -> Result<(), String> {
         let (model, name, has_datagrams) = (self.model.name, service.name(), service.ports().is_some());
-        Err(if has_datagrams && !self.model.serves_datagrams() {
+        Err(if has_datagrams && self.is_buffered() {
+            format!(
+                "`{self}` cannot serve `{name}`: it buffers only connections; choose the architecture without `-buffered`"
+            )
+        } else if has_datagrams && !self.model.serves_datagrams() {
             format!(
                 "`{model}` cannot serve `{name}`: datagrams have no connections to hand over; choose sped over any mechanism \
                  (`epoll`, `poll`), `mt` or `mp`"
-            )
-        } else if has_datagrams && self.is_buffered() {
-            format!(
-                "`{self}` cannot serve `{name}`: it buffers only connections; choose the mechanism without `-buffered`"
             )
         } else if service.is_shared() && self.model.per_connection == PerConnection::Process {
             format!(
@@ -69,9 +69,10 @@ impl Architecture {
         })
     }
 
-    /// Whether a layer above the sockets copies each packet ([`BUFFERED`]).
+    /// Whether a layer above the sockets copies each packet ([`BUFFERED`], or `mt-buffered`).
     pub fn is_buffered(&self) -> bool {
-        self.mechanism.is_some_and(|row| BUFFERED.iter().any(|buffered| buffered.name == row.name))
+        self.model.is_buffered
+            || self.mechanism.is_some_and(|row| BUFFERED.iter().any(|buffered| buffered.name == row.name))
     }
 
     /// Checks whether the architecture can serve connections to `listen`.
@@ -109,14 +110,16 @@ impl Architecture {
         Self::every().into_iter().filter(is_short).collect()
     }
 
-    /// Every model with every mechanism that it supports, with default threads, in the order of the tables.
+    /// Every model with every mechanism that it supports, with default threads, in the order of the tables. Omits those
+    /// with a buffering layer.
     pub fn every() -> Vec<Self> {
-        Self::over(MECHANISMS)
+        Self::over(MECHANISMS).into_iter().filter(|row| !row.is_buffered()).collect()
     }
 
-    /// `sped` with each mechanism of [`BUFFERED`].
+    /// The models with a buffering layer, and `sped` with each mechanism of [`BUFFERED`].
     pub fn buffered() -> Vec<Self> {
-        Self::over(BUFFERED).into_iter().filter(|row| row.model.name == "sped").collect()
+        let is_short = |row: &Self| row.model.is_buffered || row.model.name == "sped";
+        Self::over(BUFFERED).into_iter().filter(is_short).collect()
     }
 
     fn over(mechanisms: &'static [MechanismRow]) -> Vec<Self> {

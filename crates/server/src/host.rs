@@ -232,7 +232,7 @@ impl Server {
                     threads: config.architecture.threads,
                     cpus: &config.stage_cpus,
                     connections_max: config.connections_max as usize,
-                    read_budget: config.read_budget_bytes,
+                    read_budget: config.read_budget_bytes.of(&config.service),
                     started,
                 };
                 (config.architecture.model.run)(&context, config.architecture.mechanism)

@@ -6,6 +6,7 @@
 //! - [`platform`]: the differences between operating systems; `sync`: locks and atomics, which loom replaces in its models
 //! - [`metrics`]: counters of the workers, and the kernel's figures of CPU time, context switches and system calls
 //! - [`socket`]: listening, accepting and datagram sockets, with the same options in every architecture
+//! - `random`: random numbers of each thread
 //! - `readiness` and `completion`: the mechanisms, a file each; `token`: the identifiers of descriptors
 //! - [`service`]: the services, with simulated work and time limits
 //! - `net`: the loops, one for each kind of architecture, and the work on a connection, which all loops share
@@ -26,6 +27,7 @@ pub mod host;
 pub mod metrics;
 mod net;
 pub mod platform;
+mod random;
 mod readiness;
 pub mod registry;
 pub mod regular;

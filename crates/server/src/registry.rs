@@ -12,7 +12,7 @@ use crate::net::{ServerContext, blocking, ready_loop};
 use crate::net::{completion_loop, pool};
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
 use crate::readiness::kqueue;
-use crate::readiness::{Readiness, poll, select, spin};
+use crate::readiness::{Readiness, poll, select, shuffled, spin};
 #[cfg(target_os = "linux")]
 use crate::readiness::{epoll, io_uring_poll, rt_signal};
 #[cfg(target_os = "linux")]
@@ -44,7 +44,10 @@ impl Deref for Model {
 /// Makes the table of models.
 macro_rules! models {
     (
-        blocking { $($(#[$pool:meta])* $worker:literal $per_connection:ident $count:ident $run:path: $serving:literal;)* }
+        blocking {
+            $($(#[$pool:meta])* $worker:literal $per_connection:ident $count:ident $run:path
+                $({ $($setting:ident: $is:expr),* })?: $serving:literal;)*
+        }
         staged { $($staged:literal $network:ident $payload:ident $threads:ident $({ $($key:ident: $value:expr),* })?: $about:literal;)* }
         runtimes { $($(#[$feature:meta])* $runtime:ident;)* }
     ) => {
@@ -56,6 +59,7 @@ macro_rules! models {
                     about: $serving,
                     threads: ThreadSpec::$count,
                     per_connection: PerConnection::$per_connection,
+                    $($($setting: $is,)*)?
                     ..ModelRow::DEFAULT
                 },
                 run: |context, _| $run(context),
@@ -83,6 +87,8 @@ models! {
         "mp" Process Nothing blocking::run_processes: "a process per connection, forked on accept, with blocking I/O";
         "mt" Thread Nothing blocking::run_threads:
             "a thread per connection, created on accept, with blocking I/O and a stack of 256 KiB";
+        "mt-buffered" Thread Nothing blocking::run_threads_buffered { is_buffered: true }:
+            "mt below a layer that copies each packet and passes it up through a queue (welsh2001's threaded aSocket)";
         #[cfg(target_os = "linux")]
         "mp-prefork" Process NumberOrNothing pool::run_processes:
             "a pool of preforked processes, each serving one connection at a time with blocking I/O";
@@ -200,6 +206,10 @@ mechanisms! {
     readiness {
         "select" select::Select: "select(2): the kernel and the server scan bitmaps at every wait";
         "poll" poll::Poll: "poll(2): the kernel and the server scan an array at every wait";
+        "select-shuffled" shuffled::Shuffled<select::Select>:
+            "select(2), and the server serves ready connections in random order";
+        "poll-shuffled" shuffled::Shuffled<poll::Poll>:
+            "poll(2), and the server serves ready connections in random order (welsh2001's SelectSource)";
         #[cfg(target_os = "linux")]
         "epoll" epoll::Epoll<false>: "epoll(7), level-triggered: the kernel keeps the interest list";
         #[cfg(target_os = "linux")]

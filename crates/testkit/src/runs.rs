@@ -632,7 +632,7 @@ pub fn bandwidth_run() -> Run {
     let mut run = empty_run();
     run.header.name = "20260101T000000-streams".into();
     run.header.experiment = "streams".into();
-    let stream = wire::stream::Stream::default();
+    let stream = wire::stream::Stream { by_packet: true, ..Default::default() };
     let places = [1, 100, 1_000].into_iter().flat_map(|connections| [(connections, 0), (connections, 1_000)]);
     for ((connections, idle), repeat) in places.flat_map(|place| [0, 1, 2].map(|repeat| (place, repeat))) {
         for (architecture, megabytes_per_s) in [("epoll", 2_400.0), ("poll", 2_300.0), ("mt", 2_600.0)] {

@@ -23,6 +23,9 @@ pub struct Stream {
     /// Direction of the bursts.
     #[serde(default)]
     pub direction: Direction,
+    /// Whether each read and each write is at most one packet, as in welsh2001, instead of larger pieces.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_packet: bool,
 }
 
 /// Direction of bursts.
@@ -39,7 +42,7 @@ pub enum Direction {
 impl Default for Stream {
     /// The sizes of welsh2001: 1 000 packets of 8 192 B, and acknowledgements of 32 B.
     fn default() -> Self {
-        Self { packet_bytes: 8_192, packets: 1_000, ack_bytes: 32, direction: Direction::In }
+        Self { packet_bytes: 8_192, packets: 1_000, ack_bytes: 32, direction: Direction::In, by_packet: false }
     }
 }
 
@@ -79,12 +82,13 @@ pub struct StreamConn {
 impl Streaming {
     /// Creates a service with these sizes, which are at least 1.
     pub fn new(stream: Stream) -> Self {
-        let Stream { packet_bytes, packets, ack_bytes, .. } = stream;
+        let Stream { packet_bytes, packets, ack_bytes, by_packet, .. } = stream;
         assert!(
             packet_bytes > 0 && packets > 0 && ack_bytes > 0,
             "a burst and its acknowledgement have at least one byte"
         );
-        let length = stream.sizes(false).1.min(WRITE_BYTES_MAX) as usize;
+        let write_bytes_max = if by_packet { packet_bytes.into() } else { WRITE_BYTES_MAX };
+        let length = stream.sizes(false).1.min(write_bytes_max) as usize;
         Self { stream, fill: fill(length) }
     }
 }
@@ -133,12 +137,12 @@ mod tests {
     proptest! {
         #[test]
         fn any_split_of_bursts_and_greetings_gives_the_same_responses(
-            packet_bytes in 1u32..50, packets in 1u32..20, ack_bytes in 1u32..70, out: bool,
+            packet_bytes in 1u32..50, packets in 1u32..20, ack_bytes in 1u32..70, out: bool, by_packet: bool,
             greetings in prop::collection::vec(any::<bool>(), 0..8),
             cuts in prop::collection::vec(prop_oneof![1usize..5, 1usize..400], 1..30),
         ) {
             let direction = if out { Direction::Out } else { Direction::In };
-            let stream = Stream { packet_bytes, packets, ack_bytes, direction };
+            let stream = Stream { packet_bytes, packets, ack_bytes, direction, by_packet };
             let mut input = Vec::new();
             let mut due_bytes = 0;
             for &is_greeting in &greetings {
@@ -181,5 +185,7 @@ mod tests {
         let mut conn = StreamConn::default();
         assert_eq!(service.receive(&mut conn, &[1; 32]), 1);
         assert_eq!(service.unsent(&conn).len() as u64, WRITE_BYTES_MAX);
+        let by_packet = Streaming::new(Stream { by_packet: true, ..out });
+        assert_eq!(by_packet.unsent(&conn).len(), 8_192);
     }
 }

@@ -28,6 +28,9 @@ pub struct Stream {
     /// The sender: the clients (in) or the server (out).
     #[schemars(with = "DirectionName")]
     pub direction: Direction,
+    /// Whether each read and each write is at most one packet. By default a write of the client has 128 KiB, and a read of the
+    /// server the read budget.
+    pub by_packet: bool,
 }
 
 impl Default for Stream {
@@ -38,19 +41,20 @@ impl Default for Stream {
 
 impl From<wire::stream::Stream> for Stream {
     fn from(stream: wire::stream::Stream) -> Self {
-        let wire::stream::Stream { packet_bytes, packets, ack_bytes, direction } = stream;
+        let wire::stream::Stream { packet_bytes, packets, ack_bytes, direction, by_packet } = stream;
         let packets = NonZeroU32::new(packets).unwrap_or(NonZeroU32::MIN);
-        Self { packet: Size(packet_bytes), packets, ack: Size(ack_bytes), direction }
+        Self { packet: Size(packet_bytes), packets, ack: Size(ack_bytes), direction, by_packet }
     }
 }
 
 impl fmt::Display for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { packet, packets, ack, direction } = self;
+        let Self { packet, packets, ack, direction, by_packet } = self;
         match direction {
-            Direction::In => write!(f, "stream: {packets} x {packet} -> {ack}"),
-            Direction::Out => write!(f, "stream: {ack} -> {packets} x {packet}"),
+            Direction::In => write!(f, "stream: {packets} x {packet} -> {ack}")?,
+            Direction::Out => write!(f, "stream: {ack} -> {packets} x {packet}")?,
         }
+        f.write_str(if *by_packet { ", by packet" } else { "" })
     }
 }
 
@@ -63,6 +67,7 @@ impl Stream {
             packets: self.packets.get(),
             ack_bytes: self.ack.0,
             direction: self.direction,
+            by_packet: self.by_packet,
         })
     }
 }

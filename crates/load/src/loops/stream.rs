@@ -26,10 +26,10 @@ use crate::report::{Class, LoadReport, PARTS, StreamReport};
 use crate::time::clock::Clock;
 use crate::time::schedule;
 
-/// Bytes per read or write: the size that iperf3 uses, small enough for a CPU's cache.
+/// Bytes per read or write, unless these are by packet: the size that iperf3 uses, small enough for a CPU's cache.
 const PIECE_BYTES: usize = 128 << 10;
-/// Reads or writes of one connection before the next connection's turn.
-const TURN_PIECES: usize = 4;
+/// Bytes of one connection before the next connection's turn.
+const TURN_BYTES: usize = 4 * PIECE_BYTES;
 /// The longest sleep before a worker checks whether it must end.
 const SLEEP: Duration = Duration::from_millis(5);
 /// Bursts with reserved memory, over all workers. Counts and histograms also include bursts beyond it.
@@ -138,6 +138,7 @@ struct Worker<'a> {
     links: &'a [Link],
     connections: Vec<Connection>,
     poller: Poller,
+    /// The bytes of one write, and memory for one read.
     fill: Vec<u8>,
     inbox: Vec<u8>,
     alive: usize,
@@ -164,6 +165,7 @@ impl<'a> Worker<'a> {
         }
         let bursts = schedule::count_max(config).min((BURSTS_MAX / u64::from(config.all_clients())).max(1));
         let linger_ns = LINGER_NS + LINGER_NS_PER_CONNECTION * u64::from(config.connections_of_all());
+        let piece_bytes = if stream.by_packet { stream.packet_bytes as usize } else { PIECE_BYTES };
         let connection = Connection { state: State::Over, left_bytes: 0, began: 0, awaits_room: false };
         Ok(Self {
             clock,
@@ -171,8 +173,8 @@ impl<'a> Worker<'a> {
             links,
             connections: vec![connection; links.len()],
             poller,
-            fill: vec![FILL; PIECE_BYTES],
-            inbox: Vec::with_capacity(PIECE_BYTES),
+            fill: vec![FILL; piece_bytes],
+            inbox: Vec::with_capacity(piece_bytes),
             alive: links.len(),
             linger_ticks: clock.ticks(linger_ns.min(config.phases.cool_down_ns / 4) as f64),
             part: (0, 0, clock.ticks(config.phases.measure_ns as f64 / PARTS as f64).max(1)),
@@ -239,12 +241,17 @@ impl<'a> Worker<'a> {
         self.write(at);
     }
 
+    /// Reads or writes of one turn.
+    fn turn_pieces(&self) -> usize {
+        (TURN_BYTES / self.fill.len()).max(1)
+    }
+
     /// Writes until the burst is complete, the socket is full, or the turn is over.
     #[inline]
     fn write(&mut self, at: usize) {
-        for _ in 0..TURN_PIECES {
+        for _ in 0..self.turn_pieces() {
             let left_bytes = self.connections[at].left_bytes;
-            let length = left_bytes.min(PIECE_BYTES as u64) as usize;
+            let length = left_bytes.min(self.fill.len() as u64) as usize;
             match rustix::io::write(&self.links[at].io, &self.fill[..length]) {
                 Ok(count) => {
                     self.moved.sent += count as u64;
@@ -287,7 +294,7 @@ impl<'a> Worker<'a> {
     /// Reads until no bytes are available or the turn is over.
     #[inline]
     fn read(&mut self, at: usize) {
-        for _ in 0..TURN_PIECES {
+        for _ in 0..self.turn_pieces() {
             self.inbox.clear();
             match rustix::io::read(&self.links[at].io, spare_capacity(&mut self.inbox)) {
                 Ok(0) if self.connections[at].state == State::Ending => {
@@ -300,7 +307,7 @@ impl<'a> Worker<'a> {
                     if self.stream.direction == Direction::Out {
                         self.count(at, count);
                     }
-                    if !self.handle_bytes(at, count as u64) || count < PIECE_BYTES {
+                    if !self.handle_bytes(at, count as u64) || count < self.fill.len() {
                         return;
                     }
                 }

@@ -123,6 +123,8 @@ flags! {
     ack: Size = "SIZE";
     /// Sender of the bursts: in (the clients), out (the server) [default: in]
     direction: Direction = "DIRECTION" [value_parser = named::<Direction>];
+    /// Read and write at most one packet at once, instead of --read-budget and 128 KiB
+    by_packet: bool = "BOOL" [num_args = 0..=1, require_equals = true, default_missing_value = "true"];
 }
 
 /// A lab and its conditions.

@@ -136,7 +136,7 @@ impl TargetArgs {
         for (is_given, service, flags) in [
             (traffic.kv.is_some(), Service::Kv, "--records and the other flags of a key-value store"),
             (traffic.http.is_some(), Service::Http, "--path, --header and --expect-status"),
-            (traffic.stream.is_some(), Service::Stream, "--packet, --packets, --ack and --direction"),
+            (traffic.stream.is_some(), Service::Stream, "--packet, --packets, --ack, --direction and --by-packet"),
             (self.ports.is_some(), Service::Udp, "--ports"),
         ] {
             if is_given && traffic.service != service {

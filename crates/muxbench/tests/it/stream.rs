@@ -15,7 +15,7 @@ use wire::ServiceSpec;
 use wire::stream::{Direction, GREETING, Stream};
 
 /// A burst whose size is not a multiple of the size of a read or a write.
-const SIZES: Stream = Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In };
+const SIZES: Stream = Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In, by_packet: false };
 
 fn flags(direction: &str) -> [&str; 8] {
     ["--packet", "1001B", "--packets", "777", "--ack", "33B", "--direction", direction]
@@ -80,9 +80,20 @@ fn slow_client_gets_all_bursts_of_the_server(architecture: Architecture) {
 }
 
 fn client_and_server_count_the_same_bytes(architecture: Architecture, direction: Direction) {
-    let sizes = Stream { direction, ..SIZES };
-    let name = if direction == Direction::In { "in" } else { "out" };
-    let serve = Serve::start_stream(architecture, &flags(name));
+    exchange(architecture, Stream { direction, ..SIZES });
+}
+
+fn packets_bound_reads_and_writes(architecture: Architecture) {
+    for (direction, call, bytes) in [(Direction::In, "read", "bytes_in"), (Direction::Out, "write", "bytes_out")] {
+        let totals = exchange(architecture, Stream { direction, by_packet: true, ..SIZES });
+        let [calls, bytes] = [&totals["syscalls"][call], &totals[bytes]].map(|count| count.as_u64().unwrap());
+        assert!(calls * u64::from(SIZES.packet_bytes) >= bytes, "{architecture}: {calls} calls of {call}, {bytes} bytes");
+    }
+}
+
+/// Moves bursts between client and server, compares their counts of bytes, and returns the server's counts.
+fn exchange(architecture: Architecture, sizes: Stream) -> Value {
+    let serve = Serve::start_of(architecture, &ServiceSpec::Stream(sizes), &[]);
     let config = LoadConfig {
         connections: 7,
         clients: 2,
@@ -103,6 +114,7 @@ fn client_and_server_count_the_same_bytes(architecture: Architecture, direction:
     let (_, totals) = serve.stop();
     assert_eq!(totals["bytes_in"], stream.sent_bytes, "{architecture}");
     assert_eq!(totals["bytes_out"], stream.received_bytes, "{architecture}");
+    totals
 }
 
 fn streams_compare_by_bandwidth_with_verified_bytes() {
@@ -204,6 +216,7 @@ pub fn cases(cases: &mut Cases) {
         let name = format!("{name}::{direction:?}");
         cases.serving(&service, (&name, move |architecture| check(architecture, direction)));
     }
+    cases.named(&["epoll", "poll-shuffled", "mt-buffered"], case!(packets_bound_reads_and_writes));
     cases.once(case!(streams_compare_by_bandwidth_with_verified_bytes));
     cases.once(case!(server_out_of_threads_fails_trial_with_remedy));
     cases.once(case!(bandwidth_is_printed_each_second));

@@ -10,6 +10,7 @@ use wire::Service;
 use super::connection::{Connection, Next, ReadBuffer};
 use super::{OnDrop, STACK_BYTES, ServerContext, children, datagrams};
 use crate::metrics::workers::{Counters, Slot, Syscall};
+use crate::service::buffered::Buffered;
 use crate::service::with_service;
 use crate::socket::{self, Acceptor};
 use crate::spec::read_budget::ReadBudget;
@@ -21,9 +22,22 @@ pub fn run_threads(context: &ServerContext<'_>) -> io::Result<()> {
     if context.service.ports().is_some() {
         return datagrams::blocking::run_threads(context);
     }
-    let outcome = with_service!(context, |service| accept_loop(context, service, |service, slot, connection, _| {
+    with_service!(context, |service| serve_by_threads(context, service))
+}
+
+/// Like [`run_threads`], with a layer between sockets and service, as in welsh2001's threaded asynchronous sockets.
+pub fn run_threads_buffered(context: &ServerContext<'_>) -> io::Result<()> {
+    with_service!(context, |service| {
+        // Leak the service: threads may outlive this function by a moment.
+        let service: &'static _ = Box::leak(Box::new(service));
+        serve_by_threads(context, Buffered::new(service, context.service))
+    })
+}
+
+fn serve_by_threads<S: Service + Sync + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
+    let outcome = accept_loop(context, service, |service, slot, connection, _| {
         spawn_thread(context.read_budget, service, slot, connection)
-    }));
+    });
     stop_threads(context, STOP_MAX);
     outcome
 }
@@ -178,11 +192,7 @@ mod tests {
     fn panicking_thread_frees_its_slot() {
         let fixture = Fixture::new();
         let server = fixture.start("mt", None, |context| {
-            let outcome = accept_loop(context, panicking_service(), |service, slot, connection, _| {
-                spawn_thread(context.read_budget, service, slot, connection)
-            });
-            stop_threads(context, STOP_MAX);
-            outcome
+            serve_by_threads(context, panicking_service())
         });
         check_panic_ends_one_connection(fixture, server);
         wait_until("every slot is free", || fixture.workers.taken().next().is_none());

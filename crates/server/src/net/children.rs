@@ -12,8 +12,7 @@ use super::OnDrop;
 use crate::metrics::counters::Totals;
 use crate::metrics::usage;
 use crate::metrics::workers::{Slot, Workers};
-use crate::platform;
-use crate::service::work;
+use crate::{platform, random};
 
 const STOP_MAX: Duration = Duration::from_secs(2);
 
@@ -23,7 +22,7 @@ const PANICKED: i32 = 101;
 /// during the fork. It may allocate, because the allocators of glibc, FreeBSD and macOS stay usable in a child.
 pub(super) fn fork(slot: &'static Slot, body: impl FnOnce() -> i32) -> io::Result<()> {
     let parent = rustix::process::getpid();
-    work::next_stream();
+    random::next_stream();
     // SAFETY: the child, including `body`, only makes system calls, counts, allocates, and ends with _exit.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),

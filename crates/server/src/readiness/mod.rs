@@ -18,6 +18,7 @@ pub(crate) mod poll;
 #[cfg(target_os = "linux")]
 pub(crate) mod rt_signal;
 pub(crate) mod select;
+pub(crate) mod shuffled;
 pub(crate) mod spin;
 
 /// When a mechanism reports a descriptor.

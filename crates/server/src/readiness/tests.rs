@@ -15,6 +15,7 @@ use super::poll::Poll;
 #[cfg(target_os = "linux")]
 use super::rt_signal::RtSignal;
 use super::select::Select;
+use super::shuffled::Shuffled;
 use super::skeleton::Skeleton;
 use super::spin::Spin;
 use super::*;
@@ -33,6 +34,8 @@ macro_rules! for_every_mechanism {
         let checked: &[(&str, fn())] = &[
             ("select", $check::<Select>),
             ("poll", $check::<Poll>),
+            ("select-shuffled", $check::<Shuffled<Select>>),
+            ("poll-shuffled", $check::<Shuffled<Poll>>),
             #[cfg(target_os = "linux")]
             ("epoll", $check::<Epoll<false>>),
             #[cfg(target_os = "linux")]

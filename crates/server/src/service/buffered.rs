@@ -4,14 +4,13 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use wire::Service;
-
-/// The size of a packet in welsh2001.
-const PACKET_BYTES: usize = 8_192;
+use wire::stream::Stream;
+use wire::{Service, ServiceSpec};
 
 /// The layer with its service. It calls the service through a vtable, so the loops are compiled once for all services.
 pub struct Buffered<'a> {
     connect: Box<dyn Fn() -> Box<dyn DynService + 'a> + Sync + 'a>,
+    packet_bytes: usize,
     check_interval: Option<Duration>,
     checks_max: u32,
 }
@@ -71,9 +70,11 @@ impl<S: Service<Conn: Send> + Sync> DynService for ServiceConnection<'_, S> {
 }
 
 impl<'a> Buffered<'a> {
-    pub fn new<S: Service<Conn: Send> + Sync>(service: &'a S) -> Self {
+    /// Adds the layer to `service`, which has this specification. Packets have the size of a stream's, or welsh2001's.
+    pub fn new<S: Service<Conn: Send> + Sync>(service: &'a S, spec: &ServiceSpec) -> Self {
         Self {
             connect: Box::new(move || Box::new(ServiceConnection { service, conn: S::Conn::default() })),
+            packet_bytes: spec.stream().unwrap_or_else(Stream::default).packet_bytes as usize,
             check_interval: service.check_interval(),
             checks_max: service.checks_max(),
         }
@@ -84,7 +85,7 @@ impl<'a> Service for Buffered<'a> {
     type Conn = BufferedConn<'a>;
 
     fn receive(&self, conn: &mut Self::Conn, input: &[u8]) -> u64 {
-        conn.packets.extend(input.chunks(PACKET_BYTES).map(Box::from));
+        conn.packets.extend(input.chunks(self.packet_bytes).map(Box::from));
         let service = conn.service.get_or_insert_with(&self.connect);
         let mut requests = 0;
         while let Some(packet) = conn.packets.pop_front() {
@@ -153,10 +154,12 @@ mod tests {
         }
     }
 
+    const FIXED: ServiceSpec = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+
     #[test]
     fn input_reaches_service_in_ordered_packets() {
         let recorder = Recorder(Mutex::default());
-        let service = Buffered::new(&recorder);
+        let service = Buffered::new(&recorder, &FIXED);
         let input: Vec<u8> = (0..20_000u32).map(|at| at as u8).collect();
         let mut conn = BufferedConn::default();
         assert_eq!(service.receive(&mut conn, &input), 3);
@@ -168,6 +171,14 @@ mod tests {
         let read = input.as_ptr_range();
         let read = read.start as usize..read.end as usize;
         assert!(packets.iter().all(|(at, _)| !read.contains(at)));
+    }
+
+    #[test]
+    fn packets_have_the_size_of_the_streams_packets() {
+        let recorder = Recorder(Mutex::default());
+        let stream = Stream { packet_bytes: 1_000, ..Stream::default() };
+        let service = Buffered::new(&recorder, &ServiceSpec::Stream(stream));
+        assert_eq!(service.receive(&mut BufferedConn::default(), &[0; 2_001]), 3);
     }
 
     /// A service that responds to each input with its length. A connection is overdue at the third check.
@@ -224,7 +235,7 @@ mod tests {
 
     #[test]
     fn buffered_service_forwards_every_method() {
-        let service = Buffered::new(&Counting);
+        let service = Buffered::new(&Counting, &FIXED);
         assert_eq!((service.check_interval(), service.checks_max()), (Some(Duration::from_secs(1)), 7));
         let mut conn = BufferedConn::default();
         assert_eq!(service.unsent(&conn), b"", "no response before the first input");
@@ -239,7 +250,7 @@ mod tests {
 
     #[test]
     fn buffered_service_checks_silent_clients() {
-        let service = Buffered::new(&Counting);
+        let service = Buffered::new(&Counting, &FIXED);
         let mut conn = BufferedConn::default();
         assert_eq!([0; 4].map(|_| service.is_overdue(&mut conn)), [false, false, true, false]);
     }

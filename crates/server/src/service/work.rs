@@ -1,8 +1,7 @@
 //! Simulated work, added to each request: CPU time, or a wait, as for a disk.
 
-use std::cell::Cell;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use wire::Service;
 use wire::udp::{ID_BYTES, Udp};
 
-use crate::platform;
+use crate::{platform, random};
 
 /// The simulated work of each request, done by the thread that makes its response.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -135,32 +134,10 @@ fn rounds_per_ns() -> f64 {
     })
 }
 
-/// The number of random generators and forks so far. A child continues from the number of its parent.
-static STREAMS: AtomicU64 = AtomicU64::new(0);
-
-/// Makes the next child draw other numbers than its parent and siblings. Call this before the fork.
-pub(crate) fn next_stream() {
-    STREAMS.fetch_add(1, Relaxed);
-}
-
-/// Draws an exponentially distributed number with mean 1 from the thread's generator.
+/// Draws an exponentially distributed number with mean 1.
 fn exponential() -> f64 {
-    thread_local! {
-        static STATE: Cell<Option<u64>> = const { Cell::new(None) };
-    }
-    // splitmix64 (Steele, Lea, Flood 2014). The mixed start states of threads are far apart.
-    let state =
-        STATE.get().unwrap_or_else(|| mix(STREAMS.fetch_add(1, Relaxed) + 1)).wrapping_add(0x9E37_79B9_7F4A_7C15);
-    STATE.set(Some(state));
-    let uniform = (mix(state) >> 11) as f64 / (1u64 << 53) as f64;
+    let uniform = (random::bits() >> 11) as f64 / (1u64 << 53) as f64;
     -(1.0 - uniform).ln()
-}
-
-/// The finaliser of splitmix64.
-fn mix(number: u64) -> u64 {
-    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    number ^ (number >> 31)
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ pub struct ModelRow {
     pub about: &'static str,
     /// The stages of an event-driven model; `None` for other models.
     pub stages: Option<Stages>,
+    /// Whether a layer above the sockets copies each packet. Such a model runs only in experiments that name it.
+    pub is_buffered: bool,
     /// The numbers of threads or processes that a name may contain, as in `mt-pool:64`.
     pub threads: ThreadSpec,
     /// Whether the server counts its system calls. It cannot count those of a runtime.
@@ -99,6 +101,7 @@ impl ModelRow {
         name: "",
         about: "",
         stages: None,
+        is_buffered: false,
         threads: ThreadSpec::Nothing,
         counts_syscalls: true,
         per_connection: PerConnection::Nothing,
@@ -133,7 +136,7 @@ impl ModelRow {
     /// Whether the model can serve datagrams: one thread watches all ports, or each port has a thread or process.
     pub fn serves_datagrams(&self) -> bool {
         let one_thread = Stages { network: NetworkStage::InAccept, payload: PayloadStage::InNetwork };
-        self.stages == Some(one_thread) || self.has_worker_per_connection()
+        self.stages == Some(one_thread) || self.has_worker_per_connection() && !self.is_buffered
     }
 
     /// Whether the model may have several network threads. These can accept.

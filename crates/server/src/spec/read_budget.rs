@@ -35,14 +35,24 @@ impl ReadBudget {
         *self == Self::default()
     }
 
-    /// Rejects a non-default budget for `udp`, because a budget does not affect datagrams.
+    /// The budget of a server of `service`: a stream by packets reads at most one packet.
+    pub fn of(self, service: &ServiceSpec) -> Self {
+        let packet = service.stream().filter(|stream| stream.by_packet).map(|stream| stream.packet_bytes);
+        packet.map_or(self, |bytes| self.min(Self(bytes)))
+    }
+
+    /// Rejects a non-default budget if the service determines the size of a read.
     pub fn check(self, service: &ServiceSpec) -> Result<(), String> {
-        if self.is_default() || service.ports().is_none() {
+        let reason = if self.is_default() {
             return Ok(());
-        }
-        Err("cannot set the read budget of `udp`: each read takes one whole datagram; omit the budget, or choose a service \
-             with connections"
-            .into())
+        } else if service.ports().is_some() {
+            "of `udp`: each read takes one whole datagram; omit the budget, or choose a service with connections"
+        } else if service.stream().is_some_and(|stream| stream.by_packet) {
+            "of a stream by packets: each read takes at most one packet; omit the budget, or omit by-packet"
+        } else {
+            return Ok(());
+        };
+        Err(format!("cannot set the read budget {reason}"))
     }
 }
 
@@ -69,6 +79,8 @@ impl From<ReadBudget> for u32 {
 
 #[cfg(test)]
 mod tests {
+    use wire::stream::Stream;
+
     use super::*;
 
     #[test]
@@ -81,5 +93,16 @@ mod tests {
             let budget = ReadBudget::new(bytes).unwrap();
             assert_eq!((budget.bytes(), u32::from(budget)), (bytes as usize, bytes));
         }
+    }
+
+    #[test]
+    fn stream_by_packets_reads_one_packet_at_most() {
+        let of = |stream| ReadBudget::default().of(&ServiceSpec::Stream(stream)).bytes();
+        let by_packet = Stream { by_packet: true, ..Stream::default() };
+        assert_eq!((of(Stream::default()), of(by_packet)), (64 << 10, 8_192));
+        assert_eq!(of(Stream { packet_bytes: 1 << 20, ..by_packet }), 64 << 10, "a budget bounds reads of large packets");
+        let set = ReadBudget::new(8_192).unwrap();
+        assert_eq!(set.check(&ServiceSpec::Stream(Stream::default())), Ok(()));
+        assert!(set.check(&ServiceSpec::Stream(by_packet)).unwrap_err().contains("omit by-packet"));
     }
 }

@@ -114,13 +114,14 @@ impl Serve {
                 let ports = ("ports", ports.to_string());
                 vec![ports, ("request", bytes(request_bytes)), ("response", bytes(response_bytes))]
             }
-            ServiceSpec::Stream(Stream { packet_bytes, packets, ack_bytes, direction }) => {
+            ServiceSpec::Stream(Stream { packet_bytes, packets, ack_bytes, direction, by_packet }) => {
                 let direction = if direction == Direction::In { "in" } else { "out" };
                 vec![
                     ("packet", bytes(packet_bytes)),
                     ("packets", packets.to_string()),
                     ("ack", bytes(ack_bytes)),
                     ("direction", direction.into()),
+                    ("by-packet", by_packet.to_string()),
                 ]
             }
         };
