@@ -214,5 +214,10 @@ pub fn published(label: &str, mark: Mark, points: &[(f64, f64)]) -> Published {
 
 /// Returns whether a workload has no emulated network, no simulated work, and uniform connection popularity.
 pub fn is_plain(workload: &Workload) -> bool {
-    workload.network.is_none() && workload.work.is_none() && workload.popularity == Popularity::Uniform
+    workload.network.is_none() && has_plain_requests(workload)
+}
+
+/// Returns whether a workload has no simulated work, and uniform connection popularity.
+pub fn has_plain_requests(workload: &Workload) -> bool {
+    workload.work.is_none() && workload.popularity == Popularity::Uniform
 }

@@ -2,13 +2,12 @@
 //! (2008): Figures 6, 8, 10 and 11, a figure for appendix A.1, and the claims about them.
 
 use harness::model::{VerdictKind, Workload};
-use harness::spec::network::Network;
 use harness::spec::transport::Transport;
-use harness::spec::units::Bandwidth;
 use load::config::Schedule;
 
 use crate::claims::{Axis, Claim, Is, SEND_DELAY_MEDIAN, SEND_DELAY_P99, SERVICE_MEDIAN, SERVICE_SPREAD, Statement};
-use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, is_plain, published};
+use crate::clients;
+use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, published};
 use report::plot::chart::{Chart, Form, Mark, Panel, Series, Shape};
 use report::plot::plot_data::{percentiles, service};
 
@@ -17,9 +16,25 @@ const FLAT: &[&str] = &["mp", "mt", "epoll"];
 /// Architectures that scan every connection.
 const SCAN: &[&str] = &["select", "poll"];
 const ALL: &[&str] = &["mp", "mt", "epoll", "select", "poll"];
-/// The series of figures: architectures and, in appendix A.1, schedules.
-pub(super) const SERIES: &[&str] =
-    &["mp", "mt", "epoll", "select", "poll", "slot-random", "constant", "constant-drawn", "constant-together"];
+/// The series of figures: the architectures of [`ALL`], the schedules of appendix A.1, and [`ALL`] with five client hosts.
+pub(super) const SERIES: &[&str] = &[
+    "mp",
+    "mt",
+    "epoll",
+    "select",
+    "poll",
+    "slot-random",
+    "constant",
+    "constant-drawn",
+    "constant-together",
+    "mp, five hosts",
+    "mt, five hosts",
+    "epoll, five hosts",
+    "select, five hosts",
+    "poll, five hosts",
+];
+/// The index in [`SERIES`] of the first series with five client hosts.
+const FIVE_HOSTS: usize = 9;
 
 /// The schedules of appendix A.1, by the names of their series.
 const SCHEDULES: [(&str, Schedule); 4] = [
@@ -48,7 +63,7 @@ fn is_even(workload: &Workload) -> bool {
 fn of_the_paper(workload: &Workload, sizes: Option<(u32, u32)>) -> bool {
     let is_sent = workload.schedule == Schedule::SlotRandom && workload.transport == Transport::Tcp;
     let is_served = workload.service.fixed() == sizes && workload.service.ports().is_none();
-    is_plain(workload) && is_even(workload) && is_sent && is_served
+    clients::are_suitable(workload) && is_even(workload) && is_sent && is_served
 }
 
 /// Returns whether a workload belongs to Figures 6 and 10.
@@ -65,14 +80,10 @@ fn either(workload: &Workload) -> bool {
     http_like(workload) || minimised(workload)
 }
 
-/// Returns whether a workload has five clients behind a gigabit link without other impairments.
+/// Returns whether a workload of appendix A.1 has this schedule.
 fn on_a_link(workload: &Workload, schedule: Schedule) -> bool {
-    let is_link = |network: &Network| {
-        let is_plain = network.delay.0 == 0 && network.loss.is_none();
-        is_plain && network.clients.get() == 5 && network.bandwidth == Some(Bandwidth(1_000_000_000))
-    };
-    let is_served = workload.work.is_none() && workload.service.fixed() == HTTP;
-    workload.network.as_ref().is_some_and(is_link) && is_even(workload) && is_served && workload.schedule == schedule
+    let is_served = workload.service.fixed() == HTTP;
+    clients::are_five_hosts(workload) && is_even(workload) && is_served && workload.schedule == schedule
 }
 
 /// The rates of Tables 2 and 3, one for each panel.
@@ -88,7 +99,8 @@ pub(super) const FIGURES: &[PaperFigure] = &[
         title: "Service time, HTTP-like traffic",
         about: "Kawai and Yamaguchi 2008, Figure 6: requests of 128 B and responses of 10 KiB, a panel for each rate. Five \
                 percentiles in the notation of the paper's Figure 7: the thin line goes from p1 to p99, the broad line from \
-                p25 to p75, and the marker is the median. Horizontal lines are the means in section 5.2.1.",
+                p25 to p75, and the marker is the median. Horizontal lines are the means in section 5.2.1. Runs on a lab with \
+                five client hosts and gigabit links, like the paper's, have series of their own.",
         experiments: &["kawai2008-http"],
         draw: |here, _| {
             let printed = [
@@ -173,13 +185,21 @@ fn draw(
 ) -> Option<Chart> {
     let panel = |&rate_per_s: &f64| {
         let only = |workload: &Workload| only(workload) && workload.rate_per_s == Some(rate_per_s);
-        let series = here.series(&Curves { only: &only, of: ALL, along: Axis::Connections, value });
+        let over_loopback = |workload: &Workload| only(workload) && workload.network.is_none();
+        let on_hosts = |workload: &Workload| only(workload) && workload.network.is_some();
+        let of = |only| Curves { only, of: ALL, along: Axis::Connections, value };
+        let mut series = here.series(&of(&over_loopback));
+        let on_hosts = here.series(&of(&on_hosts)).into_iter();
+        series.extend(on_hosts.map(|it| Series { architecture: FIVE_HOSTS + it.architecture, ..it }));
         let printed = printed_ns.iter().map(|&(ns, label)| published(label, Mark::Level, &[(0.0, ns)]));
         Panel { published: printed.collect(), ..Panel::new(format!("{rate_per_s} requests/s"), series) }
     };
     let x = Scale { label: "connections", form: Form::Names, kind: Kind::Names };
     let y = Scale { label, form: Form::Time, kind: Kind::Log };
-    here.chart(Shape::Percentiles, x, y, rates_per_s.iter().map(panel).collect())
+    let chart = here.chart(Shape::Percentiles, x, y, rates_per_s.iter().map(panel).collect())?;
+    let clients = clients::words(here.places().into_iter().map(|at| &here.runs[at]));
+    let words = format!("{} Here the load comes from {clients}; in the paper from 5 clients with two threads.", chart.words);
+    Some(Chart { words, ..chart })
 }
 
 pub(super) const CLAIMS: &[Claim] = &[

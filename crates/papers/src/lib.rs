@@ -3,9 +3,10 @@
 //!
 //! - this file: the list of papers; each paper's file has its figures, tables and claims
 //! - `figure`: figures and the data that they need; `grid`: tables, and figures as tables; `points`: figures as CSV
-//! - `comparison`: runs beside a paper; `impossible`: trials that a host cannot run
+//! - `clients`: the clients of two papers; `comparison`: runs beside a paper; `impossible`: trials that a host cannot run
 
 mod claims;
+mod clients;
 mod comparison;
 mod figure;
 mod grid;

@@ -162,6 +162,28 @@ fn claims_ignore_trials_with_other_read_budgets() {
 }
 
 #[test]
+fn runs_on_five_hosts_have_series_of_their_own() {
+    let paper = find("kawai2008").unwrap();
+    let loopback = testkit::run_of_experiment("kawai2008-http");
+    let mut lab = loopback.clone();
+    let five: harness::spec::network::Network = "lab:clients=5".parse().unwrap();
+    let gigabit = harness::spec::network::Network { bandwidth: Some("1Gbit".parse().unwrap()), ..five };
+    for trial in lab.header.trials.iter_mut().chain(lab.records.iter_mut().map(|record| &mut record.trial)) {
+        trial.workload.network = Some(gigabit.clone());
+    }
+    let of = |runs: &[Run]| beside(paper, Part::Whole, runs).unwrap();
+    let names = |all: &PaperComparison| -> BTreeSet<&str> {
+        let (_, chart) = all.figures.iter().find(|(figure, _)| figure.number == "6").unwrap();
+        chart.panels.iter().flat_map(|panel| &panel.series).map(|series| paper.series[series.architecture]).collect()
+    };
+    let [alone, both] = [of(slice::from_ref(&lab)), of(&[loopback, lab])];
+    assert!(names(&alone).iter().all(|name| name.ends_with(", five hosts")), "{:?}", names(&alone));
+    assert_eq!((names(&alone).len(), names(&both).len()), (5, 10));
+    assert!(alone.claims[0].findings.iter().all(|finding| finding.what.contains("in a lab of 5 client hosts")));
+    assert!(!alone.claims[0].findings.is_empty());
+}
+
+#[test]
 fn figures_are_tables_in_a_terminal() {
     for paper in PAPERS {
         let runs = runs_of(paper);

@@ -92,7 +92,7 @@ pub struct Placement {
     pub client: Option<Cpus>,
 }
 
-/// The changes that `--quick` makes: only durations and repeats.
+/// The changes that `--quick` makes: durations, repeats and the client.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Quick {
@@ -108,6 +108,8 @@ pub struct Quick {
     pub cool_down: Option<Time>,
     /// Replaces `repeats`.
     pub repeats: Option<NonZeroU32>,
+    /// Replaces `client`.
+    pub client: Option<Client>,
 }
 
 fn one() -> NonZeroU32 {
@@ -146,6 +148,7 @@ impl Experiment {
             *time = instead.unwrap_or(*time);
         }
         self.repeats = quick.repeats.unwrap_or(self.repeats);
+        self.client = quick.client.unwrap_or(self.client);
         self
     }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use stats::Histogram;
 use wire::ServiceSpec;
 
-use crate::figure::is_plain;
+use crate::clients;
 use crate::grid::GridRow;
 
 /// The architectures, in the order of the paper's columns.
@@ -23,7 +23,7 @@ pub(super) const SERVICE: ServiceSpec = ServiceSpec::Fixed { request_bytes: 128,
 
 /// Returns whether a workload is the paper's traffic, with any connections, active share, rate, schedule and phases.
 pub(super) fn of_the_paper(workload: &Workload) -> bool {
-    is_plain(workload) && workload.service == SERVICE && workload.transport == Transport::Tcp && workload.idle == 0
+    clients::are_suitable(workload) && workload.service == SERVICE && workload.transport == Transport::Tcp && workload.idle == 0
 }
 
 /// Returns whether a workload is the paper's traffic with sends planned at even intervals.

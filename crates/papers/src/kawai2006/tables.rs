@@ -12,10 +12,11 @@ use serde_json::Value;
 use super::send_deviation::{STATISTICS, Sends, Statistic};
 use super::service_time::ARCHITECTURES;
 use super::service_time::{self, Cell, Times, published_service_time};
+use crate::clients;
 use crate::grid::{Grid, GridRow};
 
 /// The paper's hardware, according to its Table 1 and section 5.
-const HARDWARE: &str = "a server with two Pentium III of 800 MHz, five client hosts, gigabit Ethernet, Linux 2.6.15, 3 min \
+const HARDWARE: &str = "a server with two Pentium III of 800 MHz, five clients with two threads, gigabit Ethernet, Linux 2.6.15, 3 min \
                         measured";
 
 /// A run in the layout of Tables 3, 4 and 5.
@@ -77,9 +78,10 @@ fn here_on(run: &Run, trial: &Trial) -> String {
     let fact = |name: &str| run.header.host.get(name).map_or("unknown", String::as_str);
     let kernel = fact("kernel").split_whitespace().next().unwrap_or("unknown");
     format!(
-        "{}, Linux {kernel}, network: {}, {}, {} measured",
+        "{}, Linux {kernel}, {}, {}, {}, {} measured",
         fact("cpu"),
-        fact("network"),
+        clients::words([run]),
+        trial.workload.network.as_ref().map_or_else(|| format!("network: {}", fact("network")), ToString::to_string),
         run.header.placement,
         format::time(trial.workload.phases.measure_ns as f64)
     )
