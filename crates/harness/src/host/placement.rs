@@ -23,8 +23,8 @@ impl Placement {
     }
 }
 
-/// Places server and client. By default, each gets half of the cores. If CPUs are requested for only one, the other gets the
-/// rest, or all CPUs if no other is left. `cores` lists the allowed CPUs by core; it is empty on systems that cannot place
+/// Places server and client. By default, each gets half of the cores, or all with `shared`. If CPUs are requested for only one,
+/// the other gets the rest, or all CPUs if no other is left. `cores` lists the allowed CPUs by core; it is empty on systems that cannot place
 /// processes. Fails if a requested CPU is not allowed.
 pub fn place(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<Placement, String> {
     let allowed: Vec<usize> = cores.concat();
@@ -45,7 +45,7 @@ pub fn place(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<Placem
         (Some(server), Some(client)) => (server.0.clone(), client.0.clone()),
         (Some(server), None) => (server.0.clone(), rest(&server.0)),
         (None, Some(client)) => (rest(&client.0), client.0.clone()),
-        (None, None) if cores.len() > 1 => {
+        (None, None) if cores.len() > 1 && !requested.shared => {
             let (server, client) = cores.split_at(cores.len() / 2);
             (server.concat(), client.concat())
         }
@@ -72,7 +72,7 @@ pub fn place_server(cores: &[Vec<usize>], requested: &spec::Placement) -> Result
             "placement.client: clients run on other machines, where the launcher chooses their CPUs; remove it".into(),
         );
     }
-    let all = spec::Placement { server: requested.server.clone().or(Some(Cpus(cores.concat()))), client: None };
+    let all = spec::Placement { server: requested.server.clone().or(Some(Cpus(cores.concat()))), client: None, shared: false };
     let server = place(cores, &all)?.server;
     let sentence = format!("server on CPU {}, clients on other machines", Cpus(server.clone()));
     Ok(Placement { server, client: Vec::new(), is_elsewhere: true, sentence })
@@ -99,7 +99,7 @@ mod tests {
     fn placed(cores: &[&[usize]], server: Option<&str>, client: Option<&str>) -> (String, String, bool) {
         let cores: Vec<Vec<usize>> = cores.iter().map(|core| core.to_vec()).collect();
         let cpus = |text: Option<&str>| text.map(|text| text.parse().unwrap());
-        let placement = place(&cores, &spec::Placement { server: cpus(server), client: cpus(client) }).unwrap();
+        let placement = place(&cores, &spec::Placement { server: cpus(server), client: cpus(client), shared: false }).unwrap();
         let shared = placement.is_shared();
         (Cpus(placement.server).to_string(), Cpus(placement.client).to_string(), shared)
     }
@@ -116,11 +116,17 @@ mod tests {
     }
 
     #[test]
+    fn shared_placement_gives_both_all_cpus() {
+        let placement = place(&[vec![0], vec![1]], &spec::Placement { shared: true, ..Default::default() }).unwrap();
+        assert_eq!((&placement.server, &placement.client, placement.is_shared()), (&vec![0, 1], &vec![0, 1], true));
+    }
+
+    #[test]
     fn requested_cpus_are_used() {
         assert_eq!(placed(&[&[0], &[1], &[2]], Some("2"), None), ("2".into(), "0-1".into(), false));
         assert_eq!(placed(&[&[0], &[1]], Some("0-1"), None), ("0-1".into(), "0-1".into(), true));
         assert_eq!(placed(&[&[0], &[1]], Some("1"), Some("1")), ("1".into(), "1".into(), true));
-        let error = place(&[vec![0]], &spec::Placement { server: Some(Cpus(vec![7])), client: None }).unwrap_err();
+        let error = place(&[vec![0]], &spec::Placement { server: Some(Cpus(vec![7])), ..Default::default() }).unwrap_err();
         assert!(error.starts_with("placement.server: this process may not use CPU 7"), "{error}");
     }
 
@@ -129,7 +135,7 @@ mod tests {
         let cores = [vec![0], vec![1]];
         let requested = |server: Option<&str>, client: Option<&str>| {
             let cpus = |text: Option<&str>| text.map(|text| text.parse().unwrap());
-            place_server(&cores, &spec::Placement { server: cpus(server), client: cpus(client) })
+            place_server(&cores, &spec::Placement { server: cpus(server), client: cpus(client), shared: false })
         };
         let placement = requested(None, None).unwrap();
         assert_eq!((placement.server.clone(), placement.is_shared()), (vec![0, 1], false));
@@ -142,7 +148,7 @@ mod tests {
     fn cpus_are_rejected_on_systems_without_placement() {
         let nowhere = place(&[], &spec::Placement::default()).unwrap();
         assert!(nowhere.is_shared() && nowhere.server.is_empty() && nowhere.client.is_empty(), "{nowhere:?}");
-        let error = place(&[], &spec::Placement { server: None, client: Some(Cpus(vec![0])) }).unwrap_err();
+        let error = place(&[], &spec::Placement { client: Some(Cpus(vec![0])), ..Default::default() }).unwrap_err();
         assert!(error.starts_with("placement.client: only Linux can pin processes to CPUs"), "{error}");
     }
 }

@@ -90,6 +90,9 @@ pub struct Placement {
     pub server: Option<Cpus>,
     /// The client's CPUs.
     pub client: Option<Cpus>,
+    /// Whether server and client share all CPUs, and the kernel places their threads.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
 }
 
 /// The changes that `--quick` makes: durations, repeats and the client.

@@ -90,6 +90,8 @@ impl Experiment {
         reject_if! {
             self.server.read_budget.is_some() && self.architectures.0.iter().all(|it| it.ours().is_none()) =>
                 "server.read-budget: external servers do not support it; remove it, or add an architecture such as epoll";
+            self.placement.shared && (self.placement.server.is_some() || self.placement.client.is_some()) =>
+                "placement.shared: the server or the client has CPUs of its own; remove those, or remove it";
             workload.schedule.0.len() > 1 && workload.is_closed() =>
                 "workload.schedule: a closed loop has no rate, but open loops need one; write \"closed\" alone";
             workload.rate.is_none() && !workload.is_closed() =>

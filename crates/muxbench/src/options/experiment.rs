@@ -17,7 +17,7 @@ pub struct ExperimentArgs {
     /// Experiment file or name of a preset; - reads standard input
     #[arg(value_name = "FILE")]
     file: Option<String>,
-    /// Run the same matrix with the phases and repeats of the file's `quick` table
+    /// Run the same matrix with the phases, repeats and client of the file's `quick` table
     #[arg(long)]
     quick: bool,
     /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: as in the file]

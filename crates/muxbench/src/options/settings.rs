@@ -69,6 +69,8 @@ flags! {
     server: Cpus = "CPUS" [long = "server-cpus"];
     /// CPUs of the client [default: the other half]
     client: Cpus = "CPUS" [long = "client-cpus"];
+    /// Let server and client share all CPUs, and let the kernel place their threads
+    shared: bool = "BOOL" [long = "share-cpus", num_args = 0..=1, require_equals = true, default_missing_value = "true"];
 }
 
 flags! {
