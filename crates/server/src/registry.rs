@@ -48,7 +48,10 @@ macro_rules! models {
             $($(#[$pool:meta])* $worker:literal $per_connection:ident $count:ident $run:path
                 $({ $($setting:ident: $is:expr),* })?: $serving:literal;)*
         }
-        staged { $($staged:literal $network:ident $payload:ident $threads:ident $({ $($key:ident: $value:expr),* })?: $about:literal;)* }
+        staged {
+            $($staged:literal $network:ident $payload:ident $threads:ident $({ $($key:ident: $value:expr),* })?
+                $coalesces:literal: $about:literal;)*
+        }
         runtimes { $($(#[$feature:meta])* $runtime:ident;)* }
     ) => {
         /// Every model that is compiled in.
@@ -68,7 +71,11 @@ macro_rules! models {
                 row: ModelRow {
                     name: $staged,
                     about: $about,
-                    stages: Some(Stages { network: NetworkStage::$network, payload: PayloadStage::$payload }),
+                    stages: Some(Stages {
+                        network: NetworkStage::$network,
+                        payload: PayloadStage::$payload,
+                        coalesces: $coalesces,
+                    }),
                     threads: ThreadSpec::$threads $({ $($key: $value),* })?,
                     ..ModelRow::DEFAULT
                 },
@@ -97,14 +104,21 @@ models! {
             "a pool of threads, each serving one connection at a time with blocking I/O and a stack of 256 KiB";
     }
     staged {
-        "sped" InAccept InNetwork Nothing: "one thread that accepts and serves all connections";
-        "symped" Threads InNetwork Number { default: 2 }: "N threads that each serve many connections; one more thread accepts";
-        "amped" Threads Threads NetworkAndPayload { network: 0..=1, default: (1, 2) }:
+        "sped" InAccept InNetwork Nothing false: "one thread that accepts and serves all connections";
+        "symped" Threads InNetwork Number { default: 2 } false:
+            "N threads that each serve many connections; one more thread accepts";
+        "amped" Threads Threads NetworkAndPayload { network: 0..=1, default: (1, 2) } false:
             "one network thread (0: the accept thread) that reads, and M payload threads that make and write responses in turn";
-        "seda" Threads Threads NetworkAndPayload { network: 1..=THREADS_MAX, default: (2, 4) }:
+        "amped-coalesced" Threads Threads NetworkAndPayload { network: 0..=1, default: (1, 2) } true:
+            "amped that queues jobs in batches and closes connections in the accept thread (voras2009)";
+        "seda" Threads Threads NetworkAndPayload { network: 1..=THREADS_MAX, default: (2, 4) } false:
             "N network threads that read, and M payload threads that make and write responses in turn";
-        "seda-s" Threads Paired Number { default: 2 }:
+        "seda-coalesced" Threads Threads NetworkAndPayload { network: 1..=THREADS_MAX, default: (2, 4) } true:
+            "seda that queues jobs in batches and closes connections in the accept thread (voras2009)";
+        "seda-s" Threads Paired Number { default: 2 } false:
             "N pairs of a network thread, which reads, and a payload thread, which makes and writes responses";
+        "seda-s-coalesced" Threads Paired Number { default: 2 } true:
+            "seda-s that queues jobs in batches and closes connections in the accept thread (voras2009)";
     }
     runtimes {
         #[cfg(all(target_os = "linux", feature = "tokio"))]

@@ -58,6 +58,15 @@ pub trait Payload<S: Service> {
     fn on_writable(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> Action;
 
     fn is_overdue(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> bool;
+
+    /// Ends a turn of the network thread, which has handled all reported events.
+    #[inline]
+    fn end_turn(&mut self, _counters: &Counters) {}
+
+    /// Closes a connection, unless another thread still uses it.
+    fn close(&mut self, tenant: Self::Tenant, _counters: &Counters) {
+        drop(tenant);
+    }
 }
 
 #[derive(Debug)]
@@ -114,14 +123,27 @@ pub(super) enum Message {
 /// The payload stage in payload threads. At most one of them serves a connection at a time, so its responses keep their order.
 /// The payload thread writes a response; the network thread sends the part that does not fit into the socket.
 pub(super) struct HandOff<'q, 'a, C> {
-    pub(super) queues: &'q [Jobs<Job<'a, C>>],
-    pub(super) turn: usize,
+    queues: &'q [Jobs<Job<'a, C>>],
+    turn: usize,
     /// The network thread's mailbox, for messages from the payload threads.
-    pub(super) home: &'a Mailbox<Message>,
-    pub(super) budget: ReadBudget,
+    home: &'a Mailbox<Message>,
+    budget: ReadBudget,
+    /// The new jobs of this turn, by queue; `None` to queue each job at once.
+    batches: Option<Vec<Vec<Job<'a, C>>>>,
+    /// The accept thread's queue of connections to close; `None` to close them here.
+    closings: Option<&'q Mailbox<Job<'a, C>>>,
 }
 
-impl<'a, C> HandOff<'_, 'a, C> {
+impl<'q, 'a, C> HandOff<'q, 'a, C> {
+    pub(super) fn new(queues: &'q [Jobs<Job<'a, C>>], home: &'a Mailbox<Message>, budget: ReadBudget) -> Self {
+        Self { queues, turn: 0, home, budget, batches: None, closings: None }
+    }
+
+    /// Queues the jobs of each turn together, and leaves connections to `closings` to close.
+    pub(super) fn coalesced(self, closings: Option<&'q Mailbox<Job<'a, C>>>) -> Self {
+        Self { batches: Some(self.queues.iter().map(|_| Vec::new()).collect()), closings, ..self }
+    }
+
     /// Queues the connection as a job if it has unserved bytes and is not yet a job.
     fn advance(&mut self, tenant: &Job<'a, C>, mut unserved: MutexGuard<'_, Unserved>, counters: &Counters) -> Action {
         let action = unserved.action();
@@ -130,7 +152,10 @@ impl<'a, C> HandOff<'_, 'a, C> {
         drop(unserved);
         if is_new {
             self.turn = if self.turn + 1 < self.queues.len() { self.turn + 1 } else { 0 };
-            self.queues[self.turn].send(tenant.clone(), counters);
+            match &mut self.batches {
+                None => self.queues[self.turn].send(tenant.clone(), counters),
+                Some(batches) => batches[self.turn].push(tenant.clone()),
+            }
         }
         action
     }
@@ -236,6 +261,20 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
         let Ok(mut connection) = tenant.connection.try_lock() else { return false };
         let is_queued = lock(&tenant.unserved).is_job && connection.unsent(service).is_empty();
         !is_queued && connection.is_overdue(tenant.io.as_fd(), service, counters)
+    }
+
+    #[inline]
+    fn end_turn(&mut self, counters: &Counters) {
+        for (queue, batch) in self.queues.iter().zip(self.batches.iter_mut().flatten()) {
+            queue.send_all(batch, counters);
+        }
+    }
+
+    fn close(&mut self, tenant: Self::Tenant, counters: &Counters) {
+        match self.closings {
+            None => drop(tenant),
+            Some(closings) => closings.send(tenant, counters),
+        }
     }
 }
 

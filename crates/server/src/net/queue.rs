@@ -90,8 +90,19 @@ impl<T> Jobs<T> {
     }
 
     pub(super) fn send(&self, item: T, counters: &Counters) {
+        self.change(|queue| queue.push(item), counters);
+    }
+
+    /// Adds all items under one lock, and leaves `items` empty.
+    pub(super) fn send_all(&self, items: &mut Vec<T>, counters: &Counters) {
+        if !items.is_empty() {
+            self.change(|queue| queue.append(items), counters);
+        }
+    }
+
+    fn change(&self, add: impl FnOnce(&mut Vec<T>), counters: &Counters) {
         let mut state = lock(&self.state);
-        state.queue.push(item);
+        add(&mut state.queue);
         let waits = mem::take(&mut state.waits);
         drop(state);
         if waits {
@@ -164,7 +175,10 @@ mod tests {
                 }
                 all
             });
-            (0..MANY).for_each(|item| jobs.send(item, &sends));
+            (0..MANY / 2).for_each(|item| jobs.send(item, &sends));
+            let mut rest: Vec<u32> = (MANY / 2..MANY).collect();
+            jobs.send_all(&mut rest, &sends);
+            assert!(rest.is_empty());
             while count.load(Relaxed) < MANY as usize {
                 std::thread::yield_now();
             }

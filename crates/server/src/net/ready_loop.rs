@@ -153,6 +153,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                 }
                 self.read_on()?;
             }
+            self.payload.end_turn(counters);
         }
     }
 
@@ -368,6 +369,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
             }
         }
         self.network.counters.syscall(Syscall::Close);
+        self.payload.close(entry.tenant, self.network.counters);
         self.network.counters.ended.add(1);
         Ok(())
     }

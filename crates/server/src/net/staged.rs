@@ -6,15 +6,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{PoisonError, mpsc};
 use std::thread::{self, Scope};
 
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
 use wire::Service;
 
 use super::payload::{self, HandOff, Message};
 use super::queue::{Jobs, Mailbox, lock};
-use super::{OnDrop, ServerContext, StartSignal};
+use super::{ACCEPTS, OnDrop, ServerContext, StartSignal};
 use crate::metrics::workers::{Counters, Syscall};
 use crate::platform::pin;
 use crate::service::limits;
-use crate::socket::{self, Acceptor};
+use crate::socket::{self, Accepted, Acceptor, PAUSE};
 use crate::spec::accept::Accept;
 use crate::spec::model::{NetworkStage, PayloadStage};
 use crate::sync::Mutex;
@@ -102,6 +104,8 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
     let shares_listener = context.accept == Accept::Exclusive;
     let listeners = (0..own).map(|_| socket::listen_reuseport(context.listener)).collect::<io::Result<Vec<_>>>()?;
     let queues: Vec<Jobs<_>> = (0..payloads).map(|_| Jobs::new()).collect();
+    let closings = if stages.coalesces && hands_over { Some(Mailbox::new()?) } else { None };
+    let closings = closings.as_ref();
     let group = ThreadGroup { context, failure: Mutex::new(None) };
     thread::scope(|scope| {
         let _stop = OnDrop(|| {
@@ -125,7 +129,7 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
         }
         if in_accept {
             pin(&context.cpus.accept)?;
-            return run_network::<F, S>(NetworkContext { mailbox: mailboxes.first(), ..network }, &queues);
+            return run_network::<F, S>(NetworkContext { mailbox: mailboxes.first(), ..network }, &queues, None);
         }
         for (number, mailbox) in mailboxes.iter().enumerate() {
             let listener = listeners.get(number).or(shares_listener.then_some(context.listener));
@@ -137,12 +141,16 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
             };
             group.start(scope, &mut cursor, format!("network-{number}"), &context.cpus.network, move |counters| {
                 let own = NetworkContext { listener, shares_listener, stop: None, mailbox, counters, ..network };
-                run_network::<F, S>(own, queues)
+                run_network::<F, S>(own, queues, closings)
             })?;
         }
         // Pin this thread last: new threads would inherit its CPUs.
         pin(&context.cpus.accept)?;
-        if hands_over { hand_over(context, &mailboxes, F::NONBLOCKING, &started) } else { context.wait_for_stop() }
+        match closings {
+            Some(closings) => hand_over_and_close(context, &mailboxes, closings, &started),
+            None if hands_over => hand_over(context, &mailboxes, F::NONBLOCKING, &started),
+            None => context.wait_for_stop(),
+        }
     })?;
     group.failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
@@ -154,11 +162,13 @@ const DESCRIPTORS_PER_NETWORK: usize = 8;
 fn run_network<'a, F: NetworkLoop, S: Service>(
     network: NetworkContext<'a, S>,
     queues: &[Jobs<payload::Job<'a, S::Conn>>],
+    closings: Option<&Mailbox<payload::Job<'a, S::Conn>>>,
 ) -> io::Result<()> {
     match network.mailbox {
         Some(home) if !queues.is_empty() => {
-            let budget = network.context.read_budget;
-            F::hand_off(network, HandOff { queues, turn: 0, home, budget })
+            let hand_off = HandOff::new(queues, home, network.context.read_budget);
+            let coalesces = network.context.model.stages.is_some_and(|stages| stages.coalesces);
+            F::hand_off(network, if coalesces { hand_off.coalesced(closings) } else { hand_off })
         }
         _ => F::inline(network),
     }
@@ -202,11 +212,19 @@ fn hand_over(
     nonblocking: bool,
     started: &StartSignal<'_>,
 ) -> io::Result<()> {
-    let counters = context.workers.accept();
-    let acceptor = Acceptor::for_hand_over(context.listener, nonblocking, counters)?;
-    let mut turns = mailboxes.iter().cycle();
+    let acceptor = Acceptor::for_hand_over(context.listener, nonblocking, context.workers.accept())?;
     started.thread_ready();
-    context.accept_each(acceptor, |connection| {
+    context.accept_each(acceptor, distributor(context, mailboxes))
+}
+
+/// Returns a function that gives connections to the network threads in turn, and returns a connection beyond the limit.
+fn distributor(
+    context: &ServerContext<'_>,
+    mailboxes: &[Mailbox<Message>],
+) -> impl FnMut(OwnedFd) -> Result<(), OwnedFd> {
+    let counters = context.workers.accept();
+    let mut turns = mailboxes.iter().cycle();
+    move |connection| {
         if context.is_full() {
             return Err(connection);
         }
@@ -214,5 +232,64 @@ fn hand_over(
         let mailbox = turns.next().expect("a model with network threads has one");
         mailbox.send(Message::Connection(connection), counters);
         Ok(())
-    })
+    }
+}
+
+/// Like [`hand_over`], and closes the connections that the network threads have finished with.
+fn hand_over_and_close<T>(
+    context: &ServerContext<'_>,
+    mailboxes: &[Mailbox<Message>],
+    closings: &Mailbox<T>,
+    started: &StartSignal<'_>,
+) -> io::Result<()> {
+    let counters = context.workers.accept();
+    // This thread waits for two descriptors, so neither may block it.
+    rustix::io::ioctl_fionbio(context.listener, true)?;
+    let mut acceptor = Acceptor::new(context.listener, true, counters)?;
+    let mut distribute = distributor(context, mailboxes);
+    let mut closed = Vec::new();
+    let descriptors = [context.listener.as_fd(), closings.descriptor(), context.stop];
+    let mut ready = descriptors.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
+    started.thread_ready();
+    loop {
+        counters.syscall(Syscall::Wait);
+        match rustix::event::poll(&mut ready, None) {
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        let [accepts, closes, stops] = ready.each_ref().map(|it| !it.revents().is_empty());
+        if stops {
+            return Ok(());
+        }
+        if closes {
+            closings.take(&mut closed, counters);
+            closed.clear();
+        }
+        if accepts && accept_some(&mut acceptor, &mut distribute)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Accepts up to [`ACCEPTS`] connections; returns whether the listener is shut down.
+fn accept_some(
+    acceptor: &mut Acceptor<'_>,
+    distribute: &mut impl FnMut(OwnedFd) -> Result<(), OwnedFd>,
+) -> io::Result<bool> {
+    for _ in 0..ACCEPTS {
+        match acceptor.accept()? {
+            Accepted::Connection(connection) => {
+                let _ = distribute(connection).map_err(|connection| acceptor.refuse(connection));
+            }
+            Accepted::None => {}
+            Accepted::WouldBlock => break,
+            Accepted::Later => {
+                thread::sleep(PAUSE);
+                break;
+            }
+            Accepted::Shutdown => return Ok(true),
+        }
+    }
+    Ok(false)
 }

@@ -36,6 +36,8 @@ pub struct Stages {
     pub network: NetworkStage,
     /// Makes and writes responses.
     pub payload: PayloadStage,
+    /// Whether a network thread queues the jobs of a turn under one lock per queue, and an accept thread closes connections.
+    pub coalesces: bool,
 }
 
 /// The threads of the network stage.
@@ -135,8 +137,8 @@ impl ModelRow {
 
     /// Whether the model can serve datagrams: one thread watches all ports, or each port has a thread or process.
     pub fn serves_datagrams(&self) -> bool {
-        let one_thread = Stages { network: NetworkStage::InAccept, payload: PayloadStage::InNetwork };
-        self.stages == Some(one_thread) || self.has_worker_per_connection() && !self.is_buffered
+        let is_one_thread = |it: Stages| (it.network, it.payload) == (NetworkStage::InAccept, PayloadStage::InNetwork);
+        self.stages.is_some_and(is_one_thread) || self.has_worker_per_connection() && !self.is_buffered
     }
 
     /// Whether the model may have several network threads. These can accept.

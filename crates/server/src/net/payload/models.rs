@@ -26,7 +26,7 @@ fn every_order(pieces: &'static [&'static [u8]], response_bytes: u32, payloads: 
         let service: &'static Fixed = Box::leak(Box::new(Fixed::new(REQUEST_BYTES, response_bytes)));
         let threads: Vec<_> =
             queues.iter().map(|queue| thread::spawn(|| work(queue, service, &Counters::default()))).collect();
-        let hand_off = HandOff { queues, turn: 0, home, budget: ReadBudget::default() };
+        let hand_off = HandOff::new(queues, home, ReadBudget::default());
         let sent_bytes = serve_one(pieces, service, hand_off, home);
         queues.iter().for_each(Jobs::close);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
