@@ -89,7 +89,11 @@ pub fn stream(data: &[u8]) {
     if let [packet, packets, ack, direction, rest @ ..] = data {
         let direction = if direction % 2 == 0 { Direction::In } else { Direction::Out };
         let [packet_bytes, packets, ack_bytes] = [packet, packets, ack].map(|byte| u32::from(*byte) + 1);
-        compare(rest, || Streaming::new(Stream { packet_bytes, packets, ack_bytes, direction, ..Stream::default() }), length);
+        compare(
+            rest,
+            || Streaming::new(Stream { packet_bytes, packets, ack_bytes, direction, ..Stream::default() }),
+            length,
+        );
     }
 }
 

@@ -198,7 +198,8 @@ fn draw(
     let y = Scale { label, form: Form::Time, kind: Kind::Log };
     let chart = here.chart(Shape::Percentiles, x, y, rates_per_s.iter().map(panel).collect())?;
     let clients = clients::words(here.places().into_iter().map(|at| &here.runs[at]));
-    let words = format!("{} Here the load comes from {clients}; in the paper from 5 clients with two threads.", chart.words);
+    let words =
+        format!("{} Here the load comes from {clients}; in the paper from 5 clients with two threads.", chart.words);
     Some(Chart { words, ..chart })
 }
 

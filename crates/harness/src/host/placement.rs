@@ -72,7 +72,11 @@ pub fn place_server(cores: &[Vec<usize>], requested: &spec::Placement) -> Result
             "placement.client: clients run on other machines, where the launcher chooses their CPUs; remove it".into(),
         );
     }
-    let all = spec::Placement { server: requested.server.clone().or(Some(Cpus(cores.concat()))), client: None, shared: false };
+    let all = spec::Placement {
+        server: requested.server.clone().or(Some(Cpus(cores.concat()))),
+        client: None,
+        shared: false,
+    };
     let server = place(cores, &all)?.server;
     let sentence = format!("server on CPU {}, clients on other machines", Cpus(server.clone()));
     Ok(Placement { server, client: Vec::new(), is_elsewhere: true, sentence })
@@ -99,7 +103,8 @@ mod tests {
     fn placed(cores: &[&[usize]], server: Option<&str>, client: Option<&str>) -> (String, String, bool) {
         let cores: Vec<Vec<usize>> = cores.iter().map(|core| core.to_vec()).collect();
         let cpus = |text: Option<&str>| text.map(|text| text.parse().unwrap());
-        let placement = place(&cores, &spec::Placement { server: cpus(server), client: cpus(client), shared: false }).unwrap();
+        let placement =
+            place(&cores, &spec::Placement { server: cpus(server), client: cpus(client), shared: false }).unwrap();
         let shared = placement.is_shared();
         (Cpus(placement.server).to_string(), Cpus(placement.client).to_string(), shared)
     }
@@ -126,7 +131,8 @@ mod tests {
         assert_eq!(placed(&[&[0], &[1], &[2]], Some("2"), None), ("2".into(), "0-1".into(), false));
         assert_eq!(placed(&[&[0], &[1]], Some("0-1"), None), ("0-1".into(), "0-1".into(), true));
         assert_eq!(placed(&[&[0], &[1]], Some("1"), Some("1")), ("1".into(), "1".into(), true));
-        let error = place(&[vec![0]], &spec::Placement { server: Some(Cpus(vec![7])), ..Default::default() }).unwrap_err();
+        let error =
+            place(&[vec![0]], &spec::Placement { server: Some(Cpus(vec![7])), ..Default::default() }).unwrap_err();
         assert!(error.starts_with("placement.server: this process may not use CPU 7"), "{error}");
     }
 

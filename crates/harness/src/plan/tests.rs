@@ -74,6 +74,7 @@ fn presets_plan_every_configuration_once_per_repeat() {
 #[test]
 fn closed_loop_has_a_client_for_each_cpu() {
     let mut experiment = crate::spec::presets::find("voras2009").unwrap().experiment();
+    experiment.placement.shared = false;
     let clients = |experiment: &Experiment, cpus: usize| {
         let cores = (0..cpus).map(|cpu| vec![cpu]).collect();
         let plan = plan(experiment, &Host { cores, ..Host::made_up() }).unwrap();
@@ -132,6 +133,7 @@ fn lab_of_workers_must_match_network_and_hosts() {
 fn closed_loop_of_workers_uses_lowest_cpu_count() {
     let mut experiment = crate::spec::presets::find("voras2009").unwrap().experiment();
     (experiment.client.clients, experiment.client.processes) = (None, std::num::NonZeroU32::new(3));
+    experiment.placement.shared = false;
     let clients = |experiment: &Experiment, here, elsewhere_cpus| {
         let cores = (0..8).map(|cpu| vec![cpu]).collect();
         let fleet = FleetFacts { elsewhere_cpus, ..workers(here) };
@@ -180,7 +182,7 @@ fn workers_reject_a_transport_that_one_of_them_lacks() {
 fn planned_closed_loop_of_kv_survives_json() {
     let experiment = crate::spec::presets::find("voras2009").unwrap().experiment();
     let plan = plan(&experiment, &Host::made_up()).unwrap();
-    assert_eq!(plan.trials.len(), 19 * 6 * 5);
+    assert_eq!(plan.trials.len(), 22 * 6 * 5);
     for trial in &plan.trials {
         assert_eq!((trial.workload.rate_per_s, trial.load.rate_per_s), (None, None));
         assert_eq!(trial.serve.ours().unwrap().service, trial.workload.service);

@@ -234,7 +234,8 @@ mod tests {
             ..load(ServiceSpec::Udp { ports, request_bytes, response_bytes: 8 })
         };
         let datagrams = udp(2, 8);
-        let sizes = Stream { packet_bytes: 1_000, packets: 100, ack_bytes: 8, direction: Direction::In, by_packet: false };
+        let sizes =
+            Stream { packet_bytes: 1_000, packets: 100, ack_bytes: 8, direction: Direction::In, by_packet: false };
         let stream_of = |sizes| closed(ServiceSpec::Stream(sizes));
         let stream = stream_of(sizes);
         let traffic =

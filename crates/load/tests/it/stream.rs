@@ -12,7 +12,8 @@ use wire::stream::{Direction, Stream};
 
 use crate::server::server;
 
-const SIZES: Stream = Stream { packet_bytes: 1_000, packets: 100, ack_bytes: 8, direction: Direction::In, by_packet: false };
+const SIZES: Stream =
+    Stream { packet_bytes: 1_000, packets: 100, ack_bytes: 8, direction: Direction::In, by_packet: false };
 
 /// Starts a server that answers each connection's greeting and then calls `then` with the connection and its number.
 fn streams(then: fn(TcpStream, usize)) -> SocketAddr {

@@ -255,7 +255,9 @@ fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
         bail!("--folder: only http serves files; add --service http, or omit --folder");
     }
     if args.service != Service::Stream && stream(args) != Stream::default() {
-        bail!("--packet, --packets, --ack, --direction and --by-packet need a stream: add --service stream, or omit the flags");
+        bail!(
+            "--packet, --packets, --ack, --direction and --by-packet need a stream: add --service stream, or omit the flags"
+        );
     }
     let (request, response) = (args.request, response(args));
     let (request_bytes, response_bytes) = (request.0, response.0);

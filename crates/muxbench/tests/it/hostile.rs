@@ -38,7 +38,8 @@ const KINDS: [&str; 8] = ["epoll", "epoll-et", "io_uring", "mt", "seda:2+4/epoll
 
 /// The services to test for a row of [`SERVICES`].
 fn specs(name: &str) -> Vec<ServiceSpec> {
-    let stream = Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In, by_packet: false };
+    let stream =
+        Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In, by_packet: false };
     let specs = match name {
         "fixed" => vec![ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 }],
         "kv" => vec![ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 }],
@@ -305,7 +306,8 @@ pub fn cases(cases: &mut Cases) {
         let served = service.clone();
         cases.serving(&service, (&name, move |architecture| check(architecture, &served)));
     }
-    let stream = Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In, by_packet: false };
+    let stream =
+        Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In, by_packet: false };
     let services = [
         ServiceSpec::Fixed { request_bytes: 1 << 20, response_bytes: 1 },
         ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 },

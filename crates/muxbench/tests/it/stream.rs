@@ -15,7 +15,8 @@ use wire::ServiceSpec;
 use wire::stream::{Direction, GREETING, Stream};
 
 /// A burst whose size is not a multiple of the size of a read or a write.
-const SIZES: Stream = Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In, by_packet: false };
+const SIZES: Stream =
+    Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In, by_packet: false };
 
 fn flags(direction: &str) -> [&str; 8] {
     ["--packet", "1001B", "--packets", "777", "--ack", "33B", "--direction", direction]
@@ -87,7 +88,10 @@ fn packets_bound_reads_and_writes(architecture: Architecture) {
     for (direction, call, bytes) in [(Direction::In, "read", "bytes_in"), (Direction::Out, "write", "bytes_out")] {
         let totals = exchange(architecture, Stream { direction, by_packet: true, ..SIZES });
         let [calls, bytes] = [&totals["syscalls"][call], &totals[bytes]].map(|count| count.as_u64().unwrap());
-        assert!(calls * u64::from(SIZES.packet_bytes) >= bytes, "{architecture}: {calls} calls of {call}, {bytes} bytes");
+        assert!(
+            calls * u64::from(SIZES.packet_bytes) >= bytes,
+            "{architecture}: {calls} calls of {call}, {bytes} bytes"
+        );
     }
 }
 

@@ -191,9 +191,7 @@ mod tests {
     #[test]
     fn panicking_thread_frees_its_slot() {
         let fixture = Fixture::new();
-        let server = fixture.start("mt", None, |context| {
-            serve_by_threads(context, panicking_service())
-        });
+        let server = fixture.start("mt", None, |context| serve_by_threads(context, panicking_service()));
         check_panic_ends_one_connection(fixture, server);
         wait_until("every slot is free", || fixture.workers.taken().next().is_none());
     }

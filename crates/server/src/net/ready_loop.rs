@@ -40,7 +40,10 @@ pub(crate) fn run_service<M: Readiness, S: Service<Conn: Send> + Sync>(
 
 /// Like [`run`], with a layer between sockets and service. As in welsh2001, the layer calls the service through a vtable.
 pub fn run_buffered<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
-    with_service!(context, |service| staged::run::<ReadyLoops<M>, _>(context, &Buffered::new(&service, context.service)))
+    with_service!(context, |service| staged::run::<ReadyLoops<M>, _>(
+        context,
+        &Buffered::new(&service, context.service)
+    ))
 }
 
 struct ReadyLoops<M>(PhantomData<M>);

@@ -100,7 +100,11 @@ mod tests {
         let of = |stream| ReadBudget::default().of(&ServiceSpec::Stream(stream)).bytes();
         let by_packet = Stream { by_packet: true, ..Stream::default() };
         assert_eq!((of(Stream::default()), of(by_packet)), (64 << 10, 8_192));
-        assert_eq!(of(Stream { packet_bytes: 1 << 20, ..by_packet }), 64 << 10, "a budget bounds reads of large packets");
+        assert_eq!(
+            of(Stream { packet_bytes: 1 << 20, ..by_packet }),
+            64 << 10,
+            "a budget bounds reads of large packets"
+        );
         let set = ReadBudget::new(8_192).unwrap();
         assert_eq!(set.check(&ServiceSpec::Stream(Stream::default())), Ok(()));
         assert!(set.check(&ServiceSpec::Stream(by_packet)).unwrap_err().contains("omit by-packet"));
