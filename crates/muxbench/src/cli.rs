@@ -200,6 +200,30 @@ mod tests {
     }
 
     #[test]
+    fn invalid_value_is_rejected_with_valid_ones() {
+        for (line, words) in [
+            ("compare --request 128", "such as 128B"),
+            ("compare --measure 10", "such as 30s"),
+            ("compare --rate 0", "above 0, such as 2000"),
+            ("compare --connections 0", "--connections"),
+            ("compare --active 2", "such as 1/16"),
+            ("compare --popularity pareto", "expected uniform, zipf"),
+            ("compare --schedule random", "expected one of `slot-random`"),
+            ("compare --pacing fast", "expected one of `auto`"),
+            ("compare --network wan", "lab:clients=5"),
+            ("compare --network lab --bandwidth 1GB", "1Gbit"),
+            ("sweep --rate 1..5", "such as 10000..45000+5000"),
+            ("sweep --rate 100 --past 0", "expected a number above 0, or never"),
+            ("capacity --p99 1", "such as 30s"),
+            ("serve --service stream --packet 0B", "0B"),
+            ("load --target 127.0.0.1", "127.0.0.1"),
+        ] {
+            let error = Cli::try_parse_from(format!("muxbench {line}").split(' ')).unwrap_err();
+            assert!(error.exit_code() == 2 && error.to_string().contains(words), "{line}: {error}");
+        }
+    }
+
+    #[test]
     fn old_flag_names_are_aliases_of_the_new_ones() {
         let parsed = |line: &str| format!("{:?}", Cli::try_parse_from(line.split(' ')).unwrap());
         for (old, new) in [

@@ -432,8 +432,6 @@ fn unservable_folder_is_rejected_with_its_path() {
     assert!(printed.contains("css/out: the link leads out of the folder, to /etc/passwd"), "{printed}");
     let printed = error_of_serving(&folder.path().join("none"));
     assert!(printed.contains("none: No such file or directory"), "{printed}");
-    let output = muxbench().args(["serve", "--folder", "/tmp"]).output().unwrap();
-    assert!(text(&output.stderr).contains("--folder: only http serves files"), "{}", text(&output.stderr));
 }
 
 /// Adds the cases of this file.

@@ -191,22 +191,6 @@ fn response_of_changing_length_is_wrong() {
     assert_eq!(report["report"]["completed"], report["report"]["planned"], "wrong responses end no connection");
 }
 
-fn unusable_url_is_rejected() {
-    for (arguments, why) in [
-        (&["https://127.0.0.1/"][..], "TLS is not supported"),
-        (&["127.0.0.1:80"], "invalid URL"),
-        (&["http://127.0.0.1:1/", "--header", "no header"], "invalid header"),
-        (&["http://127.0.0.1:1/", "--header", "Connection: close"], "remove line ends"),
-        (&["http://127.0.0.1:1/", "--target", "127.0.0.1:1"], "cannot be used with"),
-        (&["http://127.0.0.1:1/", "--request", "1B"], "not used by http"),
-        (&["--target", "127.0.0.1:1", "--path", "/"], "add --service http"),
-        (&["http://127.0.0.1:1/"], "is the server running there?"),
-    ] {
-        let printed = error_of(arguments);
-        assert!(printed.contains(why), "{arguments:?}: {printed}");
-    }
-}
-
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(connections_are_kept_alive_in_open_and_closed_loops));
@@ -214,5 +198,4 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(short_lived_connections_are_measured));
     cases.once(case!(status_and_length_are_verified));
     cases.once(case!(response_of_changing_length_is_wrong));
-    cases.once(case!(unusable_url_is_rejected));
 }

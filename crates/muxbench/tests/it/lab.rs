@@ -407,19 +407,6 @@ fn doctor_ends_leftovers_of_a_killed_lab() {
     assert!(lines[1..].iter().any(|line| line.starts_with("removed: folder ")), "{printed}");
 }
 
-fn invalid_network_is_rejected_before_anything_starts() {
-    let error_of = |flags: &[&str]| {
-        let output = muxbench().arg("compare").args(flags).output().unwrap();
-        assert!(!output.status.success(), "{flags:?}");
-        String::from_utf8(output.stderr).unwrap()
-    };
-    assert!(error_of(&["--delay", "1ms"]).contains("--network"));
-    assert!(error_of(&["--network", "lab", "--transport", "unix"]).contains("cannot connect two hosts"));
-    assert!(error_of(&["--network", "lab", "--delay", "1ms", "--jitter", "2ms"]).contains("network.jitter"));
-    assert!(error_of(&["--network", "wan"]).contains("lab:clients=5"));
-    assert!(error_of(&["--network", "lab", "--bandwidth", "1GB"]).contains("1Gbit"));
-}
-
 fn plan_without_root_names_the_missing_privilege() {
     // Any user may enter the folder and run the copy.
     let folder = tempfile::tempdir().unwrap();
@@ -454,6 +441,5 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(lab_kills_a_command_that_ignores_signals));
     cases.once(case!(nohup_keeps_lab_alive));
     cases.once(case!(doctor_ends_leftovers_of_a_killed_lab));
-    cases.once(case!(invalid_network_is_rejected_before_anything_starts));
     cases.once(case!(plan_without_root_names_the_missing_privilege));
 }

@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::Output;
 
 use crate::cases::{Cases, case};
-use crate::common::{eventually, muxbench};
-use rustix::process::{Pid, Signal};
+use crate::common::muxbench;
 use serde_json::Value;
 
 /// Flags of short trials, with 2 ms of simulated work per request: the server handles at most 500 requests per second.
@@ -222,66 +221,6 @@ fn unmet(out: &str) -> usize {
     count("no rate meets the limit") + count("time limit")
 }
 
-fn stopped_sweeps_and_searches_keep_trials_and_resume() {
-    let folder = tempfile::tempdir().unwrap();
-    let sweep = ["sweep", "--arch", "epoll,mt", "--rate", "60..100+20", "--past", "never", "--measure", "400ms"];
-    let capacity =
-        ["capacity", "--p50", "1us", "--arch", "epoll,mt", "--from", "100", "--measure", "200ms", "--time-max", "60s"];
-    for (name, arguments) in [("sweep", &sweep[..]), ("capacity", &capacity[..])] {
-        let mut child = muxbench()
-            .args([arguments, &["--output", name], SMALL].concat())
-            .current_dir(folder.path())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let long = folder.path().join(name);
-        eventually("two trials are finished", || harness::store::read(&long).is_ok_and(|run| run.records.len() >= 2));
-        rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(130), "{name}");
-        let before = harness::store::read(&long).unwrap().records;
-        // `run` resumes sweeps and searches, too.
-        run(folder.path(), &["run", "--resume", name, "--quiet"], &[0, 3]);
-        let after = harness::store::read(&long).unwrap();
-        let started = |records: &[harness::model::TrialRecord]| -> HashMap<u32, String> {
-            records.iter().map(|record| (record.trial.index, record.started_at.clone())).collect()
-        };
-        let (earlier, all) = (started(&before), started(&after.records));
-        assert!(earlier.iter().all(|(index, at)| all.get(index) == Some(at)), "{name}: finished trials are kept");
-        assert!(all.len() > earlier.len(), "{name}");
-        if name == "sweep" {
-            assert_eq!(all.len(), 6);
-        } else {
-            let out = text(&run(folder.path(), &["report", name], &[0]).stdout);
-            assert_eq!(unmet(&out), 2, "{out}");
-        }
-    }
-}
-
-fn user_errors_are_reported_before_anything_starts() {
-    let folder = tempfile::tempdir().unwrap();
-    let cases: &[(&[&str], i32, &str)] = &[
-        (&["sweep"], 2, "--rate"),
-        (&["sweep", "--rate", "1..5"], 2, "such as 10000..45000+5000"),
-        (&["sweep", "--rate", "100,100"], 1, "appears twice"),
-        (&["sweep", "--rate", "100", "--past", "0"], 2, "expected a number above 0, or never"),
-        (&["sweep", "--rate", "100", "--csv", "absent/x.csv"], 1, "cannot write absent/x.csv"),
-        (&["sweep", "--rate", "100", "--schedule", "closed"], 1, "a closed loop has no target rate"),
-        (&["capacity"], 2, "a search needs a limit: add --p99 1ms"),
-        (&["capacity", "--p99", "1"], 2, "such as 30s"),
-        (&["capacity", "--p99", "1ms", "--precision", "60%"], 1, "expected a share from 0.5% to 50%"),
-        (&["capacity", "--p99", "1ms", "--from", "1"], 1, "too few requests for a percentile"),
-        (&["capacity", "--p99.9", "1ms", "--to", "10"], 1, "exceeds the highest rate, 10"),
-        (&["capacity", "--p99", "1ms", "--schedule", "closed"], 1, "has no rate to search"),
-        (&["capacity", "--p99", "1ms", "--explain"], 2, "probes differ in rate"),
-    ];
-    for (arguments, code, words) in cases {
-        let error = text(&run(folder.path(), arguments, &[*code]).stderr);
-        assert!(error.contains(words), "{arguments:?}: {error}");
-    }
-    assert!(!folder.path().join("results").exists(), "no run was started");
-}
-
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
     cases.alone(case!(sweep_stops_past_saturation_and_writes_autobench_columns));
@@ -290,6 +229,4 @@ pub fn cases(cases: &mut Cases) {
     cases.alone(case!(capacity_is_below_the_computed_limit));
     cases.alone(case!(met_highest_rate_is_a_lower_bound_of_capacity));
     cases.alone(case!(search_out_of_time_resumes_with_a_longer_limit));
-    cases.alone(case!(stopped_sweeps_and_searches_keep_trials_and_resume));
-    cases.alone(case!(user_errors_are_reported_before_anything_starts));
 }

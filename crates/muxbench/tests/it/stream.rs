@@ -192,24 +192,6 @@ fn bandwidth_is_printed_each_second() {
     assert!(text.contains("fairness") && text.contains("whole bursts"), "{text}");
 }
 
-fn stream_flags_need_a_stream() {
-    for (arguments, why) in [
-        (vec!["serve", "--packet", "1KiB"], "add --service stream"),
-        (vec!["serve", "--service", "stream", "--packet", "0B"], "0B"),
-        (vec!["load", "--target", "127.0.0.1:1", "--packets", "3"], "add --service stream"),
-        (vec!["load", "--target", "127.0.0.1:1", "--service", "stream", "--request", "3B"], "--packet"),
-        (vec!["load", "--target", "127.0.0.1:1", "--service", "stream", "--schedule", "poisson"], "closed"),
-        (vec!["compare", "--packets", "3"], "only the service `stream` has bursts"),
-        (vec!["compare", "--service", "stream", "--rate", "100"], "workload.rate"),
-        (vec!["compare", "--service", "stream", "--think", "1ms"], "workload.think"),
-        (vec!["compare", "--service", "stream", "--cool-down", "0"], "phases.cool-down"),
-    ] {
-        let output = muxbench().args(&arguments).output().unwrap();
-        let printed = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && printed.contains(why), "{arguments:?}: {printed}");
-    }
-}
-
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
     let service = ServiceSpec::Stream(SIZES);
@@ -224,5 +206,4 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(streams_compare_by_bandwidth_with_verified_bytes));
     cases.once(case!(server_out_of_threads_fails_trial_with_remedy));
     cases.once(case!(bandwidth_is_printed_each_second));
-    cases.once(case!(stream_flags_need_a_stream));
 }

@@ -5,7 +5,7 @@ use load::config::Slices;
 use super::*;
 use crate::exec::fake::{self, FakeClient, FakeMachine, Fault};
 use crate::host::Host;
-use crate::model::{Run, VerdictKind};
+use crate::model::{Run, Strategy, VerdictKind};
 use crate::spec::interleave::Interleave;
 use crate::spec::presets;
 use crate::{plan, store};
@@ -137,12 +137,14 @@ fn fault_fails_only_its_trial_and_leaves_no_process() {
     let server = "server starts server ends";
     let idle = "server starts idle starts idle ends server ends";
     let connecting = "server starts idle starts client starts idle ends client ends server ends";
+    let reported = "server starts idle starts client starts client begins client reports idle ends client ends server ends";
     let measuring = "server starts idle starts client starts client begins idle ends client ends server ends";
     for (fault, reason, log) in [
         (Fault::ServerStart, "cannot start `muxbench`", ""),
         (Fault::ServerReady, "the server: the port is in use", server),
         (Fault::ServerKilled, "the server ended: signal: 9", measuring),
         (Fault::Idle, "idle connections: connection refused", idle),
+        (Fault::IdleKilled, "idle connections: the process ended: signal: 9", reported),
         (Fault::Refused, "connection reset; the server refused 2 connections", connecting),
         (Fault::Client, "the client ended: signal: 11", measuring),
     ] {
@@ -182,6 +184,37 @@ fn first_stop_finishes_the_trial_and_second_aborts_it() {
     let (end, records, log, has_draft) = stopped(Stop::abort);
     assert_eq!((end, records, has_draft), (RunEnd::Stopped, 1, false));
     assert_eq!(log, ["server starts", "idle starts", "client starts", "idle ends", "client ends", "server ends"]);
+}
+
+#[test]
+fn resumed_run_keeps_finished_trials_and_repeats_aborted_ones() {
+    for strategy in [Strategy::Whole, Strategy::Sweep { past: None }] {
+        let folder = tempfile::tempdir().unwrap();
+        let run_folder = folder.path().join("run");
+        let machine = FakeMachine::default();
+        let header = RunHeader { strategy, ..header(fake::trials(4)) };
+        let mut store = Store::create(&run_folder, &header).unwrap();
+        let (mut started, mut ends, mut done) = (Vec::new(), Vec::new(), Vec::<TrialRecord>::new());
+        for (stop_at, request) in [(1, Stop::request as fn(&Stop)), (2, Stop::abort), (4, Stop::abort)] {
+            let stop = Stop::default();
+            let options = Options { launch: &machine, stop: &stop };
+            let end = run(&header, &done, &store, &options, &mut FakeClient::on(&machine), &mut |event| match event {
+                RunEvent::Started(trial) => started.push(trial.index),
+                RunEvent::Load(load::Event::Ready) if started.last() == Some(&stop_at) => request(&stop),
+                _ => {}
+            });
+            ends.push(end.unwrap());
+            drop(store);
+            let (resumed, run) = Store::resume(&run_folder).unwrap();
+            let start_times = |records: &[TrialRecord]| -> Vec<String> {
+                records.iter().map(|record| record.started_at.clone()).collect()
+            };
+            assert!(start_times(&run.records).starts_with(&start_times(&done)), "finished trials are kept");
+            (store, done) = (resumed, run.records);
+        }
+        assert_eq!(ends, [RunEnd::Stopped, RunEnd::Stopped, RunEnd::Complete]);
+        assert_eq!((started, done.len()), (vec![0, 1, 2, 2, 3], 4));
+    }
 }
 
 #[test]

@@ -56,6 +56,8 @@ pub(super) enum Fault {
     ServerKilled,
     /// A process of idle connections cannot open them.
     Idle,
+    /// A process of idle connections is killed before it verifies them.
+    IdleKilled,
     /// A client cannot connect, as the server refuses two connections.
     Refused,
     /// A client fails in the window.
@@ -128,7 +130,12 @@ impl Launch for FakeMachine {
         let held = IdleEvent::Held { connections: config.connections, elapsed_ns: 1 };
         let failed = IdleEvent::Failed { reason: "connection refused".into() };
         let answers = [if self.fails(Fault::Idle) { failed } else { held }].into();
-        Ok(Box::new(FakeIdle { machine: self.clone(), connections: config.connections, answers }))
+        Ok(Box::new(FakeIdle {
+            machine: self.clone(),
+            connections: config.connections,
+            answers,
+            is_killed: false,
+        }))
     }
 }
 
@@ -197,34 +204,39 @@ struct FakeIdle {
     machine: FakeMachine,
     connections: u32,
     answers: VecDeque<IdleEvent>,
+    is_killed: bool,
 }
 
 impl Process<IdleEvent> for FakeIdle {
     fn send(&mut self, line: &str) -> anyhow::Result<()> {
         assert_eq!(line, "verify");
+        if self.machine.fails(Fault::IdleKilled) {
+            self.is_killed = true;
+            return Ok(());
+        }
         let report = IdleReport { held: self.connections, alive: self.connections, ..IdleReport::default() };
         self.answers.push_back(IdleEvent::Verified { report });
         Ok(())
     }
 
     fn next_event(&mut self, _deadline: Instant) -> anyhow::Result<Option<IdleEvent>> {
-        Ok(self.answers.pop_front())
+        if self.has_ended() { Err(self.end_error()) } else { Ok(self.answers.pop_front()) }
     }
 
     fn has_ended(&mut self) -> bool {
-        false
+        self.is_killed
     }
 
     fn was_killed(&mut self) -> bool {
-        false
+        self.is_killed
     }
 
     fn end_error(&mut self) -> anyhow::Error {
-        unreachable!("the fake process never ends by itself")
+        anyhow!("the process ended: {}", self.exit_report())
     }
 
     fn exit_report(&mut self) -> String {
-        unreachable!("the fake process never ends by itself")
+        "signal: 9".into()
     }
 
     fn end(&mut self) {}

@@ -94,16 +94,6 @@ fn client_processes_share_every_kind_of_load() {
     }
 }
 
-fn indivisible_load_rejects_several_client_processes() {
-    // Each Zipf client would have its own most popular connection, so several processes are rejected.
-    let output =
-        muxbench().args(words(COMPARE)).args(["--client-processes", "3", "--popularity", "zipf"]).output().unwrap();
-    let printed = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && printed.contains("each of several clients"), "{printed}");
-    let output = muxbench().args(words(COMPARE)).args(["--client-processes", "32"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot divide 31 connections"));
-}
-
 /// A comparison of many repeats, so that it is still running when a test interferes.
 fn many_repeats() -> String {
     COMPARE.replace("--repeats 2", "--repeats 30")
@@ -510,7 +500,6 @@ fn client_without_advertised_service_states_its_request() {
 /// Adds the cases of this folder.
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(client_processes_share_every_kind_of_load));
-    cases.once(case!(indivisible_load_rejects_several_client_processes));
     cases.once(case!(workers_share_each_trial_and_first_process_stores_it));
     cases.once(case!(workers_take_turns_with_several_servers));
     cases.once(case!(worker_limited_to_some_cpus_is_reported_once));

@@ -1,5 +1,6 @@
 //! The command line, as a user runs it.
 
+mod errors;
 mod reports;
 mod stops;
 mod verdicts;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::cases::{Cases, case};
-use crate::common::{ROOT, Serve, children_of, descendants, eventually, is_alive, muxbench, prepared};
+use crate::common::{ROOT, Serve, descendants, eventually, is_alive, muxbench, prepared};
 use harness::store::Store;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -254,49 +255,6 @@ fn experiment_is_read_from_a_named_pipe() {
     assert_eq!(json(&child.wait_with_output().unwrap())["experiment"], "smoke");
 }
 
-fn experiment_in_a_device_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = run(folder.path(), &["plan", "/dev/zero"], 1);
-    assert!(text(&output.stderr).contains("/dev/zero: not a regular file; try `-` and a pipe"), "{output:?}");
-}
-
-fn user_errors_are_reported_before_anything_starts() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("bad.toml"), "name = \"x\"\narchitectures = \"epol\"\n").unwrap();
-    let cases: &[(&[&str], i32, &str)] = &[
-        (&["run", "bad.toml"], 1, "bad.toml:2: unknown architecture `epol`"),
-        (&["run", "absent.toml"], 1, "absent.toml: neither a file nor a preset"),
-        (&["run"], 1, "name an experiment file"),
-        (&["run", "smoke", "--quick"], 1, "has no [quick] table"),
-        (&["run", "--resume"], 1, "results: contains no run"),
-        (&["run", "smoke", "--resume", "--quick"], 2, "FILE and --quick cannot be used with --resume"),
-        (&["compare", "--resume", "here", "--rate", "9"], 2, "--rate cannot be used with --resume"),
-        (&["report"], 1, "contains no run"),
-        (&["compare", "--arch", "nonsense"], 1, "unknown architecture `nonsense`"),
-        (&["compare", "--arch", "mt,mt"], 1, "\"mt\" appears twice"),
-        (&["compare", "--request", "128"], 2, "such as 128B"),
-        (&["compare", "--measure", "10"], 2, "such as 30s"),
-        (&["compare", "--measure", "0"], 1, "must be longer than 0"),
-        (&["compare", "--rate", "0"], 2, "above 0, such as 2000"),
-        (&["compare", "--connections", "0"], 2, "0"),
-        (&["compare", "--server-cpus", "4000"], 1, "may not use CPU 4000"),
-        (&["compare", "--connections", "4000000000"], 1, "no trial can run on this host"),
-        (&["compare", "--active", "2"], 2, "such as 1/16"),
-        (&["compare", "--popularity", "pareto"], 2, "expected uniform, zipf"),
-        (&["compare", "--schedule", "random"], 2, "expected one of `slot-random`"),
-        (&["compare", "--pacing", "fast"], 2, "expected one of `auto`"),
-        (&["serve", "--listen", "192.0.2.1:1"], 1, "cannot listen on 192.0.2.1:1"),
-        (&["load", "--target", "127.0.0.1:1"], 1, "is the server running there?"),
-        (&["load"], 2, "--target"),
-    ];
-    for (arguments, code, words) in cases {
-        let output = run(folder.path(), arguments, *code);
-        assert!(text(&output.stderr).contains(words), "{arguments:?}: {}", text(&output.stderr));
-        assert!(output.stdout.is_empty(), "{arguments:?}");
-    }
-    assert!(!folder.path().join("results").exists(), "no run was started");
-}
-
 fn needed_hosts_follow_from_documented_or_measured_costs() {
     let folder = tempfile::tempdir().unwrap();
     let large = ["compare", "--arch", "epoll,mt", "--connections", "1000000", "--rate", "100000", "--print-experiment"];
@@ -427,32 +385,6 @@ fn closed_loops_of_kv_are_compared() {
     assert!(file.contains("[workload.kv]") && !file.contains("rate ="), "{file}");
     std::fs::write(folder.path().join("again.toml"), file).unwrap();
     run(folder.path(), &["plan", "again.toml"], 0);
-}
-
-fn flags_unused_by_closed_loops_and_kv_are_rejected() {
-    let folder = tempfile::tempdir().unwrap();
-    let assert_rejected = |flags: &[&str], reason: &str| {
-        let err = text(&run(folder.path(), &[&["compare"], flags].concat(), 1).stderr);
-        assert!(err.contains(reason), "{flags:?}: {err}");
-    };
-    assert_rejected(&["--schedule", "closed", "--rate", "100"], "workload.rate: a closed loop has no target rate");
-    assert_rejected(&["--schedule", "closed", "--pacing", "spin"], "client.pacing: a closed loop waits for responses");
-    assert_rejected(&["--think", "1ms"], "workload.think: only a closed loop has think times");
-    assert_rejected(&["--records", "5"], "workload.kv: only the service `kv` has records");
-    assert_rejected(
-        &["--service", "kv", "--schedule", "closed", "--request", "1B"],
-        "workload.request: not used; set value-size",
-    );
-    let target = ["load", "--target", "127.0.0.1:1"];
-    for (flags, reason) in [
-        (["--records", "5"].as_slice(), "add --service kv"),
-        (&["--service", "kv", "--response", "1B"], "--value-size"),
-        (&["--think", "1ms"], "think"),
-        (&["--schedule", "closed", "--rate", "5"], "rate"),
-    ] {
-        let err = text(&run(folder.path(), &[&target, flags].concat(), 1).stderr);
-        assert!(err.contains(reason), "{flags:?}: {err}");
-    }
 }
 
 fn serve_and_load_work_without_a_runner() {
@@ -633,19 +565,17 @@ pub fn cases(cases: &mut Cases) {
     cases.alone(case!(calibrate_recovers_hold_times));
     cases.once(case!(experiment_file_is_planned_and_run));
     cases.once(case!(experiment_is_read_from_a_named_pipe));
-    cases.once(case!(experiment_in_a_device_is_an_error));
-    cases.once(case!(user_errors_are_reported_before_anything_starts));
     cases.once(case!(needed_hosts_follow_from_documented_or_measured_costs));
     cases.once(case!(idle_counts_connections_that_are_alive_at_the_end));
     cases.once(case!(closed_loops_are_compared_by_transactions));
     cases.once(case!(closed_loops_of_kv_are_compared));
-    cases.once(case!(flags_unused_by_closed_loops_and_kv_are_rejected));
     cases.once(case!(serve_and_load_work_without_a_runner));
     cases.once(case!(client_with_wrong_sizes_fails_before_the_ramp));
     cases.once(case!(commands_have_help_completions_and_man_pages));
     cases.once(case!(doctor_checks_every_cause_of_disturbance));
     cases.once(case!(closed_output_pipe_is_no_error));
     cases.once(case!(plan_of_hosts_uses_documented_costs));
+    errors::cases(cases);
     reports::cases(cases);
     stops::cases(cases);
     verdicts::cases(cases);

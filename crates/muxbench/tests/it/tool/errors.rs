@@ -1,0 +1,63 @@
+//! Errors of users. Unit tests cover each rule and each value: `load::config::validate`, `harness::spec`, and `cli.rs` of the tool.
+
+use super::*;
+
+/// Command lines with their exit code and words of their error.
+const ERRORS: &[(&str, i32, &str)] = &[
+    ("run bad.toml", 1, "bad.toml:2: unknown architecture `epol`"),
+    ("run absent.toml", 1, "absent.toml: neither a file nor a preset"),
+    ("run", 1, "name an experiment file"),
+    ("run smoke --quick", 1, "has no [quick] table"),
+    ("run --resume", 1, "results: contains no run"),
+    ("run smoke --resume --quick", 2, "FILE and --quick cannot be used with --resume"),
+    ("report", 1, "contains no run"),
+    ("plan /dev/zero", 1, "/dev/zero: not a regular file; try `-` and a pipe"),
+    // One error of a parser, one of a rule for a key, and two of the host.
+    ("compare --request 128", 2, "such as 128B"),
+    ("compare --arch mt,mt", 1, "\"mt\" appears twice"),
+    ("compare --schedule closed --rate 100", 1, "workload.rate: a closed loop has no target rate"),
+    ("compare --server-cpus 4000", 1, "may not use CPU 4000"),
+    ("compare --connections 4000000000", 1, "no trial can run on this host"),
+    ("compare --delay 1ms", 2, "--network"),
+    ("compare --connections 31 --client-processes 32", 1, "cannot divide 31 connections"),
+    ("sweep", 2, "--rate"),
+    ("sweep --rate 100 --csv absent/x.csv", 1, "cannot write absent/x.csv"),
+    ("capacity", 2, "a search needs a limit: add --p99 1ms"),
+    ("capacity --p99 1ms --precision 60%", 1, "expected a share from 0.5% to 50%"),
+    ("capacity --p99 1ms --from 1", 1, "too few requests for a percentile"),
+    ("capacity --p99.9 1ms --to 10", 1, "exceeds the highest rate, 10"),
+    ("capacity --p99 1ms --schedule closed", 1, "has no rate to search"),
+    ("capacity --p99 1ms --explain", 2, "probes differ in rate"),
+    ("serve --listen 192.0.2.1:1", 1, "cannot listen on 192.0.2.1:1"),
+    ("serve --packet 1KiB", 1, "add --service stream"),
+    ("serve --folder /tmp", 1, "--folder: only http serves files"),
+    ("load", 2, "--target"),
+    ("load --target 127.0.0.1:1", 1, "is the server running there?"),
+    ("load --target 127.0.0.1:1 --think 1ms", 1, "workload.think: only a closed loop has think times"),
+    ("load --target 127.0.0.1:1 --records 5", 1, "add --service kv"),
+    ("load --target 127.0.0.1:1 --packets 3", 1, "add --service stream"),
+    ("load --target 127.0.0.1:1 --path /", 1, "add --service http"),
+    ("load --target 127.0.0.1:1 --service kv --response 1B", 1, "set --value-size"),
+    ("load --target 127.0.0.1:1 --service stream --request 3B", 1, "set --packet"),
+    ("load https://127.0.0.1/", 1, "TLS is not supported"),
+    ("load http://127.0.0.1:1/", 1, "is the server running there?"),
+    ("load http://127.0.0.1:1/ --header Accept", 1, "invalid header"),
+    ("load http://127.0.0.1:1/ --request 1B", 1, "not used by http"),
+    ("load http://127.0.0.1:1/ --target 127.0.0.1:1", 2, "cannot be used with"),
+];
+
+fn user_errors_are_reported_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("bad.toml"), "name = \"x\"\narchitectures = \"epol\"\n").unwrap();
+    for (line, code, words) in ERRORS {
+        let output = run(folder.path(), &line.split(' ').collect::<Vec<_>>(), *code);
+        assert!(text(&output.stderr).contains(words), "{line}: {}", text(&output.stderr));
+        assert!(output.stdout.is_empty(), "{line}");
+    }
+    assert!(!folder.path().join("results").exists(), "no run was started");
+}
+
+/// Adds the case of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(user_errors_are_reported_before_anything_starts));
+}
