@@ -217,6 +217,7 @@ mod tests {
             ("capacity --p99 1", "such as 30s"),
             ("serve --service stream --packet 0B", "0B"),
             ("load --target 127.0.0.1", "127.0.0.1"),
+            ("load http://127.0.0.1:1/ --header Accept", "invalid header"),
         ] {
             let error = Cli::try_parse_from(format!("muxbench {line}").split(' ')).unwrap_err();
             assert!(error.exit_code() == 2 && error.to_string().contains(words), "{line}: {error}");

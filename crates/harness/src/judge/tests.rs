@@ -1,4 +1,5 @@
 mod parts;
+mod values;
 
 use load::config::{Roles, Transport};
 use load::report::{

@@ -41,7 +41,6 @@ const ERRORS: &[(&str, i32, &str)] = &[
     ("load --target 127.0.0.1:1 --service stream --request 3B", 1, "set --packet"),
     ("load https://127.0.0.1/", 1, "TLS is not supported"),
     ("load http://127.0.0.1:1/", 1, "is the server running there?"),
-    ("load http://127.0.0.1:1/ --header Accept", 1, "invalid header"),
     ("load http://127.0.0.1:1/ --request 1B", 1, "not used by http"),
     ("load http://127.0.0.1:1/ --target 127.0.0.1:1", 2, "cannot be used with"),
 ];
