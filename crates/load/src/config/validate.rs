@@ -329,7 +329,9 @@ mod tests {
             let error = check(wrong).unwrap_err();
             assert!(error.starts_with(&format!("{key}: ")), "{key}: {error}");
         }
-        let is_broken = |rule: &&Rule| rows.iter().any(|(wrong, _)| broken(wrong).is_some_and(|it| it.reason == rule.reason && it.key == rule.key));
+        let is_broken = |rule: &&Rule| {
+            rows.iter().any(|(wrong, _)| broken(wrong).is_some_and(|it| it.reason == rule.reason && it.key == rule.key))
+        };
         // The kernel timestamps of other systems cannot be tested on Linux.
         let untested = RULES.iter().filter(|rule| !is_broken(rule) && !rule.reason.contains("SO_TIMESTAMPING"));
         assert_eq!(untested.map(Rule::to_string).collect::<Vec<_>>(), [""; 0]);

@@ -137,7 +137,8 @@ fn fault_fails_only_its_trial_and_leaves_no_process() {
     let server = "server starts server ends";
     let idle = "server starts idle starts idle ends server ends";
     let connecting = "server starts idle starts client starts idle ends client ends server ends";
-    let reported = "server starts idle starts client starts client begins client reports idle ends client ends server ends";
+    let reported =
+        "server starts idle starts client starts client begins client reports idle ends client ends server ends";
     let measuring = "server starts idle starts client starts client begins idle ends client ends server ends";
     for (fault, reason, log) in [
         (Fault::ServerStart, "cannot start `muxbench`", ""),

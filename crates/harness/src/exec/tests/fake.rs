@@ -130,12 +130,7 @@ impl Launch for FakeMachine {
         let held = IdleEvent::Held { connections: config.connections, elapsed_ns: 1 };
         let failed = IdleEvent::Failed { reason: "connection refused".into() };
         let answers = [if self.fails(Fault::Idle) { failed } else { held }].into();
-        Ok(Box::new(FakeIdle {
-            machine: self.clone(),
-            connections: config.connections,
-            answers,
-            is_killed: false,
-        }))
+        Ok(Box::new(FakeIdle { machine: self.clone(), connections: config.connections, answers, is_killed: false }))
     }
 }
 

@@ -64,7 +64,9 @@ fn checks_of_an_open_loop_scale_with_the_window() {
     let lost = [("share of requests lost", 0.015, 0.01), ("share of responses dropped", 0.005, 0.01)];
     assert_values(&judge(&report, None).checks, &lost);
     let valid = LoadReport { rate_asked_per_s: Some(500.0), rate_achieved_per_s: 499.0, ..healthy() };
-    assert!(judge(&valid, None).reason.starts_with("1000 requests, 99.8 % of the requested rate, send delay p99 0.2 us"));
+    assert!(
+        judge(&valid, None).reason.starts_with("1000 requests, 99.8 % of the requested rate, send delay p99 0.2 us")
+    );
 }
 
 #[test]
@@ -83,7 +85,8 @@ fn server_comes_first_from_its_share_of_cpu_time() {
 
 #[test]
 fn tails_are_checked_only_with_requests_beyond_them() {
-    for (requests, has_p99, has_p999) in [(99, false, false), (100, true, false), (9_999, true, false), (10_000, true, true)]
+    for (requests, has_p99, has_p999) in
+        [(99, false, false), (100, true, false), (9_999, true, false), (10_000, true, true)]
     {
         let mut report = healthy();
         report.send_delay.histogram = (0..requests).map(|_| 200).collect();
@@ -122,7 +125,10 @@ fn growth_compares_last_parts_with_first_parts() {
     let slow_third = |part: usize| [1, 1, 4, 1].get(part).copied().unwrap_or(10);
     assert!(saturated(4 * PARTS as u64, &slow_third));
     assert!(!saturated(4 * PARTS as u64 - 1, &slow_third));
-    assert!(!saturated(1_000, &|part| if part < 2 { 4 } else { 12 }) && saturated(1_000, &|part| if part < 2 { 4 } else { 13 }));
+    assert!(
+        !saturated(1_000, &|part| if part < 2 { 4 } else { 12 })
+            && saturated(1_000, &|part| if part < 2 { 4 } else { 13 })
+    );
     // All of the last three tenths of the parts must exceed it.
     let last = PARTS - PARTS * 3 / 10;
     assert!(saturated(1_000, &|part| if part < last { 1 } else { 10 }));
