@@ -79,7 +79,9 @@ fn mechanisms_have_a_file_and_a_row() {
     let table = fs::read_to_string(root().join("crates/server/src/registry.rs")).unwrap().replace('_', "-");
     for file in &written {
         let is_elsewhere = file == "kqueue" && table.contains(&format!("\"{file}\""));
-        assert!(names.contains(file) || is_elsewhere, "{file} has no row in MECHANISMS");
+        // The rows of a wrapper of other mechanisms end with its name.
+        let is_row_of = |name: &String| name == file || name.ends_with(&format!("-{file}"));
+        assert!(names.iter().any(is_row_of) || is_elsewhere, "{file} has no row in MECHANISMS");
     }
     for name in &names {
         // A variant has no file; its name begins with the name of its mechanism, which has one.
