@@ -1,5 +1,6 @@
 //! Writes figures and other files, and reads the send times of stored runs.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -44,7 +45,12 @@ pub fn write_paper_figures(comparison: &PaperComparison, folder: &Path) -> anyho
     write_figures(figures, &comparison.paper.series.iter().map(ToString::to_string).collect::<Vec<_>>(), folder)
 }
 
-pub fn send_times(folder: &Path, trial: u32) -> anyhow::Result<Vec<i64>> {
-    let samples = samples::read(&store::samples_path(folder, trial))?;
-    Ok(samples.iter().map(|sample| sample.sent_ns).filter(|&sent_ns| sent_ns != Sample::NEVER).collect())
+/// Returns the send times of each client process.
+pub fn send_times(folder: &Path, trial: u32) -> anyhow::Result<Vec<Vec<i64>>> {
+    let mut clients: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
+    for sample in samples::read(&store::samples_path(folder, trial))? {
+        let sent_ns = clients.entry(sample.client).or_default();
+        sent_ns.extend((sample.sent_ns != Sample::NEVER).then_some(sample.sent_ns));
+    }
+    Ok(clients.into_values().collect())
 }

@@ -88,7 +88,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
     }
 }
 
-fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) -> TrialRecord {
+pub(crate) fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) -> TrialRecord {
     TrialRecord {
         trial: trial.clone(),
         started_at: "2026-01-01T00:00:00Z".into(),
@@ -134,7 +134,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
 }
 
 /// Returns a run without trials.
-fn empty_run() -> Run {
+pub(crate) fn empty_run() -> Run {
     Run {
         header: RunHeader {
             name: "20260101T000000-made-up".into(),
@@ -469,13 +469,13 @@ pub fn large_run() -> Run {
 
 /// Returns a function that maps a trial to its send times, at the planned rate. Every 20th send is late, by more in
 /// later trials. The samples of trial 6 are missing.
-pub fn sends_of(run: &Run) -> impl FnMut(u32) -> anyhow::Result<Vec<i64>> {
+pub fn sends_of(run: &Run) -> impl FnMut(u32) -> anyhow::Result<Vec<Vec<i64>>> {
     let rates: BTreeMap<u32, f64> =
         run.header.trials.iter().filter_map(|trial| Some((trial.index, trial.workload.rate_per_s?))).collect();
     move |trial| {
         anyhow::ensure!(trial != 6, "cannot read samples from samples/0006.parquet: no such file");
         let late_ns = |at: i64| if at % 20 == 7 { 5_000 * i64::from(trial + 1) } else { at % 3 * 100 };
-        Ok((0..200).map(|at| (at as f64 * 1e9 / rates[&trial]) as i64 + late_ns(at)).collect())
+        Ok(vec![(0..200).map(|at| (at as f64 * 1e9 / rates[&trial]) as i64 + late_ns(at)).collect()])
     }
 }
 

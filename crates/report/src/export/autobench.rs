@@ -17,7 +17,7 @@ use super::csv::{CsvRow, of_rows};
 use crate::model::sweep::{Curve, Step, StepFigures, Sweep};
 
 /// Autobench's columns with httperf's number of digits.
-const AUTOBENCH: [(&str, fn(&StepFigures) -> String); 9] = [
+pub const COLUMNS: [(&str, fn(&StepFigures) -> String); 9] = [
     ("req_rate", |it| tenth(Some(it.req_rate))),
     ("con_rate", |it| tenth(Some(it.con_rate))),
     ("min_rep_rate", |it| tenth(it.min_rep_rate)),
@@ -29,12 +29,12 @@ const AUTOBENCH: [(&str, fn(&StepFigures) -> String); 9] = [
     ("errors", |it| thousandth(it.errors)),
 ];
 /// Autobench's first column: the planned rate.
-const RATE: &str = "dem_req_rate";
+pub const RATE: &str = "dem_req_rate";
 
-/// Returns a field for each column of [`AUTOBENCH`]; the fields are empty if the step has no figures.
+/// Returns a field for each column of [`COLUMNS`]; the fields are empty if the step has no figures.
 fn fields(step: Option<&Step>) -> impl Iterator<Item = String> {
     let figures = step.and_then(|step| step.figures.as_ref());
-    AUTOBENCH.iter().map(move |(_, field)| figures.map_or_else(String::new, field))
+    COLUMNS.iter().map(move |(_, field)| figures.map_or_else(String::new, field))
 }
 
 fn tenth(value: Option<f64>) -> String {
@@ -59,7 +59,7 @@ fn row(curve: &Curve, step: &Step) -> CsvRow {
     row.put("active", curve.workload.active.to_string());
     row.put("idle", curve.workload.idle);
     row.put(RATE, step.dem_req_rate.to_string());
-    for ((name, _), value) in AUTOBENCH.iter().zip(fields(Some(step))) {
+    for ((name, _), value) in COLUMNS.iter().zip(fields(Some(step))) {
         row.put(*name, value);
     }
     let quantiles: [(&str, fn(&StepFigures) -> f64); 4] = [
@@ -97,7 +97,7 @@ pub fn tsv(sweep: &Sweep) -> String {
     };
     let mut heading = vec![RATE.to_owned()];
     for curve in &sweep.curves {
-        heading.extend(AUTOBENCH.iter().map(|(name, _)| format!("{name}{}", suffix(curve))));
+        heading.extend(COLUMNS.iter().map(|(name, _)| format!("{name}{}", suffix(curve))));
     }
     let mut rates: Vec<f64> =
         sweep.curves.iter().flat_map(|curve| &curve.steps).map(|step| step.dem_req_rate).collect();

@@ -9,9 +9,9 @@ use stats::{Deviation, deviation};
 use super::FORMAT;
 use super::workload::order;
 
-/// A function that returns the send times of a trial in nanoseconds, in any order and without unsent requests. It
+/// A function that returns the send times of each client of a trial in nanoseconds, in any order and without unsent requests. It
 /// returns an error if they are unknown.
-pub type SendsOf<'a> = dyn FnMut(u32) -> anyhow::Result<Vec<i64>> + 'a;
+pub type SendsOf<'a> = dyn FnMut(u32) -> anyhow::Result<Vec<Vec<i64>>> + 'a;
 
 /// A function that returns the deviations of a finished trial.
 pub type DeviationOf<'a> = dyn FnMut(&TrialRecord) -> TrialDeviation + 'a;
@@ -30,7 +30,7 @@ pub(crate) const POINTS: usize = 101;
 
 /// The definition of a deviation.
 pub(crate) const DEFINITION: &str = "\
-    Deviation of each send from the best-fitting even sequence with intervals of 1/rate (kawai2006, section 5.2): \
+    Deviation of each send from its client's best-fitting even sequence with intervals of clients/rate (kawai2006, section 5.2): \
     positive is late, and the mean is 0.";
 
 /// The deviations of all finished trials.
@@ -55,7 +55,7 @@ pub struct TrialDeviation {
     pub(crate) architecture: String,
     /// The traffic. With a schedule other than `constant`, the planned times deviate too.
     pub workload: Workload,
-    /// Planned time between two sends.
+    /// Planned time between two sends of a client.
     pub(crate) interval_ns: Option<f64>,
     /// The verdict of the trial.
     pub verdict: VerdictKind,
@@ -84,14 +84,18 @@ impl TrialDeviation {
     /// Computes the deviations of a finished trial.
     pub fn of(record: &TrialRecord, sends_of: &mut SendsOf<'_>) -> Self {
         let trial = &record.trial;
-        let interval_ns = trial.workload.rate_per_s.map(|rate_per_s| 1e9 / rate_per_s);
-        let (sent_ns, missing) = match sends_of(trial.index) {
-            _ if interval_ns.is_none() => (Vec::new(), Some("a closed loop has no intervals".to_owned())),
-            Ok(sent_ns) if sent_ns.is_empty() => (sent_ns, Some("nothing was sent".to_owned())),
-            Ok(sent_ns) => (sent_ns, None),
+        let (clients, missing) = match sends_of(trial.index) {
+            _ if trial.workload.rate_per_s.is_none() => (Vec::new(), Some("a closed loop has no intervals".to_owned())),
+            Ok(clients) if clients.iter().all(Vec::is_empty) => (clients, Some("nothing was sent".to_owned())),
+            Ok(clients) => (clients, None),
             Err(error) => (Vec::new(), Some(format!("{error:#}"))),
         };
-        let deviations_ns = deviation::deviations_ns(&sent_ns, interval_ns.unwrap_or_default());
+        // Each client starts at a time of its own and has an equal part of the rate.
+        let count = clients.len().max(1) as f64;
+        let interval_ns = trial.workload.rate_per_s.map(|rate_per_s| 1e9 * count / rate_per_s);
+        let of_client = |sent_ns: &Vec<i64>| deviation::deviations_ns(sent_ns, interval_ns.unwrap_or_default());
+        let deviations_ns: Vec<f64> = clients.iter().flat_map(of_client).collect();
+        let sent = clients.iter().map(Vec::len).sum::<usize>() as u64;
         let points = |points: usize| {
             let cdf = deviation::cdf(&deviations_ns, points).into_iter();
             cdf.map(|(deviation_ns, share)| Point { share, deviation_ns }).collect::<Vec<_>>()
@@ -106,7 +110,7 @@ impl TrialDeviation {
             workload: trial.workload.clone(),
             interval_ns,
             verdict: record.verdict.kind,
-            unsent: planned.saturating_sub(sent_ns.len() as u64),
+            unsent: planned.saturating_sub(sent),
             missing,
             figures: Deviation::of(&deviations_ns),
             tails: SHARES.iter().filter_map(|share| fine.get((share * 1_000.0).round() as usize).copied()).collect(),

@@ -69,7 +69,7 @@ pub struct Row {
     /// Reasons for missing repeats: the host could not run them, the sweep skipped their rate, or they have not been run.
     pub(crate) missing: Vec<String>,
     /// Service time, t3 − t2; `None` if no repeat has a sample. p50, p90 and p99 are geometric means of blocks.
-    pub(crate) service: Option<Distribution>,
+    pub service: Option<Distribution>,
     /// Send delay, t2 − t1.
     #[serde(rename = "lag")]
     pub send_delay: Option<Distribution>,
@@ -98,7 +98,11 @@ pub struct Row {
     /// are the majority.
     pub(crate) service_p99_ns: Option<Estimate>,
     /// Median response time over the repeats that estimates use.
-    pub response_p50_ns: Option<Estimate>,
+    pub(crate) response_p50_ns: Option<Estimate>,
+    /// Mean service time over the repeats that estimates use and whose tail the client cannot have caused, if these are the
+    /// majority.
+    #[serde(skip)]
+    pub service_mean_ns: Option<Estimate>,
     pub(crate) kernel: Option<Kernel>,
     pub(crate) churn: Option<Churn>,
     /// `None` without counters of the server.

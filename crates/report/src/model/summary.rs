@@ -1,14 +1,14 @@
 //! The figures of each architecture under each workload. p50, p90, p99, rates and CPU times are geometric means of blocks, as
 //! are the ratios and the ranking. Histograms are merged over repeats for all other percentiles.
 
-use harness::model::blocks::{Figure, Percentile, RunBlocks, metric};
+use harness::model::blocks::{Figure, Percentile, RunBlocks, heat, metric};
 use harness::model::{Run, Strategy, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use harness::strategy;
 use load::LoadReport;
 use load::report::{ChurnReport, KernelReport, LateSends, Measured};
 use serde::Serialize;
 use server::ServerCounters;
-use stats::{Distribution, Estimate, Family, Histogram, Ratio, interval, ratio};
+use stats::{Block, Distribution, Estimate, Family, Histogram, Ratio, interval, ratio};
 
 use super::client_tail;
 use super::cost::CostBreakdown;
@@ -240,6 +240,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
         service_p50_ns: p50(Figure::Service),
         service_p99_ns: Estimate::of(&row_blocks.p99),
         response_p50_ns: p50(Figure::Response),
+        service_mean_ns: service_mean(&client_tail::servers(&estimated, 0.99)),
         rate_achieved_per_s,
         rate_per_s,
         client_busy_share: mean(closed().map(|closed| closed.busy_share)),
@@ -252,6 +253,15 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
         metrics: blocks.of(&estimated, metric(&first.workload)),
         blocks: row_blocks,
     }
+}
+
+/// Estimates the mean service time from the mean of each repeat.
+fn service_mean(records: &[&TrialRecord]) -> Option<Estimate> {
+    let mean = |record: &&TrialRecord| {
+        let value = record.load.as_ref()?.service.distribution.mean_ns;
+        Some(Block { heat: heat(&record.trial), number: record.trial.index, value })
+    };
+    Estimate::of(&records.iter().filter_map(mean).collect::<Vec<_>>())
 }
 
 /// Replaces p50, p90 and p99 by the geometric means of their blocks. p99 uses the repeats of its estimate, unless the client may

@@ -16,16 +16,19 @@ const SAMPLES: usize = 8;
 /// A sweep's figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sweep {
-    pub(crate) curves: Vec<Curve>,
+    /// The curves, by traffic and architecture.
+    pub curves: Vec<Curve>,
 }
 
 /// An architecture under one traffic, at ascending rates.
 #[derive(Clone, Debug, Serialize)]
 pub struct Curve {
     /// The architecture's name, with options that differ from the default.
-    pub(crate) architecture: String,
-    pub(crate) workload: Workload,
-    pub(crate) steps: Vec<Step>,
+    pub architecture: String,
+    /// The traffic, without the rate.
+    pub workload: Workload,
+    /// The rates, in ascending order.
+    pub steps: Vec<Step>,
 }
 
 /// An architecture at one rate.
@@ -33,10 +36,11 @@ pub struct Curve {
 pub struct Step {
     #[serde(skip)]
     pub(crate) architecture: String,
-    pub(crate) dem_req_rate: f64,
+    /// The planned requests per second.
+    pub dem_req_rate: f64,
     /// The results; `None` if the step was not run.
     #[serde(flatten)]
-    pub(crate) figures: Option<StepFigures>,
+    pub figures: Option<StepFigures>,
     /// The verdict on all repeats; `None` if the step was not run.
     pub(crate) verdict: Option<VerdictKind>,
     pub(crate) reasons: Vec<String>,
@@ -51,7 +55,11 @@ pub struct StepFigures {
     pub(crate) avg_rep_rate: f64,
     pub(crate) max_rep_rate: Option<f64>,
     pub(crate) stddev_rep_rate: Option<f64>,
+    /// The mean response time in ms, which begins at the planned send.
     pub(crate) resp_time: f64,
+    /// The mean service time in ms, which begins at the actual send.
+    #[serde(skip)]
+    service_time: f64,
     pub(crate) net_io: Option<f64>,
     pub(crate) errors: f64,
     // Percentiles of the response time, in ms.
@@ -70,7 +78,11 @@ pub struct StepFigures {
 impl Sweep {
     /// Summarises a sweep; `None` for other runs.
     pub fn of(run: &Run) -> Option<Self> {
-        let Strategy::Sweep { .. } = run.header.strategy else { return None };
+        matches!(run.header.strategy, Strategy::Sweep { .. }).then(|| Self::of_rates(run))
+    }
+
+    /// Summarises any run by its rates, such as that of an experiment with several rates.
+    pub fn of_rates(run: &Run) -> Self {
         let summary = Summary::of(run);
         let rows = summary.comparisons.iter().flat_map(|comparison| {
             let mut rows: Vec<&Row> = comparison.rows.iter().collect();
@@ -84,7 +96,7 @@ impl Sweep {
             workload: traffic(group[0].0),
             steps: group.iter().map(|(comparison, row)| step(run, comparison, row)).collect(),
         };
-        Some(Self { curves: groups.into_iter().map(curve).collect() })
+        Self { curves: groups.into_iter().map(curve).collect() }
     }
 
     /// Returns the traffic of the curves, each once.
@@ -130,6 +142,7 @@ fn figures(records: &[&TrialRecord]) -> Option<StepFigures> {
             (squares / (samples.len() - 1) as f64).sqrt()
         }),
         resp_time: response.mean_ns / 1e6,
+        service_time: merged(loads.iter().map(|load| &load.service)).distribution().mean_ns / 1e6,
         net_io: net_io(records),
         errors: 100.0 * planned.saturating_sub(answered) as f64 / planned.max(1) as f64,
         resp_time_p50: response.p50_ns as f64 / 1e6,
@@ -165,6 +178,14 @@ fn net_io(records: &[&TrialRecord]) -> Option<f64> {
         })
     };
     Some(mean(records.iter().map(of).collect::<Option<Vec<f64>>>()?)? / 1024.0)
+}
+
+impl StepFigures {
+    /// Returns the figures with a response time that begins at the actual send, as httperf's does.
+    #[must_use]
+    pub fn from_actual_send(&self) -> Self {
+        Self { resp_time: self.service_time, ..self.clone() }
+    }
 }
 
 impl Step {
