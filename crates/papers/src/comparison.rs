@@ -1,13 +1,12 @@
 //! Comparisons of runs with a paper's figures, tables and claims, as text, JSON and CSV.
 
 use anyhow::{bail, ensure};
-use harness::model::Run;
+use harness::model::{Run, Trial};
 use serde_json::{Value, json};
 
 use super::figure::{Here, PaperFigure};
-use super::grid::{self, Grid};
+use super::grid::{self, Grid, PaperTables};
 use super::impossible::{self, Impossible};
-use super::kawai2006::Kawai2006;
 use super::{Paper, Part, points};
 use crate::claims::{self, CheckedClaim};
 use report::model;
@@ -31,11 +30,11 @@ pub struct PaperComparison {
     pub impossible: Vec<Impossible>,
     /// The paper's claims with their results.
     pub claims: Vec<CheckedClaim>,
-    tables: Vec<Kawai2006>,
+    tables: Vec<PaperTables>,
 }
 
 impl PaperComparison {
-    /// Compares runs with a paper or a part of it. `sends_of` holds, for each run, a function that returns send times.
+    /// Compares runs with a paper or a part of it. Ignores trials whose client differs from the paper's. `sends_of` holds, for each run, a function that returns send times.
     ///
     /// # Errors
     /// If no finished trial belongs to the paper, if the runs lack the data of the figure, or if any run has no workload of the
@@ -46,13 +45,21 @@ impl PaperComparison {
         runs: &[Run],
         sends_of: &mut [&mut SendsOf<'_>],
     ) -> anyhow::Result<Self> {
+        let is_client = |trial: &Trial| (paper.is_client)(&trial.load);
+        let admitted: Vec<Run>;
+        let runs = if runs.iter().flat_map(|run| &run.header.trials).all(is_client) {
+            runs
+        } else {
+            admitted = runs.iter().map(|run| of_trials(run, is_client)).collect();
+            &admitted
+        };
         let has_tables = !matches!(part, Part::Figure(_));
         let tables_of = paper.tables_of.filter(|_| has_tables);
         let mut kept: Vec<_> = sends_of.iter_mut().map(|sends_of| deviation::kept(*sends_of)).collect();
         let mut deviation_of: Vec<&mut DeviationOf<'_>> = kept.iter_mut().map(|it| it as _).collect();
         let of_runs = runs.iter().zip(&mut deviation_of);
         let tables = of_runs.filter_map(|(run, deviation_of)| Some(tables_of?(run, *deviation_of)));
-        let tables = tables.collect::<anyhow::Result<Vec<_>>>()?;
+        let tables: Vec<PaperTables> = tables.filter_map(Result::transpose).collect::<anyhow::Result<_>>()?;
         let claims = match part {
             Part::Whole => claims::check(paper.claims, runs, &mut deviation_of),
             Part::Figure(_) | Part::Table(_) => Vec::new(),
@@ -97,15 +104,16 @@ impl PaperComparison {
 
     /// Returns the tables with their numbers.
     pub fn grids(&self) -> Vec<(&'static str, Grid)> {
-        let tables = self.tables.iter().flat_map(|tables| tables.tables());
+        let grids = self.tables.iter().flat_map(|tables| &tables.grids);
         let is_wanted = |number: &str| !matches!(self.part, Part::Table(one) if one != number);
-        tables.filter(|(number, _)| is_wanted(number)).collect()
+        grids.filter(|(number, _)| is_wanted(number)).cloned().collect()
     }
 
     /// Renders the comparison as text that fits the medium, where possible.
     pub fn render(&self, medium: impl Into<Medium>) -> String {
         let medium = medium.into();
-        let mut parts: Vec<String> = self.tables.iter().map(|tables| medium.prose(&tables.about())).collect();
+        let about = self.tables.iter().filter_map(|tables| tables.about.as_ref());
+        let mut parts: Vec<String> = about.map(|about| medium.prose(about)).collect();
         if parts.is_empty() {
             parts.push(medium.prose(&format!("{}: {}.", self.paper.name, self.paper.citation)));
         }
@@ -150,7 +158,7 @@ impl PaperComparison {
     pub fn json(&self) -> Value {
         let mut all = json!({ "format": model::FORMAT, "paper": self.paper.name });
         let fields = match (self.part, self.tables.first()) {
-            (Part::Whole, Some(tables)) => tables.json(),
+            (Part::Whole, Some(tables)) => tables.json.clone(),
             (Part::Table(_), _) => {
                 let table = |(number, grid): &(&str, Grid)| json!({ "number": number, "table": grid });
                 json!({ "tables": self.grids().iter().map(table).collect::<Vec<_>>() })
@@ -179,10 +187,18 @@ impl PaperComparison {
         match (self.part, self.tables.first()) {
             (Part::Figure(_), _) => points::csv(self.paper, &self.figures),
             (Part::Table(_), _) => self.grids().first().map_or_else(String::new, |(_, grid)| grid.csv()),
-            (Part::Whole, Some(tables)) => tables.csv(),
+            (Part::Whole, Some(tables)) => tables.csv.clone(),
             (Part::Whole, None) => claims::csv(&self.claims),
         }
     }
+}
+
+/// Returns a run without other trials.
+fn of_trials(run: &Run, is_wanted: impl Fn(&Trial) -> bool) -> Run {
+    let mut run = run.clone();
+    run.header.trials.retain(&is_wanted);
+    run.records.retain(|record| is_wanted(&record.trial));
+    run
 }
 
 /// Formats a table with its number and its notes.

@@ -1,6 +1,7 @@
 //! Tables as plain data: a paper's own table, or the numbers of a figure's panel beside the published values.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use report::export::csv::of_records;
 use report::format;
@@ -23,6 +24,19 @@ pub struct Grid {
 pub struct GridRow {
     pub lead: Vec<String>,
     pub cells: Vec<String>,
+}
+
+/// A paper's tables, filled from a run.
+#[derive(Debug)]
+pub struct PaperTables {
+    /// Explains which numbers are ours and which are the paper's; `None` if the tables do.
+    pub about: Option<String>,
+    /// The tables with their numbers.
+    pub grids: Vec<(&'static str, Grid)>,
+    /// An object.
+    pub json: Value,
+    /// Every published value beside ours.
+    pub csv: String,
 }
 
 impl Grid {

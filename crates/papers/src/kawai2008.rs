@@ -5,7 +5,9 @@ use harness::model::{VerdictKind, Workload};
 use harness::spec::transport::Transport;
 use load::config::Schedule;
 
-use crate::claims::{Axis, Claim, Is, SEND_DELAY_MEDIAN, SEND_DELAY_P99, SERVICE_MEDIAN, SERVICE_SPREAD, Statement};
+use crate::claims::{
+    Axis, Claim, Is, NEAR, SEND_DELAY_MEDIAN, SEND_DELAY_P99, SERVICE_MEDIAN, SERVICE_SPREAD, Statement,
+};
 use crate::clients;
 use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, published};
 use report::plot::chart::{Chart, Form, Mark, Panel, Series, Shape};
@@ -74,6 +76,12 @@ fn http_like(workload: &Workload) -> bool {
 /// Returns whether a workload belongs to Figures 8 and 11.
 fn minimised(workload: &Workload) -> bool {
     of_the_paper(workload, Some((1, 1)))
+}
+
+/// Selects the most connections, whose scan dominates the service time. With 400 connections the paper prints 900 µs for one
+/// traffic model and 500 µs for the other.
+fn longest_scan(workload: &Workload) -> bool {
+    either(workload) && workload.connections == 10_000
 }
 
 fn either(workload: &Workload) -> bool {
@@ -218,14 +226,20 @@ pub(super) const CLAIMS: &[Claim] = &[
         statements: &[Statement::of(SCAN, &SERVICE_MEDIAN, either, Is::Proportional(Axis::Connections))],
     },
     Claim {
+        says: "The service time of select and poll grows with the request rate. (The paper says in proportion, but over its range of \
+         connections only a factor of 2 is left for the rate.)",
+        cpus_min: 1,
+        statements: &[Statement::of(SCAN, &SERVICE_MEDIAN, either, Is::Grows(Axis::Rate, 1.0))],
+    },
+    Claim {
         says: "mp, mt and epoll take nearly the same time.",
         cpus_min: 1,
         statements: &[Statement::of(FLAT, &SERVICE_MEDIAN, either, Is::Alike(NO_CHANGE))],
     },
     Claim {
-        says: "select and poll take nearly the same time under both traffic models, because the scan dominates.",
+        says: "On 10 000 connections select and poll take nearly the same time under both traffic models, because the scan dominates.",
         cpus_min: 1,
-        statements: &[Statement::of(SCAN, &SERVICE_MEDIAN, either, Is::Flat(Axis::Response, NO_CHANGE))],
+        statements: &[Statement::of(SCAN, &SERVICE_MEDIAN, longest_scan, Is::Flat(Axis::Response, NO_CHANGE))],
     },
     Claim {
         says: "HTTP-like traffic at 8 000 requests/s saturates the server, so the paper has no result for it.",
@@ -242,8 +256,8 @@ pub(super) const CLAIMS: &[Claim] = &[
          µs.",
         cpus_min: 1,
         statements: &[
-            Statement::of(ALL, &SEND_DELAY_MEDIAN, either, Is::AtMost(10_000.0)),
-            Statement::of(ALL, &SEND_DELAY_P99, either, Is::AtMost(20_000.0)),
+            Statement::of(ALL, &SEND_DELAY_MEDIAN, either, Is::AtMost(10_000.0 * NEAR)),
+            Statement::of(ALL, &SEND_DELAY_P99, either, Is::AtMost(20_000.0 * NEAR)),
         ],
     },
     Claim {
@@ -253,7 +267,7 @@ pub(super) const CLAIMS: &[Claim] = &[
             &[SERVER],
             &SERVICE_SPREAD,
             |it| on_a_link(it, Schedule::ConstantTogether),
-            Is::AtLeast(LAST_OF_FIVE_NS),
+            Is::AtLeast(LAST_OF_FIVE_NS / NEAR),
         )],
     },
 ];

@@ -21,12 +21,13 @@ mod welsh2001;
 
 use anyhow::Context;
 use harness::model::Run;
+use load::LoadConfig;
 use report::model::deviation::DeviationOf;
 
 use claims::Claim;
 pub use comparison::PaperComparison;
 use figure::PaperFigure;
-use kawai2006::Kawai2006;
+use grid::PaperTables;
 
 /// A row of [`PAPERS`].
 #[derive(Debug)]
@@ -49,8 +50,17 @@ pub struct Paper {
     pub series: &'static [&'static str],
     /// The numbers of the paper's tables that have results.
     pub tables: &'static [&'static str],
-    /// The function that fills the tables; `None` without tables.
-    tables_of: Option<fn(&Run, &mut DeviationOf<'_>) -> anyhow::Result<Kawai2006>>,
+    /// The function that fills the tables; `None` without tables. It returns `None` for runs that are not of the tables.
+    tables_of: Option<TablesOf>,
+    /// Returns whether a client is the paper's. Trials of other clients do not count.
+    is_client: fn(&LoadConfig) -> bool,
+}
+
+type TablesOf = fn(&Run, &mut DeviationOf<'_>) -> anyhow::Result<Option<PaperTables>>;
+
+/// Admits all clients.
+fn any_client(_: &LoadConfig) -> bool {
+    true
 }
 
 /// The part of a paper to show.
@@ -78,6 +88,7 @@ pub const PAPERS: &[Paper] = &[
         series: kawai2008::SERIES,
         tables: &[],
         tables_of: None,
+        is_client: any_client,
     },
     Paper {
         name: "kawai2006",
@@ -90,7 +101,8 @@ pub const PAPERS: &[Paper] = &[
         figures: kawai2006::FIGURES,
         series: &kawai2006::ARCHITECTURES,
         tables: &["3", "4", "5"],
-        tables_of: Some(Kawai2006::of),
+        tables_of: Some(kawai2006::tables_of),
+        is_client: any_client,
     },
     Paper {
         name: "maharjan2012",
@@ -102,8 +114,9 @@ pub const PAPERS: &[Paper] = &[
         figure_word: "Figure",
         figures: maharjan2012::FIGURES,
         series: maharjan2012::ALL,
-        tables: &[],
-        tables_of: None,
+        tables: &["4.9"],
+        tables_of: Some(maharjan2012::tables_of),
+        is_client: any_client,
     },
     Paper {
         name: "voras2009",
@@ -117,6 +130,7 @@ pub const PAPERS: &[Paper] = &[
         series: voras2009::ALL,
         tables: &[],
         tables_of: None,
+        is_client: voras2009::is_client,
     },
     Paper {
         name: "welsh2001",
@@ -129,6 +143,7 @@ pub const PAPERS: &[Paper] = &[
         series: welsh2001::ALL,
         tables: &[],
         tables_of: None,
+        is_client: any_client,
     },
 ];
 
@@ -196,5 +211,7 @@ impl Paper {
     }
 }
 
+#[cfg(test)]
+mod published;
 #[cfg(test)]
 mod tests;

@@ -5,14 +5,21 @@
 
 use std::collections::BTreeMap;
 
-use harness::model::Workload;
+use harness::model::{Run, Workload};
+use harness::spec::transport::Transport;
+use load::config::HttpTraffic;
+use serde_json::json;
 
-use crate::claims::{Axis, Claim, Is, RATE, RESPONSE_MEDIAN, Statement};
+use crate::claims::{Axis, Claim, Is, RATE, SERVICE_MEAN, Statement};
 use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, is_plain, published, rate};
+use crate::grid::{Grid, GridRow, PaperTables};
+use report::export::autobench;
+use report::model::deviation::DeviationOf;
+use report::model::sweep::{Curve, Sweep};
 use report::plot::chart::{Chart, Form, Mark, Panel, Published, Shape};
 use report::plot::plot_data::estimate;
 
-const AUTOBENCH: &str = include_str!("maharjan2012-autobench.csv");
+const EXAMPLE: &str = include_str!("maharjan2012-autobench.csv");
 
 const SCAN: &[&str] = &["select", "poll"];
 const EPOLL: &[&str] = &["epoll"];
@@ -32,16 +39,22 @@ const RAPIDLY: f64 = 2.0;
 /// The largest factor by which a response time that "stays" changes.
 const STAYS: f64 = 1.5;
 
+/// Returns whether a workload has responses of about the size in Figure 4.9, over TCP.
+fn is_of_http(workload: &Workload) -> bool {
+    let has_size = |http: &HttpTraffic| http.targets.iter().all(|target| target.body_bytes == Some(2_000));
+    is_plain(workload) && workload.http.as_ref().is_some_and(has_size) && workload.transport == Transport::Tcp
+}
+
 /// Returns whether a workload is a closed loop on 1 000 persistent connections, with any number of idle connections.
 fn highest(workload: &Workload) -> bool {
     let is_kept = workload.is_closed() && workload.requests_per_connection.is_none();
-    is_plain(workload) && workload.service.name() == "http" && is_kept && workload.connections == 1_000
+    is_of_http(workload) && is_kept && workload.connections == 1_000
 }
 
 /// Returns whether a workload has sessions at a planned rate, on up to 1 000 connections and without idle connections.
 fn rising(workload: &Workload) -> bool {
     let is_rising = !workload.is_closed() && workload.requests_per_connection.is_some() && workload.idle == 0;
-    is_plain(workload) && workload.service.name() == "http" && is_rising && workload.connections == 1_000
+    is_of_http(workload) && is_rising && workload.connections == 1_000
 }
 
 fn highest_without_idle(workload: &Workload) -> bool {
@@ -53,15 +66,15 @@ fn datagrams(workload: &Workload) -> bool {
 }
 
 const REPLIES: Scale = Scale { label: "replies/s", form: Form::Number, kind: Kind::Linear };
-const RESPONSE: Scale = Scale { label: "median response time", form: Form::Time, kind: Kind::Linear };
+const RESPONSE: Scale = Scale { label: "mean service time", form: Form::Time, kind: Kind::Linear };
 const IDLE: Scale = Scale { label: "idle connections", form: Form::Number, kind: Kind::Linear };
 const PORTS: Scale = Scale { label: "ports", form: Form::Number, kind: Kind::Linear };
 
-/// The median response time: the estimate and its interval for a ranked row, the median of all samples for any other.
+/// The mean of t3 − t2, as in the thesis: the estimate and its interval for a ranked row, the mean of all samples for any other.
 const RESPONSE_TIME: Value = |row| {
-    let ranked = row.response_p50_ns.filter(|_| row.is_ranked());
-    let of_all = || Some((row.response.filter(|response| response.count > 0)?.p50_ns as f64, Vec::new()));
-    ranked.map(|median| estimate(median.value, median.interval)).or_else(of_all)
+    let ranked = row.service_mean_ns.filter(|_| row.is_ranked());
+    let of_all = || Some((row.service.filter(|service| service.count > 0)?.mean_ns, Vec::new()));
+    ranked.map(|mean| estimate(mean.value, mean.interval)).or_else(of_all)
 };
 
 pub(super) const FIGURES: &[PaperFigure] = &[
@@ -73,7 +86,8 @@ pub(super) const FIGURES: &[PaperFigure] = &[
         experiments: &["maharjan2012-http"],
         draw: |here, _| {
             let series = here.series(&Curves { only: &rising, of: MECHANISMS, along: Axis::Rate, value: rate });
-            let example = published("example of epoll in Figure 4.9", Mark::Points, &autobench());
+            let rates: Vec<_> = autobench().iter().map(|row| (row["dem_req_rate"], row["avg_rep_rate"])).collect();
+            let example = published("example of epoll in Figure 4.9", Mark::Points, &rates);
             let example = Published { architecture: Some(here.place("epoll")), ..example };
             let panel = Panel { published: vec![example], ..Panel::new(String::new(), series) };
             let x = Scale { label: "planned requests/s", form: Form::Number, kind: Kind::Linear };
@@ -92,8 +106,8 @@ pub(super) const FIGURES: &[PaperFigure] = &[
     PaperFigure {
         number: "5.3",
         title: "Response time against ports, 10 datagrams a second, Linux",
-        about: "Maharjan 2012, Figure 5.3 (a): the server watches all ports, and each datagram goes to a random port. The \
-                paper prints no numbers for it.",
+        about: "Maharjan 2012, Figure 5.3 (a): the mean time from the actual send of a datagram to its response. The server \
+                watches all ports, and each datagram goes to a random port. The paper prints no numbers for it.",
         experiments: &["maharjan2012-udp"],
         draw: |here, _| against_ports(here, 10.0, MECHANISMS, ""),
     },
@@ -136,11 +150,46 @@ fn against_ports(here: &Here<'_>, rate_per_s: f64, of: &[&'static str], title: &
     here.chart(Shape::Points, PORTS, RESPONSE, vec![Panel::new(title.into(), series)])
 }
 
-/// Returns the planned rates and the mean reply rates of Figure 4.9.
-fn autobench() -> Vec<(f64, f64)> {
-    let mut reader = csv::Reader::from_reader(AUTOBENCH.as_bytes());
-    let rows = reader.deserialize::<BTreeMap<String, f64>>().map(|row| row.expect("a test reads every row"));
-    rows.map(|row| (row["dem_req_rate"], row["avg_rep_rate"])).collect()
+/// Returns the rows of Figure 4.9, by the names of their columns.
+pub(super) fn autobench() -> Vec<BTreeMap<String, f64>> {
+    let mut reader = csv::Reader::from_reader(EXAMPLE.as_bytes());
+    reader.deserialize().map(|row| row.expect("a test reads every row")).collect()
+}
+
+/// Returns all columns of Figure 4.9 beside those of a run with its traffic; `None` for other runs.
+pub(super) fn tables_of(run: &Run, _: &mut DeviationOf<'_>) -> anyhow::Result<Option<PaperTables>> {
+    let sweep = Sweep::of_rates(run);
+    let curve = |name: &&str| sweep.curves.iter().find(|it| it.architecture == **name && rising(&it.workload));
+    let curves: Vec<&Curve> = MECHANISMS.iter().filter_map(curve).collect();
+    if curves.is_empty() {
+        return Ok(None);
+    }
+    let mut rows = Vec::new();
+    for printed in autobench() {
+        let rate_per_s = printed[autobench::RATE];
+        let cells = autobench::COLUMNS.iter().map(|(name, _)| printed[*name].to_string()).collect();
+        rows.push(GridRow { lead: vec![rate_per_s.to_string(), "paper".into()], cells });
+        for curve in &curves {
+            let step = curve.steps.iter().find(|step| step.dem_req_rate == rate_per_s);
+            let Some(figures) = step.and_then(|step| step.figures.as_ref()) else { continue };
+            let figures = figures.from_actual_send();
+            let cells = autobench::COLUMNS.iter().map(|(_, field)| field(&figures)).collect();
+            rows.push(GridRow { lead: vec![String::new(), curve.architecture.clone()], cells });
+        }
+    }
+    let grid = Grid {
+        title: "Autobench's columns, as in Figure 4.9".into(),
+        lead: [autobench::RATE, ""].map(str::to_owned).into(),
+        columns: autobench::COLUMNS.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        rows,
+        notes: vec![
+            "The paper's rows are a run of epoll. resp_time is in ms and begins at the actual send, as httperf's does; net_io is in \
+             KiB/s, errors in percent."
+                .into(),
+        ],
+    };
+    let (json, csv) = (json!({ "tables": [{ "number": "4.9", "table": grid }] }), grid.csv());
+    Ok(Some(PaperTables { about: None, grids: vec![("4.9", grid)], json, csv }))
 }
 
 pub(super) const CLAIMS: &[Claim] = &[
@@ -165,8 +214,8 @@ pub(super) const CLAIMS: &[Claim] = &[
          stays (section 5.3).",
         cpus_min: 1,
         statements: &[
-            Statement::of(SCAN, &RESPONSE_MEDIAN, datagrams, Is::Grows(Axis::Ports, RAPIDLY)),
-            Statement::of(EPOLL, &RESPONSE_MEDIAN, datagrams, Is::Flat(Axis::Ports, STAYS)),
+            Statement::of(SCAN, &SERVICE_MEAN, datagrams, Is::Grows(Axis::Ports, RAPIDLY)),
+            Statement::of(EPOLL, &SERVICE_MEAN, datagrams, Is::Flat(Axis::Ports, STAYS)),
         ],
     },
 ];

@@ -8,7 +8,7 @@ use stats::Interval;
 use stats::ratio::ratio_of_peaks;
 
 use super::figures::{Cell, cells};
-use super::{Axis, CheckedClaim, Claim, Finding, Is, Outcome, PROPORTIONAL, Statement};
+use super::{Axis, CheckedClaim, Claim, Finding, Is, Outcome, PROPORTIONAL, STEP, Statement};
 use report::format;
 use report::model::deviation::DeviationOf;
 use report::model::workload::title;
@@ -37,19 +37,19 @@ fn outcome(by_statement: &[Vec<Finding>]) -> (Outcome, Option<String>) {
     let all = || by_statement.iter().flatten();
     let count = |holds: Option<bool>| all().filter(|finding| finding.value.is_some() && finding.holds == holds).count();
     let decided = |findings: &Vec<Finding>| findings.iter().any(|finding| finding.holds.is_some());
-    if count(Some(false)) > 0 {
-        return (Outcome::DoesNotHoldHere, None);
-    }
-    if count(None) > 0 {
-        let (open, total) = (count(None), all().count());
-        return (Outcome::Inconclusive, Some(format!("{open} of {total} findings are undecided")));
-    }
-    let (missing, total) = (all().filter(|finding| finding.value.is_none()).count(), all().count());
+    let (open, total) = (count(None), all().count());
+    let missing = all().filter(|finding| finding.value.is_none()).count();
     let reason = (missing > 0).then(|| format!("{missing} of {total} findings have no valid trials"));
-    if !by_statement.iter().all(decided) || 2 * missing > total {
-        return (Outcome::NotTestableHere, reason.or_else(|| Some("some of its statements have no trials".into())));
+    match () {
+        () if count(Some(false)) > 0 => (Outcome::DoesNotHoldHere, None),
+        () if open > 0 => (Outcome::Inconclusive, Some(format!("{open} of {total} findings are undecided"))),
+        () if by_statement.iter().any(Vec::is_empty) => {
+            (Outcome::NotTestableHere, Some("some of its statements have no trials".into()))
+        }
+        () if missing == total => (Outcome::NotTestableHere, reason),
+        () if !by_statement.iter().all(decided) || 2 * missing > total => (Outcome::Inconclusive, reason),
+        () => (Outcome::HoldsHere, reason),
     }
-    (Outcome::HoldsHere, reason)
 }
 
 fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Vec<Finding> {
@@ -58,12 +58,16 @@ fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut Deviat
         Is::Above(_, others) | Is::Peaks(_, others) => others,
         _ => &[][..],
     };
-    let of = cells(runs, deviation_of, architectures, *only, metric);
-    let others = cells(runs, deviation_of, others, *only, metric);
-    with_experiments(match *is {
-        Is::Flat(axis, factor) => ends(&of, axis, &(1.0 / factor..=factor)),
-        Is::Grows(axis, factor) => ends(&of, axis, &(factor..=f64::INFINITY)),
-        Is::Falls(axis, factor) => ends(&of, axis, &(0.0..=1.0 / factor)),
+    let mut cells = |architectures: &[&str]| {
+        let mut cells = cells(runs, deviation_of, architectures, *only, metric);
+        cells.retain(|cell| !cell.verdicts.is_empty() || matches!(is, Is::Stopped));
+        cells
+    };
+    let (of, others) = (cells(architectures), cells(others));
+    let mut findings = match *is {
+        Is::Flat(axis, factor) => along(&of, axis, from_low_end, &(1.0 / factor..=factor)),
+        Is::Grows(axis, factor) => trend(&of, axis, &(factor..=f64::INFINITY), &(1.0 / STEP..=f64::INFINITY)),
+        Is::Falls(axis, factor) => trend(&of, axis, &(0.0..=1.0 / factor), &(0.0..=STEP)),
         Is::Proportional(axis) => slopes(&of, axis),
         Is::Alike(factor) => alike(&of, factor),
         Is::AtMost(limit) => each(statement, &of, f64::NEG_INFINITY..=limit),
@@ -71,7 +75,13 @@ fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut Deviat
         Is::Above(factor, _) => peaks(&of, &others, &(factor..=f64::INFINITY)),
         Is::Peaks(factor, _) => peaks(&of, &others, &(1.0 / factor..=factor)),
         Is::Found(kind) => of.iter().map(|cell| found(cell, kind)).collect(),
-    })
+        Is::Stopped => of.iter().map(stopped).collect(),
+    };
+    let is_ratio = !matches!(is, Is::AtMost(_) | Is::AtLeast(_) | Is::Found(_) | Is::Stopped);
+    for finding in findings.iter_mut().filter(|finding| is_ratio && finding.value.is_some()) {
+        finding.words = format!("{}, {}", metric.name, finding.words);
+    }
+    with_experiments(findings)
 }
 
 /// Appends the experiment to equal descriptions, which omit the phases: two workloads may differ only in their phases.
@@ -87,26 +97,56 @@ fn with_experiments(mut findings: Vec<Finding>) -> Vec<Finding> {
 /// A ratio or another figure, with its interval.
 type Found = Option<(f64, Option<Interval>)>;
 
-/// Pairs the cells at the low and the high end of the axis that have equal architectures and otherwise equal workloads.
-fn pairs(cells: &[Cell], axis: Axis) -> impl Iterator<Item = (&Cell, &Cell)> {
-    cells.iter().filter_map(move |low| {
-        let rest = axis.apart_from(&low.workload);
-        let same = cells
-            .iter()
-            .filter(|cell| cell.architecture == low.architecture && axis.apart_from(&cell.workload) == rest);
-        let at = |cell: &&Cell| axis.at(&cell.workload);
-        let least = same.clone().map(|cell| at(&cell)).fold(f64::INFINITY, f64::min);
-        let high = same.max_by(|a, b| at(a).total_cmp(&at(b)))?;
-        (at(&low) == least && at(&high) > least).then_some((low, high))
-    })
+/// Two cells of a curve, the one lower on the axis first.
+type Pair<'a> = (&'a Cell, &'a Cell);
+
+/// Returns the curves along an axis: cells of equal architectures and otherwise equal workloads, in the order of the axis.
+fn curves(cells: &[Cell], axis: Axis) -> Vec<Vec<&Cell>> {
+    let is_same = |a: &Cell, b: &Cell| {
+        a.architecture == b.architecture && axis.apart_from(&a.workload) == axis.apart_from(&b.workload)
+    };
+    let mut curves: Vec<Vec<&Cell>> = Vec::new();
+    for cell in cells {
+        match curves.iter_mut().find(|curve| is_same(curve[0], cell)) {
+            Some(curve) => curve.push(cell),
+            None => curves.push(vec![cell]),
+        }
+    }
+    curves.iter_mut().for_each(|curve| curve.sort_by(|a, b| axis.at(&a.workload).total_cmp(&axis.at(&b.workload))));
+    curves
 }
 
-fn ends(cells: &[Cell], axis: Axis, range: &RangeInclusive<f64>) -> Vec<Finding> {
-    let finding = |(low, high): (&Cell, &Cell)| {
+/// Pairs each cell of a curve with its low end.
+fn from_low_end<'a>(curve: &[&'a Cell]) -> Vec<Pair<'a>> {
+    curve.iter().skip(1).map(|cell| (curve[0], *cell)).collect()
+}
+
+/// Pairs the low end of a curve with its high end.
+fn ends<'a>(curve: &[&'a Cell]) -> Vec<Pair<'a>> {
+    from_low_end(curve).pop().into_iter().collect()
+}
+
+/// Pairs the neighbours on a curve of more than two cells, whose ends are not neighbours.
+fn steps<'a>(curve: &[&'a Cell]) -> Vec<Pair<'a>> {
+    if curve.len() > 2 { curve.windows(2).map(|pair| (pair[0], pair[1])).collect() } else { Vec::new() }
+}
+
+fn along(
+    cells: &[Cell],
+    axis: Axis,
+    pairs: for<'a> fn(&[&'a Cell]) -> Vec<Pair<'a>>,
+    range: &RangeInclusive<f64>,
+) -> Vec<Finding> {
+    let finding = |(low, high): Pair<'_>| {
         let ratio = high.against(low).map(|ratio| (ratio.ratio, ratio.interval));
         factor_within(high, pair_in_words(low, high, axis), ratio, range)
     };
-    pairs(cells, axis).map(finding).collect()
+    curves(cells, axis).iter().flat_map(|curve| pairs(curve)).map(finding).collect()
+}
+
+/// Checks the ends of each curve, and that no step between them goes the other way.
+fn trend(cells: &[Cell], axis: Axis, of_ends: &RangeInclusive<f64>, of_steps: &RangeInclusive<f64>) -> Vec<Finding> {
+    [along(cells, axis, ends, of_ends), along(cells, axis, steps, of_steps)].concat()
 }
 
 fn pair_in_words(low: &Cell, high: &Cell, axis: Axis) -> String {
@@ -114,7 +154,7 @@ fn pair_in_words(low: &Cell, high: &Cell, axis: Axis) -> String {
 }
 
 fn slopes(cells: &[Cell], axis: Axis) -> Vec<Finding> {
-    let finding = |(low, high): (&Cell, &Cell)| {
+    let finding = |(low, high): Pair<'_>| {
         let decades = (axis.at(&high.workload) / axis.at(&low.workload)).ln();
         let slope = |ratio: f64| ratio.ln() / decades;
         let found = high.against(low).map(|ratio| {
@@ -124,7 +164,7 @@ fn slopes(cells: &[Cell], axis: Axis) -> Vec<Finding> {
         let shown = |value: f64| format!("{value:.2}");
         finding_of(high, pair_in_words(low, high, axis), found, "slope ", shown, &PROPORTIONAL)
     };
-    pairs(cells, axis).map(finding).collect()
+    curves(cells, axis).iter().flat_map(|curve| from_low_end(curve)).map(finding).collect()
 }
 
 /// Compares each further architecture with the first one, under each workload.
@@ -158,7 +198,9 @@ fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Fi
         let valued = cells.iter().filter_map(|cell| Some((value(cell)?, cell)));
         valued.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, cell)| cell.clone())
     };
-    let (Some(best), Some(other)) = (peak(cells), peak(others)) else { return Vec::new() };
+    let (Some(first), Some(first_other)) = (cells.first(), others.first()) else { return Vec::new() };
+    // Without any value, name the first cell: the finding is missing.
+    let (best, other) = (peak(cells).unwrap_or(first.clone()), peak(others).unwrap_or(first_other.clone()));
     let blocks = |cells: &[Cell]| cells.iter().map(|cell| cell.values.clone()).collect::<Vec<_>>();
     // The ratio of two maxima has a joint interval: the highest of several cells is too high by chance.
     let ratio = ratio_of_peaks(&blocks(cells), &blocks(others)).map(|ratio| (ratio.ratio, ratio.interval));
@@ -182,15 +224,26 @@ fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Fi
 }
 
 fn found(cell: &Cell, kind: VerdictKind) -> Finding {
-    let count = |kind: VerdictKind| cell.verdicts.iter().filter(|&&found| found == kind).count();
-    let (matching, valid, total) = (count(kind), count(VerdictKind::Valid), cell.verdicts.len());
+    let matching = cell.verdicts.iter().filter(|&&found| found == kind).count();
+    counted(cell, matching, format::verdict(kind))
+}
+
+/// Checks that an architecture cannot run: its plan rejects it, or its trials fail.
+fn stopped(cell: &Cell) -> Finding {
+    let failed = cell.verdicts.iter().filter(|&&found| found == VerdictKind::Failed).count();
+    counted(cell, failed + cell.infeasible, "infeasible or failed")
+}
+
+fn counted(cell: &Cell, matching: usize, name: &str) -> Finding {
+    let valid = cell.verdicts.iter().filter(|&&found| found == VerdictKind::Valid).count();
+    let total = cell.verdicts.len() + cell.infeasible;
     Finding {
         what: format!("{}, {}", cell.architecture, title(&cell.workload)),
         experiment: cell.experiment.clone(),
         // Trials with other verdicts show nothing about the claim.
         value: (matching + valid > 0).then(|| matching as f64 / total as f64),
         interval: None,
-        words: format!("{} in {matching} of {total} trials", format::verdict(kind)),
+        words: format!("{name} in {matching} of {total} trials"),
         holds: match () {
             () if 2 * matching > total => Some(true),
             () if 2 * valid > total => Some(false),

@@ -1,6 +1,6 @@
 //! The values of a metric for each architecture and workload, one block per repeat of separate trials.
 
-use harness::model::{Run, VerdictKind, Workload};
+use harness::model::{Run, Trial, TrialRecord, VerdictKind, Workload};
 use stats::{Block, Estimate, Ratio};
 
 use super::Metric;
@@ -17,6 +17,8 @@ pub(super) struct Cell {
     /// The metric of each repeat that counts or belongs in estimates; empty unless most repeats count.
     pub values: Vec<Block>,
     pub verdicts: Vec<VerdictKind>,
+    /// The number of trials that the plan rejects.
+    pub infeasible: usize,
 }
 
 impl Cell {
@@ -31,7 +33,7 @@ impl Cell {
     }
 }
 
-/// Returns the cells of these architectures with finished trials, in the order of `architectures`.
+/// Returns the cells of these architectures with finished or infeasible trials, in the order of `architectures`.
 pub(super) fn cells(
     runs: &[Run],
     deviation_of: &mut [&mut DeviationOf<'_>],
@@ -40,23 +42,28 @@ pub(super) fn cells(
     metric: &Metric,
 ) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
+    // Compare labels, which name unusual options: claims cover only the default options.
+    let belongs = |trial: &Trial| architectures.contains(&trial.label().as_str()) && only(&trial.workload);
     // Heats of different runs may have the same number.
     let mut heats: Vec<(usize, u32)> = Vec::new();
     for (at_run, (run, deviation_of)) in runs.iter().zip(deviation_of).enumerate() {
         let blocks = RunBlocks::new(&run.records);
-        for record in &run.records {
-            // Compare labels, which name unusual options: claims cover only the default options.
-            let (name, workload) = (record.trial.label(), &record.trial.workload);
-            if !architectures.contains(&name.as_str()) || !only(workload) {
-                continue;
-            }
+        let mut place = |trial: &Trial| {
+            let (name, workload) = (trial.label(), &trial.workload);
             let at = cells.iter().position(|cell| cell.architecture == name && cell.workload == *workload);
-            let at = at.unwrap_or_else(|| {
+            at.unwrap_or_else(|| {
                 let (values, verdicts) = (Vec::new(), Vec::new());
                 let (workload, experiment) = (workload.clone(), run.header.experiment.clone());
-                cells.push(Cell { architecture: name, workload, experiment, values, verdicts });
+                cells.push(Cell { architecture: name, workload, experiment, values, verdicts, infeasible: 0 });
                 cells.len() - 1
-            });
+            })
+        };
+        let rejected = run.header.trials.iter().filter(|trial| !trial.infeasible.is_empty() && belongs(trial));
+        let rejected: Vec<usize> = rejected.map(&mut place).collect();
+        let finished = run.records.iter().filter(|record| belongs(&record.trial));
+        let finished: Vec<(usize, &TrialRecord)> = finished.map(|record| (place(&record.trial), record)).collect();
+        rejected.into_iter().for_each(|at| cells[at].infeasible += 1);
+        for (at, record) in finished {
             cells[at].verdicts.push(record.verdict.kind);
             if (metric.counts)(record.verdict.kind) || record.verdict.belongs_in_estimates() {
                 let whole = |value| Block { heat: heat(&record.trial), number: 0, value };

@@ -58,13 +58,13 @@ impl Statement {
 /// A relation that a statement claims.
 #[derive(Debug)]
 pub enum Is {
-    /// From one end of the axis to the other the metric changes by at most this factor, up or down.
+    /// Everywhere on the axis the metric is within this factor of its value at the low end, up or down.
     Flat(Axis, f64),
-    /// The slope between the ends of the axis, on logarithmic scales, is in [`PROPORTIONAL`].
+    /// The slope from the low end of the axis to each other place, on logarithmic scales, is in [`PROPORTIONAL`].
     Proportional(Axis),
-    /// From the low end of the axis to the high end the metric grows by at least this factor.
+    /// From the low end of the axis to the high end the metric grows by at least this factor. No step falls by more than [`STEP`].
     Grows(Axis, f64),
-    /// From the low end of the axis to the high end the metric falls by at least this factor.
+    /// From the low end of the axis to the high end the metric falls by at least this factor. No step grows by more than [`STEP`].
     Falls(Axis, f64),
     /// The metric of each architecture is within this factor of the metric of the first architecture.
     Alike(f64),
@@ -75,8 +75,15 @@ pub enum Is {
     /// The metric's peak over all workloads is within this factor of the best peak of the other architectures.
     Peaks(f64, &'static [&'static str]),
     Found(VerdictKind),
+    /// The plan rejects the trials, or they fail.
+    Stopped,
 }
 
+/// The factor by which a measured value may miss a printed one. A threshold that equals the printed value would leave the paper's
+/// own result undecided.
+pub const NEAR: f64 = 1.25;
+/// The largest factor by which a step on an axis may go against the trend.
+const STEP: f64 = 1.1;
 /// Slopes on logarithmic scales that count as "proportional".
 const PROPORTIONAL: std::ops::RangeInclusive<f64> = 0.75..=1.25;
 
@@ -102,6 +109,11 @@ const fn valid_time(name: &'static str, of: fn(&TrialRecord, &mut DeviationOf<'_
     Metric { name, of, counts: valid, show: format::time, figure: None }
 }
 
+/// Returns a metric of the client's lateness in nanoseconds. Late trials count too: without them a client is never late.
+const fn lateness(name: &'static str, of: fn(&TrialRecord, &mut DeviationOf<'_>) -> Option<f64>) -> Metric {
+    Metric { counts: |kind| kind != VerdictKind::Failed, ..valid_time(name, of) }
+}
+
 fn valid(kind: VerdictKind) -> bool {
     kind == VerdictKind::Valid
 }
@@ -121,20 +133,27 @@ pub static SERVICE_SPREAD: Metric = valid_time("service time from p1 to p99", |r
 });
 pub static SERVICE_MEAN: Metric =
     valid_time("mean service time", |record, _| Some(load_with_tail(record)?.service.distribution.mean_ns));
-pub static RESPONSE_MEDIAN: Metric =
-    valid_time("median response time", |record, _| Some(record.load.as_ref()?.response.distribution.p50_ns as f64))
-        .with_figure(Figure::Response(Percentile::P50));
 pub static SEND_DELAY_MEDIAN: Metric =
-    valid_time("median send delay", |record, _| Some(record.load.as_ref()?.send_delay.distribution.p50_ns as f64));
-pub static SEND_DELAY_P99: Metric = valid_time("99th percentile of send delay", |record, _| {
+    lateness("median send delay", |record, _| Some(record.load.as_ref()?.send_delay.distribution.p50_ns as f64));
+pub static SEND_DELAY_P99: Metric = lateness("99th percentile of send delay", |record, _| {
     Some(record.load.as_ref()?.send_delay.distribution.p99_ns as f64)
 });
 pub static SEND_STDDEV: Metric =
-    valid_time("standard deviation of sends", |record, deviation_of| Some(deviation_of(record).figures?.stddev_ns));
+    lateness("standard deviation of sends", |record, deviation_of| Some(deviation_of(record).figures?.stddev_ns));
+
+/// The share of sends whose deviation from even intervals differs by more than 1 µs from the median deviation. The share of the
+/// other sends is near 1, where no factor is a useful tolerance.
+pub static SENDS_BEYOND_1US: Metric = Metric {
+    show: format::percent,
+    ..lateness("share of sends beyond 1 µs", |record, deviation_of| {
+        Some(1.0 - deviation_of(record).figures?.within_1us_of_median)
+    })
+};
+
 /// The time for 10^9 bytes of bursts.
 pub static GIGABYTE: Metric = valid_time("time for a gigabyte", |record, _| Some(1e18 / stream::bytes_per_s(record)?));
 
-/// Responses per second; in a closed loop, transactions per second. Saturated trials count too.
+/// Responses per second; in a closed loop transactions, in streams bursts per second. Saturated trials count too.
 pub static RATE: Metric = Metric {
     name: "rate",
     of: |record, _| record.rate_achieved_per_s(),
@@ -152,15 +171,6 @@ pub static BANDWIDTH_OF_CPU: Metric = Metric {
     figure: None,
 };
 
-/// The share of sends whose deviation from even intervals is within 1 µs of the median deviation.
-pub static SENDS_WITHIN_1US: Metric = Metric {
-    name: "share of sends within 1 µs",
-    of: |record, deviation_of| Some(deviation_of(record).figures?.within_1us_of_median),
-    counts: valid,
-    show: format::percent,
-    figure: None,
-};
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -168,9 +178,9 @@ pub enum Outcome {
     HoldsHere,
     /// Some finding contradicts the claim.
     DoesNotHoldHere,
-    /// No finding contradicts the claim, but some findings are undecided.
+    /// No finding contradicts the claim, but some findings are undecided or most are missing.
     Inconclusive,
-    /// This host has too few CPUs, most findings are missing, or a statement has none.
+    /// This host has too few CPUs, a statement has no trials, or all findings are missing.
     NotTestableHere,
 }
 

@@ -39,7 +39,7 @@ struct All {
 }
 
 /// Returns each statistic of Table 5 with its values, in the order of [`ARCHITECTURES`].
-fn published_send_deviation() -> Vec<(String, [f64; 5])> {
+pub(super) fn published_send_deviation() -> Vec<(String, [f64; 5])> {
     let mut reader = csv::Reader::from_reader(SEND_DEVIATION.as_bytes());
     reader.deserialize().map(|row| row.expect("a test reads every row")).collect()
 }

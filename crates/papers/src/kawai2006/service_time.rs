@@ -23,10 +23,8 @@ pub(super) const SERVICE: ServiceSpec = ServiceSpec::Fixed { request_bytes: 128,
 
 /// Returns whether a workload is the paper's traffic, with any connections, active share, rate, schedule and phases.
 pub(super) fn of_the_paper(workload: &Workload) -> bool {
-    clients::are_suitable(workload)
-        && workload.service == SERVICE
-        && workload.transport == Transport::Tcp
-        && workload.idle == 0
+    let is_kept = workload.idle == 0 && workload.requests_per_connection.is_none();
+    clients::are_suitable(workload) && workload.service == SERVICE && workload.transport == Transport::Tcp && is_kept
 }
 
 /// Returns whether a workload is the paper's traffic with sends planned at even intervals.

@@ -7,13 +7,12 @@ use report::export::csv::of_records;
 use report::model::deviation::DeviationOf;
 use report::{format, model};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::send_deviation::{STATISTICS, Sends, Statistic};
 use super::service_time::ARCHITECTURES;
 use super::service_time::{self, Cell, Times, published_service_time};
 use crate::clients;
-use crate::grid::{Grid, GridRow};
+use crate::grid::{Grid, GridRow, PaperTables};
 
 /// The paper's hardware, according to its Table 1 and section 5.
 const HARDWARE: &str = "a server with two Pentium III of 800 MHz, five clients with two threads, gigabit Ethernet, Linux 2.6.15, 3 min \
@@ -21,7 +20,7 @@ const HARDWARE: &str = "a server with two Pentium III of 800 MHz, five clients w
 
 /// A run in the layout of Tables 3, 4 and 5.
 #[derive(Debug, Serialize)]
-pub(crate) struct Kawai2006 {
+pub(super) struct Kawai2006 {
     /// The format version: [`model::FORMAT`].
     format: u32,
     paper: &'static str,
@@ -39,9 +38,20 @@ pub(crate) struct Kawai2006 {
     pub(super) sends: Sends,
 }
 
+/// Fills the tables from a run; fails if no trial of the run has a workload of Table 3 or 4.
+pub(crate) fn tables_of(run: &Run, deviation_of: &mut DeviationOf<'_>) -> anyhow::Result<Option<PaperTables>> {
+    let here = Kawai2006::of(run, deviation_of)?;
+    Ok(Some(PaperTables {
+        about: Some(here.about()),
+        grids: here.tables(),
+        json: serde_json::to_value(&here)?,
+        csv: here.csv(),
+    }))
+}
+
 impl Kawai2006 {
     /// Compares a run with the paper; fails if no trial of the run has a workload of Table 3 or 4.
-    pub(crate) fn of(run: &Run, deviation_of: &mut DeviationOf<'_>) -> anyhow::Result<Self> {
+    pub(super) fn of(run: &Run, deviation_of: &mut DeviationOf<'_>) -> anyhow::Result<Self> {
         let mut service_time = published_service_time();
         let shown = |trial: &&Trial| service_time.iter().any(|cell| cell.is_of(trial));
         let trials: Vec<&Trial> = run.header.trials.iter().filter(shown).collect();
@@ -89,7 +99,7 @@ fn here_on(run: &Run, trial: &Trial) -> String {
 
 impl Kawai2006 {
     /// Explains which numbers are ours and which are the paper's.
-    pub(crate) fn about(&self) -> String {
+    pub(super) fn about(&self) -> String {
         format!(
             "kawai2006: E. Kawai and S. Yamaguchi, \"An Implementation of a Benchmark Tool Considering Communication \
              Locality\" (2006).\n\
@@ -101,7 +111,7 @@ impl Kawai2006 {
     }
 
     /// Returns the tables with their numbers.
-    pub(crate) fn tables(&self) -> Vec<(&'static str, Grid)> {
+    pub(super) fn tables(&self) -> Vec<(&'static str, Grid)> {
         let grid = |title: String, lead: &[&str], rows: Vec<GridRow>, notes: Vec<String>| Grid {
             title,
             lead: lead.iter().map(ToString::to_string).collect(),
@@ -128,12 +138,8 @@ impl Kawai2006 {
         ]
     }
 
-    pub(crate) fn json(&self) -> Value {
-        serde_json::to_value(self).expect("all keys are text")
-    }
-
     /// Returns a row for each published value.
-    pub(crate) fn csv(&self) -> String {
+    pub(super) fn csv(&self) -> String {
         let heading = "table,architecture,connections,active,rate_per_s,verdict,statistic,here,paper";
         let mut records = vec![heading.split(',').map(str::to_owned).collect::<Vec<_>>()];
         let number = |number: Option<f64>| number.map_or(String::new(), |number| number.to_string());

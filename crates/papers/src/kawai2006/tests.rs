@@ -1,10 +1,11 @@
-use harness::model::{TrialRecord, VerdictKind};
+use harness::model::{TrialRecord, VerdictKind, Workload};
 use load::config::Schedule;
 use wire::ServiceSpec;
 
 use super::send_deviation::SEND_DEVIATION;
 use super::service_time::SERVICE;
 use super::service_time::{self, SERVICE_TIME, published_service_time};
+use super::tables::Kawai2006;
 use super::*;
 use crate::comparison::table_text;
 use crate::figure::Here;
@@ -14,6 +15,25 @@ use report::text::Medium;
 fn here() -> Kawai2006 {
     let run = testkit::kawai2006_run();
     Kawai2006::of(&run, &mut kept(&mut testkit::sends_of(&run))).unwrap()
+}
+
+/// Returns the printed mean, median and standard deviation in ms; `None` if Tables 3 and 4 lack the workload.
+pub(crate) fn published_times(architecture: &str, workload: &Workload) -> Option<[f64; 3]> {
+    let cells = published_service_time();
+    let is_of = |cell: &&service_time::Cell| {
+        (cell.connections, cell.active, Some(cell.rate_per_s))
+            == (workload.connections, workload.active, workload.rate_per_s)
+            && cell.architecture == architecture
+    };
+    let times = cells.iter().find(is_of)?.published;
+    Some([times.mean_ms, times.median_ms, times.stddev_ms])
+}
+
+/// Returns the printed standard deviation, median and maximum of Table 5 in µs.
+pub(crate) fn published_send_deviation(architecture: &str) -> [f64; 3] {
+    let at = ARCHITECTURES.iter().position(|name| *name == architecture).unwrap();
+    let rows: Vec<_> = super::send_deviation::published_send_deviation().into_iter().map(|(_, row)| row[at]).collect();
+    rows.try_into().unwrap()
 }
 
 #[test]
@@ -83,7 +103,7 @@ fn invalid_trials_have_no_times() {
     let csv = tables.csv();
     assert_eq!(csv.lines().count(), 1 + 18 * 5 * 3 + 5 * 3);
     assert!(csv.lines().any(|line| line.contains(",saturated,mean_ms,,")), "{csv}");
-    assert_eq!(tables.json()["service_time"].as_array().unwrap().len(), 90);
+    assert_eq!(serde_json::to_value(&tables).unwrap()["service_time"].as_array().unwrap().len(), 90);
 }
 
 #[test]
@@ -108,7 +128,7 @@ fn sends_of_invalid_trials_are_marked() {
 #[test]
 fn run_of_other_traffic_is_an_error() {
     let run = testkit::run();
-    let mut sends_of = |_| -> anyhow::Result<Vec<i64>> { unreachable!() };
+    let mut sends_of = |_| -> anyhow::Result<Vec<Vec<i64>>> { unreachable!() };
     let error = Kawai2006::of(&run, &mut kept(&mut sends_of)).unwrap_err().to_string();
     assert!(error.contains("no trial of this run has a workload of kawai2006"), "{error}");
 }

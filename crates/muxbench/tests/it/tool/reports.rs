@@ -285,7 +285,7 @@ fn finished_paper_is_shown_and_not_run_again() {
     assert!(printed.contains("No data for Figure 6 (experiment kawai2008-http), Figure 8"), "{printed}");
     assert!(printed.contains("Page: here/kawai2008.html"), "{printed}");
     let page = std::fs::read_to_string(folder.path().join("here/kawai2008.html")).unwrap();
-    assert!(page.contains("7 claims of kawai2008: 7 are not testable here"));
+    assert!(page.contains("8 claims of kawai2008: 8 are not testable here"));
     assert!(page.contains("muxbench reproduce kawai2008 --quick --output here"));
     assert!(page.contains("muxbench report here/kawai2008-minimised --html"));
     assert!(page.contains("Figure 10. Send delay of the client, HTTP-like traffic: these runs have no data for it"));

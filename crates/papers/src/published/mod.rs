@@ -1,0 +1,434 @@
+//! Made-up runs with exactly the published values. Every figure and table shows them in their places, and every claim holds. Runs
+//! that miss a claim by slightly more than its tolerance refute it, and noise across its threshold leaves it open.
+
+mod values;
+
+use std::collections::BTreeMap;
+
+use harness::model::{Run, Trial, VerdictKind};
+use stats::Histogram;
+use testkit::Values;
+
+use super::*;
+use crate::claims::{CheckedClaim, Outcome};
+use report::model::deviation::{self, SendsOf};
+
+/// A factor on the values of a trial.
+type Factor<'a> = &'a dyn Fn(&Trial) -> f64;
+
+/// The runs of a paper with its published values.
+struct Published {
+    paper: &'static Paper,
+    runs: Vec<Run>,
+}
+
+impl Published {
+    fn of(name: &str) -> Self {
+        let paper = find(name).unwrap();
+        let run = |name: &&str| testkit::run_of_values(name, |trial| values::of(paper.name, trial));
+        Self { paper, runs: paper.experiments.iter().map(run).collect() }
+    }
+
+    fn beside(&self) -> PaperComparison {
+        let mut sends: Vec<_> = self.runs.iter().map(|run| sends_of(run, &|_| 1.0)).collect();
+        let mut sends_of: Vec<&mut SendsOf<'_>> = sends.iter_mut().map(|sends_of| sends_of as _).collect();
+        PaperComparison::of(self.paper, Part::Whole, &self.runs, &mut sends_of).unwrap()
+    }
+
+    /// Checks a claim, by its number.
+    fn check(&self, claim: usize, factor: Factor<'_>) -> CheckedClaim {
+        let mut sends: Vec<_> = self.runs.iter().map(|run| sends_of(run, factor)).collect();
+        let mut kept: Vec<_> = sends.iter_mut().map(|sends_of| deviation::kept(sends_of)).collect();
+        let mut deviation_of: Vec<&mut DeviationOf<'_>> = kept.iter_mut().map(|it| it as _).collect();
+        claims::check(&self.paper.claims[claim - 1..claim], &self.runs, &mut deviation_of).remove(0)
+    }
+
+    /// Replaces the values of some trials by the published ones times a factor.
+    fn scale(&mut self, of: fn(&Trial) -> bool, factor: Factor<'_>) {
+        for record in self.runs.iter_mut().flat_map(|run| &mut run.records).filter(|record| of(&record.trial)) {
+            let (mut values, factor) = (values::of(self.paper.name, &record.trial).unwrap(), factor(&record.trial));
+            values.rate_per_s *= factor;
+            values.service = scaled(&values.service, factor);
+            values.send_delay = scaled(&values.send_delay, factor);
+            *record = testkit::record_of(&record.trial, values);
+        }
+    }
+}
+
+fn sends_of<'a>(run: &'a Run, factor: Factor<'a>) -> impl FnMut(u32) -> anyhow::Result<Vec<Vec<i64>>> + 'a {
+    move |index| {
+        let trial = run.header.trials.iter().find(|trial| trial.index == index).unwrap();
+        Ok(values::kawai2006_sends(trial, factor(trial)))
+    }
+}
+
+fn scaled(histogram: &Histogram, factor: f64) -> Histogram {
+    let counts = histogram.cumulative().scan(0, |before, (ns, so_far)| {
+        let count = so_far - *before;
+        *before = so_far;
+        Some((ns, count))
+    });
+    counts.flat_map(|(ns, count)| std::iter::repeat_n((ns as f64 * factor).round() as u64, count as usize)).collect()
+}
+
+/// Asserts that `here` is `expected`, to the precision of histograms.
+fn assert_near(here: f64, expected: f64, place: &str) {
+    assert!((here - expected).abs() <= expected.abs() * 2e-3, "{place}: {here}, published {expected}");
+}
+
+/// Returns our points of all figures: the figure, the title of its panel, the series, x and y.
+fn points(all: &PaperComparison) -> Vec<(String, String, String, f64, f64)> {
+    let csv = crate::points::csv(all.paper, &all.figures);
+    let mut reader = csv::Reader::from_reader(csv.as_bytes());
+    let rows = reader.deserialize::<BTreeMap<String, String>>().map(Result::unwrap);
+    let ours = rows.filter(|row| row["whose"] == "here");
+    let number = |text: &String| text.parse().unwrap();
+    let point = |row: BTreeMap<String, String>| {
+        let (x, y) = (row["x"].parse().unwrap_or(f64::NAN), number(&row["y"]));
+        (row["figure"].clone(), row["panel"].clone(), row["series"].clone(), x, y)
+    };
+    ours.map(point).collect()
+}
+
+#[test]
+fn every_claim_holds_on_published_values() {
+    let mut claims = 0;
+    for paper in PAPERS {
+        let all = Published::of(paper.name).beside();
+        assert!(all.missing.is_empty(), "{}: {:?}", paper.name, all.missing);
+        for claim in &all.claims {
+            assert_eq!(claim.outcome, Outcome::HoldsHere, "{} {claim:#?}", paper.name);
+        }
+        claims += all.claims.len();
+    }
+    assert_eq!(claims, 23);
+}
+
+#[test]
+fn figures_show_published_values_in_their_places() {
+    let all = Published::of("kawai2008").beside();
+    let mut points_of = BTreeMap::<String, usize>::new();
+    for (figure, panel, series, x, y) in points(&all) {
+        let rate_per_s = panel.split(' ').next().and_then(|rate| rate.parse().ok());
+        let expected_us = match (figure.as_str(), rate_per_s) {
+            ("6", Some(rate)) => values::kawai2008_service_us(&series, 10_240, x as u32, rate),
+            ("8", Some(rate)) => values::kawai2008_service_us(&series, 1, x as u32, rate),
+            ("10" | "11", _) => 10.0,
+            ("A.1", _) => 500.0 + if series == "constant-together" { 164.0 } else { 0.0 },
+            _ => panic!("{figure} {panel}"),
+        };
+        assert_near(y, expected_us * 1e3, &format!("figure {figure}, {panel}, {series}, {x}"));
+        *points_of.entry(figure).or_default() += 1;
+    }
+    let expected = [("6", 45), ("8", 60), ("10", 45), ("11", 60), ("A.1", 12)];
+    assert_eq!(points_of, expected.map(|(figure, count)| (figure.to_owned(), count)).into());
+    let first = |figure: &str| {
+        let of_select = |it: &&(String, String, String, f64, f64)| it.0 == figure && it.2 == "select";
+        let mut times: Vec<f64> = points(&all).iter().filter(of_select).map(|it| it.4).collect();
+        times.sort_by(f64::total_cmp);
+        [times[0], times[times.len() - 1]]
+    };
+    for (figure, printed_ns) in [("6", [900e3, 20e6]), ("8", [500e3, 20e6])] {
+        first(figure).into_iter().zip(printed_ns).for_each(|(here, printed)| assert_near(here, printed, figure));
+    }
+
+    let all = Published::of("maharjan2012").beside();
+    let example: BTreeMap<u32, f64> =
+        maharjan2012::autobench().iter().map(|row| (row["dem_req_rate"] as u32, row["avg_rep_rate"])).collect();
+    let of_udp = points(&all).into_iter().filter(|it| ["5.3", "5.4"].contains(&it.0.as_str()));
+    let of_udp: Vec<_> = of_udp.collect();
+    assert_eq!(of_udp.len(), 2 * 3 * 6);
+    for (figure, _, series, x, y) in of_udp {
+        assert_near(y, values::maharjan2012_response_us(&series, x as u32) * 1e3, &format!("{figure} {series} {x}"));
+    }
+    let replies: Vec<_> = points(&all).into_iter().filter(|it| it.0 == "5.1").collect();
+    assert_eq!(replies.len(), 3 * example.len());
+    replies.iter().for_each(|it| assert_near(it.4, example[&(it.3 as u32)], &format!("{it:?}")));
+
+    let all = Published::of("voras2009").beside();
+    for (figure, _, series, x, y) in points(&all) {
+        let models = [("sped", 110e3), ("seda", 110e3), ("amped", 230e3), ("seda-s", 290e3), ("symped", 450e3)];
+        let expected = match (figure.as_str(), models.iter().find(|(name, _)| *name == series)) {
+            ("6", _) => values::transactions_per_s(&format!("symped:{x}/epoll"), 40).unwrap(),
+            ("7", Some((_, peak))) => {
+                if x == 20.0 {
+                    0.8 * peak
+                } else {
+                    *peak
+                }
+            }
+            _ => values::transactions_per_s(&series, x as u32).unwrap(),
+        };
+        assert_near(y, expected, &format!("figure {figure}, {series}, {x}"));
+    }
+
+    let all = Published::of("welsh2001").beside();
+    let graphs = points(&all);
+    for (figure, _, series, x, y) in &graphs {
+        let (connections, idle) = if figure == "3" { (1, *x as u32) } else { (*x as u32, 0) };
+        let expected = values::megabits_per_s(series, connections, idle).unwrap();
+        assert_near(*y, expected, &format!("graph {figure}, {series}, {x}"));
+    }
+    for printed in [(100.0, 161.0), (10_000.0, 101.0)] {
+        let is_printed =
+            |it: &&(String, String, String, f64, f64)| it.0 == "2" && it.2 == "epoll-buffered" && it.3 == printed.0;
+        assert_near(graphs.iter().find(is_printed).unwrap().4, printed.1, "graph 2");
+    }
+    let last_of_mt = graphs.iter().filter(|it| it.0 == "1" && it.2 == "mt").map(|it| it.3).fold(0.0, f64::max);
+    assert_eq!(last_of_mt, 400.0, "the threads stop");
+}
+
+#[test]
+fn tables_show_published_values_in_their_places() {
+    let all = Published::of("kawai2006").beside();
+    let mut compared = 0;
+    for (number, grid) in all.grids() {
+        for pair in grid.rows.windows(2).filter(|pair| pair[1].lead.last().is_some_and(|whose| whose == "paper")) {
+            for (here, paper) in pair[0].cells.iter().zip(&pair[1].cells) {
+                for (here, paper) in here.split('/').zip(paper.split('/')) {
+                    let [here, paper]: [f64; 2] = [here, paper].map(|text| text.parse().expect(text));
+                    assert!((here - paper).abs() <= paper.abs() * 5e-3, "Table {number}: {here}, published {paper}");
+                    compared += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(compared, 90 * 3 + 5 * 3);
+    let (_, figure) = &all.figures[0];
+    let grid = &grid::of(figure, all.paper.series)[0];
+    let median = grid.rows.iter().position(|row| row.lead == ["50 %", "here"]).unwrap();
+    assert_eq!(grid.rows[median].cells, grid.rows[median + 1].cells, "medians of Figure 2");
+
+    let all = Published::of("maharjan2012").beside();
+    let grids = all.grids();
+    let [("4.9", grid)] = grids.as_slice() else { panic!("{grids:?}") };
+    assert_eq!((grid.lead.len() - 1 + grid.columns.len(), grid.rows.len()), (10, 8 * 4));
+    for rows in grid.rows.chunks(4) {
+        assert_eq!(
+            rows.iter().map(|row| row.lead[1].as_str()).collect::<Vec<_>>(),
+            ["paper", "epoll", "poll", "select"]
+        );
+        for (at, column) in grid.columns.iter().enumerate() {
+            // The paper's standard deviation is that of two to four samples, ours of the eighths of each window.
+            let is_sampled = column == "stddev_rep_rate";
+            let number = |row: usize| rows[row].cells[at].parse::<f64>().unwrap();
+            (1..4).filter(|_| !is_sampled).for_each(|row| assert_near(number(row), number(0), column));
+        }
+    }
+}
+
+/// A claim, and a factor on the values of some trials that brings it to its threshold.
+struct Threshold {
+    paper: &'static str,
+    claim: usize,
+    factor: f64,
+    of: fn(&Trial) -> bool,
+}
+
+const fn threshold(paper: &'static str, claim: usize, factor: f64, of: fn(&Trial) -> bool) -> Threshold {
+    Threshold { paper, claim, factor, of }
+}
+
+fn is(trial: &Trial, name: &str) -> bool {
+    trial.architecture.to_string() == name
+}
+
+/// The thresholds of all claims but those on verdicts, at the ends of axes and between them.
+fn thresholds() -> Vec<Threshold> {
+    let longest_scan = 0.9 * 25f64.powf(0.9) / 12.5;
+    let rate_step = 4f64.powf((20.0 / 0.9 / 25f64.powf(0.9)).ln() / 16f64.ln());
+    vec![
+        threshold("kawai2008", 1, 1.5, |it| is(it, "epoll") && it.workload.connections == 10_000),
+        threshold("kawai2008", 1, 1.5, |it| is(it, "mp") && it.workload.connections == 2_000),
+        threshold("kawai2008", 1, 1.5, |it| is(it, "mt") && it.workload.rate_per_s == Some(500.0)),
+        threshold("kawai2008", 2, 25f64.powf(0.25), |it| is(it, "poll") && it.workload.connections == 10_000),
+        threshold("kawai2008", 3, 1.0 / 1.1 / rate_step, |it| {
+            is(it, "select") && it.workload.rate_per_s == Some(2_000.0) && it.workload.service.fixed() != Some((1, 1))
+        }),
+        threshold("kawai2008", 4, 1.5, |it| is(it, "mt")),
+        threshold("kawai2008", 5, 1.5 / longest_scan, |it| {
+            is(it, "select") && it.workload.connections == 10_000 && it.workload.service.fixed() != Some((1, 1))
+        }),
+        threshold("kawai2008", 7, 1.25, |it| is(it, "epoll")),
+        threshold("kawai2008", 8, 1.0 / 1.25, |it| it.workload.network.is_some()),
+        threshold("kawai2006", 1, 1.5 * 0.557 / 0.572, |it| is(it, "epoll") && of_table_3(it, 10_000)),
+        threshold("kawai2006", 1, 25f64.powf(1.25) * 1.13 / 20.3, |it| is(it, "select") && of_table_3(it, 10_000)),
+        threshold("kawai2006", 1, 5f64.powf(0.75) * 1.13 / 5.05, |it| is(it, "select") && of_table_3(it, 2_000)),
+        threshold("kawai2006", 2, 0.603 / 0.609 / 1.1, |it| {
+            is(it, "epoll") && it.workload.active == 1.0 && it.workload.rate_per_s == Some(2_000.0)
+        }),
+        threshold("kawai2006", 3, 15.0 * 1.25 / 14.5, |it| is(it, "poll")),
+        threshold("maharjan2012", 1, 1.0 / 1.25, |it| is(it, "select") && it.workload.rate_per_s == Some(45_000.0)),
+        threshold("maharjan2012", 1, 1.25, |it| is(it, "poll") && it.workload.is_closed() && it.workload.idle == 0),
+        threshold("maharjan2012", 2, 0.5 / 0.4, |it| is(it, "poll") && it.workload.idle == 15_000),
+        threshold("maharjan2012", 2, 1.1 * 0.96 / 0.92, |it| is(it, "select") && it.workload.idle == 2_000),
+        threshold("maharjan2012", 2, 1.0 / 1.25, |it| is(it, "epoll") && it.workload.idle == 5_000),
+        threshold("maharjan2012", 3, 900.0 / 1_800.0 / 1.1, |it| is(it, "select") && of_ports(it, 5_000)),
+        threshold("maharjan2012", 3, 1.5, |it| is(it, "epoll") && of_ports(it, 1_000)),
+        threshold("voras2009", 1, 1.05, |it| is(it, "seda:2+4/epoll")),
+        threshold("voras2009", 1, 110.0 / 230.0, |it| it.architecture.to_string().starts_with("amped")),
+        threshold("voras2009", 1, 230.0 / 290.0, |it| it.architecture.to_string().starts_with("seda-s")),
+        threshold("voras2009", 1, 1.54 / 1.05 * 290.0 / 450.0, |it| it.architecture.to_string().starts_with("symped")),
+        threshold("voras2009", 2, 1.0 / 1.1, |it| is(it, "symped:2/epoll")),
+        threshold("voras2009", 2, 1.0 / 1.1, |it| is(it, "symped:4/epoll")),
+        threshold("voras2009", 3, 215.0 / 230.0, |it| is(it, "amped:1+2/epoll")),
+        threshold("voras2009", 4, 270.0 / 290.0, |it| is(it, "seda-s:3/epoll")),
+        threshold("welsh2001", 1, 1.0 / 1.25, |it| is(it, "epoll") && it.workload.connections == 400),
+        threshold("welsh2001", 1, 190.0 / 170.0, |it| is(it, "poll") && it.workload.connections == 1_000),
+        threshold("welsh2001", 1, 1.0 / 1.25, |it| is(it, "epoll-buffered") && it.workload.connections == 10_000),
+        threshold("welsh2001", 2, 180.0 / 210.0, |it| is(it, "mt")),
+        threshold("welsh2001", 4, 5f64.powf(-0.25), |it| is(it, "poll") && it.workload.idle == 5_000),
+        threshold("welsh2001", 4, 1.0 / 1.25, |it| is(it, "epoll") && it.workload.idle == 5_000),
+        threshold("welsh2001", 5, 200.0 / 161.0, |it| is(it, "epoll-buffered")),
+        threshold("welsh2001", 5, 190.0 / 120.0, |it| is(it, "poll-buffered")),
+    ]
+}
+
+fn of_table_3(trial: &Trial, connections: u32) -> bool {
+    let workload = &trial.workload;
+    (workload.connections, workload.active, workload.rate_per_s) == (connections, 1.0, Some(125.0))
+}
+
+fn of_ports(trial: &Trial, ports: u32) -> bool {
+    trial.workload.service.ports() == Some(ports)
+}
+
+#[test]
+fn claims_change_at_their_thresholds() {
+    /// The step below and above a threshold.
+    const STEP: f64 = 1.03;
+    for paper in PAPERS {
+        let mut made = Published::of(paper.name);
+        for (at, Threshold { claim, factor, of, .. }) in
+            thresholds().into_iter().filter(|it| it.paper == paper.name).enumerate()
+        {
+            let step = if factor > 1.0 { STEP } else { 1.0 / STEP };
+            let mut outcome = |expected: Outcome, factor: Factor<'_>| {
+                made.scale(of, factor);
+                let found = made.check(claim, &|trial| if of(trial) { factor(trial) } else { 1.0 });
+                assert_eq!(found.outcome, expected, "{} {at}: {found:#?}", paper.name);
+            };
+            outcome(Outcome::HoldsHere, &|_| factor / step);
+            outcome(Outcome::DoesNotHoldHere, &|_| factor * step);
+            outcome(Outcome::Inconclusive, &|trial| factor * [0.96, 1.0, 1.04][trial.repeat as usize]);
+            outcome(Outcome::HoldsHere, &|_| 1.0);
+        }
+    }
+}
+
+#[test]
+fn thresholds_cover_all_claims_but_those_on_verdicts() {
+    let of_verdicts = [("kawai2008", 6), ("welsh2001", 3)];
+    for paper in PAPERS {
+        for claim in 1..=paper.claims.len() {
+            let count = thresholds().iter().filter(|it| (it.paper, it.claim) == (paper.name, claim)).count();
+            assert_eq!(count == 0, of_verdicts.contains(&(paper.name, claim)), "{} {claim}", paper.name);
+        }
+    }
+}
+
+#[test]
+fn claims_on_verdicts_follow_the_majority() {
+    use VerdictKind::{Failed, Saturated, Unsteady, Valid};
+    type Repeats = [VerdictKind; 3];
+    let of = |paper: &str, claim: usize, of: fn(&Trial) -> bool, verdicts: Repeats| {
+        let mut made = Published::of(paper);
+        for run in &mut made.runs {
+            run.records.retain(|record| !of(&record.trial));
+            for trial in run.header.trials.iter_mut().filter(|trial| of(trial)) {
+                trial.infeasible.clear();
+                let verdict = verdicts[trial.repeat as usize];
+                run.records.push(testkit::record_of(trial, Values { verdict, ..Values::default() }));
+            }
+        }
+        made.check(claim, &|_| 1.0).outcome
+    };
+    let (holds, does_not, open) = (Outcome::HoldsHere, Outcome::DoesNotHoldHere, Outcome::Inconclusive);
+    let cases = [
+        ([Saturated, Saturated, Valid], holds),
+        ([Valid, Valid, Saturated], does_not),
+        ([Valid, Unsteady, Saturated], open),
+    ];
+    for (verdicts, expected) in cases {
+        let is_fastest = |it: &Trial| {
+            is(it, "mt")
+                && it.workload.rate_per_s == Some(8_000.0)
+                && it.workload.service.fixed() == Some((128, 10_240))
+        };
+        assert_eq!(of("kawai2008", 6, is_fastest, verdicts), expected, "{verdicts:?}");
+    }
+    let cases =
+        [([Failed, Failed, Valid], holds), ([Valid, Valid, Failed], does_not), ([Valid, Unsteady, Failed], open)];
+    for (verdicts, expected) in cases {
+        let is_stopped = |it: &Trial| is(it, "mt") && it.workload.connections == 700;
+        assert_eq!(of("welsh2001", 3, is_stopped, verdicts), expected, "{verdicts:?}");
+    }
+}
+
+#[test]
+fn late_trials_count_for_claims_about_late_clients() {
+    let limited = |paper: &str, claim: usize, factor: f64| {
+        let mut made = Published::of(paper);
+        made.scale(|trial| is(trial, "poll"), &|_| factor);
+        let records = made.runs.iter_mut().flat_map(|run| &mut run.records);
+        for record in records.filter(|record| is(&record.trial, "poll")) {
+            record.verdict.kind = VerdictKind::ClientLimited;
+        }
+        made.check(claim, &|trial| if is(trial, "poll") { factor } else { 1.0 }).outcome
+    };
+    for (paper, claim) in [("kawai2008", 7), ("kawai2006", 3)] {
+        assert_eq!(limited(paper, claim, 1.0), Outcome::HoldsHere, "{paper}");
+        assert_eq!(limited(paper, claim, 2.0), Outcome::DoesNotHoldHere, "{paper}");
+    }
+}
+
+#[test]
+fn share_of_late_sends_has_an_additive_tolerance() {
+    let made = Published::of("kawai2006");
+    let with_late = |shares: [f64; 3]| {
+        let mut sends = |index: u32| {
+            let trial = made.runs[0].header.trials.iter().find(|trial| trial.index == index).unwrap();
+            let mut clients = values::kawai2006_sends(trial, 0.0);
+            let late = |sends: &Vec<i64>| (sends.len() as f64 * shares[trial.repeat as usize]) as usize;
+            clients.iter_mut().for_each(|sends| (0..late(sends)).for_each(|at| sends[at] += 2_000));
+            Ok(clients)
+        };
+        let mut deviation_of = deviation::kept(&mut sends);
+        claims::check(&made.paper.claims[2..], &made.runs, &mut [&mut deviation_of]).remove(0).outcome
+    };
+    assert_eq!(with_late([0.12; 3]), Outcome::HoldsHere, "the paper prints 90 % within 1 µs");
+    assert_eq!(with_late([0.13; 3]), Outcome::DoesNotHoldHere);
+    assert_eq!(with_late([0.12, 0.125, 0.13]), Outcome::Inconclusive);
+}
+
+#[test]
+fn trials_unlike_the_papers_do_not_count() {
+    let changes: [(&str, fn(&mut Trial)); 10] = [
+        ("kawai2006", |it| it.workload.requests_per_connection = Some(1)),
+        ("maharjan2012", |it| it.workload.transport = harness::spec::transport::Transport::Unix),
+        ("maharjan2012", |it| {
+            it.workload.http.iter_mut().flat_map(|http| &mut http.targets).for_each(|it| it.body_bytes = Some(9))
+        }),
+        ("voras2009", |it| it.workload.kv.as_mut().unwrap().records = 3),
+        ("voras2009", |it| it.workload.kv.as_mut().unwrap().value_bytes_max = 11),
+        ("voras2009", |it| it.workload.kv.as_mut().unwrap().get_share = 0.5),
+        ("voras2009", |it| it.workload.kv.as_mut().unwrap().keys = load::config::Popularity::Zipf { exponent: 1.0 }),
+        ("voras2009", |it| it.workload.think.mean_ns = 1),
+        ("voras2009", |it| it.workload.requests_per_connection = Some(1)),
+        ("voras2009", |it| it.load.clients = 3),
+    ];
+    for (at, (name, change)) in changes.into_iter().enumerate() {
+        let Published { paper, mut runs } = Published::of(name);
+        let is_http = |run: &Run| name != "maharjan2012" || run.header.experiment != "maharjan2012-udp";
+        runs.retain(is_http);
+        for run in &mut runs {
+            let trials = run.header.trials.iter_mut().chain(run.records.iter_mut().map(|record| &mut record.trial));
+            trials.for_each(change);
+        }
+        let mut sends: Vec<_> = runs.iter().map(|_| |_| Ok(Vec::new())).collect();
+        let mut sends_of: Vec<&mut SendsOf<'_>> = sends.iter_mut().map(|sends_of| sends_of as _).collect();
+        let found = PaperComparison::of(paper, Part::Whole, &runs, &mut sends_of);
+        let error = found.err().unwrap_or_else(|| panic!("{at}: {name}")).to_string();
+        assert!(error.contains("no finished trial that belongs") || error.contains("no trial of this run"), "{error}");
+    }
+}
