@@ -34,7 +34,8 @@ pub struct PaperComparison {
 }
 
 impl PaperComparison {
-    /// Compares runs with a paper or a part of it. Ignores trials whose client differs from the paper's. `sends_of` holds, for each run, a function that returns send times.
+    /// Compares runs with a paper or a part of it. Ignores trials whose client differs from the paper's. `sends_of` holds, for each
+    /// run, a function that returns send times.
     ///
     /// # Errors
     /// If no finished trial belongs to the paper, if the runs lack the data of the figure, or if any run has no workload of the

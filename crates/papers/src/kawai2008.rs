@@ -226,8 +226,8 @@ pub(super) const CLAIMS: &[Claim] = &[
         statements: &[Statement::of(SCAN, &SERVICE_MEDIAN, either, Is::Proportional(Axis::Connections))],
     },
     Claim {
-        says: "The service time of select and poll grows with the request rate. (The paper says in proportion, but over its range of \
-         connections only a factor of 2 is left for the rate.)",
+        says: "The service time of select and poll grows with the request rate. (The paper says in proportion, but its range of \
+         service times leaves a factor of 1.6 for the rate.)",
         cpus_min: 1,
         statements: &[Statement::of(SCAN, &SERVICE_MEDIAN, either, Is::Grows(Axis::Rate, 1.0))],
     },
@@ -237,7 +237,8 @@ pub(super) const CLAIMS: &[Claim] = &[
         statements: &[Statement::of(FLAT, &SERVICE_MEDIAN, either, Is::Alike(NO_CHANGE))],
     },
     Claim {
-        says: "On 10 000 connections select and poll take nearly the same time under both traffic models, because the scan dominates.",
+        says: "On 10 000 connections select and poll take nearly the same time under both traffic models, because the scan \
+         dominates.",
         cpus_min: 1,
         statements: &[Statement::of(SCAN, &SERVICE_MEDIAN, longest_scan, Is::Flat(Axis::Response, NO_CHANGE))],
     },

@@ -1,5 +1,5 @@
 //! P. Maharjan, "Comparing and Measuring Network Event Dispatch Mechanisms in Virtual Hosts" (Tampere University of
-//! Technology, 2012): the Linux panels of Figures 5.1 to 5.5, and the claims about them.
+//! Technology, 2012): the Linux panels of Figures 5.1 to 5.5, the columns of Figure 4.9, and claims.
 //!
 //! `maharjan2012-autobench.csv` holds the values that the paper prints in Figure 4.9.
 

@@ -44,7 +44,7 @@ fn closed(workload: &Workload) -> bool {
 
 /// Returns whether a client has the paper's number of threads.
 pub(super) fn is_client(load: &LoadConfig) -> bool {
-    load.clients * load.processes == 4
+    load.clients.checked_mul(load.processes) == Some(4)
 }
 
 /// Returns a statement about the peak rate of some architectures.

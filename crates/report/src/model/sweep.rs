@@ -55,7 +55,6 @@ pub struct StepFigures {
     pub(crate) avg_rep_rate: f64,
     pub(crate) max_rep_rate: Option<f64>,
     pub(crate) stddev_rep_rate: Option<f64>,
-    /// The mean response time in ms, which begins at the planned send.
     pub(crate) resp_time: f64,
     /// The mean service time in ms, which begins at the actual send.
     #[serde(skip)]
