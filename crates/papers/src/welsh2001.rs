@@ -36,6 +36,8 @@ fn several(workload: &Workload) -> bool {
     without_idle(workload) && workload.connections > 1
 }
 
+/// An event loop, and the same in random order.
+const SHUFFLED: &[&str] = &["poll", "poll-shuffled"];
 /// Event loops without a layer.
 const EVENTS: &[&str] = &["epoll", "poll"];
 /// Architectures without a layer between sockets and service.
@@ -217,7 +219,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         says: "A limit on processes stops servers with a thread for each connection at 400 to 450 connections.",
         cpus_min: 1,
         statements: &[Statement::of(
-            &["mt"],
+            &["mt", "mt-buffered"],
             &RATE,
             |it| without_idle(it) && it.connections > THREADS_MAX,
             Is::Stopped,
@@ -246,6 +248,16 @@ pub(super) const CLAIMS: &[Claim] = &[
             Statement::of(&["epoll"], &RATE, several, Is::Above(1.0, &["epoll-buffered"])),
             Statement::of(&["poll"], &BANDWIDTH_OF_CPU, several, Is::Above(1.0, &["poll-buffered"])),
             Statement::of(&["poll"], &RATE, several, Is::Above(1.0, &["poll-buffered"])),
+            Statement::of(&["mt"], &BANDWIDTH_OF_CPU, several, Is::Above(1.0, &["mt-buffered"])),
+            Statement::of(&["mt"], &RATE, several, Is::Above(1.0, &["mt-buffered"])),
+        ],
+    },
+    Claim {
+        says: "Serving ready connections in random order costs little.",
+        cpus_min: 1,
+        statements: &[
+            Statement::of(SHUFFLED, &BANDWIDTH_OF_CPU, several, Is::Alike(FLAT)),
+            Statement::of(SHUFFLED, &RATE, several, Is::Alike(FLAT)),
         ],
     },
 ];

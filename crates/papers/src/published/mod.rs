@@ -101,7 +101,7 @@ fn every_claim_holds_on_published_values() {
         }
         claims += all.claims.len();
     }
-    assert_eq!(claims, 23);
+    assert_eq!(claims, 24);
 }
 
 #[test]
@@ -281,6 +281,8 @@ fn thresholds() -> Vec<Threshold> {
         threshold("welsh2001", 4, 1.0 / 1.25, |it| is(it, "epoll") && it.workload.idle == 5_000),
         threshold("welsh2001", 5, 200.0 / 161.0, |it| is(it, "epoll-buffered")),
         threshold("welsh2001", 5, 190.0 / 120.0, |it| is(it, "poll-buffered")),
+        threshold("welsh2001", 5, 210.0 / 140.0, |it| is(it, "mt-buffered")),
+        threshold("welsh2001", 6, 1.0 / 1.25, |it| is(it, "poll-shuffled")),
     ]
 }
 

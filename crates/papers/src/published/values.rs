@@ -178,7 +178,7 @@ pub fn transactions_per_s(name: &str, connections: u32) -> Option<f64> {
 
 /// The text prints the bandwidth of asynchronous sockets over /dev/poll at 100 and 10 000 connections, and the connections at which
 /// threads stop. The other values have its order: threads are fastest with few connections, poll(2) loses some bandwidth, layers
-/// cost bandwidth, and with poll(2) the bandwidth of one connection is inversely proportional to the idle ones.
+/// cost bandwidth, random order costs none, and with poll(2) the bandwidth of one connection is inversely proportional to the idle ones.
 pub fn megabits_per_s(name: &str, connections: u32, idle: u32) -> Option<f64> {
     let at = f64::from(connections);
     let some = (at - 100.0).max(0.0) / 900.0;
@@ -195,6 +195,8 @@ pub fn megabits_per_s(name: &str, connections: u32, idle: u32) -> Option<f64> {
         ("epoll-buffered", 10_000) => 101.0,
         ("epoll-buffered", 1..=1_000) => 150.0,
         ("poll-buffered", 1..=1_000) => 120.0 - 20.0 * some,
+        ("mt-buffered", _) => 140.0,
+        ("poll-shuffled", _) => megabits_per_s("poll", connections, idle)?,
         _ => return None,
     })
 }
@@ -202,6 +204,6 @@ pub fn megabits_per_s(name: &str, connections: u32, idle: u32) -> Option<f64> {
 fn welsh2001(name: &str, workload: &Workload) -> Option<Values> {
     let stream = workload.service.stream()?;
     let bytes_per_s = megabits_per_s(name, workload.connections, workload.idle)? * MEGABIT;
-    let is_infeasible = name == "mt" && workload.connections > 450;
+    let is_infeasible = name.starts_with("mt") && workload.connections > 450;
     Some(Values { is_infeasible, ..rate(bytes_per_s / stream.burst_bytes() as f64) })
 }
