@@ -6,7 +6,7 @@ use harness::exec::event::RunEvent;
 use harness::model::{RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
 use harness::plan::duration_ns;
 use harness::spec::units::Share;
-use harness::strategy;
+use harness::strategy::{self, until};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::format;
 use report::text::tail_mark;
@@ -51,8 +51,7 @@ impl Progress {
     pub fn new(header: &RunHeader, outcomes: &[TrialOutcome]) -> Self {
         let (total, left_ns, template) = match &header.strategy {
             Strategy::Capacity(goal) => {
-                let elapsed_ns = outcomes.iter().map(|outcome| outcome.elapsed_ns).sum();
-                (None, goal.time_max_ns.saturating_sub(elapsed_ns), "probe {pos}: {wide_msg}")
+                (None, goal.time_max_ns.saturating_sub(until::elapsed_ns(outcomes)), "probe {pos}: {wide_msg}")
             }
             Strategy::Whole | Strategy::Sweep { .. } | Strategy::Until { .. } => {
                 let trials = strategy::ahead(header, outcomes);
@@ -102,7 +101,9 @@ impl Progress {
 
     fn finish(&mut self, record: &TrialRecord) {
         let total = self.bar.length();
-        let took_ns = if total.is_some() { duration_ns(&record.trial) } else { record.elapsed_ns };
+        let contestants = record.trial.load.slices.map_or(1, |slices| slices.contestants);
+        let elapsed_ns = record.elapsed_ns / u64::from(contestants);
+        let took_ns = if total.is_some() { duration_ns(&record.trial) } else { elapsed_ns };
         self.left_ns = self.left_ns.saturating_sub(took_ns);
         self.pace = Pace::default();
         let result = brief_result(record);

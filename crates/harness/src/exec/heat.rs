@@ -18,7 +18,6 @@ use super::launch::Launch;
 use super::marks::{Mark, Observations};
 use super::server::{SERVER_TIMEOUT, Server};
 use crate::fleet::{self, Fleet};
-use crate::judge::OVERRUN_SHARE_MAX;
 use crate::model::{LoadOrder, Trial};
 use crate::netns::Testbed;
 use crate::process::stop::{POLL_INTERVAL, Stop};
@@ -48,10 +47,10 @@ impl<'a> Contestant<'a> {
         Self { trial, samples, observations, server: None, folder: None, order: None, idle: None }
     }
 
-    /// Whether responses arrived in the slices of other contestants too often.
-    pub(super) fn has_overrun(&self) -> bool {
+    /// Whether responses arrived in the slices of other contestants, in more than a share of the rounds.
+    pub(super) fn has_overrun(&self, share_max: f64) -> bool {
         let slices = self.observations.load.as_ref().and_then(|load| load.slices.as_ref());
-        slices.is_some_and(|slices| slices.overrun as f64 > OVERRUN_SHARE_MAX * slices.rounds as f64)
+        slices.is_some_and(|slices| slices.overrun as f64 > share_max * slices.rounds as f64)
     }
 
     fn server(&mut self) -> &mut Server<'a> {

@@ -15,7 +15,6 @@ use crate::model::{RunHeader, Trial, TrialOutcome, TrialRecord};
 use crate::netns::Testbed;
 use crate::process::stop::Stop;
 use crate::samples::Unwritten;
-use crate::spec::interleave::Interleave;
 use crate::store::Store;
 use crate::strategy;
 
@@ -115,8 +114,9 @@ fn run_heat(
         drop_samples();
         fatal?;
     }
-    if failed.is_none() && header.interleave == Interleave::Auto {
-        let overruns = contestants.iter().filter(|contestant| contestant.has_overrun());
+    if failed.is_none() {
+        let share_max = strategy::overrun_share_max(header);
+        let overruns = contestants.iter().filter(|contestant| contestant.has_overrun(share_max));
         let alone: Vec<Trial> = overruns.map(|contestant| contestant.trial.alone()).collect();
         if !alone.is_empty() {
             drop_samples();

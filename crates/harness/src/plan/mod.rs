@@ -254,10 +254,12 @@ pub fn probe(first: &Trial, seed: u64, index: u32, repeat: u32, rate_per_s: f64,
     probe
 }
 
-/// Returns the highest rate at which the requests of `trial` fit into half of the available memory of `host`.
+/// Returns the highest rate at which the requests of `trial`, and of others that share its window, fit into half of the available
+/// memory of `host`.
 pub fn rate_max_per_s(trial: &Trial, host: &Host) -> f64 {
+    let contestants = trial.load.slices.map_or(1, |slices| slices.contestants);
     let bytes_per_rate = BYTES_PER_REQUEST as f64 * trial.workload.phases.sending_ns() as f64 / 1e9;
-    host.memory_bytes as f64 / 2.0 / bytes_per_rate
+    host.memory_bytes as f64 / 2.0 / bytes_per_rate / f64::from(contestants)
 }
 
 /// Finds the program of each command, so that a wrong name fails before the run starts.

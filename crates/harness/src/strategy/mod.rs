@@ -7,8 +7,10 @@ pub mod until;
 
 use load::config::Slices;
 
+use crate::judge::OVERRUN_SHARE_MAX;
 use crate::model::blocks;
 use crate::model::{Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
+use crate::spec::interleave::Interleave;
 
 impl TrialOutcome {
     /// Summarises a trial for the strategy of its run.
@@ -45,7 +47,7 @@ pub fn outcomes(run: &Run) -> Vec<TrialOutcome> {
 /// Returns the next trial to run. `None` at the end.
 pub fn next(header: &RunHeader, outcomes: &[TrialOutcome]) -> Option<Trial> {
     match &header.strategy {
-        Strategy::Capacity(goal) => search::next(header, goal, outcomes),
+        Strategy::Capacity(goal) => search::probes(header, goal, outcomes).into_iter().next(),
         _ => ahead(header, outcomes).first().map(|trial| (*trial).clone()),
     }
 }
@@ -59,9 +61,10 @@ pub fn pruned(header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<u32> {
     }
 }
 
-/// Returns the trials that run together with `first`: those of its heat that are not done. A contestant that had to run separately
-/// at this rate or a lower one is left out; it runs separately again.
+/// Returns the trials that run together with `first`: those of its heat that are not done, or the next probes of several searches.
+/// A contestant that had to run separately at this rate or a lower one is left out; it runs separately again.
 pub fn heat(header: &RunHeader, outcomes: &[TrialOutcome], first: Trial) -> Vec<Trial> {
+    let Some(slices) = first.load.slices else { return vec![first] };
     let has_run_alone = |trial: &Trial| {
         outcomes.iter().filter(|outcome| outcome.is_alone).any(|outcome| {
             let done = header.trials.iter().find(|done| done.index == outcome.index);
@@ -69,10 +72,15 @@ pub fn heat(header: &RunHeader, outcomes: &[TrialOutcome], first: Trial) -> Vec<
             done.is_some_and(|done| done.differs_only_in_rate(trial) && is_at_most(done) && done.load.slices.is_some())
         })
     };
-    let Some(slices) = first.load.slices.filter(|_| !has_run_alone(&first)) else { return vec![first.alone()] };
-    let is_rival = |trial: &&Trial| trial.load.slices.is_some_and(|it| it.heat == slices.heat) && !has_run_alone(trial);
-    let mut heat: Vec<Trial> = ahead(header, outcomes).into_iter().filter(is_rival).cloned().collect();
-    if heat.len() < 2 {
+    let is_rival = |trial: &Trial| trial.load.slices.is_some_and(|it| it.heat == slices.heat);
+    let mut heat: Vec<Trial> = match &header.strategy {
+        Strategy::Capacity(goal) => search::probes(header, goal, outcomes).into_iter().filter(is_rival).collect(),
+        _ => {
+            let rivals = ahead(header, outcomes).into_iter().filter(|trial| is_rival(trial));
+            rivals.filter(|trial| !has_run_alone(trial)).cloned().collect()
+        }
+    };
+    if heat.len() < 2 || heat.iter().all(|trial| trial.index != first.index) {
         return vec![first.alone()];
     }
     let contestants = heat.len() as u32;
@@ -80,6 +88,16 @@ pub fn heat(header: &RunHeader, outcomes: &[TrialOutcome], first: Trial) -> Vec<
         trial.load.slices = Some(Slices { contestants, contestant, ..slices });
     }
     heat
+}
+
+/// Returns the share of its slices that a contestant may overrun. Beyond it, the heat is void, and the contestant runs separately.
+pub fn overrun_share_max(header: &RunHeader) -> f64 {
+    match (&header.strategy, header.interleave) {
+        // A search must not charge a server with responses that another server delayed.
+        (Strategy::Capacity(_), _) => 0.0,
+        (_, Interleave::Auto) => OVERRUN_SHARE_MAX,
+        (_, Interleave::Always | Interleave::Never) => 1.0,
+    }
 }
 
 /// Returns the remaining planned trials. A search has none: it plans one probe at a time.
@@ -100,6 +118,7 @@ mod tests {
 
     use super::sweep::keeps_up;
     use super::*;
+    use crate::model::SearchGoal;
 
     /// A sweep of two architectures over six rates, two repeats each.
     fn header() -> RunHeader {
@@ -190,6 +209,18 @@ mod tests {
             first_byte: waiting.send_delay.clone(),
         });
         assert!(!keeps_up(&waiting), "some sessions never started");
+    }
+
+    #[test]
+    fn searches_void_heats_with_any_overrun() {
+        let goal = SearchGoal { limits: Vec::new(), from_per_s: 1.0, most_per_s: 1.0, precision: 0.1, time_max_ns: 1 };
+        let share_max = |strategy: &Strategy, interleave| {
+            overrun_share_max(&RunHeader { strategy: strategy.clone(), interleave, ..header() })
+        };
+        let capacity = Strategy::Capacity(goal);
+        let interleave = [Interleave::Auto, Interleave::Always];
+        assert_eq!(interleave.map(|it| share_max(&capacity, it)), [0.0, 0.0]);
+        assert_eq!(interleave.map(|it| share_max(&Strategy::Whole, it)), [OVERRUN_SHARE_MAX, 1.0]);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Search for the highest rate at which a service meets limits of its response time: the next probe, and its result.
 //!
-//! Each pair of architecture and workload has its own search. The probes of all searches take turns, so disturbances of
-//! the machine affect all alike. The algorithm is in [`stats::search`].
+//! Each pair of architecture and workload has its own search. The probes of all searches take turns or share a window, so
+//! disturbances of the machine affect all alike. The algorithm is in [`stats::search`].
 
+use load::config::Slices;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -11,6 +12,7 @@ use stats::search::{Bounds, Capacity, End};
 use stats::{Interval, Search};
 
 use super::sweep::keeps_up;
+use super::until::elapsed_ns;
 use crate::judge::LOST_SHARE_MAX;
 use crate::model::{LatencyLimit, ProbeResult, RunHeader, SearchGoal, Trial, TrialOutcome, TrialRecord, VerdictKind};
 use crate::plan;
@@ -23,6 +25,9 @@ const MEASURE_FACTOR_MAX: u64 = 10;
 const REQUESTS_MIN: f64 = 50.0;
 /// The number of consecutive failed trials that ends a search.
 const FAILURES_MAX: usize = 3;
+/// The length of a slice, as a multiple of the longest limit. A queue with such response times settles within the guard.
+const SLICE_LIMITS: u64 = 100;
+const SLICE_NS_MIN: u64 = 100_000_000;
 /// Probes at up to this multiple of the capacity determine whether the server or the client is the limit.
 const EDGE_FACTOR: f64 = 2.0;
 
@@ -57,6 +62,12 @@ impl SearchGoal {
         let rarest = self.limits.iter().map(|limit| 1.0 - limit.quantile).fold(1.0, f64::min);
         let needed_ns = ((SLOWER_MIN / rarest).max(REQUESTS_MIN) / rate_per_s * 1e9) as u64;
         needed_ns.clamp(window_ns, window_ns * MEASURE_FACTOR_MAX)
+    }
+
+    /// Returns the length of slices in which probes with these limits show the queue of a longer window, in nanoseconds.
+    pub fn slice_ns(limits: &[LatencyLimit]) -> u64 {
+        let longest_ns = limits.iter().map(|limit| limit.max_ns).max().unwrap_or(0);
+        SLICE_NS_MIN.max(longest_ns.saturating_mul(SLICE_LIMITS))
     }
 
     /// Returns the lowest rate to try, in requests per second, with a configured window of `window_ns`.
@@ -146,6 +157,26 @@ impl RateSearch<'_> {
         count(ProbeResult::UnmetByTheClient) > count(ProbeResult::Unmet)
     }
 
+    /// Returns the next probe. It shares its window if it cannot overrun its slices, and needs no longer window than others: a
+    /// server that keeps up with the highest rate that met the limits answers the requests of a slice before the next guard ends.
+    fn next(&self, header: &RunHeader, goal: &SearchGoal) -> Option<Trial> {
+        let rate_per_s = self.search.next()?;
+        let (round, searches) = (self.probes.len() as u32, header.trials.len() as u32);
+        let window_ns = self.first.workload.phases.measure_ns;
+        let measure_ns = goal.measure_ns(window_ns, rate_per_s);
+        let index = round * searches + self.first.index;
+        let mut probe = plan::probe(self.first, header.seed, index, round, rate_per_s, measure_ns);
+        let met = self.probes.iter().filter(|(_, probe)| *probe == ProbeResult::Met).map(|(rate, _)| *rate);
+        let highest_met = met.fold(0.0, f64::max);
+        let can_share = |slices: &Slices| {
+            let is_long_enough = goal.measure_ns(window_ns, rate_per_s * slices.measured_share()) == window_ns;
+            is_long_enough && rate_per_s <= highest_met * slices.overload_max()
+        };
+        let of_round = |slices: Slices| Slices { heat: round * searches + slices.heat, ..slices };
+        probe.load.slices = probe.load.slices.filter(can_share).map(of_round);
+        Some(probe)
+    }
+
     fn end(&self, is_time_over: bool) -> Option<SearchEnd> {
         let failed = self.probes.iter().rev().take_while(|(_, probe)| *probe == ProbeResult::Failed).count();
         match self.search.end() {
@@ -162,7 +193,7 @@ impl RateSearch<'_> {
 /// Returns all searches of a run in their present state.
 pub fn searches<'a>(header: &'a RunHeader, goal: &SearchGoal, outcomes: &[TrialOutcome]) -> Vec<RateSearch<'a>> {
     let searches = header.trials.len() as u32;
-    let is_time_over = outcomes.iter().map(|outcome| outcome.elapsed_ns).sum::<u64>() >= goal.time_max_ns;
+    let is_time_over = elapsed_ns(outcomes) >= goal.time_max_ns;
     let of = |first: &'a Trial| {
         let mut search = Search::new(goal.bounds(first));
         let mut outcomes: Vec<_> = outcomes.iter().filter(|outcome| outcome.index % searches == first.index).collect();
@@ -181,19 +212,15 @@ pub fn searches<'a>(header: &'a RunHeader, goal: &SearchGoal, outcomes: &[TrialO
     header.trials.iter().map(of).collect()
 }
 
-/// Returns the next probe. It belongs to the search with the fewest probes; among equals, a seeded shuffle chooses. The
-/// index of a probe modulo the number of searches identifies its search.
-pub fn next(header: &RunHeader, goal: &SearchGoal, outcomes: &[TrialOutcome]) -> Option<Trial> {
+/// Returns the next probes of the searches with the fewest probes, in an order that is drawn for each round. The index of a probe
+/// modulo the number of searches identifies its search.
+pub(super) fn probes(header: &RunHeader, goal: &SearchGoal, outcomes: &[TrialOutcome]) -> Vec<Trial> {
     let mut open: Vec<_> = searches(header, goal, outcomes);
     open.retain(|search| search.ended.is_none());
-    let round = open.iter().map(|search| search.probes.len()).min()?;
+    let round = open.iter().map(|search| search.probes.len()).min().unwrap_or(0);
     let mut order = Xoshiro256PlusPlus::seed_from_u64(header.seed.wrapping_add(round as u64));
     open.shuffle(&mut order);
-    let search = open.into_iter().find(|search| search.probes.len() == round)?;
-    let rate_per_s = search.search.next()?;
-    let measure_ns = goal.measure_ns(search.first.workload.phases.measure_ns, rate_per_s);
-    let index = round as u32 * header.trials.len() as u32 + search.first.index;
-    Some(plan::probe(search.first, header.seed, index, round as u32, rate_per_s, measure_ns))
+    open.iter().filter(|search| search.probes.len() == round).filter_map(|search| search.next(header, goal)).collect()
 }
 
 #[cfg(test)]

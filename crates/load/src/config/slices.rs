@@ -54,6 +54,12 @@ impl Slices {
         (phase_ns as f64 / self.slice_ns as f64).round() as u64 * self.round_ns()
     }
 
+    /// The multiple of its highest rate at which a server still answers all requests of a slice before the next guard ends. Leaves
+    /// the gap to the network.
+    pub fn overload_max(&self) -> f64 {
+        (self.slice_ns + self.guard_ns) as f64 / self.slice_ns as f64
+    }
+
     /// The share of a contestant's slices that is measured.
     pub fn measured_share(&self) -> f64 {
         (self.slice_ns - self.guard_ns) as f64 / self.slice_ns as f64
@@ -83,5 +89,6 @@ mod tests {
         let slices = Slices { heat: 0, contestants: 4, contestant: 1, slice_ns: 10, gap_ns: 0, guard_ns: 2, seed: 7 };
         assert_eq!([0, 10, 14, 16, 100].map(|ns| slices.edge_ns(ns)), [0, 40, 40, 80, 400]);
         assert!((slices.measured_share() - 0.8).abs() < 1e-9);
+        assert!((slices.overload_max() - 1.2).abs() < 1e-9);
     }
 }

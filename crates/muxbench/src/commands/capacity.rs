@@ -6,14 +6,13 @@ use anyhow::bail;
 use clap::error::ErrorKind;
 use harness::host::Host;
 use harness::model::{LatencyLimit, RunHeader, SearchGoal, Strategy};
-use harness::plan;
+use harness::plan::{self, Plan};
 use harness::spec::OneOrMany;
-use harness::spec::interleave::Interleave;
 use harness::spec::units::{Rate, Share, Time};
 
-use crate::execution;
 use crate::options::execution::ExecutionArgs;
 use crate::options::setup::{SetupArgs, checked};
+use crate::{execution, output};
 
 const LIMITS: &str = "Limits (a probe must meet all)";
 /// The default of `--to`.
@@ -27,7 +26,10 @@ const MOST_PER_S: f64 = 10e6;
 ///
 /// The search doubles the rate until two probes in a row fail, or halves it until one succeeds. It then estimates the capacity
 /// from all probes and their reliability, so that one disturbed probe does not mislead it. The printed interval contains the
-/// capacity with a probability of 95 %. The searches take turns. If the client is the bottleneck, the result is a lower bound.
+/// capacity with a probability of 95 %. If the client is the bottleneck, the result is a lower bound.
+///
+/// The searches take turns. Near the capacity, where architectures are compared, their probes share a window: all servers are
+/// up at once and loaded in turns (--interleave never: separately).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench capacity --p99 1ms
@@ -95,8 +97,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if experiment.workload.is_closed() {
             bail!("--schedule closed: a closed loop has no rate to search; try an open-loop schedule");
         }
-        // Probes of different servers have different rates.
-        experiment.interleave = Interleave::Never;
+        experiment.slice.get_or_insert(Time(SearchGoal::slice_ns(&limits)));
         experiment.workload.rate = Some(OneOrMany(vec![from]));
         let (experiment, _) = checked(&experiment)?;
         let min_rate_per_s = SearchGoal::min_rate_per_s(experiment.phases.measure.0);
@@ -107,7 +108,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         Ok(experiment)
     };
-    let strategy = |plan: plan::Plan, host: &Host| {
+    let strategy = |mut plan: Plan, host: &Host| {
+        // Searches are compared by their capacities, which need no links between groups.
+        plan.trials.retain(|trial| !trial.is_reference);
         let in_memory = plan.trials.iter().map(|trial| plan::rate_max_per_s(trial, host).round());
         let most_per_s = in_memory.fold(args.to.map_or(MOST_PER_S, |rate| rate.0), f64::min);
         if most_per_s < from.0 {
@@ -115,8 +118,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 "--from {from} exceeds the highest rate, {most_per_s} (--to, or the limit of memory); try a lower rate"
             );
         }
+        if !args.execution.quiet {
+            interleaving(&plan).iter().for_each(|sentence| output::note(format_args!("interleaving: {sentence}")));
+        }
+        let (limits, from_per_s) = (limits.clone(), from.0);
         let time_max_ns = args.time_max.map_or(600_000_000_000, |time| time.0);
-        Ok((plan, Strategy::Capacity(SearchGoal { limits, from_per_s: from.0, most_per_s, precision, time_max_ns })))
+        Ok((plan, Strategy::Capacity(SearchGoal { limits, from_per_s, most_per_s, precision, time_max_ns })))
     };
     let change = |header: &mut RunHeader| {
         match (&mut header.strategy, args.time_max) {
@@ -127,4 +134,18 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Ok(())
     };
     Ok(execution::run(&args.execution, experiment, strategy, change)?.0)
+}
+
+/// Describes the probes that share windows, and the separate ones with the reasons.
+fn interleaving(plan: &Plan) -> Vec<String> {
+    let slices = plan.trials.iter().find_map(|trial| trial.load.slices);
+    let shared = slices.map(|slices| {
+        let (turns, overload_max) = (Time(slices.slice_ns), slices.overload_max());
+        format!(
+            "probes up to {overload_max} times the highest rate that met the limits share windows, in turns of {turns}; the others \
+             run separately, because they may answer in the turns of other servers, or need longer windows"
+        )
+    });
+    let separate = plan.interleaving.iter().filter(|sentence| sentence.starts_with("separate: "));
+    shared.into_iter().chain(separate.cloned()).collect()
 }

@@ -191,6 +191,21 @@ fn met_highest_rate_is_a_lower_bound_of_capacity() {
     }
 }
 
+fn probes_of_several_searches_share_a_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let capacity = ["capacity", "--p50", "10s", "--arch", "epoll,mt", "--from", "100", "--to", "115"];
+    let more = ["--slice", "40ms", "--measure", "600ms", "--time-max", "60s", "--json"];
+    let whole = json(&run(folder.path(), &[&capacity[..], &more, SMALL].concat(), &[0, 3]));
+    let trials = whole["trials"].as_array().unwrap().iter().map(|it| &it["trial"]);
+    let (shared, separate): (Vec<_>, Vec<_>) = trials.partition(|trial| trial["load"]["slices"].is_object());
+    // On a busy machine responses may be late, so that all probes run separately.
+    assert!([0, 2].contains(&shared.len()), "{shared:?}");
+    assert!(shared.iter().all(|trial| trial["workload"]["rate_per_s"] == 115.0), "{shared:?}");
+    assert!(separate.iter().filter(|trial| trial["workload"]["rate_per_s"] == 100.0).count() >= 2, "{separate:?}");
+    let rows = whole["capacity"]["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|row| row["interleaved"].as_u64().unwrap()).sum::<u64>(), shared.len() as u64);
+}
+
 fn search_out_of_time_resumes_with_a_longer_limit() {
     let folder = tempfile::tempdir().unwrap();
     let capacity = ["capacity", "--p50", "1us", "--arch", "epoll", "--from", "100", "--measure", "200ms"];
@@ -228,5 +243,6 @@ pub fn cases(cases: &mut Cases) {
     cases.alone(case!(interleaved_architectures_share_a_row_of_tsv));
     cases.alone(case!(capacity_is_below_the_computed_limit));
     cases.alone(case!(met_highest_rate_is_a_lower_bound_of_capacity));
+    cases.alone(case!(probes_of_several_searches_share_a_window));
     cases.alone(case!(search_out_of_time_resumes_with_a_longer_limit));
 }

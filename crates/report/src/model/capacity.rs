@@ -32,6 +32,8 @@ pub struct Search {
     pub(crate) there_ns: Vec<Option<u64>>,
     pub(crate) there_late: LateSends,
     pub(crate) probes: Probes,
+    /// The number of probes that shared a window with other servers.
+    pub(crate) interleaved: usize,
     /// The reason why the search ended; `None` if it was interrupted.
     pub(crate) ended: Option<SearchEnd>,
     pub(crate) impossible: Vec<String>,
@@ -131,6 +133,7 @@ fn row(run: &Run, question: &SearchGoal, search: &RateSearch<'_>) -> Search {
         there_ns: limits.map(|limit| (response.count() > 0).then(|| response.quantile(limit.quantile))).collect(),
         there_late: client_tail::late(there.into_iter()),
         probes: Probes::of(search),
+        interleaved: records().filter(|record| record.trial.load.slices.is_some()).count(),
         ended: search.ended,
         impossible: first.infeasible.clone(),
         failure: failed.next_back().map(|record| record.verdict.reason.clone()),

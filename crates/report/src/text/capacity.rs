@@ -85,6 +85,7 @@ pub fn render(run: &Run, capacities: &Capacities, medium: Medium) -> String {
             let reasons = row.impossible.iter().chain(&row.failure).map(String::as_str).chain(advice(row));
             lines.extend(reasons.map(|text| medium.prose(&format!("{}: {text}", row.architecture))));
         }
+        lines.extend(interleaving(&rows).map(|text| medium.prose(&text)));
         lines.push(medium.prose(&sentence(&rows)) + "\n");
     }
     lines.push(medium.prose(
@@ -94,6 +95,14 @@ pub fn render(run: &Run, capacities: &Capacities, medium: Medium) -> String {
     ));
     lines.push(medium.prose(&host(run)));
     medium.finished(lines.join("\n") + "\n")
+}
+
+/// States how many probes shared a window; `None` if all ran separately.
+fn interleaving(rows: &[&Search]) -> Option<String> {
+    let interleaved: usize = rows.iter().map(|row| row.interleaved).sum();
+    let probes: usize = rows.iter().map(|row| row.probes.total()).sum();
+    (interleaved > 0)
+        .then(|| format!("In {interleaved} of {probes} probes the servers shared a window, in turns (interleaved)."))
 }
 
 /// Returns advice if the search ended because of the client, the range of rates or the time limit.

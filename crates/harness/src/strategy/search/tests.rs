@@ -32,7 +32,7 @@ fn header(goal: SearchGoal) -> RunHeader {
 
 /// Probes a healthy trial after `change`, with a limit for the median alone.
 fn probe(change: impl FnOnce(&mut LoadReport)) -> ProbeResult {
-    probe_of(SearchGoal { limits: vec![LatencyLimit { quantile: 0.5, max_ns: 1_000_000 }], ..goal() }, change)
+    probe_of(median_goal(), change)
 }
 
 /// Probes a healthy trial after `change`, with any goal.
@@ -112,25 +112,34 @@ fn tail_caused_by_the_client_is_attributed_to_it() {
 
 /// Searches until the end, where `probe` decides by (architecture, rate). Each trial takes a second.
 fn search(header: &RunHeader, probe: impl Fn(&str, f64) -> ProbeResult) -> Vec<TrialOutcome> {
+    let outcome = |trial: &Trial, contestants: u32| TrialOutcome {
+        is_alone: contestants == 1,
+        contestants,
+        blocks: Vec::new(),
+        index: trial.index,
+        rate_per_s: trial.workload.rate_per_s,
+        elapsed_ns: u64::from(contestants) * 1_000_000_000,
+        is_past: false,
+        probe: Some(probe(&trial.architecture.to_string(), trial.workload.rate_per_s.unwrap())),
+    };
     let mut outcomes: Vec<TrialOutcome> = Vec::new();
-    while let Some(trial) = crate::strategy::next(header, &outcomes) {
+    while let Some(heat) = next_heat(header, &outcomes) {
         assert!(outcomes.len() < 1_000, "the search ends");
-        assert!(outcomes.iter().all(|outcome| outcome.index != trial.index), "indices are unique");
-        let rate_per_s = trial.workload.rate_per_s;
-        assert_eq!(trial.load.rate_per_s, rate_per_s);
-        let probe = probe(&trial.architecture.to_string(), rate_per_s.unwrap());
-        outcomes.push(TrialOutcome {
-            is_alone: true,
-            contestants: 1,
-            blocks: Vec::new(),
-            index: trial.index,
-            rate_per_s,
-            elapsed_ns: 1_000_000_000,
-            is_past: false,
-            probe: Some(probe),
-        });
+        let is_new = |trial: &Trial| outcomes.iter().all(|outcome| outcome.index != trial.index);
+        assert!(heat.iter().all(is_new), "indices are unique");
+        assert!(heat.iter().all(|trial| trial.load.rate_per_s == trial.workload.rate_per_s));
+        outcomes.extend(heat.iter().map(|trial| outcome(trial, heat.len() as u32)));
     }
     outcomes
+}
+
+fn next_heat(header: &RunHeader, outcomes: &[TrialOutcome]) -> Option<Vec<Trial>> {
+    Some(crate::strategy::heat(header, outcomes, crate::strategy::next(header, outcomes)?))
+}
+
+/// A goal that low rates and short windows decide.
+fn median_goal() -> SearchGoal {
+    SearchGoal { limits: vec![LatencyLimit { quantile: 0.5, max_ns: 1_000_000 }], ..goal() }
 }
 
 fn of<'a>(searches: &'a [RateSearch<'a>], name: &str) -> &'a RateSearch<'a> {
@@ -161,15 +170,75 @@ fn capacities_are_found_in_turns() {
 }
 
 #[test]
-fn next_probe_depends_only_on_finished_trials() {
-    let header = header(goal());
-    let outcomes = search(&header, |_, rate| if rate <= 5_000.0 { ProbeResult::Met } else { ProbeResult::Unmet });
+fn probes_near_the_capacity_share_windows() {
+    let header = header(median_goal());
+    let capacity = |name: &str| if name == "epoll" { 40_000.0 } else { 7_000.0 };
+    let outcomes =
+        search(&header, |name, rate| if rate <= capacity(name) { ProbeResult::Met } else { ProbeResult::Unmet });
+    let mut shared = 0;
     for (at, outcome) in outcomes.iter().enumerate() {
-        let mut stored = outcomes[..at].to_vec();
-        // The store returns trials in the order of their indices.
-        stored.sort_by_key(|outcome| outcome.index);
-        let next = crate::strategy::next(&header, &stored).unwrap();
-        assert_eq!((next.index, next.workload.rate_per_s), (outcome.index, outcome.rate_per_s), "{at}");
+        let search = outcome.index % 3;
+        let met = outcomes[..at].iter().filter(|it| it.index % 3 == search && it.probe == Some(ProbeResult::Met));
+        let highest_met = met.filter_map(|it| it.rate_per_s).fold(0.0, f64::max);
+        let is_near = outcome.rate_per_s.unwrap() <= 1.2 * highest_met;
+        assert!(is_near || outcome.contestants == 1, "{outcome:?}");
+        shared += usize::from(outcome.contestants > 1);
+    }
+    assert!(3 * shared > outcomes.len(), "{shared} of {}", outcomes.len());
+    let never = RunHeader { trials: header.trials.iter().map(Trial::alone).collect(), ..header };
+    assert!(
+        search(&never, |_, rate| if rate <= 7_000.0 { ProbeResult::Met } else { ProbeResult::Unmet })
+            .iter()
+            .all(|outcome| outcome.contestants == 1)
+    );
+}
+
+#[test]
+fn probes_that_share_a_window_have_equal_slices_and_phases() {
+    let header = header(median_goal());
+    let outcomes = search(&header, |_, rate| if rate <= 7_000.0 { ProbeResult::Met } else { ProbeResult::Unmet });
+    let mut heats = std::collections::BTreeSet::new();
+    for at in 0..outcomes.len() {
+        let Some(heat) = next_heat(&header, &outcomes[..at]).filter(|heat| heat.len() > 1) else { continue };
+        let first = heat[0].load.slices.unwrap();
+        for (contestant, trial) in (0..).zip(&heat) {
+            let slices = Slices { contestant, ..first };
+            assert_eq!((trial.load.slices, trial.load.phases), (Some(slices), heat[0].load.phases));
+            assert_eq!((trial.index / 3, trial.repeat), (heat[0].index / 3, heat[0].repeat));
+        }
+        heats.insert((first.heat, heat[0].index / 3));
+    }
+    let rounds: std::collections::BTreeSet<u32> = heats.iter().map(|(_, round)| *round).collect();
+    let numbers: std::collections::BTreeSet<u32> = heats.iter().map(|(heat, _)| *heat).collect();
+    assert!(!rounds.is_empty() && numbers.len() == rounds.len(), "each round has its own heat: {heats:?}");
+}
+
+#[test]
+fn probe_with_a_longer_window_runs_separately() {
+    let header = header(median_goal());
+    let outcomes = search(&header, |_, rate| if rate <= 280.0 { ProbeResult::Met } else { ProbeResult::Unmet });
+    // 50 measured requests in four fifths of 200 ms.
+    let is_short = |outcome: &TrialOutcome| outcome.rate_per_s >= Some(312.5);
+    assert!(outcomes.iter().all(|outcome| outcome.contestants == 1 || is_short(outcome)));
+}
+
+#[test]
+fn next_probes_depend_only_on_finished_trials() {
+    let met = |_: &str, rate: f64| if rate <= 5_000.0 { ProbeResult::Met } else { ProbeResult::Unmet };
+    for goal in [goal(), median_goal()] {
+        let header = header(goal);
+        let outcomes = search(&header, met);
+        let mut at = 0;
+        while at < outcomes.len() {
+            let mut stored = outcomes[..at].to_vec();
+            // The store returns trials in the order of their indices.
+            stored.sort_by_key(|outcome| outcome.index);
+            let heat = next_heat(&header, &stored).unwrap();
+            let next: Vec<_> = heat.iter().map(|trial| (trial.index, trial.workload.rate_per_s)).collect();
+            let expected = outcomes[at..at + outcomes[at].contestants as usize].iter();
+            assert_eq!(next, expected.map(|outcome| (outcome.index, outcome.rate_per_s)).collect::<Vec<_>>(), "{at}");
+            at += heat.len();
+        }
     }
 }
 
