@@ -19,6 +19,8 @@ const SLICE_STEP_NS: u64 = 10 * MS;
 /// The number of requests in a slice of an open loop, unless the slice would be longer than [`SLICE_NS_MAX`].
 const SLICE_REQUESTS: f64 = 20.0;
 const SLICE_NS_MAX: u64 = 100 * MS;
+/// The fewest requests in the measured part of a slice. With fewer, constant intervals may put all of them into guards.
+const MEASURED_REQUESTS_MIN: f64 = 2.0;
 /// The part of a slice for each connection: for a scan of all connections, and in a closed loop for several turns of all.
 const SLICE_NS_PER_CONNECTION: u64 = 5_000;
 const SLICE_NS_PER_CLOSED_CONNECTION: u64 = 150_000;
@@ -75,14 +77,15 @@ pub(super) fn assign(trials: &mut Vec<Trial>, experiment: &Experiment, host: &Ho
         let reference = (0..contest.len()).min_by_key(|&at| (trials[contest[at]].is_placebo, in_order(&contest[at])));
         contest.swap(0, reference.expect("a contest has trials"));
         let Some(groups) = groups(&contest, |group| group.len() <= CONTESTANTS_MAX && has_room(group)) else {
-            let reason = "this host has too little memory, or too few processes, for all servers at once".to_owned();
+            let reason = "this host has too little memory, too few processes or too few ports for two servers at once";
+            let reason = reason.to_owned();
             separate.entry(reason).or_default().extend(contest.iter().map(|&at| trials[at].label()));
             continue;
         };
         if groups.len() > 1 {
             let reason = match has_room(&contest) {
                 true => format!("a window has at most {CONTESTANTS_MAX} servers"),
-                false => "this host has too little memory, or too few processes, for more at once".to_owned(),
+                false => "this host has too little memory, too few processes or too few ports for more at once".to_owned(),
             };
             let (servers, reference) = (contest.len(), trials[contest[0]].label());
             groupings.insert(format!(
@@ -156,6 +159,8 @@ fn reason_to_separate(trial: &Trial, experiment: &Experiment, host: &Host) -> Op
         "connections would end in the slices of other servers"
     } else if mechanism.is_some_and(|mechanism| mechanism.scans) && scan_share(trial) > SCAN_SHARE_MAX {
         "the rate is near the capacity of a server that scans all connections"
+    } else if measured_requests(trial, experiment).is_some_and(|requests| requests < MEASURED_REQUESTS_MIN) {
+        "a slice has too few requests"
     } else if load.phases.measure_ns < SLICES_MIN * slice_ns(trial, experiment) {
         let slice = Time(slice_ns(trial, experiment));
         return Some(format!("the window is shorter than {SLICES_MIN} slices of {slice}"));
@@ -198,6 +203,12 @@ fn scan_share(trial: &Trial) -> f64 {
     rate_per_s * f64::from(trial.load.connections_and_idle()) * SCAN_NS_PER_CONNECTION / 1e9
 }
 
+/// The number of requests in the measured part of a slice; `None` in a closed loop.
+fn measured_requests(trial: &Trial, experiment: &Experiment) -> Option<f64> {
+    let slice_ns = slice_ns(trial, experiment);
+    Some(trial.workload.rate_per_s? * (slice_ns - slice_ns / GUARD_SHARE) as f64 / 1e9)
+}
+
 /// The length of a slice: some tens of requests, and much longer than the service time, but short enough for the host's speed to
 /// stay the same over a round.
 fn slice_ns(trial: &Trial, experiment: &Experiment) -> u64 {
@@ -224,13 +235,14 @@ fn gap_ns(trial: &Trial, slice_ns: u64) -> u64 {
 
 /// Whether all servers of a heat have room at the same time.
 fn have_room<'a>(heat: impl Iterator<Item = &'a Trial>, host: &Host) -> bool {
-    let (mut tasks, mut bytes) = (0, 0.0);
+    let (mut tasks, mut bytes, mut ports) = (0, 0.0, 0);
     for trial in heat {
         let needs = ServerResources::of(trial);
         tasks += needs.tasks;
         bytes += f64::from(trial.load.connections_and_idle()) * bytes_per_connection(needs.per_connection) as f64;
+        ports += u64::from(trial.workload.service.ports().unwrap_or(0));
     }
-    tasks <= host.tasks_max.0 && bytes <= host.memory_bytes as f64 * MEMORY_SHARE
+    tasks <= host.tasks_max.0 && bytes <= host.memory_bytes as f64 * MEMORY_SHARE && ports <= host.ports
 }
 
 #[cfg(test)]
@@ -271,6 +283,15 @@ mod tests {
             "separate: spin: the server uses its CPU even without load",
         ];
         assert_eq!(plan.interleaving, expected);
+    }
+
+    #[test]
+    fn servers_with_too_many_ports_at_once_are_separate() {
+        let workload =
+            "[workload]\nservice = \"udp\"\nports = [10000, 15000]\nrate = 1000\nrequest = \"8B\"\nresponse = \"8B\"";
+        let sentences = planned_for("\"epoll\", \"epoll-et\"", workload).unwrap().interleaving;
+        assert!(sentences[0].starts_with("2 servers share each of 2 windows"), "{sentences:?}");
+        assert!(sentences[1].contains("too few ports for two servers at once"), "{sentences:?}");
     }
 
     #[test]
@@ -389,6 +410,8 @@ mod tests {
         );
         let closed = "[workload]\nconnections = 1000\nrequest = \"1B\"\nresponse = \"2B\"\nschedule = \"closed\"";
         assert!(planned(closed).unwrap().interleaving[1].ends_with("the window is shorter than 10 slices of 150ms"));
+        let rare = planned(&WORKLOAD.replace("rate = 1000", "rate = 20").replace("1s", "9s")).unwrap();
+        assert_eq!(rare.interleaving[0], "separate: epoll, mt: a slice has too few requests");
         let churn = format!("{WORKLOAD}\nrequests-per-connection = 1");
         let scans = WORKLOAD.replace("[10, 20]", "[2000]").replace("rate = 1000", "rate = 2000");
         let scans = planned_for("\"epoll\", \"mt\", \"poll\", \"select\"", &scans).unwrap().interleaving;
