@@ -146,9 +146,10 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop
     let mut session = Session::open(folder, None)?;
     let (plan, _) = plan_here(experiment)?;
     // Reasons for infeasible trials contain figures that change over time, so do not compare them.
-    // Slices follow from the feasible trials.
+    // Slices and references follow from the feasible trials.
     let without_reasons = |trial: &Trial| Trial { infeasible: Vec::new(), ..trial.alone() };
-    let trials = |trials: &[Trial]| trials.iter().map(without_reasons).collect::<Vec<_>>();
+    let trials =
+        |trials: &[Trial]| trials.iter().filter(|it| !it.is_reference).map(without_reasons).collect::<Vec<_>>();
     if trials(&plan.trials) != trials(&session.header.trials) {
         bail!(
             "cannot finish the run in {}: its plan is not the one that this version makes on this machine; try another \

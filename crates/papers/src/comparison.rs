@@ -30,6 +30,8 @@ pub struct PaperComparison {
     pub impossible: Vec<Impossible>,
     /// The paper's claims with their results.
     pub claims: Vec<CheckedClaim>,
+    /// A sentence for each run with interleaved trials.
+    pub interleaving: Vec<String>,
     tables: Vec<PaperTables>,
 }
 
@@ -95,7 +97,8 @@ impl PaperComparison {
                 figure.number
             );
         }
-        Ok(Self { paper, part, figures, missing, impossible, claims, tables })
+        let interleaving = runs.iter().filter_map(interleaving).collect();
+        Ok(Self { paper, part, figures, missing, impossible, claims, interleaving, tables })
     }
 
     /// Returns the file name of the HTML page, such as `kawai2008-figure-10.html`.
@@ -118,6 +121,7 @@ impl PaperComparison {
         if parts.is_empty() {
             parts.push(medium.prose(&format!("{}: {}.", self.paper.name, self.paper.citation)));
         }
+        parts.extend(self.interleaving.iter().map(|sentence| medium.prose(sentence)));
         parts.extend(self.grids().iter().map(|(number, grid)| table_text(number, grid, medium)));
         parts.extend(self.figures.iter().map(|(figure, chart)| self.figure_text(figure, chart, medium)));
         if !self.missing.is_empty() {
@@ -154,7 +158,7 @@ impl PaperComparison {
         text
     }
 
-    /// Returns JSON with the impossible trials and, for a whole paper, its tables, figures and claims; for a part, only its table
+    /// Returns JSON with the impossible trials, the interleaved runs and, for a whole paper, its tables, figures and claims; for a part, only its table
     /// or figure.
     pub fn json(&self) -> Value {
         let mut all = json!({ "format": model::FORMAT, "paper": self.paper.name });
@@ -176,6 +180,7 @@ impl PaperComparison {
             all["figures"] = json!(self.figures.iter().map(figure).collect::<Vec<_>>());
         }
         all["impossible"] = json!(self.impossible);
+        all["interleaving"] = json!(self.interleaving);
         if matches!(self.part, Part::Whole) {
             all["claims"] = json!(self.claims);
         }
@@ -200,6 +205,18 @@ fn of_trials(run: &Run, is_wanted: impl Fn(&Trial) -> bool) -> Run {
     run.header.trials.retain(&is_wanted);
     run.records.retain(|record| is_wanted(&record.trial));
     run
+}
+
+/// States how many trials of a run were interleaved; `None` if its servers ran one at a time, as in the paper.
+fn interleaving(run: &Run) -> Option<String> {
+    let interleaved = run.records.iter().filter(|record| record.trial.load.slices.is_some()).count();
+    let (name, trials) = (&run.header.experiment, run.records.len());
+    (interleaved > 0).then(|| {
+        format!(
+            "{name}: {interleaved} of {trials} trials are interleaved: all servers of a workload were up at once, and the load \
+             rotated among them. The authors measured one server at a time."
+        )
+    })
 }
 
 /// Formats a table with its number and its notes.

@@ -35,6 +35,7 @@ struct Page<'a> {
     result: String,
     /// See [`impossible_here`].
     impossible: String,
+    interleaving: &'a [String],
     switches: String,
     figures: Vec<FigureView<'a>>,
     missing: Vec<String>,
@@ -129,6 +130,7 @@ pub fn render(beside: &PaperComparison, runs: &[Run], origin: &Origin<'_>) -> an
         when,
         result: result(beside),
         impossible: impossible_here(runs),
+        interleaving: &beside.interleaving,
         switches: frame.switches()?,
         figures: views.collect::<anyhow::Result<_>>()?,
         missing: missing.iter().map(|figure| format!("{}. {}", paper.figure_name(figure), figure.title)).collect(),

@@ -440,3 +440,17 @@ fn claims_concern_the_experiments_of_their_paper() {
         }
     }
 }
+
+#[test]
+fn interleaved_trials_are_named() {
+    let paper = find("kawai2008").unwrap();
+    let mut run = testkit::run_of_experiment("kawai2008-http");
+    let words = |run: &Run| beside(paper, Part::Whole, std::slice::from_ref(run)).unwrap().render(1_000);
+    assert!(!words(&run).contains("interleaved"));
+    let slices = testkit::interleaved_run().records[0].trial.load.slices;
+    run.records.iter_mut().take(30).for_each(|record| record.trial.load.slices = slices);
+    assert!(
+        words(&run)
+            .contains("kawai2008-http: 30 of 45 trials are interleaved: all servers of a workload were up at once")
+    );
+}

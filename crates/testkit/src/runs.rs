@@ -7,6 +7,7 @@ use harness::model::{
     Bound, Check, LatencyLimit, Run, RunHeader, SearchGoal, Strategy, Trial, TrialOutcome, TrialRecord, Verdict,
     VerdictKind, Workload,
 };
+use harness::spec::Experiment;
 use harness::spec::interleave::Interleave;
 use harness::strategy;
 use load::config::{KvTraffic, LoadConfig, Phases, Popularity, Schedule, Slices, Think, Transport};
@@ -376,10 +377,11 @@ pub fn kawai2006_run() -> Run {
     run
 }
 
-/// Returns a built-in experiment at its quick scale with every trial finished. `select` and `poll` need time for each
+/// Returns a built-in experiment at its quick scale with every trial finished, separately. `select` and `poll` need time for each
 /// watched connection or port, other servers for each thread. Every seventh trial is saturated.
 pub fn run_of_experiment(name: &str) -> Run {
-    let experiment = harness::spec::presets::find(name).unwrap().experiment().quick();
+    let quick = harness::spec::presets::find(name).unwrap().experiment().quick();
+    let experiment = Experiment { interleave: Interleave::Never, ..quick };
     let plan = harness::plan::plan(&experiment, &harness::host::Host::made_up()).unwrap();
     let mut run = empty_run();
     run.header.name = format!("20260101T000000-{name}");

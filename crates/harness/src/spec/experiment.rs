@@ -95,7 +95,7 @@ pub struct Placement {
     pub shared: bool,
 }
 
-/// The changes that `--quick` makes: durations, repeats and the client.
+/// The changes that `--quick` makes: durations, repeats, the client and interleaving.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Quick {
@@ -113,6 +113,8 @@ pub struct Quick {
     pub repeats: Option<NonZeroU32>,
     /// Replaces `client`.
     pub client: Option<Client>,
+    /// Replaces `interleave`.
+    pub interleave: Option<Interleave>,
 }
 
 fn one() -> NonZeroU32 {
@@ -152,6 +154,7 @@ impl Experiment {
         }
         self.repeats = quick.repeats.unwrap_or(self.repeats);
         self.client = quick.client.unwrap_or(self.client);
+        self.interleave = quick.interleave.unwrap_or(self.interleave);
         self
     }
 

@@ -36,10 +36,11 @@ pub struct Args {
     /// Name of the paper
     #[arg(value_name = "PAPER", value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
     paper: String,
-    /// Run the same matrix with shorter phases, fewer repeats and one client, in minutes (default)
+    /// Run the same matrix with shorter phases, fewer repeats and one client, in minutes (default). Where the paper compares
+    /// architectures, they share windows in turns (interleaved)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Run the phases, repeats and clients that the paper states, in hours
+    /// Run the phases, repeats and clients that the paper states, one server at a time, in hours
     #[arg(long)]
     full: bool,
     /// Run and show only this figure, by its number in the paper

@@ -17,7 +17,7 @@ pub struct ExperimentArgs {
     /// Experiment file or name of a preset; - reads standard input
     #[arg(value_name = "FILE")]
     file: Option<String>,
-    /// Run the same matrix with the phases, repeats and client of the file's `quick` table
+    /// Run the same matrix with the changes of the file's `quick` table, such as shorter phases
     #[arg(long)]
     quick: bool,
     /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: as in the file]
@@ -49,12 +49,18 @@ impl ExperimentArgs {
             })?;
             Experiment::parse(&String::from_utf8(text).with_context(|| format!("{file}: not UTF-8"))?, file)?
         };
+        if self.quick && experiment.quick.is_none() {
+            bail!(
+                "--quick: {file} has no [quick] table; add one with ramp, warm-up, measure, cool-down, repeats, client or \
+                 interleave"
+            );
+        }
+        if self.quick {
+            experiment = experiment.quick();
+        }
         set(&mut experiment.interleave, self.interleave);
         experiment.server.count_syscalls |= self.count_syscalls;
-        if self.quick && experiment.quick.is_none() {
-            bail!("--quick: {file} has no [quick] table; add one with ramp, warm-up, measure, cool-down or repeats");
-        }
-        Ok(if self.quick { experiment.quick() } else { experiment })
+        Ok(experiment)
     }
 }
 

@@ -214,7 +214,7 @@ pub struct Finding {
     pub experiment: String,
     /// The value: a ratio, a slope or the metric itself. `None` without data.
     pub value: Option<f64>,
-    /// The 95 % interval over repeats; `None` with fewer than three repeats.
+    /// The 95 % interval over repeats, or over blocks of interleaved trials; `None` with fewer than three repeats or blocks.
     pub interval: Option<Interval>,
     /// The value in words, with the claimed range if the statement has one.
     pub words: String,
