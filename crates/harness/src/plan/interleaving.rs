@@ -85,7 +85,9 @@ pub(super) fn assign(trials: &mut Vec<Trial>, experiment: &Experiment, host: &Ho
         if groups.len() > 1 {
             let reason = match has_room(&contest) {
                 true => format!("a window has at most {CONTESTANTS_MAX} servers"),
-                false => "this host has too little memory, too few processes or too few ports for more at once".to_owned(),
+                false => {
+                    "this host has too little memory, too few processes or too few ports for more at once".to_owned()
+                }
             };
             let (servers, reference) = (contest.len(), trials[contest[0]].label());
             groupings.insert(format!(
