@@ -70,6 +70,21 @@ fn checks_of_an_open_loop_scale_with_the_window() {
 }
 
 #[test]
+fn needed_cpus_are_checked_only_if_a_busy_server_falls_short() {
+    let is_checked = |achieved_per_s: f64, cpu_share: f64, requests: u64| {
+        let mut counters = counters(cpu_share);
+        counters.totals.requests = Some(requests);
+        let report = LoadReport { rate_achieved_per_s: achieved_per_s, ..uneven() };
+        let checks = judge(&report, Some(&side(&counters, 1))).checks;
+        checks.iter().any(|check| check.name.starts_with("CPUs that the server would need"))
+    };
+    assert!(is_checked(979.0, 0.8, 1_900));
+    for (achieved_per_s, cpu_share, requests) in [(980.0, 0.8, 1_900), (979.0, 0.79, 1_900), (979.0, 0.8, 0)] {
+        assert!(!is_checked(achieved_per_s, cpu_share, requests), "{achieved_per_s} {cpu_share} {requests}");
+    }
+}
+
+#[test]
 fn server_comes_first_from_its_share_of_cpu_time() {
     let first_failed = |cpu_share: f64, receiver: f64| {
         let delayed = LoadReport { send_delay: measured([5_000_000; 10]), ..uneven() };
@@ -138,7 +153,7 @@ fn growth_compares_last_parts_with_first_parts() {
 #[test]
 fn closed_loop_and_stream_name_both_sides() {
     let both = ClosedReport { unsampled: 500, busy_share: 0.99, cpus: 1, think_ns: 10_000_000 };
-    let report = LoadReport { closed: Some(both), window_ns: 2_000_000_000, planned: 2_000, ..closed() };
+    let report = LoadReport { closed: Some(both.clone()), window_ns: 2_000_000_000, planned: 2_000, ..closed() };
     let verdict = judge(&report, Some(&side(&counters(0.95), 1)));
     assert_eq!(verdict.kind, VerdictKind::Valid);
     let words = "1000 transactions, 999 a second, the client used 99 % of its CPUs, the server 95 %";
@@ -150,6 +165,10 @@ fn closed_loop_and_stream_name_both_sides() {
         ("share of transactions without a sample", 0.25, 0.5),
     ];
     assert_values(&verdict.checks, &expected);
+    // At the limit, the client still has spare CPU time.
+    let spare = ClosedReport { busy_share: 0.95, ..both };
+    let checks = judge(&LoadReport { closed: Some(spare), ..report }, Some(&side(&counters(0.99), 1))).checks;
+    assert_values(&checks, &[("share of the client's CPUs", 0.95, 0.95)]);
 
     let mut report = LoadReport { window_ns: 2_000_000_000, ..streaming() };
     let verdict = judge(&report, None);
