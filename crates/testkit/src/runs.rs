@@ -12,8 +12,8 @@ use harness::spec::interleave::Interleave;
 use harness::strategy;
 use load::config::{KvTraffic, LoadConfig, Phases, Popularity, Schedule, Slices, Think, Transport};
 use load::report::{
-    ClosedReport, DatagramReport, EIGHTHS, Hardware, KernelReport, LoadReport, Measured, Outstanding, PARTS,
-    SliceReport, StreamReport,
+    BlockReport, ClosedReport, DatagramReport, EIGHTHS, Hardware, KernelReport, LoadReport, Measured, Outstanding,
+    PARTS, SliceReport, StreamReport,
 };
 use server::metrics::counters::Totals;
 use server::{Moved, ServeConfig, ServerCounters, ServerSpec};
@@ -260,8 +260,6 @@ pub fn interleaved_run() -> Run {
             Some(Slices { heat: 0, contestants: 4, contestant, slice_ns, gap_ns: 0, guard_ns, seed: 7 });
         let mut record = record(&trial, service_ns as u64, VerdictKind::Valid, "");
         let load = record.load.as_mut().expect("every record has a load report");
-        load.slices =
-            Some(SliceReport { rounds: 276, left_out: 24, overrun: 0, p50_by_half_ns: [service_ns as u64; 2] });
         let noise = |part: usize| (part as u64 * 7 + u64::from(contestant) * 13 + 3) * 2_654_435_761 % 1_000;
         let value = |part: usize| {
             let drift = 1.0 + part as f64 / PARTS as f64 / 2.0;
@@ -270,6 +268,20 @@ pub fn interleaved_run() -> Run {
         load.service.p50_by_part_ns = std::array::from_fn(value);
         load.service.p90_by_part_ns = std::array::from_fn(|part| value(part) * 11 / 10);
         load.service.p99_by_eighth_ns = std::array::from_fn(|eighth| value(eighth * PARTS / EIGHTHS) * 6 / 5);
+        let block = |part: usize| BlockReport {
+            service_p50_ns: value(part),
+            service_p90_ns: value(part) * 11 / 10,
+            response_p50_ns: load.response.p50_by_part_ns[part],
+            response_p90_ns: load.response.p90_by_part_ns[part],
+            completed: 0,
+        };
+        load.slices = Some(SliceReport {
+            rounds: 276,
+            left_out: 24,
+            overrun: 0,
+            p50_by_half_ns: [service_ns as u64; 2],
+            blocks: (0..PARTS).map(block).collect(),
+        });
         run.records.push(record);
         run.header.trials.push(trial);
     }

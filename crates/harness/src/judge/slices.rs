@@ -34,7 +34,13 @@ mod tests {
 
     #[test]
     fn overruns_gaps_and_growing_queues_fail_checks() {
-        let healthy = SliceReport { rounds: 100, left_out: 50, overrun: 25, p50_by_half_ns: [700_000, 1_400_000] };
+        let healthy = SliceReport {
+            rounds: 100,
+            left_out: 50,
+            overrun: 25,
+            p50_by_half_ns: [700_000, 1_400_000],
+            blocks: Vec::new(),
+        };
         assert_eq!(failed(healthy.clone()), [""; 0]);
         assert_eq!(failed(SliceReport { overrun: 26, ..healthy.clone() }), ["after the next guard"]);
         assert_eq!(failed(SliceReport { left_out: 101, ..healthy.clone() }), ["left out"]);

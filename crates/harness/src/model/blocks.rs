@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use load::report::{Measured, PARTS};
+use load::report::{BlockReport, Measured};
 use server::ServerCounters;
 use stats::{Block, Estimate, ratio};
 
@@ -45,7 +45,7 @@ pub fn heat(trial: &Trial) -> u32 {
     trial.load.slices.map_or(SEPARATE | trial.index, |slices| slices.heat)
 }
 
-/// Returns the blocks of a figure: the parts of the window of an interleaved trial that have a sample, or else the whole trial.
+/// Returns the blocks of a figure: those of an interleaved trial that have a response, or else the whole trial.
 pub fn blocks_of(record: &TrialRecord, figure: Figure) -> Vec<Block> {
     let heat = heat(&record.trial);
     let parts = record.trial.load.slices.and_then(|_| parts(record, figure)).unwrap_or_default();
@@ -119,17 +119,23 @@ fn measured(record: &TrialRecord, figure: Figure) -> Option<(&Measured, Percenti
 }
 
 fn parts(record: &TrialRecord, figure: Figure) -> Option<Vec<f64>> {
-    if let Some((time, percentile)) = measured(record, figure) {
-        let parts: &[u64] = match percentile {
-            Percentile::P50 => &time.p50_by_part_ns,
-            Percentile::P90 => &time.p90_by_part_ns,
-            Percentile::P99 => &time.p99_by_eighth_ns,
-        };
-        return Some(parts.iter().map(|&ns| ns as f64).collect());
-    }
-    let load = record.load.as_ref().filter(|load| figure == Figure::Rate && load.stream.is_none())?;
-    let part_s = load.window_ns as f64 / 1e9 / PARTS as f64;
-    Some(load.completed_by_part?.iter().map(|&count| count as f64 / part_s).collect())
+    let load = record.load.as_ref()?;
+    let blocks = &load.slices.as_ref()?.blocks;
+    let of_blocks = |value: fn(&BlockReport) -> u64| blocks.iter().map(|block| value(block) as f64).collect();
+    Some(match figure {
+        Figure::Service(Percentile::P50) => of_blocks(|block| block.service_p50_ns),
+        Figure::Service(Percentile::P90) => of_blocks(|block| block.service_p90_ns),
+        Figure::Response(Percentile::P50) => of_blocks(|block| block.response_p50_ns),
+        Figure::Response(Percentile::P90) => of_blocks(|block| block.response_p90_ns),
+        Figure::Service(Percentile::P99) => load.service.p99_by_eighth_ns.map(|ns| ns as f64).into(),
+        Figure::Response(Percentile::P99) => load.response.p99_by_eighth_ns.map(|ns| ns as f64).into(),
+        Figure::Rate if load.stream.is_some() => return None,
+        Figure::Rate => {
+            let block_s = load.window_ns as f64 / 1e9 / blocks.len() as f64;
+            blocks.iter().map(|block| block.completed as f64 / block_s).collect()
+        }
+        Figure::CpuPerRequest => return None,
+    })
 }
 
 fn whole(record: &TrialRecord, figure: Figure) -> Option<f64> {

@@ -14,10 +14,10 @@ use crate::spec::network::Network;
 use crate::spec::units::Time;
 
 const MS: u64 = 1_000_000;
-/// Slices are multiples of this length.
-const SLICE_STEP_NS: u64 = 10 * MS;
+/// Slices are multiples of this length. The speed of a busy host changes within 10 ms, so a round must be short.
+const SLICE_STEP_NS: u64 = 5 * MS / 2;
 /// The number of requests in a slice of an open loop, unless the slice would be longer than [`SLICE_NS_MAX`].
-const SLICE_REQUESTS: f64 = 20.0;
+const SLICE_REQUESTS: f64 = 5.0;
 const SLICE_NS_MAX: u64 = 100 * MS;
 /// The fewest requests in the measured part of a slice. With fewer, constant intervals may put all of them into guards.
 const MEASURED_REQUESTS_MIN: f64 = 2.0;
@@ -278,10 +278,10 @@ mod tests {
             let rivals: Vec<&Trial> = rivals.collect();
             assert_eq!((rivals.len(), slices.contestants), (2, 2));
             assert!(rivals.iter().all(|it| it.workload == trial.workload && it.repeat == trial.repeat));
-            assert_eq!((slices.slice_ns, slices.guard_ns), (20 * MS, 4 * MS));
+            assert_eq!((slices.slice_ns, slices.guard_ns), (5 * MS, MS));
         }
         let expected = [
-            "2 servers share each of 4 windows, in turns of 20ms of which the first 4ms do not count",
+            "2 servers share each of 4 windows, in turns of 5ms of which the first 1ms do not count",
             "separate: spin: the server uses its CPU even without load",
         ];
         assert_eq!(plan.interleaving, expected);
@@ -408,7 +408,7 @@ mod tests {
         let slow = planned(&WORKLOAD.replace("rate = 1000", "rate = 100")).unwrap();
         assert_eq!(
             slow.interleaving[0],
-            "2 servers share each of 4 windows, in turns of 100ms of which the first 20ms do not count"
+            "2 servers share each of 4 windows, in turns of 50ms of which the first 10ms do not count"
         );
         let closed = "[workload]\nconnections = 1000\nrequest = \"1B\"\nresponse = \"2B\"\nschedule = \"closed\"";
         assert!(planned(closed).unwrap().interleaving[1].ends_with("the window is shorter than 10 slices of 150ms"));

@@ -37,8 +37,9 @@ fn parts_of_interleaved_trials_are_paired() {
     assert_eq!(count(&one, Figure::Response(Percentile::P99)), 8);
     assert_eq!(count(&one, Figure::CpuPerRequest), 1, "the counters cover the whole trial");
     let load = one.load.as_mut().unwrap();
-    load.service.p50_by_part_ns[3] = 0;
-    load.completed_by_part = Some([4; PARTS]);
+    let blocks = &mut load.slices.as_mut().unwrap().blocks;
+    blocks[3].service_p50_ns = 0;
+    blocks.iter_mut().for_each(|block| block.completed = 4);
     let p50 = |record| blocks_of(record, Figure::Service(Percentile::P50));
     assert_eq!(p50(&one).len(), PARTS - 1);
     assert_eq!(p50(&one)[3].number, 4, "the other parts keep their numbers");

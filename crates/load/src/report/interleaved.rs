@@ -4,8 +4,15 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::samples::{self as figures, KernelFacts};
-use super::{ClosedReport, LoadReport, Outstanding, PARTS, Sample, SliceReport};
+use super::{BlockReport, ClosedReport, LoadReport, Outstanding, PARTS, Sample, SliceReport};
 use crate::config::{LoadConfig, Slices};
+
+/// The rounds of a block, if there are more rounds than blocks.
+const ROUNDS_PER_BLOCK: u64 = 4;
+/// The limits of the number of blocks. With few blocks, the critical values of Student's t are high. With many, the median of a
+/// block has few requests.
+const BLOCKS_MIN: u64 = 16;
+const BLOCKS_MAX: u64 = 64;
 
 /// The measured parts of a contestant's slices. Times are in nanoseconds since the start of the window.
 struct Joined {
@@ -51,6 +58,11 @@ impl Joined {
         let (since_ns, place) = self.locate(ns)?;
         let is_measured = (self.slices.guard_ns as i64..self.slices.slice_ns as i64).contains(&since_ns);
         Some(place.filter(|_| is_measured)? as i64 * self.measured_ns() as i64 + since_ns - self.slices.guard_ns as i64)
+    }
+
+    /// Returns the time of the response in the joined window; `None` if it is outside of the measured parts.
+    fn completed_ns(&self, sample: &Sample) -> Option<i64> {
+        self.join(sample.complete_ns).filter(|_| sample.complete_ns != Sample::NEVER)
     }
 
     fn sample(&self, sample: &Sample) -> Option<Sample> {
@@ -118,7 +130,7 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
     let mut completed_by_part = [0; PARTS];
     let mut sent_in_time = 0_u64;
     for sample in samples {
-        if let Some(ns) = joined.join(sample.complete_ns).filter(|_| sample.complete_ns != Sample::NEVER) {
+        if let Some(ns) = joined.completed_ns(sample) {
             completed_by_part[(ns as u128 * PARTS as u128 / u128::from(window_ns)) as usize] += 1;
         }
         sent_in_time += u64::from(sample.sent_ns != Sample::NEVER && joined.join(sample.sent_ns).is_some());
@@ -149,6 +161,7 @@ pub fn joined(config: &LoadConfig, report: LoadReport, samples: &[Sample], left_
             left_out: gaps,
             overrun: joined.overrun(samples),
             p50_by_half_ns: halves(&joined, &whole),
+            blocks: blocks(&joined, samples, &whole),
         }),
         response: of_samples(figures::response_ns),
         send_delay,
@@ -162,11 +175,30 @@ fn halves(joined: &Joined, whole: &[Sample]) -> [u64; 2] {
     let measured_ns = joined.measured_ns() as i64;
     [0, 1].map(|half| {
         let is_in = |sample: &&Sample| (sample.planned_ns % measured_ns) * 2 / measured_ns == half;
-        let mut values: Vec<u64> =
-            whole.iter().filter(is_in).filter_map(figures::service_ns).map(|ns| ns.max(0) as u64).collect();
-        values.sort_unstable();
-        stats::quantile(&values, 0.5).unwrap_or(0)
+        let whole: Vec<Sample> = whole.iter().filter(is_in).copied().collect();
+        figures::p50_and_p90(&mut figures::values(&whole, figures::service_ns)).0
     })
+}
+
+/// Returns the figures of each block. Their number depends on the number of rounds only, so that it is the same for all contestants.
+fn blocks(joined: &Joined, samples: &[Sample], whole: &[Sample]) -> Vec<BlockReport> {
+    let window_ns = joined.window_ns();
+    let count = (joined.measured / ROUNDS_PER_BLOCK).clamp(BLOCKS_MIN, BLOCKS_MAX) as usize;
+    let parts = figures::parts(whole, window_ns, count);
+    let quantiles = |part: &[Sample], difference: fn(&Sample) -> Option<i64>| {
+        figures::p50_and_p90(&mut figures::values(part, difference))
+    };
+    let mut blocks: Vec<BlockReport> = parts
+        .map(|part| {
+            let (service_p50_ns, service_p90_ns) = quantiles(part, figures::service_ns);
+            let (response_p50_ns, response_p90_ns) = quantiles(part, figures::response_ns);
+            BlockReport { service_p50_ns, service_p90_ns, response_p50_ns, response_p90_ns, completed: 0 }
+        })
+        .collect();
+    for ns in samples.iter().filter_map(|sample| joined.completed_ns(sample)) {
+        blocks[(ns as u128 * count as u128 / u128::from(window_ns)) as usize].completed += 1;
+    }
+    blocks
 }
 
 #[cfg(test)]
@@ -207,10 +239,17 @@ mod tests {
         assert!((report.rate_sent_per_s - 1_000.0).abs() < 1e-6);
         assert_eq!(report.completed_by_part, Some([8; PARTS]), "a part is a round");
         assert_eq!(report.service.p50_by_part_ns, [5_000; PARTS], "2 to 9 us in each");
-        assert_eq!(
-            report.slices.unwrap(),
-            SliceReport { rounds: 32, left_out: 0, overrun: 0, p50_by_half_ns: [3_000, 7_000] }
-        );
+        let slices = report.slices.unwrap();
+        assert_eq!((slices.rounds, slices.left_out, slices.overrun), (32, 0, 0));
+        assert_eq!(slices.p50_by_half_ns, [3_000, 7_000]);
+        let block = BlockReport {
+            service_p50_ns: 5_000,
+            service_p90_ns: 9_000,
+            response_p50_ns: 6_000,
+            response_p90_ns: 10_000,
+            completed: 16,
+        };
+        assert_eq!(slices.blocks, [block; 16], "a block is two rounds");
         assert_eq!(report.outstanding, Outstanding::default());
     }
 

@@ -221,6 +221,24 @@ pub struct SliceReport {
     pub overrun: u64,
     /// The median service time in the first and in the second halves of the measured parts, in nanoseconds.
     pub p50_by_half_ns: [u64; 2],
+    /// The figures of each block. A block is a number of consecutive rounds, the same for all contestants.
+    #[serde(default)]
+    pub blocks: Vec<BlockReport>,
+}
+
+/// Figures of one block of an interleaved trial. Times are in nanoseconds, and 0 without a response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockReport {
+    /// Median service time.
+    pub service_p50_ns: u64,
+    /// 90th percentile of the service time.
+    pub service_p90_ns: u64,
+    /// Median response time.
+    pub response_p50_ns: u64,
+    /// 90th percentile of the response time.
+    pub response_p90_ns: u64,
+    /// Responses that arrived in the measured parts.
+    pub completed: u64,
 }
 
 /// Figures of short-lived connections that began in the window and received at least one byte.

@@ -49,25 +49,11 @@ impl Sample {
 pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample) -> Option<i64>) -> Measured {
     let mut figures = Measured::default();
     let mut eighth = Vec::with_capacity(samples.len() / EIGHTHS + 1);
-    let mut rest = samples;
-    let mut values = Vec::with_capacity(samples.len() / PARTS + 1);
-    for part in 0..PARTS {
-        let end_ns = (u128::from(window_ns) * (part as u128 + 1) / PARTS as u128) as i64;
-        let count =
-            if part == PARTS - 1 { rest.len() } else { rest.partition_point(|sample| sample.planned_ns < end_ns) };
-        let (these, others) = rest.split_at(count);
-        rest = others;
-        values.clear();
-        // Replace negative times with 0: `went_back` and `out_of_order` count them.
-        values.extend(these.iter().filter_map(&difference).map(|ns| ns.max(0) as u64));
+    for (part, these) in parts(samples, window_ns, PARTS).enumerate() {
+        let mut values = values(these, &difference);
         figures.histogram.extend(values.iter().copied());
         eighth.extend_from_slice(&values);
-        if let Some(p90) = rank(0.9, values.len()) {
-            figures.p90_by_part_ns[part] = *values.select_nth_unstable(p90).1;
-            // All values below the 90th percentile are now in front of it.
-            let p50 = rank(0.5, values.len()).unwrap_or(p90);
-            figures.p50_by_part_ns[part] = *values[..=p90].select_nth_unstable(p50).1;
-        }
+        (figures.p50_by_part_ns[part], figures.p90_by_part_ns[part]) = p50_and_p90(&mut values);
         if (part + 1).is_multiple_of(PARTS / EIGHTHS) {
             if let Some(p99) = rank(0.99, eighth.len()) {
                 figures.p99_by_eighth_ns[part * EIGHTHS / PARTS] = *eighth.select_nth_unstable(p99).1;
@@ -76,6 +62,32 @@ pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample)
         }
     }
     Measured { distribution: figures.histogram.distribution(), ..figures }
+}
+
+/// Divides samples in order of planned time into `count` parts of the window, by planned time.
+pub fn parts(samples: &[Sample], window_ns: u64, count: usize) -> impl Iterator<Item = &[Sample]> {
+    let mut rest = samples;
+    (1..=count).map(move |part| {
+        let end_ns = (u128::from(window_ns) * part as u128 / count as u128) as i64;
+        let length = if part == count { rest.len() } else { rest.partition_point(|sample| sample.planned_ns < end_ns) };
+        let (these, others) = rest.split_at(length);
+        rest = others;
+        these
+    })
+}
+
+/// Returns the known differences in nanoseconds. Replaces negative times with 0: `went_back` and `out_of_order` count them.
+pub fn values(samples: &[Sample], difference: impl Fn(&Sample) -> Option<i64>) -> Vec<u64> {
+    samples.iter().filter_map(difference).map(|ns| ns.max(0) as u64).collect()
+}
+
+/// Returns the median and the 90th percentile, 0 without values. Changes the order of the values.
+pub fn p50_and_p90(values: &mut [u64]) -> (u64, u64) {
+    let Some(p90) = rank(0.9, values.len()) else { return (0, 0) };
+    let p90_ns = *values.select_nth_unstable(p90).1;
+    // All values below the 90th percentile are now in front of it.
+    let p50 = rank(0.5, values.len()).unwrap_or(p90);
+    (*values[..=p90].select_nth_unstable(p50).1, p90_ns)
 }
 
 /// Returns the index of a quantile among `count` values in order; `None` without values.

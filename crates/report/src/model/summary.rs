@@ -443,7 +443,8 @@ mod tests {
         let labels = |it: &Comparison| it.rows.iter().map(Row::label).collect::<Vec<_>>();
         for placebo_ns in [1, 1_000_000] {
             let load = run.records[3].load.as_mut().unwrap();
-            load.service.p50_by_part_ns = load.service.p50_by_part_ns.map(|_| placebo_ns);
+            let blocks = &mut load.slices.as_mut().unwrap().blocks;
+            blocks.iter_mut().for_each(|block| block.service_p50_ns = placebo_ns);
             let comparison = comparison(&run);
             let labels = labels(&comparison);
             assert_eq!((labels[0].as_str(), labels.len()), ("epoll", 4), "{labels:?}");

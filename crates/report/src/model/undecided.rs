@@ -121,9 +121,9 @@ mod tests {
     /// A run in which `mt` is neither equal to `epoll` nor significantly different.
     fn noisy() -> Run {
         let mut run = testkit::interleaved_run();
-        let parts = &mut run.records[1].load.as_mut().unwrap().service.p50_by_part_ns;
-        for (part, factor) in [(3, 2.0), (11, 0.5), (17, 2.0), (23, 0.5)] {
-            parts[part] = (parts[part] as f64 * factor) as u64;
+        let blocks = &mut run.records[1].load.as_mut().unwrap().slices.as_mut().unwrap().blocks;
+        for (block, factor) in [(3, 2.0), (11, 0.5), (17, 2.0), (23, 0.5)] {
+            blocks[block].service_p50_ns = (blocks[block].service_p50_ns as f64 * factor) as u64;
         }
         run.header.command = "muxbench compare --arch epoll,mt --repeats 1 --output=x --output y z"
             .split(' ')
