@@ -25,7 +25,7 @@ const NEW_RUN_ONLY: &str = "output";
 #[derive(Debug, Parser)]
 #[command(name = "muxbench", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Examples:
-  muxbench compare                          # five architectures in a minute
+  muxbench compare                          # seven architectures in a minute
   muxbench sweep --rate 10000..45000+5000   # response time up to saturation
   muxbench capacity --p99 1ms               # highest rate within a limit
   muxbench run experiments/kawai2008-http.toml --quick
