@@ -24,6 +24,8 @@ const MEASURED_REQUESTS_MIN: f64 = 2.0;
 /// The part of a slice for each connection: for a scan of all connections, and in a closed loop for several turns of all.
 const SLICE_NS_PER_CONNECTION: u64 = 5_000;
 const SLICE_NS_PER_CLOSED_CONNECTION: u64 = 150_000;
+/// The shortest slice of a distributed run. Its guard is four times the largest error of a worker's clock, 1 ms.
+const SLICE_NS_FLEET: u64 = 20 * MS;
 /// The gap after a slice, as a part of the slice. In a closed loop all connections wait for responses at the end of a slice.
 const GAP_SHARE: u64 = 20;
 const CLOSED_GAP_SHARE: u64 = 4;
@@ -33,6 +35,8 @@ const ROUND_TRIP_NS_MAX: u64 = 20 * MS;
 const GUARD_SHARE: u64 = 5;
 /// The fewest slices of each contestant in a window. With fewer, rounding to whole slices changes the phases too much.
 const SLICES_MIN: u64 = 10;
+/// The fewest requests of each contestant in a window, unless the experiment sets the length of slices.
+const REQUESTS_MIN: f64 = 200.0;
 /// The most contestants of a heat. A round of more would be longer than the host's speed stays the same.
 const CONTESTANTS_MAX: usize = 12;
 /// The time of select(2) and poll(2) for each connection. With 2 000 connections a request takes 0.49 ms of CPU time.
@@ -95,7 +99,7 @@ pub(super) fn assign(trials: &mut Vec<Trial>, experiment: &Experiment, host: &Ho
                 groups.len()
             ));
         }
-        let slice_ns = slice_ns(&trials[contest[0]], experiment);
+        let slice_ns = slice_ns(&trials[contest[0]], experiment, host);
         for (number, mut group) in groups.into_iter().enumerate() {
             if number > 0 {
                 let index = trials.len();
@@ -150,6 +154,7 @@ fn groups(contest: &[usize], fits: impl Fn(&[usize]) -> bool) -> Option<Vec<Vec<
 /// Returns why a trial cannot share its window.
 fn reason_to_separate(trial: &Trial, experiment: &Experiment, host: &Host) -> Option<String> {
     let (workload, load) = (&trial.workload, &trial.load);
+    let slice_ns = slice_ns(trial, experiment, host);
     let mechanism = trial.architecture.ours().and_then(|architecture| architecture.mechanism);
     let reason = if mechanism.is_some_and(|mechanism| mechanism.spins != Spins::Nothing) {
         "the server uses its CPU even without load"
@@ -161,13 +166,15 @@ fn reason_to_separate(trial: &Trial, experiment: &Experiment, host: &Host) -> Op
         "connections would end in the slices of other servers"
     } else if mechanism.is_some_and(|mechanism| mechanism.scans) && scan_share(trial) > SCAN_SHARE_MAX {
         "the rate is near the capacity of a server that scans all connections"
-    } else if measured_requests(trial, experiment).is_some_and(|requests| requests < MEASURED_REQUESTS_MIN) {
+    } else if measured_requests(trial, slice_ns).is_some_and(|requests| requests < MEASURED_REQUESTS_MIN) {
         "a slice has too few requests"
-    } else if load.phases.measure_ns < SLICES_MIN * slice_ns(trial, experiment) {
-        let slice = Time(slice_ns(trial, experiment));
+    } else if experiment.slice.is_none() && has_few_requests(trial) {
+        return Some(format!("the window has fewer than {REQUESTS_MIN} requests"));
+    } else if load.phases.measure_ns < SLICES_MIN * slice_ns {
+        let slice = Time(slice_ns);
         return Some(format!("the window is shorter than {SLICES_MIN} slices of {slice}"));
     } else if let Some(fleet) = &host.fleet {
-        return clock_problem(fleet, slice_ns(trial, experiment) / GUARD_SHARE);
+        return clock_problem(fleet, slice_ns / GUARD_SHARE);
     } else {
         return None;
     };
@@ -205,15 +212,20 @@ fn scan_share(trial: &Trial) -> f64 {
     rate_per_s * f64::from(trial.load.connections_and_idle()) * SCAN_NS_PER_CONNECTION / 1e9
 }
 
+/// Whether an open loop sends too few requests in a window for blocks of several requests.
+fn has_few_requests(trial: &Trial) -> bool {
+    let window_s = trial.load.phases.measure_ns as f64 / 1e9;
+    trial.workload.rate_per_s.is_some_and(|rate_per_s| rate_per_s * window_s < REQUESTS_MIN)
+}
+
 /// The number of requests in the measured part of a slice; `None` in a closed loop.
-fn measured_requests(trial: &Trial, experiment: &Experiment) -> Option<f64> {
-    let slice_ns = slice_ns(trial, experiment);
+fn measured_requests(trial: &Trial, slice_ns: u64) -> Option<f64> {
     Some(trial.workload.rate_per_s? * (slice_ns - slice_ns / GUARD_SHARE) as f64 / 1e9)
 }
 
-/// The length of a slice: some tens of requests, and much longer than the service time, but short enough for the host's speed to
-/// stay the same over a round.
-fn slice_ns(trial: &Trial, experiment: &Experiment) -> u64 {
+/// The length of a slice: some requests, and much longer than the service time, but short enough for the host's speed to stay the
+/// same over a round.
+fn slice_ns(trial: &Trial, experiment: &Experiment, host: &Host) -> u64 {
     if let Some(slice) = experiment.slice {
         return slice.0;
     }
@@ -225,7 +237,8 @@ fn slice_ns(trial: &Trial, experiment: &Experiment) -> u64 {
             requests_ns.min(SLICE_NS_MAX).max(connections * SLICE_NS_PER_CONNECTION)
         }
     };
-    let shortest_ns = shortest_ns.max(trial.workload.network.as_ref().map_or(0, round_trip_ns));
+    let of_clocks_ns = if host.fleet.is_some() { SLICE_NS_FLEET } else { 0 };
+    let shortest_ns = shortest_ns.max(trial.workload.network.as_ref().map_or(0, round_trip_ns)).max(of_clocks_ns);
     shortest_ns.div_ceil(SLICE_STEP_NS).max(1) * SLICE_STEP_NS
 }
 
@@ -367,11 +380,15 @@ mod tests {
         let mut trial = planned(WORKLOAD).unwrap().trials.remove(0);
         let mut with = |network: &Network| {
             trial.workload.network = Some(network.clone());
-            (network_problem(network).is_none(), slice_ns(&trial, &experiment), gap_ns(&trial, 20 * MS))
+            (
+                network_problem(network).is_none(),
+                slice_ns(&trial, &experiment, &Host::made_up()),
+                gap_ns(&trial, 20 * MS),
+            )
         };
         let quick = Network { delay: Time(3 * MS), jitter: Time(MS), ..Network::default() };
-        assert_eq!(with(&Network::default()), (true, 20 * MS, MS));
-        assert_eq!(with(&quick), (true, 20 * MS, 9 * MS));
+        assert_eq!(with(&Network::default()), (true, 5 * MS, MS));
+        assert_eq!(with(&quick), (true, 10 * MS, 9 * MS));
         assert_eq!(with(&Network { delay: Time(8 * MS), ..quick.clone() }), (true, 20 * MS, 19 * MS));
         let lossy = Network { loss: Some(Loss(0.01)), ..quick.clone() };
         let far = Network { delay: Time(10 * MS), ..quick };
@@ -405,13 +422,15 @@ mod tests {
 
     #[test]
     fn short_windows_and_short_lived_connections_are_separate() {
-        let slow = planned(&WORKLOAD.replace("rate = 1000", "rate = 100")).unwrap();
+        let slow = planned(&WORKLOAD.replace("rate = 1000", "rate = 200")).unwrap();
         assert_eq!(
             slow.interleaving[0],
-            "2 servers share each of 4 windows, in turns of 50ms of which the first 10ms do not count"
+            "2 servers share each of 4 windows, in turns of 25ms of which the first 5ms do not count"
         );
         let closed = "[workload]\nconnections = 1000\nrequest = \"1B\"\nresponse = \"2B\"\nschedule = \"closed\"";
         assert!(planned(closed).unwrap().interleaving[1].ends_with("the window is shorter than 10 slices of 150ms"));
+        let few = planned(&WORKLOAD.replace("rate = 1000", "rate = 199")).unwrap();
+        assert_eq!(few.interleaving[1], "separate: epoll, mt: the window has fewer than 200 requests");
         let rare = planned(&WORKLOAD.replace("rate = 1000", "rate = 20").replace("1s", "9s")).unwrap();
         assert_eq!(rare.interleaving[0], "separate: epoll, mt: a slice has too few requests");
         let churn = format!("{WORKLOAD}\nrequests-per-connection = 1");
