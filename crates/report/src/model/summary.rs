@@ -466,8 +466,8 @@ mod tests {
                 (trial.is_placebo, trial.is_reference) = (false, at == 3);
                 trial.load.slices.as_mut().unwrap().heat = 1;
             }
-            let service = &mut run.records[at].load.as_mut().unwrap().service;
-            service.p50_by_part_ns = service.p50_by_part_ns.map(|ns| 3 * ns);
+            let blocks = &mut run.records[at].load.as_mut().unwrap().slices.as_mut().unwrap().blocks;
+            blocks.iter_mut().for_each(|block| block.service_p50_ns *= 3);
         }
         let poll = |run: &Run| {
             let comparison = Summary::of(run).comparisons.remove(0);
