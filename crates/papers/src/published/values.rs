@@ -116,7 +116,7 @@ fn deviations_us([stddev, median, max]: [f64; 3], count: usize) -> Vec<f64> {
     let spread = spread * (late / (2.0 * (late / 2.0).floor())).sqrt();
     let of_late = |at: usize| match at {
         0 if late_count % 2 == 1 => mean,
-        _ if at % 2 == 0 => mean - spread,
+        _ if at.is_multiple_of(2) => mean - spread,
         _ => mean + spread,
     };
     let mut deviations = vec![median; count];

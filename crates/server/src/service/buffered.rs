@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use wire::stream::Stream;
 use wire::{Service, ServiceSpec};
 
 /// The layer with its service. It calls the service through a vtable, so the loops are compiled once for all services.
@@ -74,7 +73,7 @@ impl<'a> Buffered<'a> {
     pub fn new<S: Service<Conn: Send> + Sync>(service: &'a S, spec: &ServiceSpec) -> Self {
         Self {
             connect: Box::new(move || Box::new(ServiceConnection { service, conn: S::Conn::default() })),
-            packet_bytes: spec.stream().unwrap_or_else(Stream::default).packet_bytes as usize,
+            packet_bytes: spec.stream().unwrap_or_default().packet_bytes as usize,
             check_interval: service.check_interval(),
             checks_max: service.checks_max(),
         }
@@ -176,7 +175,7 @@ mod tests {
     #[test]
     fn packets_have_the_size_of_the_streams_packets() {
         let recorder = Recorder(Mutex::default());
-        let stream = Stream { packet_bytes: 1_000, ..Stream::default() };
+        let stream = wire::stream::Stream { packet_bytes: 1_000, ..wire::stream::Stream::default() };
         let service = Buffered::new(&recorder, &ServiceSpec::Stream(stream));
         assert_eq!(service.receive(&mut BufferedConn::default(), &[0; 2_001]), 3);
     }
