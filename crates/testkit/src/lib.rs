@@ -2,13 +2,15 @@
 //!
 //! The unit tests of `harness` can use [`load_report()`] but no run, as a run's types come from another build of `harness`.
 
+mod hostile;
 mod load_report;
 mod runs;
 mod values;
 
+pub use hostile::{HOSTILE, has_hostile_elements, hostile};
 pub use load_report::{load_report, measured};
 pub use runs::{
-    HOSTILE, add_kernel, bandwidth_run, capacity_run, closed_run, datagram_run, has_hostile_elements, hostile,
-    interleaved_run, kawai2006_run, large_run, other_run, run, run_of, run_of_experiment, sends_of, sweep_run,
+    add_kernel, bandwidth_run, capacity_run, closed_run, datagram_run, interleaved_run, kawai2006_run, large_run,
+    other_run, run, run_of, run_of_experiment, sends_of, sweep_run,
 };
 pub use values::{Sessions, Values, record_of, run_of_values};

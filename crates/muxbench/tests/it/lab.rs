@@ -194,8 +194,8 @@ fn servers_of_a_lab_take_turns() {
     let Some(_guard) = one_at_a_time() else { return };
     let result = compare(&["--arch", "mt", "--network", "lab", "--delay", "1ms"]);
     let planned = result["run"]["trials"].as_array().unwrap();
-    // At 200 requests/s a slice has 100 ms. The gap is a twentieth, and the round trip.
-    assert!(planned.iter().all(|trial| trial["load"]["slices"]["gap_ns"] == 7_000_000), "{planned:?}");
+    // At 200 requests/s a slice has 25 ms. The gap is a twentieth of that, and the round trip.
+    assert!(planned.iter().all(|trial| trial["load"]["slices"]["gap_ns"] == 3_250_000), "{planned:?}");
     let trials = result["trials"].as_array().unwrap();
     assert_eq!(trials.len(), 2);
     for it in trials {
