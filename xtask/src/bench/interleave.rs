@@ -17,7 +17,7 @@ const EIGHT: &str = "epoll,epoll-et,io_uring,mt,mp,poll,select,tokio";
 const PHASES: &str = "--ramp 100ms --warm-up 200ms --measure 3300ms";
 /// The lengths of slices to compare. The first is the default for 2 000 requests/s.
 const SLICES: [&str; 4] = ["2500us", "10ms", "20ms", "40ms"];
-/// Added CPU time per request, in microseconds.
+/// Added CPU time per request, in microseconds by the clock.
 const ADDED_US: [u32; 3] = [2, 5, 10];
 
 /// Options of the bench.
@@ -49,6 +49,8 @@ struct Comparison {
 #[derive(Deserialize)]
 struct Row {
     label: String,
+    /// Why trials are not valid.
+    reasons: Vec<String>,
     service_p50_ns: Option<Estimate>,
 }
 
@@ -95,7 +97,11 @@ impl Comparison {
             interval: it.ratio.interval.map(|it| Interval { low: 1.0 / it.high, high: 1.0 / it.low }),
         };
         let ratio = pair(architecture, base).map(|it| it.ratio).or_else(|| pair(base, architecture).map(inverse));
-        ratio.with_context(|| format!("{}: no ratio of {architecture} to {base}", self.title))
+        ratio.with_context(|| {
+            let rows = self.rows.iter().filter(|row| !row.reasons.is_empty());
+            let reasons: Vec<String> = rows.map(|row| format!("{}: {}", row.label, row.reasons.join("; "))).collect();
+            format!("{}: no ratio of {architecture} to {base}; {}", self.title, reasons.join("; "))
+        })
     }
 
     fn interval(&self, architecture: &str, base: &str) -> anyhow::Result<Interval> {
@@ -131,13 +137,19 @@ fn compare(binary: &Path, flags: &str) -> anyhow::Result<Vec<Comparison>> {
 
 fn parsed(command: &mut Command) -> anyhow::Result<Vec<Comparison>> {
     let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {command:?}"))?;
-    ensure!(output.status.success(), "{command:?}: {}", output.status);
+    // Status 3: no trial is valid, so there are no ratios.
+    ensure!(matches!(output.status.code(), Some(0 | 3)), "{command:?}: {}", output.status);
     let output: Output = serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?}"))?;
     Ok(output.summary.comparisons)
 }
 
 fn only(mut comparisons: Vec<Comparison>) -> anyhow::Result<Comparison> {
     comparisons.pop().context("no comparison")
+}
+
+/// Prints why a run gave no result, which then counts as a miss.
+fn known<T>(result: anyhow::Result<T>) -> Option<T> {
+    result.inspect_err(|reason| println!("  no result: {reason:#}")).ok()
 }
 
 /// Prints a share of runs, and counts a miss if it is too low.
@@ -153,7 +165,8 @@ fn placebo(binary: &Path, count: usize) -> anyhow::Result<()> {
     let (mut widths, mut hits) = (Vec::new(), 0);
     for _ in 0..count {
         let flags = format!("--arch {SIX} --placebo --connections 400 --repeats 1 {PHASES}");
-        let interval = only(compare(binary, &flags)?)?.interval("epoll (placebo)", "epoll")?;
+        let interval = only(compare(binary, &flags)?)?.interval("epoll (placebo)", "epoll");
+        let Some(interval) = known(interval) else { continue };
         println!("  {:.4} to {:.4}", interval.low, interval.high);
         widths.push(interval.half_width());
         hits += usize::from(interval.holds(1.0));
@@ -169,7 +182,7 @@ fn servers_with_added_time(binary: &Path) -> String {
     let servers: Vec<(String, u32)> = servers.chain(ADDED_US.map(|us| (format!("plus{us}"), us))).collect();
     let names: Vec<String> = servers.iter().map(|(name, _)| format!("\"exec:{name}\"")).collect();
     let table = |(name, us): &(String, u32)| {
-        let work = if *us == 0 { String::new() } else { format!(", \"--simulated-work\", \"cpu={us}us\"") };
+        let work = if *us == 0 { String::new() } else { format!(", \"--simulated-work\", \"busy={us}us\"") };
         format!(
             "[exec.{name}]\ncommand = [{:?}, \"serve\", \"--arch\", \"epoll\", \"--listen\", \"127.0.0.1:{{port}}\", \
              \"--request\", \"128B\", \"--response\", \"10KiB\"{work}]\n",
@@ -189,30 +202,9 @@ fn truth(binary: &Path, count: usize) -> anyhow::Result<()> {
     let mut hits = [[0; 2]; ADDED_US.len()];
     let mut same = 0;
     for _ in 0..count {
-        let folder = tempfile::tempdir()?;
-        let file = folder.path().join("truth.toml");
-        std::fs::write(&file, servers_with_added_time(binary))?;
-        let mut command = Command::new(binary);
-        command.arg("run").arg(&file).args(["--allow-exec", "--json", "--quiet", "--output"]);
-        let comparison = only(parsed(command.arg(folder.path().join("run")))?)?;
-        let base =
-            comparison.rows.iter().find(|row| row.label == "exec:base").and_then(|row| row.service_p50_ns.as_ref());
-        let base_us = base.context("exec:base: no p50")?.value / 1e3;
-        let added = |name: &str| -> anyhow::Result<(f64, Interval)> {
-            let ratio = comparison.ratio(name, "exec:base")?;
-            let interval = ratio.interval.context("no interval")?;
-            let us = |ratio: f64| (ratio - 1.0) * base_us;
-            Ok((us(ratio.ratio), Interval { low: us(interval.low), high: us(interval.high) }))
-        };
-        let mut line = format!("  base {base_us:.1} µs");
-        for name in ["same", "plus2", "plus5", "plus10"] {
-            let (us, interval) = added(&format!("exec:{name}"))?;
-            line += &format!("  {name} {us:+.2} ({:.2} to {:.2})", interval.low, interval.high);
-        }
-        println!("{line}");
-        same += usize::from(added("exec:same")?.1.holds(0.0));
-        for (us, [excluded, held]) in ADDED_US.iter().zip(&mut hits) {
-            let (_, interval) = added(&format!("exec:plus{us}"))?;
+        let Some(added) = known(added_us(binary)) else { continue };
+        same += usize::from(added[0].holds(0.0));
+        for ((us, [excluded, held]), interval) in ADDED_US.iter().zip(&mut hits).zip(&added[1..]) {
             *excluded += usize::from(!interval.holds(0.0));
             *held += usize::from(interval.holds(f64::from(*us)));
         }
@@ -223,6 +215,30 @@ fn truth(binary: &Path, count: usize) -> anyhow::Result<()> {
         print_share(&format!("+{us} µs: the interval holds {us} µs"), held, count, 0.9);
     }
     Ok(())
+}
+
+/// Prints the found differences of the servers' medians to the first server's, and returns their intervals, in microseconds.
+fn added_us(binary: &Path) -> anyhow::Result<Vec<Interval>> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("truth.toml");
+    std::fs::write(&file, servers_with_added_time(binary))?;
+    let mut command = Command::new(binary);
+    command.arg("run").arg(&file).args(["--allow-exec", "--json", "--quiet", "--output"]);
+    let comparison = only(parsed(command.arg(folder.path().join("run")))?)?;
+    let base = comparison.rows.iter().find(|row| row.label == "exec:base").and_then(|row| row.service_p50_ns.as_ref());
+    let base_us = base.context("exec:base: no p50")?.value / 1e3;
+    let us = |ratio: f64| (ratio - 1.0) * base_us;
+    let mut line = format!("  base {base_us:.1} µs");
+    let mut intervals = Vec::new();
+    for name in ["same".to_owned()].into_iter().chain(ADDED_US.map(|us| format!("plus{us}"))) {
+        let ratio = comparison.ratio(&format!("exec:{name}"), "exec:base")?;
+        let interval = ratio.interval.context("no interval")?;
+        let interval = Interval { low: us(interval.low), high: us(interval.high) };
+        line += &format!("  {name} {:+.2} ({:.2} to {:.2})", us(ratio.ratio), interval.low, interval.high);
+        intervals.push(interval);
+    }
+    println!("{line}");
+    Ok(intervals)
 }
 
 fn agreement(binary: &Path) -> anyhow::Result<()> {
@@ -238,10 +254,7 @@ fn agreement(binary: &Path) -> anyhow::Result<()> {
         println!("  {}", interleaved.title);
         for architecture in EIGHT.split(',').filter(|it| *it != "epoll") {
             let [a, b] = [&interleaved, &separate].map(|it| it.ratio(architecture, "epoll"));
-            let (Ok(a), Ok(b)) = (a, b) else {
-                println!("    {architecture:10} has no ratio: a row is not valid");
-                continue;
-            };
+            let (Some(a), Some(b)) = (known(a), known(b)) else { continue };
             let shown = |it: Ratio| match it.interval {
                 Some(interval) => format!("{:.3} ({:.3} to {:.3})", it.ratio, interval.low, interval.high),
                 None => format!("{:.3}", it.ratio),
@@ -269,8 +282,12 @@ fn slice(binary: &Path, count: usize) -> anyhow::Result<()> {
         let runs = SLICES.iter().map(of).collect::<anyhow::Result<Vec<_>>>()?;
         let mut agree = true;
         for architecture in SIX.split(',').filter(|it| *it != "epoll") {
-            let intervals =
-                runs.iter().map(|run| run.interval(architecture, "epoll")).collect::<anyhow::Result<Vec<_>>>()?;
+            let intervals = runs.iter().map(|run| run.interval(architecture, "epoll")).collect();
+            let intervals: Option<Vec<Interval>> = known(intervals);
+            let Some(intervals) = intervals else {
+                agree = false;
+                continue;
+            };
             let shown: Vec<String> = intervals.iter().map(|it| format!("{:.3} to {:.3}", it.low, it.high)).collect();
             println!("  {architecture:10} {}", shown.join("; "));
             let (low, high) = (intervals.iter().map(|it| it.low), intervals.iter().map(|it| it.high));
@@ -291,8 +308,8 @@ fn closed(binary: &Path, count: usize) -> anyhow::Result<()> {
         );
         let comparison = only(compare(binary, &flags)?)?;
         for architecture in SIX.split(',').filter(|it| *it != "epoll") {
-            let ratio = comparison.ratio(architecture, "epoll")?;
-            let interval = comparison.interval(architecture, "epoll")?;
+            let Some(ratio) = known(comparison.ratio(architecture, "epoll")) else { continue };
+            let interval = ratio.interval.context("no interval")?;
             println!("  {architecture:10} {:.3} ({:.3} to {:.3})", ratio.ratio, interval.low, interval.high);
             widths.push(interval.half_width() / ratio.ratio);
         }

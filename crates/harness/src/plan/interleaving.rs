@@ -23,7 +23,7 @@ const SLICE_NS_MAX: u64 = 100 * MS;
 const MEASURED_REQUESTS_MIN: f64 = 2.0;
 /// The part of a slice for each connection: for a scan of all connections, and in a closed loop for several turns of all.
 const SLICE_NS_PER_CONNECTION: u64 = 5_000;
-const SLICE_NS_PER_CLOSED_CONNECTION: u64 = 150_000;
+const SLICE_NS_PER_CLOSED_CONNECTION: u64 = 75_000;
 /// The shortest slice of a distributed run. Its guard is four times the largest error of a worker's clock, 1 ms.
 const SLICE_NS_FLEET: u64 = 20 * MS;
 /// The gap after a slice, as a part of the slice. In a closed loop all connections wait for responses at the end of a slice.
@@ -427,7 +427,7 @@ mod tests {
             slow.interleaving[0],
             "2 servers share each of 4 windows, in turns of 25ms of which the first 5ms do not count"
         );
-        let closed = "[workload]\nconnections = 1000\nrequest = \"1B\"\nresponse = \"2B\"\nschedule = \"closed\"";
+        let closed = "[workload]\nconnections = 2000\nrequest = \"1B\"\nresponse = \"2B\"\nschedule = \"closed\"";
         assert!(planned(closed).unwrap().interleaving[1].ends_with("the window is shorter than 10 slices of 150ms"));
         let few = planned(&WORKLOAD.replace("rate = 1000", "rate = 199")).unwrap();
         assert_eq!(few.interleaving[1], "separate: epoll, mt: the window has fewer than 200 requests");

@@ -190,7 +190,7 @@ units! {
     Loss, "loss", "a share above 0 with its unit, such as 0.1% or 1/1000", r"^([0-9.]+ */ *[0-9.]+|[0-9.]+ *%)$";
     Bandwidth, "bandwidth", "bits per second, such as 1Gbit, 100Mbit or 500kbit",
         r"^[0-9]+(\.[0-9]+)? *(bit|kbit|Mbit|Gbit|Tbit)(/s)?$";
-    Work, "simulated work", "cpu=TIME or sleep=TIME, such as cpu=50us or sleep=1ms,exponential",
+    Work, "simulated work", "cpu=TIME, busy=TIME or sleep=TIME, such as cpu=50us or sleep=1ms,exponential",
         r"^(cpu|sleep)=[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h)(, *exponential)?$";
     Think, "think time", "0 or a time, such as 1ms or 1ms,exponential",
         r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h)(, *exponential)?)$";
@@ -301,6 +301,7 @@ impl Work {
         let (kind, time) = work.split_once('=')?;
         let kind = match kind.trim() {
             "cpu" => Kind::Cpu,
+            "busy" => Kind::Busy,
             "sleep" => Kind::Sleep,
             _ => return None,
         };
@@ -356,7 +357,11 @@ display! {
         mean_ns => write!(f, "{}{}", Time(mean_ns), suffix(self.0.exponential)),
     };
     Work, |self, f| {
-        let kind = if self.0.kind == Kind::Cpu { "cpu" } else { "sleep" };
+        let kind = match self.0.kind {
+            Kind::Cpu => "cpu",
+            Kind::Busy => "busy",
+            Kind::Sleep => "sleep",
+        };
         write!(f, "{kind}={}{}", Time(self.0.time_ns), suffix(self.0.exponential))
     };
     Sizes, |self, f| if self.least == self.most {
@@ -434,7 +439,7 @@ mod tests {
         for share in ["1/64", "1.5625%", "0.015625", "2/128"] {
             assert_eq!(share.parse(), Ok(Share(1.0 / 64.0)), "{share}");
         }
-        for work in ["cpu=50us", "sleep=1ms", "cpu=1500ns,exponential"] {
+        for work in ["cpu=50us", "busy=5us", "sleep=1ms", "cpu=1500ns,exponential"] {
             assert_eq!(work.parse::<Work>().unwrap().to_string(), work);
         }
         for wrong in ["", "cpu", "cpu=", "cpu=0", "cpu=50", "disk=1ms", "cpu=50us,", "cpu=50us,normal", "50us"] {

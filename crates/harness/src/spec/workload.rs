@@ -61,8 +61,8 @@ pub struct Workload {
     /// The number of additional open connections that carry no requests.
     #[serde(skip_serializing_if = "is_default")]
     pub idle: OneOrMany<u32>,
-    /// The simulated work of the server for each request, besides its I/O: cpu=TIME or sleep=TIME, optionally followed
-    /// by ,exponential.
+    /// The simulated work of the server for each request, besides its I/O: cpu=TIME, busy=TIME (by the clock) or
+    /// sleep=TIME, optionally followed by ,exponential.
     #[serde(alias = "work")]
     pub simulated_work: Option<Work>,
     /// The connection popularity, which selects an active connection for each request: uniform, or zipf:EXPONENT.

@@ -69,7 +69,8 @@ pub struct Args {
     /// Longest idle time of a connection of `http` after a response, or off
     #[arg(long, default_value = "75s", value_name = "TIME")]
     keepalive_timeout: Limit,
-    /// Simulated work for each request, fixed or random: cpu=50us, sleep=1ms, cpu=50us,exponential
+    /// Simulated work for each request, fixed or random: cpu=50us, busy=50us (by the clock), sleep=1ms,
+    /// cpu=50us,exponential
     #[arg(long, value_name = "WORK", alias = "work")]
     simulated_work: Option<Work>,
     #[command(flatten)]

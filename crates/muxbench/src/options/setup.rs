@@ -53,7 +53,8 @@ pub struct SetupArgs {
     /// Connection popularity: uniform, zipf (exponent 1), zipf:0.8 [default: uniform]
     #[arg(long, value_name = "POPULARITY", alias = "choice")]
     popularity: Option<Popularity>,
-    /// Simulated work of the server for each request, fixed or random: cpu=50us, sleep=1ms, cpu=50us,exponential
+    /// Simulated work of the server for each request, fixed or random: cpu=50us, busy=50us (by the clock), sleep=1ms,
+    /// cpu=50us,exponential
     #[arg(long, value_name = "WORK", alias = "work")]
     simulated_work: Option<Work>,
     /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: auto]

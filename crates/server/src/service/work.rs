@@ -30,6 +30,8 @@ pub struct Work {
 pub enum Kind {
     /// CPU time: a loop whose speed is measured once. Preemption makes it longer, like real work.
     Cpu,
+    /// CPU time by the clock: a loop that ends when the time has passed, however fast the CPU is. Preemption counts.
+    Busy,
     /// A wait that leaves the CPU free, like a read from a disk.
     Sleep,
 }
@@ -44,6 +46,7 @@ impl Work {
             let time_ns = if self.exponential { self.time_ns as f64 * exponential() } else { self.time_ns as f64 };
             match self.kind {
                 Kind::Cpu => spin(time_ns * rounds_per_ns()),
+                Kind::Busy => keep_busy(Duration::from_nanos(time_ns as u64)),
                 Kind::Sleep => std::thread::sleep(Duration::from_nanos(time_ns as u64)),
             }
         }
@@ -66,7 +69,7 @@ impl<S> WithWork<S> {
             // Measure the speed now, so that the first request does not wait for it.
             Some(Kind::Cpu) => _ = rounds_per_ns(),
             Some(Kind::Sleep) => platform::set_precise_sleep(),
-            None => {}
+            Some(Kind::Busy) | None => {}
         }
         Self { service, work, stopping }
     }
@@ -120,6 +123,12 @@ fn spin(rounds: f64) {
     black_box(at);
 }
 
+/// Keeps a CPU busy until the time has passed.
+fn keep_busy(time: Duration) {
+    let started = Instant::now();
+    while started.elapsed() < time {}
+}
+
 /// The speed of [`spin`], measured at the first call. Uses the fastest of many short runs, which contains no interrupt.
 fn rounds_per_ns() -> f64 {
     static SPEED: OnceLock<f64> = OnceLock::new();
@@ -154,6 +163,7 @@ mod tests {
     fn work_takes_at_least_its_time() {
         let work = |kind| Work { kind, time_ns: 1_000_000, exponential: false };
         assert!(took(work(Kind::Sleep), 3) >= Duration::from_millis(3));
+        assert!(took(work(Kind::Busy), 3) >= Duration::from_millis(3));
         // Expect half: the CPU may have become faster since the measurement, but not twice as fast.
         assert!(took(work(Kind::Cpu), 5) >= Duration::from_micros(2_500));
     }
