@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use wire::{Address, ServiceSpec};
 
 use crate::service::work::Work;
-use crate::{Accept, Architecture, ExternalConfig, Limits, ReadBudget, StageCpus};
+use crate::{Accept, Architecture, Controllers, ExternalConfig, Limits, ReadBudget, StageCpus};
 
 /// The server of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,6 +76,9 @@ pub struct ServeConfig {
     /// The most bytes that one read takes from a connection.
     #[serde(default, skip_serializing_if = "ReadBudget::is_default")]
     pub read_budget_bytes: ReadBudget,
+    /// Controllers of the payload stage.
+    #[serde(default, skip_serializing_if = "Controllers::is_none")]
+    pub controllers: Controllers,
     /// Time limits for clients of `http`.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub limits: Limits,
@@ -87,7 +90,7 @@ pub struct ServeConfig {
 impl ServeConfig {
     /// The options besides the architecture.
     pub fn options(&self) -> Options {
-        Options { accept: self.accept, read_budget_bytes: self.read_budget_bytes }
+        Options { accept: self.accept, read_budget_bytes: self.read_budget_bytes, controllers: self.controllers }
     }
 }
 
@@ -98,4 +101,6 @@ pub struct Options {
     pub accept: Accept,
     /// The most bytes that one read takes from a connection.
     pub read_budget_bytes: ReadBudget,
+    /// Controllers of the payload stage.
+    pub controllers: Controllers,
 }

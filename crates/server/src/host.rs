@@ -15,7 +15,7 @@ use crate::metrics::counters::{Moved, Snapshot, Totals};
 use crate::metrics::run_delays::RunDelays;
 use crate::metrics::tracepoints::Tracepoints;
 use crate::metrics::usage;
-use crate::metrics::workers::Workers;
+use crate::metrics::workers::{Gauges, Workers};
 use crate::net::ServerContext;
 use crate::platform;
 use crate::service::{self, limits};
@@ -59,6 +59,7 @@ struct ServerState {
     workers: Workers,
     delays: Mutex<RunDelays>,
     counts_syscalls: bool,
+    controls_admission: bool,
     /// The kernel's counters of system calls, if requested. They cover the accept thread and its threads and children.
     outside: OnceLock<Tracepoints>,
 }
@@ -124,6 +125,9 @@ impl ServerState {
         } else {
             (totals.ignored, totals.unsent) = (None, None);
         }
+        if !self.controls_admission {
+            totals.rejected = None;
+        }
         if !self.counts_syscalls {
             // The system calls of a runtime are not counted, and zeros would be wrong.
             totals.syscalls.clear();
@@ -134,6 +138,8 @@ impl ServerState {
             workers: workers.taken().count() as u64,
             memory_user_bytes: platform::memory_user_bytes(workers),
             memory_kernel_bytes: platform::memory_kernel_bytes(),
+            batch_jobs: Gauges::read(&workers.gauges().batch_jobs),
+            admitted_per_s: Gauges::read(&workers.gauges().admitted_per_s),
             totals,
         }
     }
@@ -154,6 +160,7 @@ impl Server {
             .and_then(|()| config.accept.check_address(&config.listen))
             .and_then(|()| config.architecture.can_serve(&config.service))
             .and_then(|()| config.read_budget_bytes.check(&config.service))
+            .and_then(|()| config.controllers.check(model, config.architecture.threads))
             .and_then(|()| config.architecture.can_listen(&config.listen));
         let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
         checked.map_err(invalid).map_err(failed("cannot build the server", "see `muxbench list`"))?;
@@ -173,7 +180,11 @@ impl Server {
         let workers = match model.per_connection {
             // One more slot counts the connections that a runtime refuses for lack of descriptors.
             PerConnection::Nothing | PerConnection::Stack => {
-                1 + THREADS_MAX.max(config.architecture.threads_at_once().unwrap_or(0))
+                let (threads, pool) = (config.architecture.threads.unwrap_or_default(), config.controllers.pool);
+                // In models with pairs of threads, each network thread has a pool.
+                let pools = if threads.payload.is_some() { 1 } else { threads.network };
+                let added = pool.map_or(0, |pool| pools * pool.threads_max);
+                1 + THREADS_MAX.max(config.architecture.threads_at_once().unwrap_or(0) + added)
             }
             PerConnection::Thread | PerConnection::Process => {
                 config.architecture.pool_size(config.connections_max).unwrap_or(config.connections_max)
@@ -191,6 +202,7 @@ impl Server {
             workers,
             delays: Mutex::default(),
             counts_syscalls: model.counts_syscalls,
+            controls_admission: config.controllers.admission.is_some(),
             outside: OnceLock::new(),
         });
         // Pin this thread, so that an error is reported here. Threads and children inherit the CPUs.
@@ -233,6 +245,7 @@ impl Server {
                     cpus: &config.stage_cpus,
                     connections_max: config.connections_max as usize,
                     read_budget: config.read_budget_bytes.of(&config.service),
+                    controllers: config.controllers,
                     started,
                 };
                 (config.architecture.model.run)(&context, config.architecture.mechanism)

@@ -53,5 +53,6 @@ pub use service::folder::FOLDER_BYTES_MAX;
 pub use service::limits::Limits;
 pub use service::work::Work;
 pub use spec::accept::Accept;
+pub use spec::controllers::{AdmissionControl, BatchControl, Controllers, PoolControl};
 pub use spec::model::{StageCpus, Threads};
 pub use spec::read_budget::ReadBudget;

@@ -73,6 +73,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
             work: None,
             connections_max: connections,
             read_budget_bytes: server::ReadBudget::default(),
+            controllers: server::Controllers::default(),
             limits: server::Limits::default(),
             count_syscalls: false,
         }),

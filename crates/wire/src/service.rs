@@ -11,6 +11,12 @@ pub trait Service {
     /// Processes input, which may be part of a request or several requests. Returns the number of completed requests.
     fn receive(&self, conn: &mut Self::Conn, input: &[u8]) -> u64;
 
+    /// Processes input like [`Service::receive`], but answers each completed request with an error and does not serve it.
+    /// Returns the number of these requests; `None` if the protocol has no such response.
+    fn reject(&self, _conn: &mut Self::Conn, _input: &[u8]) -> Option<u64> {
+        None
+    }
+
     /// Returns the next bytes to send, if any. They neither move nor change until [`Service::sent`] or the end of the
     /// connection, because the kernel may be reading them.
     fn unsent<'a>(&'a self, conn: &'a Self::Conn) -> &'a [u8];

@@ -38,6 +38,8 @@ pub struct Exchange<P: ClientProtocol> {
     /// The bytes that the socket has accepted of a partly sent request.
     written: u32,
     pub step: Step,
+    /// Whether the service rejected the last request. A rejection has no service time.
+    is_rejected: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +53,7 @@ pub enum Step {
 impl<P: ClientProtocol> Default for Exchange<P> {
     fn default() -> Self {
         let (request, reader) = (P::Request::default(), P::Reader::default());
-        Self { request, reader, due: 0, sent: 0, written: 0, step: Step::Idle }
+        Self { request, reader, due: 0, sent: 0, written: 0, step: Step::Idle, is_rejected: false }
     }
 }
 
@@ -70,7 +72,8 @@ impl<P: ClientProtocol> Exchange<P> {
 
     #[inline]
     pub fn transaction(&self, connection: usize, complete: u64) -> Transaction {
-        let Self { due, sent, .. } = *self;
+        let Self { due, sent, is_rejected, .. } = *self;
+        let complete = if is_rejected { 0 } else { complete };
         Transaction { due, sent, complete, connection: connection as u32, late: 0 }
     }
 }
@@ -278,6 +281,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         };
         wrong.into_iter().for_each(|class| self.recorder.errors().count(class, 1));
         exchange.step = Step::Idle;
+        exchange.is_rejected = wrong == Some(Class::Rejected);
         (now, Received::Whole { is_last, has_more: taken_bytes < self.inbox.len() })
     }
 
@@ -291,6 +295,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         let Some(Reply::Last(wrong)) = reply else { return (0, Received::Failed(Class::Short)) };
         wrong.into_iter().for_each(|class| self.recorder.errors().count(class, 1));
         exchange.step = Step::Idle;
+        exchange.is_rejected = wrong == Some(Class::Rejected);
         (self.clock.now(), Received::Whole { is_last: true, has_more: false })
     }
 }

@@ -12,6 +12,9 @@ use crate::report::Class;
 
 const UNKNOWN: u64 = u64::MAX;
 
+/// The status of a server that is overloaded and rejects the request.
+const UNAVAILABLE: u16 = 503;
+
 /// The bits of a length in [`Http::wrong`]. `LENGTH` is the largest value.
 const LENGTH_BITS: u32 = 48;
 const LENGTH: u64 = (1 << LENGTH_BITS) - 1;
@@ -52,7 +55,11 @@ impl Http {
 
     #[inline]
     fn judge(&self, path: &Path, response: &Response) -> Reply {
-        let verdict = if self.is_expected(path, response) { None } else { Some(Class::Wrong) };
+        let verdict = match self.is_expected(path, response) {
+            true => None,
+            false if response.status == UNAVAILABLE => Some(Class::Rejected),
+            false => Some(Class::Wrong),
+        };
         if verdict.is_some() {
             self.wrong.store((u64::from(response.status) << LENGTH_BITS) | (response.body_bytes & LENGTH), Relaxed);
         }
@@ -178,6 +185,13 @@ mod tests {
         assert_eq!(read(&http, 0, &ok(8)), Some(Reply::Bad(Class::Wrong)));
         let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\nabcdefg\r\n0\r\n\r\n";
         assert_eq!(read(&http, 0, chunked), Some(Reply::Good));
+    }
+
+    #[test]
+    fn unavailable_server_rejects_requests() {
+        let http = http(&[("/a", Some(2))]);
+        let unavailable = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nno";
+        assert_eq!(read(&http, 0, unavailable), Some(Reply::Bad(Class::Rejected)));
     }
 
     #[test]

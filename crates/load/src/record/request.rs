@@ -16,11 +16,15 @@ use crate::time::schedule;
 /// No record: indices are stored plus one.
 const NONE: u32 = 0;
 
+/// The completion of a request that the service rejected. A rejection has no service time, but the request is not outstanding.
+pub const REJECTED: u64 = u64::MAX;
+
 /// A planned request. Times are in ticks; 0 means that the event did not happen.
 #[derive(Debug)]
 pub struct Record {
     pub planned: u64,
     pub sent: AtomicU64,
+    /// The time of the response, or [`REJECTED`].
     pub complete: AtomicU64,
     /// The connection, as an index of the client's connections.
     pub connection: u32,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::config::{LoadConfig, Pacing, Roles, active_count};
 use crate::record::recorder::{Counts, Recording, Times, Transaction};
-use crate::record::request::{Link, Record, Stamp};
+use crate::record::request::{Link, REJECTED, Record, Stamp};
 use crate::report::samples::{KernelFacts, fit, late, measured, response_ns, send_delay_ns, service_ns, went_back};
 use crate::report::{Class, ClockFacts, ClosedReport, Errors, LoadReport, Outstanding, PARTS, Sample};
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -52,9 +52,9 @@ pub struct Recorded {
     pub stamps: Vec<Stamp>,
 }
 
-/// Converts a tick to nanoseconds since the start of the window. 0 gives [`Sample::NEVER`].
+/// Converts a tick to nanoseconds since the start of the window. 0 and [`REJECTED`] give [`Sample::NEVER`].
 fn after_start(clock: &Clock, window: &Range<u64>, ticks: u64) -> i64 {
-    if ticks == 0 { Sample::NEVER } else { clock.between_ns(window.start, ticks) }
+    if ticks == 0 || ticks == REJECTED { Sample::NEVER } else { clock.between_ns(window.start, ticks) }
 }
 
 /// Returns the requests planned in `window`, by planned time. Without the wall clock, samples have no kernel timestamps.
@@ -190,7 +190,7 @@ impl Facts<'_> {
         let outstanding = |tick: u64| {
             let is = |record: &&Record| {
                 let (sent, complete) = (record.sent.load(Relaxed), record.complete.load(Relaxed));
-                sent != 0 && sent < tick && (complete == 0 || complete > tick)
+                sent != 0 && sent < tick && (complete == 0 || complete > tick) && complete != REJECTED
             };
             all().filter(is).count() as u64
         };

@@ -106,6 +106,8 @@ impl ProcfsStats {
             workers: self.switches.len() as u64,
             memory_user_bytes: Some(platform::memory_of_processes(&pids)),
             memory_kernel_bytes: platform::memory_kernel_bytes(),
+            batch_jobs: None,
+            admitted_per_s: None,
             totals: Totals {
                 cpu_user_ns: self.cpu_user_ns,
                 cpu_system_ns: self.cpu_system_ns,

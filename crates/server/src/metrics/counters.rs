@@ -23,6 +23,12 @@ pub struct Snapshot {
     /// Kernel memory of the whole host (slab, kernel stacks, page tables, socket buffers), in bytes; `None` where the system
     /// does not report it.
     pub memory_kernel_bytes: Option<u64>,
+    /// The most jobs that a payload thread takes at once; `None` if it takes all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_jobs: Option<u64>,
+    /// Requests that admission control admits per second; `None` while it admits all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admitted_per_s: Option<u64>,
     /// The figures that only grow.
     pub totals: Totals,
 }
@@ -92,6 +98,8 @@ totals! {
         accepted,
         /// Connections refused for lack of descriptors, processes, threads or room.
         refused,
+        /// Requests that admission control rejected; `None` without it.
+        rejected,
         /// Connections closed because their clients exceeded a time limit.
         timed_out,
         /// Datagrams without a valid request; `None` for other services.

@@ -98,6 +98,7 @@ pub struct Counters {
     /// Connections that ended.
     pub ended: Counter,
     pub refused: Counter,
+    pub rejected: Counter,
     pub timed_out: Counter,
     pub ignored: Counter,
     pub unsent: Counter,
@@ -140,6 +141,22 @@ pub struct Slot {
     owner: AtomicU32,
     /// The descriptor that a thread serves or waits on, plus one; 0 for none. The stopping server shuts it down.
     connection: AtomicI32,
+}
+
+/// The present values of a payload stage's controllers.
+#[derive(Debug, Default)]
+pub struct Gauges {
+    /// The most jobs that a payload thread takes at once; 0 for all.
+    pub batch_jobs: AtomicU64,
+    /// Requests that admission control admits per second; 0 while it admits all.
+    pub admitted_per_s: AtomicU64,
+}
+
+impl Gauges {
+    /// The value of a gauge; `None` for 0.
+    pub fn read(gauge: &AtomicU64) -> Option<u64> {
+        Some(gauge.load(Relaxed)).filter(|value| *value > 0)
+    }
 }
 
 /// The page before the slots, with the ticks and the process ids of leaving children.
@@ -198,6 +215,7 @@ pub struct Workers {
     leaving: &'static [AtomicU32],
     /// CPU time and switches of reaped children.
     reaped: Mutex<Totals>,
+    gauges: Gauges,
     /// The first slot that was never taken. Slots from here on are not read, because reading would allocate their pages.
     fresh_from: AtomicUsize,
 }
@@ -215,11 +233,16 @@ impl Workers {
         };
         let (ticks, leaving) = front.split_first().expect("the front is not empty");
         slots[0].owner.store(THREAD, Relaxed);
-        Ok(Self { slots, ticks, leaving, reaped: Mutex::default(), fresh_from: AtomicUsize::new(1) })
+        let (reaped, gauges, fresh_from) = (Mutex::default(), Gauges::default(), AtomicUsize::new(1));
+        Ok(Self { slots, ticks, leaving, reaped, gauges, fresh_from })
     }
 
     pub fn accept(&self) -> &'static Counters {
         &self.slots[0].counters
+    }
+
+    pub fn gauges(&self) -> &Gauges {
+        &self.gauges
     }
 
     /// The ticks that [`crate::service::limits::count_ticks`] counts.
@@ -289,6 +312,11 @@ impl Workers {
         sum(|c| &c.accepted).saturating_sub(ended)
     }
 
+    /// The requests completed.
+    pub fn requests(&self) -> u64 {
+        self.used_slots().iter().map(|slot| slot.counters.requests.get()).sum()
+    }
+
     /// The bytes received and sent.
     pub fn bytes(&self) -> (u64, u64) {
         let each = self.used_slots().iter().map(|slot| (slot.counters.bytes_in.get(), slot.counters.bytes_out.get()));
@@ -306,7 +334,7 @@ impl Workers {
             macro_rules! add {
                 ($($count:ident)*) => { $(*totals.$count.get_or_insert(0) += counters.$count.get();)* };
             }
-            add!(requests bytes_in bytes_out accepted refused timed_out ignored unsent crashed events);
+            add!(requests bytes_in bytes_out accepted refused rejected timed_out ignored unsent crashed events);
             let sums = syscalls.iter_mut().chain(&mut submitted).chain(&mut completed);
             let figures = counters.syscalls.iter().chain(&counters.submitted).chain(&counters.completed);
             for (sum, counter) in sums.zip(figures) {

@@ -351,6 +351,7 @@ mod tests {
     use crate::service::limits::Limits;
     use crate::socket;
     use crate::spec::accept::Accept;
+use crate::spec::controllers::Controllers;
     use crate::spec::model::StageCpus;
     use crate::spec::read_budget::ReadBudget;
 
@@ -463,6 +464,7 @@ mod tests {
             cpus: &StageCpus::default(),
             connections_max: 1,
             read_budget: ReadBudget::default(),
+            controllers: Controllers::default(),
             started: mpsc::channel().0,
         };
         thread::scope(|scope| {

@@ -119,6 +119,25 @@ impl<C> Connection<C> {
         completed(service.receive(&mut self.service, bytes), counters);
     }
 
+    /// Answers the requests in received bytes with errors and sends these. Resets the connection if the protocol has no such
+    /// response.
+    pub fn reject(
+        &mut self,
+        bytes: &[u8],
+        io: BorrowedFd<'_>,
+        service: &impl Service<Conn = C>,
+        counters: &Counters,
+    ) -> Next {
+        counters.bytes_in.add(bytes.len() as u64);
+        let Some(requests) = service.reject(&mut self.service, bytes) else {
+            counters.rejected.add(1);
+            socket::reset(io);
+            return Next::End;
+        };
+        counters.rejected.add(requests);
+        self.on_writable(io, service, counters)
+    }
+
     pub fn finish(&mut self) {
         self.finished = true;
     }

@@ -5,6 +5,7 @@ mod children;
 #[cfg(target_os = "linux")]
 pub mod completion_loop;
 pub mod connection;
+mod controllers;
 mod datagrams;
 #[cfg(target_os = "linux")]
 mod idle_sweep;
@@ -33,6 +34,7 @@ use crate::service::limits::Limits;
 use crate::service::work::Work;
 use crate::socket::{self, Accepted, Acceptor, is_readable};
 use crate::spec::accept::Accept;
+use crate::spec::controllers::Controllers;
 use crate::spec::model::{ModelRow, StageCpus, Threads};
 use crate::spec::read_budget::ReadBudget;
 
@@ -66,6 +68,7 @@ pub struct ServerContext<'a> {
     pub cpus: &'a StageCpus,
     pub connections_max: usize,
     pub read_budget: ReadBudget,
+    pub controllers: Controllers,
     /// The channel that gets a message once all initial workers are ready.
     pub started: std::sync::mpsc::Sender<()>,
 }

@@ -1,5 +1,6 @@
 //! The payload stage, which makes responses in the network thread or in other threads.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -7,7 +8,8 @@ use rustix::io::Errno;
 use wire::Service;
 
 use super::connection::{Connection, Next, ReadBuffer};
-use super::queue::{Jobs, Mailbox, lock};
+use super::controllers::{Admission, Pool, ThreadControl};
+use super::queue::{Jobs, Mailbox, Taken, lock};
 use crate::metrics::workers::Counters;
 use crate::readiness::Interest;
 use crate::spec::read_budget::ReadBudget;
@@ -132,11 +134,17 @@ pub(super) struct HandOff<'q, 'a, C> {
     batches: Option<Vec<Vec<Job<'a, C>>>>,
     /// The accept thread's queue of connections to close; `None` to close them here.
     closings: Option<&'q Mailbox<Job<'a, C>>>,
+    admission: Option<&'q Admission<'q>>,
 }
 
 impl<'q, 'a, C> HandOff<'q, 'a, C> {
     pub(super) fn new(queues: &'q [Jobs<Job<'a, C>>], home: &'a Mailbox<Message>, budget: ReadBudget) -> Self {
-        Self { queues, turn: 0, home, budget, batches: None, closings: None }
+        Self { queues, turn: 0, home, budget, batches: None, closings: None, admission: None }
+    }
+
+    /// Rejects the jobs that admission control does not admit.
+    pub(super) fn admitted_by(self, admission: Option<&'q Admission<'q>>) -> Self {
+        Self { admission, ..self }
     }
 
     /// Queues the jobs of each turn together, and leaves connections to `closings` to close.
@@ -145,9 +153,21 @@ impl<'q, 'a, C> HandOff<'q, 'a, C> {
     }
 
     /// Queues the connection as a job if it has unserved bytes and is not yet a job.
-    fn advance(&mut self, tenant: &Job<'a, C>, mut unserved: MutexGuard<'_, Unserved>, counters: &Counters) -> Action {
+    fn advance(
+        &mut self,
+        tenant: &Job<'a, C>,
+        mut unserved: MutexGuard<'_, Unserved>,
+        service: &impl Service<Conn = C>,
+        counters: &Counters,
+    ) -> Action {
         let action = unserved.action();
         let is_new = !unserved.is_job && !unserved.bytes.is_empty();
+        if is_new && let Some(admission) = self.admission {
+            unserved.queued_ns = admission.now_ns();
+            if !admission.admit(unserved.queued_ns) {
+                return reject(tenant, unserved, service, counters);
+            }
+        }
         unserved.is_job |= is_new;
         drop(unserved);
         if is_new {
@@ -159,6 +179,21 @@ impl<'q, 'a, C> HandOff<'q, 'a, C> {
         }
         action
     }
+}
+
+/// Rejects the requests of a connection that is no job, so that no other thread uses it.
+fn reject<C>(
+    tenant: &Job<'_, C>,
+    mut unserved: MutexGuard<'_, Unserved>,
+    service: &impl Service<Conn = C>,
+    counters: &Counters,
+) -> Action {
+    let mut connection = lock(&tenant.connection);
+    let next = connection.reject(&unserved.bytes, tenant.io.as_fd(), service, counters);
+    unserved.clear();
+    // Like a blocked job, the connection is read only after the rest of its response is sent.
+    unserved.is_job = next == Next::Write;
+    if next == Next::Read { unserved.action() } else { next.into() }
 }
 
 /// A connection that both stages share; also a job in the queue of a payload thread.
@@ -181,6 +216,8 @@ struct Unserved {
     /// Whether the connection is queued, being served, or blocked. It is never queued twice.
     is_job: bool,
     finished: bool,
+    /// The time of the queueing, with admission control.
+    queued_ns: u64,
 }
 
 /// The capacity that an idle connection keeps. The rest, allocated for larger requests, is freed.
@@ -206,9 +243,13 @@ impl Unserved {
         let was_full = self.is_full();
         bytes.clear();
         bytes.extend_from_slice(&self.bytes);
+        self.clear();
+        was_full
+    }
+
+    fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_BYTES);
-        was_full
     }
 }
 
@@ -230,7 +271,7 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
     fn on_readable(
         &mut self,
         tenant: &mut Self::Tenant,
-        _service: &S,
+        service: &S,
         buffer: &mut ReadBuffer,
         counters: &Counters,
     ) -> Action {
@@ -242,7 +283,7 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
         let mut unserved = lock(&tenant.unserved);
         unserved.finished |= bytes.is_empty();
         unserved.bytes.extend_from_slice(bytes);
-        self.advance(tenant, unserved, counters)
+        self.advance(tenant, unserved, service, counters)
     }
 
     fn on_writable(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> Action {
@@ -253,7 +294,7 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
         let mut unserved = lock(&tenant.unserved);
         // The connection was blocked, and thus a job.
         unserved.is_job = false;
-        self.advance(tenant, unserved, counters)
+        self.advance(tenant, unserved, service, counters)
     }
 
     fn is_overdue(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> bool {
@@ -278,15 +319,34 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
     }
 }
 
-pub(super) fn work<S: Service>(jobs: &Jobs<Job<'_, S::Conn>>, service: &S, counters: &Counters) {
-    let (mut taken, mut bytes) = (Vec::new(), Vec::new());
-    while jobs.take(&mut taken, counters) {
+/// The reason why a payload thread ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Stopped,
+    /// The pool is larger than its jobs require.
+    Idle,
+}
+
+pub(super) fn work<S: Service>(
+    jobs: &Jobs<Job<'_, S::Conn>>,
+    service: &S,
+    control: ThreadControl<'_>,
+    counters: &Counters,
+) -> Ended {
+    let (mut taken, mut bytes) = (VecDeque::new(), Vec::new());
+    loop {
+        match jobs.take(&mut taken, control.jobs_max(), control.idle(), counters) {
+            Taken::Jobs => {}
+            Taken::Nothing if control.pool.is_some_and(Pool::shrink) => return Ended::Idle,
+            Taken::Nothing => continue,
+            Taken::Closed => return Ended::Stopped,
+        }
         counters.events.add(taken.len() as u64);
         for job in taken.drain(..) {
             if jobs.is_closed() {
-                return;
+                return Ended::Stopped;
             }
-            serve(jobs, job, service, &mut bytes, counters);
+            serve(jobs, job, service, control.admission, &mut bytes, counters);
         }
     }
 }
@@ -295,10 +355,15 @@ fn serve<'a, S: Service>(
     jobs: &Jobs<Job<'a, S::Conn>>,
     job: Job<'a, S::Conn>,
     service: &S,
+    admission: Option<&Admission<'_>>,
     bytes: &mut Vec<u8>,
     counters: &Counters,
 ) {
-    if lock(&job.unserved).take(bytes) {
+    let mut unserved = lock(&job.unserved);
+    let queued_ns = unserved.queued_ns;
+    let was_full = unserved.take(bytes);
+    drop(unserved);
+    if was_full {
         job.home.send(Message::Resume(job.token), counters);
     }
     let mut connection = lock(&job.connection);
@@ -306,6 +371,9 @@ fn serve<'a, S: Service>(
     let next = connection.on_writable(job.io.as_fd(), service, counters);
     // Unlock before the next user is notified.
     drop(connection);
+    if let Some(admission) = admission {
+        admission.complete(queued_ns);
+    }
     let message = match next {
         Next::Write => Message::Blocked(job.token),
         Next::End => Message::End(job.token),
@@ -319,6 +387,7 @@ fn serve<'a, S: Service>(
                 }
                 // More bytes came meanwhile. Queue the job behind the other jobs: a turn serves about one read budget.
                 (false, _) => {
+                    unserved.queued_ns = admission.map_or(0, Admission::now_ns);
                     drop(unserved);
                     return jobs.send(job, counters);
                 }

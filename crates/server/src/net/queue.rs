@@ -1,9 +1,11 @@
 //! The queues between stages. The reader takes the whole queue under one lock (voras2009's lock coalescing).
 
+use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::os::fd::BorrowedFd;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use waker::Waker;
 
@@ -69,7 +71,7 @@ impl<T> Mailbox<T> {
     }
 }
 
-/// The queue of a thread that waits for nothing else.
+/// The queue of one or more threads that wait for nothing else.
 #[derive(Debug)]
 pub(super) struct Jobs<T> {
     state: Mutex<State<T>>,
@@ -79,56 +81,99 @@ pub(super) struct Jobs<T> {
 
 #[derive(Debug)]
 struct State<T> {
-    queue: Vec<T>,
-    waits: bool,
+    queue: VecDeque<T>,
+    /// Threads that wait and have not been notified.
+    waiting: usize,
+}
+
+/// The result of a wait for jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    Jobs,
+    /// No job came in the longest time to wait.
+    Nothing,
+    /// The queue is closed.
+    Closed,
 }
 
 impl<T> Jobs<T> {
     pub(super) fn new() -> Self {
-        let state = State { queue: Vec::new(), waits: false };
+        let state = State { queue: VecDeque::new(), waiting: 0 };
         Self { state: Mutex::new(state), arrived: Condvar::new(), closed: AtomicBool::new(false) }
     }
 
     pub(super) fn send(&self, item: T, counters: &Counters) {
-        self.change(|queue| queue.push(item), counters);
+        self.change(|queue| queue.push_back(item), counters);
     }
 
     /// Adds all items under one lock, and leaves `items` empty.
     pub(super) fn send_all(&self, items: &mut Vec<T>, counters: &Counters) {
         if !items.is_empty() {
-            self.change(|queue| queue.append(items), counters);
+            self.change(|queue| queue.extend(items.drain(..)), counters);
         }
     }
 
-    fn change(&self, add: impl FnOnce(&mut Vec<T>), counters: &Counters) {
+    /// Wakes as many waiting threads as there are new items.
+    fn change(&self, add: impl FnOnce(&mut VecDeque<T>), counters: &Counters) {
         let mut state = lock(&self.state);
+        let before = state.queue.len();
         add(&mut state.queue);
-        let waits = mem::take(&mut state.waits);
+        let woken = state.waiting.min(state.queue.len() - before);
+        state.waiting -= woken;
         drop(state);
-        if waits {
+        for _ in 0..woken {
             counters.syscall(Syscall::Wake);
             self.arrived.notify_one();
         }
     }
 
-    /// Waits for items, and swaps the queue with `taken`, which must be empty. Returns `false` once the queue is closed.
-    pub(super) fn take(&self, taken: &mut Vec<T>, counters: &Counters) -> bool {
+    /// Waits for items, at most for `idle` if given, and moves at most `count` of them (0: all) to `taken`, which must be empty.
+    pub(super) fn take(
+        &self,
+        taken: &mut VecDeque<T>,
+        count: usize,
+        idle: Option<Duration>,
+        counters: &Counters,
+    ) -> Taken {
         debug_assert!(taken.is_empty(), "`taken` has unhandled items");
         let mut state = lock(&self.state);
         while state.queue.is_empty() && !self.is_closed() {
-            state.waits = true;
+            state.waiting += 1;
             counters.syscall(Syscall::Wait);
-            state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+            match idle {
+                None => state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(idle) => {
+                    let woken = self.arrived.wait_timeout(state, idle);
+                    let (woken, result) = woken.unwrap_or_else(PoisonError::into_inner);
+                    state = woken;
+                    if result.timed_out() {
+                        state.waiting = state.waiting.saturating_sub(1);
+                        // An item may have come at the same moment.
+                        if state.queue.is_empty() && !self.is_closed() {
+                            return Taken::Nothing;
+                        }
+                    }
+                }
+            }
         }
-        mem::swap(&mut state.queue, taken);
-        !self.is_closed()
+        if count == 0 || count >= state.queue.len() {
+            mem::swap(&mut state.queue, taken);
+        } else {
+            taken.extend(state.queue.drain(..count));
+        }
+        if self.is_closed() { Taken::Closed } else { Taken::Jobs }
+    }
+
+    /// The number of items that no thread has taken.
+    pub(super) fn len(&self) -> usize {
+        lock(&self.state).queue.len()
     }
 
     pub(super) fn close(&self) {
         let state = lock(&self.state);
         self.closed.store(true, Relaxed);
         drop(state);
-        self.arrived.notify_one();
+        self.arrived.notify_all();
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -168,9 +213,9 @@ mod tests {
         let (sends, takes) = (Counters::default(), Counters::default());
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
-                let (mut all, mut taken) = (Vec::new(), Vec::new());
-                while jobs.take(&mut taken, &takes) {
-                    all.append(&mut taken);
+                let (mut all, mut taken) = (Vec::new(), VecDeque::new());
+                while jobs.take(&mut taken, 0, None, &takes) == Taken::Jobs {
+                    all.extend(taken.drain(..));
                     count.store(all.len(), Relaxed);
                 }
                 all
@@ -185,5 +230,41 @@ mod tests {
             jobs.close();
             assert!(reader.join().unwrap().into_iter().eq(0..MANY));
         });
+    }
+
+    #[test]
+    fn several_readers_share_a_queue_and_take_few_items_at_once() {
+        let (jobs, count) = (Jobs::new(), std::sync::atomic::AtomicUsize::new(0));
+        let sends = Counters::default();
+        std::thread::scope(|scope| {
+            let read = || {
+                let (mut all, mut taken, takes) = (Vec::new(), VecDeque::new(), Counters::default());
+                loop {
+                    match jobs.take(&mut taken, 3, Some(Duration::from_micros(50)), &takes) {
+                        Taken::Jobs => assert!((1..=3).contains(&taken.len())),
+                        Taken::Nothing => assert!(taken.is_empty()),
+                        Taken::Closed => return all,
+                    }
+                    count.fetch_add(taken.len(), Relaxed);
+                    all.extend(taken.drain(..));
+                }
+            };
+            let readers: Vec<_> = (0..3).map(|_| scope.spawn(read)).collect();
+            (0..MANY).for_each(|item| jobs.send(item, &sends));
+            while count.load(Relaxed) < MANY as usize {
+                std::thread::yield_now();
+            }
+            jobs.close();
+            let mut all: Vec<u32> = readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..MANY));
+        });
+    }
+
+    #[test]
+    fn idle_reader_gets_nothing_after_its_time() {
+        let (jobs, counters) = (Jobs::<u32>::new(), Counters::default());
+        let taken = jobs.take(&mut VecDeque::new(), 1, Some(Duration::from_millis(1)), &counters);
+        assert_eq!((taken, lock(&jobs.state).waiting), (Taken::Nothing, 0));
     }
 }

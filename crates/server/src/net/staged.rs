@@ -10,7 +10,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use wire::Service;
 
-use super::payload::{self, HandOff, Message};
+use super::controllers::{self, Admission, Pool, ThreadControl};
+use super::payload::{self, Ended, HandOff, Message};
 use super::queue::{Jobs, Mailbox, lock};
 use super::{ACCEPTS, OnDrop, ServerContext, StartSignal};
 use crate::metrics::workers::{Counters, Syscall};
@@ -20,6 +21,7 @@ use crate::socket::{self, Accepted, Acceptor, PAUSE};
 use crate::spec::accept::Accept;
 use crate::spec::model::{NetworkStage, PayloadStage};
 use crate::sync::Mutex;
+use crate::sync::atomic::Ordering::Relaxed;
 
 /// The parameters of a network thread. Without a mailbox it gets no messages; without a listener it does not accept.
 pub(super) struct NetworkContext<'a, S> {
@@ -74,10 +76,13 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
     let threads = context.threads.unwrap_or_default();
     let in_accept = threads.network == 0 || stages.network == NetworkStage::InAccept;
     let networks = if in_accept { 1 } else { threads.network as usize };
-    let payloads = match stages.payload {
-        PayloadStage::InNetwork => 0,
-        PayloadStage::Threads => threads.payload.unwrap_or(1) as usize,
-        PayloadStage::Paired => networks,
+    let controllers = &context.controllers;
+    let payloads = threads.payload.unwrap_or(1);
+    let (queues, threads_each) = match stages.payload {
+        PayloadStage::InNetwork => (0, 0),
+        PayloadStage::Threads if controllers.shares_queues() => (1, payloads),
+        PayloadStage::Threads => (payloads as usize, 1),
+        PayloadStage::Paired => (networks, 1),
     };
     let hands_over = !in_accept && context.accept == Accept::Single;
     let started = StartSignal::new(context, networks + usize::from(hands_over));
@@ -94,7 +99,7 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
         started: &started,
     };
     let tick = service.check_interval();
-    if in_accept && payloads == 0 && tick.is_none() {
+    if in_accept && queues == 0 && tick.is_none() {
         // One thread for everything needs no mailbox.
         pin(&context.cpus.accept)?;
         return F::inline(network);
@@ -103,7 +108,18 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
     let own = if context.accept == Accept::Reuseport { networks } else { 0 };
     let shares_listener = context.accept == Accept::Exclusive;
     let listeners = (0..own).map(|_| socket::listen_reuseport(context.listener)).collect::<io::Result<Vec<_>>>()?;
-    let queues: Vec<Jobs<_>> = (0..payloads).map(|_| Jobs::new()).collect();
+    let queues: Vec<Jobs<_>> = (0..queues).map(|_| Jobs::new()).collect();
+    let pools: Vec<Pool> =
+        controllers.pool.iter().flat_map(|&control| queues.iter().map(move |_| Pool::new(control, threads_each))).collect();
+    let gauges = context.workers.gauges();
+    gauges.batch_jobs.store(controllers::first_batch_jobs(controllers), Relaxed);
+    let admission = controllers.admission.map(|control| Admission::new(control, gauges));
+    let admission = admission.as_ref();
+    let control = |queue: usize| ThreadControl {
+        pool: pools.get(queue),
+        gauges: controllers.shares_queues().then_some(gauges),
+        admission,
+    };
     let closings = if stages.coalesces && hands_over { Some(Mailbox::new()?) } else { None };
     let closings = closings.as_ref();
     let group = ThreadGroup { context, failure: Mutex::new(None) };
@@ -121,17 +137,17 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
             thread::Builder::new().name("limits".into()).spawn_scoped(scope, count)?;
         }
         let mut cursor = 0;
-        for (number, queue) in queues.iter().enumerate() {
-            group.start(scope, &mut cursor, format!("payload-{number}"), &context.cpus.payload, move |counters| {
-                payload::work(queue, service, counters);
-                Ok(())
-            })?;
+        let (group, queues, pools, control) = (&group, &queues, &pools, &control);
+        let start_payload = move |cursor: &mut usize, at: usize| {
+            let (queue, control) = (&queues[at], control(at));
+            group.start(scope, cursor, format!("payload-{at}"), &context.cpus.payload, move |counters| {
+                Ok(payload::work(queue, service, control, counters))
+            })
+        };
+        for at in 0..queues.len() {
+            (0..threads_each).try_for_each(|_| start_payload(&mut cursor, at))?;
         }
-        if in_accept {
-            pin(&context.cpus.accept)?;
-            return run_network::<F, S>(NetworkContext { mailbox: mailboxes.first(), ..network }, &queues, None);
-        }
-        for (number, mailbox) in mailboxes.iter().enumerate() {
+        for (number, mailbox) in mailboxes.iter().enumerate().filter(|_| !in_accept) {
             let listener = listeners.get(number).or(shares_listener.then_some(context.listener));
             let mailbox = Some(mailbox);
             let queues = match stages.payload {
@@ -141,11 +157,23 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
             };
             group.start(scope, &mut cursor, format!("network-{number}"), &context.cpus.network, move |counters| {
                 let own = NetworkContext { listener, shares_listener, stop: None, mailbox, counters, ..network };
-                run_network::<F, S>(own, queues, closings)
+                run_network::<F, S>(own, queues, closings, admission).map(|()| Ended::Stopped)
             })?;
+        }
+        // The end of this scope drops the sender, which stops the controllers.
+        let (_controlled, controlled) = mpsc::channel();
+        if controllers.shares_queues() {
+            let run = move || {
+                let (length, requests) = (|at: usize| queues[at].len(), || context.workers.requests());
+                controllers::run(controllers, pools, gauges, &controlled, length, requests, |at| start_payload(&mut cursor, at));
+            };
+            thread::Builder::new().name("controllers".into()).spawn_scoped(scope, run)?;
         }
         // Pin this thread last: new threads would inherit its CPUs.
         pin(&context.cpus.accept)?;
+        if in_accept {
+            return run_network::<F, S>(NetworkContext { mailbox: mailboxes.first(), ..network }, queues, None, admission);
+        }
         match closings {
             Some(closings) => hand_over_and_close(context, &mailboxes, closings, &started),
             None if hands_over => hand_over(context, &mailboxes, F::NONBLOCKING, &started),
@@ -163,10 +191,11 @@ fn run_network<'a, F: NetworkLoop, S: Service>(
     network: NetworkContext<'a, S>,
     queues: &[Jobs<payload::Job<'a, S::Conn>>],
     closings: Option<&Mailbox<payload::Job<'a, S::Conn>>>,
+    admission: Option<&Admission<'_>>,
 ) -> io::Result<()> {
     match network.mailbox {
         Some(home) if !queues.is_empty() => {
-            let hand_off = HandOff::new(queues, home, network.context.read_budget);
+            let hand_off = HandOff::new(queues, home, network.context.read_budget).admitted_by(admission);
             let coalesces = network.context.model.stages.is_some_and(|stages| stages.coalesces);
             F::hand_off(network, if coalesces { hand_off.coalesced(closings) } else { hand_off })
         }
@@ -180,25 +209,31 @@ struct ThreadGroup<'a, 'context> {
 }
 
 impl ThreadGroup<'_, '_> {
-    /// Starts a thread on the CPUs of its stage. If the thread fails, the server ends.
+    /// Starts a thread on the CPUs of its stage. The server ends with the thread, unless the thread was idle.
     fn start<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         cursor: &mut usize,
         name: String,
         cpus: &'scope [usize],
-        work: impl FnOnce(&'static Counters) -> io::Result<()> + Send + 'scope,
+        work: impl FnOnce(&'static Counters) -> io::Result<Ended> + Send + 'scope,
     ) -> io::Result<()> {
         let slot = self.context.workers.claim(cursor).ok_or_else(|| io::Error::other("more threads than counters"))?;
-        self.context.workers.accept().syscall(Syscall::Spawn);
+        // Count in the new thread's slot, which has no other writer yet: the controllers' thread starts threads too.
+        slot.counters.syscall(Syscall::Spawn);
         let thread = thread::Builder::new().name(name).spawn_scoped(scope, move || {
             // Do this even after a panic: otherwise the server would continue without this thread.
-            let _end = OnDrop(|| {
+            let end = OnDrop(|| {
                 self.context.end_early();
                 slot.release();
             });
-            if let Err(error) = pin(cpus).and_then(|()| work(&slot.counters)) {
-                lock(&self.failure).get_or_insert(error);
+            match pin(cpus).and_then(|()| work(&slot.counters)) {
+                Ok(Ended::Idle) => {
+                    std::mem::forget(end);
+                    slot.release();
+                }
+                Ok(Ended::Stopped) => {}
+                Err(error) => _ = lock(&self.failure).get_or_insert(error),
             }
         });
         thread.map(drop).inspect_err(|_| slot.release())

@@ -17,6 +17,7 @@ use crate::registry;
 use crate::service::limits::Limits;
 use crate::socket::{self, Bound};
 use crate::spec::accept::Accept;
+use crate::spec::controllers::Controllers;
 use crate::spec::model::{StageCpus, Threads};
 use crate::spec::read_budget::ReadBudget;
 
@@ -167,6 +168,7 @@ impl Fixture {
             threads: threads.map(|network| Threads { network, payload: None }),
             cpus: &self.cpus,
             read_budget: ReadBudget::default(),
+            controllers: Controllers::default(),
             connections_max: 200,
             started,
         };

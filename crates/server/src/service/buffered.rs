@@ -25,6 +25,7 @@ pub struct BufferedConn<'a> {
 /// A service with the state of one connection. The methods are those of [`Service`].
 trait DynService: Send {
     fn receive(&mut self, input: &[u8]) -> u64;
+    fn reject(&mut self, input: &[u8]) -> Option<u64>;
     fn unsent(&self) -> &[u8];
     fn sent(&mut self, count: usize) -> u64;
     fn is_over(&self) -> bool;
@@ -41,6 +42,10 @@ struct ServiceConnection<'a, S: Service> {
 impl<S: Service<Conn: Send> + Sync> DynService for ServiceConnection<'_, S> {
     fn receive(&mut self, input: &[u8]) -> u64 {
         self.service.receive(&mut self.conn, input)
+    }
+
+    fn reject(&mut self, input: &[u8]) -> Option<u64> {
+        self.service.reject(&mut self.conn, input)
     }
 
     fn unsent(&self) -> &[u8] {
@@ -91,6 +96,10 @@ impl<'a> Service for Buffered<'a> {
             requests += service.receive(&packet);
         }
         requests
+    }
+
+    fn reject(&self, conn: &mut Self::Conn, input: &[u8]) -> Option<u64> {
+        conn.service.get_or_insert_with(&self.connect).reject(input)
     }
 
     fn unsent<'c>(&'c self, conn: &'c Self::Conn) -> &'c [u8] {

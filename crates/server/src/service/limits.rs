@@ -74,6 +74,18 @@ impl<S> WithLimits<S> {
     }
 }
 
+impl<S: Service> WithLimits<S> {
+    #[inline]
+    fn received(&self, conn: &mut LimitedConnection<S::Conn>, was_idle: bool, requests: u64) {
+        // Empty lines and discarded bytes leave the service idle: they begin no request.
+        let begins = was_idle && conn.is_served && !self.service.is_idle(&conn.conn);
+        if requests > 0 || begins {
+            conn.is_served |= requests > 0;
+            conn.since = self.now.load(Relaxed);
+        }
+    }
+}
+
 impl<S: Service> Service for WithLimits<S> {
     type Conn = LimitedConnection<S::Conn>;
 
@@ -81,13 +93,15 @@ impl<S: Service> Service for WithLimits<S> {
     fn receive(&self, conn: &mut Self::Conn, input: &[u8]) -> u64 {
         let was_idle = self.service.is_idle(&conn.conn);
         let requests = self.service.receive(&mut conn.conn, input);
-        // Empty lines and discarded bytes leave the service idle: they begin no request.
-        let begins = was_idle && conn.is_served && !self.service.is_idle(&conn.conn);
-        if requests > 0 || begins {
-            conn.is_served |= requests > 0;
-            conn.since = self.now.load(Relaxed);
-        }
+        self.received(conn, was_idle, requests);
         requests
+    }
+
+    fn reject(&self, conn: &mut Self::Conn, input: &[u8]) -> Option<u64> {
+        let was_idle = self.service.is_idle(&conn.conn);
+        let requests = self.service.reject(&mut conn.conn, input)?;
+        self.received(conn, was_idle, requests);
+        Some(requests)
     }
 
     #[inline]

@@ -105,6 +105,10 @@ impl<S: Service> Service for WithWork<S> {
         self.do_work(self.service.receive(conn, input))
     }
 
+    fn reject(&self, conn: &mut S::Conn, input: &[u8]) -> Option<u64> {
+        self.service.reject(conn, input)
+    }
+
     #[inline]
     fn sent(&self, conn: &mut S::Conn, count: usize) -> u64 {
         self.do_work(self.service.sent(conn, count))

@@ -1,6 +1,7 @@
-//! The description of a server as plain data: models, mechanisms, accept strategies, read budgets.
+//! The description of a server as plain data: models, mechanisms, accept strategies, controllers, read budgets.
 
 pub mod accept;
+pub mod controllers;
 pub mod mechanism;
 pub mod model;
 pub mod read_budget;

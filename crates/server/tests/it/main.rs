@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
-use muxbench_server::{Accept, Architecture, Limits, ReadBudget, ServeConfig, StageCpus};
+use muxbench_server::{Accept, Architecture, Controllers, Limits, ReadBudget, ServeConfig, StageCpus};
 use wire::ServiceSpec;
 
 #[cfg(target_os = "linux")]
@@ -55,6 +55,7 @@ fn config(architecture: Architecture, service: ServiceSpec) -> ServeConfig {
         stage_cpus: StageCpus::default(),
         connections_max: 64,
         read_budget_bytes: ReadBudget::default(),
+        controllers: Controllers::default(),
         limits: Limits::default(),
         count_syscalls: false,
     }

@@ -66,13 +66,11 @@ impl Service for Http {
 
     #[inline]
     fn receive(&self, conn: &mut HttpConn, input: &[u8]) -> u64 {
-        if conn.batch.is_over() {
-            if let Ending::CutShort { dropped_bytes } = &mut conn.batch.ending {
-                *dropped_bytes += input.len() as u64;
-            }
-            return 0;
-        }
-        conn.input.receive(input, |input| self.process(&mut conn.batch, input, conn.output.space()))
+        self.take::<false>(conn, input)
+    }
+
+    fn reject(&self, conn: &mut HttpConn, input: &[u8]) -> Option<u64> {
+        Some(self.take::<true>(conn, input))
     }
 
     /// Returns heads and small content first, then larger content. While larger content waits, no response is added.
@@ -97,7 +95,7 @@ impl Service for Http {
         if !conn.output.is_empty() || conn.batch.sending.is_some() {
             return 0;
         }
-        conn.input.resume(|input| self.process(&mut conn.batch, input, conn.output.space()))
+        conn.input.resume(|input| self.process::<false>(&mut conn.batch, input, conn.output.space()))
     }
 
     #[inline]
@@ -120,7 +118,18 @@ impl Service for Http {
 
 impl Http {
     #[inline]
-    fn process(&self, state: &mut BatchState, input: &[u8], out: &mut Vec<u8>) -> Processed {
+    fn take<const REJECTS: bool>(&self, conn: &mut HttpConn, input: &[u8]) -> u64 {
+        if conn.batch.is_over() {
+            if let Ending::CutShort { dropped_bytes } = &mut conn.batch.ending {
+                *dropped_bytes += input.len() as u64;
+            }
+            return 0;
+        }
+        conn.input.receive(input, |input| self.process::<REJECTS>(&mut conn.batch, input, conn.output.space()))
+    }
+
+    #[inline]
+    fn process<const REJECTS: bool>(&self, state: &mut BatchState, input: &[u8], out: &mut Vec<u8>) -> Processed {
         let (mut at, mut requests) = (0, 0);
         let mut date = None;
         while !state.is_over() && state.sending.is_none() && out.len() < OUTPUT_BYTES_MAX && at < input.len() {
@@ -137,7 +146,10 @@ impl Http {
                 }
                 Err(status) => Some(Response { result: Err(status), connection: Connection::Closes, is_bare: false }),
             };
-            if let Some(response) = response {
+            if let Some(mut response) = response {
+                if REJECTS && response.result.is_ok() {
+                    response.result = Err(Status::ServiceUnavailable);
+                }
                 state.body = None;
                 state.sending = self.write(response, &mut date, out);
                 if response.connection == Connection::Closes {

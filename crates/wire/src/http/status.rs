@@ -8,6 +8,7 @@ pub(super) enum Status {
     ExpectationFailed,
     HeadTooLarge,
     NotImplemented,
+    ServiceUnavailable,
     VersionNotSupported,
 }
 
@@ -29,6 +30,7 @@ impl Status {
             Self::ExpectationFailed => parts!("417 Expectation Failed", ""),
             Self::HeadTooLarge => parts!("431 Request Header Fields Too Large", ""),
             Self::NotImplemented => parts!("501 Not Implemented", ""),
+            Self::ServiceUnavailable => parts!("503 Service Unavailable", ""),
             Self::VersionNotSupported => parts!("505 HTTP Version Not Supported", ""),
         }
     }

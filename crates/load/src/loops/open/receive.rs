@@ -11,7 +11,7 @@ use crate::error::LoadError;
 use crate::io::poller::{Events, Flags, Poller};
 use crate::io::stamps::Stamper;
 use crate::protocol::{ClientProtocol, Reply};
-use crate::record::request::{Head, Shared};
+use crate::record::request::{Head, REJECTED, Shared};
 use crate::report::{Class, Errors};
 
 const READ_BYTES: usize = 64 << 10;
@@ -34,6 +34,13 @@ struct Connection<P: ClientProtocol> {
 
 pub const fn bytes_per_connection<P: ClientProtocol>() -> usize {
     size_of::<Connection<P>>()
+}
+
+/// Counts a wrong response, and returns the completion to record.
+#[cold]
+fn wrong(errors: &mut Errors, class: Class, now: u64) -> u64 {
+    errors.count(class, 1);
+    if class == Class::Rejected { REJECTED } else { now }
 }
 
 impl<'a, P: ClientProtocol> Receiver<'a, P> {
@@ -103,6 +110,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         let mut completed = 0;
         let mut last = None;
         let mut failure = None;
+        let mut complete;
         while !rest.is_empty() {
             let Some(record) = connection.head.peek(link, records) else {
                 // No request is outstanding.
@@ -111,13 +119,13 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
             };
             let (taken_bytes, reply) = protocol.read(self.shared.request(record), &mut connection.reader, rest);
             rest = &rest[taken_bytes..];
-            last = None;
+            (last, complete) = (None, now);
             match reply {
                 None => break,
                 Some(Reply::Good) => {}
-                Some(Reply::Bad(class)) => self.errors.count(class, 1),
-                Some(Reply::Last(wrong)) => {
-                    wrong.into_iter().for_each(|class| self.errors.count(class, 1));
+                Some(Reply::Bad(class)) => complete = wrong(&mut self.errors, class, now),
+                Some(Reply::Last(bad)) => {
+                    complete = bad.map_or(now, |class| wrong(&mut self.errors, class, now));
                     failure = Some(Class::Closed);
                 }
                 Some(Reply::Garbage) => {
@@ -126,7 +134,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
                 }
             }
             connection.head.pass(record);
-            records[record].complete.store(now, Relaxed);
+            records[record].complete.store(complete, Relaxed);
             completed += 1;
             last = Some(record);
             if failure.is_some() {
@@ -149,13 +157,14 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         let connection = &mut self.connections[index];
         let owed = connection.head.peek(&links[index], records);
         let reply = owed.and_then(|record| protocol.end(self.shared.request(record), &mut connection.reader));
-        let (Some(record), Some(Reply::Last(wrong))) = (owed, reply) else {
+        let (Some(record), Some(Reply::Last(bad))) = (owed, reply) else {
             let is_short = owed.is_some() && !links[index].is_broken();
             return self.end(index, if is_short { Class::Short } else { Class::Reset });
         };
-        wrong.into_iter().for_each(|class| self.errors.count(class, 1));
         connection.head.pass(record);
-        records[record].complete.store(clock.now(), Relaxed);
+        let now = clock.now();
+        let complete = bad.map_or(now, |class| wrong(&mut self.errors, class, now));
+        records[record].complete.store(complete, Relaxed);
         progress.add_completed(1);
         self.end(index, Class::Closed);
     }

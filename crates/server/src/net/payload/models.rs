@@ -25,7 +25,7 @@ fn every_order(pieces: &'static [&'static [u8]], response_bytes: u32, payloads: 
         let queues: &'static [_] = queues.leak();
         let service: &'static Fixed = Box::leak(Box::new(Fixed::new(REQUEST_BYTES, response_bytes)));
         let threads: Vec<_> =
-            queues.iter().map(|queue| thread::spawn(|| work(queue, service, &Counters::default()))).collect();
+            queues.iter().map(|queue| thread::spawn(|| serve_all(queue, service))).collect();
         let hand_off = HandOff::new(queues, home, ReadBudget::default());
         let sent_bytes = serve_one(pieces, service, hand_off, home);
         queues.iter().for_each(Jobs::close);
@@ -34,6 +34,10 @@ fn every_order(pieces: &'static [&'static [u8]], response_bytes: u32, payloads: 
         let requested: usize = pieces.iter().map(|piece| piece.len()).sum();
         assert_eq!(sent_bytes, requested / REQUEST_BYTES as usize * response_bytes as usize);
     });
+}
+
+fn serve_all(queue: &Jobs<Job<'static, FixedConn>>, service: &Fixed) {
+    assert_eq!(work(queue, service, ThreadControl::default(), &Counters::default()), Ended::Stopped);
 }
 
 /// Acts as the network thread: reads and handles messages until the connection ends. Returns the number of bytes that the

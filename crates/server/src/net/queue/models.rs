@@ -54,13 +54,39 @@ fn jobs_wake_a_thread_that_waits() {
             thread::spawn(move || items.iter().for_each(|&item| jobs.send(item, &Counters::default())))
         };
         let senders = [sender(&[1, 2]), sender(&[3])];
-        let (mut all, mut taken) = (Vec::new(), Vec::new());
+        let (mut all, mut taken) = (Vec::new(), VecDeque::new());
         while all.len() < 3 {
-            assert!(jobs.take(&mut taken, &Counters::default()), "the queue stays open");
-            all.append(&mut taken);
+            let outcome = jobs.take(&mut taken, 0, None, &Counters::default());
+            assert_eq!(outcome, Taken::Jobs, "the queue stays open");
+            all.extend(taken.drain(..));
         }
         senders.into_iter().for_each(|sender| sender.join().unwrap());
         assert!(all.iter().filter(|&&item| item != 3).eq(&[1, 2]), "{all:?}");
+    });
+}
+
+#[test]
+fn shared_queue_wakes_enough_threads() {
+    every_order(|| {
+        let jobs = Arc::new(Jobs::new());
+        let readers = [0; 2].map(|_| {
+            let jobs = jobs.clone();
+            thread::spawn(move || {
+                let (mut all, mut taken) = (Vec::new(), VecDeque::new());
+                while jobs.take(&mut taken, 1, None, &Counters::default()) == Taken::Jobs {
+                    all.extend(taken.drain(..));
+                }
+                all
+            })
+        });
+        jobs.send_all(&mut vec![1, 2], &Counters::default());
+        while jobs.len() > 0 {
+            thread::yield_now();
+        }
+        jobs.close();
+        let mut all: Vec<u32> = readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect();
+        all.sort_unstable();
+        assert!(all.len() <= 2 && all.iter().all(|item| [1, 2].contains(item)), "{all:?}");
     });
 }
 
@@ -71,8 +97,8 @@ fn closed_queue_ends_its_thread() {
         let reader = {
             let jobs = jobs.clone();
             thread::spawn(move || {
-                let mut taken = Vec::new();
-                while jobs.take(&mut taken, &Counters::default()) {
+                let mut taken = VecDeque::new();
+                while jobs.take(&mut taken, 0, None, &Counters::default()) == Taken::Jobs {
                     taken.clear();
                 }
             })
