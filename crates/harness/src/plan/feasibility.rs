@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::net::IpAddr;
 
 use server::spec::model::PerConnection;
-use server::{Accept, ServeConfig};
+use server::{Accept, Controllers, ServeConfig};
 
 use super::limits::{
     BYTES_PER_REQUEST, DESCRIPTORS_BESIDE, PORTS_MAX, ServerResources, WAITING_MAX, budget_bytes, bytes_per_connection,
@@ -91,6 +91,12 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
         require(&key, architecture.can_listen(&serve.listen));
         require("workload.service", architecture.can_serve(&serve.service));
         require("server.read-budget", serve.read_budget_bytes.check(&serve.service));
+        let key = match serve.controllers {
+            Controllers { pool: Some(_), .. } => "server.pool-control",
+            Controllers { batch: Some(_), .. } => "server.batch-control",
+            Controllers { .. } => "server.admission",
+        };
+        require(key, serve.controllers.check(architecture.model, architecture.threads));
         if serve.count_syscalls {
             let result = kernel.check(&"count-syscalls", server::metrics::tracepoints::can_count);
             require("server.count-syscalls", result.map_err(|reason| format!("{reason}; or remove it")));

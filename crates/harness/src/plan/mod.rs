@@ -203,6 +203,7 @@ fn trial(
             work: workload.work,
             connections_max: connections_max(&load),
             read_budget_bytes: experiment.server.read_budget.map_or_else(Default::default, |budget| budget.0),
+            controllers: experiment.server.controllers(),
             // Idle connections are part of the measurement, so the server must not close them.
             limits: server::Limits::default(),
             count_syscalls: experiment.server.count_syscalls,

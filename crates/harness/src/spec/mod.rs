@@ -2,6 +2,7 @@
 
 pub mod candidate;
 mod client;
+pub mod controllers;
 mod error;
 mod experiment;
 pub mod http;

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::external::config::PLACEHOLDERS;
-use server::{Accept, StageCpus};
+use server::{Accept, Controllers, StageCpus};
 
+use super::controllers::{Admission, BatchControl, PoolControl};
 use super::schema::AcceptName;
 use super::transport::Transport;
 use super::units::{Budget, Cpus, Time};
@@ -28,6 +29,13 @@ pub struct Server {
     /// The maximum bytes of one read from a connection, 1B to 1MiB, before other connections get their turn. By default
     /// 64KiB. All architectures of a trial use the same value.
     pub read_budget: Option<Budget>,
+    /// The thread-pool controller of payload threads (SEDA): `on`, or settings such as `max=20,queue=100,interval=2s,idle=5s`.
+    pub pool_control: Option<PoolControl>,
+    /// The batching controller of payload threads (SEDA): `on`, or settings such as `min=8,max=1000,interval=1s`.
+    pub batch_control: Option<BatchControl>,
+    /// Admission control of the payload stage (SEDA): the target of the 90th percentile of response times, and settings such as
+    /// `target=10ms,requests=100,timeout=1s,increase=2`.
+    pub admission: Option<Admission>,
     /// Whether the kernel counts the system calls of all servers, including the runtimes. Counting makes each call more
     /// expensive. Do not compare figures with and without it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -37,6 +45,15 @@ pub struct Server {
 impl Server {
     pub(super) fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Returns the controllers of the payload stage.
+    pub fn controllers(&self) -> Controllers {
+        Controllers {
+            pool: self.pool_control.map(|it| it.0),
+            batch: self.batch_control.map(|it| it.0),
+            admission: self.admission.map(|it| it.0),
+        }
     }
 
     /// Returns the CPUs of each stage's threads.

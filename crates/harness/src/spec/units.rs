@@ -17,6 +17,12 @@ pub struct UnitError {
     expected: &'static str,
 }
 
+impl UnitError {
+    pub(super) fn new(kind: &'static str, text: &str, expected: &'static str) -> Self {
+        Self { kind, text: text.to_owned(), expected }
+    }
+}
+
 /// A size in bytes, at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u32);
@@ -142,7 +148,7 @@ macro_rules! units {
             type Err = UnitError;
 
             fn from_str(text: &str) -> Result<Self, UnitError> {
-                let error = || UnitError { kind: $kind, text: text.to_owned(), expected: $expected };
+                let error = || UnitError::new($kind, text, $expected);
                 Self::read(text.trim()).ok_or_else(error)
             }
         }
@@ -176,6 +182,8 @@ macro_rules! units {
         )?
     )+};
 }
+
+pub(super) use units;
 
 units! {
     Size, "size", "1B to 4GiB, such as 128B, 10KiB or 1MiB (kB and MB are powers of ten)",

@@ -87,9 +87,12 @@ impl Experiment {
         let (is_udp, is_http, is_stream) =
             (service == Service::Udp, service == Service::Http, service == Service::Stream);
         let has_own_sizes = is_stream || service == Service::Kv;
+        let has_only_external = self.architectures.0.iter().all(|it| it.ours().is_none());
         reject_if! {
-            self.server.read_budget.is_some() && self.architectures.0.iter().all(|it| it.ours().is_none()) =>
+            self.server.read_budget.is_some() && has_only_external =>
                 "server.read-budget: external servers do not support it; remove it, or add an architecture such as epoll";
+            !self.server.controllers().is_none() && has_only_external =>
+                "server: external servers do not support controllers; remove them, or add an architecture such as seda";
             self.placement.shared && (self.placement.server.is_some() || self.placement.client.is_some()) =>
                 "placement.shared: the server or the client has CPUs of its own; remove those, or remove it";
             workload.schedule.0.len() > 1 && workload.is_closed() =>

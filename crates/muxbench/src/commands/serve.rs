@@ -157,6 +157,7 @@ fn for_user(args: &Args, messages: &Receiver<Message>) -> anyhow::Result<ExitCod
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
         stage_cpus: options.stage_cpus(),
         read_budget_bytes: options.read_budget.map_or_else(Default::default, |budget| budget.0),
+        controllers: options.controllers(),
         connections_max: match args.service {
             Service::Udp => args.ports.get(),
             // The default of a pool is lower, because its workers take long to start.

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use harness::spec::controllers::{Admission, BatchControl, PoolControl};
 use harness::spec::network::Network;
 use harness::spec::stream::Stream;
 use harness::spec::units::{Bandwidth, Budget, Cpus, Loss, Share, Size, Sizes, Time};
@@ -39,6 +40,13 @@ flags! {
     accept: Accept = "ACCEPT" [value_parser = named::<Accept>];
     /// Bytes that a server reads from one connection before it serves the next, 1B to 1MiB [default: 64KiB]
     read_budget: Budget = "SIZE";
+    /// SEDA's thread-pool controller for payload threads: on, or max=20,queue=100,interval=2s,idle=5s
+    pool_control: PoolControl = "SETTINGS";
+    /// SEDA's batching controller for payload threads: on, or min=8,max=1000,interval=1s
+    batch_control: BatchControl = "SETTINGS";
+    /// SEDA's admission control: reject requests while the 90th percentile of response times exceeds a target, such as
+    /// target=10ms,requests=100,timeout=1s,increase=2
+    admission: Admission = "SETTINGS";
     /// CPUs of the accept thread of a staged server, a subset of the server's CPUs [default: all of them]
     accept_cpus: Cpus = "CPUS";
     /// CPUs of the network threads of a staged server

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use harness::model::{Run, TrialRecord};
+use harness::spec::controllers;
 use harness::spec::units::Think;
 use load::LoadReport;
 use load::report::{KernelReport, Measured};
@@ -99,6 +100,7 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put("reference", trial.is_reference);
     row.put("accept", serve.map(|serve| serve.accept));
     row.put("read_budget_bytes", serve.map(|serve| u32::from(serve.read_budget_bytes)));
+    row.put("controllers", serve.map(|serve| controllers::describe(&serve.controllers).join("; ")));
     row.put("transport", workload.transport);
     row.put("connections", workload.service.ports().is_none().then_some(workload.connections));
     row.put("ports", workload.service.ports());

@@ -3,7 +3,7 @@
 use harness::model::{Trial, VerdictKind, Workload};
 use load::report::LateSends;
 use serde::Serialize;
-use server::{Accept, ReadBudget};
+use server::{Accept, Controllers, ReadBudget};
 use stats::sequential::Decision;
 use stats::{Block, Distribution, Estimate, Ratio};
 
@@ -50,6 +50,9 @@ pub struct Row {
     pub(crate) accept: Option<Accept>,
     /// The largest size of one read; `None` for an external server.
     pub(crate) read_budget_bytes: Option<ReadBudget>,
+    /// `None` without controllers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) controllers: Option<Controllers>,
     /// The name in tables: see [`Trial::label`].
     pub(crate) label: String,
     /// Whether the row is the reference architecture a second time. It shows the noise, and is never the best.
@@ -230,7 +233,7 @@ impl Row {
 
     /// Returns the row that a placebo repeats.
     pub(crate) fn reference<'a>(&self, rows: &'a [Row]) -> Option<&'a Row> {
-        let server = |row: &Row| (row.architecture.clone(), row.accept, row.read_budget_bytes);
+        let server = |row: &Row| (row.architecture.clone(), row.accept, row.read_budget_bytes, row.controllers);
         rows.iter().find(|row| !row.is_placebo && server(row) == server(self))
     }
 

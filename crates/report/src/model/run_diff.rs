@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use harness::model::blocks::{Figure, Percentile, RunBlocks};
 use harness::model::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
+use harness::spec::controllers;
 use harness::spec::units::Budget;
 use load::LoadConfig;
 use load::config::Phases;
@@ -50,6 +51,8 @@ pub(crate) struct Side {
     /// Accept strategies that differ from their model's default.
     pub(crate) accept: Vec<String>,
     pub(crate) read_budget: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) controllers: Vec<String>,
 }
 
 /// A fact that differs between the hosts.
@@ -297,6 +300,7 @@ fn side(header: &RunHeader) -> Side {
     let serves = || header.trials.iter().filter_map(|trial| trial.serve.ours());
     let unusual = serves().filter(|serve| serve.accept != Accept::default_of(serve.architecture.model));
     let accepts: BTreeSet<String> = unusual.map(|serve| serve.accept.to_string()).collect();
+    let controllers: BTreeSet<String> = serves().flat_map(|serve| controllers::describe(&serve.controllers)).collect();
     let budgets: BTreeSet<_> = serves().map(|serve| serve.read_budget_bytes).collect();
     Side {
         name: header.name.clone(),
@@ -308,6 +312,7 @@ fn side(header: &RunHeader) -> Side {
         client: header.trials.first().map(|trial| client(&trial.load)).unwrap_or_default(),
         accept: accepts.into_iter().collect(),
         read_budget: budgets.into_iter().map(|budget| Budget(budget).to_string()).collect(),
+        controllers: controllers.into_iter().collect(),
     }
 }
 

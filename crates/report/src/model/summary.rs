@@ -221,6 +221,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
         architecture: first.architecture.to_string(),
         accept: options.map(|options| options.accept),
         read_budget_bytes: options.map(|options| options.read_budget_bytes),
+        controllers: options.map(|options| options.controllers).filter(|it| !it.is_none()),
         label: first.label(),
         is_placebo: first.is_placebo,
         verdict,

@@ -112,13 +112,17 @@ pub fn render(diff: &RunDiff, medium: Medium) -> String {
         let facts = diff.host_differences.iter().map(|it| format!("{}: A {}; B {}", it.fact, it.a, it.b));
         lines.extend(facts.map(prose));
     }
-    let settings: [(&str, &str, fn(&Side) -> String); 5] = [
+    let settings: [(&str, &str, fn(&Side) -> String); 6] = [
         ("The client", "", |side| side.client.clone()),
         ("The accept strategy", "", |side| match side.accept.as_slice() {
             [] => "default".into(),
             strategies => strategies.join(", "),
         }),
         ("The read budget", "", |side| side.read_budget.join(", ")),
+        ("The set of controllers", "", |side| match side.controllers.as_slice() {
+            [] => "none".into(),
+            controllers => controllers.join("; "),
+        }),
         ("The placement", "", |side| side.placement.clone()),
         ("muxbench", " CHANGELOG.md lists the changes that affect measurements.", |side| side.muxbench.clone()),
     ];
