@@ -1,12 +1,9 @@
 //! Cost of passing a request to another thread: staged architectures against one thread, at a rate at which nothing queues.
 
-use std::sync::{Condvar, Mutex};
-use std::time::Instant;
-
-use anyhow::Context;
 use load::config::{LoadConfig, Phases};
 
 use super::process::{SERVER_CPU, Server, config, load_report};
+use super::seda::switch_us;
 use super::spread::{Bound, rounds};
 
 const CONNECTIONS: u32 = 50;
@@ -20,7 +17,8 @@ pub(super) fn run(count: usize, architectures: &[String]) -> anyhow::Result<()> 
         let [added_us] = rounds(count, || Ok([p50_us(architecture)? - p50_us("epoll")?]))?;
         println!("  {architecture:14} {}", added_us.check(Bound::AtMost(2.0)));
     }
-    let [switch_us] = rounds(count, || Ok([switch_us()?]))?;
+    let cpu = SERVER_CPU.parse()?;
+    let [switch_us] = rounds(count, || Ok([switch_us([cpu; 2])?]))?;
     println!("  waking another thread on the same CPU and waiting for it: {switch_us} µs");
     Ok(())
 }
@@ -35,35 +33,4 @@ fn p50_us(architecture: &str) -> anyhow::Result<f64> {
         ..config(server.address, SIZES)
     };
     Ok(load_report(&config)?.service.distribution.p50_ns as f64 / 1e3)
-}
-
-/// Returns the minimum cost of a hand-off. Two threads on one CPU take turns with `Mutex` and `Condvar`, like stages.
-fn switch_us() -> anyhow::Result<f64> {
-    const TURNS: u32 = 20_000;
-    let mut cpu = rustix::thread::CpuSet::new();
-    cpu.set(SERVER_CPU.parse()?);
-    let (turn, changed) = (Mutex::new(0), Condvar::new());
-    let started = Instant::now();
-    std::thread::scope(|scope| {
-        let run = |odd: u32| {
-            rustix::thread::sched_setaffinity(None, &cpu)?;
-            loop {
-                let mut turn = turn.lock().expect("nobody panics");
-                while *turn % 2 != odd {
-                    turn = changed.wait(turn).expect("nobody panics");
-                }
-                let is_last = *turn >= TURNS;
-                *turn += 1;
-                drop(turn);
-                changed.notify_one();
-                if is_last {
-                    return Ok::<(), rustix::io::Errno>(());
-                }
-            }
-        };
-        let threads = [0, 1].map(|odd| scope.spawn(move || run(odd)));
-        threads.into_iter().try_for_each(|thread| thread.join().expect("nobody panics"))
-    })
-    .context("cannot run on the server's CPU")?;
-    Ok(started.elapsed().as_secs_f64() * 1e6 / f64::from(TURNS))
 }

@@ -17,6 +17,7 @@ mod kv;
 mod lab;
 mod page;
 pub mod process;
+mod seda;
 mod server;
 mod spread;
 mod stream;
@@ -79,6 +80,9 @@ enum Subject {
         #[arg(long, value_delimiter = ',', default_value = "amped:1+1,amped:0+1,seda:1+1")]
         arch: Vec<String>,
     },
+    /// SEDA: cost of its stages beside one thread, explained by the prices of system calls and switches; and its controllers
+    /// beside static stages at 0.7, 1.0 and 1.5 of the highest rate. Prints Markdown
+    Seda(seda::Seda),
     /// Bandwidth of one connection against iperf3, A B A B, and of 1 000 connections against 10
     Stream,
     /// Effect of 10 000 hostile connections on honest clients: p99 without them, with silent ones, and with them, A B C A B C
@@ -140,6 +144,7 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
         Subject::HttpClient => http_client::run(count),
         Subject::Pacing => http_client::pacing(count),
         Subject::Handoff { arch } => handoff::run(count, arch),
+        Subject::Seda(args) => seda::run(count, args),
         Subject::Stream => stream::run(count),
         Subject::Hostile(hostile) => hostile::run(count, hostile),
         Subject::Interleave(args) => interleave::run(count, args),
@@ -155,7 +160,7 @@ fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
 }
 
 /// The arguments of each bench of `bench all`.
-const ALL: &str = "summary; page; memory; timestamps; lag; kv; http; http-client; pacing; stream; hostile; interleave; gather; fleet; lab; handoff; \
+const ALL: &str = "summary; page; memory; timestamps; lag; kv; http; http-client; pacing; stream; hostile; interleave; gather; fleet; lab; handoff; seda; \
                    server; server --arch epoll-et,io_uring --against epoll";
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ pub fn cpu_ns(process: &Child) -> anyhow::Result<u64> {
 /// Bytes of a request and of a response.
 pub type Sizes = (u32, u32);
 
-/// A server of the service `fixed`, whose requests and responses have fixed sizes.
+/// A server, by default of the service `fixed`.
 pub struct Server {
     _process: Process,
     pub address: SocketAddr,
@@ -76,9 +76,13 @@ pub struct Server {
 
 impl Server {
     pub fn ours(architecture: &str, (request_bytes, response_bytes): Sizes) -> anyhow::Result<Self> {
-        let (address, sizes) = (free_address()?, [request_bytes, response_bytes].map(|bytes| format!("{bytes}B")));
-        let flags = ["--request", &sizes[0], "--response", &sizes[1]];
-        Self::start(address, serve(&muxbench()?, architecture, &address.into(), &flags))
+        let sizes = [request_bytes, response_bytes].map(|bytes| format!("{bytes}B"));
+        Self::with_flags(architecture, &["--request", &sizes[0], "--response", &sizes[1]])
+    }
+
+    pub fn with_flags(architecture: &str, flags: &[&str]) -> anyhow::Result<Self> {
+        let address = free_address()?;
+        Self::start(address, serve(&muxbench()?, architecture, &address.into(), flags))
     }
 
     pub fn reference(

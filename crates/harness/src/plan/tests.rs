@@ -352,6 +352,27 @@ fn datagrams_need_a_datagram_server_and_no_client_ports() {
 }
 
 #[test]
+fn controllers_reach_staged_servers_or_are_rejected() {
+    let mut experiment = crate::spec::presets::find("voras2009").unwrap().experiment();
+    experiment.architectures.0 = ["seda:1+2", "seda-s:2", "epoll"].map(|name| name.parse().unwrap()).to_vec();
+    experiment.server.pool_control = Some("max=8".parse().unwrap());
+    experiment.server.admission = Some("target=10ms".parse().unwrap());
+    let again = Experiment::parse(&toml::to_string(&experiment).unwrap(), "again").unwrap();
+    assert_eq!(again, experiment);
+    for trial in plan(&experiment, &Host::made_up()).unwrap().trials {
+        assert_eq!(trial.label(), format!("{} (pool max=8, admission target=10ms)", trial.architecture));
+        let is_rejected = |reason: &String| reason.contains("server.pool-control: `sped` has no payload threads");
+        let is_staged = trial.architecture.to_string().starts_with("seda");
+        assert_eq!(trial.infeasible.iter().any(is_rejected), !is_staged, "{:?}", trial.infeasible);
+        let text = serde_json::to_string(&trial).unwrap();
+        assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), trial);
+    }
+    experiment.server.pool_control = Some("max=1".parse().unwrap());
+    let few = plan(&experiment, &Host::made_up()).unwrap().trials.into_iter().flat_map(|trial| trial.infeasible);
+    assert!(few.into_iter().any(|reason| reason.contains("a pool that starts with 2 threads cannot have at most 1")));
+}
+
+#[test]
 fn read_budget_reaches_each_server_or_is_rejected() {
     let budget = crate::spec::units::Budget(ReadBudget::new(256 << 10).unwrap());
     let planned = |preset: &str, architectures: &[&str]| {

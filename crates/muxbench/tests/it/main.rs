@@ -7,6 +7,7 @@ mod accept;
 mod cases;
 mod common;
 mod conformance;
+mod controllers;
 mod faults;
 mod fleet;
 mod hostile;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     cases::run(&[
         accept::cases,
         conformance::cases,
+        controllers::cases,
         faults::cases,
         fleet::cases,
         hostile::cases,

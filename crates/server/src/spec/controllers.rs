@@ -33,7 +33,7 @@ pub struct PoolControl {
 }
 
 impl Default for PoolControl {
-    /// The values of welsh2001seda, section 4.2.
+    /// 20 threads and 2 s, as in SandStorm, the implementation of SEDA's authors. The other values are ours.
     fn default() -> Self {
         Self { threads_max: 20, queue: 100, interval_ns: 2_000_000_000, idle_ns: 5_000_000_000 }
     }
@@ -51,7 +51,7 @@ pub struct BatchControl {
 }
 
 impl Default for BatchControl {
-    /// The values of SandStorm's `AggThrottle`.
+    /// The values of `AggThrottle` in SandStorm.
     fn default() -> Self {
         Self { jobs_min: 8, jobs_max: 1_000, interval_ns: 1_000_000_000 }
     }
@@ -71,7 +71,7 @@ pub struct AdmissionControl {
 }
 
 impl AdmissionControl {
-    /// A target with the other values of welsh2003.
+    /// A target with the other values of `ResponseTimeControllerMulticlass` in SandStorm.
     pub fn of_target(target_ns: u64) -> Self {
         Self { target_ns, requests: 100, timeout_ns: 1_000_000_000, increase_per_s: 2 }
     }

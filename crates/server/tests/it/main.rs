@@ -11,6 +11,8 @@ use wire::ServiceSpec;
 mod accounting;
 mod allocations;
 #[cfg(target_os = "linux")]
+mod controllers;
+#[cfg(target_os = "linux")]
 mod pinning;
 #[cfg(target_os = "linux")]
 mod wildcard;
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
             "cpu_time_of_short_lived_children_includes_their_exits",
             accounting::cpu_time_of_short_lived_children_includes_their_exits,
         ),
+        test("batching_factor_changes_under_load", controllers::batching_factor_changes_under_load),
         test("each_stage_stays_on_its_cpus", pinning::each_stage_stays_on_its_cpus),
         test(
             "wildcard_server_responds_from_requested_address",

@@ -271,6 +271,23 @@ fn higher_minor_version_is_answered_as_1_1() {
 }
 
 #[test]
+fn rejected_requests_get_503_on_a_lasting_connection() {
+    let (http, mut conn) = (generated(), HttpConn::default());
+    let get = b"GET /bytes/70000 HTTP/1.1\r\nHost: h\r\n\r\n";
+    let part = &get[..9];
+    assert_eq!(http.reject(&mut conn, &[&get[..], get, part].concat()), Some(2));
+    let output = String::from_utf8(drain(http, &mut conn, 100)).unwrap();
+    assert_eq!(codes(&output), ["503", "503"]);
+    assert!(!output.contains("Connection: close"), "{output}");
+    // The rest of a request decides whether it is served.
+    assert_eq!(http.receive(&mut conn, &get[9..]), 1);
+    assert!(drain(http, &mut conn, 100_000).starts_with(b"HTTP/1.1 200 OK"));
+    assert_eq!(http.reject(&mut conn, b"GET / HTTP/1.1\r\n\r\n"), Some(1));
+    let output = String::from_utf8(drain(http, &mut conn, 100)).unwrap();
+    assert_eq!(codes(&output), ["400"], "an invalid request keeps its status");
+}
+
+#[test]
 fn responses_follow_the_rfcs() {
     let http = generated();
     for (input, expected, ends) in EXCHANGES {

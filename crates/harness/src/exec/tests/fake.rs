@@ -145,9 +145,7 @@ impl FakeServer {
             at_ns: monotonic_ns(),
             connections_open: 1,
             workers: 1,
-            memory_user_bytes: None,
-            memory_kernel_bytes: None,
-            totals: server::metrics::counters::Totals::default(),
+            ..Snapshot::default()
         };
         snapshot.totals.refused = Some(self.machine.refused.get());
         snapshot

@@ -1,5 +1,6 @@
-//! SEDA's admission control (welsh2003): a token bucket admits requests, and its rate follows the 90th percentile of the response
-//! times. It rises by addition while they are far below the target, and falls by division while they exceed it.
+//! SEDA's admission control (Welsh and Culler, USITS 2003): a token bucket admits requests. Its rate rises by addition while the
+//! 90th percentile of the response times is far below its target, and falls by division while it exceeds the target. The
+//! numbers are those of `ResponseTimeControllerMulticlass` in SandStorm.
 
 use std::time::Instant;
 

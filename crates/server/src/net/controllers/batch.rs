@@ -1,5 +1,5 @@
-//! The batching controller of SEDA (welsh2001seda, section 4.2): it looks for the lowest batching factor that keeps the
-//! throughput. The rules and numbers are those of `AggThrottle` in SandStorm, the authors' implementation.
+//! The batching controller of SEDA (Welsh, Culler and Brewer, SOSP 2001, section 4): it looks for the lowest batching factor
+//! that keeps the throughput. The rules and numbers are those of `AggThrottle` in SandStorm, the authors' implementation.
 
 use crate::spec::controllers::BatchControl;
 

@@ -1,4 +1,4 @@
-//! The thread-pool controller of SEDA (welsh2001seda, section 4.2): a pool grows by one thread while its queue is long, and a
+//! The thread-pool controller of SEDA (Welsh, Culler and Brewer, SOSP 2001, section 4): a pool grows by one thread while its queue is long, and a
 //! thread that stays idle ends.
 
 use std::time::Duration;
