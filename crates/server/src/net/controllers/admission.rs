@@ -34,8 +34,9 @@ pub(crate) struct Controller {
     filled_ns: u64,
     /// The average of the 90th percentiles.
     p90_ns: f64,
+    /// The response times since the last adjustment, and the time of the first of them.
     times_ns: Vec<u64>,
-    adjusted_ns: u64,
+    begun_ns: u64,
 }
 
 impl Controller {
@@ -46,8 +47,8 @@ impl Controller {
             tokens: TOKENS_MIN,
             filled_ns: 0,
             p90_ns: 0.0,
-            times_ns: Vec::with_capacity(control.requests as usize),
-            adjusted_ns: 0,
+            times_ns: Vec::new(),
+            begun_ns: 0,
         }
     }
 
@@ -68,12 +69,14 @@ impl Controller {
 
     /// Adds the response time of an admitted request. Adjusts the rate after enough of them, or enough time.
     pub(crate) fn complete(&mut self, now_ns: u64, response_ns: u64) {
+        if self.times_ns.is_empty() {
+            self.begun_ns = now_ns;
+        }
         self.times_ns.push(response_ns);
-        let elapsed_ns = now_ns.saturating_sub(self.adjusted_ns);
+        let elapsed_ns = now_ns.saturating_sub(self.begun_ns);
         if self.times_ns.len() >= self.control.requests as usize || elapsed_ns >= self.control.timeout_ns {
             self.adjust(elapsed_ns);
             self.times_ns.clear();
-            self.adjusted_ns = self.adjusted_ns.max(now_ns);
         }
     }
 
@@ -143,8 +146,7 @@ mod tests {
         Controller::new(AdmissionControl { increase_per_s: 100, ..AdmissionControl::of_target(10 * MS) })
     }
 
-    /// Offers 2 000 requests per second for `seconds`, each with a response time that depends on the admitted ones in the last
-    /// second; returns the share that was admitted.
+    /// Offers 2 000 requests per second, and returns the share that was admitted.
     fn offer(controller: &mut Controller, from_s: u64, seconds: u64, response_ns: u64) -> f64 {
         let times = (from_s * 2_000..(from_s + seconds) * 2_000).map(|half_ms| half_ms * MS / 2);
         let mut admitted = 0;
@@ -169,6 +171,16 @@ mod tests {
         let under = offer(&mut controller, 6, 60, 2 * MS);
         assert!(under > 2.0 * over, "{under} of the requests were admitted under the target again");
         assert_eq!(offer(&mut controller, 66, 5, 2 * MS), 1.0, "the rate has risen above the load");
+    }
+
+    #[test]
+    fn first_decrease_begins_at_the_measured_rate_after_a_pause() {
+        let mut controller = controller();
+        for at in 0..100 {
+            controller.complete(1_000_000 * MS + at * MS, 200 * MS);
+        }
+        // 100 responses in 99 ms, and one decrease.
+        assert_eq!(controller.admitted_per_s(), Some(841));
     }
 
     #[test]
