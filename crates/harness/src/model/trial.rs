@@ -8,9 +8,9 @@ use server::{Accept, ExternalConfig, Options, ServerSpec, Work};
 use wire::ServiceSpec;
 
 use crate::spec::Candidate;
+use crate::spec::controllers;
 use crate::spec::network::Network;
 use crate::spec::transport::Transport;
-use crate::spec::controllers;
 use crate::spec::units::Budget;
 
 /// The traffic of one trial.

@@ -12,7 +12,8 @@ use crate::cases::{Cases, case};
 use crate::common::{Serve, eventually, exchange};
 
 /// Architectures with one payload thread each.
-const ONE_PAYLOAD_THREAD: &[&str] = &["seda:1+1/epoll", "seda-s:1/poll", "amped:0+1/epoll-et", "seda-coalesced:1+1/epoll"];
+const ONE_PAYLOAD_THREAD: &[&str] =
+    &["seda:1+1/epoll", "seda-s:1/poll", "amped:0+1/epoll-et", "seda-coalesced:1+1/epoll"];
 
 fn payload_threads(serve: &Serve) -> usize {
     let tasks = fs::read_dir(format!("/proc/{}/task", serve.pid())).unwrap().flatten();
@@ -92,9 +93,8 @@ fn status(stream: &mut TcpStream) -> u16 {
 }
 
 fn admission_rejects_over_its_target_and_admits_under_it(architecture: Architecture) {
-    let serve = |admission| {
-        Serve::start_http(architecture, &["--simulated-work", "sleep=20ms", "--admission", admission])
-    };
+    let serve =
+        |admission| Serve::start_http(architecture, &["--simulated-work", "sleep=20ms", "--admission", admission]);
     let over = serve("target=5ms,requests=10,timeout=50ms");
     let mut stream = over.connect();
     let (mut served, mut rejected) = (0, 0);

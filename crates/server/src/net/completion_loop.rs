@@ -351,7 +351,7 @@ mod tests {
     use crate::service::limits::Limits;
     use crate::socket;
     use crate::spec::accept::Accept;
-use crate::spec::controllers::Controllers;
+    use crate::spec::controllers::Controllers;
     use crate::spec::model::StageCpus;
     use crate::spec::read_budget::ReadBudget;
 

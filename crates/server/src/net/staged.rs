@@ -109,8 +109,11 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
     let shares_listener = context.accept == Accept::Exclusive;
     let listeners = (0..own).map(|_| socket::listen_reuseport(context.listener)).collect::<io::Result<Vec<_>>>()?;
     let queues: Vec<Jobs<_>> = (0..queues).map(|_| Jobs::new()).collect();
-    let pools: Vec<Pool> =
-        controllers.pool.iter().flat_map(|&control| queues.iter().map(move |_| Pool::new(control, threads_each))).collect();
+    let pools: Vec<Pool> = controllers
+        .pool
+        .iter()
+        .flat_map(|&control| queues.iter().map(move |_| Pool::new(control, threads_each)))
+        .collect();
     let gauges = context.workers.gauges();
     gauges.batch_jobs.store(controllers::first_batch_jobs(controllers), Relaxed);
     let admission = controllers.admission.map(|control| Admission::new(control, gauges));
@@ -165,14 +168,21 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
         if controllers.shares_queues() {
             let run = move || {
                 let (length, requests) = (|at: usize| queues[at].len(), || context.workers.requests());
-                controllers::run(controllers, pools, gauges, &controlled, length, requests, |at| start_payload(&mut cursor, at));
+                controllers::run(controllers, pools, gauges, &controlled, length, requests, |at| {
+                    start_payload(&mut cursor, at)
+                });
             };
             thread::Builder::new().name("controllers".into()).spawn_scoped(scope, run)?;
         }
         // Pin this thread last: new threads would inherit its CPUs.
         pin(&context.cpus.accept)?;
         if in_accept {
-            return run_network::<F, S>(NetworkContext { mailbox: mailboxes.first(), ..network }, queues, None, admission);
+            return run_network::<F, S>(
+                NetworkContext { mailbox: mailboxes.first(), ..network },
+                queues,
+                None,
+                admission,
+            );
         }
         match closings {
             Some(closings) => hand_over_and_close(context, &mailboxes, closings, &started),

@@ -68,9 +68,8 @@ impl Case<'_> {
         );
         for share in SHARES {
             let figures: [Spread; 7] = rounds(count, || {
-                let [without, with] = [false, true].map(|is_controlled| {
-                    self.load(is_controlled, Some(share * per_s), seconds)
-                });
+                let [without, with] =
+                    [false, true].map(|is_controlled| self.load(is_controlled, Some(share * per_s), seconds));
                 let (without, with) = (without?, with?);
                 let ratio = |figure: &dyn Fn(&LoadReport) -> f64| figure(&with) / figure(&without);
                 let p90_ms = |report: &LoadReport| report.response.distribution.p90_ns as f64 / 1e6;

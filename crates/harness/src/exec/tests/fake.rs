@@ -141,12 +141,7 @@ struct FakeServer {
 
 impl FakeServer {
     fn snapshot(&self) -> Snapshot {
-        let mut snapshot = Snapshot {
-            at_ns: monotonic_ns(),
-            connections_open: 1,
-            workers: 1,
-            ..Snapshot::default()
-        };
+        let mut snapshot = Snapshot { at_ns: monotonic_ns(), connections_open: 1, workers: 1, ..Snapshot::default() };
         snapshot.totals.refused = Some(self.machine.refused.get());
         snapshot
     }

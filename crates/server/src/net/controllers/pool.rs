@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pool_grows_while_its_queue_is_long_and_shrinks_to_its_first_size() {
+    fn pool_grows_with_its_queue_and_shrinks_to_its_first_size() {
         let pool = Pool::new(PoolControl { threads_max: 4, queue: 10, ..PoolControl::default() }, 2);
         assert!(!pool.grow(9), "the queue is short");
         assert!(pool.grow(10) && pool.grow(1_000));

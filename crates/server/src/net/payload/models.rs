@@ -24,8 +24,7 @@ fn every_order(pieces: &'static [&'static [u8]], response_bytes: u32, payloads: 
         let queues: Vec<Jobs<Job<'static, FixedConn>>> = (0..payloads).map(|_| Jobs::new()).collect();
         let queues: &'static [_] = queues.leak();
         let service: &'static Fixed = Box::leak(Box::new(Fixed::new(REQUEST_BYTES, response_bytes)));
-        let threads: Vec<_> =
-            queues.iter().map(|queue| thread::spawn(|| serve_all(queue, service))).collect();
+        let threads: Vec<_> = queues.iter().map(|queue| thread::spawn(|| serve_all(queue, service))).collect();
         let hand_off = HandOff::new(queues, home, ReadBudget::default());
         let sent_bytes = serve_one(pieces, service, hand_off, home);
         queues.iter().for_each(Jobs::close);
