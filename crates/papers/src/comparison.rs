@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::figure::{Here, PaperFigure};
 use super::grid::{self, Grid, PaperTables};
 use super::impossible::{self, Impossible};
+use super::setup::{self, Compared};
 use super::{Paper, Part, points};
 use crate::claims::{self, CheckedClaim};
 use report::model;
@@ -22,6 +23,8 @@ pub struct PaperComparison {
     pub paper: &'static Paper,
     /// The part to show.
     pub part: Part,
+    /// The authors' set-up beside that of the runs.
+    pub setup: Vec<Compared>,
     /// Figures for which the runs have data.
     pub figures: Vec<(&'static PaperFigure, Chart)>,
     /// Figures without data.
@@ -98,7 +101,8 @@ impl PaperComparison {
             );
         }
         let interleaving = runs.iter().filter_map(interleaving).collect();
-        Ok(Self { paper, part, figures, missing, impossible, claims, interleaving, tables })
+        let setup = setup::compared(paper, runs);
+        Ok(Self { paper, part, setup, figures, missing, impossible, claims, interleaving, tables })
     }
 
     /// Returns the file name of the HTML page, such as `kawai2008-figure-10.html`.
@@ -116,11 +120,8 @@ impl PaperComparison {
     /// Renders the comparison as text that fits the medium, where possible.
     pub fn render(&self, medium: impl Into<Medium>) -> String {
         let medium = medium.into();
-        let about = self.tables.iter().filter_map(|tables| tables.about.as_ref());
-        let mut parts: Vec<String> = about.map(|about| medium.prose(about)).collect();
-        if parts.is_empty() {
-            parts.push(medium.prose(&format!("{}: {}.", self.paper.name, self.paper.citation)));
-        }
+        let mut parts = vec![medium.prose(&format!("{}: {}.", self.paper.name, self.paper.citation))];
+        parts.push(setup::text(&self.setup, medium));
         parts.extend(self.interleaving.iter().map(|sentence| medium.prose(sentence)));
         parts.extend(self.grids().iter().map(|(number, grid)| table_text(number, grid, medium)));
         parts.extend(self.figures.iter().map(|(figure, chart)| self.figure_text(figure, chart, medium)));
@@ -158,8 +159,8 @@ impl PaperComparison {
         text
     }
 
-    /// Returns JSON with the impossible trials, the interleaved runs and, for a whole paper, its tables, figures and claims; for a part, only its table
-    /// or figure.
+    /// Returns JSON with the set-up, the impossible trials, the interleaved runs and, for a whole paper, its tables, figures and
+    /// claims; for a part, only its table or figure.
     pub fn json(&self) -> Value {
         let mut all = json!({ "format": model::FORMAT, "paper": self.paper.name });
         let fields = match (self.part, self.tables.first()) {
@@ -179,6 +180,7 @@ impl PaperComparison {
         if !matches!(self.part, Part::Table(_)) {
             all["figures"] = json!(self.figures.iter().map(figure).collect::<Vec<_>>());
         }
+        all["setup"] = json!(self.setup);
         all["impossible"] = json!(self.impossible);
         all["interleaving"] = json!(self.interleaving);
         if matches!(self.part, Part::Whole) {

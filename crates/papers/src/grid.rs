@@ -29,8 +29,6 @@ pub struct GridRow {
 /// A paper's tables, filled from a run.
 #[derive(Debug)]
 pub struct PaperTables {
-    /// Explains which numbers are ours and which are the paper's; `None` if the tables do.
-    pub about: Option<String>,
     /// The tables with their numbers.
     pub grids: Vec<(&'static str, Grid)>,
     /// An object.

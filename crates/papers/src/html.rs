@@ -9,6 +9,7 @@ use crate::claims::{self, CheckedClaim, Outcome};
 use crate::figure::PaperFigure;
 use crate::grid::{self, Grid};
 use crate::impossible::{self, Impossible};
+use crate::setup::Compared;
 use crate::{Paper, PaperComparison, Part, points};
 use report::format::command;
 use report::html::frame::{self, Drawing, Frame};
@@ -36,6 +37,7 @@ struct Page<'a> {
     /// See [`impossible_here`].
     impossible: String,
     interleaving: &'a [String],
+    setup: &'a [Compared],
     switches: String,
     figures: Vec<FigureView<'a>>,
     missing: Vec<String>,
@@ -131,6 +133,7 @@ pub fn render(beside: &PaperComparison, runs: &[Run], origin: &Origin<'_>) -> an
         result: result(beside),
         impossible: impossible_here(runs),
         interleaving: &beside.interleaving,
+        setup: &beside.setup,
         switches: frame.switches()?,
         figures: views.collect::<anyhow::Result<_>>()?,
         missing: missing.iter().map(|figure| format!("{}. {}", paper.figure_name(figure), figure.title)).collect(),

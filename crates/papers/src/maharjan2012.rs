@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::claims::{Axis, Claim, Is, RATE, SERVICE_MEAN, Statement};
 use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, is_plain, published, rate};
 use crate::grid::{Grid, GridRow, PaperTables};
+use crate::setup::{self, Setting};
 use report::export::autobench;
 use report::model::deviation::DeviationOf;
 use report::model::sweep::{Curve, Sweep};
@@ -82,7 +83,8 @@ pub(super) const FIGURES: &[PaperFigure] = &[
         number: "5.1",
         title: "Replies by planned rate, Linux",
         about: "Maharjan 2012, Figure 5.1 (a): sessions of 100 requests on up to 1 000 connections, without idle connections. \
-                The stars are the example of autobench's output in Figure 4.9, a run of epoll on Linux.",
+                The stars are the example of autobench's output in Figure 4.9, a run of epoll on Linux. Panels (b) to (d) of this \
+                figure and of the next three are FreeBSD, Solaris and Windows, each of which needs a run of its own.",
         experiments: &["maharjan2012-http"],
         draw: |here, _| {
             let series = here.series(&Curves { only: &rising, of: MECHANISMS, along: Axis::Rate, value: rate });
@@ -189,8 +191,58 @@ pub(super) fn tables_of(run: &Run, _: &mut DeviationOf<'_>) -> anyhow::Result<Op
         ],
     };
     let (json, csv) = (json!({ "tables": [{ "number": "4.9", "table": grid }] }), grid.csv());
-    Ok(Some(PaperTables { about: None, grids: vec![("4.9", grid)], json, csv }))
+    Ok(Some(PaperTables { grids: vec![("4.9", grid)], json, csv }))
 }
+
+const HTTP: &[&str] = &["maharjan2012-http", "maharjan2012-idle"];
+const UDP: &[&str] = &["maharjan2012-udp"];
+
+/// Sections 4.1 to 4.5, and 5.1 to 5.3.
+pub(super) const SETUP: &[Setting] = &[
+    setup::HOSTS
+        .authors("a virtual server on VMware ESXi and two clients, one for UDP")
+        .meaning("loopback has no wire, and clients share the host's CPUs with the server"),
+    setup::MACHINE.authors("one CPU of a Xeon L5520, 2.27 GHz").meaning("compare shapes and ratios, not rates"),
+    setup::SYSTEM
+        .authors("Linux 2.6.32-28, FreeBSD 8.1, OpenSolaris 2009.06, Windows 7")
+        .meaning("only the panels of one system, Linux, are drawn"),
+    setup::SERVERS.authors("epoll, poll, select").of(HTTP),
+    setup::SERVERS.authors("epoll, poll, select").of(UDP),
+    setup::QUEUE
+        .authors("epoll; kqueue; /dev/poll, event ports")
+        .meaning("one system's; libevent calls it in the thesis, muxbench's own loop here"),
+    setup::CLIENTS.authors("2 clients with one loop").of(HTTP).meaning("httperf in the thesis; here muxbench"),
+    setup::CLIENTS.authors("1 client with one loop").of(UDP),
+    setup::RATES.authors("10000, 15000, 20000, 25000, 30000, 35000, 40000, 45000").of(&["maharjan2012-http"]),
+    setup::RATES
+        .authors("the highest that each server can handle")
+        .of(&["maharjan2012-idle"])
+        .meaning("a closed loop finds the highest rate"),
+    setup::RATES.authors("10, 100").of(UDP),
+    setup::TRAFFIC
+        .authors("http, 100 requests on a connection")
+        .of(&["maharjan2012-http"])
+        .meaning("the size is that of Figure 4.9's network I/O"),
+    setup::TRAFFIC
+        .authors("http, 100 requests on a connection")
+        .of(&["maharjan2012-idle"])
+        .meaning("connections last for the whole trial"),
+    setup::CONNECTIONS
+        .authors("1000 in total, one after the other")
+        .of(&["maharjan2012-http"])
+        .meaning("the limit of connections open at once"),
+    setup::CONNECTIONS.authors("1000").of(&["maharjan2012-idle"]),
+    setup::IDLE.authors("0 to 15000").of(&["maharjan2012-idle"]).meaning("the text names only 5000 and 15000"),
+    setup::PORTS.authors("10 to 5000").of(UDP).meaning("the text names only the ends"),
+    setup::TIMEOUT.authors("5s").of(HTTP),
+    setup::PHASES
+        .authors("until the last of 1000 connections has closed")
+        .of(&["maharjan2012-http"])
+        .meaning("a window after a ramp and a warm-up"),
+    setup::PHASES.authors("not stated").of(&["maharjan2012-idle", "maharjan2012-udp"]).meaning("ours"),
+    setup::REPEATS.authors("1").meaning("intervals need repeats, or blocks of interleaved trials"),
+    setup::ORDER.authors(setup::SEPARATE).meaning(setup::INTERLEAVED),
+];
 
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {

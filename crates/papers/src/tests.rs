@@ -265,6 +265,11 @@ fn page_has_all_parts_of_a_paper_and_loads_nothing() {
         let outcomes: BTreeSet<&str> = all.claims.iter().map(|claim| claim.outcome.words()[0]).collect();
         let shown = outcomes.iter().map(|words| head.matches(&format!("<strong>{words}</strong>")).count());
         assert_eq!(shown.sum::<usize>(), paper.claims.len(), "{}", paper.name);
+        let shown = all
+            .setup
+            .iter()
+            .all(|row| head.contains(&format!("<th scope=\"row\">{}</th>", row.what.replace('\'', "&#39;"))));
+        assert!(shown && !all.setup.is_empty(), "{}", paper.name);
         assert!(folders.iter().all(|it| head.contains(&format!("muxbench report {it} --html"))), "{}", paper.name);
         assert!(!head.contains("src=\"") && !head.contains("href=\"http"), "{}", paper.name);
     }
@@ -330,7 +335,8 @@ fn markdown_of_each_paper_has_headings_and_tables() {
         let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("### ")).collect();
         let tables = paper.tables.iter().map(|number| format!("Table {number}. "));
         let figures = paper.figures.iter().map(|figure| format!("{}. {}", paper.figure_name(figure), figure.title));
-        let expected: Vec<String> = tables.chain(figures).chain(["Claims".to_owned()]).collect();
+        let setup = ["Set-up".to_owned()].into_iter();
+        let expected: Vec<String> = setup.chain(tables).chain(figures).chain(["Claims".to_owned()]).collect();
         assert_eq!(headings.len(), expected.len(), "{headings:?}");
         for (heading, expected) in headings.iter().zip(&expected) {
             assert!(heading.starts_with(&expected.replace('*', "\\*")), "{heading}: {expected}");
@@ -338,7 +344,7 @@ fn markdown_of_each_paper_has_headings_and_tables() {
         let rules: Vec<usize> =
             text.lines().enumerate().filter(|(_, line)| line.starts_with("| --- |")).map(|(at, _)| at).collect();
         let panels: usize = all.figures.iter().map(|(_, chart)| chart.panels.len()).sum();
-        assert_eq!(rules.len(), paper.tables.len() + panels, "{text}");
+        assert_eq!(rules.len(), 1 + paper.tables.len() + panels, "{text}");
         let lines: Vec<&str> = text.lines().collect();
         for rule in rules {
             assert!(lines[rule - 1].starts_with("| ") && lines[rule - 2].is_empty(), "{}", lines[rule - 1]);

@@ -5,6 +5,7 @@ use wire::stream::Stream;
 
 use crate::claims::{Axis, BANDWIDTH_OF_CPU, Claim, GIGABYTE, Is, NEAR, RATE, Statement};
 use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, is_plain, published, rate};
+use crate::setup::{self, Setting};
 use report::model::summary::Row;
 use report::plot::chart::{Chart, Form, Mark, Panel, Published, Shape};
 
@@ -179,6 +180,33 @@ fn few(workload: &Workload) -> bool {
 fn at_ends_of_the_text(workload: &Workload) -> bool {
     without_idle(workload) && [100, 10_000].contains(&workload.connections)
 }
+
+const CONNECTIONS: &[&str] = &["welsh2001-connections"];
+const TO_10K: &[&str] = &["welsh2001-10k"];
+const IDLE: &[&str] = &["welsh2001-idle"];
+
+/// The text before and between the graphs.
+pub(super) const SETUP: &[Setting] = &[
+    setup::HOSTS
+        .authors("a server and clients on gigabit Ethernet")
+        .meaning("loopback has no wire, and the client runs both ends of the protocol"),
+    setup::MACHINE.authors("four Pentium III, 500 MHz").meaning("compare shapes and ratios, not bandwidths"),
+    setup::SYSTEM.authors("Linux 2.2.15, IBM JDK 1.1.8").meaning("Rust has no garbage collection"),
+    setup::SERVERS
+        .authors("mt, poll, epoll, poll-shuffled, mt-buffered, poll-buffered, epoll-buffered")
+        .of(CONNECTIONS),
+    setup::SERVERS.authors("mt-buffered, poll-buffered, epoll-buffered").of(TO_10K),
+    setup::SERVERS.authors("poll, epoll").of(IDLE),
+    setup::QUEUE.authors("/dev/poll").meaning("both report changes in time independent of the number of connections"),
+    setup::CONNECTIONS.authors("1 to 1000").of(CONNECTIONS).meaning("places on the graph's axis"),
+    setup::CONNECTIONS.authors("1, 10, 100, 1000, 10000").of(TO_10K),
+    setup::CONNECTIONS.authors("1").of(IDLE),
+    setup::IDLE.authors("not stated").of(IDLE).meaning("ours"),
+    setup::TRAFFIC.authors("stream: 1000 x 8KiB -> 32B, by packet"),
+    setup::PHASES.authors("not stated").meaning("ours"),
+    setup::REPEATS.authors("not stated").meaning("intervals need three"),
+    setup::ORDER.authors(setup::SEPARATE).meaning(setup::INTERLEAVED),
+];
 
 /// The paper measures the total bandwidth ([`RATE`]), which the server's CPU limited. Over loopback the client's CPU usually
 /// limits it, because it also runs the network stack. Bytes per second of server CPU time answer the same question, so claims

@@ -38,6 +38,7 @@ fn facts() -> BTreeMap<String, String> {
     let limit = |resource| getrlimit(resource).maximum.map_or("unlimited".to_owned(), |limit| limit.to_string());
     let uname = rustix::system::uname();
     let facts = [
+        ("system", Some(uname.sysname().to_string_lossy().into_owned())),
         ("kernel", Some(format!("{} {}", uname.release().to_string_lossy(), uname.version().to_string_lossy()))),
         ("machine", Some(uname.machine().to_string_lossy().into_owned())),
         ("host name", Some(uname.nodename().to_string_lossy().into_owned())),

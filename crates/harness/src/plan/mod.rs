@@ -187,7 +187,8 @@ fn trial(
             }
             _ => load.clients,
         },
-        cpus: placement.client.clone(),
+        // On shared CPUs the kernel places the client's threads, because a server's thread may be on any of these CPUs.
+        cpus: if experiment.placement.shared { Vec::new() } else { placement.client.clone() },
         // For one workload and repeat, all architectures get the same seed, and so the same requests at the same times.
         seed: trial_seed(experiment.seed, &workload, repeat),
         ..load.clone()

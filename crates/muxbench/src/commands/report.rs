@@ -9,7 +9,7 @@ use harness::model::{Run, Strategy};
 use harness::store;
 use papers::html::Origin;
 use papers::{PAPERS, PaperComparison};
-use report::model::deviation::Deviations;
+use report::model::deviation::{Deviations, INTERLEAVED};
 use report::model::history;
 use report::plot::{Drawn, trends};
 use report::{RunDiff, export, format, html, text};
@@ -130,6 +130,9 @@ fn show_run(args: &Args, folder: &Path) -> anyhow::Result<()> {
             write_figures(figures, &architectures, folder)?;
         }
     } else if args.send_deviation {
+        if run.records.iter().all(|record| record.trial.load.slices.is_some()) && !run.records.is_empty() {
+            bail!("--send-deviation: {INTERLEAVED}; try a run with `--interleave never`");
+        }
         let deviations = Deviations::of(&run, &mut sends_of);
         let show = |medium| text::deviation::render(&deviations, medium);
         args.format.print_or_csv(args.csv, || &deviations, || export::deviation::csv(&deviations), show)?;

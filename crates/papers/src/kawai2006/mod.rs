@@ -13,6 +13,7 @@ mod tests;
 
 use crate::claims::{Axis, Claim, Is, NEAR, SEND_STDDEV, SENDS_BEYOND_1US, SERVICE_MEAN, Statement};
 use crate::figure::PaperFigure;
+use crate::setup::{self, Setting};
 pub(super) use service_time::ARCHITECTURES;
 use service_time::{at_even_intervals, of_the_paper};
 pub(super) use tables::tables_of;
@@ -21,6 +22,29 @@ pub(super) use tests::{published_send_deviation, published_times};
 
 /// The largest factor that looks like no change on the logarithmic scales of the figures.
 const NO_CHANGE: f64 = 1.5;
+
+/// Section 5, and Tables 1 and 2.
+pub(super) const SETUP: &[Setting] = &[
+    setup::HOSTS
+        .authors("a server and 5 clients on gigabit Ethernet")
+        .meaning("no wire; the lab of kawai2008-synchronisation, which has the links, comes closest"),
+    setup::MACHINE.authors("two Pentium III, 800 MHz").meaning("compare how times change along rows and columns"),
+    setup::SYSTEM.authors("Linux 2.6.15-1.2054_FC5").meaning("the kernel's mechanisms have changed since"),
+    setup::SERVERS.authors("mp, mt, select, poll, epoll"),
+    setup::QUEUE.authors("epoll"),
+    setup::CLIENTS
+        .authors("5 clients with two threads")
+        .meaning("fewer threads share this host's CPUs with the server; --full runs the paper's clients"),
+    setup::SCHEDULE.authors("constant"),
+    setup::CONNECTIONS.authors("400, 2000, 10000"),
+    setup::ACTIVE.authors("1, 1/4, 1/16, 1/64"),
+    setup::RATES.authors("125, 500, 2000"),
+    setup::TRAFFIC.authors("128B -> 10KiB"),
+    setup::PHASES
+        .authors("window 3min")
+        .meaning("the ramp and the warm-up are ours; a shorter window has fewer sends and wider intervals"),
+    setup::ORDER.authors(setup::SEPARATE).meaning(setup::INTERLEAVED),
+];
 
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {

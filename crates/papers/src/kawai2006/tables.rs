@@ -11,12 +11,7 @@ use serde::Serialize;
 use super::send_deviation::{STATISTICS, Sends, Statistic};
 use super::service_time::ARCHITECTURES;
 use super::service_time::{self, Cell, Times, published_service_time};
-use crate::clients;
 use crate::grid::{Grid, GridRow, PaperTables};
-
-/// The paper's hardware, according to its Table 1 and section 5.
-const HARDWARE: &str = "a server with two Pentium III of 800 MHz, five clients with two threads, gigabit Ethernet, Linux 2.6.15, 3 min \
-                        measured";
 
 /// A run in the layout of Tables 3, 4 and 5.
 #[derive(Debug, Serialize)]
@@ -24,11 +19,7 @@ pub(super) struct Kawai2006 {
     /// The format version: [`model::FORMAT`].
     format: u32,
     paper: &'static str,
-    /// The hardware of the published values.
-    published_on: &'static str,
     run: String,
-    /// The host of our values.
-    here_on: String,
     /// The schedules of the shown trials; the paper's is `constant`.
     schedules: Vec<Schedule>,
     /// Tables 3 and 4, in their order.
@@ -41,12 +32,7 @@ pub(super) struct Kawai2006 {
 /// Fills the tables from a run; fails if no trial of the run has a workload of Table 3 or 4.
 pub(crate) fn tables_of(run: &Run, deviation_of: &mut DeviationOf<'_>) -> anyhow::Result<Option<PaperTables>> {
     let here = Kawai2006::of(run, deviation_of)?;
-    Ok(Some(PaperTables {
-        about: Some(here.about()),
-        grids: here.tables(),
-        json: serde_json::to_value(&here)?,
-        csv: here.csv(),
-    }))
+    Ok(Some(PaperTables { grids: here.tables(), json: serde_json::to_value(&here)?, csv: here.csv() }))
 }
 
 impl Kawai2006 {
@@ -68,14 +54,11 @@ impl Kawai2006 {
                 schedules.push(trial.workload.schedule);
             }
         }
-        let here_on = here_on(run, trials[0]);
         service_time.iter_mut().for_each(|cell| cell.fill(run));
         Ok(Self {
             format: model::FORMAT,
             paper: "kawai2006",
-            published_on: HARDWARE,
             run: run.header.name.clone(),
-            here_on,
             schedules,
             service_time,
             sends: Sends::of(run, deviation_of),
@@ -83,33 +66,7 @@ impl Kawai2006 {
     }
 }
 
-/// Returns the host and the conditions of our measurement, as [`HARDWARE`] does for the paper.
-fn here_on(run: &Run, trial: &Trial) -> String {
-    let fact = |name: &str| run.header.host.get(name).map_or("unknown", String::as_str);
-    let kernel = fact("kernel").split_whitespace().next().unwrap_or("unknown");
-    format!(
-        "{}, Linux {kernel}, {}, {}, {}, {} measured",
-        fact("cpu"),
-        clients::words([run]),
-        trial.workload.network.as_ref().map_or_else(|| format!("network: {}", fact("network")), ToString::to_string),
-        run.header.placement,
-        format::time(trial.workload.phases.measure_ns as f64)
-    )
-}
-
 impl Kawai2006 {
-    /// Explains which numbers are ours and which are the paper's.
-    pub(super) fn about(&self) -> String {
-        format!(
-            "kawai2006: E. Kawai and S. Yamaguchi, \"An Implementation of a Benchmark Tool Considering Communication \
-             Locality\" (2006).\n\
-             paper: {HARDWARE}.\n\
-             here: {}; run {}.\n\
-             The hardware differs, so compare how times change along rows and columns, not how long they are.",
-            self.here_on, self.run
-        )
-    }
-
     /// Returns the tables with their numbers.
     pub(super) fn tables(&self) -> Vec<(&'static str, Grid)> {
         let grid = |title: String, lead: &[&str], rows: Vec<GridRow>, notes: Vec<String>| Grid {

@@ -76,7 +76,7 @@ fn experiment_has_every_published_workload() {
 fn tables_text(tables: &Kawai2006, width: usize) -> String {
     let medium = Medium::Terminal(width);
     let texts = tables.tables().into_iter().map(|(number, grid)| table_text(number, &grid, medium));
-    [medium.prose(&tables.about())].into_iter().chain(texts).collect::<Vec<_>>().join("\n\n") + "\n"
+    texts.collect::<Vec<_>>().join("\n\n") + "\n"
 }
 
 #[test]

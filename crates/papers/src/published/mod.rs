@@ -266,13 +266,17 @@ fn thresholds() -> Vec<Threshold> {
         threshold("maharjan2012", 3, 900.0 / 1_800.0 / 1.1, |it| is(it, "select") && of_ports(it, 5_000)),
         threshold("maharjan2012", 3, 1.5, |it| is(it, "epoll") && of_ports(it, 1_000)),
         threshold("voras2009", 1, 1.05, |it| is(it, "seda:2+4/epoll")),
-        threshold("voras2009", 1, 110.0 / 230.0, |it| it.architecture.to_string().starts_with("amped")),
-        threshold("voras2009", 1, 230.0 / 290.0, |it| it.architecture.to_string().starts_with("seda-s")),
+        threshold("voras2009", 1, 110.0 / 230.0 / voras2009::ROUNDED, |it| {
+            it.architecture.to_string().starts_with("amped")
+        }),
+        threshold("voras2009", 1, 230.0 / 290.0 / voras2009::ROUNDED, |it| {
+            it.architecture.to_string().starts_with("seda-s")
+        }),
         threshold("voras2009", 1, 1.54 / 1.05 * 290.0 / 450.0, |it| it.architecture.to_string().starts_with("symped")),
         threshold("voras2009", 2, 1.0 / 1.1, |it| is(it, "symped:2/epoll")),
         threshold("voras2009", 2, 1.0 / 1.1, |it| is(it, "symped:4/epoll")),
-        threshold("voras2009", 3, 215.0 / 230.0, |it| is(it, "amped:1+2/epoll")),
-        threshold("voras2009", 4, 270.0 / 290.0, |it| is(it, "seda-s:3/epoll")),
+        threshold("voras2009", 3, 215.0 / 230.0 / voras2009::ROUNDED, |it| is(it, "amped:1+2/epoll")),
+        threshold("voras2009", 4, 270.0 / 290.0 / voras2009::ROUNDED, |it| is(it, "seda-s:3/epoll")),
         threshold("welsh2001", 1, 1.0 / 1.25, |it| is(it, "epoll") && it.workload.connections == 400),
         threshold("welsh2001", 1, 190.0 / 170.0, |it| is(it, "poll") && it.workload.connections == 1_000),
         threshold("welsh2001", 1, 1.0 / 1.25, |it| is(it, "epoll-buffered") && it.workload.connections == 10_000),

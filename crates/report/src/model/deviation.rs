@@ -33,6 +33,9 @@ pub(crate) const DEFINITION: &str = "\
     Deviation of each send from its client's best-fitting even sequence with intervals of clients/rate (kawai2006, section 5.2): \
     positive is late, and the mean is 0.";
 
+/// The reason why an interleaved trial has no deviations.
+pub const INTERLEAVED: &str = "the sends of an interleaved trial pause while other servers have their slices";
+
 /// The deviations of all finished trials.
 #[derive(Clone, Debug, Serialize)]
 pub struct Deviations {
@@ -86,6 +89,7 @@ impl TrialDeviation {
         let trial = &record.trial;
         let (clients, missing) = match sends_of(trial.index) {
             _ if trial.workload.rate_per_s.is_none() => (Vec::new(), Some("a closed loop has no intervals".to_owned())),
+            _ if trial.load.slices.is_some() => (Vec::new(), Some(INTERLEAVED.to_owned())),
             Ok(clients) if clients.iter().all(Vec::is_empty) => (clients, Some("nothing was sent".to_owned())),
             Ok(clients) => (clients, None),
             Err(error) => (Vec::new(), Some(format!("{error:#}"))),

@@ -98,6 +98,15 @@ mod tests {
     }
 
     #[test]
+    fn interleaved_trials_have_no_deviations() {
+        let run = testkit::interleaved_run();
+        let deviations = Deviations::of(&run, &mut |_| Ok(vec![vec![0, 10, 20]]));
+        assert!(deviations.trials.iter().all(|trial| trial.figures.is_none() && trial.unsent == 0));
+        let text = render(&deviations, 100.into());
+        assert!(text.contains("trial 0, epoll: the sends of an interleaved trial pause"), "{text}");
+    }
+
+    #[test]
     fn other_schedule_is_shown_with_a_warning() {
         let run = testkit::run();
         let text = render(&Deviations::of(&run, &mut testkit::sends_of(&run)), 100.into());

@@ -42,11 +42,21 @@ impl Medium {
         }
     }
 
-    /// Formats a table.
+    /// Formats a table of numbers below a first column of names.
     pub(crate) fn table(self, table: &Table) -> String {
+        self.table_of(table, "--:")
+    }
+
+    /// Formats a table of phrases.
+    pub(crate) fn table_of_words(self, table: &Table) -> String {
+        self.table_of(table, "---")
+    }
+
+    /// Formats a table. `side` aligns all columns but the first in Markdown.
+    fn table_of(self, table: &Table, side: &str) -> String {
         match self {
             Self::Terminal(_) => table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n"),
-            Self::Markdown => markdown(table),
+            Self::Markdown => markdown(table, side),
         }
     }
 
@@ -77,12 +87,12 @@ impl Medium {
     }
 }
 
-/// Formats the headings, the line that aligns all columns but the first to the right, and the rows.
-fn markdown(table: &Table) -> String {
+/// Formats the headings, the line that aligns all columns but the first to a side, and the rows.
+fn markdown(table: &Table, side: &str) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let cells = |row: &comfy_table::Row| row.cell_iter().map(|cell| escaped(&cell.content())).collect::<Vec<_>>();
     let headings = table.header().map(cells).unwrap_or_default();
-    let sides = (0..headings.len()).map(|at| if at == 0 { "---" } else { "--:" }.to_owned()).collect();
+    let sides = (0..headings.len()).map(|at| if at == 0 { "---" } else { side }.to_owned()).collect();
     [line(headings), line(sides)].into_iter().chain(table.row_iter().map(|row| line(cells(row)))).collect()
 }
 

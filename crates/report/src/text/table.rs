@@ -1,6 +1,6 @@
 //! Tables that fit their medium: a narrow terminal gets the most important columns only.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use crate::text::Medium;
 
@@ -63,6 +63,23 @@ pub fn of_text(
     table.load_style(presets::NOTHING).set_header(headings.into_iter().map(|it| it.to_string())).add_rows(rows);
     align(&mut table);
     medium.table(&table)
+}
+
+/// Returns a table of phrases, which wrap within their cells on a terminal.
+pub fn of_words(
+    headings: impl IntoIterator<Item: ToString>,
+    rows: impl IntoIterator<Item = Vec<String>>,
+    medium: Medium,
+) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(headings.into_iter().map(|it| it.to_string())).add_rows(rows);
+    if let Medium::Terminal(width) = medium {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.try_into().unwrap_or(u16::MAX));
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    medium.table_of_words(&table)
 }
 
 /// Aligns the first column to the left, and all other columns, which hold numbers, to the right.

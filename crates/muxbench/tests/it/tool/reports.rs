@@ -133,6 +133,12 @@ fn send_deviation_is_computed_from_stored_samples() {
     let csv = text(&run(folder.path(), &[&report[..], &["--csv"]].concat(), 0).stdout);
     assert_eq!(csv.lines().count(), 5);
 
+    let interleaved = testkit::interleaved_run();
+    let store = Store::create(&folder.path().join("interleaved"), &interleaved.header).unwrap();
+    interleaved.records.iter().for_each(|record| store.commit(record).unwrap());
+    let error = text(&run(folder.path(), &["report", "interleaved", "--send-deviation"], 1).stderr);
+    assert!(error.contains("pause while other servers") && error.contains("--interleave never"), "{error}");
+
     let cases: &[(&[&str], i32, &str)] = &[
         (&["report", "even", "--paper", "kawai2006"], 1, "no trial of this run has a workload of kawai2006"),
         (

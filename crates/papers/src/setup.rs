@@ -1,0 +1,336 @@
+//! The table at the head of a paper's report: what the authors did, what the run did, and where they differ.
+
+use std::collections::BTreeSet;
+
+use harness::model::{Run, Trial};
+use harness::spec::units::{Share, Size, Sizes, Time};
+use report::text::{Medium, table};
+use serde::Serialize;
+
+use crate::{Paper, clients};
+
+/// A property of a set-up.
+#[derive(Clone, Copy, Debug)]
+pub struct Aspect {
+    name: &'static str,
+    /// Returns the values of a run, in their order.
+    of: fn(&Paper, &Run) -> Vec<String>,
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    aspect: Aspect,
+    /// The experiments that the row is about; empty for all of the paper's.
+    experiments: &'static [&'static str],
+    /// The authors' values, in the form in which this file writes the run's.
+    authors: &'static str,
+    /// The meaning of a difference; if empty, the difference between the two lists.
+    meaning: &'static str,
+}
+
+impl Aspect {
+    pub const fn authors(self, authors: &'static str) -> Setting {
+        Setting { aspect: self, experiments: &[], authors, meaning: "" }
+    }
+}
+
+impl Setting {
+    pub const fn of(self, experiments: &'static [&'static str]) -> Self {
+        Self { experiments, ..self }
+    }
+
+    pub const fn meaning(self, meaning: &'static str) -> Self {
+        Self { meaning, ..self }
+    }
+}
+
+/// A row, filled from runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Compared {
+    pub what: String,
+    pub authors: &'static str,
+    pub here: String,
+    /// `no`, or the difference.
+    pub difference: String,
+}
+
+/// The order of the authors' trials.
+pub const SEPARATE: &str = "one server at a time";
+/// The meaning of another order.
+pub const INTERLEAVED: &str = "servers take turns, so that they share the speed of the host; --full runs one at a time";
+
+const HEADINGS: [&str; 4] = ["", "the authors", "this run", "difference"];
+const TITLE: &str = "Set-up";
+
+/// Fills the rows of a paper for which the runs have trials.
+pub fn compared(paper: &Paper, runs: &[Run]) -> Vec<Compared> {
+    let row = |&Setting { aspect, experiments, authors, meaning }: &Setting| {
+        let is_of = |run: &&Run| experiments.is_empty() || experiments.contains(&run.header.experiment.as_str());
+        let mut values: Vec<String> = Vec::new();
+        for value in runs.iter().filter(is_of).flat_map(|run| (aspect.of)(paper, run)) {
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        let here = values.join(if values.iter().any(|value| value.contains(", ")) { "; " } else { ", " });
+        let about = experiments.iter().filter_map(|name| name.split_once('-')).map(|(_, part)| part);
+        let about = about.collect::<Vec<_>>().join(", ");
+        let what = if about.is_empty() { aspect.name.to_owned() } else { format!("{} ({about})", aspect.name) };
+        let difference = match meaning {
+            _ if here == authors => "no".to_owned(),
+            "" => lists_differ(authors, &here),
+            meaning => meaning.to_owned(),
+        };
+        (!here.is_empty()).then_some(Compared { what, authors, here, difference })
+    };
+    paper.setup.iter().filter_map(row).collect()
+}
+
+/// Describes how two lists differ.
+fn lists_differ(authors: &str, here: &str) -> String {
+    let without = |list: &str, other: &str| {
+        let other: Vec<&str> = other.split(", ").collect();
+        list.split(", ").filter(|it| !other.contains(it)).collect::<Vec<_>>().join(", ")
+    };
+    let parts = [("without ", without(authors, here)), ("also ", without(here, authors))];
+    let parts = parts.into_iter().filter(|(_, list)| !list.is_empty());
+    parts.map(|(word, list)| word.to_owned() + &list).collect::<Vec<_>>().join("; ")
+}
+
+/// Renders the table as text.
+pub fn text(rows: &[Compared], medium: Medium) -> String {
+    let cells = rows.iter().cloned().map(|row| vec![row.what, row.authors.into(), row.here, row.difference]);
+    format!("{}\n{}", medium.heading(TITLE), table::of_words(HEADINGS, cells, medium))
+}
+
+/// Returns the different values of a run's feasible trials, sorted by the number.
+fn each(run: &Run, of: impl Fn(&Trial) -> Option<(f64, String)>) -> Vec<String> {
+    let trials = run.header.trials.iter().filter(|trial| trial.infeasible.is_empty());
+    let mut values: Vec<(f64, String)> = trials.filter_map(of).collect();
+    values.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
+    values.dedup();
+    values.into_iter().map(|(_, text)| text).collect()
+}
+
+fn number(number: impl Into<f64>) -> Option<(f64, String)> {
+    let number = number.into();
+    Some((number, number.to_string()))
+}
+
+fn word(word: impl Into<String>) -> Option<(f64, String)> {
+    Some((0.0, word.into()))
+}
+
+fn fact<'a>(run: &'a Run, name: &str) -> Option<&'a String> {
+    run.header.host.get(name)
+}
+
+pub const HOSTS: Aspect = Aspect {
+    name: "hosts",
+    of: |_, run| {
+        each(run, |trial| match &trial.workload.network {
+            _ if run.header.is_distributed => word("server and clients on hosts of their own"),
+            Some(network) => word(format!("network namespaces, {network}")),
+            None => {
+                let over = trial.workload.transport.words().unwrap_or("over loopback");
+                word(format!("server and clients on one host, {over}"))
+            }
+        })
+    },
+};
+
+pub const MACHINE: Aspect = Aspect {
+    name: "machine",
+    of: |_, run| {
+        let cpus = fact(run, "cpus allowed").map(|cpus| format!(", CPUs {cpus}")).unwrap_or_default();
+        fact(run, "cpu").map(|cpu| format!("{cpu}{cpus}")).into_iter().collect()
+    },
+};
+
+pub const SYSTEM: Aspect = Aspect {
+    name: "system",
+    of: |_, run| {
+        // Only Linux wrote runs without the name of the system.
+        let system = fact(run, "system").map_or("Linux", String::as_str);
+        let kernel = fact(run, "kernel").and_then(|kernel| kernel.split_whitespace().next());
+        kernel.map(|kernel| format!("{system} {kernel}")).into_iter().collect()
+    },
+};
+
+pub const SERVERS: Aspect = Aspect {
+    name: "servers",
+    of: |paper, run| {
+        each(run, |trial| {
+            let name = trial.architecture.to_string();
+            let place = paper.series.iter().position(|series| *series == name).unwrap_or(paper.series.len());
+            // The row of event queues names the mechanism of these.
+            let model = QUEUES.iter().find_map(|queue| name.strip_suffix(&format!("/{queue}")));
+            Some((place as f64, model.unwrap_or(&name).to_owned()))
+        })
+    },
+};
+
+/// The event queue of each system.
+const QUEUES: [&str; 2] = ["epoll", "kqueue"];
+
+pub const QUEUE: Aspect = Aspect {
+    name: "event queue",
+    of: |_, run| {
+        let names: Vec<String> = run.header.trials.iter().map(|trial| trial.architecture.to_string()).collect();
+        let is_run = |queue: &&str| names.iter().any(|name| name.rsplit('/').next() == Some(queue));
+        QUEUES.into_iter().filter(is_run).map(str::to_owned).collect()
+    },
+};
+
+pub const CLIENTS: Aspect = Aspect {
+    name: "clients",
+    of: |_, run| Some(clients::words([run])).filter(|words| !words.is_empty()).into_iter().collect(),
+};
+
+pub const PACING: Aspect = Aspect {
+    name: "client's wait for a send time",
+    of: |_, run| {
+        let waits = run.records.iter().filter_map(|record| record.load.as_ref()?.pacing);
+        let waits: BTreeSet<String> = waits.map(|pacing| report::format::name(&pacing)).collect();
+        waits.into_iter().collect()
+    },
+};
+
+/// The placement of servers and clients that bind no thread to a CPU.
+pub const SHARED: &str = "server and clients share all CPUs";
+
+pub const PLACEMENT: Aspect = Aspect {
+    name: "CPUs",
+    of: |_, run| {
+        let placement = &run.header.placement;
+        vec![if placement.contains("they share CPUs") { SHARED.into() } else { placement.clone() }]
+    },
+};
+
+pub const CONNECTIONS: Aspect =
+    Aspect { name: "connections", of: |_, run| each(run, |trial| number(trial.workload.connections)) };
+
+pub const PORTS: Aspect =
+    Aspect { name: "ports", of: |_, run| each(run, |trial| number(trial.workload.service.ports()?)) };
+
+pub const IDLE: Aspect =
+    Aspect { name: "idle connections", of: |_, run| each(run, |trial| number(trial.workload.idle)) };
+
+pub const ACTIVE: Aspect = Aspect {
+    name: "active share",
+    of: |_, run| each(run, |trial| Some((-trial.workload.active, Share(trial.workload.active).to_string()))),
+};
+
+pub const RATES: Aspect = Aspect {
+    name: "requests/s",
+    of: |_, run| {
+        each(run, |trial| match trial.workload.rate_per_s {
+            Some(rate_per_s) => number(rate_per_s),
+            None => word("as fast as the server answers"),
+        })
+    },
+};
+
+pub const SCHEDULE: Aspect =
+    Aspect { name: "send times", of: |_, run| each(run, |trial| word(report::format::name(&trial.workload.schedule))) };
+
+pub const TRAFFIC: Aspect = Aspect {
+    name: "traffic",
+    of: |_, run| {
+        each(run, |trial| {
+            let workload = &trial.workload;
+            let service = match (workload.service.fixed(), workload.service.stream()) {
+                (Some((request, response)), _) => format!("{} -> {}", Size(request), Size(response)),
+                (_, Some(stream)) => harness::spec::stream::Stream::from(stream).to_string(),
+                (None, None) => workload.service.name().to_owned(),
+            };
+            let http = workload.http.as_ref().map(|http| &http.targets);
+            let body = http.into_iter().flatten().filter_map(|target| target.body_bytes).max();
+            let body = body.map(|bytes| format!(" with responses of {bytes} B"));
+            let requests = workload.requests_per_connection.map(|count| format!(", {count} requests on a connection"));
+            let records = workload.kv.as_ref().map(|kv| {
+                let sizes = Sizes { least: Size(kv.value_bytes_min), most: Size(kv.value_bytes_max) };
+                format!(" with {} records of {sizes}, {} reads", kv.records, report::format::percent(kv.get_share))
+            });
+            word([Some(service), body, records, requests].into_iter().flatten().collect::<String>())
+        })
+    },
+};
+
+pub const PHASES: Aspect = Aspect {
+    name: "phases",
+    of: |_, run| {
+        each(run, |trial| {
+            let phases = &trial.workload.phases;
+            let named = [("ramp", phases.ramp_ns), ("warm-up", phases.warm_up_ns), ("window", phases.measure_ns)];
+            let named = named.into_iter().filter(|(_, ns)| *ns > 0).map(|(name, ns)| format!("{name} {}", Time(ns)));
+            Some((phases.measure_ns as f64, named.collect::<Vec<_>>().join(", ")))
+        })
+    },
+};
+
+pub const REPEATS: Aspect = Aspect {
+    name: "repeats",
+    of: |_, run| {
+        let repeats = run.header.trials.iter().map(|trial| trial.repeat + 1).max();
+        repeats.map(|repeats| repeats.to_string()).into_iter().collect()
+    },
+};
+
+pub const TIMEOUT: Aspect = Aspect {
+    name: "timeout",
+    of: |_, run| each(run, |trial| Some((trial.load.timeout_ns as f64, Time(trial.load.timeout_ns).to_string()))),
+};
+
+pub const ORDER: Aspect = Aspect {
+    name: "order",
+    of: |_, run| {
+        let interleaved = run.records.iter().filter(|record| record.trial.load.slices.is_some()).count();
+        match (interleaved, run.records.len()) {
+            (_, 0) => Vec::new(),
+            (0, _) => vec![SEPARATE.into()],
+            (all, trials) if all == trials => vec!["interleaved".into()],
+            (some, trials) => vec![format!("{some} of {trials} trials interleaved")],
+        }
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(paper: &str, runs: &[Run]) -> Vec<Compared> {
+        compared(crate::find(paper).unwrap(), runs)
+    }
+
+    #[test]
+    fn equal_settings_have_no_difference() {
+        let full = testkit::run_of_values("kawai2008-minimised", |_| Some(testkit::Values::default()));
+        let differing: Vec<String> = rows("kawai2008", &[full])
+            .into_iter()
+            .filter_map(|row| (row.difference != "no").then_some(row.what))
+            .collect();
+        let expected = ["hosts", "machine", "system", "clients", "client's wait for a send time"];
+        assert!(differing.iter().all(|what| expected.iter().any(|name| what.starts_with(name))), "{differing:?}");
+        let quick = rows("kawai2008", &[testkit::run_of_experiment("kawai2008-minimised")]);
+        let phases = quick.iter().find(|row| row.what.starts_with("phases")).unwrap();
+        assert_eq!(phases.here, "ramp 500ms, warm-up 1s, window 3s");
+        assert!(phases.difference.starts_with("a shorter window"), "{phases:?}");
+        let rates: Vec<&Compared> = quick.iter().filter(|row| row.what.starts_with("requests/s")).collect();
+        let [rates] = rates.as_slice() else { panic!("experiments without runs have no rows: {rates:?}") };
+        assert_eq!((rates.authors, rates.here.as_str()), ("125, 500, 2000, 8000", "125, 500, 2000, 8000"));
+    }
+
+    #[test]
+    fn missing_and_further_values_are_named() {
+        let mut run = testkit::run_of_experiment("voras2009");
+        run.header.trials.retain(|trial| trial.workload.connections != 60);
+        run.header.trials.iter_mut().for_each(|trial| trial.workload.connections += trial.workload.connections / 120);
+        let rows = rows("voras2009", &[run]);
+        let of = |name: &str| rows.iter().find(|row| row.what == name).unwrap().difference.as_str();
+        assert_eq!(of("connections"), "without 60, 120; also 121");
+        assert_eq!(of("servers"), "also amped-coalesced:1+2, seda-coalesced:2+4, seda-s-coalesced:3");
+        assert_eq!(of("order"), "no");
+    }
+}
