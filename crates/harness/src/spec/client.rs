@@ -32,7 +32,7 @@ pub struct Client {
     #[schemars(with = "TimestampsName")]
     pub timestamps: Timestamps,
     /// The time limit to connect and get the first response; for `udp`, any response. Exceeding it fails the trial.
-    /// Short-lived connections have this limit for each request, and count a timeout as an error.
+    /// Closed loops and short-lived connections have this limit for each request, and count a timeout as an error.
     pub timeout: Time,
 }
 

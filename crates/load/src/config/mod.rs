@@ -80,7 +80,8 @@ pub struct LoadConfig {
     pub timestamps: Timestamps,
     /// The seed of the schedule and of the connection popularity.
     pub seed: u64,
-    /// The longest time to connect and get the first response (for `udp` and short-lived connections: any response), in ns.
+    /// The longest time to connect and get the first response (for `udp`, closed loops and short-lived connections: any response),
+    /// in ns.
     pub timeout_ns: u64,
 }
 

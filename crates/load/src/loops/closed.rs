@@ -1,7 +1,7 @@
 //! The closed loop (voras2009 section III): each connection sends its next request a think time after the response.
 //!
 //! t1 is the end of the think time. A client sleeps until a response arrives or a think time ends, so its CPU time shows its
-//! spare capacity.
+//! spare capacity. A response that exceeds the timeout ends its connection, as in httperf.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -100,6 +100,9 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
             for (at, _) in events.iter() {
                 self.read(at);
             }
+            if self.engine.checks_timeouts(now) {
+                self.fail_overdue(now);
+            }
         }
         self.end_all();
         let mut recording = self.engine.recorder.close();
@@ -168,6 +171,16 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
         self.exchanges[at].step = Step::Idle;
         // Keep the socket open, so that its descriptor is not reused. Remove it from the poller, which would report it forever.
         self.engine.poller.remove(link.io.as_fd());
+    }
+
+    #[cold]
+    fn fail_overdue(&mut self, now: u64) {
+        for at in 0..self.links.len() {
+            let exchange = &self.exchanges[at];
+            if exchange.is_outstanding() && self.engine.is_overdue(exchange.sent, now) {
+                self.end(at, Class::Timeout);
+            }
+        }
     }
 
     fn lose(&mut self, at: usize) {

@@ -28,6 +28,8 @@ const SLEEP: Duration = Duration::from_millis(5);
 const PRECISE_SLEEP_NS_MAX: i64 = 900_000_000;
 /// The pause between two attempts to write to a full socket, in nanoseconds.
 const RETRY_NS: f64 = 50_000.0;
+/// The interval between searches for connections and requests that exceed the timeout, in nanoseconds.
+const CHECK_NS: f64 = 100_000_000.0;
 
 /// A request and its response on one connection.
 pub struct Exchange<P: ClientProtocol> {
@@ -110,6 +112,9 @@ pub struct Engine<'a, P: ClientProtocol> {
     pub slices: OwnSlices,
     pub number: u64,
     pub retry_ticks: u64,
+    pub timeout_ticks: u64,
+    /// The time of the next search for connections and requests that exceed the timeout.
+    check_at: u64,
     inbox: Vec<u8>,
     scratch: Vec<u8>,
     /// Connections that wait for a time instead of a response.
@@ -138,6 +143,8 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
             slices: OwnSlices::default(),
             number: driver::first_of(config.client(number)),
             retry_ticks: clock.ticks(RETRY_NS),
+            timeout_ticks: clock.ticks(config.timeout_ns as f64),
+            check_at: 0,
             inbox: Vec::with_capacity(READ_BYTES),
             scratch: Vec::with_capacity(protocol.encoded_bytes_max()),
             timers: BinaryHeap::with_capacity(connections + 1),
@@ -170,6 +177,20 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
     #[inline]
     pub fn wake_at(&mut self, at: usize, due: u64) {
         self.timers.push(Reverse((due, at as u32)));
+    }
+
+    /// Returns whether to search now for connections and requests that exceed the timeout.
+    #[inline]
+    pub fn checks_timeouts(&mut self, now: u64) -> bool {
+        let is_due = now >= self.check_at;
+        if is_due {
+            self.check_at = now + self.clock.ticks(CHECK_NS);
+        }
+        is_due
+    }
+
+    pub fn is_overdue(&self, since: u64, now: u64) -> bool {
+        now.saturating_sub(since) > self.timeout_ticks
     }
 
     #[inline]

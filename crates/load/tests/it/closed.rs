@@ -130,6 +130,17 @@ fn each_connection_has_one_request_outstanding() {
 }
 
 #[test]
+fn response_beyond_the_timeout_ends_its_connection() {
+    let target = server(|mut stream| {
+        let _ = (0..2).try_for_each(|_| answer_one(&mut stream));
+        while let Ok(1..) = stream.read(&mut [0; 1024]) {}
+    });
+    let report = run(&LoadConfig { timeout_ns: 1_000_000_000, ..fixed(target) }).report;
+    assert_eq!((report.errors.timeout, report.errors.total()), (10, 10), "{:?}", report.errors);
+    assert_eq!(report.outstanding.after_drain, 0, "the trial does not wait for its cool-down of a minute");
+}
+
+#[test]
 fn connections_think_between_transactions() {
     let target = honest(u32::MAX);
     for exponential in [false, true] {

@@ -22,8 +22,6 @@ use crate::time::schedule;
 
 /// The pause after a failed connection, in nanoseconds, so that the client does not flood a server that is gone.
 const FAILED_NS: f64 = 10_000_000.0;
-/// The interval between searches for connections and requests that exceed the timeout, in nanoseconds.
-const CHECK_NS: f64 = 100_000_000.0;
 /// `sleep-spin` wakes this long before a planned time.
 const SPIN_NS: i64 = 60_000;
 
@@ -117,8 +115,6 @@ pub struct Churner<'a, P: ClientProtocol> {
     requests: u32,
     pacing: Option<Pacing>,
     dialed: u64,
-    timeout_ticks: u64,
-    check_at: u64,
     opened: Vec<Transaction>,
     opened_count: u64,
 }
@@ -155,8 +151,6 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
             requests,
             pacing,
             dialed: connections.start as u64,
-            timeout_ticks: clock.ticks(config.timeout_ns as f64),
-            check_at: 0,
             opened: reserve(config, opened_max)?,
             opened_count: 0,
         })
@@ -173,7 +167,6 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
 
     pub fn begin(&mut self, times: Times) {
         self.sessions.iter_mut().for_each(|(planned, _)| *planned += times.start);
-        self.check_at = times.start;
         if !self.is_open() {
             for at in 0..self.slots.len() {
                 let due = self.engine.first_due(times.start);
@@ -257,8 +250,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         if self.is_open() {
             self.arrive(now);
         }
-        if now >= self.check_at {
-            self.check_at = now + self.engine.clock.ticks(CHECK_NS);
+        if self.engine.checks_timeouts(now) {
             self.fail_overdue(now);
         }
         (self.engine.number, self.dialed) != before
@@ -345,7 +337,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
                 self.send_first(at);
             }
             // The backlog of a Unix socket is full. No event tells when to retry.
-            Err(Errno::AGAIN) if begun - slot.opened[0] < self.timeout_ticks => {
+            Err(Errno::AGAIN) if begun - slot.opened[0] < self.engine.timeout_ticks => {
                 self.wake_at(at, begun + self.engine.retry_ticks);
             }
             Err(error) => self.fail(at, error.into()),
@@ -520,7 +512,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
                 State::Open if slot.exchange.is_outstanding() => slot.exchange.sent,
                 _ => continue,
             };
-            if now.saturating_sub(since) > self.timeout_ticks {
+            if self.engine.is_overdue(since, now) {
                 self.fail(at, Class::Timeout);
             }
         }
