@@ -13,6 +13,8 @@ use crate::net::{completion_loop, pool};
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
 use crate::readiness::kqueue;
 use crate::readiness::{Readiness, poll, select, shuffled, spin};
+#[cfg(target_os = "illumos")]
+use crate::readiness::{dev_poll, event_ports};
 #[cfg(target_os = "linux")]
 use crate::readiness::{epoll, io_uring_poll, rt_signal};
 #[cfg(target_os = "linux")]
@@ -230,6 +232,10 @@ mechanisms! {
         "epoll-et" epoll::Epoll<true>: "epoll(7), edge-triggered: the kernel reports each change once";
         #[cfg(any(target_os = "freebsd", target_os = "macos"))]
         "kqueue" kqueue::Kqueue: "kqueue(2), level-triggered: the kernel keeps the interest list";
+        #[cfg(target_os = "illumos")]
+        "event-ports" event_ports::EventPorts: "event ports (port_create(3C)): the kernel queues an event for a descriptor once";
+        #[cfg(target_os = "illumos")]
+        "dev-poll" dev_poll::DevPoll: "/dev/poll (poll(7D)): writes to the device change the kernel's interest list";
         "spin" spin::Spin: "no wait: the loop tries every socket in turn and keeps a CPU busy";
         #[cfg(target_os = "linux")]
         "rt-signal" rt_signal::RtSignal: "a real-time signal for each event (F_SETSIG); poll(2) when the queue overflows";

@@ -1,4 +1,4 @@
-//! Links the program for FreeBSD and macOS. `cargo zigbuild` uses zig as C compiler and linker; the tests' Python
+//! Links the program for FreeBSD and macOS, and type-checks the server for illumos. `cargo zigbuild` uses zig as C compiler and linker; the tests' Python
 //! environment has both.
 
 use std::env;
@@ -15,22 +15,36 @@ use crate::command;
 struct Target {
     /// The name in rustc.
     name: &'static str,
-    /// Whether to link the program; otherwise only the crates with system calls are checked.
+    /// The crates with system calls that are checked. Their tests need no C compiler.
+    crates: &'static [&'static str],
+    /// Whether to link the program too.
     links: bool,
     /// Returns whether a file is a program for this target.
     is_program: fn(&[u8]) -> bool,
 }
 
-const TARGETS: [Target; 3] = [
-    Target { name: "x86_64-unknown-freebsd", links: true, is_program: is_freebsd },
-    Target { name: "aarch64-apple-darwin", links: true, is_program: |file| is_macos(file, CPU_TYPE_ARM64) },
-    Target { name: "x86_64-apple-darwin", links: false, is_program: |file| is_macos(file, CPU_TYPE_X86_64) },
+const SERVER: &[&str] = &["--package", "muxbench-server"];
+const BOTH: &[&str] = &["--package", "muxbench-server", "--package", "muxbench-load"];
+
+const TARGETS: [Target; 4] = [
+    Target { name: "x86_64-unknown-freebsd", crates: BOTH, links: true, is_program: is_freebsd },
+    Target {
+        name: "aarch64-apple-darwin",
+        crates: BOTH,
+        links: true,
+        is_program: |file| is_macos(file, CPU_TYPE_ARM64),
+    },
+    Target {
+        name: "x86_64-apple-darwin",
+        crates: BOTH,
+        links: false,
+        is_program: |file| is_macos(file, CPU_TYPE_X86_64),
+    },
+    // Has the mechanisms of maharjan2012 and welsh2001: event ports and /dev/poll.
+    Target { name: "x86_64-unknown-illumos", crates: SERVER, links: false, is_program: |_| false },
 ];
 
-/// Crates with system calls. Their tests need no C compiler.
-const SYSTEM_CRATES: [&str; 4] = ["--package", "muxbench-server", "--package", "muxbench-load"];
-
-/// Checks the crates with system calls for every target and links the program for some, with a Python environment's tools.
+/// Checks the crates with system calls for every target, and links the program for some, with a Python environment's tools.
 pub fn link(interpreter: &Path) -> anyhow::Result<()> {
     let tools = interpreter.parent().context("the interpreter is in a folder")?;
     for target in &TARGETS {
@@ -39,7 +53,7 @@ pub fn link(interpreter: &Path) -> anyhow::Result<()> {
         command::run(rustup.args(["target", "add", target.name]).current_dir(root()))
             .with_context(|| format!("install the standard library for {0}: `rustup target add {0}`", target.name))?;
         let mut arguments = vec!["check", "--tests", "--locked", "--target", target.name];
-        arguments.extend(SYSTEM_CRATES);
+        arguments.extend(target.crates);
         step(Command::new(env!("CARGO")), tools, &arguments)?;
         if target.links {
             link_one(target, tools)?;

@@ -154,7 +154,7 @@ fn reap_one(pid: i32) -> Totals {
     let mut used = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel fills in `used`, or leaves its zeros, which are valid.
     let used = platform::rusage_totals(&unsafe {
-        libc::wait4(pid, ptr::null_mut(), 0, used.as_mut_ptr());
+        platform::wait4(pid, ptr::null_mut(), 0, used.as_mut_ptr());
         used.assume_init()
     });
     Totals { cpu_children_ns: used.cpu_ns(), cpu_user_ns: 0, cpu_system_ns: 0, ..used }

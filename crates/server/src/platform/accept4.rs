@@ -1,16 +1,18 @@
-//! The common parts of Linux and FreeBSD. Their system calls set the flags of new descriptors.
+//! The common parts of Linux, FreeBSD and illumos. Their system calls set the flags of new descriptors.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
+#[cfg(not(target_os = "illumos"))]
 use rustix::process::Signal;
 
 /// The highest soft limit of descriptors that the system accepts; `None` if this is the hard limit.
 pub const DESCRIPTORS_MAX: Option<u64> = None;
 
 /// Makes the kernel send `signal` to this process when its parent ends.
+#[cfg(not(target_os = "illumos"))]
 pub fn die_with_parent(signal: Signal) -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(signal))?)
 }

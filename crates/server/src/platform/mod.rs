@@ -1,12 +1,14 @@
-//! The differences between operating systems. The files of each system define the same names; `accept4` and `bsd` are each for
-//! two systems. The registry omits mechanisms, pools and runtimes that a system lacks.
+//! The differences between operating systems. The files of each system define the same names; `accept4` and `elsewhere` are each for
+//! several systems. The registry omits mechanisms, pools and runtimes that a system lacks.
 
-#[cfg(any(target_os = "freebsd", target_os = "linux"))]
+#[cfg(not(target_os = "macos"))]
 mod accept4;
-#[cfg(any(target_os = "freebsd", target_os = "macos"))]
-mod bsd;
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
 #[cfg(target_os = "freebsd")]
 mod freebsd;
+#[cfg(target_os = "illumos")]
+mod illumos;
 #[cfg(target_os = "linux")]
 pub(crate) mod io_uring;
 #[cfg(target_os = "linux")]
@@ -17,12 +19,14 @@ mod macos;
 use std::mem::MaybeUninit;
 use std::{io, ptr};
 
-#[cfg(any(target_os = "freebsd", target_os = "linux"))]
+#[cfg(not(target_os = "macos"))]
 pub use accept4::*;
-#[cfg(any(target_os = "freebsd", target_os = "macos"))]
-pub use bsd::*;
+#[cfg(not(target_os = "linux"))]
+pub use elsewhere::*;
 #[cfg(target_os = "freebsd")]
 pub(crate) use freebsd::*;
+#[cfg(target_os = "illumos")]
+pub use illumos::*;
 #[cfg(target_os = "linux")]
 pub use linux::*;
 #[cfg(target_os = "macos")]
@@ -30,6 +34,11 @@ pub use macos::*;
 use rustix::process::{Resource, Rlimit};
 
 use crate::metrics::counters::Totals;
+
+#[cfg(not(target_os = "illumos"))]
+pub(crate) use libc::wait4;
+#[cfg(not(target_os = "illumos"))]
+pub(crate) use rustix::net::sockopt::set_socket_reuseport;
 
 /// Maps zeroed memory with MAP_SHARED or MAP_PRIVATE. Unused pages cost nothing.
 pub(crate) fn map(bytes: usize, sharing: libc::c_int) -> io::Result<*mut u8> {
@@ -57,7 +66,7 @@ pub(crate) fn raise_limit(resource: Resource) {
 }
 
 /// CPU time and switches of the calling thread.
-#[cfg(not(target_os = "macos"))]
+#[cfg(any(target_os = "freebsd", target_os = "linux"))]
 pub(crate) fn thread_totals() -> Totals {
     used_by(libc::RUSAGE_THREAD)
 }

@@ -8,8 +8,12 @@ use std::time::Duration;
 use crate::metrics::workers::Counters;
 use crate::token::Token;
 
+#[cfg(target_os = "illumos")]
+pub(crate) mod dev_poll;
 #[cfg(target_os = "linux")]
 pub(crate) mod epoll;
+#[cfg(target_os = "illumos")]
+pub(crate) mod event_ports;
 #[cfg(target_os = "linux")]
 pub(crate) mod io_uring_poll;
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]

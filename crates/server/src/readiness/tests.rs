@@ -5,8 +5,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "illumos")]
+use super::dev_poll::DevPoll;
 #[cfg(target_os = "linux")]
 use super::epoll::Epoll;
+#[cfg(target_os = "illumos")]
+use super::event_ports::EventPorts;
 #[cfg(target_os = "linux")]
 use super::io_uring_poll::IoUringPoll;
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
@@ -42,6 +46,10 @@ macro_rules! for_every_mechanism {
             ("epoll-et", $check::<Epoll<true>>),
             #[cfg(any(target_os = "freebsd", target_os = "macos"))]
             ("kqueue", $check::<Kqueue>),
+            #[cfg(target_os = "illumos")]
+            ("event-ports", $check::<EventPorts>),
+            #[cfg(target_os = "illumos")]
+            ("dev-poll", $check::<DevPoll>),
             ("spin", $check::<Spin>),
             #[cfg(target_os = "linux")]
             ("rt-signal", $check::<RtSignal>),

@@ -84,7 +84,7 @@ fn bind(address: SocketAddr, nonblocking: bool, reuseport: bool) -> io::Result<O
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = platform::socket(family, nonblocking)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
-    sockopt::set_socket_reuseport(&socket, reuseport)?;
+    platform::set_socket_reuseport(&socket, reuseport)?;
     rustix::net::bind(&socket, &address)?;
     Ok(socket)
 }

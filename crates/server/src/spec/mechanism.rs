@@ -24,4 +24,10 @@ pub enum Spins {
 pub const NEEDS_NETWORK: &[&str] = &["io_uring-zc"];
 
 /// The mechanism of an event-driven model whose name contains none.
-pub const DEFAULT: &str = if cfg!(target_os = "linux") { "epoll" } else { "kqueue" };
+pub const DEFAULT: &str = if cfg!(target_os = "linux") {
+    "epoll"
+} else if cfg!(target_os = "illumos") {
+    "event-ports"
+} else {
+    "kqueue"
+};

@@ -1,21 +1,23 @@
-//! Common parts of FreeBSD and macOS.
+//! Common parts of all systems but Linux.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
+#[cfg(not(target_os = "illumos"))]
 use rustix::process::Resource;
 
 use crate::metrics::workers::{Counters, Syscall, Workers};
 
 /// The limits that a server raises.
+#[cfg(not(target_os = "illumos"))]
 pub const RAISED: &[Resource] = &[Resource::Nofile, Resource::Nproc];
 
 /// Has no effect: sleeps are precise on these systems.
 pub(crate) fn set_precise_sleep() {}
 
-/// Whether shutdown(2) of a listener ends every accept. FreeBSD wakes one accept, macOS none. So blocking loops also wait for
+/// Whether shutdown(2) of a listener ends every accept. FreeBSD wakes one accept, macOS none, illumos is not known. So blocking loops also wait for
 /// the stop descriptor ([`may_accept`]). Their listener is non-blocking, because the client may leave between wait and accept.
 pub const SHUTDOWN_WAKES_ACCEPT: bool = false;
 
