@@ -1,6 +1,6 @@
-import java.io.BufferedInputStream;
+import com.sun.net.httpserver.HttpExchange;
+import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
-import java.io.OutputStream;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
@@ -11,37 +11,84 @@ import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
+import java.util.Arrays;
+import java.util.concurrent.Executors;
 
 /**
- * A typical Java server for requests and responses of fixed sizes, in two variants: a selector loop ({@code nio}), and one
- * thread per connection ({@code threads}).
+ * A typical Java server in two variants: a selector loop ({@code nio}), and one thread per connection ({@code threads}). The
+ * server for HTTP is the JDK's, which has a thread per request.
  *
- * <pre>java Server nio|threads PORT REQUEST_BYTES RESPONSE_BYTES</pre>
+ * <pre>
+ * java Server nio|threads fixed PORT REQUEST_BYTES RESPONSE_BYTES
+ * java Server nio|threads stream PORT PACKET_BYTES PACKETS ACK_BYTES
+ * java Server threads http PORT
+ * </pre>
+ *
+ * {@code stream} acknowledges bursts of packets. A burst that begins with a zero byte has one packet. {@code http} answers
+ * /bytes/N.
  */
 public final class Server {
     private static final int BACKLOG = 4096;
     private static final int READ_BYTES = 64 * 1024;
+    private static final int BODY_BYTES_MAX = 64 << 20;
 
     private final InetSocketAddress address;
-    private final int requestBytes;
+    private final long requestBytes;
+    /** The bytes of a request that begins with a zero byte. */
+    private final long greetingBytes;
+    /** The most bytes of one read. */
+    private final int readBytes;
     private final byte[] response;
 
-    private Server(int port, int requestBytes, int responseBytes) {
+    private Server(int port, long requestBytes, long greetingBytes, int readBytes, int responseBytes) {
         this.address = new InetSocketAddress(InetAddress.getLoopbackAddress(), port);
         this.requestBytes = requestBytes;
+        this.greetingBytes = greetingBytes;
+        this.readBytes = readBytes;
         this.response = new byte[responseBytes];
     }
 
     public static void main(String[] arguments) throws IOException {
-        if (arguments.length != 4) {
-            throw new IllegalArgumentException("usage: Server nio|threads PORT REQUEST_BYTES RESPONSE_BYTES");
+        var variant = arguments.length > 2 ? arguments[0] + " " + arguments[1] : "";
+        var numbers = Arrays.stream(arguments).skip(2).mapToInt(Integer::parseInt).toArray();
+        if (variant.equals("threads http") && numbers.length == 1) {
+            serveHttp(numbers[0]);
+        } else if (variant.endsWith(" fixed") && numbers.length == 3) {
+            new Server(numbers[0], numbers[1], numbers[1], READ_BYTES, numbers[2]).run(arguments[0]);
+        } else if (variant.endsWith(" stream") && numbers.length == 4) {
+            long packetBytes = numbers[1];
+            new Server(numbers[0], packetBytes * numbers[2], packetBytes, numbers[1], numbers[3]).run(arguments[0]);
+        } else {
+            throw new IllegalArgumentException("usage: Server nio|threads fixed PORT REQUEST_BYTES RESPONSE_BYTES, "
+                    + "Server nio|threads stream PORT PACKET_BYTES PACKETS ACK_BYTES, or Server threads http PORT");
         }
-        var server = new Server(
-                Integer.parseInt(arguments[1]), Integer.parseInt(arguments[2]), Integer.parseInt(arguments[3]));
-        switch (arguments[0]) {
-            case "nio" -> server.select();
-            case "threads" -> server.accept();
-            default -> throw new IllegalArgumentException("unknown mode " + arguments[0] + ": expected nio or threads");
+    }
+
+    private void run(String mode) throws IOException {
+        switch (mode) {
+            case "nio" -> select();
+            case "threads" -> accept();
+            default -> throw new IllegalArgumentException("unknown mode " + mode + ": expected nio or threads");
+        }
+    }
+
+    /** Counts the whole requests in bytes that arrive in any pieces. */
+    private final class Requests {
+        /** The missing bytes of a request that has begun. */
+        private long left;
+
+        int take(ByteBuffer bytes) {
+            int whole = 0;
+            while (bytes.hasRemaining()) {
+                if (left == 0) {
+                    left = bytes.get(bytes.position()) == 0 ? greetingBytes : requestBytes;
+                }
+                int taken = (int) Math.min(left, bytes.remaining());
+                bytes.position(bytes.position() + taken);
+                left -= taken;
+                whole += left == 0 ? 1 : 0;
+            }
+            return whole;
         }
     }
 
@@ -51,7 +98,7 @@ public final class Server {
         var listener = ServerSocketChannel.open();
         listener.bind(address, BACKLOG).configureBlocking(false);
         listener.register(selector, SelectionKey.OP_ACCEPT);
-        var input = ByteBuffer.allocateDirect(READ_BYTES);
+        var input = ByteBuffer.allocateDirect(readBytes);
         while (true) {
             selector.select(key -> {
                 if (key.isAcceptable()) {
@@ -84,8 +131,7 @@ public final class Server {
         private final SocketChannel channel;
         /** The unsent rest of the current response. */
         private final ByteBuffer output = ByteBuffer.wrap(response).limit(0);
-        /** The number of bytes of an incomplete request. */
-        private int received;
+        private final Requests requests = new Requests();
         /** The number of responses that are not yet in the output. */
         private long owed;
         private boolean isAtEnd;
@@ -119,9 +165,7 @@ public final class Server {
                 isAtEnd = true;
                 return;
             }
-            long all = (long) received + count;
-            owed += all / requestBytes;
-            received = (int) (all % requestBytes);
+            owed += requests.take(input.flip());
         }
 
         private void write() throws IOException {
@@ -163,16 +207,39 @@ public final class Server {
     private void serve(Socket socket) {
         try (socket) {
             socket.setTcpNoDelay(true);
-            // One read may contain several requests.
-            var requests = new BufferedInputStream(socket.getInputStream());
-            OutputStream responses = socket.getOutputStream();
-            var request = new byte[requestBytes];
-            // Fewer bytes mean the end of the stream; all earlier requests are answered.
-            while (requests.readNBytes(request, 0, requestBytes) == requestBytes) {
-                responses.write(response);
+            var requests = new Requests();
+            var responses = socket.getOutputStream();
+            var buffer = new byte[readBytes];
+            int count;
+            while ((count = socket.getInputStream().read(buffer)) > 0) {
+                // One read may contain several requests.
+                for (int owed = requests.take(ByteBuffer.wrap(buffer, 0, count)); owed > 0; owed--) {
+                    responses.write(response);
+                }
             }
         } catch (IOException error) {
             // The client reset the connection, which ends this connection only.
+        }
+    }
+
+    private static void serveHttp(int port) throws IOException {
+        var server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), port), BACKLOG);
+        server.setExecutor(Executors.newCachedThreadPool());
+        server.createContext("/bytes/", Server::answer);
+        server.start();
+    }
+
+    /** Answers a GET of /bytes/N with N bytes. */
+    private static void answer(HttpExchange exchange) throws IOException {
+        try (exchange) {
+            var name = exchange.getRequestURI().getPath().substring("/bytes/".length());
+            int count = name.matches("[0-9]{1,8}") ? Integer.parseInt(name) : BODY_BYTES_MAX + 1;
+            if (count > BODY_BYTES_MAX) {
+                exchange.sendResponseHeaders(404, -1);
+                return;
+            }
+            exchange.sendResponseHeaders(200, count == 0 ? -1 : count);
+            exchange.getResponseBody().write(new byte[count]);
         }
     }
 }

@@ -14,13 +14,16 @@ pub const TOOLS: &[Tool] = &[
     ("javac", "-version", "default-jdk-headless", "install a JDK of Java 17 or newer"),
     ("java", "-version", "default-jdk-headless", "install a JDK of Java 17 or newer"),
     ("python3", "--version", "python3", "install Python 3.9 or newer"),
+    ("cc", "--version", "gcc", "install a C compiler"),
+    ("pkg-config", "--version", "pkg-config", "install pkg-config"),
+    ("pkg-config", "libevent", "libevent-dev", "install libevent 2.1 (https://libevent.org)"),
 ];
 
 /// Builds `target/servers` if necessary and returns this folder.
 pub fn prepare() -> anyhow::Result<PathBuf> {
     debian::require(TOOLS)?;
     let sources = root().join("examples/servers");
-    let inputs = ["go/go.mod", "go/main.go", "java/Server.java"].map(|file| sources.join(file));
+    let inputs = ["go/go.mod", "go/main.go", "java/Server.java", "c/libevent.c"].map(|file| sources.join(file));
     command::build_once(
         "servers",
         "built",
@@ -28,6 +31,10 @@ pub fn prepare() -> anyhow::Result<PathBuf> {
         |_| true,
         |folder| {
             go(&sources.join("go"), &folder.join("go"))?;
+            let mut cc = Command::new("cc");
+            cc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(folder.join("libevent"));
+            cc.arg(sources.join("c/libevent.c")).arg("-levent");
+            command::run(&mut cc).context("examples/servers/c does not compile; it needs libevent 2.1")?;
             let mut javac = Command::new("javac");
             javac.args(["-Xlint:all", "-Werror", "-d"]).arg(folder.join("java")).arg(sources.join("java/Server.java"));
             command::run(&mut javac).context("examples/servers/java does not compile; it needs Java 17 or newer")

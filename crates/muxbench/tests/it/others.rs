@@ -70,7 +70,7 @@ fn records(folder: &Path, file: &str) -> (Vec<TrialRecord>, Output) {
 fn example_servers_are_measured_and_leave_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let commands = commands();
-    assert_eq!(commands.len(), 4);
+    assert_eq!(commands.len(), 5);
     let mark = format!("MUXBENCH_TEST_MARK=examples-{}", std::process::id());
     let (name, value) = mark.split_once('=').unwrap();
     let more = format!("environment = {{ {name} = \"{value}\" }}\nstart-timeout = \"60s\"");
@@ -105,6 +105,26 @@ fn example_servers_are_measured_and_leave_nothing() {
     let row = out.lines().find(|line| line.starts_with("exec:go")).unwrap();
     assert!(out.contains("CPU µs/req") && !row.contains(" - + "), "{out}");
     assert_eq!(processes_with(&mark), [], "all processes of the servers have ended");
+}
+
+fn example_servers_speak_streams_and_http() {
+    let servers = prepared("MUXBENCH_SERVERS", "servers");
+    for name in ["streams", "http"] {
+        let path = format!("{ROOT}/examples/servers/{name}.toml");
+        let file = fs::read_to_string(&path).unwrap().replace("target/servers", servers.to_str().unwrap());
+        let file = file.replace("\"examples/", &format!("\"{ROOT}/examples/"));
+        let mut experiment = harness::spec::Experiment::parse(&file, &path).unwrap().quick();
+        experiment.workload.connections.0.truncate(1);
+        let folder = tempfile::tempdir().unwrap();
+        let (records, _) = records(folder.path(), &toml::to_string(&experiment).unwrap());
+        assert_eq!(records.len(), experiment.architectures.0.len());
+        for record in &records {
+            let server = format!("{name}, {}", record.trial.architecture);
+            let load = record.load.as_ref().unwrap_or_else(|| panic!("{server}: {}", record.verdict.reason));
+            assert!(load.completed > 0 && load.errors.total() == 0, "{server}: {:?}", load.errors);
+            assert_ne!(record.verdict.kind, VerdictKind::Failed, "{server}: {}", record.verdict.reason);
+        }
+    }
 }
 
 /// Starts an example server.
@@ -270,9 +290,9 @@ fn failing_command_is_reported_with_its_output() {
         ("silent", words(&["sh", "-c", "echo waiting for a database; sleep 1000", "sh", "{port}"])),
         (
             "dies",
-            words(&["sh", "-c", "python3 $0 $1 $2 $3 & sleep 0.3; kill -9 $!; echo out of luck >&2; exit 9", &python]),
+            words(&["sh", "-c", "python3 $0 fixed $1 $2 $3 & sleep 0.3; kill -9 $!; echo out of luck >&2; exit 9", &python]),
         ),
-        ("wrong", words(&["python3", &python, "{port}", "{request}", "7"])),
+        ("wrong", words(&["python3", &python, "fixed", "{port}", "{request}", "7"])),
     ];
     let mut commands = commands.map(|(name, command)| (name.to_owned(), command)).to_vec();
     commands[2].1.extend(words(&["{port}", "{request}", "{response}"]));
@@ -325,6 +345,7 @@ fn commands_are_shown_and_start_only_if_allowed() {
 /// Adds the cases of this file.
 pub fn cases(cases: &mut Cases) {
     cases.once(case!(example_servers_are_measured_and_leave_nothing));
+    cases.once(case!(example_servers_speak_streams_and_http));
     cases.once(case!(example_servers_answer_requests_in_any_pieces));
     cases.once(case!(example_servers_answer_requests_before_a_half_close));
     cases.once(case!(external_server_ends_with_its_run));

@@ -443,7 +443,7 @@ fn threads_of(pid: Pid) -> impl Iterator<Item = Thread> {
 pub fn persistent_command(supervisor: &Path) -> Vec<String> {
     let script = format!(
         "setsid sleep 1000 & env -i setsid -f sleep 1000; (trap '' TERM; while :; do sleep 1; done) & \
-         python3 {ROOT}/examples/servers/python/asyncio_server.py $1 $2 $3 & echo $PPID > $0; wait"
+         python3 {ROOT}/examples/servers/python/asyncio_server.py fixed $1 $2 $3 & echo $PPID > $0; wait"
     );
     let words = ["sh", "-c", &script, supervisor.to_str().unwrap(), "{port}", "{request}", "{response}"];
     words.map(str::to_owned).into()
