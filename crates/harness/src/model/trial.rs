@@ -62,6 +62,12 @@ impl Workload {
         if self.service.ports().is_some() { "ports" } else { "connections" }
     }
 
+    /// Returns the workload without its rate, and without the length of the window, which a number of sessions makes depend on it.
+    #[must_use]
+    pub fn without_rate(&self) -> Self {
+        Self { rate_per_s: None, phases: Phases { measure_ns: 0, ..self.phases }, ..self.clone() }
+    }
+
     /// Tests for a closed loop, whose result is its rate.
     pub fn is_closed(&self) -> bool {
         self.schedule == Schedule::Closed
@@ -140,9 +146,7 @@ impl Trial {
 
     /// Tests whether another trial has the same architecture, options and traffic, except for the rate. Ignores the repeat.
     pub fn differs_only_in_rate(&self, other: &Self) -> bool {
-        let mut workload = other.workload.clone();
-        workload.rate_per_s = self.workload.rate_per_s;
-        self.is_same_server(other) && self.workload == workload
+        self.is_same_server(other) && self.workload.without_rate() == other.workload.without_rate()
     }
 }
 

@@ -77,6 +77,9 @@ pub struct Phases {
     pub warm_up: Time,
     /// The window: results describe only the requests planned in it.
     pub measure: Time,
+    /// The number of sessions in the window, as httperf's --num-conns. The window ends after them, or after `measure` if that is
+    /// earlier.
+    pub sessions: Option<NonZeroU32>,
     /// The cool-down: the longest wait for outstanding responses.
     #[serde(alias = "drain", default = "two_seconds")]
     pub cool_down: Time,
@@ -93,6 +96,26 @@ pub struct Placement {
     /// Whether server and client share all CPUs, and the kernel places their threads.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
+}
+
+impl Phases {
+    /// Returns the phases of a load with this rate and this number of requests in a session.
+    pub fn of_load(
+        &self,
+        rate_per_s: Option<f64>,
+        requests_per_connection: Option<NonZeroU32>,
+    ) -> load::config::Phases {
+        let sessions_ns = || {
+            let requests = f64::from(self.sessions?.get()) * f64::from(requests_per_connection?.get());
+            Some((requests / rate_per_s? * 1e9).round() as u64)
+        };
+        load::config::Phases {
+            ramp_ns: self.ramp.0,
+            warm_up_ns: self.warm_up.0,
+            measure_ns: sessions_ns().map_or(self.measure.0, |ns| ns.clamp(1, self.measure.0)),
+            cool_down_ns: self.cool_down.0,
+        }
+    }
 }
 
 /// The changes that `--quick` makes: durations, repeats, the client and interleaving.

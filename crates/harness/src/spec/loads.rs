@@ -3,7 +3,6 @@
 use std::num::NonZeroU32;
 
 use load::LoadConfig;
-use load::config::Phases;
 use wire::ServiceSpec;
 
 use super::experiment::Experiment;
@@ -32,12 +31,6 @@ impl Experiment {
             popularity: workload.popularity,
             kv: (workload.service == Service::Kv || workload.kv.is_some()).then(|| kv.traffic()),
             http: http.transpose()?,
-            phases: Phases {
-                ramp_ns: phases.ramp.0,
-                warm_up_ns: phases.warm_up.0,
-                measure_ns: phases.measure.0,
-                cool_down_ns: phases.cool_down.0,
-            },
             pacing: client.pacing,
             roles: client.roles,
             clients: client.clients.map_or(1, NonZeroU32::get),
@@ -53,7 +46,9 @@ impl Experiment {
             for &idle in &workload.idle.0 {
                 for active in workload.active.0.iter().map(|share| share.0) {
                     for &rate_per_s in &rates {
-                        let load = |&schedule| LoadConfig { idle, active, rate_per_s, schedule, ..load.clone() };
+                        let phases = phases.of_load(rate_per_s, workload.requests_per_connection);
+                        let load =
+                            |&schedule| LoadConfig { idle, active, rate_per_s, schedule, phases, ..load.clone() };
                         loads.extend(workload.schedule.0.iter().map(load));
                     }
                 }

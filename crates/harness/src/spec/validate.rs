@@ -60,8 +60,8 @@ impl Experiment {
             if !self.architectures.0.contains(&Candidate::Exec(name.clone())) {
                 return error(&format!("not used; add exec:{name} to `architectures`, or remove the table"));
             }
-            if matches!(service, Service::Stream | Service::Udp) {
-                return error("external servers serve only `fixed`, `kv` and `http`; choose one of these services");
+            if service == Service::Udp {
+                return error("external servers serve no datagrams; choose another service than `udp`");
             }
             if service != Service::Fixed && uses_sizes(exec) {
                 return error("only the service `fixed` has sizes for {request} and {response}; remove them");
@@ -99,6 +99,8 @@ impl Experiment {
                 "workload.schedule: a closed loop has no rate, but open loops need one; write \"closed\" alone";
             workload.rate.is_none() && !workload.is_closed() =>
                 "workload.rate: missing; add requests per second such as 2000, or choose the schedule \"closed\"";
+            self.phases.sessions.is_some() && (workload.requests_per_connection.is_none() || workload.is_closed()) =>
+                "phases.sessions: only an open loop with requests-per-connection has sessions; remove it";
             !is_udp && has_ports => "workload.ports: only the service `udp` has ports; remove it";
             is_udp && !has_ports => "workload.ports: missing; add the number of ports, such as 1000";
             is_udp && has_connections => "workload.connections: the service `udp` has `ports` instead; remove it";

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ::load::config::{LoadConfig, Phases, Popularity, Schedule, Transport};
+use ::load::config::{LoadConfig, Popularity, Schedule, Transport};
 use ::load::report::{LateSends, Measured};
 use ::load::{Event, Listener, LoadReport, Outcome, Sample};
 use anyhow::{Context, bail};
@@ -138,22 +138,23 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     let schedule = args.schedule.unwrap_or(schedule);
     let is_closed = schedule == Schedule::Closed;
     let second = Time(1_000_000_000);
-    let mut phases = spec::Phases { ramp: second, warm_up: second, measure: Time(5_000_000_000), cool_down };
+    let mut phases =
+        spec::Phases { ramp: second, warm_up: second, measure: Time(5_000_000_000), sessions: None, cool_down };
     args.phases.apply(&mut phases);
     let clients = if is_closed { closed_loop_clients(args, target.connections) } else { 1 };
+    let rate_per_s = args.rate.or((!is_closed).then_some(Rate(2_000.0))).map(|rate| rate.0);
+    let requests_per_connection = target.requests_per_connection.and_then(NonZeroU32::new);
+    if phases.sessions.is_some() && (is_closed || requests_per_connection.is_none()) {
+        bail!("--sessions: only an open loop with --requests-per-connection has sessions; omit it");
+    }
     let config = LoadConfig {
         datagrams: args.transport == Some(Transport::Udp),
         idle: args.idle,
         active: args.active.0,
         popularity: args.popularity,
-        rate_per_s: args.rate.or((!is_closed).then_some(Rate(2_000.0))).map(|rate| rate.0),
+        rate_per_s,
         schedule,
-        phases: Phases {
-            ramp_ns: phases.ramp.0,
-            warm_up_ns: phases.warm_up.0,
-            measure_ns: phases.measure.0,
-            cool_down_ns: phases.cool_down.0,
-        },
+        phases: phases.of_load(rate_per_s, requests_per_connection),
         pacing: client.pacing,
         roles: client.roles,
         clients: client.clients.map_or(clients, NonZeroU32::get),

@@ -89,6 +89,8 @@ flags! {
     warm_up: Time = "TIME" [alias = "hold"];
     /// Duration of the window: the requests planned in it are measured
     measure: Time = "TIME";
+    /// Sessions in the window, which ends after them or after --measure; needs --requests-per-connection
+    sessions: NonZeroU32 = "N";
     /// Longest wait for outstanding responses after the window
     cool_down: Time = "TIME" [alias = "drain"];
 }

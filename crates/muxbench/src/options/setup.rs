@@ -136,8 +136,13 @@ impl SetupArgs {
         let mut experiment = self.experiment()?;
         experiment.name = name.into();
         experiment.repeats = NonZeroU32::MIN;
-        experiment.phases =
-            Phases { ramp: Time(200_000_000), warm_up: Time(300_000_000), measure, cool_down: Time(1_000_000_000) };
+        experiment.phases = Phases {
+            ramp: Time(200_000_000),
+            warm_up: Time(300_000_000),
+            measure,
+            sessions: None,
+            cool_down: Time(1_000_000_000),
+        };
         self.phases.apply(&mut experiment.phases);
         if self.connections.is_empty() {
             experiment.workload.connections.0.truncate(1);

@@ -43,7 +43,7 @@ impl Axis {
         let mut rest = workload.clone();
         match self {
             Self::Connections => rest.connections = 0,
-            Self::Rate => rest.rate_per_s = None,
+            Self::Rate => rest = rest.without_rate(),
             Self::Active => rest.active = 1.0,
             Self::Idle => rest.idle = 0,
             Self::Ports => {

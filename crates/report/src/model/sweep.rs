@@ -89,7 +89,11 @@ impl Sweep {
             rows.into_iter().map(move |row| (comparison, row))
         });
         let traffic = |it: &Comparison| Workload { rate_per_s: None, ..it.workload.clone() };
-        let groups = grouped(rows, |a, b| a.1.label() == b.1.label() && traffic(a.0) == traffic(b.0));
+        let is_same_traffic = |a: &Workload, b: &Workload| a.without_rate() == b.without_rate();
+        let is_same_curve = |a: &(&Comparison, &Row), b: &(&Comparison, &Row)| {
+            a.1.label() == b.1.label() && is_same_traffic(&a.0.workload, &b.0.workload)
+        };
+        let groups = grouped(rows, is_same_curve);
         let curve = |group: Vec<(&Comparison, &Row)>| Curve {
             architecture: group[0].1.label(),
             workload: traffic(group[0].0),
