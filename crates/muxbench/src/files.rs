@@ -42,7 +42,7 @@ pub fn write_paper_figures(comparison: &PaperComparison, folder: &Path) -> anyho
         let title = format!("{}, {}: {}", comparison.paper.name, comparison.paper.figure_name(figure), figure.title);
         (name, title, chart)
     });
-    write_figures(figures, &comparison.paper.series.iter().map(ToString::to_string).collect::<Vec<_>>(), folder)
+    write_figures(figures, &comparison.series, folder)
 }
 
 /// Returns the send times of each client process.

@@ -8,7 +8,7 @@ use super::figure::{Here, PaperFigure};
 use super::grid::{self, Grid, PaperTables};
 use super::impossible::{self, Impossible};
 use super::setup::{self, Compared};
-use super::{Paper, Part, points};
+use super::{Paper, Part, points, queue};
 use crate::claims::{self, CheckedClaim};
 use report::model;
 use report::model::Summary;
@@ -25,6 +25,8 @@ pub struct PaperComparison {
     pub part: Part,
     /// The authors' set-up beside that of the runs.
     pub setup: Vec<Compared>,
+    /// The names of series, with the event queue of the runs.
+    pub series: Vec<String>,
     /// Figures for which the runs have data.
     pub figures: Vec<(&'static PaperFigure, Chart)>,
     /// Figures without data.
@@ -101,8 +103,8 @@ impl PaperComparison {
             );
         }
         let interleaving = runs.iter().filter_map(interleaving).collect();
-        let setup = setup::compared(paper, runs);
-        Ok(Self { paper, part, setup, figures, missing, impossible, claims, interleaving, tables })
+        let (setup, series) = (setup::compared(paper, runs), queue::shown(paper.series, runs));
+        Ok(Self { paper, part, setup, series, figures, missing, impossible, claims, interleaving, tables })
     }
 
     /// Returns the file name of the HTML page, such as `kawai2008-figure-10.html`.
@@ -146,7 +148,7 @@ impl PaperComparison {
         let medium = medium.into();
         let mut text = medium.heading(&format!("{}. {}", self.paper.figure_name(figure), figure.title));
         text += &format!("\n{}\n{}", medium.prose(figure.about), medium.prose(&chart.words));
-        let grids = grid::of(chart, self.paper.series);
+        let grids = grid::of(chart, &self.series);
         let notes = grids.iter().take(1).flat_map(|grid| &grid.notes);
         text += &notes.map(|note| format!("\n{}", medium.prose(note))).collect::<String>();
         for grid in grids {
@@ -174,7 +176,7 @@ impl PaperComparison {
         let fields = fields.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone()));
         all.as_object_mut().expect("`all` is an object").extend(fields);
         let figure = |(figure, chart): &(&PaperFigure, Chart)| {
-            json!({ "number": figure.number, "title": figure.title, "about": figure.about, "series": self.paper.series,
+            json!({ "number": figure.number, "title": figure.title, "about": figure.about, "series": self.series,
                     "chart": chart })
         };
         if !matches!(self.part, Part::Table(_)) {
@@ -193,7 +195,7 @@ impl PaperComparison {
     /// tables beside ours, or the findings on its claims if it has no tables.
     pub fn csv(&self) -> String {
         match (self.part, self.tables.first()) {
-            (Part::Figure(_), _) => points::csv(self.paper, &self.figures),
+            (Part::Figure(_), _) => points::csv(&self.series, &self.figures),
             (Part::Table(_), _) => self.grids().first().map_or_else(String::new, |(_, grid)| grid.csv()),
             (Part::Whole, Some(tables)) => tables.csv.clone(),
             (Part::Whole, None) => claims::csv(&self.claims),

@@ -3,6 +3,7 @@
 use harness::model::{Run, Workload};
 use load::config::Popularity;
 
+use crate::queue;
 use report::model::Summary;
 use report::model::axis::Axis as Along;
 use report::model::deviation::DeviationOf;
@@ -65,7 +66,7 @@ impl Here<'_> {
         let mut points = Vec::new();
         let comparisons = self.places().into_iter().flat_map(|at| &self.summaries[at].comparisons);
         for comparison in comparisons.filter(|comparison| (curves.only)(&comparison.workload)) {
-            for row in comparison.rows.iter().filter(|row| row.repeats > 0 && row.label() == name) {
+            for row in comparison.rows.iter().filter(|row| row.repeats > 0 && queue::is(&row.label(), name)) {
                 let x = curves.along.at(&comparison.workload);
                 let point = |(y, spread)| Point { spread, verdict: row.verdict, ..Point::new(x, y) };
                 points.extend((curves.value)(row).map(point));
@@ -120,7 +121,7 @@ impl Here<'_> {
             |published| (published.mark != Mark::Limit, 1),
         );
         let mut chart = Chart { words: String::new(), shape, x, y, panels };
-        let names: Vec<String> = self.names.iter().map(ToString::to_string).collect();
+        let names = queue::shown(self.names, self.runs);
         chart.words = chart.furthest_apart(&names);
         if chart.words.is_empty() {
             chart.words = highest(&chart, &names);

@@ -54,15 +54,15 @@ impl Grid {
 
 /// Returns a table for each panel of a figure. Rows are positions along the horizontal axis, or shares of a
 /// distribution. Each series has a column. Invalid values are in parentheses.
-pub fn of(chart: &Chart, names: &[&'static str]) -> Vec<Grid> {
+pub fn of(chart: &Chart, names: &[String]) -> Vec<Grid> {
     chart.panels.iter().map(|panel| of_panel(chart, panel, names)).collect()
 }
 
-fn of_panel(chart: &Chart, panel: &Panel, names: &[&'static str]) -> Grid {
+fn of_panel(chart: &Chart, panel: &Panel, names: &[String]) -> Grid {
     let (x, y) = chart.axes(panel);
     let along = if chart.shape == Shape::Line { By::Y(x, y) } else { By::X(x, y) };
     let points = |points: &[(f64, f64)]| points.iter().map(|&(x, y)| Point::new(x, y)).collect::<Vec<_>>();
-    let ours = panel.series.iter().map(|it| (names[it.architecture].to_owned(), it.points.clone()));
+    let ours = panel.series.iter().map(|it| (names[it.architecture].clone(), it.points.clone()));
     // Published values of several architectures can have the same label (`medians of Table 5`). Each position then has a second
     // row, `paper`, with the values in the columns of their architectures. Published values with any other label have their own
     // column.
@@ -91,7 +91,7 @@ fn of_panel(chart: &Chart, panel: &Panel, names: &[&'static str]) -> Grid {
             lead: lead(along.place(at), "here").collect(),
             cells: columns.iter().map(|(_, points)| cell(points, at)).collect(),
         });
-        let of = |name: &str| below.iter().find(|it| it.architecture.is_some_and(|place| names[place] == name));
+        let of = |name: &str| below.iter().find(|it| it.architecture.is_some_and(|place| names[place] == *name));
         let cells: Vec<String> =
             columns.iter().map(|(name, _)| of(name).map_or("-".into(), |it| cell(&points(&it.points), at))).collect();
         if cells.iter().any(|cell| cell != "-") {

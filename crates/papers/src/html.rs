@@ -58,7 +58,7 @@ struct FigureView<'a> {
     chart: &'a Chart,
     panels: String,
     /// Index, swatch and name of each series.
-    series: Vec<(usize, String, &'static str)>,
+    series: Vec<(usize, String, String)>,
     /// Swatch and label of the published values.
     printed: Vec<(String, String)>,
     grids: Vec<Grid>,
@@ -104,7 +104,6 @@ struct Raw<'a> {
 /// If a template cannot be rendered.
 pub fn render(beside: &PaperComparison, runs: &[Run], origin: &Origin<'_>) -> anyhow::Result<String> {
     let PaperComparison { paper, part, figures, missing, claims, .. } = beside;
-    let names: Vec<String> = paper.series.iter().map(ToString::to_string).collect();
     let is_drawn = |place: usize| {
         let panels = figures.iter().flat_map(|(_, chart)| &chart.panels);
         panels.flat_map(|panel| &panel.series).any(|series| series.architecture == place)
@@ -113,11 +112,11 @@ pub fn render(beside: &PaperComparison, runs: &[Run], origin: &Origin<'_>) -> an
     let grids = beside.grids();
     let (csv, tables) = match (figures.as_slice(), grids.as_slice()) {
         ([], _) => (beside.csv(), None),
-        (_, []) => (points::csv(paper, figures), None),
-        _ => (points::csv(paper, figures), Some(beside.csv())),
+        (_, []) => (points::csv(&beside.series, figures), None),
+        _ => (points::csv(&beside.series, figures), Some(beside.csv())),
     };
     let raw = Raw { name: paper.name, csv, tables, json: beside.json() };
-    let mut frame = Frame::new(&names, drawings.collect(), &raw)?;
+    let mut frame = Frame::new(&beside.series, drawings.collect(), &raw)?;
     frame.architectures.retain(|it| is_drawn(it.place));
     let when = runs.iter().map(|run| run.header.started_at.clone()).max().unwrap_or_default();
     let title = match part {
@@ -125,7 +124,7 @@ pub fn render(beside: &PaperComparison, runs: &[Run], origin: &Origin<'_>) -> an
         Part::Figure(figure) => format!("{}, {}", paper.name, paper.figure_name(figure)),
         Part::Table(number) => format!("{}, Table {number}", paper.name),
     };
-    let views = figures.iter().enumerate().map(|(at, (figure, chart))| figure_view(paper, at, figure, chart, origin));
+    let views = figures.iter().enumerate().map(|(at, (figure, chart))| figure_view(beside, at, figure, chart, origin));
     let page = Page {
         paper,
         title: &title,
@@ -192,7 +191,7 @@ fn result(beside: &PaperComparison) -> String {
 }
 
 fn figure_view<'a>(
-    paper: &Paper,
+    PaperComparison { paper, series: names, .. }: &PaperComparison,
     at: usize,
     figure: &PaperFigure,
     chart: &'a Chart,
@@ -210,9 +209,9 @@ fn figure_view<'a>(
     let heading = format!("{name}. {}", figure.title);
     let panels = || chart.panels.iter().flat_map(|panel| &panel.series);
     let is_drawn = |place: &usize| panels().any(|series| series.architecture == *place);
-    let series = (0..paper.series.len()).filter(is_drawn);
+    let series = (0..names.len()).filter(is_drawn);
     Ok(FigureView {
-        series: series.map(|place| (place, style::swatch(place), paper.series[place])).collect(),
+        series: series.map(|place| (place, style::swatch(place), names[place].clone())).collect(),
         id: format!("figure-{}", figure.number.replace('.', "-")),
         panels: frame::panels(at, &heading, chart)?,
         heading,
@@ -220,7 +219,7 @@ fn figure_view<'a>(
         about: figure.about,
         chart,
         printed,
-        grids: grid::of(chart, paper.series),
+        grids: grid::of(chart, names),
         command: command(&only),
     })
 }

@@ -3,7 +3,7 @@
 //!
 //! - this file: the list of papers; each paper's file has its figures, tables and claims
 //! - `figure`: figures and the data that they need; `grid`: tables, and figures as tables; `points`: figures as CSV
-//! - `setup`: the authors' set-up beside the run's
+//! - `setup`: the authors' set-up beside the run's; `queue`: the event queue of a system in place of epoll
 //! - `clients`: the clients of two papers; `comparison`: runs beside a paper; `impossible`: trials that a host cannot run
 
 mod claims;
@@ -17,6 +17,7 @@ mod kawai2006;
 mod kawai2008;
 mod maharjan2012;
 mod points;
+mod queue;
 mod setup;
 mod voras2009;
 mod welsh2001;

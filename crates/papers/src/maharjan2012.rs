@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::claims::{Axis, Claim, Is, RATE, SERVICE_MEAN, Statement};
 use crate::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, is_plain, published, rate};
 use crate::grid::{Grid, GridRow, PaperTables};
+use crate::queue;
 use crate::setup::{self, Setting};
 use report::export::autobench;
 use report::model::deviation::DeviationOf;
@@ -161,7 +162,7 @@ pub(super) fn autobench() -> Vec<BTreeMap<String, f64>> {
 /// Returns all columns of Figure 4.9 beside those of a run with its traffic; `None` for other runs.
 pub(super) fn tables_of(run: &Run, _: &mut DeviationOf<'_>) -> anyhow::Result<Option<PaperTables>> {
     let sweep = Sweep::of_rates(run);
-    let curve = |name: &&str| sweep.curves.iter().find(|it| it.architecture == **name && rising(&it.workload));
+    let curve = |name: &&str| sweep.curves.iter().find(|it| queue::is(&it.architecture, name) && rising(&it.workload));
     let curves: Vec<&Curve> = MECHANISMS.iter().filter_map(curve).collect();
     if curves.is_empty() {
         return Ok(None);
@@ -227,18 +228,14 @@ pub(super) const SETUP: &[Setting] = &[
         .authors("http, 100 requests on a connection")
         .of(&["maharjan2012-idle"])
         .meaning("connections last for the whole trial"),
-    setup::CONNECTIONS
-        .authors("1000 in total, one after the other")
-        .of(&["maharjan2012-http"])
-        .meaning("the limit of connections open at once"),
-    setup::CONNECTIONS.authors("1000").of(&["maharjan2012-idle"]),
+    setup::CONNECTIONS.authors("1000").of(HTTP),
     setup::IDLE.authors("0 to 15000").of(&["maharjan2012-idle"]).meaning("the text names only 5000 and 15000"),
     setup::PORTS.authors("10 to 5000").of(UDP).meaning("the text names only the ends"),
     setup::TIMEOUT.authors("5s").of(HTTP),
     setup::PHASES
         .authors("until the last of 1000 connections has closed")
         .of(&["maharjan2012-http"])
-        .meaning("a window after a ramp and a warm-up"),
+        .meaning("a ramp and a warm-up, then at most 1000 connections, which may overlap"),
     setup::PHASES.authors("not stated").of(&["maharjan2012-idle", "maharjan2012-udp"]).meaning("ours"),
     setup::REPEATS.authors("1").meaning("intervals need repeats, or blocks of interleaved trials"),
     setup::ORDER.authors(setup::SEPARATE).meaning(setup::INTERLEAVED),

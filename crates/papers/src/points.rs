@@ -1,6 +1,5 @@
 //! The points of a paper's figures as CSV.
 
-use super::Paper;
 use super::figure::PaperFigure;
 use report::export::csv::of_records;
 use report::format;
@@ -9,7 +8,7 @@ use report::plot::chart::{Axis, Chart, Form, Mark, Point};
 const COLUMNS: &str = "figure,panel,whose,series,x,y,p1_or_low,p25,p75,p99_or_high,verdict";
 
 /// Returns the points of figures and the published values in the units of the axes. Times are in nanoseconds.
-pub fn csv(paper: &Paper, figures: &[(&PaperFigure, Chart)]) -> String {
+pub fn csv(names: &[String], figures: &[(&PaperFigure, Chart)]) -> String {
     let mut records = vec![COLUMNS.split(',').map(str::to_owned).collect::<Vec<_>>()];
     for (figure, chart) in figures {
         for panel in &chart.panels {
@@ -18,7 +17,7 @@ pub fn csv(paper: &Paper, figures: &[(&PaperFigure, Chart)]) -> String {
                 |whose: &str, series: &str| [figure.number, &panel.title, whose, series].map(str::to_owned).to_vec();
             for series in &panel.series {
                 let points = series.points.iter().map(|point| values(axis, point));
-                records.extend(points.map(|values| [of("here", paper.series[series.architecture]), values].concat()));
+                records.extend(points.map(|values| [of("here", &names[series.architecture]), values].concat()));
             }
             for published in &panel.published {
                 for &(x, y) in &published.points {

@@ -7,7 +7,7 @@ use harness::spec::units::{Share, Size, Sizes, Time};
 use report::text::{Medium, table};
 use serde::Serialize;
 
-use crate::{Paper, clients};
+use crate::{Paper, clients, queue};
 
 /// A property of a set-up.
 #[derive(Clone, Copy, Debug)]
@@ -163,25 +163,16 @@ pub const SERVERS: Aspect = Aspect {
     of: |paper, run| {
         each(run, |trial| {
             let name = trial.architecture.to_string();
-            let place = paper.series.iter().position(|series| *series == name).unwrap_or(paper.series.len());
+            let place = queue::position(paper.series, &name).unwrap_or(paper.series.len());
             // The row of event queues names the mechanism of these.
-            let model = QUEUES.iter().find_map(|queue| name.strip_suffix(&format!("/{queue}")));
+            let model = queue::QUEUES.iter().find_map(|queue| name.strip_suffix(&format!("/{queue}")));
             Some((place as f64, model.unwrap_or(&name).to_owned()))
         })
     },
 };
 
-/// The event queue of each system.
-const QUEUES: [&str; 2] = ["epoll", "kqueue"];
-
-pub const QUEUE: Aspect = Aspect {
-    name: "event queue",
-    of: |_, run| {
-        let names: Vec<String> = run.header.trials.iter().map(|trial| trial.architecture.to_string()).collect();
-        let is_run = |queue: &&str| names.iter().any(|name| name.rsplit('/').next() == Some(queue));
-        QUEUES.into_iter().filter(is_run).map(str::to_owned).collect()
-    },
-};
+pub const QUEUE: Aspect =
+    Aspect { name: "event queue", of: |_, run| queue::of([run]).into_iter().map(str::to_owned).collect() };
 
 pub const CLIENTS: Aspect = Aspect {
     name: "clients",

@@ -208,7 +208,7 @@ fn invalid_values_are_marked_in_text_csv_and_json() {
     let beside = beside(paper, part, &runs[1..2]).unwrap();
     let (_, chart) = &beside.figures[0];
     assert!(beside.render(160).contains("Values in parentheses are not valid, so they are not ranked."));
-    let grids = grid::of(chart, paper.series);
+    let grids = grid::of(chart, &beside.series);
     assert!(grids[0].rows.iter().flat_map(|row| &row.cells).all(|cell| cell.starts_with('(')), "{grids:?}");
     let csv = beside.csv();
     assert_eq!(csv.lines().filter(|line| line.ends_with("client-limited")).count(), 18, "{csv}");

@@ -1,5 +1,7 @@
 //! Presets: experiments built into the binary. They are also examples of experiment files.
 
+use server::spec::mechanism::DEFAULT;
+
 use crate::spec::{Candidate, Experiment};
 
 /// A built-in experiment.
@@ -18,7 +20,6 @@ macro_rules! presets {
 }
 
 /// All presets.
-#[cfg(target_os = "linux")]
 pub const PRESETS: &[Preset] = presets![
     "compare"
     "smoke"
@@ -36,56 +37,39 @@ pub const PRESETS: &[Preset] = presets![
     "welsh2001-idle"
 ];
 
-/// All presets. The presets of papers compare epoll and so exist only on Linux.
-#[cfg(not(target_os = "linux"))]
-pub const PRESETS: &[Preset] = presets!["compare" "smoke"];
-
 /// Finds a preset by name.
 pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
-/// Finds the preset that reproduces a paper. Fails on a system that lacks it.
-pub fn find_paper(name: &str) -> Result<&'static Preset, String> {
-    find(name).ok_or_else(|| {
-        format!(
-            "{name}: this experiment uses mechanisms such as epoll that {} lacks; run it on Linux. `muxbench report FOLDER --paper \
-             PAPER` shows its results on any system",
-            std::env::consts::OS
-        )
-    })
-}
-
 impl Preset {
-    /// Parses the preset. Where epoll is missing, the default mechanism of this system replaces it. Leaves out other architectures of
-    /// the default comparison that this system or this build lacks.
+    /// Parses the preset, with this system's event queue in place of epoll. Leaves out architectures that this system or this build
+    /// lacks.
     ///
     /// # Panics
     /// Never: a test parses all presets.
     pub fn experiment(&self) -> Experiment {
-        let own = format!("\"{}\"", server::spec::mechanism::DEFAULT);
-        let mut text = self.text.replace("\"epoll\"", &own);
-        for name in ["io_uring", "tokio"].into_iter().filter(|name| name.parse::<Candidate>().is_err()) {
-            text = text.replace(&format!(", \"{name}\""), "");
-        }
+        let text = on_system(self.text, DEFAULT, |name| name.parse::<Candidate>().is_ok());
         Experiment::parse(&text, self.name).expect("a preset parses")
     }
+}
+
+/// Returns a preset with an event queue in place of epoll, and only known architectures.
+fn on_system(text: &str, queue: &str, is_known: impl Fn(&str) -> bool) -> String {
+    let mut preset: toml::Table = text.parse().expect("a test parses every preset");
+    let names = preset["architectures"].as_array().into_iter().flatten().filter_map(toml::Value::as_str);
+    let named = names.map(|name| match name.strip_prefix("epoll") {
+        Some(variant) => format!("{queue}{variant}"),
+        None => name.to_owned(),
+    });
+    let known: Vec<String> = named.filter(|name| is_known(name)).collect();
+    preset.insert("architectures".into(), known.into());
+    preset.to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn missing_preset_names_the_system_that_has_it() {
-        let error = find_paper("kawai1066").unwrap_err();
-        assert!(error.starts_with("kawai1066: ") && error.contains(std::env::consts::OS), "{error}");
-        assert!(error.contains("on Linux") && error.contains("muxbench report FOLDER --paper PAPER"), "{error}");
-        #[cfg(target_os = "linux")]
-        assert_eq!(find_paper("voras2009").unwrap().name, "voras2009");
-        #[cfg(not(target_os = "linux"))]
-        find_paper("voras2009").unwrap_err();
-    }
 
     #[test]
     fn every_preset_parses_and_has_its_name() {
@@ -94,5 +78,23 @@ mod tests {
             assert_eq!(experiment.name, preset.name);
             assert!(!experiment.about.is_empty());
         }
+    }
+
+    #[test]
+    fn other_systems_have_their_event_queue_in_place_of_epoll() {
+        let is_known = |name: &str| !name.starts_with("io_uring") && !["kqueue-et", "rt-signal", "mp"].contains(&name);
+        let names = |preset: &str| {
+            let text = on_system(find(preset).unwrap().text, "kqueue", is_known);
+            let table: toml::Table = text.parse().unwrap();
+            table["architectures"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|it| it.as_str().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names("maharjan2012-udp"), ["select", "poll", "kqueue", "mt"]);
+        assert_eq!(names("welsh2001-10k")[..3], ["kqueue-buffered", "poll-buffered", "mt-buffered"]);
+        assert_eq!(names("voras2009")[..2], ["kqueue", "seda:2+4"]);
     }
 }

@@ -88,12 +88,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let stop = signals::stop_at_signals()?;
     let experiments = paper.experiments_of(part);
     let folders: Vec<PathBuf> = experiments.iter().map(|name| folder.join(name)).collect();
-    // Find all presets before the first experiment starts.
-    let presets = experiments.iter().map(|name| presets::find_paper(name));
-    let presets = presets.collect::<Result<Vec<_>, _>>().map_err(anyhow::Error::msg)?;
     let mut runs = Vec::new();
-    for ((name, folder), preset) in experiments.iter().zip(&folders).zip(presets) {
-        let experiment = preset.experiment();
+    for (name, folder) in experiments.iter().zip(&folders) {
+        let experiment = presets::find(name).expect("every experiment of a paper is a preset").experiment();
         let experiment = if args.full { experiment } else { experiment.quick() };
         if !args.quiet {
             output::note(format_args!("{name}, in {}", folder.display()));

@@ -4,6 +4,7 @@ use harness::model::{Run, Trial, TrialRecord, VerdictKind, Workload};
 use stats::{Block, Estimate, Ratio};
 
 use super::Metric;
+use crate::queue;
 use harness::model::blocks::{RunBlocks, heat};
 use report::model::deviation::DeviationOf;
 
@@ -43,7 +44,7 @@ pub(super) fn cells(
 ) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     // Compare labels, which name unusual options: claims cover only the default options.
-    let belongs = |trial: &Trial| architectures.contains(&trial.label().as_str()) && only(&trial.workload);
+    let belongs = |trial: &Trial| queue::position(architectures, &trial.label()).is_some() && only(&trial.workload);
     // Heats of different runs may have the same number.
     let mut heats: Vec<(usize, u32)> = Vec::new();
     for (at_run, (run, deviation_of)) in runs.iter().zip(deviation_of).enumerate() {
@@ -88,7 +89,7 @@ pub(super) fn cells(
             cell.values.clear();
         }
     }
-    let rank = |cell: &Cell| architectures.iter().position(|&name| name == cell.architecture);
+    let rank = |cell: &Cell| queue::position(architectures, &cell.architecture);
     cells.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| report::model::workload::order(&a.workload, &b.workload)));
     cells
 }

@@ -14,6 +14,7 @@ use load::LoadReport;
 use serde::Serialize;
 use stats::Interval;
 
+use crate::queue;
 pub use decide::check;
 use harness::model::blocks::{Figure, Percentile};
 pub(crate) use render::decisive_first;
@@ -225,5 +226,5 @@ pub struct Finding {
 pub fn concern(claims: &[Claim], trial: &Trial) -> bool {
     let name = trial.architecture.to_string();
     let mut statements = claims.iter().flat_map(|claim| claim.statements);
-    statements.any(|it| it.architectures.contains(&name.as_str()) && (it.only)(&trial.workload))
+    statements.any(|it| queue::position(it.architectures, &name).is_some() && (it.only)(&trial.workload))
 }

@@ -11,6 +11,7 @@ use report::plot::chart::{Chart, Form, Mark, Panel, Published, Series, Shape};
 use super::send_deviation::Sends;
 use super::service_time::{is_of_matrix, published_service_time};
 use crate::figure::{Here, published};
+use crate::queue;
 
 /// The range of shares whose deviations the horizontal axis must cover.
 const SHOWN: [f64; 2] = [0.05, 0.95];
@@ -59,7 +60,10 @@ pub(super) fn draw(runs: &Here<'_>, deviation_of: &mut [&mut DeviationOf<'_>]) -
     let mut words = match valid.filter_map(late).max_by(|a, b| a.0.total_cmp(&b.0)) {
         Some((late_ns, place)) => {
             let late = format::time(late_ns);
-            format!("The 95th percentile of the deviation is highest with {}: {late}.", runs.names[place])
+            format!(
+                "The 95th percentile of the deviation is highest with {}: {late}.",
+                queue::shown(runs.names, runs.runs)[place]
+            )
         }
         None => "No trial is valid.".to_owned(),
     };
@@ -80,7 +84,7 @@ fn worst_not_valid(run: &Run, deviation_of: &mut DeviationOf<'_>, architecture: 
     let published = published_service_time();
     let is_candidate = |record: &&TrialRecord| {
         record.verdict.kind != VerdictKind::Valid
-            && record.trial.architecture.to_string() == architecture
+            && queue::is(&record.trial.architecture.to_string(), architecture)
             && record.trial.workload.schedule == Schedule::Constant
             && is_of_matrix(&published, &record.trial.workload)
     };

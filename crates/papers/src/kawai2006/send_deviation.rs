@@ -13,6 +13,7 @@ use stats::{Deviation, interval};
 use super::service_time::ARCHITECTURES;
 use super::service_time::{is_of_matrix, published_service_time};
 use crate::grid::GridRow;
+use crate::queue;
 
 pub(super) const SEND_DEVIATION: &str = include_str!("send-deviation.csv");
 
@@ -75,7 +76,9 @@ impl Sends {
         let (mut counted, mut samples_missing) = (Vec::new(), Vec::new());
         for record in run.records.iter().filter(counts) {
             let architecture = record.trial.architecture.to_string();
-            let Some(worst) = worst.iter_mut().find(|worst| worst.architecture == architecture) else { continue };
+            let Some(worst) = worst.iter_mut().find(|worst| queue::is(&architecture, worst.architecture)) else {
+                continue;
+            };
             let deviation = deviation_of(record);
             if let Some(why) = &deviation.missing {
                 samples_missing.push(format!("trial {}, {architecture}: {why}", deviation.trial));

@@ -78,7 +78,7 @@ fn assert_near(here: f64, expected: f64, place: &str) {
 
 /// Returns our points of all figures: the figure, the title of its panel, the series, x and y.
 fn points(all: &PaperComparison) -> Vec<(String, String, String, f64, f64)> {
-    let csv = crate::points::csv(all.paper, &all.figures);
+    let csv = crate::points::csv(&all.series, &all.figures);
     let mut reader = csv::Reader::from_reader(csv.as_bytes());
     let rows = reader.deserialize::<BTreeMap<String, String>>().map(Result::unwrap);
     let ours = rows.filter(|row| row["whose"] == "here");
@@ -195,7 +195,7 @@ fn tables_show_published_values_in_their_places() {
     }
     assert_eq!(compared, 90 * 3 + 5 * 3);
     let (_, figure) = &all.figures[0];
-    let grid = &grid::of(figure, all.paper.series)[0];
+    let grid = &grid::of(figure, &all.series)[0];
     let median = grid.rows.iter().position(|row| row.lead == ["50 %", "here"]).unwrap();
     assert_eq!(grid.rows[median].cells, grid.rows[median + 1].cells, "medians of Figure 2");
 
