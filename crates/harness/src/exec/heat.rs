@@ -190,9 +190,9 @@ impl<'a> HeatRun<'a, '_> {
         marks.sort_by_key(|(at, number, _)| std::cmp::Reverse((*at, *number)));
         let part = Duration::from_nanos((window.end - window.start) / PARTS as u64);
         // Streams are not interleaved: the only contestant reports its moved bytes at the edges of the window's parts.
-        let is_stream = contestants[0].trial.workload.service.stream().is_some();
+        let is_counted = contestants[0].trial.counts_streams();
         // The remaining edges, in reverse order.
-        let edges = (0..=PARTS as u32).rev().filter(|_| is_stream).map(|edge| at(window.start) + part * edge);
+        let edges = (0..=PARTS as u32).rev().filter(|_| is_counted).map(|edge| at(window.start) + part * edge);
         let mut edges: Vec<Instant> = edges.collect();
         let culprit = Cell::new(None);
         let blame = |number: usize| move |error: anyhow::Error| (number, error);
@@ -248,7 +248,7 @@ impl Contestant<'_> {
 
     /// Reads what can only be read after the window.
     fn finish(&mut self, stop: &Stop) -> anyhow::Result<()> {
-        if self.trial.workload.service.stream().is_some() {
+        if self.trial.counts_streams() {
             self.observations.last = Some(self.server().mark()?.server);
         }
         if let Some(idle) = self.idle.take().filter(|_| self.trial.workload.idle > 0) {

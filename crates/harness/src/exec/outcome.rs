@@ -76,9 +76,7 @@ fn judge(trial: &Trial, observations: &Observations, counters: Option<&ServerCou
         took_in: is_received.then(|| rates::server_bytes_per_s_by_part(Direction::In, &counters.moved)).flatten(),
     });
     let mut judgement = Judgement::new(report, server.as_ref());
-    // An external server counts no bytes.
-    let last = observations.last.as_ref().filter(|_| trial.architecture.ours().is_some());
-    if let (Some(sizes), Some(stream), Some(last)) = (stream, &report.stream, last) {
+    if let (Some(sizes), Some(stream), Some(last)) = (stream, &report.stream, &observations.last) {
         judgement.add_byte_counts(sizes, trial.workload.idle, stream, &last.totals);
     }
     if let Some(idle) = &observations.idle {

@@ -127,6 +127,11 @@ impl Trial {
         Self { load: LoadConfig { slices: None, ..self.load.clone() }, ..self.clone() }
     }
 
+    /// Tests whether the server counts the bytes of streams. An external server does not.
+    pub fn counts_streams(&self) -> bool {
+        self.workload.service.stream().is_some() && self.architecture.ours().is_some()
+    }
+
     fn is_same_server(&self, other: &Self) -> bool {
         self.architecture == other.architecture
             && (self.is_placebo, self.is_reference) == (other.is_placebo, other.is_reference)
