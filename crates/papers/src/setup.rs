@@ -314,6 +314,20 @@ mod tests {
     }
 
     #[test]
+    fn set_ups_are_tables() {
+        for paper in crate::PAPERS {
+            let runs: Vec<Run> = paper.experiments.iter().map(|name| testkit::run_of_experiment(name)).collect();
+            insta::assert_snapshot!(
+                format!("set_up_of_{}", paper.name),
+                text(&compared(paper, &runs), Medium::Markdown)
+            );
+        }
+        let narrow = text(&rows("welsh2001", &[testkit::run_of_experiment("welsh2001-idle")]), Medium::Terminal(80));
+        assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+        insta::assert_snapshot!("set_up_in_a_narrow_terminal", narrow);
+    }
+
+    #[test]
     fn missing_and_further_values_are_named() {
         let mut run = testkit::run_of_experiment("voras2009");
         run.header.trials.retain(|trial| trial.workload.connections != 60);

@@ -290,7 +290,12 @@ fn failing_command_is_reported_with_its_output() {
         ("silent", words(&["sh", "-c", "echo waiting for a database; sleep 1000", "sh", "{port}"])),
         (
             "dies",
-            words(&["sh", "-c", "python3 $0 fixed $1 $2 $3 & sleep 0.3; kill -9 $!; echo out of luck >&2; exit 9", &python]),
+            words(&[
+                "sh",
+                "-c",
+                "python3 $0 fixed $1 $2 $3 & sleep 0.3; kill -9 $!; echo out of luck >&2; exit 9",
+                &python,
+            ]),
         ),
         ("wrong", words(&["python3", &python, "fixed", "{port}", "{request}", "7"])),
     ];

@@ -50,6 +50,16 @@ fn read_budget_of_external_servers_alone_is_rejected() {
 }
 
 #[test]
+fn window_ends_after_its_sessions_or_its_measure() {
+    let text = GOOD.replace("[phases]", "calls-per-connection = 5\n[phases]\nsessions = 30");
+    let windows_ns = |text: &str| {
+        let loads = Experiment::parse(text, "x.toml").unwrap().loads().unwrap();
+        loads.iter().map(|load| load.phases.measure_ns).collect::<Vec<_>>()
+    };
+    assert_eq!(windows_ns(&text), [1_000_000_000, 748_129_676], "150 requests at 100 and at 200.5 requests/s");
+}
+
+#[test]
 fn small_file_has_defaults() {
     let experiment = Experiment::parse(GOOD, "x.toml").unwrap();
     assert_eq!(experiment.workload.rate.as_ref().unwrap().0, [Rate(100.0), Rate(200.5)]);
@@ -115,6 +125,7 @@ fn every_mistake_is_reported_with_its_line() {
         ("[phases]", "[client]\ntimestamps = \"hardware\"\n[phases]"),
         ("[phases]", "[client]\nclients = 11\n[phases]"),
         ("[phases]", "[server]\naccept = \"thundering\"\n[phases]"),
+        ("[phases]", "[phases]\nsessions = 10"),
         ("[phases]", "[faces]"),
         ("[phases]", "[network]\nclients = 0\n[phases]"),
         ("[phases]", "[network]\ndelay = 10\n[phases]"),
