@@ -220,7 +220,7 @@ pub(super) const SETUP: &[Setting] = &[
     setup::HOSTS
         .authors("a server and 5 clients on gigabit Ethernet")
         .of(MEASURED)
-        .meaning("no wire; the lab of kawai2008-synchronisation, which has the links, comes closest"),
+        .meaning("over loopback there is no wire; the lab of kawai2008-synchronisation has such links"),
     setup::HOSTS
         .authors("a calculation for five clients on gigabit Ethernet")
         .of(&["kawai2008-synchronisation"])
@@ -232,8 +232,8 @@ pub(super) const SETUP: &[Setting] = &[
     setup::CLIENTS
         .authors("5 clients with two threads")
         .of(MEASURED)
-        .meaning("fewer threads share this host's CPUs with the server; --full runs the paper's clients"),
-    setup::PACING.authors("yield").of(MEASURED).meaning("sends are more exact; --full waits as the paper's client"),
+        .meaning("with --quick fewer threads compete for CPUs; --full runs the paper's clients"),
+    setup::PACING.authors("yield").of(MEASURED).meaning("--full waits as the paper's client"),
     setup::SCHEDULE.authors("slot-random").of(MEASURED),
     setup::CONNECTIONS.authors("400, 2000, 10000").of(MEASURED),
     setup::RATES.authors("125, 500, 2000").of(&["kawai2008-http"]),

@@ -202,11 +202,11 @@ const UDP: &[&str] = &["maharjan2012-udp"];
 pub(super) const SETUP: &[Setting] = &[
     setup::HOSTS
         .authors("a virtual server on VMware ESXi and two clients, one for UDP")
-        .meaning("loopback has no wire, and clients share the host's CPUs with the server"),
+        .meaning("over loopback there is no wire, and clients share the host's CPUs with the server"),
     setup::MACHINE.authors("one CPU of a Xeon L5520, 2.27 GHz").meaning("compare shapes and ratios, not rates"),
     setup::SYSTEM
         .authors("Linux 2.6.32-28, FreeBSD 8.1, OpenSolaris 2009.06, Windows 7")
-        .meaning("only the panels of one system, Linux, are drawn"),
+        .meaning("only the panels of one system are drawn"),
     setup::SERVERS.authors("epoll, poll, select").of(HTTP),
     setup::SERVERS.authors("epoll, poll, select").of(UDP),
     setup::QUEUE

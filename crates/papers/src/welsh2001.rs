@@ -190,7 +190,7 @@ const IDLE: &[&str] = &["welsh2001-idle"];
 pub(super) const SETUP: &[Setting] = &[
     setup::HOSTS
         .authors("a server and clients on gigabit Ethernet")
-        .meaning("loopback has no wire, and the client runs both ends of the protocol"),
+        .meaning("over loopback there is no wire, and one host runs both ends of the protocol"),
     setup::MACHINE.authors("four Pentium III, 500 MHz").meaning("compare shapes and ratios, not bandwidths"),
     setup::SYSTEM.authors("Linux 2.2.15, IBM JDK 1.1.8").meaning("Rust has no garbage collection"),
     setup::SERVERS

@@ -27,14 +27,14 @@ const NO_CHANGE: f64 = 1.5;
 pub(super) const SETUP: &[Setting] = &[
     setup::HOSTS
         .authors("a server and 5 clients on gigabit Ethernet")
-        .meaning("no wire; the lab of kawai2008-synchronisation, which has the links, comes closest"),
+        .meaning("over loopback there is no wire; the lab of kawai2008-synchronisation has such links"),
     setup::MACHINE.authors("two Pentium III, 800 MHz").meaning("compare how times change along rows and columns"),
     setup::SYSTEM.authors("Linux 2.6.15-1.2054_FC5").meaning("the kernel's mechanisms have changed since"),
     setup::SERVERS.authors("mp, mt, select, poll, epoll"),
     setup::QUEUE.authors("epoll"),
     setup::CLIENTS
         .authors("5 clients with two threads")
-        .meaning("fewer threads share this host's CPUs with the server; --full runs the paper's clients"),
+        .meaning("with --quick fewer threads compete for CPUs; --full runs the paper's clients"),
     setup::SCHEDULE.authors("constant"),
     setup::CONNECTIONS.authors("400, 2000, 10000"),
     setup::ACTIVE.authors("1, 1/4, 1/16, 1/64"),
