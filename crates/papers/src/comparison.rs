@@ -103,7 +103,7 @@ impl PaperComparison {
             );
         }
         let interleaving = runs.iter().filter_map(interleaving).collect();
-        let (setup, series) = (setup::compared(paper, runs), queue::shown(paper.series, runs));
+        let (setup, series) = (setup::compared(paper.setup, paper.series, runs), queue::shown(paper.series, runs));
         Ok(Self { paper, part, setup, series, figures, missing, impossible, claims, interleaving, tables })
     }
 

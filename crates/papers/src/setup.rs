@@ -7,14 +7,14 @@ use harness::spec::units::{Share, Size, Sizes, Time};
 use report::text::{Medium, table};
 use serde::Serialize;
 
-use crate::{Paper, clients, queue};
+use crate::{clients, queue};
 
 /// A property of a set-up.
 #[derive(Clone, Copy, Debug)]
 pub struct Aspect {
     name: &'static str,
-    /// Returns the values of a run, in their order.
-    of: fn(&Paper, &Run) -> Vec<String>,
+    /// Returns the values of a run, in their order; servers in the order of the paper's series.
+    of: fn(&[&str], &Run) -> Vec<String>,
 }
 
 /// A row of the table.
@@ -64,11 +64,11 @@ const HEADINGS: [&str; 4] = ["", "the authors", "this run", "difference"];
 const TITLE: &str = "Set-up";
 
 /// Fills the rows of a paper for which the runs have trials.
-pub fn compared(paper: &Paper, runs: &[Run]) -> Vec<Compared> {
+pub fn compared(settings: &[Setting], series: &[&str], runs: &[Run]) -> Vec<Compared> {
     let row = |&Setting { aspect, experiments, authors, meaning }: &Setting| {
         let is_of = |run: &&Run| experiments.is_empty() || experiments.contains(&run.header.experiment.as_str());
         let mut values: Vec<String> = Vec::new();
-        for value in runs.iter().filter(is_of).flat_map(|run| (aspect.of)(paper, run)) {
+        for value in runs.iter().filter(is_of).flat_map(|run| (aspect.of)(series, run)) {
             if !values.contains(&value) {
                 values.push(value);
             }
@@ -84,7 +84,7 @@ pub fn compared(paper: &Paper, runs: &[Run]) -> Vec<Compared> {
         };
         (!here.is_empty()).then_some(Compared { what, authors, here, difference })
     };
-    paper.setup.iter().filter_map(row).collect()
+    settings.iter().filter_map(row).collect()
 }
 
 /// Describes how two lists differ.
@@ -160,10 +160,10 @@ pub const SYSTEM: Aspect = Aspect {
 
 pub const SERVERS: Aspect = Aspect {
     name: "servers",
-    of: |paper, run| {
+    of: |series, run| {
         each(run, |trial| {
             let name = trial.architecture.to_string();
-            let place = queue::position(paper.series, &name).unwrap_or(paper.series.len());
+            let place = queue::position(series, &name).unwrap_or(series.len());
             // The row of event queues names the mechanism of these.
             let model = queue::QUEUES.iter().find_map(|queue| name.strip_suffix(&format!("/{queue}")));
             Some((place as f64, model.unwrap_or(&name).to_owned()))
@@ -292,7 +292,8 @@ mod tests {
     use super::*;
 
     fn rows(paper: &str, runs: &[Run]) -> Vec<Compared> {
-        compared(crate::find(paper).unwrap(), runs)
+        let paper = crate::find(paper).unwrap();
+        compared(paper.setup, paper.series, runs)
     }
 
     #[test]
@@ -319,7 +320,7 @@ mod tests {
             let runs: Vec<Run> = paper.experiments.iter().map(|name| testkit::run_of_experiment(name)).collect();
             insta::assert_snapshot!(
                 format!("set_up_of_{}", paper.name),
-                text(&compared(paper, &runs), Medium::Markdown)
+                text(&rows(paper.name, &runs), Medium::Markdown)
             );
         }
         let narrow = text(&rows("welsh2001", &[testkit::run_of_experiment("welsh2001-idle")]), Medium::Terminal(80));
