@@ -1,5 +1,5 @@
-//! Links the program for FreeBSD and macOS, and type-checks the server for illumos. `cargo zigbuild` uses zig as C compiler and linker; the tests' Python
-//! environment has both.
+//! Links the program for FreeBSD and macOS, and type-checks the server for illumos. `cargo zigbuild` uses zig as C compiler and
+//! linker; the tests' Python environment has both.
 
 use std::env;
 use std::ffi::OsString;

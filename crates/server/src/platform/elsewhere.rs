@@ -17,8 +17,9 @@ pub const RAISED: &[Resource] = &[Resource::Nofile, Resource::Nproc];
 /// Has no effect: sleeps are precise on these systems.
 pub(crate) fn set_precise_sleep() {}
 
-/// Whether shutdown(2) of a listener ends every accept. FreeBSD wakes one accept, macOS none, illumos is not known. So blocking loops also wait for
-/// the stop descriptor ([`may_accept`]). Their listener is non-blocking, because the client may leave between wait and accept.
+/// Whether shutdown(2) of a listener ends every accept. FreeBSD wakes one accept, macOS none, illumos is not known. So blocking
+/// loops also wait for the stop descriptor ([`may_accept`]). Their listener is non-blocking, because the client may leave between
+/// wait and accept.
 pub const SHUTDOWN_WAKES_ACCEPT: bool = false;
 
 /// Waits for a connection or the end of the server; returns whether the server continues.
