@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_of_some_slices_are_no_increase_of_outstanding_requests() {
+    fn pauses_of_some_slices_do_not_count_as_an_increase() {
         let config = config();
         // The last two requests of every `period`th slice are answered after its end.
         let of = |period: usize| {
