@@ -309,6 +309,7 @@ impl Session {
             bail!("--explain: the probes of a search differ in rate and cannot be compared; omit it");
         }
         allow_commands(&header.trials, args.allow_exec)?;
+        plan::check_targets(&header.trials).map_err(anyhow::Error::msg)?;
         // Check now: if the kernel cannot count, each trial would fail, and failed trials are not repeated.
         if header.trials.iter().any(|trial| trial.serve.ours().is_some_and(|serve| serve.count_syscalls)) {
             server::metrics::tracepoints::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use wire::{Address, ServiceSpec};
 
 use crate::service::work::Work;
-use crate::{Accept, Architecture, Controllers, ExternalConfig, Limits, ReadBudget, StageCpus};
+use crate::{Accept, Architecture, Controllers, ExternalConfig, Limits, ReadBudget, StageCpus, TargetConfig};
 
 /// The server of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,6 +14,8 @@ pub enum ServerSpec {
     Ours(ServeConfig),
     /// An external server.
     External(ExternalConfig),
+    /// A server that somebody else started.
+    Target(TargetConfig),
 }
 
 impl ServerSpec {
@@ -21,8 +23,18 @@ impl ServerSpec {
     pub fn ours(&self) -> Option<&ServeConfig> {
         match self {
             Self::Ours(config) => Some(config),
-            Self::External(_) => None,
+            Self::External(_) | Self::Target(_) => None,
         }
+    }
+
+    /// The server that somebody else started; `None` for a server that muxbench starts.
+    pub fn target(&self) -> Option<&TargetConfig> {
+        if let Self::Target(config) = self { Some(config) } else { None }
+    }
+
+    /// Whether muxbench has counters of the server's process.
+    pub fn is_counted(&self) -> bool {
+        self.target().is_none_or(|target| target.pid.is_some())
     }
 
     /// The options besides the architecture; `None` for an external server.
@@ -32,22 +44,32 @@ impl ServerSpec {
 
     /// The address that the server listens on.
     pub fn listen(&self) -> &Address {
-        let (Self::Ours(ServeConfig { listen, .. }) | Self::External(ExternalConfig { listen, .. })) = self;
-        listen
+        match self {
+            Self::Ours(ServeConfig { listen, .. }) | Self::External(ExternalConfig { listen, .. }) => listen,
+            Self::Target(TargetConfig { address, .. }) => address,
+        }
     }
 
-    /// The same server on another address.
+    /// The same server on another address. A target keeps its address.
     #[must_use]
     pub fn listening_on(mut self, address: Address) -> Self {
-        let (Self::Ours(ServeConfig { listen, .. }) | Self::External(ExternalConfig { listen, .. })) = &mut self;
-        *listen = address;
+        if let Self::Ours(ServeConfig { listen, .. }) | Self::External(ExternalConfig { listen, .. }) = &mut self {
+            *listen = address;
+        }
         self
     }
 
-    /// The CPUs that the server may run on; empty for all CPUs.
+    /// The CPUs that the server may run on; empty for all CPUs, or if they are unknown.
     pub fn cpus(&self) -> &[usize] {
-        let (Self::Ours(ServeConfig { cpus, .. }) | Self::External(ExternalConfig { cpus, .. })) = self;
+        let (Self::Ours(ServeConfig { cpus, .. })
+        | Self::External(ExternalConfig { cpus, .. })
+        | Self::Target(TargetConfig { cpus, .. })) = self;
         cpus
+    }
+
+    /// The CPUs on which muxbench starts the server.
+    pub fn placed_cpus(&self) -> &[usize] {
+        if self.target().is_some() { &[] } else { self.cpus() }
     }
 }
 

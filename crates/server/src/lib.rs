@@ -10,7 +10,7 @@
 //! - `readiness` and `completion`: the mechanisms, a file each; `token`: the identifiers of descriptors
 //! - [`service`]: the services, with simulated work and time limits
 //! - `net`: the loops, one for each kind of architecture, and the work on a connection, which all loops share
-//! - [`runtimes`]: the models over async and coroutine runtimes, a file each; [`external`]: external servers, as commands
+//! - [`runtimes`]: the models over async and coroutine runtimes, a file each; [`external`]: external servers, as commands or targets
 //! - [`registry`]: the tables of models and mechanisms, with the functions that run them
 //! - [`architecture`]: architecture names; [`config`] and [`control`]: the server's input and output
 //! - [`host`]: starts and stops a server in this process
@@ -47,6 +47,7 @@ pub use external::config::ExternalConfig;
 pub use external::process_tag::ProcessTag;
 #[cfg(target_os = "linux")]
 pub use external::server::ExternalServer;
+pub use external::target::TargetConfig;
 pub use host::Server;
 pub use metrics::counters::{Moved, ServerCounters, Snapshot};
 pub use service::folder::FOLDER_BYTES_MAX;

@@ -121,8 +121,8 @@ impl<'a> HeatRun<'a, '_> {
     fn connect(&mut self, contestant: &mut Contestant<'a>, is_interleaved: bool) -> anyhow::Result<()> {
         let Self { launch, stop, testbed, fleet, on_event } = self;
         let trial = contestant.trial;
-        let is_unix = trial.workload.transport == Transport::Unix;
-        let folder = is_unix.then(SocketFolder::new).transpose();
+        let needs_socket = trial.workload.transport == Transport::Unix && trial.serve.target().is_none();
+        let folder = needs_socket.then(SocketFolder::new).transpose();
         contestant.folder = folder.context("cannot create a folder for the server's socket")?;
         let address = match &contestant.folder {
             Some(folder) => Some(folder.address().map_err(anyhow::Error::msg)?),
@@ -133,11 +133,12 @@ impl<'a> HeatRun<'a, '_> {
         let server = contestant.server.insert(Server { process, stop });
 
         let start_timeout = match &trial.serve {
-            ServerSpec::Ours(_) => SERVER_TIMEOUT,
+            ServerSpec::Ours(_) | ServerSpec::Target(_) => SERVER_TIMEOUT,
             ServerSpec::External(exec) => SERVER_TIMEOUT + Duration::from_nanos(exec.start_timeout_ns),
         };
         let (address, ports, snapshot) = server.wait_ready(start_timeout)?;
-        contestant.observations.ready = Some(snapshot);
+        // Without a first snapshot, a trial has no counters.
+        contestant.observations.ready = trial.serve.is_counted().then_some(snapshot);
         let mut config = LoadConfig { target: address, ports, ..trial.load.clone() };
         if let Some(testbed) = testbed {
             config.sources = testbed.sources(&config).map_err(anyhow::Error::msg)?;
@@ -291,8 +292,9 @@ fn merge(
         merged.push(fleet::merge(order, gathered, &contestant.samples).map_err(|error| (number, error))?);
     }
     // A server on the client's CPU makes gaps too, which belong to its figures.
-    let Trial { serve, load, .. } = contestants[0].trial;
-    let have_own_cpus = !load.cpus.is_empty() && !load.cpus.iter().any(|cpu| serve.cpus().contains(cpu));
+    let Trial { load, .. } = contestants[0].trial;
+    let is_shared = |cpu: &usize| contestants.iter().any(|it| it.trial.serve.cpus().contains(cpu));
+    let have_own_cpus = !load.cpus.is_empty() && !load.cpus.iter().any(is_shared);
     let left_out = rounds_with_gaps(load, merged.iter().filter(|_| are_clients_remote || have_own_cpus));
     for (number, (contestant, report)) in contestants.iter_mut().zip(merged).enumerate() {
         contestant.observations.load = Some(match contestant.trial.load.slices {

@@ -152,7 +152,7 @@ fn run_heat(
 /// Checks that the CPUs of a trial are available. Workers check the CPUs of their clients.
 fn check_cpus(trial: &Trial, header: &RunHeader) -> anyhow::Result<()> {
     let clients: &[usize] = if header.is_distributed { &[] } else { &trial.load.cpus };
-    match placement::first_unavailable(trial.serve.cpus().iter().chain(clients)) {
+    match placement::first_unavailable(trial.serve.placed_cpus().iter().chain(clients)) {
         None => Ok(()),
         Some(cpu) => bail!(
             "cannot run trial {}: its CPU {cpu} is off-line, or taskset or a cgroup withholds it; make it available again, \

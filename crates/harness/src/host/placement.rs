@@ -10,7 +10,7 @@ pub struct Placement {
     pub server: Vec<usize>,
     /// The client's CPUs.
     pub client: Vec<usize>,
-    /// Whether the clients run on other machines, with unknown CPUs.
+    /// Whether all servers or all clients run on other machines, with unknown CPUs.
     pub is_elsewhere: bool,
     /// A description for the user.
     pub sentence: String,
@@ -80,6 +80,19 @@ pub fn place_server(cores: &[Vec<usize>], requested: &spec::Placement) -> Result
     let server = place(cores, &all)?.server;
     let sentence = format!("server on CPU {}, clients on other machines", Cpus(server.clone()));
     Ok(Placement { server, client: Vec::new(), is_elsewhere: true, sentence })
+}
+
+/// Places the client when all servers run on other machines: on its requested CPUs, by default on all allowed ones. Fails if
+/// `requested` names the servers' CPUs.
+pub fn place_client(cores: &[Vec<usize>], requested: &spec::Placement) -> Result<Placement, String> {
+    if requested.server.is_some() {
+        return Err("placement.server: the servers already run on other machines; remove it".into());
+    }
+    let client = requested.client.clone().unwrap_or_else(|| Cpus(cores.concat()));
+    let all = spec::Placement { server: None, client: Some(client).filter(|cpus| !cpus.0.is_empty()), shared: false };
+    let client = place(cores, &all)?.client;
+    let sentence = format!("client on CPU {}, servers on other machines", Cpus(client.clone()));
+    Ok(Placement { server: Vec::new(), client, is_elsewhere: true, sentence })
 }
 
 /// Returns the first of these CPUs that this process may not use.

@@ -159,7 +159,7 @@ impl Trial {
 pub fn commands<'a>(trials: impl IntoIterator<Item = &'a Trial>) -> Vec<String> {
     let command = |trial: &Trial| match &trial.serve {
         ServerSpec::External(exec) => Some(format!("{}: {}", trial.architecture, line(exec))),
-        ServerSpec::Ours(_) => None,
+        ServerSpec::Ours(_) | ServerSpec::Target(_) => None,
     };
     trials.into_iter().filter_map(command).collect::<BTreeSet<_>>().into_iter().collect()
 }

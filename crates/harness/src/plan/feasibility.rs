@@ -103,7 +103,7 @@ pub(super) fn reasons(trial: &Trial, host: &Host, kernel: &mut CapabilityCache) 
         }
         reasons.extend(needs.pool.and_then(|pool| wait_for_a_pool(serve, connections, pool)));
     } else {
-        if cfg!(not(target_os = "linux")) {
+        if cfg!(not(target_os = "linux")) && trial.serve.target().is_none() {
             reasons.push(format!("architectures: {server} is external, and only Linux can measure it"));
         }
         if workload.work.is_some() {
@@ -180,6 +180,12 @@ pub fn infeasible_for_workers(trial: &Trial, fleet: &FleetFacts) -> Vec<String> 
              worker per host (srun -N{} --ntasks-per-node=1, or a hostfile)",
             lab.clients.get() + 1
         ));
+    }
+    if let Some(target) = trial.serve.target() {
+        let is_here = target.address.ip().is_none_or(|address| address.ip().is_loopback());
+        let reason = "only this host can reach it, but workers run on other hosts; write an address that all hosts reach";
+        reasons.extend(fleet.elsewhere_cpus.filter(|_| is_here).map(|_| format!("{}: {reason}", trial.architecture)));
+        return reasons;
     }
     let (transport, is_wrong): (&str, fn(&IpAddr) -> bool) = match trial.workload.transport {
         Transport::Tcp => ("tcp is TCP over IPv4", IpAddr::is_ipv6),

@@ -5,20 +5,24 @@ mod feasibility;
 mod interleaving;
 mod limits;
 pub mod needs;
+mod servers;
 #[cfg(test)]
 mod tests;
 mod warnings;
 
 pub use feasibility::infeasible_for_workers;
 pub use limits::{Limit, limit};
+pub use servers::check_targets;
+
+use std::collections::BTreeMap;
 
 use load::LoadConfig;
-use load::config::Pacing;
+use load::config::{HttpTraffic, Pacing};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
-use server::{Accept, ExternalConfig, ServeConfig, ServerSpec};
+use server::{Accept, ExternalConfig, ServeConfig, ServerSpec, TargetConfig};
 
 use crate::host::{Host, placement};
 use crate::model::{FleetFacts, Trial, Workload};
@@ -89,15 +93,22 @@ pub fn duration_ns(trial: &Trial) -> u64 {
 }
 
 /// Makes a plan for `host`. An infeasible trial stays in the plan, with its reasons. Fails if the placement is impossible, a
-/// load is invalid, or the program or the folder of an external server is missing.
+/// load is invalid, the program or the folder of an external server is missing, or a target accepts no connection.
 pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     let fleet = host.fleet.as_ref();
+    servers::find_commands(experiment)?;
+    let targets = servers::find_targets(experiment, &host.cores.concat())?;
     let placement = if fleet.is_some_and(FleetFacts::are_elsewhere) {
         placement::place_server(&host.cores, &experiment.placement)?
+    } else if servers::are_all_elsewhere(experiment, &targets) {
+        placement::place_client(&host.cores, &experiment.placement)?
     } else {
         placement::place(&host.cores, &experiment.placement)?
     };
-    find_commands(experiment)?;
+    let mut sentence = placement.sentence.clone();
+    if !targets.is_empty() && !placement.is_elsewhere {
+        sentence += "; muxbench does not choose the CPUs of targets";
+    }
     let loads = experiment.loads()?;
     let mut order = Xoshiro256PlusPlus::seed_from_u64(experiment.seed);
     let mut trials = Vec::new();
@@ -109,7 +120,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
         let mut round: Vec<_> = loads.iter().flat_map(|load| servers.iter().map(move |it| (load, *it))).collect();
         round.shuffle(&mut order);
         for (load, (architecture, is_placebo)) in round {
-            let place = (&placement, fleet);
+            let place = (&placement, fleet, &targets);
             let trial = trial(experiment, place, trials.len() as u32, repeat, load, architecture);
             trials.push(Trial { is_placebo, ..trial });
         }
@@ -120,6 +131,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     }
     let interleaving = interleaving::assign(&mut trials, experiment, host)?;
     let mut warnings = warnings::of_placement(experiment, &placement, &host.cores);
+    warnings.extend(warnings::of_targets(&targets, &placement));
     let mut network = None;
     if let (Some(configured), Some(Ok(applied))) = (&experiment.network, &kernel.network) {
         network = Some(format!("{configured}: {}", applied.words()));
@@ -132,7 +144,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
         interleave: experiment.interleave,
         interleaving,
         warnings,
-        placement: placement.sentence,
+        placement: sentence,
         trials,
     })
 }
@@ -159,19 +171,23 @@ fn workload(experiment: &Experiment, load: &LoadConfig) -> Workload {
 
 fn trial(
     experiment: &Experiment,
-    (placement, fleet): (&placement::Placement, Option<&FleetFacts>),
+    (placement, fleet, targets): (&placement::Placement, Option<&FleetFacts>, &BTreeMap<String, TargetConfig>),
     index: u32,
     repeat: u32,
     load: &LoadConfig,
     architecture: &Candidate,
 ) -> Trial {
     let workload = workload(experiment, load);
-    let target = match &workload.network {
-        Some(_) => addresses::server_address(workload.transport),
-        None => workload.transport.any_address(),
+    let target = if let Candidate::Target(name) = architecture { Some(&targets[name]) } else { None };
+    let listen = match (&workload.network, target) {
+        (_, Some(target)) => target.address.clone(),
+        (Some(_), None) => addresses::server_address(workload.transport),
+        (None, None) => workload.transport.any_address(),
     };
     let load = LoadConfig {
-        target: target.clone(),
+        target: listen.clone(),
+        ports: target.and_then(|target| target.ports.clone()),
+        http: requests(experiment, load, architecture),
         pacing: match load.pacing {
             // A client that never sleeps would take CPU time from the server. A closed loop has no pacing.
             Pacing::Auto if placement.is_shared() && !workload.is_closed() => Pacing::SleepSpin,
@@ -198,7 +214,7 @@ fn trial(
             architecture: *architecture,
             accept: experiment.server.accept.unwrap_or_else(|| Accept::default_of(architecture.model)),
             service: workload.service.clone(),
-            listen: target,
+            listen,
             cpus: placement.server.clone(),
             stage_cpus: experiment.server.stage_cpus(),
             work: workload.work,
@@ -213,7 +229,7 @@ fn trial(
             let exec = &experiment.exec[name];
             ServerSpec::External(ExternalConfig {
                 command: exec.command.clone(),
-                listen: target,
+                listen,
                 directory: exec.directory.clone(),
                 environment: exec.environment.clone(),
                 request_bytes: workload.service.fixed().map(|(request_bytes, _)| request_bytes),
@@ -222,6 +238,7 @@ fn trial(
                 start_timeout_ns: exec.start_timeout.0,
             })
         }
+        Candidate::Target(name) => ServerSpec::Target(targets[name].clone()),
     };
     Trial {
         index,
@@ -234,6 +251,20 @@ fn trial(
         load,
         infeasible: Vec::new(),
     }
+}
+
+/// Returns the requests to a server of `http`. A target gets its own name as host. It gets the path of its own URL, unless the
+/// workload selects the paths.
+fn requests(experiment: &Experiment, load: &LoadConfig, architecture: &Candidate) -> Option<HttpTraffic> {
+    let mut http = load.http.clone()?;
+    if let Candidate::Target(name) = architecture {
+        let url = &experiment.target[name].url;
+        http.host = url.authority().map(str::to_owned);
+        if let Some(path) = url.path().filter(|_| !experiment.has_paths()) {
+            http.targets.retain(|target| target.path == path);
+        }
+    }
+    Some(http)
 }
 
 /// Returns the maximum number of connections that the server accepts. It exceeds the client's number, so that this maximum
@@ -262,20 +293,6 @@ pub fn rate_max_per_s(trial: &Trial, host: &Host) -> f64 {
     let contestants = trial.load.slices.map_or(1, |slices| slices.contestants);
     let bytes_per_rate = BYTES_PER_REQUEST as f64 * trial.workload.phases.sending_ns() as f64 / 1e9;
     host.memory_bytes as f64 / 2.0 / bytes_per_rate / f64::from(contestants)
-}
-
-/// Finds the program of each command, so that a wrong name fails before the run starts.
-fn find_commands(experiment: &Experiment) -> Result<(), String> {
-    for (name, exec) in &experiment.exec {
-        let directory = exec.directory.as_deref();
-        if let Some(folder) = directory.filter(|folder| !folder.is_dir()) {
-            return Err(format!("exec.{name}.directory: no folder `{}`; create it, or name another", folder.display()));
-        }
-        let path = exec.environment.get("PATH").map(String::as_str);
-        server::external::config::find_program(&exec.command[0], directory, path)
-            .map_err(|why| format!("exec.{name}.command: {why}; build or install it, or give its full path"))?;
-    }
-    Ok(())
 }
 
 fn trial_seed(seed: u64, workload: &Workload, repeat: u32) -> u64 {

@@ -1,5 +1,8 @@
 //! Warnings of a plan, about its placement and the limits of a lab.
 
+use std::collections::BTreeMap;
+
+use server::TargetConfig;
 use server::spec::mechanism::Spins;
 
 use crate::host::placement;
@@ -63,6 +66,28 @@ fn shared(placement: &placement::Placement, cores: &[Vec<usize>]) -> Option<Stri
     let core = cores.iter().find(|core| uses(server, core) && uses(client, core))?;
     let cpus = Cpus(core.clone());
     Some(format!("server and client share a core (CPUs {cpus}), so each slows down the other; {REMEDY}"))
+}
+
+/// Returns warnings about targets on this host, which may use the client's CPUs.
+pub(super) fn of_targets(
+    targets: &BTreeMap<String, TargetConfig>,
+    placement: &placement::Placement,
+) -> impl Iterator<Item = String> {
+    let own = Cpus(placement.server.clone());
+    targets.iter().filter_map(move |(name, target)| {
+        let both: Vec<usize> = target.cpus.iter().copied().filter(|cpu| placement.client.contains(cpu)).collect();
+        let both = Some(Cpus(both)).filter(|cpus| !cpus.0.is_empty())?;
+        Some(match target.pid {
+            Some(pid) => format!(
+                "target:{name} may run on CPU {both} of the client, so times include waits for each other; move it \
+                 (`taskset -apc {own} {pid}`)"
+            ),
+            None => format!(
+                "target:{name} runs on this host, where muxbench does not choose its CPUs; start it on those of the server \
+                 (`taskset -c {own}`), and name its process (--target-pid) for its CPU time"
+            ),
+        })
+    })
 }
 
 /// Returns warnings about the limits of a lab.

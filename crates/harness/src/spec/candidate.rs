@@ -1,4 +1,4 @@
-//! The servers under comparison: built-in architectures, and external servers with a name from the experiment.
+//! The servers under comparison: built-in architectures, and external servers and targets with a name from the experiment.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,8 +6,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use server::Architecture;
 
-/// The prefix of the name of an external server.
-const PREFIX: &str = "exec:";
+/// The kinds of servers that a table of the experiment defines. Each is the table and the prefix of the server's name.
+const EXEC: &str = "exec";
+const TARGET: &str = "target";
 
 /// A server under comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub enum Candidate {
     Ours(Architecture),
     /// `exec:NAME`: the command of the table `[exec.NAME]`.
     Exec(String),
+    /// `target:NAME`: the running server of the table `[target.NAME]`.
+    Target(String),
 }
 
 impl Candidate {
@@ -23,7 +26,7 @@ impl Candidate {
     pub fn ours(&self) -> Option<Architecture> {
         match self {
             Self::Ours(architecture) => Some(*architecture),
-            Self::Exec(_) => None,
+            Self::Exec(_) | Self::Target(_) => None,
         }
     }
 }
@@ -38,7 +41,8 @@ impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ours(architecture) => architecture.fmt(f),
-            Self::Exec(name) => f.pad(&format!("{PREFIX}{name}")),
+            Self::Exec(name) => f.pad(&format!("{EXEC}:{name}")),
+            Self::Target(name) => f.pad(&format!("{TARGET}:{name}")),
         }
     }
 }
@@ -47,22 +51,23 @@ impl FromStr for Candidate {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match name.strip_prefix(PREFIX) {
-            None if name == "exec" => {
-                Err("`exec` does not name a command; write exec:NAME, and add a table [exec.NAME]".into())
+        match name.split_once(':').unwrap_or((name, "")) {
+            (kind @ (EXEC | TARGET), "") if kind == name => {
+                Err(format!("`{kind}` does not name a server; write {kind}:NAME, and add a table [{kind}.NAME]"))
             }
-            None => name.parse::<Architecture>().map(Self::Ours).map_err(|error| error.to_string()),
-            Some(exec) => check_name(exec).map(|()| Self::Exec(exec.to_owned())),
+            (EXEC, exec) => check_name(exec).map(|()| Self::Exec(exec.to_owned())),
+            (TARGET, target) => check_name(target).map(|()| Self::Target(target.to_owned())),
+            _ => name.parse::<Architecture>().map(Self::Ours).map_err(|error| error.to_string()),
         }
     }
 }
 
-/// Checks the name of an external server.
+/// Checks the name of an external server or of a target.
 pub fn check_name(name: &str) -> Result<(), String> {
     if is_word(name) {
         return Ok(());
     }
-    Err(format!("invalid name `{PREFIX}{name}`: expected letters, digits, `-`, `_` and `.`, as in exec:go"))
+    Err(format!("invalid name `{name}`: expected letters, digits, `-`, `_` and `.`, as in nginx-1.26"))
 }
 
 /// Tests whether a name has only letters, digits, `-`, `_` and `.`.
@@ -88,11 +93,17 @@ mod tests {
 
     #[test]
     fn valid_names_read_back_and_invalid_ones_fail() {
-        for name in ["epoll", "mt-pool:64", "exec:go", "exec:java-nio"] {
+        for name in ["epoll", "mt-pool:64", "exec:go", "exec:java-nio", "target:nginx-1.26"] {
             assert_eq!(name.parse::<Candidate>().unwrap().to_string(), name);
         }
-        for (name, word) in [("exec", "exec:NAME"), ("exec:", "letters"), ("exec:a/b", "letters"), ("epol", "known: ")]
-        {
+        for (name, word) in [
+            ("exec", "exec:NAME"),
+            ("exec:", "letters"),
+            ("exec:a/b", "letters"),
+            ("target", "[target.NAME]"),
+            ("target:a b", "letters"),
+            ("epol", "known: "),
+        ] {
             let error = name.parse::<Candidate>().unwrap_err();
             assert!(error.contains(word), "{error}");
         }

@@ -13,6 +13,7 @@ use super::interleave::Interleave;
 use super::network::Network;
 use super::one_or_many::OneOrMany;
 use super::server::{Exec, Server};
+use super::target::Target;
 use super::units::{Cpus, Time};
 use super::workload::Workload;
 
@@ -25,7 +26,8 @@ pub struct Experiment {
     /// The purpose, in one sentence.
     #[serde(default)]
     pub about: String,
-    /// The servers: `MODEL[:THREADS][/MECHANISM]`, or `exec:NAME` for the command in the table `exec.NAME`.
+    /// The servers: `MODEL[:THREADS][/MECHANISM]`, `exec:NAME` for the command in the table `exec.NAME`, or `target:NAME` for the
+    /// running server in the table `target.NAME`.
     #[schemars(with = "OneOrMany<String>")]
     pub architectures: OneOrMany<Candidate>,
     /// The number of repeats of each trial, each with its own random numbers. Confidence intervals need three repeats.
@@ -56,6 +58,9 @@ pub struct Experiment {
     /// The external servers, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub exec: BTreeMap<String, Exec>,
+    /// The servers that somebody else started, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub target: BTreeMap<String, Target>,
     /// The options of the client.
     #[serde(default)]
     pub client: Client,

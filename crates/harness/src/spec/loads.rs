@@ -6,10 +6,27 @@ use load::LoadConfig;
 use wire::ServiceSpec;
 
 use super::experiment::Experiment;
+use super::one_or_many::OneOrMany;
 use super::units::Size;
 use super::workload::{Service, Workload};
 
 impl Experiment {
+    /// Tests whether the workload selects the paths that all servers of `http` are asked for.
+    pub(crate) fn has_paths(&self) -> bool {
+        self.workload.response.is_some() || self.workload.http.as_ref().is_some_and(|http| http.paths.is_some())
+    }
+
+    /// Returns the different paths of the targets' URLs; `None` without targets of `http`.
+    pub(super) fn target_paths(&self) -> Option<Vec<String>> {
+        let mut paths: Vec<String> = Vec::new();
+        for path in self.target.values().filter_map(|target| target.url.path()) {
+            if !paths.iter().any(|known| known == path) {
+                paths.push(path.to_owned());
+            }
+        }
+        (!paths.is_empty()).then_some(paths)
+    }
+
     /// Returns a load for each combination of connections, idle connections, active share, rate and schedule. The plan
     /// adds the placement and the seed. Fails on a missing size, or a wrong value of `kv` or `http`.
     pub fn loads(&self) -> Result<Vec<LoadConfig>, String> {
@@ -22,8 +39,12 @@ impl Experiment {
         // An external server may serve content of another size at `/bytes/N`. The client still detects a response whose
         // length differs from that of the first response.
         let http = (workload.service == Service::Http || workload.http.is_some()).then(|| {
-            let http = workload.http.clone().unwrap_or_default();
-            http.traffic(workload.response, self.exec.is_empty()).map_err(|reason| format!("workload.http.{reason}"))
+            let mut http = workload.http.clone().unwrap_or_default();
+            if !self.has_paths() {
+                http.paths = self.target_paths().map(OneOrMany);
+            }
+            let are_ours = self.exec.is_empty() && self.target.is_empty();
+            http.traffic(workload.response, are_ours).map_err(|reason| format!("workload.http.{reason}"))
         });
         let common = LoadConfig {
             think: workload.think.0,

@@ -50,14 +50,15 @@ impl Experiment {
         }
     }
 
-    /// Checks that the external servers are defined, used, and suitable for the workload.
+    /// Checks that the external servers and the targets are defined, used, and suitable for the workload.
     fn check_servers(&self) -> Result<(), String> {
         let service = self.workload.service;
+        let is_used = |server: &Candidate| self.architectures.0.contains(server);
         for (name, exec) in &self.exec {
             let error = |reason: &str| Err(format!("exec.{name}.command: {reason}"));
             candidate::check_name(name).or_else(|reason| error(&reason))?;
             exec.check(self.workload.transport).map_err(|reason| format!("exec.{name}.{reason}"))?;
-            if !self.architectures.0.contains(&Candidate::Exec(name.clone())) {
+            if !is_used(&Candidate::Exec(name.clone())) {
                 return error(&format!("not used; add exec:{name} to `architectures`, or remove the table"));
             }
             if service == Service::Udp {
@@ -67,17 +68,57 @@ impl Experiment {
                 return error("only the service `fixed` has sizes for {request} and {response}; remove them");
             }
         }
-        let is_undefined =
-            |it: &&Candidate| matches!(it, Candidate::Exec(name) if !self.exec.contains_key(name.as_str()));
-        match self.architectures.0.iter().find(is_undefined) {
-            Some(exec) => {
-                let table = exec.to_string().replace(':', ".");
+        for (name, target) in &self.target {
+            let error = |reason: &str| Err(format!("target.{name}.{reason}"));
+            candidate::check_name(name).or_else(|reason| error(&format!("url: {reason}")))?;
+            if !is_used(&Candidate::Target(name.clone())) {
+                return error(&format!("url: not used; add target:{name} to `architectures`, or remove the table"));
+            }
+            if self.network.is_some() {
+                return error(
+                    "url: a lab cannot contain a server that already runs; remove [network] (--network), or let muxbench start \
+                     the server (--exec)",
+                );
+            }
+            let ports = (service == Service::Udp).then(|| self.workload.ports.0.first()).flatten();
+            let checked = target.check(service, self.workload.transport, ports.map(|ports| ports.get()));
+            checked.or_else(|reason| error(&reason))?;
+        }
+        let key = |it: &Candidate| match it {
+            Candidate::Exec(name) if !self.exec.contains_key(name) => Some("command"),
+            Candidate::Target(name) if !self.target.contains_key(name) => Some("url"),
+            _ => None,
+        };
+        match self.architectures.0.iter().find_map(|server| Some((server, key(server)?))) {
+            Some((server, key)) => {
+                let table = server.to_string().replacen(':', ".", 1);
                 Err(format!(
-                    "architectures: {exec} is not defined; add a table [{table}] with its `command` to the file"
+                    "architectures: {server} is not defined; add a table [{table}] with its `{key}` to the file"
                 ))
             }
-            None => Ok(()),
+            None => self.check_paths(),
         }
+    }
+
+    /// Checks that all servers of `http` get the same requests, unless all are targets.
+    fn check_paths(&self) -> Result<(), String> {
+        let Some(paths) = self.target_paths() else { return Ok(()) };
+        let own = self.target.iter().find(|(_, target)| target.url.path().is_some_and(|path| path != "/"));
+        if let (true, Some((name, target))) = (self.has_paths(), own) {
+            return Err(format!(
+                "target.{name}.url: `{}` has a path, but workload.http.paths (--path) or workload.response (--response) selects \
+                 the paths of all servers; omit one of the two",
+                target.url
+            ));
+        }
+        if !self.has_paths() && paths.len() > 1 && self.architectures.0.len() > self.target.len() {
+            return Err(format!(
+                "workload.http.paths: the targets have different paths ({}), so those of the other servers are unknown; set the \
+                 paths of all servers (--path)",
+                paths.join(", ")
+            ));
+        }
+        Ok(())
     }
 
     /// Rejects missing keys, and keys that the service, the schedule, the network or the servers cannot use.

@@ -34,6 +34,7 @@ const MOST_PER_S: f64 = 10e6;
 #[command(after_help = "Examples:
   muxbench capacity --p99 1ms
   muxbench capacity --p99 1ms --arch epoll,symped:2,mt --connections 1000
+  muxbench capacity --p99 5ms --target mine=http://127.0.0.1:8080/
   muxbench capacity --p50 200us --p999 5ms --precision 2% --time-max 30min
   muxbench capacity --resume --time-max 1h  # continue, with one hour in all")]
 pub struct Args {

@@ -33,6 +33,8 @@ const BUDGET_NS: u64 = 600_000_000_000;
   muxbench compare --requests-per-connection 1          # short connections
   muxbench compare --service udp --ports 10,1000        # datagrams
   muxbench compare --service stream --arch epoll,mt     # bandwidth
+  muxbench compare --target nginx=http://127.0.0.1:8080/a.html \
+      --arch epoll --folder ./public                    # nginx and epoll
   muxbench compare --network lab --delay 10ms --loss 1% # needs root
   muxbench compare --arch all --explain --count-syscalls
   muxbench compare --print-experiment > mine.toml       # an experiment file")]

@@ -13,10 +13,15 @@ use harness::description::{self, Description};
 use harness::spec::stream::Stream;
 use harness::spec::units::{Cpus, Limit, Size, Work};
 use harness::spec::{self, Service};
+use load::time::clock::monotonic_ns;
 #[cfg(target_os = "linux")]
 use server::ExternalServer;
 use server::control::Event;
-use server::{Accept, Architecture, Limits, ServeConfig, Server, ServerCounters, ServerSpec};
+#[cfg(target_os = "linux")]
+use server::external::procfs_stats::{ProcfsStats, Root};
+#[cfg(target_os = "linux")]
+use server::metrics::counters::Totals;
+use server::{Accept, Architecture, Limits, ServeConfig, Server, ServerCounters, ServerSpec, Snapshot, TargetConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wire::udp::DATAGRAM_BYTES_MAX;
@@ -289,6 +294,7 @@ fn for_runner(sender: Sender<Message>, messages: &Receiver<Message>) -> anyhow::
     let Message::Line(line) = messages.recv()? else { bail!("standard input has no configuration") };
     match serde_json::from_str(&line).context("cannot read the configuration on standard input")? {
         ServerSpec::Ours(config) => serve_own(&config, messages),
+        ServerSpec::Target(config) => watch(&config, messages),
         #[cfg(not(target_os = "linux"))]
         ServerSpec::External(_) => bail!("external servers need Linux"),
         #[cfg(target_os = "linux")]
@@ -315,6 +321,38 @@ fn serve_external(mut server: ExternalServer, messages: &Receiver<Message>) -> a
             Message::Ended => bail!("the command ended: {}", server.last_words()),
             Message::EndOfInput | Message::Stop => return Ok(()),
         }
+    }
+}
+
+/// Reads the counters of a target until the runner stops. The target itself goes on.
+fn watch(config: &TargetConfig, messages: &Receiver<Message>) -> anyhow::Result<()> {
+    config.check().map_err(anyhow::Error::msg)?;
+    let mut read = counters(config);
+    let mut snapshot = || match config.check_process() {
+        Ok(()) => Ok(read()),
+        Err(reason) => bail!("the server has ended: {reason}"),
+    };
+    let (address, ports) = (config.address.clone(), config.ports.clone());
+    send(&Event::Ready { address, ports, snapshot: snapshot()? });
+    loop {
+        match messages.recv()? {
+            Message::Line(line) if line == "mark" => send(&Event::Mark { snapshot: snapshot()? }),
+            Message::Line(line) => bail!("unknown order `{line}` on standard input; expected `mark`"),
+            Message::EndOfInput | Message::Stop | Message::Ended => return Ok(()),
+        }
+    }
+}
+
+/// Returns a reader of a target's counters. They are empty if the process of the target is unknown.
+fn counters(config: &TargetConfig) -> impl FnMut() -> Snapshot {
+    #[cfg(target_os = "linux")]
+    let mut stats = config.pid.map(|pid| ProcfsStats::new(Root::Server(pid), config.address.clone()));
+    move || {
+        #[cfg(target_os = "linux")]
+        if let Some(stats) = &mut stats {
+            return stats.snapshot(&Totals::default());
+        }
+        Snapshot { at_ns: monotonic_ns(), ..Snapshot::default() }
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod execution;
 pub mod experiment;
 pub mod format;
+pub mod servers;
 pub mod settings;
 pub mod setup;
 pub mod target;

@@ -3,23 +3,21 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use anyhow::bail;
 use harness::spec::interleave::Interleave;
 use harness::spec::transport::Transport;
 use harness::spec::units::{Share, Time, Work};
-use harness::spec::{Candidate, Experiment, OneOrMany, Phases, Service, presets, stream};
+use harness::spec::{Experiment, OneOrMany, Phases, Service, presets, stream};
 use load::config::{Popularity, Schedule};
-use server::Architecture;
 
+use super::servers::{ServersArgs, check_advertised};
 use super::settings::{ClientArgs, NetworkArgs, PhaseArgs, PlacementArgs, ServerArgs};
 use super::traffic::TrafficArgs;
 use super::{named, set, set_list};
 
 #[derive(Debug, clap::Args)]
 pub struct SetupArgs {
-    /// Architectures, comma-separated: `MODEL[:THREADS][/MECHANISM]`, or `all`; see `muxbench list`
-    #[arg(long, value_name = "ARCH", value_delimiter = ',')]
-    arch: Vec<String>,
+    #[command(flatten)]
+    servers: ServersArgs,
     #[command(flatten)]
     server: ServerArgs,
     /// Have the kernel count the servers' system calls; makes each call more expensive. --explain shows the counts
@@ -86,12 +84,13 @@ impl SetupArgs {
     /// Returns the preset `compare`, changed by the flags.
     pub fn experiment(&self) -> anyhow::Result<Experiment> {
         let mut experiment = presets::find("compare").expect("the preset exists").experiment();
-        set_list(&mut experiment.architectures, &architectures(&self.arch)?);
+        self.servers.apply(&mut experiment)?;
         set(&mut experiment.seed, self.seed);
         set(&mut experiment.interleave, self.interleave);
         experiment.placebo |= self.placebo;
         experiment.slice = self.slice.or(experiment.slice);
         let workload = &mut experiment.workload;
+        self.servers.apply_urls(workload);
         set(&mut workload.transport, self.transport);
         set_list(&mut workload.connections, &self.connections);
         set_list(&mut workload.schedule, &self.schedule);
@@ -99,7 +98,8 @@ impl SetupArgs {
         set_list(&mut workload.idle, &self.idle);
         set(&mut workload.popularity, self.popularity);
         set(&mut workload.simulated_work, self.simulated_work);
-        self.traffic.apply(workload);
+        let advertised = self.servers.advertised(workload.transport);
+        self.traffic.apply_advertised(workload, advertised.first().map(|(_, description)| description))?;
         workload.ports = OneOrMany(self.ports.clone());
         if workload.service == Service::Udp {
             // Drop the preset's connections; the check rejects connections from a flag.
@@ -128,6 +128,7 @@ impl SetupArgs {
         experiment.server.count_syscalls = self.count_syscalls;
         self.client.apply(&mut experiment.client);
         set(&mut experiment.client.processes, self.client_processes);
+        check_advertised(&experiment, &advertised)?;
         Ok(experiment)
     }
 
@@ -155,21 +156,4 @@ impl SetupArgs {
 pub fn checked(experiment: &Experiment) -> anyhow::Result<(Experiment, String)> {
     let text = toml::to_string(experiment)?;
     Ok((Experiment::parse(&text, "flags")?, text))
-}
-
-fn architectures(names: &[String]) -> anyhow::Result<Vec<Candidate>> {
-    if names == ["all"] {
-        return Ok(Architecture::all().into_iter().map(Candidate::from).collect());
-    }
-    let parse = |name: &String| {
-        let candidate = name.parse().map_err(anyhow::Error::msg)?;
-        if let Candidate::Exec(exec) = &candidate {
-            bail!(
-                "--arch {name}: a flag cannot define a command; write an experiment file with a table [exec.{exec}] \
-                 (--print-experiment prints one to start from) and try `muxbench run FILE --allow-exec`"
-            );
-        }
-        Ok(candidate)
-    };
-    names.iter().map(parse).collect()
 }

@@ -63,15 +63,7 @@ impl TargetArgs {
         }
         // `serve` advertises its service; a URL may belong to any server.
         let advertised = self.target.as_ref().and_then(Address::ip).and_then(description::ask);
-        match &advertised {
-            Some(advertised) => {
-                if !self.traffic.has_request_size() {
-                    advertised.check_sizes()?;
-                }
-                self.traffic.apply_advertised(&mut traffic, &advertised.service);
-            }
-            None => self.traffic.apply(&mut traffic),
-        }
+        self.traffic.apply_advertised(&mut traffic, advertised.as_ref())?;
         self.check(&traffic)?;
         let url = self.url.as_deref().map(url::resolve).transpose()?;
         let target = url.as_ref().map(|url| url.target.clone()).or_else(|| self.target.clone());

@@ -2,11 +2,11 @@
 
 use std::num::{NonZeroU16, NonZeroU32};
 
+use harness::description::Description;
 use harness::spec::http::Header;
 use harness::spec::stream::Stream;
 use harness::spec::units::{Size, Think};
 use harness::spec::{OneOrMany, Service, Workload};
-use wire::ServiceSpec;
 
 use super::settings::{KvArgs, StreamArgs};
 use super::{named, set};
@@ -46,7 +46,7 @@ pub struct TrafficArgs {
 }
 
 impl TrafficArgs {
-    pub fn has_request_size(&self) -> bool {
+    fn has_request_size(&self) -> bool {
         self.request.is_some() || self.stream.packet.is_some() && self.stream.ack.is_some()
     }
 
@@ -54,8 +54,20 @@ impl TrafficArgs {
         self.service.is_some() || self.request.is_some() || self.response.is_some()
     }
 
-    /// Applies the service that a server advertises, then the flags.
-    pub fn apply_advertised(&self, workload: &mut Workload, advertised: &ServiceSpec) {
+    /// Applies the service that a server advertises, if any, then the flags. Fails if the advertised requests are too large.
+    pub fn apply_advertised(
+        &self,
+        workload: &mut Workload,
+        description: Option<&Description>,
+    ) -> anyhow::Result<()> {
+        let Some(description) = description else {
+            self.apply(workload);
+            return Ok(());
+        };
+        if !self.has_request_size() {
+            description.check_sizes()?;
+        }
+        let advertised = &description.service;
         let service = named::<Service>(advertised.name()).expect("files and servers use the same names");
         workload.service = service;
         if self.service.unwrap_or(service) == service {
@@ -68,10 +80,11 @@ impl TrafficArgs {
             workload.request = self.request.or(Some(Size(request_bytes)));
             workload.response = self.response.or(Some(Size(response_bytes)));
         }
+        Ok(())
     }
 
     /// Overwrites the settings whose flags the user gave, and drops sizes that the service does not have.
-    pub fn apply(&self, workload: &mut Workload) {
+    fn apply(&self, workload: &mut Workload) {
         set(&mut workload.think, self.think);
         set(&mut workload.service, self.service);
         set(&mut workload.requests_per_connection, self.requests_per_connection);

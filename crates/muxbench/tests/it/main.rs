@@ -23,6 +23,7 @@ mod rates;
 mod security;
 mod stream;
 mod syscalls;
+mod targets;
 mod tool;
 mod transports;
 mod udp;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         security::cases,
         stream::cases,
         syscalls::cases,
+        targets::cases,
         tool::cases,
         transports::cases,
         udp::cases,

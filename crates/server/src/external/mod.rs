@@ -1,4 +1,5 @@
-//! External servers: commands that muxbench starts, waits for, measures through `/proc`, and ends with all their processes.
+//! External servers: commands that muxbench starts, waits for, measures through `/proc`, and ends with all their processes; and
+//! targets, which it only measures.
 
 pub mod config;
 #[cfg(target_os = "linux")]
@@ -8,3 +9,4 @@ pub mod procfs_stats;
 #[cfg(target_os = "linux")]
 pub mod server;
 pub mod spawn;
+pub mod target;

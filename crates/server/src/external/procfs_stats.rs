@@ -18,7 +18,7 @@ const CONNECTED: &str = "03";
 /// The totals of a server so far. They never fall, even when its threads and processes end.
 #[derive(Debug)]
 pub struct ProcfsStats {
-    supervisor: i32,
+    root: Root,
     address: Address,
     /// The switches of each living thread, when last read.
     switches: BTreeMap<(i32, i32), (u64, u64)>,
@@ -27,6 +27,15 @@ pub struct ProcfsStats {
     delays: RunDelays,
     cpu_user_ns: u64,
     cpu_system_ns: u64,
+}
+
+/// The root of a server's process tree.
+#[derive(Clone, Copy, Debug)]
+pub enum Root {
+    /// A supervisor, which does not belong to the server.
+    Supervisor(i32),
+    /// A process of the server.
+    Server(i32),
 }
 
 /// A process, from /proc/PID/stat.
@@ -59,14 +68,25 @@ impl Process {
 }
 
 pub(super) fn descendants(ancestor: i32) -> Vec<Process> {
+    tree(Root::Supervisor(ancestor))
+}
+
+/// The processes of a server.
+fn tree(root: Root) -> Vec<Process> {
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let all = numbers.filter_map(|pid| Process::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?));
     let mut of_parent = BTreeMap::<i32, Vec<Process>>::new();
+    let mut found = Vec::new();
     for process in all {
-        of_parent.entry(process.parent).or_default().push(process);
+        match root {
+            Root::Server(pid) if pid == process.pid => found.push(process),
+            _ => of_parent.entry(process.parent).or_default().push(process),
+        }
     }
-    let mut found = of_parent.remove(&ancestor).unwrap_or_default();
+    if let Root::Supervisor(pid) = root {
+        found.extend(of_parent.remove(&pid).unwrap_or_default());
+    }
     let mut at = 0;
     while let Some(process) = found.get(at) {
         found.extend(of_parent.remove(&process.pid).unwrap_or_default());
@@ -76,17 +96,17 @@ pub(super) fn descendants(ancestor: i32) -> Vec<Process> {
 }
 
 impl ProcfsStats {
-    /// Creates the figures of the server at `address` that descends from `supervisor`.
-    pub fn new(supervisor: i32, address: Address) -> Self {
+    /// Creates the figures of the server at `address`.
+    pub fn new(root: Root, address: Address) -> Self {
         let (switches, delays) = (BTreeMap::new(), RunDelays::default());
-        Self { supervisor, address, switches, ended: (0, 0), delays, cpu_user_ns: 0, cpu_system_ns: 0 }
+        Self { root, address, switches, ended: (0, 0), delays, cpu_user_ns: 0, cpu_system_ns: 0 }
     }
 
     /// Returns all figures so far; `reaped` is the usage of children that the supervisor has reaped. Switches of threads that
     /// begin and end between two snapshots are missing. So is the CPU time of a child that ends between snapshots and that no parent
     /// waits for.
     pub fn snapshot(&mut self, reaped: &Totals) -> Snapshot {
-        let processes = descendants(self.supervisor);
+        let processes = tree(self.root);
         self.add_cpu(&processes, reaped);
         let pids: Vec<i32> = processes.iter().map(|process| process.pid).collect();
         let threads: Vec<(i32, i32)> = pids
@@ -104,7 +124,7 @@ impl ProcfsStats {
             at_ns: at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64,
             connections_open: connections(&self.address),
             workers: self.switches.len() as u64,
-            memory_user_bytes: Some(platform::memory_of_processes(&pids)),
+            memory_user_bytes: platform::memory_of_processes(&pids),
             memory_kernel_bytes: platform::memory_kernel_bytes(),
             batch_jobs: None,
             admitted_per_s: None,
@@ -208,6 +228,8 @@ mod tests {
         let all = descendants_of(std::process::id() as i32);
         assert!(!grandchildren.is_empty());
         assert!(all.contains(&(child.id() as i32)) && grandchildren.iter().all(|pid| all.contains(pid)), "{all:?}");
+        let own: Vec<i32> = tree(Root::Server(child.id() as i32)).into_iter().map(|process| process.pid).collect();
+        assert!(own.contains(&(child.id() as i32)) && own.contains(&grandchildren[0]), "{own:?}");
         for pid in grandchildren {
             let _ = rustix::process::kill_process(
                 rustix::process::Pid::from_raw(pid).unwrap(),
@@ -220,7 +242,7 @@ mod tests {
 
     #[test]
     fn figures_never_fall_when_threads_end_or_the_split_moves() {
-        let mut stats = ProcfsStats::new(0, Address::Ip("127.0.0.1:0".parse().unwrap()));
+        let mut stats = ProcfsStats::new(Root::Supervisor(0), Address::Ip("127.0.0.1:0".parse().unwrap()));
         stats.add_switches(BTreeMap::from([((1, 1), (5, 1)), ((1, 2), (9, 0))]));
         stats.add_switches(BTreeMap::from([((1, 1), (6, 1))]));
         assert_eq!((stats.ended, stats.switches.len()), ((9, 0), 1));

@@ -18,7 +18,7 @@ use wire::Address;
 
 use super::config::{ExternalConfig, PLACEHOLDERS};
 use crate::external::process_tag::ProcessTag;
-use crate::external::procfs_stats::{self, ProcfsStats};
+use crate::external::procfs_stats::{self, ProcfsStats, Root};
 use crate::external::spawn::spawn;
 use crate::metrics::counters::{Snapshot, Totals};
 use crate::metrics::usage;
@@ -123,7 +123,7 @@ impl ExternalServer {
         let exec = Self {
             address: address.clone(),
             ready: Snapshot::default(),
-            stats: ProcfsStats::new(supervisor.as_raw_pid(), address),
+            stats: ProcfsStats::new(Root::Supervisor(supervisor.as_raw_pid()), address),
             record: record.clone(),
             leader,
         };

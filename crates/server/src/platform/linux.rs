@@ -140,22 +140,28 @@ pub(crate) fn cpu_ns(pid: i32) -> Option<u64> {
 /// User memory of this process and its children, in bytes. Each process counts its share of a shared page.
 pub(crate) fn memory_user_bytes(workers: &Workers) -> Option<u64> {
     let children: Vec<i32> = workers.taken().filter_map(|slot| slot.process()).collect();
-    Some(proportional_bytes("self") + memory_of_processes(&children))
+    Some(proportional_bytes("self")? + memory_of_processes(&children)?)
 }
 
-/// User memory of `processes`, in bytes. Each process counts its share of a shared page.
-pub(crate) fn memory_of_processes(processes: &[i32]) -> u64 {
+/// User memory of `processes`, in bytes. Each process counts its share of a shared page. `None` if this process may not read
+/// the memory of another user's process.
+pub(crate) fn memory_of_processes(processes: &[i32]) -> Option<u64> {
     if processes.is_empty() {
-        return 0;
+        return Some(0);
     }
     let step = processes.len().div_ceil(PROCESSES_READ_MAX);
-    let read: Vec<u64> = processes.iter().step_by(step).map(|pid| proportional_bytes(&pid.to_string())).collect();
-    read.iter().sum::<u64>() * processes.len() as u64 / read.len() as u64
+    let read = processes.iter().step_by(step).map(|pid| proportional_bytes(&pid.to_string()));
+    let read: Vec<u64> = read.collect::<Option<_>>()?;
+    Some(read.iter().sum::<u64>() * processes.len() as u64 / read.len() as u64)
 }
 
-fn proportional_bytes(process: &str) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
-    ["Pss_Anon:", "Pss_Shmem:"].iter().filter_map(|name| field(&text, name)).sum::<u64>() * 1024
+fn proportional_bytes(process: &str) -> Option<u64> {
+    let text = match fs::read_to_string(format!("/proc/{process}/smaps_rollup")) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return None,
+        // A process that has ended has no memory.
+        text => text.unwrap_or_default(),
+    };
+    Some(["Pss_Anon:", "Pss_Shmem:"].iter().filter_map(|name| field(&text, name)).sum::<u64>() * 1024)
 }
 
 /// The host's kernel memory in bytes: slab, kernel stacks, page tables and the buffers of TCP sockets.
@@ -217,7 +223,7 @@ mod tests {
             sum = std::hint::black_box(sum + 1);
         }
         assert!(cpu_ns(std::process::id() as i32).unwrap() >= 1_000_000);
-        assert!(proportional_bytes("self") > 0);
+        assert!(proportional_bytes("self") > Some(0));
         assert!(memory_kernel_bytes().unwrap() > 0);
     }
 

@@ -1,0 +1,334 @@
+//! `[target.NAME]`: servers that somebody else started, named by their URL.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use server::external::target::reach;
+use wire::http::client::Url;
+use wire::{Address, Ports};
+
+use super::transport::Transport;
+use super::workload::Service;
+
+/// The forms of a URL, for errors.
+const FORMS: &str = "http://HOST[:PORT][/PATH], memcached://HOST[:PORT], tcp://HOST:PORT, udp://HOST:PORT or unix:/PATH";
+
+/// A server that muxbench neither starts nor ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Target {
+    /// The URL: http://HOST[:PORT][/PATH], memcached://HOST[:PORT], tcp://HOST:PORT, udp://HOST:PORT or unix:/PATH.
+    pub url: TargetUrl,
+    /// The ID of the server's process on this host. With it, muxbench measures CPU time and memory of the process and its
+    /// descendants.
+    pub pid: Option<NonZeroU32>,
+    /// The ports of a `udp` server, such as 7000-7004,7010; by default consecutive ports from that of the URL.
+    #[schemars(with = "Option<String>")]
+    pub ports: Option<Ports>,
+}
+
+/// The URL of a target. Its scheme selects the service and the transport.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetUrl {
+    text: String,
+    scheme: Scheme,
+    place: Place,
+    /// The path and query of an HTTP URL, `/` by default.
+    path: String,
+}
+
+/// The scheme of a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scheme {
+    Http,
+    Https,
+    Memcached,
+    Tcp,
+    Udp,
+    Unix,
+}
+
+/// The location of a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Host {
+        /// The name or address, without the brackets of an IPv6 address.
+        name: String,
+        port: u16,
+        /// Host and port as written.
+        authority: String,
+    },
+    Socket(Address),
+}
+
+impl Scheme {
+    const ALL: [(&str, Self, Option<u16>); 5] = [
+        ("http", Self::Http, Some(80)),
+        ("https", Self::Https, Some(443)),
+        ("memcached", Self::Memcached, Some(11_211)),
+        ("tcp", Self::Tcp, None),
+        ("udp", Self::Udp, None),
+    ];
+}
+
+impl TargetUrl {
+    /// The service that the scheme selects; `None` for a scheme that only selects a transport.
+    pub fn service(&self) -> Option<Service> {
+        match self.scheme {
+            Scheme::Http | Scheme::Https => Some(Service::Http),
+            Scheme::Memcached => Some(Service::Kv),
+            Scheme::Udp => Some(Service::Udp),
+            Scheme::Tcp | Scheme::Unix => None,
+        }
+    }
+
+    /// Whether the client must encrypt.
+    pub fn is_encrypted(&self) -> bool {
+        self.scheme == Scheme::Https
+    }
+
+    /// The transport that the URL selects; `None` if the name of its host may have addresses of both families.
+    pub fn transport(&self) -> Option<Transport> {
+        match &self.place {
+            Place::Socket(_) => Some(Transport::Unix),
+            Place::Host { name, .. } => match name.parse().ok()? {
+                std::net::IpAddr::V4(_) => Some(Transport::Tcp),
+                std::net::IpAddr::V6(_) => Some(Transport::Tcp6),
+            },
+        }
+    }
+
+    /// The path and query that `http` requests.
+    pub fn path(&self) -> Option<&str> {
+        (self.service() == Some(Service::Http)).then_some(&*self.path)
+    }
+
+    /// Host and port as written, for the `Host` header.
+    pub fn authority(&self) -> Option<&str> {
+        match &self.place {
+            Place::Host { authority, .. } => Some(authority),
+            Place::Socket(_) => None,
+        }
+    }
+
+    /// Returns the server's address. If the host has several addresses of the transport's family, returns the first that accepts a
+    /// connection; if none accepts, the first.
+    pub fn resolve(&self, transport: Transport) -> Result<Address, String> {
+        let (name, port) = match &self.place {
+            Place::Socket(address) => return Ok(address.clone()),
+            Place::Host { name, port, .. } => (name, *port),
+        };
+        let found = (name.as_str(), port).to_socket_addrs();
+        let found: Vec<SocketAddr> = found
+            .map_err(|error| format!("cannot find the host `{name}`: {error}; correct its name, or write its address"))?
+            .collect();
+        let is_wanted = |address: &&SocketAddr| address.is_ipv6() == (transport == Transport::Tcp6);
+        let wanted: Vec<Address> = found.iter().filter(is_wanted).map(|address| Address::from(*address)).collect();
+        let accepts = |address: &&Address| self.scheme != Scheme::Udp && reach(address).is_ok();
+        let first = if wanted.len() > 1 { wanted.iter().find(accepts) } else { None };
+        first.or(wanted.first()).cloned().ok_or_else(|| {
+            let other = if transport == Transport::Tcp6 { "tcp" } else { "tcp6" };
+            format!("`{name}` has no address for this transport; set workload.transport (--transport) to {other}")
+        })
+    }
+}
+
+impl FromStr for TargetUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.starts_with("unix:") {
+            let place = Place::Socket(text.parse()?);
+            return Ok(Self { text: text.to_owned(), scheme: Scheme::Unix, place, path: String::new() });
+        }
+        let parse = || {
+            let (name, rest) = text.split_once("://")?;
+            let (_, scheme, port) = *Scheme::ALL.iter().find(|(known, ..)| name.eq_ignore_ascii_case(known))?;
+            let url: Url = format!("http://{rest}").parse().ok()?;
+            // An HTTP URL without a port has the port 80, even if it was written with another scheme.
+            let has_port = url.authority.rsplit(']').next().is_some_and(|after| after.contains(':'));
+            let port = if has_port { url.port } else { port? };
+            let is_http = matches!(scheme, Scheme::Http | Scheme::Https);
+            if !is_http && url.target != "/" {
+                return None;
+            }
+            let place = Place::Host { name: url.host, port, authority: url.authority };
+            Some(Self { text: text.to_owned(), scheme, place, path: url.target })
+        };
+        parse().ok_or_else(|| format!("invalid URL `{text}`: expected {FORMS}"))
+    }
+}
+
+impl fmt::Display for TargetUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Serialize for TargetUrl {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for TargetUrl {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for TargetUrl {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "TargetUrl".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "pattern": "^((https?|memcached|tcp|udp)://|unix:)."})
+    }
+}
+
+impl Target {
+    /// Checks the target for a service and a transport. An error begins with the key, as `url: ...`.
+    pub(super) fn check(&self, service: Service, transport: Transport, ports: Option<u32>) -> Result<(), String> {
+        let url = &self.url;
+        if let Some(own) = url.service().filter(|own| *own != service) {
+            return Err(format!(
+                "url: `{url}` is a server of `{}`, but the service is `{}`; set workload.service (--service) to {}, or correct \
+                 the URL",
+                name(own),
+                name(service),
+                name(own)
+            ));
+        }
+        if url.is_encrypted() {
+            return Err(format!("url: `{url}` needs TLS, which the client lacks; use an http:// port of the server"));
+        }
+        if let Some(own) = url.transport().filter(|own| *own != transport) {
+            let (own, transport) = (name(own), name(transport));
+            return Err(format!(
+                "url: `{url}` needs the transport {own}, but the transport is {transport}; set workload.transport \
+                 (--transport) to {own}"
+            ));
+        }
+        if service == Service::Udp && url.service().is_none() {
+            return Err(format!("url: `{url}` has connections, but `udp` has none; write udp://HOST:PORT"));
+        }
+        match (&self.ports, ports) {
+            (Some(_), None) => Err("ports: only the service `udp` has ports; remove it".to_owned()),
+            (Some(own), Some(ports)) if own.count() != ports => {
+                Err(format!("ports: lists {}, but workload.ports is {ports}; use the same number", own.count()))
+            }
+            _ if self.pid.is_some() && cfg!(not(target_os = "linux")) => {
+                Err("pid: only Linux can measure the process of another program; remove it".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns the name of a value in experiment files.
+fn name(value: impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|name| Some(name.as_str()?.to_owned())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn url(text: &str) -> TargetUrl {
+        text.parse().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn scheme_selects_service_and_transport() {
+        for (text, service, transport) in [
+            ("http://127.0.0.1:8080/a?b=c", Some(Service::Http), Some(Transport::Tcp)),
+            ("HTTPS://localhost", Some(Service::Http), None),
+            ("memcached://[::1]", Some(Service::Kv), Some(Transport::Tcp6)),
+            ("tcp://10.0.0.1:7007", None, Some(Transport::Tcp)),
+            ("udp://10.0.0.1:20000", Some(Service::Udp), Some(Transport::Tcp)),
+            ("unix:/run/kv.sock", None, Some(Transport::Unix)),
+        ] {
+            let url = url(text);
+            assert_eq!((url.service(), url.transport()), (service, transport), "{text}");
+            assert_eq!(url.to_string(), text);
+        }
+        assert_eq!(url("http://127.0.0.1:8080/a?b=c").path(), Some("/a?b=c"));
+        assert_eq!(url("http://localhost").path(), Some("/"));
+        assert_eq!(url("tcp://localhost:1").path(), None);
+        assert_eq!(url("http://localhost:81/x").authority(), Some("localhost:81"));
+    }
+
+    #[test]
+    fn url_resolves_to_an_address_of_the_transport() {
+        let resolved = |text: &str, transport| url(text).resolve(transport).map(|address| address.to_string());
+        assert_eq!(resolved("http://127.0.0.1/", Transport::Tcp), Ok("127.0.0.1:80".into()));
+        assert_eq!(resolved("https://[::1]/", Transport::Tcp6), Ok("[::1]:443".into()));
+        assert_eq!(resolved("memcached://127.0.0.1", Transport::Tcp), Ok("127.0.0.1:11211".into()));
+        assert_eq!(resolved("unix:/run/kv.sock", Transport::Unix), Ok("unix:/run/kv.sock".into()));
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        assert_eq!(resolved(&format!("tcp://localhost:{port}"), Transport::Tcp), Ok(format!("127.0.0.1:{port}")));
+        let error = resolved("http://127.0.0.1/", Transport::Tcp6).unwrap_err();
+        assert!(error.contains("set workload.transport (--transport) to tcp"), "{error}");
+        let error = resolved("http://no-such-host.invalid/", Transport::Tcp).unwrap_err();
+        assert!(error.contains("cannot find the host `no-such-host.invalid`"), "{error}");
+    }
+
+    #[test]
+    fn invalid_url_error_shows_valid_ones() {
+        for text in [
+            "",
+            "127.0.0.1:80",
+            "ftp://localhost/",
+            "tcp://localhost",
+            "tcp://localhost:80/path",
+            "memcached://localhost/1",
+            "http://",
+            "http://user@localhost/",
+            "http://localhost:99999/",
+        ] {
+            let error = text.parse::<TargetUrl>().unwrap_err();
+            assert!(error.contains("invalid URL") && error.contains("tcp://HOST:PORT"), "{text}: {error}");
+        }
+        assert!("unix:".parse::<TargetUrl>().unwrap_err().contains("names no file"));
+    }
+
+    #[test]
+    fn target_of_another_service_or_transport_is_rejected() {
+        let check = |text: &str, service, transport| {
+            Target { url: url(text), pid: None, ports: None }.check(service, transport, None)
+        };
+        let tcp = Transport::Tcp;
+        for (text, service) in [
+            ("http://localhost/", Service::Http),
+            ("memcached://localhost", Service::Kv),
+            ("tcp://localhost:1", Service::Fixed),
+            ("tcp://127.0.0.1:1", Service::Http),
+        ] {
+            assert_eq!(check(text, service, tcp), Ok(()), "{text}");
+        }
+        for (text, service, transport, words) in [
+            ("http://localhost/", Service::Fixed, tcp, "but the service is `fixed`; set workload.service (--service) to http"),
+            ("memcached://localhost", Service::Http, tcp, "set workload.service (--service) to kv"),
+            ("https://localhost/", Service::Http, tcp, "needs TLS"),
+            ("unix:/run/x", Service::Kv, tcp, "set workload.transport (--transport) to unix"),
+            ("tcp://[::1]:1", Service::Kv, tcp, "--transport) to tcp6"),
+            ("tcp://localhost:1", Service::Udp, tcp, "write udp://HOST:PORT"),
+        ] {
+            let error = check(text, service, transport).unwrap_err();
+            assert!(error.starts_with("url: ") && error.contains(words), "{text}: {error}");
+        }
+        let ports = |ports: &str, count| {
+            let target = Target { url: url("udp://127.0.0.1:1"), pid: None, ports: ports.parse().ok() };
+            target.check(Service::Udp, tcp, count)
+        };
+        assert_eq!(ports("7000-7009", Some(10)), Ok(()));
+        assert!(ports("7000-7009", Some(11)).unwrap_err().contains("lists 10, but workload.ports is 11"));
+    }
+}

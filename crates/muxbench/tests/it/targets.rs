@@ -1,0 +1,121 @@
+//! Targets: servers that somebody else started, measured by `compare`, `sweep` and `capacity`.
+
+use std::path::Path;
+use std::process::Output;
+
+use harness::model::{Run, VerdictKind};
+
+use crate::cases::{Cases, case};
+use crate::common::{Serve, muxbench};
+
+/// Short phases.
+const BRIEF: [&str; 8] =
+    ["--connections", "5", "--warm-up", "100ms", "--measure", "300ms", "--cool-down", "20s"];
+
+fn run(folder: &Path, command: &str, arguments: &[&str]) -> Output {
+    let mut process = muxbench();
+    process.arg(command).args(arguments).args(BRIEF).args(["--quiet", "--output", "here"]);
+    process.current_dir(folder).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The stored run of a successful command.
+fn stored(folder: &Path, output: &Output) -> Run {
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", text(&output.stderr));
+    harness::store::read(&folder.join("here")).unwrap()
+}
+
+fn error(output: &Output) -> String {
+    assert!(!output.status.success(), "{}", text(&output.stdout));
+    text(&output.stderr)
+}
+
+fn target_is_compared_with_an_architecture() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = Serve::start_http("epoll".parse().unwrap(), &[]);
+    let target = format!("mine=http://{}/bytes/1000", serve.ip());
+    let pid = format!("mine={}", serve.pid().as_raw_pid());
+    let same = format!("again=http://{}/bytes/1000", serve.ip());
+    let arguments =
+        ["--target", &target, "--target-pid", &pid, "--target", &same, "--arch", "mt,target:mine", "--rate", "1000"];
+    let output = run(folder.path(), "compare", &arguments);
+    let run = stored(folder.path(), &output);
+    let names: Vec<String> = run.records.iter().map(|record| record.trial.architecture.to_string()).collect();
+    for name in ["mt", "target:mine", "target:again"] {
+        assert!(names.iter().any(|it| it == name), "{names:?}");
+    }
+    let heats: Vec<_> = run.records.iter().map(|record| record.trial.load.slices.map(|it| it.heat)).collect();
+    assert!(heats.iter().all(|heat| heat.is_some() && *heat == heats[0]), "all three share a window: {heats:?}");
+    for record in &run.records {
+        let name = record.trial.architecture.to_string();
+        assert_ne!(record.verdict.kind, VerdictKind::Failed, "{name}: {}", record.verdict.reason);
+        let load = record.load.as_ref().unwrap();
+        assert!(load.completed > 0 && load.errors.total() == 0, "{name}: {:?}", load.errors);
+        assert_eq!(record.server.is_some(), name != "target:again", "only a known process has counters");
+    }
+    let row = |name: &str| {
+        let out = text(&output.stdout);
+        out.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_else(|| panic!("{out}")).to_owned()
+    };
+    assert!(row("target:again").split_whitespace().any(|cell| cell == "-"), "{}", row("target:again"));
+    let mine = run.records.iter().find(|record| record.trial.architecture.to_string() == "target:mine").unwrap();
+    assert!(mine.server.as_ref().unwrap().totals.cpu_ns() > 0);
+}
+
+fn stopped_target_is_reported_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = Serve::start("epoll".parse().unwrap(), 10, 20);
+    let address = serve.ip();
+    let target = format!("mine=tcp://{address}");
+    // The server advertises its sizes.
+    let run_stored = stored(folder.path(), &run(folder.path(), "compare", &["--target", &target, "--rate", "200"]));
+    assert_eq!(run_stored.records[0].trial.workload.service.fixed(), Some((10, 20)));
+    drop(serve);
+    let resumed = muxbench().args(["run", "--resume", "here"]).current_dir(folder.path()).output().unwrap();
+    assert!(error(&resumed).contains(&format!("target:mine: cannot connect to {address}")), "{resumed:?}");
+    let failed = error(&run(folder.path(), "compare", &["--target", &target, "--rate", "200"]));
+    assert!(failed.contains(&format!("target.mine: cannot connect to {address}: ")), "{failed}");
+}
+
+fn search_finds_the_capacity_of_a_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = Serve::start("epoll".parse().unwrap(), 10, 20);
+    let target = format!("mine=tcp://{}", serve.ip());
+    let limits = ["--p99", "10s", "--from", "500", "--to", "1000", "--precision", "50%"];
+    let run = stored(folder.path(), &run(folder.path(), "capacity", &[&["--target", &target], &limits[..]].concat()));
+    assert!(run.records.len() >= 2, "{:?}", run.records.len());
+    assert!(run.records.iter().all(|record| record.server.is_none() && record.load.is_some()));
+}
+
+fn wrong_targets_fail_with_a_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = "mine=http://127.0.0.1:9/";
+    for (arguments, words) in [
+        (&["--target", "http://127.0.0.1:9/"][..], "write NAME=http://127.0.0.1:9/"),
+        (&["--target", "mine=127.0.0.1:9"], "expected http://HOST[:PORT][/PATH]"),
+        (&["--target", url, "--target", url], "--target mine: the name appears twice"),
+        (&["--target", url, "--target-pid", "other=1"], "--target-pid other: no --target has this name"),
+        (&["--target", url, "--service", "kv"], "set workload.service (--service) to http"),
+        (&["--target", url, "--transport", "unix"], "--transport) to tcp"),
+        (&["--target", url, "--network", "lab"], "a lab cannot contain a server that already runs"),
+        (&["--target", "mine=https://127.0.0.1:9/"], "needs TLS"),
+        (&["--target", "mine=http://127.0.0.1:9/a", "--path", "/b"], "omit one of the two"),
+        (&["--arch", "epoll,target:mine"], "--arch target:mine: not defined; add --target mine=..."),
+        (&["--target", url], "target.mine: cannot connect to 127.0.0.1:9"),
+    ] {
+        let failed = error(&run(folder.path(), "compare", arguments));
+        assert!(failed.contains(words), "{arguments:?}: {failed}");
+    }
+    assert!(!folder.path().join("here").exists());
+}
+
+/// Adds the cases of this file.
+pub fn cases(cases: &mut Cases) {
+    cases.once(case!(target_is_compared_with_an_architecture));
+    cases.once(case!(stopped_target_is_reported_before_anything_starts));
+    cases.once(case!(search_finds_the_capacity_of_a_target));
+    cases.once(case!(wrong_targets_fail_with_a_remedy));
+}

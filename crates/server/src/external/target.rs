@@ -1,0 +1,109 @@
+//! Targets: servers that somebody else started. muxbench knows the address of a target and, if the user names it, its process.
+
+use std::io;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
+use wire::{Address, Ports};
+
+use crate::socket::unix;
+
+/// The prefix of the URL of a datagram service, which accepts no connections.
+const DATAGRAMS: &str = "udp:";
+/// The longest wait for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A server that muxbench neither starts nor ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetConfig {
+    /// The URL that the user wrote.
+    pub url: String,
+    /// The address to connect to.
+    pub address: Address,
+    /// All ports of a datagram service; `None` for consecutive ports, and for other services.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ports: Option<Ports>,
+    /// The server's process on this host, whose descendants belong to it; `None` if muxbench does not measure it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    /// The CPUs that this process may use; empty without a process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<usize>,
+}
+
+impl TargetConfig {
+    /// Checks that the server accepts connections, and that its process exists. The error has a remedy.
+    pub fn check(&self) -> Result<(), String> {
+        if !self.url.starts_with(DATAGRAMS) {
+            reach(&self.address).map_err(|error| {
+                format!("cannot connect to {}: {error}; start the server, or correct the address", self.address)
+            })?;
+        }
+        self.check_process()
+    }
+
+    /// Checks that the server's process exists, if it is known.
+    pub fn check_process(&self) -> Result<(), String> {
+        match self.pid.filter(|pid| cpus_of(*pid).is_none()) {
+            Some(pid) => Err(format!("no process of this host has the ID {pid}; name the server's process")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Connects to a server and closes the connection.
+pub fn reach(address: &Address) -> io::Result<()> {
+    match address {
+        Address::Ip(address) => TcpStream::connect_timeout(address, CONNECT_TIMEOUT).map(drop),
+        Address::Unix(path) => match unix::is_listening(path) {
+            Ok(false) => Err(Errno::CONNREFUSED.into()),
+            listens => listens.map(drop),
+        },
+    }
+}
+
+/// Returns the CPUs that a process may use; `None` if the process does not exist.
+#[cfg(target_os = "linux")]
+pub fn cpus_of(pid: i32) -> Option<Vec<usize>> {
+    use rustix::thread::{CpuSet, sched_getaffinity};
+
+    let set = sched_getaffinity(Some(Pid::from_raw(pid)?)).ok()?;
+    Some((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+}
+
+/// Returns no CPUs; `None` if the process does not exist.
+#[cfg(not(target_os = "linux"))]
+pub fn cpus_of(pid: i32) -> Option<Vec<usize>> {
+    rustix::process::test_kill_process(Pid::from_raw(pid)?).ok().map(|()| Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn target_must_accept_connections_and_its_process_exist() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::from(listener.local_addr().unwrap());
+        let target = |pid| {
+            let url = format!("tcp://{address}");
+            TargetConfig { url, address: address.clone(), ports: None, pid, cpus: Vec::new() }
+        };
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert_eq!((target(None).check(), target(Some(own)).check()), (Ok(()), Ok(())));
+        let error = target(Some(i32::MAX)).check().unwrap_err();
+        assert!(error.contains("no process of this host has the ID 2147483647"), "{error}");
+        drop(listener);
+        let error = target(None).check().unwrap_err();
+        assert!(error.contains(&format!("cannot connect to {address}: ")) && error.contains("start the"), "{error}");
+        let datagrams = TargetConfig { url: format!("udp://{address}"), ..target(None) };
+        assert_eq!(datagrams.check(), Ok(()), "a datagram service accepts no connections");
+        let missing = TargetConfig { address: Address::Unix("/nonexistent/socket".into()), ..target(None) };
+        assert!(missing.check().unwrap_err().contains("cannot connect to unix:/nonexistent/socket"));
+    }
+}
