@@ -183,7 +183,8 @@ pub fn infeasible_for_workers(trial: &Trial, fleet: &FleetFacts) -> Vec<String> 
     }
     if let Some(target) = trial.serve.target() {
         let is_here = target.address.ip().is_none_or(|address| address.ip().is_loopback());
-        let reason = "only this host can reach it, but workers run on other hosts; write an address that all hosts reach";
+        let reason =
+            "only this host can reach it, but workers run on other hosts; write an address that all hosts reach";
         reasons.extend(fleet.elsewhere_cpus.filter(|_| is_here).map(|_| format!("{}: {reason}", trial.architecture)));
         return reasons;
     }

@@ -25,10 +25,7 @@ pub(super) fn find_commands(experiment: &Experiment) -> Result<(), String> {
 }
 
 /// Connects to each target, so that a wrong address fails before the run starts. `cpus` are those of this host.
-pub(super) fn find_targets(
-    experiment: &Experiment,
-    cpus: &[usize],
-) -> Result<BTreeMap<String, TargetConfig>, String> {
+pub(super) fn find_targets(experiment: &Experiment, cpus: &[usize]) -> Result<BTreeMap<String, TargetConfig>, String> {
     let find = |(name, target): (&String, &Target)| {
         let found = find_target(target, experiment, cpus).map_err(|reason| format!("target.{name}: {reason}"))?;
         Ok((name.clone(), found))

@@ -15,7 +15,8 @@ use super::transport::Transport;
 use super::workload::Service;
 
 /// The forms of a URL, for errors.
-const FORMS: &str = "http://HOST[:PORT][/PATH], memcached://HOST[:PORT], tcp://HOST:PORT, udp://HOST:PORT or unix:/PATH";
+const FORMS: &str =
+    "http://HOST[:PORT][/PATH], memcached://HOST[:PORT], tcp://HOST:PORT, udp://HOST:PORT or unix:/PATH";
 
 /// A server that muxbench neither starts nor ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -314,7 +315,12 @@ mod tests {
             assert_eq!(check(text, service, tcp), Ok(()), "{text}");
         }
         for (text, service, transport, words) in [
-            ("http://localhost/", Service::Fixed, tcp, "but the service is `fixed`; set workload.service (--service) to http"),
+            (
+                "http://localhost/",
+                Service::Fixed,
+                tcp,
+                "but the service is `fixed`; set workload.service (--service) to http",
+            ),
             ("memcached://localhost", Service::Http, tcp, "set workload.service (--service) to kv"),
             ("https://localhost/", Service::Http, tcp, "needs TLS"),
             ("unix:/run/x", Service::Kv, tcp, "set workload.transport (--transport) to unix"),

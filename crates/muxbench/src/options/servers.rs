@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
-use harness::description::Description;
 use harness::description;
+use harness::description::Description;
 use harness::spec::candidate::check_name;
 use harness::spec::target::{Target, TargetUrl};
 use harness::spec::transport::Transport;
@@ -42,10 +42,9 @@ impl<T: FromStr<Err: ToString>> FromStr for Named<T> {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let is_name = |(name, _): &(&str, &str)| check_name(name).is_ok();
-        let (name, value) = text
-            .split_once('=')
-            .filter(is_name)
-            .ok_or_else(|| format!("`{text}` has no name; write NAME={text}, with a name of your choice such as mine"))?;
+        let (name, value) = text.split_once('=').filter(is_name).ok_or_else(|| {
+            format!("`{text}` has no name; write NAME={text}, with a name of your choice such as mine")
+        })?;
         Ok(Self { name: name.to_owned(), value: value.parse().map_err(|error: T::Err| error.to_string())? })
     }
 }

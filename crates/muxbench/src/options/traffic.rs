@@ -55,11 +55,7 @@ impl TrafficArgs {
     }
 
     /// Applies the service that a server advertises, if any, then the flags. Fails if the advertised requests are too large.
-    pub fn apply_advertised(
-        &self,
-        workload: &mut Workload,
-        description: Option<&Description>,
-    ) -> anyhow::Result<()> {
+    pub fn apply_advertised(&self, workload: &mut Workload, description: Option<&Description>) -> anyhow::Result<()> {
         let Some(description) = description else {
             self.apply(workload);
             return Ok(());

@@ -9,8 +9,7 @@ use crate::cases::{Cases, case};
 use crate::common::{Serve, muxbench};
 
 /// Short phases.
-const BRIEF: [&str; 8] =
-    ["--connections", "5", "--warm-up", "100ms", "--measure", "300ms", "--cool-down", "20s"];
+const BRIEF: [&str; 8] = ["--connections", "5", "--warm-up", "100ms", "--measure", "300ms", "--cool-down", "20s"];
 
 fn run(folder: &Path, command: &str, arguments: &[&str]) -> Output {
     let mut process = muxbench();
