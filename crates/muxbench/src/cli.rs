@@ -14,7 +14,8 @@ use crate::commands::{doctor, lab, relay};
 use crate::options::execution::ExecutionArgs;
 
 /// Flags of single commands that `--resume` allows, because they extend a search or write files.
-const ALLOWED_WITH_RESUME: [(&str, &[&str]); 2] = [("capacity", &["time_max"]), ("sweep", &["csv", "tsv"])];
+const ALLOWED_WITH_RESUME: [(&str, &[&str]); 3] =
+    [("capacity", &["time_max"]), ("load", &["samples"]), ("sweep", &["csv", "tsv"])];
 /// The flag of [`ExecutionArgs`] that `--resume` rejects.
 const NEW_RUN_ONLY: &str = "output";
 

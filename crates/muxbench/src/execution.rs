@@ -31,8 +31,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::signals::stop_at_signals;
 
-pub use show::print_places;
-use show::show;
+pub use show::{print_places, show};
 
 /// The workers of a distributed run; `None` if each trial starts its own client processes.
 type Clients = Option<Box<Workers>>;
@@ -111,6 +110,17 @@ pub fn run(
     strategy: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Strategy)>,
     change: impl FnOnce(&mut RunHeader) -> anyhow::Result<()>,
 ) -> anyhow::Result<(ExitCode, PathBuf)> {
+    let (folder, run, ended) = measure(args, experiment, strategy, change)?;
+    Ok((show(&folder, &run, ended, args)?, folder))
+}
+
+/// Does the same as [`run`], and returns the run without showing it.
+pub fn measure(
+    args: &ExecutionArgs,
+    experiment: impl Fn() -> anyhow::Result<Experiment>,
+    strategy: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Strategy)>,
+    change: impl FnOnce(&mut RunHeader) -> anyhow::Result<()>,
+) -> anyhow::Result<(PathBuf, Run, RunEnd)> {
     let session = if let Some(folder) = &args.resume {
         let folder = || folder.clone().map_or_else(|| store::latest(Path::new("results")), Ok);
         // The host of a worker may not have the folder of the run.
@@ -134,7 +144,7 @@ pub fn run(
     };
     let folder = session.folder.clone();
     let (run, ended) = session.execute(args.quiet, &stop_at_signals()?)?;
-    Ok((show(&folder, &run, ended, args)?, folder))
+    Ok((folder, run, ended))
 }
 
 /// Runs an experiment in `folder`, or finishes the run there. `stop` ends it early. Trials that cannot run here have no

@@ -1,4 +1,5 @@
-//! Progress of a run. A terminal shows one line, which is redrawn. A file or a pipe gets a line for each trial.
+//! Progress of a run. A terminal shows one line, which is redrawn. A file or a pipe gets a line for each trial; if the run has a
+//! single trial, also a line for each of its phases, or for each second of a stream.
 
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub struct Progress {
     /// The planned duration of the remaining trials; for a search, the rest of its time limit.
     left_ns: u64,
     pace: Pace,
+    /// The last phase that was printed, and the progress of a stream when it was printed.
+    printed: (String, Pace),
     last: String,
 }
 
@@ -62,7 +65,14 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(4));
         let style = ProgressStyle::with_template(template).expect("the template is valid");
         bar.set_style(style.progress_chars("=> "));
-        Self { bar, current: String::new(), left_ns, pace: Pace::default(), last: String::new() }
+        Self {
+            bar,
+            current: String::new(),
+            left_ns,
+            pace: Pace::default(),
+            printed: Default::default(),
+            last: String::new(),
+        }
     }
 
     pub fn on(&mut self, event: &RunEvent<'_>) {
@@ -76,7 +86,10 @@ impl Progress {
             RunEvent::Load(load::Event::Preparing { done, total }) => {
                 self.show(&format!("preparing: {done}/{total} requests answered"))
             }
-            RunEvent::Load(load::Event::Progress { phase, elapsed_ns, completed, bytes, .. }) => {
+            RunEvent::Load(load::Event::Progress { phase, elapsed_ns, sent, completed, bytes }) => {
+                if self.bar.is_hidden() && self.bar.length() == Some(1) {
+                    self.print(phase, *elapsed_ns, [*sent, *completed], *bytes);
+                }
                 let rate = self.pace.advance(*elapsed_ns, *completed, *bytes);
                 self.show(&format!("{phase}{rate}"));
             }
@@ -86,6 +99,22 @@ impl Progress {
                 self.left_ns = self.left_ns.saturating_sub(duration_ns(trial));
                 self.bar.dec_length(1);
             }
+        }
+    }
+
+    /// Prints the requests at the beginning of a phase, or the bandwidth of streams once per second. Progress arrives twice per
+    /// second, sometimes slightly early.
+    fn print(&mut self, phase: &str, elapsed_ns: u64, [sent, completed]: [u64; 2], bytes: u64) {
+        let (shown, pace) = &mut self.printed;
+        if bytes > 0 {
+            if elapsed_ns >= pace.elapsed_ns + 900_000_000 {
+                let [from_s, to_s] = [pace.elapsed_ns, elapsed_ns].map(|ns| ns as f64 / 1e9);
+                let bandwidth = pace.advance(elapsed_ns, completed, bytes);
+                output::tell(format_args!("{from_s:5.1} to {to_s:5.1} s{bandwidth}, {phase}"));
+            }
+        } else if phase != shown {
+            output::tell(format_args!("{phase}: {sent} sent, {completed} completed so far"));
+            phase.clone_into(shown);
         }
     }
 

@@ -1,5 +1,7 @@
 //! The configuration of a server, as plain data.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 use wire::{Address, ServiceSpec};
 
@@ -55,6 +57,20 @@ impl ServerSpec {
     pub fn listening_on(mut self, address: Address) -> Self {
         if let Self::Ours(ServeConfig { listen, .. }) | Self::External(ExternalConfig { listen, .. }) = &mut self {
             *listen = address;
+        }
+        self
+    }
+
+    /// Whether the server needs a private folder besides that of its socket.
+    pub fn needs_dir(&self) -> bool {
+        if let Self::External(config) = self { config.needs_dir() } else { false }
+    }
+
+    /// The same server with a private folder.
+    #[must_use]
+    pub fn with_dir(mut self, dir: &Path) -> Self {
+        if let Self::External(config) = &mut self {
+            config.dir = Some(dir.to_owned());
         }
         self
     }

@@ -42,7 +42,7 @@ mod token;
 
 pub use architecture::Architecture;
 pub use config::{Options, ServeConfig, ServerSpec};
-pub use external::config::ExternalConfig;
+pub use external::config::{ConfigFile, ExternalConfig};
 #[cfg(target_os = "linux")]
 pub use external::process_tag::ProcessTag;
 #[cfg(target_os = "linux")]

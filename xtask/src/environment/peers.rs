@@ -27,6 +27,7 @@ pub const TOOLS: &[Tool] = &[
     ("mpirun", "--version", "openmpi-bin", "install Open MPI 4.1 (https://www.open-mpi.org)"),
     ("wrk", "-v", "wrk", "install wrk 4 (https://github.com/wg/wrk)"),
     ("nginx", "-v", "nginx", "install nginx (https://nginx.org)"),
+    ("lighttpd", "-v", "lighttpd", "install lighttpd (https://www.lighttpd.net)"),
     ("srun", "-V", "slurm-wlm", "install Slurm 22.05 (https://slurm.schedmd.com)"),
     ("munged", "-V", "munge", "install MUNGE (https://dun.github.io/munge)"),
 ];

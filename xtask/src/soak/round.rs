@@ -52,7 +52,9 @@ pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result
         acts_per_s: ACTS_PER_S,
     };
     let mut hostile = Hostile::start(&order)?;
-    let mut victim = number.is_multiple_of(KILL_INTERVAL).then(|| start_victim(binary, server, &honest)).transpose()?;
+    let folder = tempfile::tempdir()?;
+    let start_victim = || start_victim(binary, server, &honest, folder.path());
+    let mut victim = number.is_multiple_of(KILL_INTERVAL).then(start_victim).transpose()?;
     hostile.wait_until("all hostile clients are connected", |tally| tally.begun >= u64::from(HOSTILE))?;
     let (is_to_kill, before) = (victim.is_some(), hostile.tally());
     let mut killed = Ok(false);
@@ -135,10 +137,11 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
     })
 }
 
-/// Starts the client that the round kills.
-fn start_victim(binary: &Path, server: &Server, honest: &LoadConfig) -> anyhow::Result<Process> {
+/// Starts the client that the round kills. `folder` is for its results.
+fn start_victim(binary: &Path, server: &Server, honest: &LoadConfig, folder: &Path) -> anyhow::Result<Process> {
     let mut command = Command::new(binary);
     command.args(["load", "--connections", KILLED, "--measure", "1h", "--ramp", "0", "--hold", "0", "--json"]);
+    command.arg("--output").arg(folder.join("results"));
     command.args(["--service", &server.service, "--target", &server.address.to_string()]);
     if server.service != "stream" {
         command.args(["--rate", "200", "--calls-per-connection", "3"]);

@@ -22,7 +22,7 @@ use crate::model::{LoadOrder, Trial};
 use crate::netns::Testbed;
 use crate::process::stop::{POLL_INTERVAL, Stop};
 use crate::samples;
-use crate::spec::transport::{SocketFolder, Transport};
+use crate::spec::transport::{PrivateFolder, Transport};
 
 /// The time for a server to read its counters. Each connection adds time, because it may have its own process (20 to 40 µs
 /// measured).
@@ -37,7 +37,7 @@ pub(super) struct Contestant<'a> {
     pub(super) observations: Observations,
     server: Option<Server<'a>>,
     /// Exists until the server has ended, and is removed with everything in it.
-    folder: Option<SocketFolder>,
+    folder: Option<PrivateFolder>,
     order: Option<LoadOrder>,
     idle: Option<IdleHolders>,
 }
@@ -122,13 +122,15 @@ impl<'a> HeatRun<'a, '_> {
         let Self { launch, stop, testbed, fleet, on_event } = self;
         let trial = contestant.trial;
         let needs_socket = trial.workload.transport == Transport::Unix && trial.serve.target().is_none();
-        let folder = needs_socket.then(SocketFolder::new).transpose();
-        contestant.folder = folder.context("cannot create a folder for the server's socket")?;
-        let address = match &contestant.folder {
+        let folder = (needs_socket || trial.serve.needs_dir()).then(PrivateFolder::new).transpose();
+        contestant.folder = folder.context("cannot create a private folder for the server")?;
+        let folder = contestant.folder.as_ref();
+        let address = match folder.filter(|_| needs_socket) {
             Some(folder) => Some(folder.address().map_err(anyhow::Error::msg)?),
             None => fleet.server_ip().map(|ip| (ip, 0).into()),
         };
         let config = address.into_iter().fold(trial.serve.clone(), ServerSpec::listening_on);
+        let config = folder.into_iter().fold(config, |config, folder| config.with_dir(folder.path()));
         let process = launch.server(&config, testbed.map(Testbed::server))?;
         let server = contestant.server.insert(Server { process, stop });
 

@@ -91,7 +91,10 @@ pub fn place_client(cores: &[Vec<usize>], requested: &spec::Placement) -> Result
     let client = requested.client.clone().unwrap_or_else(|| Cpus(cores.concat()));
     let all = spec::Placement { server: None, client: Some(client).filter(|cpus| !cpus.0.is_empty()), shared: false };
     let client = place(cores, &all)?.client;
-    let sentence = format!("client on CPU {}, servers on other machines", Cpus(client.clone()));
+    let sentence = match client.as_slice() {
+        [] => "client on CPUs that the system chooses, servers on other machines".to_owned(),
+        _ => format!("client on CPU {}, servers on other machines", Cpus(client.clone())),
+    };
     Ok(Placement { server: Vec::new(), client, is_elsewhere: true, sentence })
 }
 
@@ -161,6 +164,20 @@ mod tests {
         assert_eq!(requested(Some("1"), None).unwrap().server, [1]);
         assert!(requested(None, Some("1")).unwrap_err().starts_with("placement.client: clients run on other machines"));
         assert!(requested(Some("7"), None).is_err());
+    }
+
+    #[test]
+    fn client_with_servers_elsewhere_uses_all_cpus() {
+        let cores = [vec![0], vec![1]];
+        let requested = |server: Option<&str>, client: Option<&str>| {
+            let cpus = |text: Option<&str>| text.map(|text| text.parse().unwrap());
+            place_client(&cores, &spec::Placement { server: cpus(server), client: cpus(client), shared: false })
+        };
+        let placement = requested(None, None).unwrap();
+        assert_eq!((placement.client.clone(), placement.is_shared()), (vec![0, 1], false));
+        assert_eq!(requested(None, Some("1")).unwrap().client, [1]);
+        assert!(requested(Some("1"), None).unwrap_err().starts_with("placement.server: the servers already run"));
+        assert!(place_client(&[], &spec::Placement::default()).unwrap().client.is_empty());
     }
 
     #[test]

@@ -169,7 +169,10 @@ fn line(exec: &ExternalConfig) -> String {
     let mut words: Vec<String> =
         exec.environment.iter().map(|(name, value)| quoted(&format!("{name}={value}"))).collect();
     words.extend(exec.command.iter().map(|argument| quoted(argument)));
-    let line = words.join(" ");
+    let mut line = words.join(" ");
+    if let Some(config) = &exec.config {
+        line += &format!(" (with {})", quoted(&config.name));
+    }
     match &exec.directory {
         Some(directory) => format!("{line} (in {})", quoted(&directory.to_string_lossy())),
         None => line,
@@ -184,12 +187,17 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use server::ConfigFile;
+
     use super::*;
 
     #[test]
     fn shown_command_hides_nothing() {
         let exec = ExternalConfig {
             command: ["serve it", "{port}", "a\u{1b}[2Jb", ""].map(Into::into).into(),
+            config: Some(ConfigFile { name: "it.conf".into(), text: String::new() }),
+            dir: None,
+            folder: None,
             directory: Some("/srv".into()),
             environment: [("A".to_owned(), "1".to_owned())].into(),
             listen: ([127, 0, 0, 1], 0).into(),
@@ -198,7 +206,7 @@ mod tests {
             cpus: Vec::new(),
             start_timeout_ns: 1,
         };
-        assert_eq!(line(&exec), r#"A=1 "serve it" {port} "a\u{1b}[2Jb" "" (in /srv)"#);
+        assert_eq!(line(&exec), r#"A=1 "serve it" {port} "a\u{1b}[2Jb" "" (with it.conf) (in /srv)"#);
         let hidden = ExternalConfig { directory: Some("/srv\u{1b}[8m".into()), ..exec };
         assert!(line(&hidden).ends_with(r#"(in "/srv\u{1b}[8m")"#), "{}", line(&hidden));
     }

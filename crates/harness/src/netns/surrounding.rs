@@ -17,7 +17,7 @@ use super::testbed::Testbed;
 use crate::model::network::{Applied, NetworkReport, RelayCounts};
 use crate::process::stop::{POLL_INTERVAL, Stop};
 use crate::spec::network::Network;
-use crate::spec::transport::SocketFolder;
+use crate::spec::transport::PrivateFolder;
 
 /// The environment variable with the path of the socket.
 pub const SOCKET: &str = "MUXBENCH_LAB";
@@ -117,13 +117,13 @@ pub struct LabSocket {
     listener: UnixListener,
     /// The path of the socket.
     pub path: PathBuf,
-    _folder: SocketFolder,
+    _folder: PrivateFolder,
 }
 
 impl LabSocket {
     /// Creates the socket.
     pub fn new() -> anyhow::Result<Self> {
-        let folder = SocketFolder::new().context("cannot create a folder for the lab's socket")?;
+        let folder = PrivateFolder::new().context("cannot create a folder for the lab's socket")?;
         let address = folder.address().map_err(anyhow::Error::msg)?;
         let path = address.path().context("the address is a path")?.to_owned();
         let listener = UnixListener::bind(&path).with_context(|| format!("cannot listen on {}", path.display()))?;

@@ -14,7 +14,7 @@ pub use feasibility::infeasible_for_workers;
 pub use limits::{Limit, limit};
 pub use servers::check_targets;
 
-use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use load::LoadConfig;
 use load::config::{HttpTraffic, Pacing};
@@ -22,7 +22,8 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
-use server::{Accept, ExternalConfig, ServeConfig, ServerSpec, TargetConfig};
+use server::{Accept, ExternalConfig, ServeConfig, ServerSpec};
+use wire::ServiceSpec;
 
 use crate::host::{Host, placement};
 use crate::model::{FleetFacts, Trial, Workload};
@@ -31,6 +32,7 @@ use crate::spec::interleave::Interleave;
 use crate::spec::{Candidate, Experiment};
 use feasibility::CapabilityCache;
 use limits::{BYTES_PER_REQUEST, SPARE};
+use servers::Found;
 
 /// The time to start and stop the processes of a trial, in nanoseconds. Measured as 100 to 200 ms.
 const OVERHEAD_NS: u64 = 200_000_000;
@@ -96,17 +98,16 @@ pub fn duration_ns(trial: &Trial) -> u64 {
 /// load is invalid, the program or the folder of an external server is missing, or a target accepts no connection.
 pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     let fleet = host.fleet.as_ref();
-    servers::find_commands(experiment)?;
-    let targets = servers::find_targets(experiment, &host.cores.concat())?;
+    let found = servers::find(experiment, &host.cores.concat())?;
     let placement = if fleet.is_some_and(FleetFacts::are_elsewhere) {
         placement::place_server(&host.cores, &experiment.placement)?
-    } else if servers::are_all_elsewhere(experiment, &targets) {
+    } else if found.are_all_elsewhere(&experiment.architectures.0) {
         placement::place_client(&host.cores, &experiment.placement)?
     } else {
         placement::place(&host.cores, &experiment.placement)?
     };
     let mut sentence = placement.sentence.clone();
-    if !targets.is_empty() && !placement.is_elsewhere {
+    if !found.targets.is_empty() && !placement.is_elsewhere {
         sentence += "; muxbench does not choose the CPUs of targets";
     }
     let loads = experiment.loads()?;
@@ -120,7 +121,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
         let mut round: Vec<_> = loads.iter().flat_map(|load| servers.iter().map(move |it| (load, *it))).collect();
         round.shuffle(&mut order);
         for (load, (architecture, is_placebo)) in round {
-            let place = (&placement, fleet, &targets);
+            let place = (&placement, fleet, &found);
             let trial = trial(experiment, place, trials.len() as u32, repeat, load, architecture);
             trials.push(Trial { is_placebo, ..trial });
         }
@@ -131,7 +132,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     }
     let interleaving = interleaving::assign(&mut trials, experiment, host)?;
     let mut warnings = warnings::of_placement(experiment, &placement, &host.cores);
-    warnings.extend(warnings::of_targets(&targets, &placement));
+    warnings.extend(warnings::of_targets(&found.targets, &placement));
     let mut network = None;
     if let (Some(configured), Some(Ok(applied))) = (&experiment.network, &kernel.network) {
         network = Some(format!("{configured}: {}", applied.words()));
@@ -171,14 +172,14 @@ fn workload(experiment: &Experiment, load: &LoadConfig) -> Workload {
 
 fn trial(
     experiment: &Experiment,
-    (placement, fleet, targets): (&placement::Placement, Option<&FleetFacts>, &BTreeMap<String, TargetConfig>),
+    (placement, fleet, found): (&placement::Placement, Option<&FleetFacts>, &Found),
     index: u32,
     repeat: u32,
     load: &LoadConfig,
     architecture: &Candidate,
 ) -> Trial {
     let workload = workload(experiment, load);
-    let target = if let Candidate::Target(name) = architecture { Some(&targets[name]) } else { None };
+    let target = if let Candidate::Target(name) = architecture { Some(&found.targets[name]) } else { None };
     let listen = match (&workload.network, target) {
         (_, Some(target)) => target.address.clone(),
         (Some(_), None) => addresses::server_address(workload.transport),
@@ -229,6 +230,9 @@ fn trial(
             let exec = &experiment.exec[name];
             ServerSpec::External(ExternalConfig {
                 command: exec.command.clone(),
+                config: found.configs.get(name).cloned(),
+                dir: None,
+                folder: content(&workload.service),
                 listen,
                 directory: exec.directory.clone(),
                 environment: exec.environment.clone(),
@@ -238,7 +242,7 @@ fn trial(
                 start_timeout_ns: exec.start_timeout.0,
             })
         }
-        Candidate::Target(name) => ServerSpec::Target(targets[name].clone()),
+        Candidate::Target(name) => ServerSpec::Target(found.targets[name].clone()),
     };
     Trial {
         index,
@@ -253,15 +257,20 @@ fn trial(
     }
 }
 
-/// Returns the requests to a server of `http`. A target gets its own name as host. It gets the path of its own URL, unless the
-/// workload selects the paths.
+/// Returns the absolute path of the folder with the content of `http`.
+fn content(service: &ServiceSpec) -> Option<PathBuf> {
+    let ServiceSpec::Http { folder: Some(folder) } = service else { return None };
+    std::path::absolute(folder).ok()
+}
+
+/// Returns the requests to a server of `http`. A target gets its own name as host, and only the path of its own URL.
 fn requests(experiment: &Experiment, load: &LoadConfig, architecture: &Candidate) -> Option<HttpTraffic> {
     let mut http = load.http.clone()?;
     if let Candidate::Target(name) = architecture {
         let url = &experiment.target[name].url;
         http.host = url.authority().map(str::to_owned);
-        if let Some(path) = url.path().filter(|_| !experiment.has_paths()) {
-            http.targets.retain(|target| target.path == path);
+        if experiment.target_paths().is_some() {
+            http.targets.retain(|target| target.path == url.path().unwrap_or("/"));
         }
     }
     Some(http)

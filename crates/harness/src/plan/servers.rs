@@ -2,16 +2,37 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::path::Path;
 
-use server::TargetConfig;
 use server::external::target::cpus_of;
+use server::{ConfigFile, TargetConfig};
 use wire::Address;
 
+use crate::files;
 use crate::model::Trial;
 use crate::spec::{Candidate, Experiment, Target};
 
-/// Finds the program of each command, so that a wrong name fails before the run starts.
-pub(super) fn find_commands(experiment: &Experiment) -> Result<(), String> {
+/// The facts about the servers of an experiment, by name.
+pub(super) struct Found {
+    /// The configuration files of commands.
+    pub(super) configs: BTreeMap<String, ConfigFile>,
+    pub(super) targets: BTreeMap<String, TargetConfig>,
+}
+
+/// Finds the programs of commands and connects to targets, so that a wrong name fails before the run starts. `cpus` are those of
+/// this host.
+pub(super) fn find(experiment: &Experiment, cpus: &[usize]) -> Result<Found, String> {
+    let find = |(name, target): (&String, &Target)| {
+        let found = find_target(target, experiment, cpus).map_err(|reason| format!("target.{name}: {reason}"))?;
+        Ok((name.clone(), found))
+    };
+    let configs = find_commands(experiment)?;
+    Ok(Found { configs, targets: experiment.target.iter().map(find).collect::<Result<_, String>>()? })
+}
+
+/// Finds the program of each command. Returns the configuration files.
+fn find_commands(experiment: &Experiment) -> Result<BTreeMap<String, ConfigFile>, String> {
+    let mut configs = BTreeMap::new();
     for (name, exec) in &experiment.exec {
         let directory = exec.directory.as_deref();
         if let Some(folder) = directory.filter(|folder| !folder.is_dir()) {
@@ -20,17 +41,26 @@ pub(super) fn find_commands(experiment: &Experiment) -> Result<(), String> {
         let path = exec.environment.get("PATH").map(String::as_str);
         server::external::config::find_program(&exec.command[0], directory, path)
             .map_err(|why| format!("exec.{name}.command: {why}; build or install it, or give its full path"))?;
+        if let Some(path) = &exec.config {
+            let path = directory.map_or_else(|| path.clone(), |directory| directory.join(path));
+            let place = experiment.workload.transport.placeholder();
+            let config = read_config(&path, place).map_err(|why| format!("exec.{name}.config: {why}"))?;
+            configs.insert(name.clone(), config);
+        }
     }
-    Ok(())
+    Ok(configs)
 }
 
-/// Connects to each target, so that a wrong address fails before the run starts. `cpus` are those of this host.
-pub(super) fn find_targets(experiment: &Experiment, cpus: &[usize]) -> Result<BTreeMap<String, TargetConfig>, String> {
-    let find = |(name, target): (&String, &Target)| {
-        let found = find_target(target, experiment, cpus).map_err(|reason| format!("target.{name}: {reason}"))?;
-        Ok((name.clone(), found))
-    };
-    experiment.target.iter().map(find).collect()
+/// Reads the template of a configuration file, which must contain `place`, the place to listen on.
+fn read_config(path: &Path, place: &str) -> Result<ConfigFile, String> {
+    let shown = path.display();
+    let bytes = files::read(path).map_err(|error| format!("cannot read {shown}: {error}; correct the path"))?;
+    let text = String::from_utf8(bytes).map_err(|_| format!("{shown} is not UTF-8; convert it"))?;
+    if !text.contains(place) {
+        return Err(format!("{shown} does not contain `{place}`, the place to listen on; add it"));
+    }
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| format!("{shown} names no file"))?;
+    Ok(ConfigFile { name: name.strip_suffix(".in").unwrap_or(name).to_owned(), text })
 }
 
 fn find_target(target: &Target, experiment: &Experiment, cpus: &[usize]) -> Result<TargetConfig, String> {
@@ -41,7 +71,7 @@ fn find_target(target: &Target, experiment: &Experiment, cpus: &[usize]) -> Resu
         None if is_local(&address) => cpus.to_vec(),
         None => Vec::new(),
     };
-    let config = TargetConfig { url: target.url.to_string(), address, ports: target.ports.clone(), pid, cpus };
+    let config = TargetConfig { url: target.url.to_string(), address, ports: target.url.ports().cloned(), pid, cpus };
     config.check()?;
     Ok(config)
 }
@@ -51,12 +81,14 @@ fn is_local(address: &Address) -> bool {
     address.ip().is_none_or(|address| TcpListener::bind((address.ip(), 0)).is_ok())
 }
 
-/// Tests whether all servers of an experiment run on other hosts.
-pub(super) fn are_all_elsewhere(experiment: &Experiment, targets: &BTreeMap<String, TargetConfig>) -> bool {
-    experiment.architectures.0.iter().all(|server| match server {
-        Candidate::Target(name) => targets[name].pid.is_none() && !is_local(&targets[name].address),
-        Candidate::Ours(_) | Candidate::Exec(_) => false,
-    })
+impl Found {
+    /// Tests whether all servers run on other hosts.
+    pub(super) fn are_all_elsewhere(&self, servers: &[Candidate]) -> bool {
+        servers.iter().all(|server| match server {
+            Candidate::Target(name) => self.targets[name].pid.is_none() && !is_local(&self.targets[name].address),
+            Candidate::Ours(_) | Candidate::Exec(_) => false,
+        })
+    }
 }
 
 /// Checks that the targets of stored trials still accept connections.
@@ -64,4 +96,91 @@ pub fn check_targets(trials: &[Trial]) -> Result<(), String> {
     let mut targets: BTreeMap<String, &TargetConfig> = BTreeMap::new();
     targets.extend(trials.iter().filter_map(|trial| Some((trial.architecture.to_string(), trial.serve.target()?))));
     targets.into_iter().try_for_each(|(name, target)| target.check().map_err(|reason| format!("{name}: {reason}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Host;
+    use crate::plan::{Plan, plan};
+
+    fn planned(text: &str) -> Result<Plan, String> {
+        plan(&Experiment::parse(text, "x.toml").unwrap_or_else(|error| panic!("{error}")), &Host::made_up())
+    }
+
+    fn trial<'a>(plan: &'a Plan, name: &str) -> &'a Trial {
+        plan.trials.iter().find(|trial| trial.architecture.to_string() == name).unwrap()
+    }
+
+    #[test]
+    fn target_gets_its_own_address_host_and_path() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let port = address.port();
+        let text = |second: &str| {
+            format!(
+                "architectures = [\"target:a\", \"target:b\"{second}]\n[target.a]\nurl = \"http://localhost:{port}/v1\"\n\
+                 [target.b]\nurl = \"http://{address}/v2\"\npid = {}\n[workload]\nservice = \"http\"\n",
+                std::process::id()
+            )
+        };
+        let plan = planned(&text("")).unwrap();
+        let requests = |name: &str| {
+            let load = &trial(&plan, name).load;
+            assert_eq!(load.target, Address::from(address));
+            let http = load.http.as_ref().unwrap();
+            assert_eq!(http.targets.len(), 1);
+            (http.host.clone().unwrap(), http.targets[0].path.clone())
+        };
+        assert_eq!(requests("target:a"), (format!("localhost:{port}"), "/v1".to_owned()));
+        assert_eq!(requests("target:b"), (address.to_string(), "/v2".to_owned()));
+        let [a, b] = ["target:a", "target:b"].map(|name| trial(&plan, name));
+        assert_eq!(a.workload, b.workload, "both are in one table");
+        assert_eq!((a.serve.is_counted(), b.serve.is_counted()), (false, true));
+        assert!(a.serve.placed_cpus().is_empty() && a.load.slices.is_some() && b.load.slices.is_some());
+        assert!(plan.placement.ends_with("muxbench does not choose the CPUs of targets"), "{}", plan.placement);
+        assert!(plan.warnings.iter().any(|warning| warning.starts_with("target:a runs on this host")), "{plan:?}");
+        assert_eq!(check_targets(&plan.trials), Ok(()));
+        let error = Experiment::parse(&text(", \"epoll\""), "x.toml").unwrap_err().to_string();
+        assert!(error.contains("the targets have different paths (/v1, /v2)"), "{error}");
+        drop(listener);
+        let error = planned(&text("")).unwrap_err();
+        assert!(error.starts_with(&format!("target.a: cannot connect to {address}: ")), "{error}");
+        assert!(check_targets(&plan.trials).unwrap_err().starts_with("target:a: cannot connect"));
+    }
+
+    #[test]
+    fn paths_come_from_requests_urls_or_the_size_of_responses() {
+        let paths = |url: &str, workload: &str| {
+            let text = format!("[target.a]\nurl = \"{url}\"\n[workload]\nservice = \"http\"\n{workload}");
+            let loads = Experiment::parse(&text, "x.toml").map_err(|error| error.to_string())?.loads()?;
+            let targets = &loads[0].http.as_ref().unwrap().targets;
+            Ok::<_, String>((targets[0].path.clone(), targets[0].body_bytes))
+        };
+        assert_eq!(paths("http://h", ""), Ok(("/".into(), None)));
+        assert_eq!(paths("http://h/a", "response = \"1B\""), Ok(("/a".into(), Some(1))));
+        assert_eq!(paths("http://h", "response = \"1B\""), Ok(("/bytes/1".into(), Some(1))));
+        assert_eq!(paths("http://h/", "http.paths = \"/b\""), Ok(("/b".into(), None)));
+        let error = paths("http://h/a", "http.paths = \"/b\"").unwrap_err();
+        assert!(error.contains("target.a.url: `http://h/a` has a path") && error.contains("omit one"), "{error}");
+    }
+
+    #[test]
+    fn configuration_file_is_read_into_the_plan() {
+        let folder = tempfile::tempdir().unwrap();
+        let template = folder.path().join("it.conf.in");
+        let text = format!(
+            "[exec.it]\ncommand = [\"sh\", \"{{config}}\"]\nconfig = \"it.conf.in\"\ndirectory = {:?}\n",
+            folder.path()
+        );
+        let error = planned(&text).unwrap_err();
+        assert!(error.starts_with("exec.it.config: cannot read ") && error.contains("it.conf.in"), "{error}");
+        std::fs::write(&template, "listen 80").unwrap();
+        assert!(planned(&text).unwrap_err().contains("does not contain `{port}`"));
+        std::fs::write(&template, "listen {port}").unwrap();
+        let plan = planned(&text).unwrap();
+        assert!(plan.trials[0].serve.needs_dir());
+        let shown = crate::model::commands(&plan.trials).join("\n");
+        assert!(shown.starts_with("exec:it: sh {config} (with it.conf)"), "{shown}");
+    }
 }

@@ -84,7 +84,7 @@ pub(super) fn of_targets(
             ),
             None => format!(
                 "target:{name} runs on this host, where muxbench does not choose its CPUs; start it on those of the server \
-                 (`taskset -c {own}`), and name its process (--target-pid) for its CPU time"
+                 (`taskset -c {own}`)"
             ),
         })
     })

@@ -21,13 +21,15 @@ use super::workload::Workload;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Experiment {
-    /// The name. Names of runs begin with it.
+    /// The name. Names of runs begin with it. By default, the name of the file without its extension.
+    #[serde(default)]
     pub name: String,
     /// The purpose, in one sentence.
     #[serde(default)]
     pub about: String,
     /// The servers: `MODEL[:THREADS][/MECHANISM]`, `exec:NAME` for the command in the table `exec.NAME`, or `target:NAME` for the
-    /// running server in the table `target.NAME`.
+    /// running server in the table `target.NAME`. By default, the servers of all tables.
+    #[serde(default)]
     #[schemars(with = "OneOrMany<String>")]
     pub architectures: OneOrMany<Candidate>,
     /// The number of repeats of each trial, each with its own random numbers. Confidence intervals need three repeats.
@@ -46,8 +48,10 @@ pub struct Experiment {
     #[serde(default)]
     pub seed: u64,
     /// The traffic.
+    #[serde(default)]
     pub workload: Workload,
     /// The duration of each phase.
+    #[serde(default)]
     pub phases: Phases,
     /// The lab on this machine, with separate hosts for the server and the clients. By default, server and clients
     /// communicate over loopback.
@@ -73,7 +77,7 @@ pub struct Experiment {
 
 /// The duration of each phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Phases {
     /// The ramp: the rate grows exponentially to its target.
     pub ramp: Time,
@@ -86,7 +90,7 @@ pub struct Phases {
     /// earlier.
     pub sessions: Option<NonZeroU32>,
     /// The cool-down: the longest wait for outstanding responses.
-    #[serde(alias = "drain", default = "two_seconds")]
+    #[serde(alias = "drain")]
     pub cool_down: Time,
 }
 
@@ -149,14 +153,12 @@ fn one() -> NonZeroU32 {
     NonZeroU32::MIN
 }
 
-fn two_seconds() -> Time {
-    Time(2_000_000_000)
-}
-
 impl Experiment {
     /// Reads and checks an experiment file. The error shows the first wrong line.
     pub fn parse(text: &str, file: &str) -> Result<Self, ExperimentError> {
-        let experiment: Self = toml::from_str(text).map_err(|error| ExperimentError::parsing(file, text, &error))?;
+        let mut experiment: Self =
+            toml::from_str(text).map_err(|error| ExperimentError::parsing(file, text, &error))?;
+        experiment.fill_in(file);
         experiment.check().map_err(|message| ExperimentError::checking(file, text, message))?;
         Ok(experiment)
     }

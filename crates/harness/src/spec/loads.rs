@@ -11,15 +11,20 @@ use super::units::Size;
 use super::workload::{Service, Workload};
 
 impl Experiment {
-    /// Tests whether the workload selects the paths that all servers of `http` are asked for.
-    pub(crate) fn has_paths(&self) -> bool {
-        self.workload.response.is_some() || self.workload.http.as_ref().is_some_and(|http| http.paths.is_some())
+    /// Tests whether the workload lists the requests to all servers of `http`.
+    pub(super) fn has_requests(&self) -> bool {
+        self.workload.http.as_ref().is_some_and(|http| http.paths.is_some())
     }
 
-    /// Returns the different paths of the targets' URLs; `None` without targets of `http`.
-    pub(super) fn target_paths(&self) -> Option<Vec<String>> {
+    /// Returns the different paths of the targets' URLs; a URL without a path has `/`. `None` if the paths do not come from URLs,
+    /// but from a list of requests or from the size of a response.
+    pub(crate) fn target_paths(&self) -> Option<Vec<String>> {
+        let urls = || self.target.values().map(|target| &target.url).filter(|url| url.service() == Some(Service::Http));
+        if self.has_requests() || self.workload.response.is_some() && urls().all(|url| url.path().is_none()) {
+            return None;
+        }
         let mut paths: Vec<String> = Vec::new();
-        for path in self.target.values().filter_map(|target| target.url.path()) {
+        for path in urls().map(|url| url.path().unwrap_or("/")) {
             if !paths.iter().any(|known| known == path) {
                 paths.push(path.to_owned());
             }
@@ -40,9 +45,7 @@ impl Experiment {
         // length differs from that of the first response.
         let http = (workload.service == Service::Http || workload.http.is_some()).then(|| {
             let mut http = workload.http.clone().unwrap_or_default();
-            if !self.has_paths() {
-                http.paths = self.target_paths().map(OneOrMany);
-            }
+            http.paths = self.target_paths().map(OneOrMany).or(http.paths);
             let are_ours = self.exec.is_empty() && self.target.is_empty();
             http.traffic(workload.response, are_ours).map_err(|reason| format!("workload.http.{reason}"))
         });

@@ -3,6 +3,7 @@
 pub mod candidate;
 mod client;
 pub mod controllers;
+mod defaults;
 mod error;
 mod experiment;
 pub mod http;

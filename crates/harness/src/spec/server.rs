@@ -77,7 +77,14 @@ pub struct Exec {
     /// - `{address}`: 127.0.0.1, or ::1 with the transport tcp6. With a network, the address of the server's host.
     /// - `{socket}`: the path of the socket to listen on, with the transport unix.
     /// - `{request}` and `{response}`: the sizes in bytes.
+    /// - `{cpus}`: the number of the server's CPUs.
+    /// - `{folder}`: the absolute path of `workload.http.folder`.
+    /// - `{dir}`: a private folder, which is removed after the trial.
+    /// - `{config}`: the path of the configuration file.
     pub command: Vec<String>,
+    /// A template of the server's configuration file, such as nginx.conf.in. It contains the same placeholders as `command`.
+    /// muxbench writes the file without `.in` to `{dir}`. The path is relative to `directory`.
+    pub config: Option<PathBuf>,
     /// The working directory; by default, that of muxbench. A program path such as `./server` is relative to it.
     pub directory: Option<PathBuf>,
     /// Environment variables. Their values can contain the same placeholders as `command`.
@@ -89,6 +96,11 @@ pub struct Exec {
 }
 
 impl Exec {
+    /// A command with the defaults of all other keys.
+    pub fn of(command: Vec<String>) -> Self {
+        Self { command, config: None, directory: None, environment: BTreeMap::new(), start_timeout: ten_seconds() }
+    }
+
     /// Checks the command, the environment and the timeout. An error begins with the key, as `command: ...`.
     pub(super) fn check(&self, transport: Transport) -> Result<(), String> {
         let texts = || self.command.iter().chain(self.environment.values());
@@ -100,7 +112,13 @@ impl Exec {
         } else if let Some(name) = texts().find_map(|text| unknown_placeholder(text)) {
             let known = PLACEHOLDERS.join("}, {");
             Err(format!("command: unknown placeholder `{{{name}}}`; known: {{{known}}}"))
-        } else if !texts().skip(1).any(|text| text.contains(place)) {
+        } else if self.config.is_some()
+            && !texts().skip(1).any(|text| text.contains("{config}") || text.contains("{dir}"))
+        {
+            Err("command: no argument contains `{config}`, the path of the configuration file; add it".into())
+        } else if self.config.is_none() && texts().any(|text| text.contains("{config}")) {
+            Err("command: `{config}` needs the key `config`, a template of the configuration file; add it".into())
+        } else if self.config.is_none() && !texts().skip(1).any(|text| text.contains(place)) {
             Err(format!("command: no argument contains `{place}`, the place to listen on; add it"))
         } else if transport != Transport::Unix && texts().any(|text| text.contains(socket)) {
             Err(format!(

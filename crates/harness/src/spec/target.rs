@@ -15,21 +15,19 @@ use super::transport::Transport;
 use super::workload::Service;
 
 /// The forms of a URL, for errors.
-const FORMS: &str =
-    "http://HOST[:PORT][/PATH], memcached://HOST[:PORT], tcp://HOST:PORT, udp://HOST:PORT or unix:/PATH";
+const FORMS: &str = "http://HOST[:PORT][/PATH], memcached://HOST[:PORT], tcp://HOST:PORT, udp://HOST:PORT or unix:/PATH, without \
+                     user and fragment";
 
 /// A server that muxbench neither starts nor ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Target {
-    /// The URL: http://HOST[:PORT][/PATH], memcached://HOST[:PORT], tcp://HOST:PORT, udp://HOST:PORT or unix:/PATH.
+    /// The URL: http://HOST[:PORT][/PATH], memcached://HOST[:PORT], tcp://HOST:PORT, udp://HOST:PORT or unix:/PATH. The ports of
+    /// `udp` are consecutive, unless the URL lists them, as in udp://HOST:7000-7004,7010.
     pub url: TargetUrl,
     /// The ID of the server's process on this host. With it, muxbench measures CPU time and memory of the process and its
     /// descendants.
     pub pid: Option<NonZeroU32>,
-    /// The ports of a `udp` server, such as 7000-7004,7010; by default consecutive ports from that of the URL.
-    #[schemars(with = "Option<String>")]
-    pub ports: Option<Ports>,
 }
 
 /// The URL of a target. Its scheme selects the service and the transport.
@@ -38,8 +36,10 @@ pub struct TargetUrl {
     text: String,
     scheme: Scheme,
     place: Place,
-    /// The path and query of an HTTP URL, `/` by default.
-    path: String,
+    /// The path and query of an HTTP URL, if it has them.
+    path: Option<String>,
+    /// The ports of a datagram server, if the URL lists several.
+    ports: Option<Ports>,
 }
 
 /// The scheme of a URL.
@@ -87,6 +87,16 @@ impl TargetUrl {
         }
     }
 
+    /// The ports of a datagram server, if the URL lists several.
+    pub fn ports(&self) -> Option<&Ports> {
+        self.ports.as_ref()
+    }
+
+    /// Whether the server may advertise its service on the next port, as `muxbench serve` does.
+    pub fn may_be_described(&self) -> bool {
+        matches!(self.scheme, Scheme::Tcp | Scheme::Udp)
+    }
+
     /// Whether the client must encrypt.
     pub fn is_encrypted(&self) -> bool {
         self.scheme == Scheme::Https
@@ -103,9 +113,9 @@ impl TargetUrl {
         }
     }
 
-    /// The path and query that `http` requests.
+    /// The path and query that `http` requests, if the URL has them.
     pub fn path(&self) -> Option<&str> {
-        (self.service() == Some(Service::Http)).then_some(&*self.path)
+        self.path.as_deref()
     }
 
     /// Host and port as written, for the `Host` header.
@@ -144,12 +154,17 @@ impl FromStr for TargetUrl {
     fn from_str(text: &str) -> Result<Self, String> {
         if text.starts_with("unix:") {
             let place = Place::Socket(text.parse()?);
-            return Ok(Self { text: text.to_owned(), scheme: Scheme::Unix, place, path: String::new() });
+            let (path, ports) = (None, None);
+            return Ok(Self { text: text.to_owned(), scheme: Scheme::Unix, place, path, ports });
         }
         let parse = || {
             let (name, rest) = text.split_once("://")?;
             let (_, scheme, port) = *Scheme::ALL.iter().find(|(known, ..)| name.eq_ignore_ascii_case(known))?;
-            let url: Url = format!("http://{rest}").parse().ok()?;
+            let (host, last) = rest.rsplit_once(':').unwrap_or((rest, ""));
+            let ports: Option<Ports> =
+                last.parse().ok().filter(|ports: &Ports| scheme == Scheme::Udp && ports.count() > 1);
+            let first = ports.as_ref().and_then(|ports| Some(format!("{host}:{}", ports.iter().next()?)));
+            let url: Url = format!("http://{}", first.as_deref().unwrap_or(rest)).parse().ok()?;
             // An HTTP URL without a port has the port 80, even if it was written with another scheme.
             let has_port = url.authority.rsplit(']').next().is_some_and(|after| after.contains(':'));
             let port = if has_port { url.port } else { port? };
@@ -158,7 +173,8 @@ impl FromStr for TargetUrl {
                 return None;
             }
             let place = Place::Host { name: url.host, port, authority: url.authority };
-            Some(Self { text: text.to_owned(), scheme, place, path: url.target })
+            let path = Some(url.target).filter(|_| is_http && rest.contains(['/', '?']));
+            Some(Self { text: text.to_owned(), scheme, place, path, ports })
         };
         parse().ok_or_else(|| format!("invalid URL `{text}`: expected {FORMS}"))
     }
@@ -194,7 +210,7 @@ impl JsonSchema for TargetUrl {
 
 impl Target {
     /// Checks the target for a service and a transport. An error begins with the key, as `url: ...`.
-    pub(super) fn check(&self, service: Service, transport: Transport, ports: Option<u32>) -> Result<(), String> {
+    pub(super) fn check(&self, service: Service, transport: Transport, ports: &[NonZeroU32]) -> Result<(), String> {
         let url = &self.url;
         if let Some(own) = url.service().filter(|own| *own != service) {
             return Err(format!(
@@ -218,16 +234,16 @@ impl Target {
         if service == Service::Udp && url.service().is_none() {
             return Err(format!("url: `{url}` has connections, but `udp` has none; write udp://HOST:PORT"));
         }
-        match (&self.ports, ports) {
-            (Some(_), None) => Err("ports: only the service `udp` has ports; remove it".to_owned()),
-            (Some(own), Some(ports)) if own.count() != ports => {
-                Err(format!("ports: lists {}, but workload.ports is {ports}; use the same number", own.count()))
-            }
-            _ if self.pid.is_some() && cfg!(not(target_os = "linux")) => {
-                Err("pid: only Linux can measure the process of another program; remove it".to_owned())
-            }
-            _ => Ok(()),
+        let listed = url.ports().map(Ports::count);
+        if let Some((listed, ports)) = listed.and_then(|it| Some((it, ports.iter().find(|ports| ports.get() != it)?))) {
+            return Err(format!(
+                "url: `{url}` lists {listed} ports, but workload.ports (--ports) is {ports}; use the same number"
+            ));
         }
+        if self.pid.is_some() && cfg!(not(target_os = "linux")) {
+            return Err("pid: only Linux can measure the process of another program; remove it".to_owned());
+        }
+        Ok(())
     }
 }
 
@@ -261,7 +277,7 @@ mod tests {
             assert_eq!(url.to_string(), text);
         }
         assert_eq!(url("http://127.0.0.1:8080/a?b=c").path(), Some("/a?b=c"));
-        assert_eq!(url("http://localhost").path(), Some("/"));
+        assert_eq!((url("http://localhost").path(), url("http://localhost/").path()), (None, Some("/")));
         assert_eq!(url("tcp://localhost:1").path(), None);
         assert_eq!(url("http://localhost:81/x").authority(), Some("localhost:81"));
     }
@@ -302,9 +318,8 @@ mod tests {
 
     #[test]
     fn target_of_another_service_or_transport_is_rejected() {
-        let check = |text: &str, service, transport| {
-            Target { url: url(text), pid: None, ports: None }.check(service, transport, None)
-        };
+        let check =
+            |text: &str, service, transport| Target { url: url(text), pid: None }.check(service, transport, &[]);
         let tcp = Transport::Tcp;
         for (text, service) in [
             ("http://localhost/", Service::Http),
@@ -330,11 +345,10 @@ mod tests {
             let error = check(text, service, transport).unwrap_err();
             assert!(error.starts_with("url: ") && error.contains(words), "{text}: {error}");
         }
-        let ports = |ports: &str, count| {
-            let target = Target { url: url("udp://127.0.0.1:1"), pid: None, ports: ports.parse().ok() };
-            target.check(Service::Udp, tcp, count)
-        };
-        assert_eq!(ports("7000-7009", Some(10)), Ok(()));
-        assert!(ports("7000-7009", Some(11)).unwrap_err().contains("lists 10, but workload.ports is 11"));
+        let listed = Target { url: url("udp://127.0.0.1:7000-7004,7010"), pid: None };
+        let check = |count| listed.check(Service::Udp, tcp, &[NonZeroU32::new(count).unwrap()]);
+        assert_eq!(check(6), Ok(()));
+        assert!(check(7).unwrap_err().contains("lists 6 ports, but workload.ports (--ports) is 7"));
+        assert_eq!(listed.url.resolve(tcp).unwrap().to_string(), "127.0.0.1:7000");
     }
 }

@@ -84,11 +84,11 @@ fn check_folder(folder: &Path) -> Result<(), String> {
     ))
 }
 
-/// A private folder for the socket of one server. Dropping it removes the folder.
+/// A private folder for the socket and the other files of one server. Dropping it removes the folder.
 #[derive(Debug)]
-pub(crate) struct SocketFolder(PathBuf);
+pub(crate) struct PrivateFolder(PathBuf);
 
-impl SocketFolder {
+impl PrivateFolder {
     /// Makes a folder in the temporary directory.
     pub(crate) fn new() -> io::Result<Self> {
         loop {
@@ -103,13 +103,18 @@ impl SocketFolder {
         }
     }
 
+    /// The path of the folder.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// Returns the address of the socket. Fails if the path is too long.
     pub(crate) fn address(&self) -> Result<Address, String> {
         Address::unix(self.0.join(SOCKET))
     }
 }
 
-impl Drop for SocketFolder {
+impl Drop for PrivateFolder {
     fn drop(&mut self) {
         // Also remove a socket that a killed or external server left in the folder.
         let _ = fs::remove_dir_all(&self.0);
@@ -124,7 +129,7 @@ mod tests {
 
     #[test]
     fn folder_is_private_and_removed_with_its_files() {
-        let (one, other) = (SocketFolder::new().unwrap(), SocketFolder::new().unwrap());
+        let (one, other) = (PrivateFolder::new().unwrap(), PrivateFolder::new().unwrap());
         assert_ne!(one.address(), other.address());
         assert_eq!(fs::metadata(&one.0).unwrap().permissions().mode() & 0o777, 0o700);
         let path = one.0.clone();

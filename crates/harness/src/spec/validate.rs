@@ -8,6 +8,7 @@ use load::config::validate::broken;
 use super::candidate::{self, Candidate};
 use super::experiment::Experiment;
 use super::server::Exec;
+use super::target::Target;
 use super::transport::Transport;
 use super::workload::Service;
 
@@ -28,6 +29,11 @@ impl Experiment {
         }
         if self.slice.is_some_and(|slice| slice.0 < 1_000_000) {
             return Err("slice: must be at least 1ms, several times the service time".to_owned());
+        }
+        if self.architectures.0.is_empty() {
+            return Err(
+                "architectures: missing; name servers such as \"epoll\", or add a table [target.NAME]".to_owned()
+            );
         }
         self.check_servers()?;
         self.check_keys()?;
@@ -64,7 +70,10 @@ impl Experiment {
             if service == Service::Udp {
                 return error("external servers serve no datagrams; choose another service than `udp`");
             }
-            if service != Service::Fixed && uses_sizes(exec) {
+            if uses(exec, "{folder}") && self.workload.http.as_ref().is_none_or(|http| http.folder.is_none()) {
+                return error("`{folder}` needs `folder` in [workload.http] (--folder); add it");
+            }
+            if service != Service::Fixed && (uses(exec, "{request}") || uses(exec, "{response}")) {
                 return error("only the service `fixed` has sizes for {request} and {response}; remove them");
             }
         }
@@ -80,8 +89,7 @@ impl Experiment {
                      the server (--exec)",
                 );
             }
-            let ports = (service == Service::Udp).then(|| self.workload.ports.0.first()).flatten();
-            let checked = target.check(service, self.workload.transport, ports.map(|ports| ports.get()));
+            let checked = target.check(service, self.workload.transport, &self.workload.ports.0);
             checked.or_else(|reason| error(&reason))?;
         }
         let key = |it: &Candidate| match it {
@@ -102,23 +110,20 @@ impl Experiment {
 
     /// Checks that all servers of `http` get the same requests, unless all are targets.
     fn check_paths(&self) -> Result<(), String> {
-        let Some(paths) = self.target_paths() else { return Ok(()) };
         let own = self.target.iter().find(|(_, target)| target.url.path().is_some_and(|path| path != "/"));
-        if let (true, Some((name, target))) = (self.has_paths(), own) {
+        if let (true, Some((name, Target { url, .. }))) = (self.has_requests(), own) {
             return Err(format!(
-                "target.{name}.url: `{}` has a path, but workload.http.paths (--path) or workload.response (--response) selects \
-                 the paths of all servers; omit one of the two",
-                target.url
+                "target.{name}.url: `{url}` has a path, but workload.http.paths (--path) has the paths of all servers; omit one of the two"
             ));
         }
-        if !self.has_paths() && paths.len() > 1 && self.architectures.0.len() > self.target.len() {
-            return Err(format!(
-                "workload.http.paths: the targets have different paths ({}), so those of the other servers are unknown; set the \
-                 paths of all servers (--path)",
+        match self.target_paths() {
+            Some(paths) if paths.len() > 1 && self.architectures.0.len() > self.target.len() => Err(format!(
+                "workload.http.paths: the targets have different paths ({}), so those of the other servers are unknown; set the paths \
+                 of all servers (--path)",
                 paths.join(", ")
-            ));
+            )),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Rejects missing keys, and keys that the service, the schedule, the network or the servers cannot use.
@@ -163,7 +168,6 @@ impl Experiment {
     }
 }
 
-fn uses_sizes(exec: &Exec) -> bool {
-    let mut texts = exec.command.iter().chain(exec.environment.values());
-    texts.any(|text| text.contains("{request}") || text.contains("{response}"))
+fn uses(exec: &Exec, placeholder: &str) -> bool {
+    exec.command.iter().chain(exec.environment.values()).any(|text| text.contains(placeholder))
 }

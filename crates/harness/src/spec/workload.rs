@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
 
+use super::candidate::Candidate;
 use super::http::Http;
 use super::one_or_many::OneOrMany;
 use super::schema::ScheduleName;
@@ -197,8 +198,9 @@ macro_rules! list_defaults {
 }
 
 list_defaults! {
-    // For connections and ports, an empty list means that the key is missing: a written list is never empty.
+    // For servers, connections and ports, an empty list means that the key is missing: a written list is never empty.
     NonZeroU32: Vec::new();
+    Candidate: Vec::new();
     Share: vec![Share(1.0)];
     u32: vec![0];
     Schedule: vec![Schedule::SlotRandom];

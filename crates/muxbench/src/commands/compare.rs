@@ -35,6 +35,7 @@ const BUDGET_NS: u64 = 600_000_000_000;
   muxbench compare --service stream --arch epoll,mt     # bandwidth
   muxbench compare --target nginx=http://127.0.0.1:8080/a.html \
       --arch epoll --folder ./public                    # nginx and epoll
+  muxbench compare --exec 'go=./server {port}' --arch epoll --allow-exec
   muxbench compare --network lab --delay 10ms --loss 1% # needs root
   muxbench compare --arch all --explain --count-syscalls
   muxbench compare --print-experiment > mine.toml       # an experiment file")]

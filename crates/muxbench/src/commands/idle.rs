@@ -1,5 +1,6 @@
 //! `muxbench idle`: holds idle connections to a server.
 
+use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,10 +10,14 @@ use std::time::{Duration, Instant};
 use ::load::LoadConfig;
 use ::load::tools::idle::{self, Event, IdleReport};
 use anyhow::{Context, bail};
+use harness::spec::Service;
 use harness::spec::units::Time;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::execution::plan_here;
+use crate::options::setup::{LoadArgs, checked};
 use crate::options::target::TargetArgs;
+use crate::options::traffic::TrafficArgs;
 use crate::{control, exit, output};
 
 /// Hold idle connections to an external server, and verify that they stay alive
@@ -28,6 +33,11 @@ Exit codes: 0 all connections were alive; 3 some were not")]
 pub struct Args {
     #[command(flatten)]
     target: TargetArgs,
+    /// Open connections [default: 400]
+    #[arg(long, value_name = "N")]
+    connections: Option<NonZeroU32>,
+    #[command(flatten)]
+    traffic: TrafficArgs,
     /// Duration, such as 1min [default: until Ctrl-C]
     #[arg(long, value_name = "TIME")]
     time: Option<Time>,
@@ -57,10 +67,18 @@ fn for_runner() -> anyhow::Result<ExitCode> {
 }
 
 fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
-    let config = LoadConfig { requests_per_connection: None, ..args.target.config()? };
-    if config.service.ports().is_some() {
+    let mut experiment =
+        LoadArgs::of(args.connections, &args.traffic).experiment(&args.target.server(args.traffic.service())?)?;
+    if experiment.workload.service == Service::Udp {
         bail!("--service udp: datagrams have no connections to hold; try another service");
     }
+    experiment.workload.connections.0.truncate(1);
+    let (plan, _) = plan_here(&checked(&experiment)?.0)?;
+    let trial = plan.trials.into_iter().next().context("the plan has no trial")?;
+    if !trial.infeasible.is_empty() {
+        bail!("{}", trial.infeasible.join("\n"));
+    }
+    let config = LoadConfig { requests_per_connection: None, ..trial.load };
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // The second signal ends the process.

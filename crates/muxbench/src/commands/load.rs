@@ -1,79 +1,53 @@
-//! `muxbench load`: one client against an external server.
+//! `muxbench load`: loads one running server.
 
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ::load::config::{LoadConfig, Popularity, Schedule, Transport};
 use ::load::report::{LateSends, Measured};
-use ::load::{Event, Listener, LoadReport, Outcome, Sample};
+use ::load::{Event, Listener, LoadReport, Outcome};
 use anyhow::{Context, bail};
-use harness::exec::idle::IdleHolders;
-use harness::exec::launch::Muxbench;
-use harness::judge::Judgement;
-use harness::model::{LoadOrder, Trial, Verdict, VerdictKind};
-use harness::process::stop::Stop;
+use harness::host::Host;
+use harness::model::{LoadOrder, Strategy, Verdict, VerdictKind};
+use harness::plan::Plan;
 use harness::samples::Unwritten;
-use harness::spec::units::{Cpus, Rate, Share, Time};
-use harness::spec::{self, stream};
+use harness::spec::units::{Rate, Time};
+use harness::spec::{OneOrMany, Phases, Service};
 use report::format;
 use report::text::{Medium, load_report, table, tail_mark};
 
 use crate::commands::idle;
-use crate::options::format::FormatArgs;
-use crate::options::named;
-use crate::options::settings::{ClientArgs, PhaseArgs};
+use crate::options::execution::ExecutionArgs;
+use crate::options::setup::{LoadArgs, checked};
 use crate::options::target::TargetArgs;
-use crate::{control, exit, output};
+use crate::{control, execution, exit, output};
 
-/// Load an external server and print the client's measurements
+/// Load a running server, and print and store the client's measurements
+///
+/// The run is stored as those of other commands. To compare the server with others, or to find its capacity, see --target of
+/// `compare`, `sweep` and `capacity`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  muxbench load --target 127.0.0.1:7007 --connections 400 --rate 2000
-  muxbench load --target unix:/tmp/muxbench.sock --request 1B --response 1B
-  muxbench load --target 127.0.0.1:7007 --cpus 1 --samples samples.parquet
   muxbench load http://127.0.0.1:8080/index.html --rate 5000
   muxbench load http://localhost/ --header 'Accept: text/html'
-  muxbench load --target 127.0.0.1:20000 --service udp --ports 1000
-  muxbench load --target 127.0.0.1:7007 --service stream --connections 1
-  muxbench load --target 127.0.0.1:11211 --schedule closed --service kv")]
+  muxbench load memcached://127.0.0.1 --schedule closed
+  muxbench load tcp://127.0.0.1:7007 --cpus 1 --samples samples.parquet
+  muxbench load udp://127.0.0.1:20000 --ports 1000
+  muxbench load --target 127.0.0.1:7007 --connections 400 --rate 2000
+  muxbench load --target unix:/tmp/muxbench.sock --request 1B --response 1B
+  muxbench load --target 127.0.0.1:7007 --service stream --connections 1")]
 pub struct Args {
     #[command(flatten)]
     target: TargetArgs,
-    /// Transport: tcp, unix, udp (one datagram each way) [default: tcp or unix, by the address]
-    #[arg(long, value_name = "TRANSPORT", value_parser = named::<Transport>)]
-    transport: Option<Transport>,
-    /// Additional idle connections, held by a separate process
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    idle: u32,
-    /// Share of the connections that carry requests, such as 1/16 or 6.25%
-    #[arg(long, value_name = "SHARE", default_value = "1")]
-    active: Share,
-    /// Connection popularity: uniform, zipf (exponent 1), zipf:0.8
-    #[arg(long, value_name = "POPULARITY", alias = "choice", default_value = "uniform")]
-    popularity: Popularity,
-    /// Send times: slot-random, constant, poisson (open loop); closed (closed loop: send when the response has arrived)
-    /// [default: slot-random; stream: closed]
-    #[arg(long, value_name = "SCHEDULE", value_parser = named::<Schedule>)]
-    schedule: Option<Schedule>,
     /// Requests per second, in an open loop [default: 2000]
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
-    #[command(flatten)]
-    phases: PhaseArgs,
-    /// CPUs of the client, such as 0-1,3
-    #[arg(long, value_name = "CPUS")]
-    cpus: Option<Cpus>,
-    /// Seed of all random numbers
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
-    seed: u64,
-    #[command(flatten)]
-    client: ClientArgs,
     /// Write the raw samples to a Parquet file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
     samples: Option<PathBuf>,
     #[command(flatten)]
-    format: FormatArgs,
+    load: LoadArgs,
+    #[command(flatten)]
+    execution: ExecutionArgs,
     /// Read the configuration as a line on standard input, and print events as JSON lines
     #[arg(long, hide = true)]
     control: bool,
@@ -83,18 +57,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.control { for_runner(args) } else { for_user(args) }
 }
 
-/// Returns the number of clients of a closed loop: one per CPU, but at most one per connection.
-fn closed_loop_clients(args: &Args, connections: u32) -> u32 {
-    let cpus = args.cpus.as_ref().map(|cpus| cpus.0.len());
-    let cpus = cpus.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    (cpus as u32).clamp(1, connections)
-}
-
 fn for_runner(args: &Args) -> anyhow::Result<ExitCode> {
     let LoadOrder { config, trial, is_quiet } = control::read_order()?;
     let outcome = ::load::run_with(&config, &mut Runner { is_quiet }).map_err(Into::into);
     let result = outcome.and_then(|Outcome { report, connections, samples, .. }| {
-        write_samples(args, &config, Some(&trial), &samples)?;
+        if let Some(path) = &args.samples {
+            harness::samples::write(path, &samples, &harness::samples::parameters(&config, Some(&trial))?)?;
+        }
         control::send(&Event::Finished { report: Box::new(report) });
         // Keep the connections open until the runner has read their cost from the server.
         control::read_line()?;
@@ -128,92 +97,45 @@ impl Listener for Runner {
 }
 
 fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut client = spec::Client::default();
-    args.client.apply(&mut client);
-    let target = args.target.config()?;
-    let (schedule, cool_down) = match target.service.stream() {
-        Some(_) => (Schedule::Closed, stream::DRAIN),
-        None => (Schedule::SlotRandom, Time(2_000_000_000)),
-    };
-    let schedule = args.schedule.unwrap_or(schedule);
-    let is_closed = schedule == Schedule::Closed;
-    let second = Time(1_000_000_000);
-    let mut phases =
-        spec::Phases { ramp: second, warm_up: second, measure: Time(5_000_000_000), sessions: None, cool_down };
-    args.phases.apply(&mut phases);
-    let clients = if is_closed { closed_loop_clients(args, target.connections) } else { 1 };
-    let rate_per_s = args.rate.or((!is_closed).then_some(Rate(2_000.0))).map(|rate| rate.0);
-    let requests_per_connection = target.requests_per_connection.and_then(NonZeroU32::new);
-    if phases.sessions.is_some() && (is_closed || requests_per_connection.is_none()) {
-        bail!("--sessions: only an open loop with --requests-per-connection has sessions; omit it");
-    }
-    let config = LoadConfig {
-        datagrams: args.transport == Some(Transport::Udp),
-        idle: args.idle,
-        active: args.active.0,
-        popularity: args.popularity,
-        rate_per_s,
-        schedule,
-        phases: phases.of_load(rate_per_s, requests_per_connection),
-        pacing: client.pacing,
-        roles: client.roles,
-        clients: client.clients.map_or(clients, NonZeroU32::get),
-        cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
-        clock: client.clock,
-        timestamps: client.timestamps,
-        seed: args.seed,
-        timeout_ns: client.timeout.0,
-        ..target
-    };
-    if let Some(transport) = args.transport.filter(|transport| *transport != config.transport()) {
-        bail!(
-            "--transport {}: {} is the address of another transport; omit --transport, or try another --target",
-            format::name(&transport),
-            config.target
-        );
-    }
-    let program =
-        std::env::current_exe().context("cannot hold idle connections: the path of this program is unknown")?;
-    let holders = IdleHolders::start(&Muxbench { program }, &config, &[], &Stop::default(), &mut |_, _| ())?;
-    let mut shown = String::new();
-    let (mut shown_ns, mut shown_bytes) = (0, 0);
-    let is_stream = config.service.stream().is_some();
-    let Outcome { report, samples, .. } = ::load::run(&config, &mut |event| match event {
-        // Print the bandwidth once per second. Progress arrives twice per second, sometimes slightly early.
-        Event::Progress { phase, elapsed_ns, bytes, .. } if is_stream && elapsed_ns >= shown_ns + 900_000_000 => {
-            let [from_s, to_s] = [shown_ns, elapsed_ns].map(|ns| ns as f64 / 1e9);
-            let bandwidth = format::bandwidth((bytes - shown_bytes) as f64 / (to_s - from_s));
-            output::tell(format_args!("{from_s:5.1} to {to_s:5.1} s  {bandwidth:>9}  {phase}"));
-            (shown_ns, shown_bytes) = (elapsed_ns, bytes);
+    let experiment = || {
+        let mut experiment = args.load.experiment(&args.target.server(args.load.traffic.service())?)?;
+        experiment.name = "load".into();
+        let cool_down = match experiment.workload.service {
+            Service::Stream => experiment.phases.cool_down,
+            _ => Time(2_000_000_000),
+        };
+        let second = Time(1_000_000_000);
+        let phases = Phases { ramp: second, warm_up: second, measure: Time(5_000_000_000), sessions: None, cool_down };
+        args.load.shorten(&mut experiment, phases);
+        if let Some(rate) = args.rate {
+            experiment.workload.rate = Some(OneOrMany(vec![rate]));
         }
-        Event::Progress { phase, sent, completed, .. } if !is_stream && phase != shown => {
-            output::tell(format_args!("{phase}: {sent} sent, {completed} completed so far"));
-            shown = phase;
-        }
-        _ => {}
-    })?;
-    write_samples(args, &config, None, &samples)?;
-    let held = if config.idle > 0 { Some(holders.verify(&Stop::default())?) } else { None };
-    let mut judgement = Judgement::new(&report, None);
-    if let Some(idle) = &held {
-        judgement.add_idle(idle);
+        Ok(checked(&experiment)?.0)
+    };
+    // Several loads with one seed send the same requests, whatever their rates: clients of `kv` then expect the same values.
+    let strategy = |mut plan: Plan, _: &Host| {
+        let seed = plan.seed;
+        plan.trials.iter_mut().for_each(|trial| trial.load.seed = seed);
+        Ok((plan, Strategy::Whole))
+    };
+    let (folder, run, ended) = execution::measure(&args.execution, experiment, strategy, |_| Ok(()))?;
+    let [record] = run.records.as_slice() else { return execution::show(&folder, &run, ended, &args.execution) };
+    let Some(report) = &record.load else { bail!("{}", record.verdict.reason) };
+    if let Some(path) = &args.samples {
+        let stored = harness::store::samples_path(&folder, record.trial.index);
+        std::fs::copy(&stored, path).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let verdict = judgement.decide();
-    if args.format.json {
-        let all = serde_json::json!({"config": config, "report": report, "idle": held, "verdict": verdict});
+    let (verdict, format) = (&record.verdict, &args.execution.format);
+    if format.json {
+        let config = &record.trial.load;
+        let all = serde_json::json!({"config": config, "report": report, "idle": record.idle, "verdict": verdict});
         output::print_json(&all)?;
     } else {
-        output::print(&held.as_ref().map(idle::text).unwrap_or_default())?;
-        output::print(&text(&report, &verdict, args.format.medium()))?;
+        output::print(&record.idle.as_ref().map(idle::text).unwrap_or_default())?;
+        output::print(&text(report, verdict, format.medium()))?;
+        execution::print_places(&format!("Results: {}\n", folder.display()), format.markdown)?;
     }
     Ok(exit::of_validity(verdict.kind == VerdictKind::Valid))
-}
-
-/// Writes the samples if the user requested them.
-fn write_samples(args: &Args, config: &LoadConfig, trial: Option<&Trial>, samples: &[Sample]) -> anyhow::Result<()> {
-    let Some(path) = &args.samples else { return Ok(()) };
-    harness::samples::write(path, samples, &harness::samples::parameters(config, trial)?)?;
-    Ok(())
 }
 
 fn text(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {

@@ -12,7 +12,7 @@ pub struct ExecutionArgs {
     /// Finish a stopped run, by default the newest. The experiment comes from the run's folder; flags cannot change it
     #[arg(long, value_name = "FOLDER", num_args = 0..=1, help_heading = "Results")]
     pub resume: Option<Option<PathBuf>>,
-    /// Start the commands of the experiment's `exec` tables. Without this flag muxbench only shows them
+    /// Start the commands of --exec and of the experiment's `exec` tables. Without this flag muxbench only shows them
     #[arg(long, help_heading = "Results")]
     pub allow_exec: bool,
     /// Exit with 3 unless every trial is valid (sweep: valid or past saturation; capacity: every search precise)

@@ -8,7 +8,6 @@ pub mod settings;
 pub mod setup;
 pub mod target;
 pub mod traffic;
-mod url;
 
 use harness::spec::OneOrMany;
 

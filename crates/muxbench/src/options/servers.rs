@@ -1,18 +1,19 @@
-//! Flags of the servers under comparison: architectures, running servers and commands.
+//! The servers under comparison: architectures, running servers and commands.
 
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
-use harness::description;
-use harness::description::Description;
+use harness::description::{self, Description};
 use harness::spec::candidate::check_name;
 use harness::spec::target::{Target, TargetUrl};
-use harness::spec::transport::Transport;
-use harness::spec::{Candidate, Experiment, Service, Workload};
+use harness::spec::{Candidate, Exec, Experiment, Service, Workload};
 use server::Architecture;
+use wire::Address;
 
 use super::set_list;
+use crate::output;
 
 const HEADING: &str = "Other servers";
 
@@ -21,13 +22,22 @@ pub struct ServersArgs {
     /// Architectures, comma-separated: `MODEL[:THREADS][/MECHANISM]`, or `all`; see `muxbench list`
     #[arg(long, value_name = "ARCH", value_delimiter = ',')]
     arch: Vec<String>,
-    /// Running server, such as `nginx=http://127.0.0.1:8080/` or `cache=memcached://HOST`; also tcp://HOST:PORT and unix:/PATH.
-    /// May be repeated. Without --arch, only the named servers run
+    /// Running server, such as `nginx=http://127.0.0.1:8080/` or `cache=memcached://HOST`; also tcp://HOST:PORT,
+    /// udp://HOST:PORT and unix:/PATH. May be repeated. Without --arch, only the named servers run
     #[arg(long, value_name = "NAME=URL", help_heading = HEADING)]
     target: Vec<Named<TargetUrl>>,
     /// Process of a target on this host, whose CPU time and memory muxbench then measures
     #[arg(long, value_name = "NAME=PID", help_heading = HEADING)]
     target_pid: Vec<Named<NonZeroU32>>,
+    /// Command that starts a server without a shell, such as `go='./server {port}'`. May be repeated; needs --allow-exec.
+    /// Placeholders are {port}, {address}, {socket}, {request}, {response}, {cpus} (their number), {folder} (that of --folder)
+    /// and {dir} (a private folder)
+    #[arg(long, value_name = "NAME=COMMAND", help_heading = HEADING)]
+    exec: Vec<Named<Words>>,
+    /// Template of a command's configuration file, such as `nginx=nginx.conf.in`. It contains the same placeholders; {config} in
+    /// the command is the path of the file
+    #[arg(long, value_name = "NAME=FILE", help_heading = HEADING)]
+    exec_config: Vec<Named<PathBuf>>,
 }
 
 /// A value for the server with this name, written `NAME=VALUE`.
@@ -41,11 +51,22 @@ impl<T: FromStr<Err: ToString>> FromStr for Named<T> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let is_name = |(name, _): &(&str, &str)| check_name(name).is_ok();
-        let (name, value) = text.split_once('=').filter(is_name).ok_or_else(|| {
-            format!("`{text}` has no name; write NAME={text}, with a name of your choice such as mine")
-        })?;
+        let named = text.split_once('=').filter(|(name, _)| check_name(name).is_ok());
+        let (name, value) =
+            named.ok_or_else(|| format!("`{text}` has no name; choose one and write it first, as in mine={text}"))?;
         Ok(Self { name: name.to_owned(), value: value.parse().map_err(|error: T::Err| error.to_string())? })
+    }
+}
+
+/// The words of a command, split as a shell splits them.
+#[derive(Clone, Debug)]
+struct Words(Vec<String>);
+
+impl FromStr for Words {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        shlex::split(text).map(Self).ok_or_else(|| format!("invalid command `{text}`: a quotation mark has no partner"))
     }
 }
 
@@ -56,43 +77,120 @@ fn duplicate<T>(values: &[Named<T>]) -> Option<&str> {
 }
 
 impl ServersArgs {
-    /// Replaces the servers of an experiment.
-    pub fn apply(&self, experiment: &mut Experiment) -> anyhow::Result<()> {
-        let mut servers = architectures(&self.arch)?;
-        for (flag, name) in [("--target", duplicate(&self.target)), ("--target-pid", duplicate(&self.target_pid))] {
+    pub fn parse(&self) -> anyhow::Result<Servers> {
+        for (flag, name) in [
+            ("target", duplicate(&self.target)),
+            ("target-pid", duplicate(&self.target_pid)),
+            ("exec", duplicate(&self.exec)),
+            ("exec-config", duplicate(&self.exec_config)),
+        ] {
             if let Some(name) = name {
-                bail!("{flag} {name}: the name appears twice; give each server its own name");
+                bail!("--{flag} {name}: the name appears twice; give each server its own name");
             }
         }
-        for Named { name, value } in &self.target {
+        let is_target = |name: &str| self.target.iter().any(|target| target.name == name);
+        if let Some(Named { name, .. }) = self.target_pid.iter().find(|pid| !is_target(&pid.name)) {
+            bail!("--target-pid {name}: no --target has this name; add one, or correct the name");
+        }
+        let target = |Named { name, value: url }: &Named<TargetUrl>| {
             let pid = self.target_pid.iter().find(|pid| pid.name == *name).map(|pid| pid.value);
-            experiment.target.insert(name.clone(), Target { url: value.clone(), pid, ports: None });
+            NamedTarget::new(name.clone(), url, pid, ask(url))
+        };
+        let targets: Vec<NamedTarget> = self.target.iter().map(target).collect();
+        let is_command = |name: &str| self.exec.iter().any(|exec| exec.name == name);
+        if let Some(Named { name, .. }) = self.exec_config.iter().find(|config| !is_command(&config.name)) {
+            bail!("--exec-config {name}: no --exec has this name; add one, or correct the name");
         }
-        if let Some(pid) = self.target_pid.iter().find(|pid| !experiment.target.contains_key(&pid.name)) {
-            bail!("--target-pid {}: no --target has this name; add one, or correct the name", pid.name);
-        }
-        for named in self.target.iter().map(|target| Candidate::Target(target.name.clone())) {
-            if !servers.contains(&named) {
-                servers.push(named);
-            }
-        }
+        let command = |exec: &Named<Words>| {
+            let config = self.exec_config.iter().find(|config| config.name == exec.name);
+            let config = config.map(|config| config.value.clone());
+            (exec.name.clone(), Exec { config, ..Exec::of(exec.value.0.clone()) })
+        };
+        let commands: Vec<(String, Exec)> = self.exec.iter().map(command).collect();
+        let mut servers = Servers { architectures: architectures(&self.arch)?, targets, commands };
         let is_defined = |server: &&Candidate| match server {
             Candidate::Ours(_) => true,
-            Candidate::Exec(name) => experiment.exec.contains_key(name),
-            Candidate::Target(name) => experiment.target.contains_key(name),
+            Candidate::Exec(name) => is_command(name),
+            Candidate::Target(name) => is_target(name),
         };
-        if let Some(server) = servers.iter().find(|server| !is_defined(server)) {
-            let name = server.to_string();
-            let (kind, name) = name.split_once(':').context("a defined server has a kind")?;
-            bail!("--arch {kind}:{name}: not defined; add --{kind} {name}=...");
+        if let Some(server) = servers.architectures.iter().find(|server| !is_defined(server)) {
+            let kind = if matches!(server, Candidate::Exec(_)) { "exec NAME=COMMAND" } else { "target NAME=URL" };
+            bail!("--arch {server}: not defined; add --{kind} with this name");
         }
-        set_list(&mut experiment.architectures, &servers);
-        Ok(())
+        let commands = servers.commands.iter().map(|(name, _)| Candidate::Exec(name.clone()));
+        let named: Vec<Candidate> =
+            servers.targets.iter().map(|it| Candidate::Target(it.name.clone())).chain(commands).collect();
+        for server in named {
+            if !servers.architectures.contains(&server) {
+                servers.architectures.push(server);
+            }
+        }
+        Ok(servers)
+    }
+}
+
+/// The servers of an experiment.
+#[derive(Debug)]
+pub struct Servers {
+    /// All servers in order; empty for those of the preset.
+    architectures: Vec<Candidate>,
+    targets: Vec<NamedTarget>,
+    commands: Vec<(String, Exec)>,
+}
+
+#[derive(Debug)]
+struct NamedTarget {
+    name: String,
+    target: Target,
+    /// The service that the target advertises. Only `muxbench serve` does.
+    description: Option<Description>,
+}
+
+impl NamedTarget {
+    /// Creates a target. If the URL of a `udp` server does not list its ports, the description does.
+    fn new(name: String, url: &TargetUrl, pid: Option<NonZeroU32>, description: Option<Description>) -> Self {
+        let is_udp = url.service() == Some(Service::Udp) && url.ports().is_none();
+        let ports = description.as_ref().filter(|_| is_udp).and_then(|it| it.ports.as_ref());
+        let host = url.authority().and_then(|authority| authority.rsplit_once(':'));
+        let listed = ports.zip(host).and_then(|(ports, (host, _))| format!("udp://{host}:{ports}").parse().ok());
+        Self { name, target: Target { url: listed.unwrap_or_else(|| url.clone()), pid }, description }
+    }
+}
+
+impl Servers {
+    /// A single target.
+    pub fn target(url: &TargetUrl) -> Self {
+        Self::described(url, ask(url))
+    }
+
+    /// A single target at an address. `service` is the requested service; by default, the server may advertise it.
+    pub fn at(address: &Address, service: Option<Service>) -> anyhow::Result<Self> {
+        let description = address.ip().and_then(description::ask);
+        let is_udp = description.as_ref().is_some_and(|it| it.service.ports().is_some());
+        let url = match address {
+            Address::Unix(_) => address.to_string(),
+            Address::Ip(_) if service.map_or(is_udp, |it| it == Service::Udp) => format!("udp://{address}"),
+            Address::Ip(_) => format!("tcp://{address}"),
+        };
+        Ok(Self::described(&url.parse().map_err(anyhow::Error::msg)?, description))
+    }
+
+    fn described(url: &TargetUrl, description: Option<Description>) -> Self {
+        let target = NamedTarget::new("server".to_owned(), url, None, description);
+        let architectures = vec![Candidate::Target(target.name.clone())];
+        Self { architectures, targets: vec![target], commands: Vec::new() }
+    }
+
+    /// Replaces the servers of an experiment.
+    pub fn apply(&self, experiment: &mut Experiment) {
+        set_list(&mut experiment.architectures, &self.architectures);
+        experiment.target.extend(self.targets.iter().map(|it| (it.name.clone(), it.target.clone())));
+        experiment.exec.extend(self.commands.iter().cloned());
     }
 
     /// Applies the service and the transport that the URL of the first target selects.
     pub fn apply_urls(&self, workload: &mut Workload) {
-        let Some(Named { value: url, .. }) = self.target.first() else { return };
+        let Some(NamedTarget { target: Target { url, .. }, .. }) = self.targets.first() else { return };
         workload.service = url.service().unwrap_or(workload.service);
         workload.transport = url.transport().unwrap_or(workload.transport);
         if url.service() == Some(Service::Http) {
@@ -101,25 +199,41 @@ impl ServersArgs {
         }
     }
 
-    /// Returns the descriptions of targets whose URL selects no service. Only `muxbench serve` has a description.
-    pub fn advertised(&self, transport: Transport) -> Vec<(String, Description)> {
-        let unknown = self.target.iter().filter(|target| target.value.service().is_none());
-        let ask = |target: &Named<TargetUrl>| {
-            let address = target.value.resolve(transport).ok()?.ip()?;
-            Some((target.name.clone(), description::ask(address)?))
-        };
-        unknown.filter_map(ask).collect()
+    /// The first description of a target.
+    pub fn description(&self) -> Option<&Description> {
+        self.targets.iter().find_map(|it| it.description.as_ref())
+    }
+
+    /// The number of ports that the URL of a target lists.
+    pub fn ports(&self) -> Option<u32> {
+        self.targets.iter().find_map(|it| Some(it.target.url.ports()?.count()))
+    }
+
+    /// Fails if a target advertises another service than that of the experiment. Tells the requests to a target that advertises
+    /// none, unless the user stated them.
+    pub fn check_advertised(&self, experiment: &Experiment, has_service: bool) -> anyhow::Result<()> {
+        let load = experiment.loads().map_err(anyhow::Error::msg)?.into_iter().next().context("there is no load")?;
+        for NamedTarget { name, target, description } in &self.targets {
+            match description {
+                Some(description) => description.check(&load.service).with_context(|| format!("target {name}"))?,
+                None if target.url.may_be_described() && !has_service => {
+                    let address = target.url.resolve(experiment.workload.transport).ok().and_then(|it| it.ip());
+                    let note = |address| description::note_without_description(address, &load.service);
+                    address.map(note).into_iter().for_each(output::note);
+                }
+                None => {}
+            }
+        }
+        Ok(())
     }
 }
 
-/// Fails if a target advertises another service than that of the experiment.
-pub fn check_advertised(experiment: &Experiment, advertised: &[(String, Description)]) -> anyhow::Result<()> {
-    for (name, description) in advertised {
-        let loads = experiment.loads().map_err(anyhow::Error::msg)?;
-        let checked = loads.iter().try_for_each(|load| description.check(&load.service));
-        checked.with_context(|| format!("--target {name}"))?;
+/// Asks a server for its description, unless its URL selects a service that `muxbench serve` does not advertise.
+fn ask(url: &TargetUrl) -> Option<Description> {
+    if !url.may_be_described() {
+        return None;
     }
-    Ok(())
+    description::ask(url.resolve(url.transport().unwrap_or_default()).ok()?.ip()?)
 }
 
 fn architectures(names: &[String]) -> anyhow::Result<Vec<Candidate>> {

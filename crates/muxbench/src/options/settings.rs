@@ -18,7 +18,7 @@ use super::{named, set};
 macro_rules! flags {
     ($group:ident, $settings:ty, $heading:literal:
      $($(#[$help:meta])* $flag:ident: $kind:ty = $value:literal $([$($more:tt)*])?;)*) => {
-        #[derive(Debug, clap::Args)]
+        #[derive(Clone, Debug, Default, clap::Args)]
         pub struct $group {
             $($(#[$help])*
             #[arg(long, value_name = $value, help_heading = $heading $(, $($more)*)?)]
@@ -76,7 +76,7 @@ flags! {
     /// CPUs of the server, such as 0-1,3 [default: one half]
     server: Cpus = "CPUS" [long = "server-cpus"];
     /// CPUs of the client [default: the other half]
-    client: Cpus = "CPUS" [long = "client-cpus"];
+    client: Cpus = "CPUS" [long = "client-cpus", alias = "cpus"];
     /// Let server and client share all CPUs, and let the kernel place their threads
     shared: bool = "BOOL" [long = "share-cpus", num_args = 0..=1, require_equals = true, default_missing_value = "true"];
 }

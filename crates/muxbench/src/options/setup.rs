@@ -9,7 +9,7 @@ use harness::spec::units::{Share, Time, Work};
 use harness::spec::{Experiment, OneOrMany, Phases, Service, presets, stream};
 use load::config::{Popularity, Schedule};
 
-use super::servers::{ServersArgs, check_advertised};
+use super::servers::{Servers, ServersArgs};
 use super::settings::{ClientArgs, NetworkArgs, PhaseArgs, PlacementArgs, ServerArgs};
 use super::traffic::TrafficArgs;
 use super::{named, set, set_list};
@@ -23,7 +23,32 @@ pub struct SetupArgs {
     /// Have the kernel count the servers' system calls; makes each call more expensive. --explain shows the counts
     #[arg(long)]
     count_syscalls: bool,
-    /// Transport: tcp, tcp6 (over IPv6), unix (Unix sockets) [default: tcp]
+    /// Folder that `http` serves; without one it serves /bytes/N, a body of N bytes
+    #[arg(long, value_name = "FOLDER", help_heading = "HTTP")]
+    folder: Option<PathBuf>,
+    /// Simulated work of the server for each request, fixed or random: cpu=50us, busy=50us (by the clock), sleep=1ms,
+    /// cpu=50us,exponential
+    #[arg(long, value_name = "WORK", alias = "work")]
+    simulated_work: Option<Work>,
+    /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: auto]
+    #[arg(long, value_name = "WHEN", value_parser = named::<Interleave>)]
+    interleave: Option<Interleave>,
+    /// Length of the slices of interleaved trials [default: from the workload, 10ms or more]
+    #[arg(long, value_name = "TIME")]
+    slice: Option<Time>,
+    /// Run the first architecture a second time: its ratio to the first shows the noise
+    #[arg(long)]
+    placebo: bool,
+    #[command(flatten)]
+    network: NetworkArgs,
+    #[command(flatten)]
+    load: LoadArgs,
+}
+
+/// Flags of the load, apart from its rate.
+#[derive(Debug, Default, clap::Args)]
+pub struct LoadArgs {
+    /// Transport: tcp, tcp6 (over IPv6), unix (Unix sockets) [default: tcp, or as the URL of a target selects]
     #[arg(long, value_name = "TRANSPORT", value_parser = named::<Transport>)]
     transport: Option<Transport>,
     /// Open connections, comma-separated
@@ -38,10 +63,7 @@ pub struct SetupArgs {
     #[arg(long, value_name = "SCHEDULE", value_delimiter = ',', value_parser = named::<Schedule>)]
     schedule: Vec<Schedule>,
     #[command(flatten)]
-    traffic: TrafficArgs,
-    /// Folder that `http` serves; without one it serves /bytes/N, a body of N bytes
-    #[arg(long, value_name = "FOLDER", help_heading = "HTTP")]
-    folder: Option<PathBuf>,
+    pub traffic: TrafficArgs,
     /// Share of the connections that carry requests, such as 1/16 or 6.25%, comma-separated
     #[arg(long, value_name = "SHARE", value_delimiter = ',')]
     active: Vec<Share>,
@@ -51,26 +73,11 @@ pub struct SetupArgs {
     /// Connection popularity: uniform, zipf (exponent 1), zipf:0.8 [default: uniform]
     #[arg(long, value_name = "POPULARITY", alias = "choice")]
     popularity: Option<Popularity>,
-    /// Simulated work of the server for each request, fixed or random: cpu=50us, busy=50us (by the clock), sleep=1ms,
-    /// cpu=50us,exponential
-    #[arg(long, value_name = "WORK", alias = "work")]
-    simulated_work: Option<Work>,
-    /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: auto]
-    #[arg(long, value_name = "WHEN", value_parser = named::<Interleave>)]
-    interleave: Option<Interleave>,
-    /// Length of the slices of interleaved trials [default: from the workload, 10ms or more]
-    #[arg(long, value_name = "TIME")]
-    slice: Option<Time>,
-    /// Run the first architecture a second time: its ratio to the first shows the noise
-    #[arg(long)]
-    placebo: bool,
     /// Seed of all random numbers: the order of trials, the schedules
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
     #[command(flatten)]
     phases: PhaseArgs,
-    #[command(flatten)]
-    network: NetworkArgs,
     #[command(flatten)]
     placement: PlacementArgs,
     #[command(flatten)]
@@ -83,33 +90,60 @@ pub struct SetupArgs {
 impl SetupArgs {
     /// Returns the preset `compare`, changed by the flags.
     pub fn experiment(&self) -> anyhow::Result<Experiment> {
-        let mut experiment = presets::find("compare").expect("the preset exists").experiment();
-        self.servers.apply(&mut experiment)?;
-        set(&mut experiment.seed, self.seed);
+        let mut experiment = self.load.experiment(&self.servers.parse()?)?;
         set(&mut experiment.interleave, self.interleave);
         experiment.placebo |= self.placebo;
         experiment.slice = self.slice.or(experiment.slice);
+        set(&mut experiment.workload.simulated_work, self.simulated_work);
+        if self.folder.is_some() {
+            experiment.workload.http.get_or_insert_default().folder.clone_from(&self.folder);
+        }
+        experiment.network = self.network.network();
+        self.server.apply(&mut experiment.server);
+        experiment.server.count_syscalls = self.count_syscalls;
+        Ok(experiment)
+    }
+
+    /// Returns an experiment for many rates: by default one short repeat each, with the preset's fewest connections.
+    pub fn experiment_of_rates(&self, name: &str, measure: Time) -> anyhow::Result<Experiment> {
+        let mut experiment = self.experiment()?;
+        experiment.name = name.into();
+        experiment.repeats = NonZeroU32::MIN;
+        let (ramp, warm_up, cool_down) = (Time(200_000_000), Time(300_000_000), Time(1_000_000_000));
+        let phases = Phases { ramp, warm_up, measure, sessions: None, cool_down };
+        self.load.shorten(&mut experiment, phases);
+        Ok(experiment)
+    }
+}
+
+impl LoadArgs {
+    /// The flags of connections and of traffic, without others.
+    pub fn of(connections: Option<NonZeroU32>, traffic: &TrafficArgs) -> Self {
+        Self { connections: connections.into_iter().collect(), traffic: traffic.clone(), ..Self::default() }
+    }
+
+    /// Returns the preset `compare` with these servers, changed by the flags.
+    pub fn experiment(&self, servers: &Servers) -> anyhow::Result<Experiment> {
+        let mut experiment = presets::find("compare").expect("the preset exists").experiment();
+        servers.apply(&mut experiment);
+        set(&mut experiment.seed, self.seed);
         let workload = &mut experiment.workload;
-        self.servers.apply_urls(workload);
+        servers.apply_urls(workload);
         set(&mut workload.transport, self.transport);
         set_list(&mut workload.connections, &self.connections);
         set_list(&mut workload.schedule, &self.schedule);
         set_list(&mut workload.active, &self.active);
         set_list(&mut workload.idle, &self.idle);
         set(&mut workload.popularity, self.popularity);
-        set(&mut workload.simulated_work, self.simulated_work);
-        let advertised = self.servers.advertised(workload.transport);
-        self.traffic.apply_advertised(workload, advertised.first().map(|(_, description)| description))?;
+        self.traffic.apply_advertised(workload, servers.description())?;
         workload.ports = OneOrMany(self.ports.clone());
         if workload.service == Service::Udp {
             // Drop the preset's connections; the check rejects connections from a flag.
             workload.connections = OneOrMany(self.connections.clone());
             if self.ports.is_empty() {
-                workload.ports = OneOrMany([10, 1_000].into_iter().filter_map(NonZeroU32::new).collect());
+                let known = servers.ports().map_or(vec![10, 1_000], |count| vec![count]);
+                workload.ports = OneOrMany(known.into_iter().filter_map(NonZeroU32::new).collect());
             }
-        }
-        if self.folder.is_some() {
-            workload.http.get_or_insert_default().folder.clone_from(&self.folder);
         }
         if workload.service == Service::Stream {
             if self.schedule.is_empty() {
@@ -122,33 +156,23 @@ impl SetupArgs {
             workload.rate = None;
         }
         self.phases.apply(&mut experiment.phases);
-        experiment.network = self.network.network();
         self.placement.apply(&mut experiment.placement);
-        self.server.apply(&mut experiment.server);
-        experiment.server.count_syscalls = self.count_syscalls;
         self.client.apply(&mut experiment.client);
         set(&mut experiment.client.processes, self.client_processes);
-        check_advertised(&experiment, &advertised)?;
+        servers.check_advertised(&experiment, self.traffic.has_service())?;
         Ok(experiment)
     }
 
-    /// Returns an experiment for many rates: by default one short repeat each, with the preset's fewest connections.
-    pub fn experiment_of_rates(&self, name: &str, measure: Time) -> anyhow::Result<Experiment> {
-        let mut experiment = self.experiment()?;
-        experiment.name = name.into();
-        experiment.repeats = NonZeroU32::MIN;
-        experiment.phases = Phases {
-            ramp: Time(200_000_000),
-            warm_up: Time(300_000_000),
-            measure,
-            sessions: None,
-            cool_down: Time(1_000_000_000),
-        };
+    /// Sets other default phases, and by default only the preset's fewest connections or ports.
+    pub fn shorten(&self, experiment: &mut Experiment, phases: Phases) {
+        experiment.phases = phases;
         self.phases.apply(&mut experiment.phases);
         if self.connections.is_empty() {
             experiment.workload.connections.0.truncate(1);
         }
-        Ok(experiment)
+        if self.ports.is_empty() {
+            experiment.workload.ports.0.truncate(1);
+        }
     }
 }
 

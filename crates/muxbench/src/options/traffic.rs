@@ -11,7 +11,7 @@ use harness::spec::{OneOrMany, Service, Workload};
 use super::settings::{KvArgs, StreamArgs};
 use super::{named, set};
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct TrafficArgs {
     /// Think time of a connection in a closed loop, fixed or random: 1ms, or 1ms,exponential [default: 0]
     #[arg(long, value_name = "THINK")]
@@ -48,6 +48,11 @@ pub struct TrafficArgs {
 impl TrafficArgs {
     fn has_request_size(&self) -> bool {
         self.request.is_some() || self.stream.packet.is_some() && self.stream.ack.is_some()
+    }
+
+    /// The service that the user requested.
+    pub fn service(&self) -> Option<Service> {
+        self.service
     }
 
     pub fn has_service(&self) -> bool {

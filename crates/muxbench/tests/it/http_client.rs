@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::{Command, Output};
 
 use crate::cases::{Cases, case};
-use crate::common::{ExternalServer, eventually, muxbench, prepared};
+use crate::common::{self, ExternalServer, eventually, prepared};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -62,7 +62,7 @@ fn load(arguments: &[&str]) -> Output {
     // A closed loop gets a longer window, so that it makes enough requests on a busy machine.
     let measure = if arguments.contains(&"closed") { "2s" } else { "400ms" };
     let phases = ["--connections", "5", "--ramp", "0", "--warm-up", "0", "--measure", measure, "--cool-down", "20s"];
-    muxbench().arg("load").args(arguments).args(phases).output().unwrap()
+    common::load().args(arguments).args(phases).output().unwrap()
 }
 
 /// Returns the report of a load, even if it is not valid: a busy machine delays its sends.
@@ -183,7 +183,7 @@ fn response_of_changing_length_is_wrong() {
             std::fs::rename(beside, &file).unwrap();
         });
         let phases = ["--ramp", "0", "--warm-up", "0", "--measure", "3s", "--cool-down", "20s", "--json"];
-        muxbench().args(["load", &url, "--rate", "500", "--connections", "5"]).args(phases).output().unwrap()
+        common::load().args([&url, "--rate", "500", "--connections", "5"]).args(phases).output().unwrap()
     });
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let (total, wrong) = errors(&report, "wrong");

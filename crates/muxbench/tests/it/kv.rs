@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::cases::{Cases, case};
-use crate::common::{ExternalServer, Serve, muxbench, peer, prepared};
+use crate::common::{ExternalServer, Serve, load, peer, prepared};
 use recorded::RECORDED;
 use server::Architecture;
 use wire::ServiceSpec;
@@ -319,8 +319,8 @@ fn client_loads_memcached_without_errors() {
     let serve = Serve::start_kv("epoll".parse().unwrap(), &[]);
     for address in [memcached.address, serve.ip()] {
         let flags = "--service kv --schedule closed --connections 10 --records 200 --measure 1s --cool-down 60s --json";
-        let output = muxbench()
-            .args(["load", "--target", &address.to_string()])
+        let output = load()
+            .args(["--target", &address.to_string()])
             .args(flags.split_whitespace())
             .output()
             .unwrap_or_else(|error| panic!("{address}: {error}"));

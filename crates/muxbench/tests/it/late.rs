@@ -6,8 +6,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::cases::{Cases, case};
-use crate::common::{Serve, muxbench};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::common::{Serve, client_of, load};
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 /// Returns the result of `muxbench load` with a window of two seconds, in which the client is stopped `times` times for `stop`.
@@ -19,8 +19,8 @@ fn load_with_stops(server: &str, times: u32, stop: Duration) -> Value {
 fn load_with_stops_and(server: &str, schedule: &str, times: u32, stop: Duration) -> Value {
     let serve = Serve::start(server.parse().unwrap(), 64, 64);
     let flags = "--connections 10 --ramp 0 --warm-up 200ms --measure 2s --cool-down 20s --json";
-    let mut load = muxbench();
-    load.args(["load", "--target", &serve.address.to_string()]).args(["--request", "64B", "--response", "64B"]);
+    let mut load = load();
+    load.args(["--target", &serve.address.to_string(), "--request", "64B", "--response", "64B"]);
     let mut load = load
         .args(schedule.split(' '))
         .args(flags.split(' '))
@@ -28,7 +28,7 @@ fn load_with_stops_and(server: &str, schedule: &str, times: u32, stop: Duration)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let pid = Pid::from_child(&load);
+    let pid = client_of(&load);
     let mut message = BufReader::new(load.stderr.take().unwrap()).lines();
     assert!(message.any(|line| line.unwrap().starts_with("measure:")), "the window begins");
     for _ in 0..times {
@@ -67,8 +67,10 @@ fn briefly_stopped_client_has_marked_p99() {
 }
 
 fn stalled_closed_loop_and_two_threads_are_client_limited() {
-    // A closed loop has no send delay. With two threads, send delays do not show stalls of the receiver.
-    for schedule in ["--schedule closed", "--schedule closed --think 1ms", "--rate 1000 --roles two-threads"] {
+    // A closed loop has no send delay. With two threads, send delays do not show stalls of the receiver. Only a client that sleeps
+    // measures its stalls.
+    let two_threads = "--rate 1000 --roles two-threads --pacing sleep-spin";
+    for schedule in ["--schedule closed", "--schedule closed --think 1ms", two_threads] {
         let found = load_with_stops_and("epoll", schedule, 3, Duration::from_millis(60));
         let verdict = &found["verdict"];
         assert_eq!(verdict["kind"], "client-limited", "{schedule}: {verdict}");

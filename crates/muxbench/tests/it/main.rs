@@ -8,6 +8,7 @@ mod cases;
 mod common;
 mod conformance;
 mod controllers;
+mod examples;
 mod faults;
 mod fleet;
 mod hostile;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         accept::cases,
         conformance::cases,
         controllers::cases,
+        examples::cases,
         faults::cases,
         fleet::cases,
         hostile::cases,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::cases::{Cases, case};
-use crate::common::{Serve, TIMEOUT, eventually, muxbench};
+use crate::common::{Serve, TIMEOUT, eventually, load, muxbench};
 use harness::store::Store;
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Pid;
@@ -239,8 +239,8 @@ fn load_with_advertisement(described: &str) -> Output {
     std::thread::scope(|scope| {
         // The client may close the connection early, so the write may fail.
         scope.spawn(|| listener.accept().map(|(mut client, _)| client.write_all(printed.as_bytes())));
-        let mut command = muxbench();
-        command.args(["load", "--measure", "100ms", "--target", &format!("127.0.0.1:{}", place - 1)]);
+        let mut command = load();
+        command.args(["--measure", "100ms", "--target", &format!("127.0.0.1:{}", place - 1)]);
         // A load with these flags and default sizes needs little memory.
         command.args(["--rate", "10", "--timeout", "1s"]);
         command.output().unwrap()

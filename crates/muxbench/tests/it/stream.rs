@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::cases::{Cases, case};
-use crate::common::{Serve, as_nobody, muxbench, muxbench_for_all_users};
+use crate::common::{Serve, as_nobody, load, muxbench, muxbench_for_all_users};
 use load::LoadConfig;
 use load::config::{Phases, Schedule};
 use serde_json::Value;
@@ -180,8 +180,8 @@ fn server_out_of_threads_fails_trial_with_remedy() {
 
 fn bandwidth_is_printed_each_second() {
     let serve = Serve::start_stream("epoll".parse().unwrap(), &[]);
-    let output = muxbench()
-        .args(["load", "--service", "stream", "--connections", "2", "--ramp", "0", "--warm-up", "0", "--measure", "6s"])
+    let output = load()
+        .args(["--service", "stream", "--connections", "2", "--ramp", "0", "--warm-up", "0", "--measure", "6s"])
         .args(["--target", &serve.address.to_string()])
         .output()
         .unwrap();

@@ -169,6 +169,7 @@ fn load_drives_unix_socket_and_rejects_wrong_flags() {
     let serve = Serve::start_with("epoll".parse().unwrap(), 10, 200, &["--listen", &target], None);
     let load = |more: &[&str]| {
         let common = ["load", "--target", &target, "--request", "10B", "--response", "200B", "--connections", "10"];
+        let common = [&common[..], &["--output", "here"]].concat();
         let times = [
             "--rate",
             "200",
@@ -189,10 +190,11 @@ fn load_drives_unix_socket_and_rejects_wrong_flags() {
     assert_eq!(result["report"]["transport"], "unix");
     assert_eq!(result["config"]["target"], target.as_str());
     assert_eq!((&result["report"]["completed"], &result["report"]["planned"]), (&60.into(), &60.into()));
+    let record = &harness::store::read(&folder.path().join("here")).unwrap().records[0];
+    assert_eq!(record.trial.architecture.to_string(), "target:server", "the run is stored");
     for (more, word) in [
         (["--timestamps", "kernel"], "no kernel timestamps"),
-        (["--transport", "udp"], "--transport udp"),
-        (["--transport", "tcp"], "--transport tcp"),
+        (["--transport", "tcp"], "set workload.transport (--transport) to unix"),
     ] {
         let output = load(&more);
         let printed = text(&output.stderr);

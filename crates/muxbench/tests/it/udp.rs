@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::cases::{Cases, case};
-use crate::common::{Serve, TIMEOUT, eventually, muxbench, skipped};
+use crate::common::{Serve, TIMEOUT, eventually, load, muxbench, skipped};
 use serde_json::Value;
 use server::Architecture;
 use server::spec::mechanism::Family;
@@ -228,13 +228,14 @@ fn run_perhaps_invalid(command: &mut Command) -> (String, String) {
 
 fn udp_serve_and_load_work_without_a_runner() {
     let serve = Serve::start_udp("poll".parse().unwrap(), 30, &[]);
-    let ports = serve.ports.as_ref().unwrap().to_string();
-    let mut load = muxbench();
-    load.args(["load", "--service", "udp", "--request", "16B", "--response", "40B", "--rate", "500", "--json"]);
-    load.args(["--ramp", "0", "--warm-up", "100ms", "--measure", "500ms", "--cool-down", "20s"]);
-    load.args(["--target", &serve.address.to_string()]);
-    load.args(["--ports", &ports]);
-    let (json, errors) = run_perhaps_invalid(&mut load);
+    let url = format!("udp://127.0.0.1:{}", serve.ports.as_ref().unwrap());
+    let load = || {
+        let mut load = load();
+        load.args([&url, "--request", "16B", "--response", "40B", "--rate", "500", "--json"]);
+        load.args(["--ramp", "0", "--warm-up", "100ms", "--measure", "500ms", "--cool-down", "20s"]);
+        load
+    };
+    let (json, errors) = run_perhaps_invalid(&mut load());
     let report: Value = serde_json::from_str(&json).unwrap_or_else(|_| panic!("{json}{errors}"));
     let report = &report["report"];
     assert_eq!(report["transport"], "udp");
@@ -247,7 +248,7 @@ fn udp_serve_and_load_work_without_a_runner() {
     assert!(totals["requests"].as_u64().unwrap() >= 250 + 50 + 30, "{totals}");
 
     // The server has ended.
-    let (success, _, errors) = run(&mut load);
+    let (success, _, errors) = run(&mut load());
     assert!(!success && errors.contains("unreachable") && errors.contains("is the server running there"), "{errors}");
 }
 

@@ -16,7 +16,7 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, Resource, Signal};
 use wire::Address;
 
-use super::config::{ExternalConfig, PLACEHOLDERS};
+use super::config::ExternalConfig;
 use crate::external::process_tag::ProcessTag;
 use crate::external::procfs_stats::{self, ProcfsStats, Root};
 use crate::external::spawn::spawn;
@@ -99,12 +99,13 @@ impl ExternalServer {
     }
 
     fn spawn(config: &ExternalConfig, free: SocketAddr, on_end: impl Fn() + Send + 'static) -> Result<Self, String> {
-        let filled_in = |argument: &String| filled_in(argument, config, free.port());
+        let filled_in = |argument: &String| config.filled_in(argument, free.port());
         let arguments: Vec<String> = config.command.iter().map(filled_in).collect();
         let [program, arguments @ ..] = arguments.as_slice() else {
             return Err("the command is empty; name a program".into());
         };
         let cannot = |what: &str, error: io::Error| format!("cannot {what} `{program}`: {error}");
+        config.write_config(free.port()).map_err(|error| cannot("write the configuration of", error))?;
         let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from);
         let (output, input) = pipe.map_err(|error| cannot("open a pipe for", error))?;
         let errors = input.try_clone().map_err(|error| cannot("open a pipe for", error))?;
@@ -229,19 +230,6 @@ impl Drop for ExternalServer {
 fn is_taken(address: &Address) -> bool {
     let bound = address.ip().map(TcpListener::bind);
     bound.is_some_and(|bound| bound.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse))
-}
-
-fn filled_in(argument: &str, config: &ExternalConfig, port: u16) -> String {
-    let number = |bytes: Option<u32>| bytes.map(|bytes| bytes.to_string());
-    let socket = config.listen.path().map_or_else(String::new, |path| path.display().to_string());
-    let address = config.listen.ip().map(|address| address.ip().to_string());
-    let port = Some(port.to_string());
-    let values = [port, number(config.request_bytes), number(config.response_bytes), Some(socket), address];
-    PLACEHOLDERS
-        .iter()
-        .zip(values)
-        .filter_map(|(name, value)| Some((name, value?)))
-        .fold(argument.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), &value))
 }
 
 /// Reads the output, so that the command never blocks on a full pipe, and keeps the last bytes.

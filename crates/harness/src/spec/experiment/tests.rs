@@ -70,6 +70,28 @@ fn small_file_has_defaults() {
 }
 
 #[test]
+fn file_with_only_servers_has_the_defaults_of_compare() {
+    let parse = |text: &str| Experiment::parse(text, "dir/mine.toml").unwrap();
+    let experiment = parse("[target.nginx]\nurl = \"http://127.0.0.1:8080/a\"\n[workload]\nservice = \"http\"\n");
+    assert_eq!((experiment.name.as_str(), experiment.architectures.0[0].to_string()), ("mine", "target:nginx".into()));
+    let load = &experiment.loads().unwrap()[0];
+    assert_eq!((load.connections, load.rate_per_s), (400, Some(2_000.0)));
+    assert_eq!(load.http.as_ref().unwrap().targets[0].path, "/a");
+    let fixed = parse("architectures = \"epoll\"");
+    let compare = crate::spec::presets::find("compare").unwrap().experiment();
+    assert_eq!(
+        (fixed.workload.request, fixed.workload.response),
+        (compare.workload.request, compare.workload.response)
+    );
+    assert_eq!((fixed.workload.rate, fixed.phases.measure), (compare.workload.rate, compare.phases.measure));
+    let http = parse("architectures = \"epoll\"\n[workload]\nservice = \"http\"");
+    assert_eq!(http.loads().unwrap()[0].http.as_ref().unwrap().targets[0].path, "/bytes/10240");
+    let udp = parse("architectures = \"epoll\"\n[workload]\nservice = \"udp\"\n[phases]\nmeasure = \"1s\"");
+    assert_eq!((udp.workload.ports.0[0].get(), udp.phases.warm_up), (10, Phases::default().warm_up));
+    assert_eq!(Experiment::parse("architectures = \"epoll\"", "standard input").unwrap().name, "experiment");
+}
+
+#[test]
 fn every_mistake_is_reported_with_its_line() {
     let wrong = [
         ("connections = 10", "conections = 10"),
@@ -83,7 +105,6 @@ fn every_mistake_is_reported_with_its_line() {
         ("rate = [100, 200.5]", "rate = \"fast\""),
         ("rate = [100, 200.5]", "rate = true"),
         ("request = \"1B\"", "request = 1"),
-        ("request = \"1B\"", ""),
         ("request = \"1B\"", "request = \"1\""),
         ("request = \"1B\"", "request = \"0B\""),
         ("measure = \"1s\"", "measure = \"1 parsec\""),
@@ -99,7 +120,6 @@ fn every_mistake_is_reported_with_its_line() {
         ("[phases]", "idle = -1\n[phases]"),
         ("[phases]", "choice = \"pareto\"\n[phases]"),
         ("[phases]", "schedule = \"random\"\n[phases]"),
-        ("rate = [100, 200.5]", ""),
         ("rate = [100, 200.5]", "rate = 100\nthink = \"1ms\""),
         ("rate = [100, 200.5]", "rate = 100\nschedule = \"closed\""),
         ("rate = [100, 200.5]", "rate = 100\nschedule = [\"constant\", \"closed\"]"),
@@ -108,7 +128,6 @@ fn every_mistake_is_reported_with_its_line() {
         ("[phases]", "service = \"kv\"\n[phases]"),
         ("[phases]", "[workload.kv]\nrecords = 10\n[phases]"),
         ("[phases]", "service = \"http\"\n[phases]"),
-        ("request = \"1B\"\nresponse = \"10KiB\"\n[phases]", "service = \"http\"\n[phases]"),
         (
             "request = \"1B\"\nresponse = \"10KiB\"\n[phases]",
             "service = \"http\"\n[workload.http]\npaths = \"bytes\"\n[phases]",
@@ -146,13 +165,10 @@ fn every_mistake_is_reported_with_its_line() {
         ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\", \"{socket}\"]\n[phases]"),
         ("[phases]", "transport = \"unix\"\n[exec.go]\ncommand = [\"go\", \"{port}\"]\n[phases]"),
         ("[phases]", "transport = \"udp\"\n[phases]"),
-        ("connections = 10", ""),
         ("connections = 10", "connections = 10\nports = 10"),
-        ("connections = 10", "service = \"udp\""),
         ("connections = 10", "service = \"udp\"\nports = []"),
         ("connections = 10", "service = \"udp\"\nports = 10\nconnections = 10"),
         ("connections = 10", "service = \"udp\"\nports = 10"),
-        ("connections = 10\nrate = [100, 200.5]\nrequest = \"1B\"\n", "service = \"udp\"\nports = 10\nrate = 10\n"),
         (
             "connections = 10\nrate = [100, 200.5]\nrequest = \"1B\"\n",
             "service = \"udp\"\nports = 10\nrate = 10\nrequest = \"8B\"\ntransport = \"tcp6\"\n",
@@ -165,7 +181,15 @@ fn every_mistake_is_reported_with_its_line() {
             "connections = 10\nrate = [100, 200.5]\nrequest = \"1B\"\n",
             "service = \"udp\"\nports = 10\nrate = 10\nidle = 5\nrequest = \"8B\"\n",
         ),
+        ("architectures = \"epoll\"\n", ""),
         ("[phases]", "[exec.go]\nprogram = \"go\"\n[phases]"),
+        ("[phases]", "[exec.go]\ncommand = [\"go\", \"{config}\", \"{port}\"]\n[phases]"),
+        ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nconfig = \"go.in\"\n[phases]"),
+        ("\"epoll\"", "\"target:nginx\""),
+        ("[phases]", "[target.nginx]\nurl = \"tcp://localhost:1\"\n[phases]"),
+        ("[phases]", "[target.nginx]\nurl = \"localhost:1\"\n[phases]"),
+        ("\"epoll\"\n[workload]", "\"target:it\"\n[target.it]\nurl = \"http://localhost/\"\n[workload]"),
+        ("\"epoll\"\n[workload]", "\"target:it\"\n[target.it]\nurl = \"tcp://localhost:1\"\n[network]\n[workload]"),
         ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nstart-timeout = \"0\"\n[phases]"),
         ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nenvironment = {\"A=B\" = \"1\"}\n[phases]"),
     ];

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,29 @@ pub const TIMEOUT: Duration = Duration::from_secs(120);
 /// The built binary.
 pub fn muxbench() -> Command {
     Command::new(env!("CARGO_BIN_EXE_muxbench"))
+}
+
+/// `muxbench load` with a folder for its results.
+pub fn load() -> Command {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let folder = format!("load-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
+    let mut command = muxbench();
+    command.args(["load", "--output"]).arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder));
+    command
+}
+
+/// The process that measures for a running `muxbench load`.
+pub fn client_of(load: &Child) -> Pid {
+    let is_client = |pid: &Pid| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == b"load")
+    };
+    let mut found = None;
+    eventually("the client starts", || {
+        found = children_of(Pid::from_child(load)).into_iter().find(is_client);
+        found.is_some()
+    });
+    found.expect("the client has started")
 }
 
 /// Runs an external tool with a time limit.

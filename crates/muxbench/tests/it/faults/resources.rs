@@ -23,9 +23,9 @@ fn exhausted_resource_is_named_with_a_remedy() {
     assert_fails(
         "--nofile=64:64",
         &load(&["--connections", "200"]),
-        &["no-descriptors", "raise the hard limit of descriptors"],
+        &["200 connections need 264 descriptors", "raise the limit"],
     );
-    let memory = ["cannot reserve memory for 2", "lower the rate or the duration"];
+    let memory = ["MiB of memory, but ", "lower workload.connections, workload.rate or phases.measure"];
     assert_fails(
         "--as=2147483648",
         &load(&["--rate", "1000000", "--measure", "200s", "--ramp", "0", "--warm-up", "0"]),
@@ -41,8 +41,8 @@ fn exhausted_resource_is_named_with_a_remedy() {
     let room = ["serve", "--arch", "mt", "--connections-max", "100000000"];
     assert_fails("--as=1073741824", &room, &["no memory for counters", "lower the connections"]);
     // The server still serves later clients.
-    let output =
-        muxbench().args(load(&["--connections", "5", "--measure", "100ms", "--cool-down", "60s"])).output().unwrap();
+    let brief = load(&["--connections", "5", "--measure", "100ms", "--cool-down", "60s"]);
+    let output = crate::common::load().args(&brief[1..]).output().unwrap();
     let message = printed(&output, &[0, 3]);
     assert!(message.contains("requests completed") && message.contains(" 0 errors"), "{message}");
 }
@@ -201,7 +201,9 @@ fn lost_cpu_ends_run_and_records_no_trial() {
         assert_eq!(temporary_files(&folder.path().join("run")), Vec::<PathBuf>::new());
         eventually("all processes of the run end", || processes(folder.path(), "").is_empty());
     }
-    for arguments in [&["serve", "--cpus", "4000"][..], &["load", "--target", "127.0.0.1:1", "--cpus", "4000"]] {
+    let serve = Serve::start("epoll".parse().unwrap(), 1, 1);
+    let target = serve.address.to_string();
+    for arguments in [&["serve", "--cpus", "4000"][..], &["load", "--target", &target, "--cpus", "4000"]] {
         let message = printed(&muxbench().args(arguments).output().unwrap(), &[1]);
         assert!(message.contains("4000"), "{message}");
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::cases::{Cases, case};
-use crate::common::{children_of, eventually, muxbench, prepared, skipped};
+use crate::common::{self, children_of, eventually, muxbench, prepared, skipped};
 use harness::model::network::Links;
 use harness::model::{Run, TrialRecord, VerdictKind};
 use harness::store::Store;
@@ -459,7 +459,7 @@ fn client_requests_only_the_advertised_service() {
         .unwrap();
     let load = |flags: &str| {
         let phases = "--ramp 0 --warm-up 0 --measure 300ms --connections 2 --rate 200 --json";
-        muxbench().args(["load", "--target", &address]).args(words(phases)).args(words(flags)).output().unwrap()
+        common::load().args(["--target", &address]).args(words(phases)).args(words(flags)).output().unwrap()
     };
     // On a busy machine the advertisement may come too late, as if the server advertised nothing: repeat the load.
     let load_until = |flags: &str, is_expected: &dyn Fn(&Output) -> bool| {
@@ -486,8 +486,8 @@ fn client_without_advertised_service_states_its_request() {
     let target = silent.local_addr().unwrap().to_string();
     let printed = |flags: &str| {
         let brief = "--connections 1 --ramp 0 --warm-up 0 --measure 100ms --timeout 200ms";
-        let mut load = muxbench();
-        load.args(["load", "--target", &target]).args(words(brief)).args(words(flags));
+        let mut load = common::load();
+        load.args(["--target", &target]).args(words(brief)).args(words(flags));
         String::from_utf8_lossy(&load.output().unwrap().stderr).into_owned()
     };
     let words = "requesting fixed: 128B -> 10KiB";

@@ -391,18 +391,8 @@ fn serve_and_load_work_without_a_runner() {
     let serve = crate::common::Serve::start("poll".parse().unwrap(), 128, 10_240);
     let folder = tempfile::tempdir().unwrap();
     let samples = folder.path().join("samples.parquet");
-    let output = muxbench()
-        .args([
-            "load",
-            "--target",
-            &serve.address.to_string(),
-            "--connections",
-            "20",
-            "--rate",
-            "500",
-            "--ramp",
-            "50ms",
-        ])
+    let output = crate::common::load()
+        .args(["--target", &serve.address.to_string(), "--connections", "20", "--rate", "500", "--ramp", "50ms"])
         .args(["--warm-up", "50ms", "--measure", "400ms", "--cool-down", "5s", "--samples"])
         .arg(&samples)
         .output()
@@ -420,8 +410,8 @@ fn client_with_wrong_sizes_fails_before_the_ramp() {
     let folder = tempfile::tempdir().unwrap();
     let listen = format!("unix:{}", folder.path().join("socket").display());
     let serve = crate::common::Serve::start_with("epoll".parse().unwrap(), 128, 100, &["--listen", &listen], None);
-    let output = muxbench()
-        .args(["load", "--target", &serve.address.to_string(), "--request", "128B", "--response", "200B"])
+    let output = crate::common::load()
+        .args(["--target", &serve.address.to_string(), "--request", "128B", "--response", "200B"])
         .args(["--connections", "5", "--timeout", "200ms"])
         .output()
         .unwrap();

@@ -61,8 +61,8 @@ fn check<'a>(verdict: &'a Value, word: &str) -> &'a Value {
 
 fn violated_schedule_makes_trial_client_limited() {
     let serve = crate::common::Serve::start("epoll".parse().unwrap(), 128, 128);
-    let child = muxbench()
-        .args(["load", "--target", &serve.address.to_string(), "--response", "128B", "--schedule", "constant"])
+    let child = crate::common::load()
+        .args(["--target", &serve.address.to_string(), "--response", "128B", "--schedule", "constant"])
         .args([
             "--connections",
             "10",
@@ -79,7 +79,7 @@ fn violated_schedule_makes_trial_client_limited() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let pid = Pid::from_child(&child);
+    let pid = crate::common::client_of(&child);
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
     // Stop the client for 30 ms of every 60 ms. Each time it continues, it sends about 30 requests in a burst.
