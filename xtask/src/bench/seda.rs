@@ -54,15 +54,15 @@ struct Comparison {
 struct Row {
     architecture: String,
     verdict: String,
-    service_p50_ns: Option<Estimate>,
-    rate_per_s: Option<Estimate>,
+    service: Option<Distribution>,
+    rate_achieved_per_s: Option<f64>,
     cost: Option<Cost>,
     why: Option<Breakdown>,
 }
 
 #[derive(Deserialize)]
-struct Estimate {
-    value: f64,
+struct Distribution {
+    p50_ns: f64,
 }
 
 #[derive(Deserialize)]
@@ -81,6 +81,7 @@ struct Breakdown {
 /// The figures of one architecture in one round, per request.
 #[derive(Clone, Copy)]
 struct Figures {
+    is_valid: bool,
     p50_us: f64,
     per_s: f64,
     cpu_us: f64,
@@ -95,8 +96,9 @@ impl Row {
         let missing = || format!("{}: {}, without all figures", self.architecture, self.verdict);
         let (cost, why) = self.cost.as_ref().zip(self.why.as_ref()).with_context(missing)?;
         Ok(Figures {
-            p50_us: self.service_p50_ns.as_ref().with_context(missing)?.value / 1e3,
-            per_s: self.rate_per_s.as_ref().with_context(missing)?.value,
+            is_valid: self.verdict == "valid",
+            p50_us: self.service.as_ref().with_context(missing)?.p50_ns / 1e3,
+            per_s: self.rate_achieved_per_s.with_context(missing)?,
             cpu_us: cost.cpu_ns_per_request / 1e3,
             syscalls: cost.syscalls_per_request.with_context(missing)?,
             wakes: why.syscalls_per_request.get("wake").copied().unwrap_or(0.0),
@@ -151,11 +153,11 @@ fn stages(binary: &Path, count: usize, args: &Seda) -> anyhow::Result<()> {
         let rounds = (0..count).map(|_| compare(binary, args, workload)).collect::<anyhow::Result<Vec<_>>>()?;
         println!("\n{name}, 128 B -> 128 B, interleaved; medians of {count} rounds (lowest to highest)\n");
         println!(
-            "| architecture | p50 µs | requests/s | CPU µs a request | system calls a request | wake-up calls | \
+            "| architecture | valid rounds | p50 µs | requests/s | CPU µs a request | system calls a request | wake-up calls | \
              voluntary switches | involuntary switches | p50 above {base}'s, µs | CPU above {base}'s, µs | explained by system \
              calls, µs | by switches, µs | share explained |"
         );
-        println!("|---|{}", "--:|".repeat(12));
+        println!("|---|{}", "--:|".repeat(13));
         for (at, architecture) in args.arch.iter().enumerate() {
             let cell = |figure: &dyn Fn(&Figures, &Figures) -> f64| {
                 Spread::of(rounds.iter().map(|round| figure(&round[at], &round[0])).collect()).to_string()
@@ -181,7 +183,8 @@ fn stages(binary: &Path, count: usize, args: &Seda) -> anyhow::Result<()> {
                 ]);
             }
             cells.resize(12, "-".into());
-            println!("| `{architecture}` | {} |", cells.join(" | "));
+            let valid = rounds.iter().filter(|round| round[at].is_valid).count();
+            println!("| `{architecture}` | {valid} | {} |", cells.join(" | "));
         }
     }
     Ok(())
