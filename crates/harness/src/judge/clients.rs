@@ -10,7 +10,8 @@ use crate::model::Check;
 use crate::model::VerdictKind::ClientLimited;
 
 /// Checks the median and the tails of the send delay, of all clients and of the worst one. `p50_max_ns` limits the median;
-/// limits of the tails are at least `tail_ns_min`.
+/// limits of the tails are at least `tail_ns_min`. In interleaved trials late sends delay all contestants alike: they mark the tails
+/// (`LoadReport::is_client_tail`), but the medians still rank.
 pub(super) fn send_delay(report: &LoadReport, p50_max_ns: f64, tail_ns_min: f64) -> Vec<Check> {
     let mut checks = vec![median("median send delay".into(), report.send_delay.distribution.p50_ns, p50_max_ns)];
     // The median over all processes hides a single late process.
@@ -19,7 +20,9 @@ pub(super) fn send_delay(report: &LoadReport, p50_max_ns: f64, tail_ns_min: f64)
         let name = format!("highest median send delay of a client, {}", place(at, worst));
         checks.push(median(name, worst.send_delay.p50_ns, p50_max_ns));
     }
-    checks.extend(tail_delays(report, tail_ns_min));
+    if report.slices.is_none() {
+        checks.extend(tail_delays(report, tail_ns_min));
+    }
     checks
 }
 

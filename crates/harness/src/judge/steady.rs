@@ -7,7 +7,8 @@ use stats::{TestResult, steadiness};
 use super::ServerSide;
 use super::check::{at_most, effect};
 use super::limits::{
-    SERVICE_CHANGE_MAX, SERVICE_P90_CHANGE_MAX, STEADINESS_P_VALUE_MIN, TAKEN_SHARE_MAX, THROUGHPUT_CHANGE_MAX,
+    SERVICE_CHANGE_MAX, SERVICE_P90_CHANGE_MAX, STEADINESS_P_VALUE_MIN, TAKEN_SHARE_MAX, TAKEN_SHARE_MAX_INTERLEAVED,
+    THROUGHPUT_CHANGE_MAX,
 };
 use crate::model::{Check, VerdictKind};
 
@@ -16,7 +17,7 @@ use crate::model::{Check, VerdictKind};
 pub(super) fn service(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
     if report.slices.is_some() {
         // All contestants share a change of the host's speed, and ratios of paired parts do not contain it.
-        return taken_cpus(server).into_iter().collect();
+        return taken_cpus(report, server).into_iter().collect();
     }
     let known = |parts: &[u64]| -> Vec<f64> { parts.iter().filter(|&&ns| ns > 0).map(|&ns| ns as f64).collect() };
     let (medians, p90s) = (known(&report.service.p50_by_part_ns), known(&report.service.p90_by_part_ns));
@@ -30,7 +31,7 @@ pub(super) fn service(report: &LoadReport, server: Option<&ServerSide<'_>>) -> V
         ),
         ("shift of the 90th percentile of the service time in the window", shift(&p90s), SERVICE_P90_CHANGE_MAX),
     ]);
-    checks.chain(taken_cpus(server)).collect()
+    checks.chain(taken_cpus(report, server)).collect()
 }
 
 /// Checks the throughput of the window's parts.
@@ -45,9 +46,10 @@ pub(super) fn throughput(what: &str, parts: &[f64; PARTS]) -> Vec<Check> {
 }
 
 /// Checks the share of the server's CPUs that other processes took, if known.
-pub(super) fn taken_cpus(server: Option<&ServerSide<'_>>) -> Option<Check> {
+pub(super) fn taken_cpus(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Option<Check> {
     let taken = server?.taken?;
-    Some(at_most(Check::TAKEN_BY_OTHERS, taken, TAKEN_SHARE_MAX, "", VerdictKind::Unsteady))
+    let share_max = if report.slices.is_some() { TAKEN_SHARE_MAX_INTERLEAVED } else { TAKEN_SHARE_MAX };
+    Some(at_most(Check::TAKEN_BY_OTHERS, taken, share_max, "", VerdictKind::Unsteady))
 }
 
 fn shift(values: &[f64]) -> Option<TestResult> {

@@ -28,7 +28,7 @@ pub(super) fn checks(
     checks.extend(clients::stalled(report));
     checks.push(closed::client_busy(closed, server));
     checks.extend(steady::throughput("bandwidth", &by_part));
-    checks.extend(steady::taken_cpus(server));
+    checks.extend(steady::taken_cpus(report, server));
     let reason = format!(
         "{:.0} MB/s, fairness {:.3}, {}",
         by_part.iter().sum::<f64>() / PARTS as f64 / 1e6,

@@ -182,6 +182,8 @@ fn late_tail_of_sends_is_client_limited() {
         "the send delay p99.9 is below the service time p99.9"
     );
     let rare = LoadReport { send_delay: with_tail(1_000, 990, 44_000_000), ..healthy() };
+    let interleaved = LoadReport { slices: Some(load::report::SliceReport::default()), ..rare.clone() };
+    assert_eq!(judge(&interleaved, None).kind, VerdictKind::Valid, "the others of the heat have the same tail");
     assert!(
         judge(&rare, None).reason.starts_with("send delay p99.9 44"),
         "the send delay p99.9 is above the service time p99.9"
@@ -445,6 +447,10 @@ fn server_whose_cpus_others_take_is_unsteady() {
         [of(None), of(Some(0.1)), of(Some(0.6))],
         [VerdictKind::Valid, VerdictKind::Valid, VerdictKind::Unsteady]
     );
+    // In an interleaved trial they take as much from each contestant.
+    let interleaved = LoadReport { slices: Some(load::report::SliceReport::default()), ..healthy() };
+    let of = |taken| judge(&interleaved, Some(&ServerSide { taken: Some(taken), ..side(&counters, 1) })).kind;
+    assert_eq!([of(0.4), of(0.6)], [VerdictKind::Valid, VerdictKind::Unsteady]);
 }
 
 #[test]
