@@ -96,7 +96,7 @@ fn command_of_a_flag_is_compared_with_its_configuration_file() {
     let temporary = folder.path().join("t");
     fs::create_dir(&temporary).unwrap();
     let server = format!("{ROOT}/examples/servers/python/asyncio_server.py");
-    let script = format!("test -d {{dir}} && exec python3 '{server}' {{port}} {{request}} {{response}}");
+    let script = format!("test -d {{dir}} && exec python3 '{server}' fixed {{port}} {{request}} {{response}}");
     fs::write(folder.path().join("start.sh.in"), script).unwrap();
     let arguments = ["--exec", "mine=sh '{config}'", "--exec-config", "mine=start.sh.in", "--arch", "mt,exec:mine"];
     let sizes = ["--request", "10B", "--response", "20B", "--rate", "200"];
