@@ -22,8 +22,8 @@ const FORMS: &str = "http://HOST[:PORT][/PATH], memcached://HOST[:PORT], tcp://H
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Target {
-    /// The URL: http://HOST[:PORT][/PATH], memcached://HOST[:PORT], tcp://HOST:PORT, udp://HOST:PORT or unix:/PATH. The ports of
-    /// `udp` are consecutive, unless the URL lists them, as in udp://HOST:7000-7004,7010.
+    /// The URL: `http://HOST:PORT/PATH`, `memcached://HOST:PORT`, `tcp://HOST:PORT`, `udp://HOST:PORT` or `unix:/PATH`. The ports
+    /// of `udp` are consecutive, unless the URL lists them, as in `udp://HOST:7000-7004,7010`.
     pub url: TargetUrl,
     /// The ID of the server's process on this host. With it, muxbench measures CPU time and memory of the process and its
     /// descendants.

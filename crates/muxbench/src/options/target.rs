@@ -9,7 +9,7 @@ use super::servers::Servers;
 
 #[derive(Debug, clap::Args)]
 pub struct TargetArgs {
-    /// URL of the server: http://HOST[:PORT]/PATH, memcached://HOST[:PORT], tcp://HOST:PORT, udp://HOST:PORT or unix:/PATH
+    /// URL of the server: http://HOST:PORT/PATH, memcached://HOST:PORT, tcp://HOST:PORT, udp://HOST:PORT or unix:/PATH
     #[arg(value_name = "URL", conflicts_with = "target")]
     url: Option<TargetUrl>,
     /// Address of the server: `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`
