@@ -344,7 +344,7 @@ fn watch(config: &TargetConfig, messages: &Receiver<Message>) -> anyhow::Result<
 }
 
 /// Returns a reader of a target's counters. They are empty if the process of the target is unknown.
-#[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+#[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "only Linux has the counters"))]
 fn counters(config: &TargetConfig) -> impl FnMut() -> Snapshot {
     #[cfg(target_os = "linux")]
     let mut stats = config.pid.map(|pid| ProcfsStats::new(Root::Server(pid), config.address.clone()));
