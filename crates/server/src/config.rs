@@ -16,7 +16,7 @@ pub enum ServerSpec {
     Ours(ServeConfig),
     /// An external server.
     External(ExternalConfig),
-    /// A server that somebody else started.
+    /// A server that already runs.
     Target(TargetConfig),
 }
 
@@ -29,7 +29,7 @@ impl ServerSpec {
         }
     }
 
-    /// The server that somebody else started; `None` for a server that muxbench starts.
+    /// The server that already runs; `None` for a server that muxbench starts.
     pub fn target(&self) -> Option<&TargetConfig> {
         if let Self::Target(config) = self { Some(config) } else { None }
     }

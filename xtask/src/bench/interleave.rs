@@ -1,12 +1,12 @@
 //! Interleaved trials: noise of equal servers, found differences of known size, and agreement with separate trials.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use serde::Deserialize;
 
-use super::process::muxbench;
+use super::process::{comparisons, muxbench};
 use super::spread::{Bound, Spread};
 
 /// Six contestants, with the placebo of the first.
@@ -26,17 +26,6 @@ pub struct Interleave {
     /// Checks, with commas: placebo, truth, agreement, slice, closed, order
     #[arg(long, value_delimiter = ',', default_value = "placebo,truth,agreement,slice,closed,order")]
     check: Vec<String>,
-}
-
-/// The output of `compare --json`.
-#[derive(Deserialize)]
-struct Output {
-    summary: Summary,
-}
-
-#[derive(Deserialize)]
-struct Summary {
-    comparisons: Vec<Comparison>,
 }
 
 #[derive(Deserialize)]
@@ -132,15 +121,7 @@ fn compare(binary: &Path, flags: &str) -> anyhow::Result<Vec<Comparison>> {
     let folder = tempfile::tempdir()?;
     let mut command = Command::new(binary);
     command.args(["compare", "--json", "--quiet", "--output"]).arg(folder.path().join("run"));
-    parsed(command.args(flags.split_whitespace()))
-}
-
-fn parsed(command: &mut Command) -> anyhow::Result<Vec<Comparison>> {
-    let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {command:?}"))?;
-    // Status 3: no trial is valid, so there are no ratios.
-    ensure!(matches!(output.status.code(), Some(0 | 3)), "{command:?}: {}", output.status);
-    let output: Output = serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?}"))?;
-    Ok(output.summary.comparisons)
+    comparisons(command.args(flags.split_whitespace()))
 }
 
 fn only(mut comparisons: Vec<Comparison>) -> anyhow::Result<Comparison> {
@@ -225,7 +206,7 @@ fn added_us(binary: &Path) -> anyhow::Result<Vec<Interval>> {
     std::fs::write(&file, servers_with_added_time(binary))?;
     let mut command = Command::new(binary);
     command.arg("run").arg(&file).args(["--allow-exec", "--json", "--quiet", "--output"]);
-    let comparison = only(parsed(command.arg(folder.path().join("run")))?)?;
+    let comparison = only(comparisons(command.arg(folder.path().join("run")))?)?;
     let base = comparison.rows.iter().find(|row| row.label == "exec:base").and_then(|row| row.service_p50_ns.as_ref());
     let base_us = base.context("exec:base: no p50")?.value / 1e3;
     let us = |ratio: f64| (ratio - 1.0) * base_us;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use load::config::{LoadConfig, Phases, Schedule};
 use load::{Event, LoadReport};
+use serde::de::DeserializeOwned;
 use wire::{Address, ServiceSpec};
 use xtask::root;
 
@@ -131,6 +132,23 @@ pub fn muxbench() -> anyhow::Result<PathBuf> {
         .filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?)))
         .find(|path| path.ends_with("muxbench"))
         .context("muxbench does not build")
+}
+
+/// Runs a command that prints the JSON of `compare`, and returns the comparisons.
+pub fn comparisons<T: DeserializeOwned>(command: &mut Command) -> anyhow::Result<Vec<T>> {
+    #[derive(serde::Deserialize)]
+    struct Output<T> {
+        summary: Summary<T>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Summary<T> {
+        comparisons: Vec<T>,
+    }
+    let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {command:?}"))?;
+    // Status 3: no trial is valid, so there are no ratios.
+    ensure!(matches!(output.status.code(), Some(0 | 3)), "{command:?}: {}", output.status);
+    let output: Output<T> = serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?}"))?;
+    Ok(output.summary.comparisons)
 }
 
 /// Builds the C reference server and returns its path.

@@ -4,12 +4,12 @@ mod controllers;
 mod primitives;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::Context;
 use serde::Deserialize;
 
-use super::process::muxbench;
+use super::process::{comparisons, muxbench};
 use super::spread::Spread;
 use primitives::Primitives;
 pub(super) use primitives::switch_us;
@@ -33,17 +33,6 @@ const WORKLOADS: [(&str, &str); 2] = [
     ("2 000 requests/s over 100 connections", "--connections 100 --rate 2000"),
     ("a closed loop over 100 connections", "--connections 100 --schedule closed"),
 ];
-
-/// The output of `compare --json`.
-#[derive(Deserialize)]
-struct Output {
-    summary: Summary,
-}
-
-#[derive(Deserialize)]
-struct Summary {
-    comparisons: Vec<Comparison>,
-}
 
 #[derive(Deserialize)]
 struct Comparison {
@@ -131,12 +120,8 @@ fn compare(binary: &Path, args: &Seda, workload: &str) -> anyhow::Result<Vec<Fig
     command.args(["compare", "--json", "--quiet", "--arch", &args.arch.join(","), "--repeats", "1"]);
     command.args(["--request", "128B", "--response", "128B", "--ramp", "300ms", "--warm-up", "700ms"]);
     command.args(["--measure", &format!("{window_s}s")]).args(workload.split(' '));
-    let output = command.arg("--output").arg(folder.path().join("run")).stderr(Stdio::inherit()).output();
-    let output = output.with_context(|| format!("cannot start {command:?}"))?;
-    // `compare` fails if a trial is not valid; its row then says so.
-    let output: Output =
-        serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?}: {}", output.status))?;
-    let rows = output.summary.comparisons.into_iter().next().context("no comparison")?.rows;
+    let comparisons: Vec<Comparison> = comparisons(command.arg("--output").arg(folder.path().join("run")))?;
+    let rows = comparisons.into_iter().next().context("no comparison")?.rows;
     let figures = |name: &String| {
         let row = rows.iter().find(|row| row.architecture == *name);
         row.with_context(|| format!("no row for {name}"))?.figures()

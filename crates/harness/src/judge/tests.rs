@@ -498,6 +498,19 @@ fn missing_idle_connections_fail_trial() {
     assert_eq!(dead.reason, "idle connections alive at the end: 29 is below the limit of 30");
 }
 
+/// A network with 10 ms each way.
+fn measured_network() -> crate::model::network::Measured {
+    crate::model::network::Measured {
+        round_trips: 200,
+        round_trip_p50_ns: 20_100_000,
+        round_trip_p99_ns: 20_500_000,
+        host: None,
+        sent: 2_000,
+        lost: 0,
+        bandwidth_bits_per_s: None,
+    }
+}
+
 #[test]
 fn relay_that_falls_behind_fails_trial() {
     let configured = Network { delay: crate::spec::units::Time(10_000_000), ..Network::default() };
@@ -505,15 +518,7 @@ fn relay_that_falls_behind_fails_trial() {
         let report = NetworkReport {
             applied: Applied { links, delay: Some(Means::Tun), loss: None, bandwidth: None },
             setup_ns: 1,
-            measured: crate::model::network::Measured {
-                round_trips: 200,
-                round_trip_p50_ns: 20_100_000,
-                round_trip_p99_ns: 20_500_000,
-                host: None,
-                sent: 2_000,
-                lost: 0,
-                bandwidth_bits_per_s: None,
-            },
+            measured: measured_network(),
             relay,
         };
         with(&healthy(), |it| it.add_network(&configured, &report))

@@ -37,6 +37,8 @@ const GUARD_SHARE: u64 = 5;
 const SLICES_MIN: u64 = 10;
 /// The fewest requests of each contestant in a window, unless the experiment sets the length of slices.
 const REQUESTS_MIN: f64 = 200.0;
+/// The reason of [`have_room`].
+const NO_ROOM: &str = "this host has too little memory, too few processes or too few ports";
 /// The most contestants of a heat. A round of more would be longer than the host's speed stays the same.
 const CONTESTANTS_MAX: usize = 12;
 /// The time of select(2) and poll(2) for each connection. With 2 000 connections a request takes 0.49 ms of CPU time.
@@ -81,17 +83,16 @@ pub(super) fn assign(trials: &mut Vec<Trial>, experiment: &Experiment, host: &Ho
         let reference = (0..contest.len()).min_by_key(|&at| (trials[contest[at]].is_placebo, in_order(&contest[at])));
         contest.swap(0, reference.expect("a contest has trials"));
         let Some(groups) = groups(&contest, |group| group.len() <= CONTESTANTS_MAX && has_room(group)) else {
-            let reason = "this host has too little memory, too few processes or too few ports for two servers at once";
-            let reason = reason.to_owned();
-            separate.entry(reason).or_default().extend(contest.iter().map(|&at| trials[at].label()));
+            separate
+                .entry(format!("{NO_ROOM} for two servers at once"))
+                .or_default()
+                .extend(contest.iter().map(|&at| trials[at].label()));
             continue;
         };
         if groups.len() > 1 {
             let reason = match has_room(&contest) {
                 true => format!("a window has at most {CONTESTANTS_MAX} servers"),
-                false => {
-                    "this host has too little memory, too few processes or too few ports for more at once".to_owned()
-                }
+                false => format!("{NO_ROOM} for more at once"),
             };
             let (servers, reference) = (contest.len(), trials[contest[0]].label());
             groupings.insert(format!(

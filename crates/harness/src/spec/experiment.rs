@@ -62,7 +62,7 @@ pub struct Experiment {
     /// The external servers, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub exec: BTreeMap<String, Exec>,
-    /// The servers that somebody else started, by name.
+    /// Servers that already run, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub target: BTreeMap<String, Target>,
     /// The options of the client.

@@ -1,4 +1,4 @@
-//! `[target.NAME]`: servers that somebody else started, named by their URL.
+//! `[target.NAME]`: servers that already run, named by their URL.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -1,4 +1,4 @@
-//! Targets, which somebody else started, and commands of flags, measured by `compare`, `sweep` and `capacity`.
+//! Servers that already run, and commands of flags, measured by `compare`, `sweep` and `capacity`.
 
 use std::fs;
 use std::path::Path;

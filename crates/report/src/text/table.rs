@@ -59,8 +59,7 @@ pub fn of_text(
     rows: impl IntoIterator<Item = Vec<String>>,
     medium: Medium,
 ) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(headings.into_iter().map(|it| it.to_string())).add_rows(rows);
+    let mut table = plain(headings, rows);
     align(&mut table);
     medium.table(&table)
 }
@@ -71,8 +70,7 @@ pub fn of_words(
     rows: impl IntoIterator<Item = Vec<String>>,
     medium: Medium,
 ) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(headings.into_iter().map(|it| it.to_string())).add_rows(rows);
+    let mut table = plain(headings, rows);
     if let Medium::Terminal(width) = medium {
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.try_into().unwrap_or(u16::MAX));
     }
@@ -80,6 +78,13 @@ pub fn of_words(
         column.set_padding((0, 2));
     }
     medium.table_of_words(&table)
+}
+
+/// Returns a table without borders.
+fn plain(headings: impl IntoIterator<Item: ToString>, rows: impl IntoIterator<Item = Vec<String>>) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(headings.into_iter().map(|it| it.to_string())).add_rows(rows);
+    table
 }
 
 /// Aligns the first column to the left, and all other columns, which hold numbers, to the right.

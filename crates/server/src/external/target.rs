@@ -1,4 +1,4 @@
-//! Targets: servers that somebody else started. muxbench knows the address of a target and, if the user names it, its process.
+//! Targets: servers that already run. muxbench knows the address of a target and, if the user names it, its process.
 
 use std::io;
 use std::net::TcpStream;

@@ -200,13 +200,9 @@ fn limits_of_a_lab_follow_from_its_conditions() {
         applied: Applied { links: Links::Veth, delay: None, loss: None, bandwidth: None },
         setup_ns: 1,
         measured: crate::model::network::Measured {
-            round_trips: 200,
-            round_trip_p50_ns: 20_100_000,
-            round_trip_p99_ns: 20_500_000,
-            host: None,
-            sent: 2_000,
             lost: 40,
             bandwidth_bits_per_s: Some([99e6, 98e6]),
+            ..measured_network()
         },
         relay: None,
     };
