@@ -1,5 +1,5 @@
-//! The thread-pool controller of SEDA (Welsh, Culler and Brewer, SOSP 2001, section 4): a pool grows by one thread while its queue is long, and a
-//! thread that stays idle ends.
+//! The thread-pool controller of SEDA (Welsh, Culler and Brewer, SOSP 2001, section 4): a pool grows by one thread while its queue
+//! is long, and a thread that stays idle ends.
 
 use std::time::Duration;
 
