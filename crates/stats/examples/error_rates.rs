@@ -18,6 +18,12 @@ fn main() {
         };
         println!("| {heats} x {blocks} | {} |", [0.0, 0.3, 0.5].map(share).join(" | "));
     }
+    println!("\nContestants of two groups with a common reference\n");
+    println!("| blocks | correlation 0 | 0.3 | 0.5 |\n|---|---|---|---|");
+    for blocks in [16, 32, 64] {
+        let share = |rho| format!("{:.3}", simulation.coverage_of_groups(20_000, blocks, rho));
+        println!("| {blocks} | {} |", [0.0, 0.3, 0.5].map(share).join(" | "));
+    }
     println!("\nSeparate repeats\n\n| repeats | standard deviations | ratio | one figure |\n|---|---|---|---|");
     for (repeats, sigmas) in
         [([3, 3], [1, 1]), ([5, 5], [1, 1]), ([3, 10], [1, 1]), ([3, 3], [1, 3]), ([10, 3], [3, 1])]

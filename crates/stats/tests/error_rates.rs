@@ -13,6 +13,8 @@ fn intervals_cover_the_truth_in_95_percent_of_cases() {
         // The standard error is 0.007.
         assert!((0.91..0.98).contains(&share), "{heats} heats of {blocks} blocks, correlation {rho}: {share}");
     }
+    let groups = simulation.coverage_of_groups(1_000, 32, 0.3);
+    assert!((0.91..0.98).contains(&groups), "{groups}");
     let (ratios, estimates) = simulation.coverage_of_repeats(1_000, [3, 5], [0.02, 0.06]);
     assert!((0.92..0.985).contains(&ratios) && (0.92..0.98).contains(&estimates), "{ratios}, {estimates}");
 }

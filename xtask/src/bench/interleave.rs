@@ -59,6 +59,8 @@ struct Pair {
 struct Ratio {
     ratio: f64,
     interval: Option<Interval>,
+    /// The p value, corrected for all pairs of the table.
+    p_family: Option<f64>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -78,12 +80,37 @@ impl Interval {
 }
 
 impl Comparison {
+    /// The pairs of servers that differ significantly, the slower one first.
+    fn separated(&self) -> impl Iterator<Item = (&str, &str)> {
+        let differ = self.pairs.iter().filter(|pair| pair.ratio.p_family.is_some_and(|p| p <= 0.05));
+        differ.map(|pair| match pair.ratio.ratio > 1.0 {
+            true => (pair.architecture.as_str(), pair.base.as_str()),
+            false => (pair.base.as_str(), pair.architecture.as_str()),
+        })
+    }
+
+    fn separates(&self, slower: &str, faster: &str) -> bool {
+        self.separated().any(|it| it == (slower, faster))
+    }
+
+    /// Returns the servers in order, with `<` between neighbours that differ significantly and `=` between others.
+    fn chain(&self) -> String {
+        let mut chain = String::new();
+        for (at, row) in self.rows.iter().enumerate() {
+            let sign = |faster: &Row| if self.separates(&row.label, &faster.label) { " < " } else { " = " };
+            chain += at.checked_sub(1).map_or("", |at| sign(&self.rows[at]));
+            chain += &row.label;
+        }
+        chain
+    }
+
     /// The ratio of one server to another.
     fn ratio(&self, architecture: &str, base: &str) -> anyhow::Result<Ratio> {
         let pair = |one: &str, other: &str| self.pairs.iter().find(|it| it.architecture == one && it.base == other);
         let inverse = |it: &Pair| Ratio {
             ratio: 1.0 / it.ratio.ratio,
             interval: it.ratio.interval.map(|it| Interval { low: 1.0 / it.high, high: 1.0 / it.low }),
+            ..it.ratio
         };
         let ratio = pair(architecture, base).map(|it| it.ratio).or_else(|| pair(base, architecture).map(inverse));
         ratio.with_context(|| {
@@ -301,16 +328,18 @@ fn closed(binary: &Path, count: usize) -> anyhow::Result<()> {
 }
 
 fn order(binary: &Path, count: usize) -> anyhow::Result<()> {
-    println!("order: the default `compare`; {count} runs");
-    let mut orders: Vec<String> = Vec::new();
-    for _ in 0..count {
-        let comparisons = compare(binary, "")?;
-        let order = |it: &Comparison| it.rows.iter().map(|row| row.label.clone()).collect::<Vec<_>>().join(" ");
-        let all: Vec<String> = comparisons.iter().map(order).collect();
-        println!("  {}", all.join("; "));
-        orders.push(all.join("; "));
+    println!("order: the default `compare`; `<` separates servers that differ significantly; {count} runs");
+    let runs = (0..count).map(|_| compare(binary, "")).collect::<anyhow::Result<Vec<_>>>()?;
+    for at in 0..runs.iter().map(Vec::len).max().unwrap_or(0) {
+        let orders: Vec<&Comparison> = runs.iter().filter_map(|run| run.get(at)).collect();
+        orders.iter().for_each(|order| println!("  {}: {}", order.title, order.chain()));
+        let count_of = |slower, faster| orders.iter().filter(|it| it.separates(slower, faster)).count();
+        let is_turned = |(slower, faster)| count_of(faster, slower) > count_of(slower, faster);
+        let agreeing = orders.iter().filter(|order| !order.separated().any(is_turned)).count();
+        print_share("no pair is in another order than in most runs", agreeing, count, 0.9);
+        for slower in ["mt", "mp", "poll", "select"] {
+            print_share(&format!("{slower} is slower than epoll"), count_of(slower, "epoll"), count, 0.9);
+        }
     }
-    let most = orders.iter().map(|order| orders.iter().filter(|it| *it == order).count()).max().unwrap_or(0);
-    print_share("the same order", most, count, 0.9);
     Ok(())
 }

@@ -21,7 +21,7 @@ pub struct TrialRecord {
     pub trial: Trial,
     /// The start time, RFC 3339 in UTC.
     pub started_at: String,
-    /// The total duration, in nanoseconds.
+    /// The total duration, in nanoseconds. Includes a void heat before the trial.
     pub elapsed_ns: u64,
     /// The client's report. `None` if it did not send one.
     pub load: Option<LoadReport>,

@@ -15,7 +15,7 @@ pub struct Turns {
     window: Range<u64>,
     begun: u64,
     spare: u64,
-    /// Turns in the window that took longer than `gap_ticks`, up to [`GAPS_MAX`].
+    /// Delays of the loop in the window that were longer than `gap_ticks`, up to [`GAPS_MAX`].
     gaps: Vec<Range<u64>>,
     gap_ticks: u64,
 }
@@ -28,17 +28,17 @@ impl Turns {
         Self { window, begun: u64::MAX, spare: 0, gaps: Vec::new(), gap_ticks: u64::MAX }
     }
 
-    /// Records gaps: turns longer than `ticks` without a sleep, in which the client did not run or had too much work.
+    /// Records gaps, in which the client did not run or had too much work: turns longer than `ticks` without a sleep, and
+    /// wake-ups that were later than planned by more than `ticks`.
     pub fn with_gaps(self, ticks: u64) -> Self {
         Self { gaps: Vec::with_capacity(GAPS_MAX), gap_ticks: ticks, ..self }
     }
 
-    /// Ends a turn in which the loop slept.
+    /// Ends a turn in which the loop slept. It planned to wake at `planned` at the latest.
     #[inline]
-    pub fn slept(&mut self, now: u64) {
-        let gap_ticks = std::mem::replace(&mut self.gap_ticks, u64::MAX);
-        self.begin(now, true);
-        self.gap_ticks = gap_ticks;
+    pub fn slept(&mut self, now: u64, planned: u64) {
+        self.find_gap(planned, now);
+        self.end(now, true);
     }
 
     /// The gaps that ended in the window, in ticks.
@@ -49,13 +49,25 @@ impl Turns {
     /// Begins a turn and ends the previous one. `is_spare` tells whether the previous turn found no work.
     #[inline]
     pub fn begin(&mut self, now: u64, is_spare: bool) {
+        self.find_gap(self.begun, now);
+        self.end(now, is_spare);
+    }
+
+    /// Ends a turn, and begins the next one.
+    #[inline]
+    fn end(&mut self, now: u64, is_spare: bool) {
         if is_spare {
             self.spare += now.min(self.window.end).saturating_sub(self.begun.max(self.window.start));
         }
-        if now.saturating_sub(self.begun) > self.gap_ticks && self.window.contains(&now) && self.gaps.len() < GAPS_MAX {
-            self.gaps.push(self.begun..now);
-        }
         self.begun = now;
+    }
+
+    /// Records the time from `from` to `now` if it is a gap.
+    #[inline]
+    fn find_gap(&mut self, from: u64, now: u64) {
+        if now.saturating_sub(from) > self.gap_ticks && self.window.contains(&now) && self.gaps.len() < GAPS_MAX {
+            self.gaps.push(from..now);
+        }
     }
 
     /// Returns the share of the window that busy turns took; `None` without turns. The time after the loop's end is spare.
@@ -135,15 +147,17 @@ mod tests {
     }
 
     #[test]
-    fn long_turn_is_a_gap_unless_it_slept() {
+    fn long_turn_and_late_wake_up_are_gaps() {
         let mut turns = Turns::new(100..200).with_gaps(10);
         for now in [50, 90, 110, 120, 131] {
             turns.begin(now, false);
         }
-        turns.slept(150);
+        turns.slept(150, 145);
         turns.begin(155, true);
+        turns.slept(180, 169);
+        turns.slept(185, u64::MAX);
         turns.begin(300, false);
-        assert_eq!(turns.gaps(), [90..110, 120..131], "gaps end in the window");
+        assert_eq!(turns.gaps(), [90..110, 120..131, 169..180], "gaps end in the window");
     }
 
     #[test]

@@ -93,9 +93,11 @@ impl<'a, P: ClientProtocol> Worker<'a, P> {
                 break;
             }
             let next = self.engine.recorder.next_edge().min(self.engine.next_timer());
-            let ahead_ns = self.engine.clock.between_ns(self.engine.clock.now(), next);
-            if self.engine.wait(&mut events, ahead_ns) {
-                self.turns.slept(self.engine.clock.now());
+            let before = self.engine.clock.now();
+            let slept_ns = self.engine.wait(&mut events, self.engine.clock.between_ns(before, next));
+            if slept_ns > 0 {
+                let planned = before + self.engine.clock.ticks(slept_ns as f64);
+                self.turns.slept(self.engine.clock.now(), planned);
             }
             for (at, _) in events.iter() {
                 self.read(at);

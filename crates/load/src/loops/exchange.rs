@@ -208,23 +208,24 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         })
     }
 
-    /// Waits for events, at most `ahead_ns` nanoseconds; without slices, at most [`SLEEP`]. Returns whether it slept.
+    /// Waits for events, at most `ahead_ns` nanoseconds; without slices, at most [`SLEEP`]. Returns the planned
+    /// nanoseconds of sleep; 0 if it did not sleep.
     #[inline]
-    pub fn wait(&self, events: &mut Events, ahead_ns: i64) -> bool {
+    pub fn wait(&self, events: &mut Events, ahead_ns: i64) -> i64 {
         // `epoll_wait` has a resolution of milliseconds, so shorter sleeps use `sleep_precise`.
         if ahead_ns >= SLEEP.as_nanos() as i64 && self.slices.is_always() {
             let _ = self.poller.wait(events, SLEEP);
-            return true;
+            return ahead_ns;
         }
         // Wake precisely at the start of a slice, and not during the slices of other contestants.
         let ahead_ns = ahead_ns.min(PRECISE_SLEEP_NS_MAX);
         let _ = self.poller.wait(events, Duration::ZERO);
-        let sleeps = ahead_ns > 0 && events.iter().next().is_none();
-        if sleeps {
-            self.poller.sleep_precise(ahead_ns);
-            let _ = self.poller.wait(events, Duration::ZERO);
+        if ahead_ns <= 0 || events.iter().next().is_some() {
+            return 0;
         }
-        sleeps
+        self.poller.sleep_precise(ahead_ns);
+        let _ = self.poller.wait(events, Duration::ZERO);
+        ahead_ns
     }
 
     /// Sends the next request, due at `due`. An error during connection setup means that the request was not sent.

@@ -49,15 +49,14 @@ impl OwnSlices {
     }
 
     /// Sleeps until the client's next slice unless `now` is in one. `sleep` takes nanoseconds, and may end early if a response
-    /// arrives. Returns whether it slept.
+    /// arrives. Returns the planned time of waking, if it slept.
     #[inline]
-    pub fn sleep(&mut self, clock: &Clock, now: u64, sleep: impl FnOnce(i64)) -> bool {
-        let start = self.next_start(now);
-        if let Some(start) = start {
-            let longest_ns = if start == u64::MAX { LAST_SLEEP_NS } else { SLEEP_NS };
-            sleep(clock.between_ns(now, start).min(longest_ns));
-        }
-        start.is_some()
+    pub fn sleep(&mut self, clock: &Clock, now: u64, sleep: impl FnOnce(i64)) -> Option<u64> {
+        let start = self.next_start(now)?;
+        let longest_ns = if start == u64::MAX { LAST_SLEEP_NS } else { SLEEP_NS };
+        let ns = clock.between_ns(now, start).min(longest_ns);
+        sleep(ns);
+        Some(now + clock.ticks(ns as f64))
     }
 
     /// Makes `turns` record gaps, if the client has slices.

@@ -4,7 +4,7 @@ use std::f64::consts::TAU;
 
 use muxbench_stats::blocks::{Block, Estimate};
 use muxbench_stats::family::Family;
-use muxbench_stats::ratio::{Ratio, ratio_of_peaks};
+use muxbench_stats::ratio::{Ratio, linked, ratio_of_peaks};
 use muxbench_stats::sequential::{Decision, Looks};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -79,6 +79,17 @@ impl Simulation {
             interval.low <= 1.0 && 1.0 <= interval.high
         });
         (share, width)
+    }
+
+    /// Returns the share of intervals that hold the true ratio of contestants of two groups, which a reference links.
+    pub fn coverage_of_groups(&mut self, cases: u32, blocks: u32, rho: f64) -> f64 {
+        self.share(cases, |it| {
+            // The first contestant of each group is the reference.
+            let (first, second) = (it.heat(2, 0, blocks, rho), it.heat(2, 1, blocks, rho));
+            let converted = linked(&second[1], &second[0], &first[0]);
+            let interval = Ratio::of(&converted, &first[1]).unwrap().interval.unwrap();
+            interval.low <= 1.0 && 1.0 <= interval.high
+        })
     }
 
     /// Returns the share of intervals from separate repeats that hold the true ratio, and the true value.

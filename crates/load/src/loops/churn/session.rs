@@ -234,7 +234,7 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
             }
             Some(Pacing::Spin | Pacing::Auto) => 0,
         };
-        self.engine.wait(events, ahead_ns)
+        self.engine.wait(events, ahead_ns) > 0
     }
 
     /// Handles due timers and sessions, and checks timeouts. Returns whether it attempted a request or a connection.

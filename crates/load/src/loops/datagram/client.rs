@@ -216,8 +216,9 @@ impl<'a> Client<'a> {
                 }
             }
             let sleep = |ns| wait(self.socket, ns);
-            if !late && (slices.sleep(&self.clock, now, sleep) || self.idle(pacing, now)) {
-                turns.slept(self.clock.now());
+            if !late {
+                let planned = slices.sleep(&self.clock, now, sleep).or_else(|| self.idle(pacing, now));
+                planned.inspect(|planned| turns.slept(self.clock.now(), *planned));
             }
             is_spare = !self.receive(until.progress) && !late;
         }
@@ -267,22 +268,22 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Waits while no request is due. Returns whether it slept.
+    /// Waits while no request is due. Returns the planned time of waking, if it slept.
     #[inline]
-    fn idle(&self, pacing: Pacing, now: u64) -> bool {
+    fn idle(&self, pacing: Pacing, now: u64) -> Option<u64> {
         match pacing {
             Pacing::Yield => thread::yield_now(),
             Pacing::SleepSpin => {
                 let due = self.matcher.records.get(self.next).map(|record| record.planned);
-                let ahead_ns = due.map_or(SLEEP_NS, |due| self.clock.between_ns(now, due) - SPIN_NS);
-                if ahead_ns > 0 {
-                    wait(self.socket, ahead_ns.min(SLEEP_NS));
-                    return true;
+                let ns = due.map_or(SLEEP_NS, |due| self.clock.between_ns(now, due) - SPIN_NS).min(SLEEP_NS);
+                if ns > 0 {
+                    wait(self.socket, ns);
+                    return Some(now + self.clock.ticks(ns as f64));
                 }
             }
             Pacing::Spin | Pacing::Auto => std::hint::spin_loop(),
         }
-        false
+        None
     }
 
     /// Receives the datagrams that have arrived, but stops when a request is due. Returns whether there were any.

@@ -47,8 +47,9 @@ pub fn one_loop<P: ClientProtocol>(
             return turns;
         }
         let sleep = |ns| receiver.sleep_precise(ns);
-        if !late && (slices.sleep(clock, now, sleep) || pause(clock, pacing, sender, now, sleep)) {
-            turns.slept(clock.now());
+        if !late {
+            let planned = slices.sleep(clock, now, sleep).or_else(|| pause(clock, pacing, sender, now, sleep));
+            planned.inspect(|planned| turns.slept(clock.now(), *planned));
         }
         receiver.wait(&mut events, 0);
         is_spare = !late && events.iter().next().is_none();
@@ -61,7 +62,8 @@ pub fn one_loop<P: ClientProtocol>(
     }
 }
 
-/// Waits while no request is due. Calls `sleep` with nanoseconds if `sleep-spin` may sleep. Returns whether it slept.
+/// Waits while no request is due. Calls `sleep` with nanoseconds if `sleep-spin` may sleep. Returns the planned
+/// time of waking, if it slept.
 #[inline]
 fn pause<P: ClientProtocol>(
     clock: &Clock,
@@ -69,22 +71,23 @@ fn pause<P: ClientProtocol>(
     sender: &Sender<'_, P>,
     now: u64,
     sleep: impl Fn(i64),
-) -> bool {
+) -> Option<u64> {
     let longest_ns = SLEEP_MS as i64 * 1_000_000;
     let ahead_ns = match pacing {
         Pacing::Yield => {
             thread::yield_now();
-            return false;
+            return None;
         }
-        Pacing::Spin | Pacing::Auto => return false,
+        Pacing::Spin | Pacing::Auto => return None,
         Pacing::SleepSpin => sender.due().map_or(longest_ns, |due| clock.between_ns(now, due) - SPIN_NS),
     };
     // Wake for the next attempt to write to a full socket.
     let ahead_ns = sender.retry_at().map_or(ahead_ns, |retry| ahead_ns.min(clock.between_ns(now, retry)));
-    if ahead_ns > 0 {
-        sleep(ahead_ns.min(longest_ns));
-    }
-    ahead_ns > 0
+    let ns = ahead_ns.min(longest_ns);
+    (ns > 0).then(|| {
+        sleep(ns);
+        now + clock.ticks(ns as f64)
+    })
 }
 
 /// Runs the send role in its own thread (kawai2008 Figure 3). Returns its turns, without a share of work.
@@ -98,11 +101,10 @@ pub fn send_loop<P: ClientProtocol>(
     let mut turns = slices.watch_gaps(Turns::new(until.window.clone()), clock);
     let mut pause = |turns: &mut Turns, sender: &Sender<'_, P>, now: u64| {
         let sleep = |ns| thread::sleep(Duration::from_nanos(ns as u64));
-        let is_slice_over = !sender.has_unsent() && slices.sleep(clock, now, sleep);
-        if is_slice_over || pause(clock, pacing, sender, now, sleep) {
-            turns.slept(clock.now());
-        } else {
-            std::hint::spin_loop();
+        let end_of_slice = if sender.has_unsent() { None } else { slices.sleep(clock, now, sleep) };
+        match end_of_slice.or_else(|| pause(clock, pacing, sender, now, sleep)) {
+            Some(planned) => turns.slept(clock.now(), planned),
+            None => std::hint::spin_loop(),
         }
     };
     while let Some(due) = sender.due() {
@@ -146,11 +148,8 @@ pub fn receive_loop<P: ClientProtocol>(
     let mut events = Events::with_capacity(EVENTS_MAX);
     loop {
         // Do not wake during the slices of other contestants, except for responses.
-        if !slices.sleep(clock, clock.now(), |ns| receiver.sleep_precise(ns)) {
-            receiver.wait(&mut events, SLEEP_MS);
-        } else {
-            receiver.wait(&mut events, 0);
-        }
+        let planned = slices.sleep(clock, clock.now(), |ns| receiver.sleep_precise(ns));
+        receiver.wait(&mut events, if planned.is_some() { 0 } else { SLEEP_MS });
         for event in events.iter() {
             receiver.handle(event);
         }
