@@ -15,7 +15,7 @@ use harness::fleet::launcher::Membership;
 use harness::fleet::local::Local;
 use harness::fleet::workers::{LossPolicy, Workers};
 use harness::fleet::{Fleet, launcher, worker};
-use harness::host::{self, Host, differences};
+use harness::host::{self, Host, differences, idle_cpus};
 use harness::model::{Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
 use harness::netns::conditions::{self, Found};
 use harness::netns::surrounding::Surrounding;
@@ -288,6 +288,7 @@ impl Session {
             interleave: plan.interleave,
             host: host.facts,
             placement: plan.placement,
+            idle_cpus_poll: plan.idle_cpus_poll,
             is_distributed: clients.is_some(),
         };
         let store = Store::create(&folder, &header)?;
@@ -332,6 +333,8 @@ impl Session {
     /// Runs all trials that have no record yet, and returns the stored run.
     fn execute(self, quiet: bool, stop: &Stop) -> anyhow::Result<(Run, RunEnd)> {
         let Self { folder, store, header, done, clients } = self;
+        let polling = header.idle_cpus_poll.then(idle_cpus::poll).transpose();
+        let _polling = polling.context("cannot let idle CPUs poll, as the run requires; try again as root")?;
         let outcomes: Vec<_> = done.iter().map(|record| TrialOutcome::new(record, &header.strategy)).collect();
         let mut progress = (!quiet).then(|| Progress::new(&header, &outcomes));
         let launch = Muxbench { program: program()? };

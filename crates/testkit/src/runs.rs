@@ -154,6 +154,7 @@ pub(crate) fn empty_run() -> Run {
                 ("network".into(), "loopback".into()),
             ]),
             placement: "server on CPU 0, client on CPU 1: disjoint".into(),
+            idle_cpus_poll: false,
             is_distributed: false,
         },
         records: Vec::new(),

@@ -4,6 +4,7 @@
 
 use super::finding::{Diagnosis, HostSnapshot, Severity};
 use super::noise::Pauses;
+use crate::host::idle_cpus;
 use crate::host::placement::place;
 use crate::spec::Placement;
 use crate::spec::units::Cpus;
@@ -321,6 +322,13 @@ fn idle_states(snapshot: &HostSnapshot) -> Outcome {
         return warning(value, format!("sudo cpupower idle-set -D {IDLE_EXIT_HIGH_US}"));
     }
     if snapshot.is_virtual() {
+        match snapshot.fact("idle polling") {
+            Some(idle_cpus::ALLOWED) => return good(format!("{value}; runs let idle CPUs poll (--idle-cpus)")),
+            Some(_) if states.starts_with("POLL") => {
+                return warning(value, "Run muxbench as root: idle CPUs then poll during runs (--idle-cpus)");
+            }
+            _ => {}
+        }
         let value = format!("{value}; the hypervisor hides the states of the physical CPU");
         return unknown(value, "Measure at several rates: latency that falls as the rate rises is wake-up time");
     }

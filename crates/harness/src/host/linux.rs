@@ -10,7 +10,7 @@ use load::report::Hardware;
 use rustix::process::{Resource, getrlimit};
 
 use super::facts::Host;
-use super::{interrupts, probe};
+use super::{idle_cpus, interrupts, probe};
 
 /// The time to wait for the kernel's timestamps while planning. They usually arrive immediately.
 const STAMPS_TIMEOUT: Duration = Duration::from_millis(8);
@@ -162,6 +162,7 @@ fn facts(allowed: &[usize]) -> BTreeMap<String, String> {
         ("cpuidle driver", read("/sys/devices/system/cpu/cpuidle/current_driver")),
         ("cpuidle governor", read("/sys/devices/system/cpu/cpuidle/current_governor")),
         ("cpuidle states", idle_states(allowed)),
+        (idle_cpus::FACT, Some(idle_cpus::fact(idle_states(allowed).as_deref()))),
         ("timer slack ns", rustix::thread::current_timer_slack().ok().map(|ns| ns.to_string())),
         ("clocksource", read("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
         ("clocksources", read("/sys/devices/system/clocksource/clocksource0/available_clocksource")),

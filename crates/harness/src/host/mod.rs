@@ -3,6 +3,7 @@
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
 mod facts;
+pub mod idle_cpus;
 pub mod interrupts;
 #[cfg(target_os = "linux")]
 mod linux;

@@ -74,8 +74,7 @@ pub fn place_server(cores: &[Vec<usize>], requested: &spec::Placement) -> Result
     }
     let all = spec::Placement {
         server: requested.server.clone().or(Some(Cpus(cores.concat()))),
-        client: None,
-        shared: false,
+        ..spec::Placement::default()
     };
     let server = place(cores, &all)?.server;
     let sentence = format!("server on CPU {}, clients on other machines", Cpus(server.clone()));
@@ -89,7 +88,8 @@ pub fn place_client(cores: &[Vec<usize>], requested: &spec::Placement) -> Result
         return Err("placement.server: the servers already run on other machines; remove it".into());
     }
     let client = requested.client.clone().unwrap_or_else(|| Cpus(cores.concat()));
-    let all = spec::Placement { server: None, client: Some(client).filter(|cpus| !cpus.0.is_empty()), shared: false };
+    let client = Some(client).filter(|cpus| !cpus.0.is_empty());
+    let all = spec::Placement { client, ..spec::Placement::default() };
     let client = place(cores, &all)?.client;
     let sentence = match client.as_slice() {
         [] => "client on CPUs that the system chooses, servers on other machines".to_owned(),
@@ -120,7 +120,7 @@ mod tests {
         let cores: Vec<Vec<usize>> = cores.iter().map(|core| core.to_vec()).collect();
         let cpus = |text: Option<&str>| text.map(|text| text.parse().unwrap());
         let placement =
-            place(&cores, &spec::Placement { server: cpus(server), client: cpus(client), shared: false }).unwrap();
+            place(&cores, &spec::Placement { server: cpus(server), client: cpus(client), ..Default::default() }).unwrap();
         let shared = placement.is_shared();
         (Cpus(placement.server).to_string(), Cpus(placement.client).to_string(), shared)
     }
@@ -157,7 +157,7 @@ mod tests {
         let cores = [vec![0], vec![1]];
         let requested = |server: Option<&str>, client: Option<&str>| {
             let cpus = |text: Option<&str>| text.map(|text| text.parse().unwrap());
-            place_server(&cores, &spec::Placement { server: cpus(server), client: cpus(client), shared: false })
+            place_server(&cores, &spec::Placement { server: cpus(server), client: cpus(client), ..Default::default() })
         };
         let placement = requested(None, None).unwrap();
         assert_eq!((placement.server.clone(), placement.is_shared()), (vec![0, 1], false));
@@ -171,7 +171,7 @@ mod tests {
         let cores = [vec![0], vec![1]];
         let requested = |server: Option<&str>, client: Option<&str>| {
             let cpus = |text: Option<&str>| text.map(|text| text.parse().unwrap());
-            place_client(&cores, &spec::Placement { server: cpus(server), client: cpus(client), shared: false })
+            place_client(&cores, &spec::Placement { server: cpus(server), client: cpus(client), ..Default::default() })
         };
         let placement = requested(None, None).unwrap();
         assert_eq!((placement.client.clone(), placement.is_shared()), (vec![0, 1], false));

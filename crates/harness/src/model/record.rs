@@ -127,6 +127,9 @@ pub struct RunHeader {
     pub host: std::collections::BTreeMap<String, String>,
     /// The placement of the server and the client, in one sentence.
     pub placement: String,
+    /// Whether idle CPUs of this host poll during the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub idle_cpus_poll: bool,
     /// Whether the run is distributed.
     #[serde(rename = "is_fleet_s", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_distributed: bool,
@@ -148,6 +151,7 @@ impl RunHeader {
             interleave: plan.interleave,
             host: Default::default(),
             placement: plan.placement,
+            idle_cpus_poll: plan.idle_cpus_poll,
             is_distributed: false,
         }
     }

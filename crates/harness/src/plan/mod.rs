@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use server::{Accept, ExternalConfig, ServeConfig, ServerSpec};
 use wire::ServiceSpec;
 
-use crate::host::{Host, placement};
+use crate::host::{Host, idle_cpus, placement};
 use crate::model::{FleetFacts, Trial, Workload};
 use crate::netns::addresses;
 use crate::spec::interleave::Interleave;
@@ -52,6 +52,9 @@ pub struct Plan {
     pub seed: u64,
     /// The CPUs of server and client, in one sentence.
     pub placement: String,
+    /// Whether idle CPUs of this host poll during the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub idle_cpus_poll: bool,
     /// The network between server and client, and the means that apply it. `None` if the experiment has no network, or this
     /// host lacks the means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -110,6 +113,10 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     if !found.targets.is_empty() && !placement.is_elsewhere {
         sentence += "; muxbench does not choose the CPUs of targets";
     }
+    let idle_cpus_poll = idle_cpus::decide(experiment.placement.idle_cpus, host)?;
+    if idle_cpus_poll {
+        sentence += "; idle CPUs poll";
+    }
     let loads = experiment.loads()?;
     let mut order = Xoshiro256PlusPlus::seed_from_u64(experiment.seed);
     let mut trials = Vec::new();
@@ -142,6 +149,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
         experiment: experiment.name.clone(),
         seed: experiment.seed,
         network,
+        idle_cpus_poll,
         interleave: experiment.interleave,
         interleaving,
         warnings,

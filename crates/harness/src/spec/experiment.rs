@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::candidate::Candidate;
 use super::client::Client;
 use super::error::ExperimentError;
+use super::idle_cpus::IdleCpus;
 use super::interleave::Interleave;
 use super::network::Network;
 use super::one_or_many::OneOrMany;
@@ -105,6 +106,9 @@ pub struct Placement {
     /// Whether server and client share all CPUs, and the kernel places their threads.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
+    /// What idle CPUs of the server's host do during the run.
+    #[serde(skip_serializing_if = "IdleCpus::is_auto")]
+    pub idle_cpus: IdleCpus,
 }
 
 impl Phases {

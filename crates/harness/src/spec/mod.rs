@@ -7,6 +7,7 @@ mod defaults;
 mod error;
 mod experiment;
 pub mod http;
+pub mod idle_cpus;
 pub mod interleave;
 mod loads;
 pub mod network;

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use harness::spec::controllers::{Admission, BatchControl, PoolControl};
+use harness::spec::idle_cpus::IdleCpus;
 use harness::spec::network::Network;
 use harness::spec::stream::Stream;
 use harness::spec::units::{Bandwidth, Budget, Cpus, Loss, Share, Size, Sizes, Time};
@@ -79,6 +80,9 @@ flags! {
     client: Cpus = "CPUS" [long = "client-cpus", alias = "cpus"];
     /// Let server and client share all CPUs, and let the kernel place their threads
     shared: bool = "BOOL" [long = "share-cpus", num_args = 0..=1, require_equals = true, default_missing_value = "true"];
+    /// Idle CPUs of this host: poll (they wake fast and evenly), sleep (as the system is configured), auto (poll on virtual
+    /// machines, as root) [default: auto]
+    idle_cpus: IdleCpus = "HOW" [value_parser = named::<IdleCpus>];
 }
 
 flags! {

@@ -84,6 +84,7 @@ fn failed_run(folder: &Path, experiment: &str) {
         strategy: harness::model::Strategy::Whole,
         host: host.facts,
         placement: plan.placement,
+        idle_cpus_poll: false,
         is_distributed: false,
     };
     let store = harness::store::Store::create(folder, &header).unwrap();
