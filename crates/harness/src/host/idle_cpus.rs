@@ -29,7 +29,7 @@ pub(super) fn fact(states: Option<&str>) -> String {
     }
     match OpenOptions::new().write(true).open(DEVICE) {
         Ok(_) => ALLOWED.into(),
-        Err(error) => format!("{DEVICE}: {error}; run as root"),
+        Err(error) => format!("{DEVICE}: {error}"),
     }
 }
 
@@ -40,7 +40,7 @@ pub fn decide(requested: IdleCpus, host: &Host) -> Result<bool, String> {
     match requested {
         IdleCpus::Poll if !is_allowed => {
             let reason = fact(FACT).unwrap_or("only Linux has the means");
-            Err(format!("placement.idle-cpus: idle CPUs cannot poll: {reason}; or try sleep"))
+            Err(format!("placement.idle-cpus: idle CPUs cannot poll: {reason}; run as root, or choose auto"))
         }
         IdleCpus::Poll => Ok(true),
         IdleCpus::Auto => Ok(is_allowed && fact("hypervisor") == Some("true")),
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(decide(IdleCpus::Sleep, ALLOWED, "true"), Ok(false));
         assert_eq!(decide(IdleCpus::Poll, ALLOWED, "false"), Ok(true));
         let refused = decide(IdleCpus::Poll, "no permission", "true").unwrap_err();
-        assert_eq!(refused, "placement.idle-cpus: idle CPUs cannot poll: no permission; or try sleep");
+        assert_eq!(refused, "placement.idle-cpus: idle CPUs cannot poll: no permission; run as root, or choose auto");
         assert!(super::decide(IdleCpus::Poll, &Host::made_up()).is_err());
     }
 }

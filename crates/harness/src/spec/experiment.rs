@@ -106,7 +106,7 @@ pub struct Placement {
     /// Whether server and client share all CPUs, and the kernel places their threads.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
-    /// What idle CPUs of the server's host do during the run.
+    /// The state of idle CPUs of the server's host during the run.
     #[serde(skip_serializing_if = "IdleCpus::is_auto")]
     pub idle_cpus: IdleCpus,
 }

@@ -1,9 +1,9 @@
-//! What idle CPUs do during a run.
+//! The state of idle CPUs during a run.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What idle CPUs of the server's host do during a run.
+/// The state of idle CPUs of the server's host during a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum IdleCpus {
