@@ -120,7 +120,8 @@ mod tests {
         let cores: Vec<Vec<usize>> = cores.iter().map(|core| core.to_vec()).collect();
         let cpus = |text: Option<&str>| text.map(|text| text.parse().unwrap());
         let placement =
-            place(&cores, &spec::Placement { server: cpus(server), client: cpus(client), ..Default::default() }).unwrap();
+            place(&cores, &spec::Placement { server: cpus(server), client: cpus(client), ..Default::default() })
+                .unwrap();
         let shared = placement.is_shared();
         (Cpus(placement.server).to_string(), Cpus(placement.client).to_string(), shared)
     }
