@@ -319,11 +319,14 @@ fn size(trial: &Trial) -> (u32, f64) {
     (trial.load.connections_and_idle(), trial.workload.rate_per_s.unwrap_or(f64::INFINITY))
 }
 
-/// Returns the bytes of a request and of its response, if known. For `http`: 128 bytes, and the longest known content.
+/// Returns the bytes of a request and of its response, if known. For `http`: a head of 128 bytes with the longest body, and the
+/// longest known content.
 fn sizes(workload: &Workload) -> Option<(f64, f64)> {
-    let content = workload.http.as_ref().and_then(|http| http.targets.iter().map(|it| it.body_bytes).max().flatten());
+    let targets = || workload.http.iter().flat_map(|http| &http.targets);
+    let content = targets().map(|it| it.body_bytes).max().flatten();
+    let body = targets().filter_map(|it| it.body.as_ref()).map(|body| body.0.len()).max().unwrap_or(0);
     let fixed = workload.service.fixed().map(|(request, response)| (f64::from(request), f64::from(response)));
-    fixed.or_else(|| content.map(|bytes| (128.0, bytes as f64)))
+    fixed.or_else(|| content.map(|bytes| (128.0 + body as f64, bytes as f64)))
 }
 
 fn server(trial: &Trial, figures: &Figures) -> Option<ServerNeeds> {

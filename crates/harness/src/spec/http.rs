@@ -1,58 +1,157 @@
 //! The requests of the `http` service: `[workload.http]`, or the flags of `compare` and `load`.
 
-use std::fmt;
-use std::num::NonZeroU16;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use load::config::{HttpTarget, HttpTraffic};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use load::config::{Body, ExpectedStatus, HttpTarget, HttpTraffic};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
 
-use crate::spec::OneOrMany;
-use crate::spec::units::Size;
+use super::OneOrMany;
+use super::requests::{BodySpec, Header, Length, RequestSpec, StatusSchema, read_bodies, read_requests};
+use super::units::Size;
 
 /// The prefix under which our servers generate content of any size.
 const GENERATED: &str = "/bytes/";
+
+/// The largest sum of all bodies: every trial of a run stores them.
+const BODIES_BYTES_MAX: usize = 4 << 20;
 
 /// The requests and responses of the `http` service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Http {
-    /// The paths with their queries, requested in turn; by default `/bytes/N` with the response size N.
+    /// The paths with their queries, requested in turn, or by weight as in "/a x3". By default `/bytes/N` with the response
+    /// size N.
     #[schemars(with = "Option<OneOrMany<String>>")]
     pub paths: Option<OneOrMany<String>>,
+    /// The method of each request; by default GET, or POST for requests with a body.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
     /// The headers of each request, such as "Accept: text/html".
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<Header>,
-    /// The required status of each response; by default 200.
-    pub status: Option<NonZeroU16>,
+    /// The body of each request, or `@FILE` for the content of a file. The bodies of a list are sent in turn.
+    #[schemars(with = "Option<OneOrMany<BodySpec>>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<OneOrMany<BodySpec>>,
+    /// The file with a body on each line. The bodies are sent in turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body_lines: Option<PathBuf>,
+    /// The requests, instead of `paths`, if they have different methods, headers, bodies or responses.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<RequestSpec>,
+    /// The file with a request on each line, as a JSON object like those of `requests`, or as `[METHOD] PATH [xWEIGHT]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_file: Option<PathBuf>,
+    /// The required status of each response: three digits, a class such as "2xx", or "any". By default 200 for GET and HEAD, and
+    /// 2xx for other methods.
+    #[schemars(with = "Option<StatusSchema>")]
+    pub status: Option<ExpectedStatus>,
+    /// The required length of each response's content: a size, "same" as the first response to the request, or "any". By default
+    /// `same` for GET and HEAD, and `any` for other methods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length: Option<Length>,
     /// The folder with the files that the servers serve; by default they generate `/bytes/N` with N bytes.
     pub folder: Option<PathBuf>,
 }
 
 impl Http {
+    /// Whether the requests are listed, so that no default path is needed.
+    pub fn has_requests(&self) -> bool {
+        self.paths.is_some() || !self.requests.is_empty() || self.requests_file.is_some()
+    }
+
     /// Returns the client's requests. `response` is the configured response size. With `is_ours` and without a folder, the
     /// server generates content, so the length of `/bytes/N` is known. An error begins with the key, as `paths: ...`.
     pub fn traffic(&self, response: Option<Size>, is_ours: bool) -> Result<HttpTraffic, String> {
-        let configured = response.map(|size| u64::from(size.0));
-        let known = |path: &str| {
-            let generated = path.strip_prefix(GENERATED).filter(|_| is_ours && self.folder.is_none());
-            configured.or_else(|| generated?.parse().ok())
+        let status = self.status.unwrap_or(ExpectedStatus::Exact(200));
+        let target = |(spec, body): (RequestSpec, Option<Body>)| {
+            let target = self.target(spec, body, response, is_ours);
+            HttpTarget { status: target.status.filter(|it| *it != status), ..target }
         };
-        let targets = match (&self.paths, configured) {
-            (Some(paths), _) => {
-                if let Some(path) = paths.0.iter().find(|path| !path.starts_with('/')) {
-                    return Err(format!("paths: invalid path `{path}`: expected a leading slash, as in /bytes/1024"));
-                }
-                paths.0.iter().map(|path| HttpTarget { path: path.clone(), body_bytes: known(path) }).collect()
+        let targets: Vec<HttpTarget> = self.specs(response)?.into_iter().map(target).collect();
+        let unknown = |it: &&HttpTarget| !matches!(it.method.as_str(), "GET" | "HEAD");
+        if let Some(target) = targets.iter().find(unknown).filter(|_| is_ours) {
+            let method = &target.method;
+            return Err(format!("method: built-in servers answer {method} with 405; use GET or HEAD, or another server"));
+        }
+        let bodies_bytes: usize = targets.iter().filter_map(|it| it.body.as_ref()).map(|body| body.0.len()).sum();
+        if bodies_bytes > BODIES_BYTES_MAX {
+            let mib = BODIES_BYTES_MAX >> 20;
+            return Err(format!("body: {bodies_bytes} bytes in all bodies exceed the limit of {mib} MiB; send less"));
+        }
+        Ok(HttpTraffic { host: None, targets, headers: pairs(&self.headers), status })
+    }
+
+    /// Returns all requests with their bodies.
+    fn specs(&self, response: Option<Size>) -> Result<Vec<(RequestSpec, Option<Body>)>, String> {
+        let mut listed = self.requests.clone();
+        if let Some(file) = &self.requests_file {
+            listed.extend(read_requests(file).map_err(|reason| format!("requests-file: {reason}"))?);
+        }
+        let load = |body: &BodySpec| body.load().map_err(|reason| format!("body: {reason}"));
+        let mut bodies = self.body.iter().flat_map(|bodies| &bodies.0).map(load).collect::<Result<Vec<_>, _>>()?;
+        if let Some(file) = &self.body_lines {
+            bodies.extend(read_bodies(file).map_err(|reason| format!("body-lines: {reason}"))?);
+        }
+        if !listed.is_empty() {
+            if self.paths.is_some() {
+                return Err("paths: not used beside a list of requests; add them to the list".to_owned());
             }
-            (None, Some(bytes)) => vec![HttpTarget { path: format!("{GENERATED}{bytes}"), body_bytes: Some(bytes) }],
+            if !bodies.is_empty() {
+                return Err("body: not used beside a list of requests; add the bodies to the list".to_owned());
+            }
+            if let Some(RequestSpec { path, .. }) = listed.iter().find(|request| !request.path.starts_with('/')) {
+                return Err(format!("requests: invalid path `{path}`: expected a leading slash, as in /bytes/1024"));
+            }
+            let with_body = |request: RequestSpec| {
+                let body = request.body.as_ref().map(load).transpose()?;
+                Ok((request, body))
+            };
+            return listed.into_iter().map(with_body).collect();
+        }
+        let parse = |path: &String| {
+            let invalid = || format!("paths: invalid path `{path}`: expected a leading slash, as in /bytes/1024");
+            RequestSpec::parse_path(path).ok_or_else(invalid)
+        };
+        let paths: Vec<RequestSpec> = match (&self.paths, response) {
+            (Some(paths), _) => paths.0.iter().map(parse).collect::<Result<_, _>>()?,
+            (None, Some(size)) => vec![RequestSpec { path: format!("{GENERATED}{}", size.0), ..RequestSpec::default() }],
             (None, None) => return Err("paths: missing; add a path such as \"/bytes/1024\"".to_owned()),
         };
-        let headers = self.headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
-        Ok(HttpTraffic { host: None, targets, headers, status: self.status.map_or(200, NonZeroU16::get) })
+        match (paths.as_slice(), bodies.as_slice()) {
+            (_, []) => Ok(paths.into_iter().map(|path| (path, None)).collect()),
+            (_, [body]) => Ok(paths.into_iter().map(|path| (path, Some(body.clone()))).collect()),
+            ([path], _) => Ok(bodies.into_iter().map(|body| (path.clone(), Some(body))).collect()),
+            _ => Err("body: several paths and several bodies do not combine; list the requests in a requests-file".to_owned()),
+        }
+    }
+
+    fn target(&self, spec: RequestSpec, body: Option<Body>, response: Option<Size>, is_ours: bool) -> HttpTarget {
+        let default = if body.is_some() { "POST" } else { "GET" };
+        let method = spec.method.or_else(|| self.method.clone()).unwrap_or_else(|| default.to_owned());
+        let (is_get, is_head) = (method == "GET", method == "HEAD");
+        let status = if is_get || is_head { ExpectedStatus::Exact(200) } else { ExpectedStatus::Class(2) };
+        let generated = spec.path.strip_prefix(GENERATED).filter(|_| is_ours && is_get && self.folder.is_none());
+        let known = response.filter(|_| !is_head).map(|size| u64::from(size.0));
+        let known = known.or_else(|| generated?.parse().ok());
+        let (body_bytes, any_length) = match spec.length.or(self.length) {
+            Some(Length::Bytes(bytes)) => (Some(bytes), false),
+            Some(length) => (None, length == Length::Any),
+            None => (known, known.is_none() && !is_get && !is_head),
+        };
+        HttpTarget {
+            path: spec.path,
+            body_bytes,
+            any_length,
+            method,
+            headers: pairs(&spec.headers),
+            body,
+            weight: spec.weight.map_or(1, NonZeroU32::get),
+            status: Some(spec.status.or(self.status).unwrap_or(status)),
+        }
     }
 
     /// Returns the server's service.
@@ -61,54 +160,8 @@ impl Http {
     }
 }
 
-/// A header of a request, written `Name: value`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// The name.
-    pub name: String,
-    /// The value without surrounding spaces.
-    pub value: String,
-}
-
-impl FromStr for Header {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some((name, value)) if !name.trim().is_empty() => {
-                Ok(Self { name: name.trim().to_owned(), value: value.trim().to_owned() })
-            }
-            _ => Err(format!("invalid header `{text}`: expected a name and a value, as in `Accept: text/html`")),
-        }
-    }
-}
-
-impl fmt::Display for Header {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.name, self.value)
-    }
-}
-
-impl Serialize for Header {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Header {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl JsonSchema for Header {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Header".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "pattern": "^[^:]+:", "examples": ["Accept: text/html"]})
-    }
+fn pairs(headers: &[Header]) -> Vec<(String, String)> {
+    headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect()
 }
 
 #[cfg(test)]
@@ -134,16 +187,58 @@ mod tests {
         assert_eq!(lengths(&from_files, None, true), [None, None]);
         let traffic = http(&[]).traffic(Some(Size(1024)), true).unwrap();
         assert_eq!((traffic.targets[0].path.as_str(), traffic.targets[0].body_bytes), ("/bytes/1024", Some(1024)));
-        assert_eq!(traffic.status, 200);
+        assert_eq!((traffic.status, traffic.targets[0].status), (ExpectedStatus::Exact(200), None));
+    }
+
+    fn body(text: &str) -> Option<OneOrMany<BodySpec>> {
+        Some(OneOrMany(vec![BodySpec(text.to_owned())]))
     }
 
     #[test]
-    fn invalid_path_or_header_is_rejected() {
+    fn body_makes_a_post_whose_response_may_vary() {
+        let posts = Http { body: body("{}"), ..http(&["/a x3", "/b"]) }.traffic(None, false).unwrap();
+        let [first, second] = &posts.targets[..] else { panic!("{posts:?}") };
+        assert_eq!((first.to_string(), first.weight, second.weight), ("POST /a".to_owned(), 3, 1));
+        assert_eq!((first.body.clone(), first.any_length), (Some(Body(b"{}".to_vec())), true));
+        assert_eq!(first.status, Some(ExpectedStatus::Class(2)));
+        let put = Http { method: Some("PUT".into()), body: body(""), status: Some(ExpectedStatus::Any), ..http(&["/"]) };
+        let put = Http { length: Some(Length::Bytes(3)), ..put }.traffic(None, false).unwrap();
+        assert_eq!((put.targets[0].to_string(), put.targets[0].body_bytes), ("PUT /".to_owned(), Some(3)));
+        assert_eq!((put.status, put.targets[0].status), (ExpectedStatus::Any, None));
+        let head = Http { method: Some("HEAD".into()), ..http(&["/bytes/9"]) }.traffic(None, true).unwrap();
+        assert_eq!((head.targets[0].body_bytes, head.targets[0].any_length), (None, false));
+    }
+
+    #[test]
+    fn bodies_come_from_lists_and_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let [lines, file] = ["lines", "file"].map(|name| folder.path().join(name));
+        std::fs::write(&lines, "a\nb\n").unwrap();
+        std::fs::write(&file, b"\xff").unwrap();
+        let from_file = Http { body: body(&format!("@{}", file.display())), ..http(&["/"]) };
+        let all = Http { body_lines: Some(lines.clone()), ..from_file.clone() }.traffic(None, false).unwrap();
+        let bodies: Vec<_> = all.targets.into_iter().filter_map(|target| target.body).collect();
+        assert_eq!(bodies, [Body(b"\xff".to_vec()), Body(b"a".to_vec()), Body(b"b".to_vec())]);
+        let requests_file = folder.path().join("requests");
+        std::fs::write(&requests_file, "/a\n{\"path\":\"/b\",\"body\":\"c\"}\n").unwrap();
+        let listed = Http { requests_file: Some(requests_file.clone()), ..http(&[]) };
+        let names: Vec<_> = listed.traffic(None, false).unwrap().targets.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["GET /a", "POST /b"]);
+
+        let error = |http: Http| http.traffic(None, false).unwrap_err();
+        assert!(error(Http { body_lines: Some(lines), ..http(&["/", "/a"]) }).contains("do not combine"));
+        assert!(error(Http { body: body("a"), ..listed.clone() }).starts_with("body: not used"));
+        assert!(error(Http { paths: http(&["/"]).paths, ..listed }).starts_with("paths: not used"));
+        assert!(error(Http { body: body("@/none"), ..http(&["/"]) }).starts_with("body: cannot read /none"));
+        let big = "x".repeat(BODIES_BYTES_MAX + 1);
+        assert!(error(Http { body: body(&big), ..http(&["/"]) }).contains("exceed the limit of 4 MiB"));
+        let post = Http { body: body("a"), ..http(&["/"]) };
+        assert!(post.traffic(None, true).unwrap_err().starts_with("method: built-in servers answer POST with 405"));
+    }
+
+    #[test]
+    fn invalid_path_is_rejected() {
         assert!(http(&[]).traffic(None, true).unwrap_err().starts_with("paths: missing"));
         assert!(http(&["bytes/1"]).traffic(None, true).unwrap_err().contains("invalid path `bytes/1`"));
-        assert!("Accept".parse::<Header>().unwrap_err().contains("invalid header `Accept`"));
-        assert!(": x".parse::<Header>().is_err());
-        let header: Header = "Accept:text/html ".parse().unwrap();
-        assert_eq!(header.to_string(), "Accept: text/html");
     }
 }

@@ -13,6 +13,7 @@ mod loads;
 pub mod network;
 mod one_or_many;
 pub mod presets;
+pub mod requests;
 mod schema;
 mod server;
 pub mod stream;

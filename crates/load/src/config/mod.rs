@@ -1,5 +1,6 @@
 //! The configuration of a load as plain data.
 
+pub mod http;
 pub mod partition;
 pub mod slices;
 pub mod validate;
@@ -11,6 +12,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use wire::{Address, Ports, ServiceSpec};
 
+pub use http::{Body, ExpectedStatus, HttpTarget, HttpTraffic};
 use partition::{partition, partition_indices};
 pub use slices::Slices;
 
@@ -327,31 +329,6 @@ pub struct KvTraffic {
     pub get_share: f64,
     /// The popularity of the records.
     pub keys: Popularity,
-}
-
-/// Requests to an HTTP server: each GET requests the next path of a list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HttpTraffic {
-    /// The `Host` header; the server's address by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
-    /// The paths; at least one.
-    pub targets: Vec<HttpTarget>,
-    /// Names and values of additional headers.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub headers: Vec<(String, String)>,
-    /// The expected status of each response.
-    pub status: u16,
-}
-
-/// A path and the expected length of its content.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HttpTarget {
-    /// The encoded path with its query, such as `/bytes/1024`.
-    pub path: String,
-    /// The expected length of the content in bytes; by default, that of the first response with the expected status.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub body_bytes: Option<u64>,
 }
 
 /// The popularity of connections or records: the rule that selects one for each request.

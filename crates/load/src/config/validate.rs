@@ -32,6 +32,9 @@ macro_rules! rules {
     };
 }
 
+/// The largest number of different HTTP requests.
+const REQUESTS_MAX: usize = 100_000;
+
 /// The rules in the order in which they are checked.
 pub const RULES: &[Rule] = rules! {
     "client.clients", |it| it.clients == 0 || it.connections < it.clients,
@@ -61,8 +64,10 @@ pub const RULES: &[Rule] = rules! {
     "workload.kv", |it| is_kv(it) && it.kv.is_none(), "missing; the service `kv` needs records to request";
     "workload.http", |it| is_http(it) && it.http.is_none(), "missing; the service `http` needs paths to request";
     "workload.http", |it| it.http.as_ref().is_some_and(|http| http.targets.is_empty()), "name at least one path";
-    "workload.http.status", |it| it.http.as_ref().is_some_and(|http| !(100..=999).contains(&http.status)),
-        "a status has three digits";
+    "workload.http.requests", |it| it.http.as_ref().is_some_and(|http| http.targets.iter().any(|it| it.weight == 0)),
+        "a weight must be at least 1";
+    "workload.http.requests", |it| it.http.as_ref().is_some_and(|http| http.targets.len() > REQUESTS_MAX),
+        "more than 100 000 requests; shorten the list";
     "workload.kv.records", |it| it.kv.as_ref().is_some_and(|kv| kv.records == 0), "must be at least 1";
     "workload.kv.value-size", |it| it.kv.as_ref().is_some_and(|kv| kv.value_bytes_min == 0), "must be at least 1 byte";
     "workload.kv.value-size", |it| it.kv.as_ref().is_some_and(|kv| kv.value_bytes_min > kv.value_bytes_max),
@@ -208,7 +213,7 @@ mod tests {
     use wire::stream::{Direction, Stream};
 
     use super::*;
-    use crate::config::{HttpTarget, HttpTraffic, KvTraffic, Phases, Think};
+    use crate::config::{ExpectedStatus, HttpTarget, HttpTraffic, KvTraffic, Phases, Think};
 
     #[test]
     fn each_rule_has_a_key_and_a_reason() {
@@ -243,8 +248,10 @@ mod tests {
         let service = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
         let kv = LoadConfig { kv: Some(traffic.clone()), ..load(service) };
         let kv_of = |traffic| LoadConfig { kv: Some(traffic), ..kv.clone() };
-        let target = HttpTarget { path: "/".into(), body_bytes: None };
-        let pages = HttpTraffic { host: None, targets: vec![target], headers: Vec::new(), status: 200 };
+        let target = HttpTarget::get("/", None);
+        let weightless = HttpTarget { weight: 0, ..target.clone() };
+        let status = ExpectedStatus::Exact(200);
+        let pages = HttpTraffic { host: None, targets: vec![target.clone()], headers: Vec::new(), status };
         let http_of = |pages| LoadConfig { http: Some(pages), ..load(ServiceSpec::Http { folder: None }) };
         let http = http_of(pages.clone());
         let think = Think { mean_ns: 1, exponential: false };
@@ -270,8 +277,8 @@ mod tests {
             (load(ServiceSpec::Http { folder: None }), "workload.http"),
             (LoadConfig { http: Some(pages.clone()), ..open.clone() }, "workload.http"),
             (http_of(HttpTraffic { targets: Vec::new(), ..pages.clone() }), "workload.http"),
-            (http_of(HttpTraffic { status: 99, ..pages.clone() }), "workload.http.status"),
-            (http_of(HttpTraffic { status: 1_000, ..pages }), "workload.http.status"),
+            (http_of(HttpTraffic { targets: vec![weightless], ..pages.clone() }), "workload.http.requests"),
+            (http_of(HttpTraffic { targets: vec![target; REQUESTS_MAX + 1], ..pages }), "workload.http.requests"),
             (LoadConfig { phases: Phases { measure_ns: 0, ..open.phases }, ..open.clone() }, "phases.measure"),
             (LoadConfig { clients: 2, active: 0.0025, ..open.clone() }, "client.clients"),
             (LoadConfig { clients: 2, popularity: zipf(1.0), ..open.clone() }, "workload.popularity"),

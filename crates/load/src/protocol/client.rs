@@ -1,6 +1,15 @@
 //! The interface of a protocol's client side.
 
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
 use crate::report::Class;
+
+/// Returns the random numbers of one request.
+#[inline]
+pub fn random_of(seed: u64, number: u64) -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
 
 /// The client side of a service. A request's number determines the whole request, so sender and receiver share only numbers.
 pub trait ClientProtocol: Sync {

@@ -1,11 +1,10 @@
 //! Memcached's text protocol: gets and sets of records with known values.
 
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use rand::RngExt;
 use wire::kv::client;
 use wire::kv::records::{self, Records};
 
-use super::{ClientProtocol, Reply};
+use super::{ClientProtocol, Reply, random_of};
 use crate::config::KvTraffic;
 use crate::report::Class;
 use crate::time::zipf::Zipf;
@@ -39,7 +38,7 @@ impl ClientProtocol for Kv {
 
     #[inline]
     fn request(&self, number: u64) -> KvRequest {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = random_of(self.seed, number);
         let is_set = random.random::<f64>() >= self.traffic.get_share;
         let record = match &self.zipf {
             None => random.random_range(0..u64::from(self.traffic.records)),

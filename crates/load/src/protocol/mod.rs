@@ -5,7 +5,7 @@ mod fixed;
 mod http;
 mod kv;
 
-pub use client::{ClientProtocol, Reply};
+pub use client::{ClientProtocol, Reply, random_of};
 pub use fixed::Fixed;
 pub use http::Http;
 pub use kv::Kv;
@@ -19,7 +19,7 @@ macro_rules! with_protocol {
                 $body
             }
             (wire::ServiceSpec::Http { .. }, _, Some(traffic)) => {
-                let $protocol = $crate::protocol::Http::new(traffic, &$config.target)?;
+                let $protocol = $crate::protocol::Http::new(traffic, &$config.target, $config.seed)?;
                 $body
             }
             (&wire::ServiceSpec::Stream(stream), ..) => {

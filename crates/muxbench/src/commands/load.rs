@@ -28,7 +28,10 @@ use crate::{control, execution, exit, output};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench load http://127.0.0.1:8080/index.html --rate 5000
-  muxbench load http://localhost/ --header 'Accept: text/html'
+  muxbench load http://localhost/ -H 'Accept: text/html'
+  muxbench load http://localhost/cart -d @cart.json -H 'Content-Type: application/json'
+  muxbench load http://localhost --path '/ x9' --path /cart
+  muxbench load http://localhost --requests-file requests.jsonl
   muxbench load memcached://127.0.0.1 --schedule closed
   muxbench load tcp://127.0.0.1:7007 --cpus 1 --samples samples.parquet
   muxbench load udp://127.0.0.1:20000 --ports 1000

@@ -3,6 +3,7 @@
 pub mod execution;
 pub mod experiment;
 pub mod format;
+mod http;
 pub mod servers;
 pub mod settings;
 pub mod setup;

@@ -1,13 +1,13 @@
 //! Flags of the service and its requests.
 
-use std::num::{NonZeroU16, NonZeroU32};
+use std::num::NonZeroU32;
 
 use harness::description::Description;
-use harness::spec::http::Header;
 use harness::spec::stream::Stream;
 use harness::spec::units::{Size, Think};
-use harness::spec::{OneOrMany, Service, Workload};
+use harness::spec::{Service, Workload};
 
+use super::http::HttpArgs;
 use super::settings::{KvArgs, StreamArgs};
 use super::{named, set};
 
@@ -30,15 +30,8 @@ pub struct TrafficArgs {
     /// Response size of `fixed` and `udp`; body size of `http` [default: 10KiB; udp: 128B]
     #[arg(long, value_name = "SIZE")]
     response: Option<Size>,
-    /// Path to request from `http`; several paths are requested in turn [default: /bytes/N with N from --response]
-    #[arg(long, value_name = "PATH", help_heading = "HTTP")]
-    path: Vec<String>,
-    /// Header of each request, such as `Accept: text/html`; may be repeated
-    #[arg(long, value_name = "HEADER", help_heading = "HTTP")]
-    header: Vec<Header>,
-    /// Expected status of each response [default: 200]
-    #[arg(long, value_name = "STATUS", help_heading = "HTTP")]
-    expect_status: Option<NonZeroU16>,
+    #[command(flatten)]
+    http: HttpArgs,
     #[command(flatten)]
     kv: KvArgs,
     #[command(flatten)]
@@ -93,7 +86,7 @@ impl TrafficArgs {
             Service::Kv | Service::Stream => (workload.request, workload.response) = (None, None),
             Service::Http => {
                 workload.request = None;
-                workload.response = workload.response.filter(|_| self.path.is_empty());
+                workload.response = workload.response.filter(|_| !self.http.has_requests());
             }
             // By default a response is as large as the preset's request, so that it fits in one packet of any network.
             Service::Udp => workload.response = workload.request,
@@ -101,13 +94,7 @@ impl TrafficArgs {
         }
         set(&mut workload.request, self.request);
         set(&mut workload.response, self.response);
-        update(&mut workload.http, false, |http| {
-            if !self.path.is_empty() {
-                http.paths = Some(OneOrMany(self.path.clone()));
-            }
-            http.headers.extend(self.header.iter().cloned());
-            set(&mut http.status, self.expect_status);
-        });
+        update(&mut workload.http, false, |http| self.http.apply(http));
         update(&mut workload.stream, workload.service == Service::Stream, |stream| self.stream.apply(stream));
         update(&mut workload.kv, workload.service == Service::Kv, |kv| self.kv.apply(kv));
     }

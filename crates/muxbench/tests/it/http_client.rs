@@ -32,7 +32,9 @@ impl Nginx {
                  http {{ {temporary} log_format calls '$connection $status';\n\
                  access_log access.log calls; keepalive_requests {keepalive_requests};\n\
                  server {{ listen 127.0.0.1:{port} backlog=4096; root content;\n\
-                 location /traced {{ if ($http_x_trace != 1) {{ return 403; }} return 200 traced; }} }} }}\n"
+                 location /traced {{ if ($http_x_trace != 1) {{ return 403; }} return 200 traced; }}\n\
+                 location /posted {{ if ($http_content_length != 7) {{ return 400; }} return 201 $request_method; }}\n\
+                 location /moved {{ return 301 /two; }} }} }}\n"
             );
             std::fs::write(folder.path().join("nginx.conf"), configuration).unwrap();
             let mut command = Command::new(&program);
@@ -149,7 +151,7 @@ fn status_and_length_are_verified() {
     let nginx = Nginx::start(1_000_000);
     let missing = nginx.url("/missing");
     let why = error_of(&[&missing]);
-    assert!(why.contains("the server's response was 404 with") && why.contains("not 200"), "{why}");
+    assert!(why.contains("the response to GET /missing was 404 with") && why.contains("not 200"), "{why}");
     let expected = report(&[&missing, "--expect-status", "404", "--rate", "500"]);
     assert_eq!(errors(&expected, "wrong"), (0, 0), "{}", expected["report"]["errors"]);
 
@@ -168,6 +170,30 @@ fn status_and_length_are_verified() {
     assert!(error_of(&[&traced]).contains("403"));
     let header = report(&[&traced, "--header", "X-Trace: 1", "--header", "Accept: */*", "--rate", "500"]);
     assert_eq!(errors(&header, "wrong"), (0, 0));
+}
+
+fn methods_bodies_and_redirects_are_sent_and_verified() {
+    let nginx = Nginx::start(1_000_000);
+    let posted = nginx.url("/posted");
+    for method in [&[][..], &["-X", "PUT"]] {
+        let sent = report(&[&[posted.as_str(), "-d", "{\"a\":1}", "--rate", "500"], method].concat());
+        assert_eq!(errors(&sent, "wrong"), (0, 0), "{}", sent["report"]["errors"]);
+    }
+    let why = error_of(&[&posted, "-d", "{}"]);
+    assert!(why.contains("the response to POST /posted was 400") && why.contains("not 2xx"), "{why}");
+
+    let moved = nginx.url("/moved");
+    let why = error_of(&[&moved]);
+    assert!(why.contains("GET /moved was 301") && why.contains("redirects are not followed"), "{why}");
+    assert_eq!(errors(&report(&[&moved, "--expect-status", "301", "--rate", "500"]), "wrong"), (0, 0));
+
+    // Lines of a file of requests, with weights.
+    let file = nginx.folder.path().join("requests");
+    let posts = "{\"method\":\"POST\",\"path\":\"/posted\",\"body\":\"{\\\"a\\\":1}\",\"status\":201}";
+    std::fs::write(&file, format!("/two x3\nHEAD /kib\n{posts}\n")).unwrap();
+    let mixed = report(&[&nginx.url("/"), "--requests-file", file.to_str().unwrap(), "--rate", "500"]);
+    assert_eq!(errors(&mixed, "wrong"), (0, 0), "{}", mixed["report"]["errors"]);
+    assert_eq!(mixed["config"]["http"]["targets"].as_array().unwrap().len(), 3);
 }
 
 fn response_of_changing_length_is_wrong() {
@@ -197,5 +223,6 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(server_that_closes_connections_is_reported_or_redialled));
     cases.once(case!(short_lived_connections_are_measured));
     cases.once(case!(status_and_length_are_verified));
+    cases.once(case!(methods_bodies_and_redirects_are_sent_and_verified));
     cases.once(case!(response_of_changing_length_is_wrong));
 }

@@ -2,7 +2,7 @@
 
 use harness::model::Workload;
 use harness::spec::units::{Share, Size, Sizes, Think, Work};
-use load::config::{Popularity, Schedule};
+use load::config::{HttpTarget, Popularity, Schedule};
 
 use crate::format;
 
@@ -61,8 +61,10 @@ pub fn title(workload: &Workload) -> String {
     });
     if let Some(http) = &workload.http {
         words.push(match http.targets.as_slice() {
-            [one] => one.path.clone(),
-            several => format!("{} paths", several.len()),
+            [one] if one.is_plain_get() => one.path.clone(),
+            [one] => one.to_string(),
+            several if several.iter().all(HttpTarget::is_plain_get) => format!("{} paths", several.len()),
+            several => format!("{} requests", several.len()),
         });
     }
     if let Some(kv) = &workload.kv {

@@ -27,8 +27,8 @@ pub enum RequestError {
     Url(String),
     /// Text that is not exactly one request.
     #[error(
-        "invalid request `{0}`: encode all but ASCII (%20 for a space), and remove line ends, Content-Length, \
-         Transfer-Encoding, Connection and Expect from the headers"
+        "invalid request `{0}`: encode all but ASCII (%20 for a space), remove line ends, Content-Length, \
+         Transfer-Encoding, Connection and Expect from the headers, and use another method than CONNECT"
     )]
     Request(String),
 }
@@ -56,7 +56,7 @@ impl FromStr for Url {
     }
 }
 
-/// A request without a body.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The bytes to send.
@@ -66,20 +66,23 @@ pub struct Request {
 }
 
 impl Request {
-    /// Creates a request with a method that needs no body. `closes` asks the server to end the connection after its response.
-    pub fn new(method: &str, url: &Url, headers: &[(&str, &str)], closes: bool) -> Result<Self, RequestError> {
+    /// Creates a request. A body gets a `Content-Length`, even if it is empty.
+    pub fn new(method: &str, url: &Url, headers: &[(&str, &str)], body: Option<&[u8]>) -> Result<Self, RequestError> {
         let mut text = format!("{method} {} HTTP/1.1\r\n", url.target);
         let is = |name: &str, other: &str| name.eq_ignore_ascii_case(other);
         let host = (!headers.iter().any(|(name, _)| is(name, "host"))).then_some(("Host", &*url.authority));
-        let close = closes.then_some(("Connection", "close"));
-        for (name, value) in host.into_iter().chain(close).chain(headers.iter().copied()) {
+        let length = body.map(|body| body.len().to_string());
+        let length = length.as_deref().map(|length| ("Content-Length", length));
+        for (name, value) in host.into_iter().chain(headers.iter().copied()).chain(length) {
             text.extend([name, ": ", value, "\r\n"]);
         }
         text.push_str("\r\n");
         // Accept only text that a server parses as exactly this request, so that no header contains a line end.
         let reserved = ["content-length", "transfer-encoding", "connection", "expect"];
         let is_one_line = |word: &str| !word.contains(['\r', '\n']);
-        let is_one = is_one_line(method)
+        // The response to CONNECT would be a tunnel.
+        let is_one = method != "CONNECT"
+            && is_one_line(method)
             && is_one_line(&url.target)
             && headers.iter().all(|(name, value)| is_one_line(name) && is_one_line(value))
             && !headers.iter().any(|(name, _)| reserved.iter().any(|other| is(name, other)))
@@ -88,7 +91,8 @@ impl Request {
         if !is_one {
             return Err(RequestError::Request(text.escape_debug().to_string()));
         }
-        Ok(Self { bytes: text.into_bytes(), is_head: method == "HEAD" })
+        let bytes = [text.as_bytes(), body.unwrap_or_default()].concat();
+        Ok(Self { bytes, is_head: method == "HEAD" })
     }
 }
 

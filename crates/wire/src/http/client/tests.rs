@@ -217,10 +217,14 @@ fn valid_urls_are_parsed_and_others_refused() {
 #[test]
 fn invalid_requests_are_refused() {
     let url: Url = "http://h:81/a?b".parse().unwrap();
-    let get = Request::new("GET", &url, &[("User-Agent", "m"), ("Accept", "*/*")], false).unwrap();
+    let get = Request::new("GET", &url, &[("User-Agent", "m"), ("Accept", "*/*")], None).unwrap();
     assert_eq!(get.bytes, b"GET /a?b HTTP/1.1\r\nHost: h:81\r\nUser-Agent: m\r\nAccept: */*\r\n\r\n");
-    let head = Request::new("HEAD", &url, &[("host", "other")], true).unwrap();
-    assert_eq!(head.bytes, b"HEAD /a?b HTTP/1.1\r\nConnection: close\r\nhost: other\r\n\r\n");
+    let head = Request::new("HEAD", &url, &[("host", "other")], None).unwrap();
+    assert_eq!(head.bytes, b"HEAD /a?b HTTP/1.1\r\nhost: other\r\n\r\n");
+    let post = Request::new("POST", &url, &[("A", "b")], Some(b"\r\n\r\n\xff")).unwrap();
+    assert_eq!(post.bytes, b"POST /a?b HTTP/1.1\r\nHost: h:81\r\nA: b\r\nContent-Length: 5\r\n\r\n\r\n\r\n\xff");
+    let empty = Request::new("DELETE", &url, &[], Some(b"")).unwrap();
+    assert_eq!(empty.bytes, b"DELETE /a?b HTTP/1.1\r\nHost: h:81\r\nContent-Length: 0\r\n\r\n");
     assert!(head.is_head && !get.is_head);
 
     let with = |target: &str| Url { target: target.to_owned(), ..url.clone() };
@@ -229,6 +233,7 @@ fn invalid_requests_are_refused() {
         ("GET", &with("/a HTTP/1.1\r\nHost: h\r\n\r\nGET /b"), &[]),
         ("G T", &url, &[]),
         ("", &url, &[]),
+        ("CONNECT", &url, &[]),
         ("GET", &url, &[("A", "b\r\nC: d")]),
         ("GET", &url, &[("A", "b\r\n\r\nGET / HTTP/1.1")]),
         ("GET", &url, &[("A\r\nB", "c")]),
@@ -240,7 +245,7 @@ fn invalid_requests_are_refused() {
         ("GET", &url, &[("Connection", "close")]),
         ("GET", &url, &[("Expect", "100-continue")]),
     ] {
-        let error = Request::new(method, url, headers, false).unwrap_err().to_string();
+        let error = Request::new(method, url, headers, None).unwrap_err().to_string();
         assert!(error.starts_with("invalid request"), "{error}");
     }
 }
@@ -257,7 +262,7 @@ fn service_answers_requests_of_the_client() {
         ("POST", "/", 405, 23),
     ] {
         let url: Url = format!("http://h{path}").parse().unwrap();
-        let request = Request::new(method, &url, &[], false).unwrap();
+        let request = Request::new(method, &url, &[], None).unwrap();
         for _ in 0..3 {
             assert_eq!(http.receive(&mut conn, &request.bytes), 1);
             let response = loop {

@@ -1,0 +1,239 @@
+//! Requests to an HTTP server as plain data.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{is_one, one};
+
+/// Requests to an HTTP server: each request is the next one of a list, or drawn by weight.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HttpTraffic {
+    /// The `Host` header; the server's address by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The requests; at least one. If all weights are equal, they are sent in turn.
+    pub targets: Vec<HttpTarget>,
+    /// Names and values of the headers that all requests have in addition to their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<(String, String)>,
+    /// The expected status of responses to requests without their own.
+    pub status: ExpectedStatus,
+}
+
+/// A request and its expected response.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HttpTarget {
+    /// The encoded path with its query, such as `/bytes/1024`.
+    pub path: String,
+    /// The expected length of the content in bytes; by default, that of the first response with the expected status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body_bytes: Option<u64>,
+    /// Whether the content may have any length.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub any_length: bool,
+    /// The method.
+    #[serde(default = "get", skip_serializing_if = "is_get")]
+    pub method: String,
+    /// Names and values of the request's own headers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<(String, String)>,
+    /// The body, which may be empty; `None` for a request without a length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<Body>,
+    /// The share of the requests, relative to the weights of the other requests; at least 1.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub weight: u32,
+    /// The expected status; by default, that of [`HttpTraffic`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<ExpectedStatus>,
+}
+
+const GET: &str = "GET";
+
+fn get() -> String {
+    GET.to_owned()
+}
+
+fn is_get(method: &String) -> bool {
+    method == GET
+}
+
+impl HttpTarget {
+    /// A GET request without a body of its own.
+    pub fn get(path: impl Into<String>, body_bytes: Option<u64>) -> Self {
+        Self {
+            path: path.into(),
+            body_bytes,
+            any_length: false,
+            method: get(),
+            headers: Vec::new(),
+            body: None,
+            weight: 1,
+            status: None,
+        }
+    }
+
+    /// Whether the request is a GET without a body.
+    pub fn is_plain_get(&self) -> bool {
+        is_get(&self.method) && self.body.is_none()
+    }
+}
+
+impl fmt::Display for HttpTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, self.path)
+    }
+}
+
+/// The body of a request. It is stored as text if it is UTF-8, and otherwise in base64.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Body(pub Vec<u8>);
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Body({} bytes)", self.0.len())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum StoredBody {
+    Text(String),
+    Binary { base64: String },
+}
+
+impl Serialize for Body {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => StoredBody::Binary { base64: STANDARD.encode(&self.0) }.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Body {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match StoredBody::deserialize(deserializer)? {
+            StoredBody::Text(text) => Ok(Self(text.into_bytes())),
+            StoredBody::Binary { base64 } => STANDARD.decode(base64).map(Self).map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+/// The statuses that a response may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpectedStatus {
+    /// One status, from 100 to 999.
+    Exact(u16),
+    /// All statuses with this first digit, from 1 to 9.
+    Class(u16),
+    /// Any status.
+    Any,
+}
+
+impl ExpectedStatus {
+    /// Whether a response may have this status.
+    #[inline]
+    pub fn accepts(self, status: u16) -> bool {
+        match self {
+            Self::Exact(expected) => status == expected,
+            Self::Class(digit) => status / 100 == digit,
+            Self::Any => true,
+        }
+    }
+}
+
+impl fmt::Display for ExpectedStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(status) => status.fmt(f),
+            Self::Class(digit) => write!(f, "{digit}xx"),
+            Self::Any => f.write_str("any"),
+        }
+    }
+}
+
+impl FromStr for ExpectedStatus {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let class = |digit: &str| digit.parse().ok().filter(|digit| (1..=9).contains(digit)).map(Self::Class);
+        let exact = || text.parse().ok().filter(|status| (100..=999).contains(status)).map(Self::Exact);
+        let parsed = match text.strip_suffix("xx") {
+            Some(digit) => class(digit),
+            None if text == "any" => Some(Self::Any),
+            None => exact(),
+        };
+        parsed.ok_or_else(|| format!("invalid status `{text}`: expected three digits such as 200, a class such as 2xx, or any"))
+    }
+}
+
+impl Serialize for ExpectedStatus {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Exact(status) => serializer.serialize_u16(*status),
+            _ => serializer.collect_str(self),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ExpectedStatus {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Stored {
+            Number(i64),
+            Text(String),
+        }
+        let text = match Stored::deserialize(deserializer)? {
+            Stored::Number(number) => number.to_string(),
+            Stored::Text(text) => text,
+        };
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_round_trips_and_accepts_its_class() {
+        for (text, accepted, rejected) in [("204", 204, 200), ("2xx", 299, 301), ("any", 599, 0)] {
+            let status: ExpectedStatus = text.parse().unwrap();
+            assert_eq!(status.to_string(), text);
+            assert!(status.accepts(accepted) && (text == "any" || !status.accepts(rejected)), "{text}");
+        }
+        for wrong in ["", "99", "1000", "0xx", "22xx", "xx", "2x", "-200", "OK"] {
+            assert!(wrong.parse::<ExpectedStatus>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn requests_of_all_versions_read_back() {
+        // The format of the first version, which had only GET requests.
+        let old = serde_json::json!({"targets": [{"path": "/a", "body_bytes": 7}, {"path": "/b"}], "status": 404});
+        let traffic: HttpTraffic = serde_json::from_value(old.clone()).unwrap();
+        let targets = vec![HttpTarget::get("/a", Some(7)), HttpTarget::get("/b", None)];
+        let status = ExpectedStatus::Exact(404);
+        assert_eq!(traffic, HttpTraffic { host: None, targets, headers: Vec::new(), status });
+        assert_eq!(serde_json::to_value(&traffic).unwrap(), old, "plain GET requests keep the format");
+        for body in [&b"{\"a\": \"\xc3\xa4\"}"[..], b"", b"\xff\0"] {
+            let target = HttpTarget {
+                method: "POST".into(),
+                body: Some(Body(body.to_vec())),
+                weight: 3,
+                status: Some(ExpectedStatus::Class(2)),
+                any_length: true,
+                ..HttpTarget::get("/", None)
+            };
+            let stored = serde_json::to_string(&target).unwrap();
+            assert_eq!(serde_json::from_str::<HttpTarget>(&stored).unwrap(), target, "{stored}");
+        }
+        assert!(serde_json::from_str::<Body>(r#"{"base64": "?"}"#).is_err());
+    }
+}
