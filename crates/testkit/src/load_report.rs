@@ -54,6 +54,7 @@ pub fn load_report() -> LoadReport {
         fit: None,
         closed: None,
         churn: None,
+        http: None,
         datagrams: None,
         stream: None,
         kernel: None,

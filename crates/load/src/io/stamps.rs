@@ -382,8 +382,9 @@ mod tests {
             let cursor = Cursor { number: start, ..Cursor::default() };
             let (fixed, progress) = (Fixed::new(bytes, 1), Progress::default());
             let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
+            let (protocol, transfers) = (&fixed, &[]);
             let shared =
-                Shared { clock, protocol: &fixed, first: 0, records: &records, links: &links, progress: &progress };
+                Shared { clock, protocol, first: 0, records: &records, links: &links, transfers, progress: &progress };
             let service = ServiceSpec::Fixed { request_bytes: bytes, response_bytes: 1 };
             let mut stamper = Stamper::new(&LoadConfig::new(([127, 0, 0, 1], 0), service), &stamps, shared);
             stamper.connections = vec![[cursor; KINDS]];

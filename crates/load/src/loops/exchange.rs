@@ -37,6 +37,8 @@ pub struct Exchange<P: ClientProtocol> {
     reader: P::Reader,
     pub due: u64,
     pub sent: u64,
+    /// The arrival of the first part of a response; 0 if the response is complete after one read.
+    first: u64,
     /// The bytes that the socket has accepted of a partly sent request.
     written: u32,
     pub step: Step,
@@ -55,7 +57,7 @@ pub enum Step {
 impl<P: ClientProtocol> Default for Exchange<P> {
     fn default() -> Self {
         let (request, reader) = (P::Request::default(), P::Reader::default());
-        Self { request, reader, due: 0, sent: 0, written: 0, step: Step::Idle, is_rejected: false }
+        Self { request, reader, due: 0, sent: 0, first: 0, written: 0, step: Step::Idle, is_rejected: false }
     }
 }
 
@@ -74,9 +76,10 @@ impl<P: ClientProtocol> Exchange<P> {
 
     #[inline]
     pub fn transaction(&self, connection: usize, complete: u64) -> Transaction {
-        let Self { due, sent, is_rejected, .. } = *self;
+        let Self { due, sent, first, is_rejected, .. } = *self;
+        let transfer = if first == 0 { 0.0 } else { complete.saturating_sub(first) as f32 };
         let complete = if is_rejected { 0 } else { complete };
-        Transaction { due, sent, complete, connection: connection as u32, late: 0 }
+        Transaction { due, sent, complete, connection: connection as u32, transfer, late: 0 }
     }
 }
 
@@ -251,6 +254,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
             written?;
         }
         (exchange.request, exchange.due, exchange.sent, exchange.step) = (request, due, sent, Step::Waiting);
+        exchange.first = 0;
         self.recorder.sent(sent);
         if is_whole {
             return Ok(Sent::Whole);
@@ -295,16 +299,26 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
         let now = self.clock.now();
         let (taken_bytes, reply) = self.protocol.read(exchange.request, &mut exchange.reader, &self.inbox);
         let (wrong, is_last) = match reply {
-            None => return (now, Received::Part),
+            None => {
+                exchange.first = if exchange.first == 0 { now } else { exchange.first };
+                return (now, Received::Part);
+            }
             Some(Reply::Good) => (None, false),
             Some(Reply::Bad(class)) => (Some(class), false),
             Some(Reply::Last(wrong)) => (wrong, true),
             Some(Reply::Garbage) => return (now, Received::Failed(Class::Wrong)),
         };
+        self.judged(exchange, wrong);
+        (now, Received::Whole { is_last, has_more: taken_bytes < self.inbox.len() })
+    }
+
+    /// Counts a complete response, which may be wrong.
+    #[inline]
+    fn judged(&mut self, exchange: &mut Exchange<P>, wrong: Option<Class>) {
         wrong.into_iter().for_each(|class| self.recorder.errors().count(class, 1));
+        self.recorder.statuses().count(self.protocol.status(&exchange.reader));
         exchange.step = Step::Idle;
         exchange.is_rejected = wrong == Some(Class::Rejected);
-        (now, Received::Whole { is_last, has_more: taken_bytes < self.inbox.len() })
     }
 
     #[cold]
@@ -315,9 +329,7 @@ impl<'a, P: ClientProtocol> Engine<'a, P> {
             Step::Waiting => self.protocol.end(exchange.request, &mut exchange.reader),
         };
         let Some(Reply::Last(wrong)) = reply else { return (0, Received::Failed(Class::Short)) };
-        wrong.into_iter().for_each(|class| self.recorder.errors().count(class, 1));
-        exchange.step = Step::Idle;
-        exchange.is_rejected = wrong == Some(Class::Rejected);
+        self.judged(exchange, wrong);
         (self.clock.now(), Received::Whole { is_last: true, has_more: false })
     }
 }

@@ -49,6 +49,12 @@ pub trait ClientProtocol: Sync {
         None
     }
 
+    /// Returns the status of the response that [`ClientProtocol::read`] or [`ClientProtocol::end`] completed last, if the
+    /// protocol has statuses.
+    fn status(&self, _reader: &Self::Reader) -> Option<u16> {
+        None
+    }
+
     fn complaint(&self) -> Option<String> {
         None
     }

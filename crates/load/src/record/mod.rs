@@ -3,4 +3,5 @@
 pub mod progress;
 pub mod recorder;
 pub mod request;
+pub mod statuses;
 pub mod summary;

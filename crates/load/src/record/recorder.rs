@@ -8,6 +8,7 @@ use stats::Histogram;
 use crate::config::LoadConfig;
 use crate::error::LoadError;
 use crate::record::progress::Progress;
+use crate::record::statuses::Statuses;
 use crate::report::{Class, Errors, PARTS};
 use crate::time::clock::{Clock, kernel_ns};
 
@@ -21,6 +22,9 @@ pub struct Transaction {
     pub complete: u64,
     /// The connection, as an index of the client's connections.
     pub connection: u32,
+    /// The time from the first part of the response to the complete one; 0 if one read had all. As a float, because it fits
+    /// into the gap after `connection`.
+    pub transfer: f32,
     /// For short-lived connections, the time from t1 until the client began to connect or to send.
     pub late: u64,
 }
@@ -33,12 +37,13 @@ pub struct Counts {
     pub outstanding: [u64; 2],
     pub after_drain: u64,
     pub errors: Errors,
+    pub statuses: Statuses,
     /// Transactions without memory for a sample.
     pub unsampled: u64,
     /// Transactions without a sample during which the clock went backwards.
     pub went_back: u64,
-    /// Send delay, service time and response time of transactions without a sample.
-    pub beyond: [Histogram; 3],
+    /// Send delay, service time, response time and time to the first byte of transactions without a sample.
+    pub beyond: [Histogram; 4],
     /// The gaps of the thread, in ticks: see [`crate::driver::Turns`].
     pub gaps: Vec<Range<u64>>,
     /// The thread's CPU time in nanoseconds and the tick of its reading, at each edge of the window.
@@ -82,6 +87,12 @@ pub struct Recorder<'a> {
     transactions: Vec<Transaction>,
     counts: Counts,
     progress: &'a Progress,
+}
+
+/// Returns the time from the request to the first byte of its response; `None` without a response.
+pub fn first_byte_ns(clock: &Clock, transaction: &Transaction) -> Option<i64> {
+    let Transaction { sent, complete, transfer, .. } = *transaction;
+    (sent != 0 && complete != 0).then(|| clock.between_ns(sent, complete - transfer as u64))
 }
 
 pub fn reserve(config: &LoadConfig, count: u64) -> Result<Vec<Transaction>, LoadError> {
@@ -189,6 +200,11 @@ impl<'a> Recorder<'a> {
         &mut self.counts.errors
     }
 
+    #[inline]
+    pub fn statuses(&mut self) -> &mut Statuses {
+        &mut self.counts.statuses
+    }
+
     /// Keeps the transaction if it was due in the window.
     #[inline]
     pub fn keep(&mut self, transaction: Transaction) {
@@ -202,7 +218,8 @@ impl<'a> Recorder<'a> {
         }
         self.counts.unsampled += 1;
         let known = |from: u64, to: u64| (from != 0 && to != 0).then(|| self.clock.between_ns(from, to));
-        let times = [known(due, sent), known(sent, complete), known(due, complete)];
+        let first_byte_ns = first_byte_ns(&self.clock, &transaction);
+        let times = [known(due, sent), known(sent, complete), known(due, complete), first_byte_ns];
         for (histogram, time_ns) in self.counts.beyond.iter_mut().zip(times) {
             if let Some(time_ns) = time_ns {
                 histogram.record(time_ns.max(0) as u64);
@@ -232,7 +249,7 @@ mod tests {
             // The clock went backwards in transaction 13.
             let (due, sent) = (1_000 + number, if number == 13 { 1_000 } else { 1_010 + number });
             recorder.sent(sent);
-            let transaction = Transaction { due, sent, complete: 1_510 + number, ..Transaction::default() };
+            let transaction = Transaction { due, sent, complete: 1_510 + number, transfer: 100.0, ..Transaction::default() };
             match number {
                 14 => recorder.lose(Transaction { complete: 0, ..transaction }, Class::Timeout),
                 _ => recorder.complete(transaction),
@@ -253,8 +270,9 @@ mod tests {
             "requests that wait for a connection are outstanding"
         );
         assert_eq!((counts.sent, counts.errors.timeout, counts.completed_by_part.iter().sum::<u64>()), (15, 1, 14));
-        let [delay, service, response] = &counts.beyond;
-        assert_eq!((delay.count(), service.count(), response.count()), (5, 4, 4));
-        assert_eq!((delay.quantile(0.5), service.quantile(0.5), response.quantile(0.5)), (10, 500, 510));
+        let [delay, service, response, first_byte] = &counts.beyond;
+        assert_eq!((delay.count(), service.count(), response.count(), first_byte.count()), (5, 4, 4, 4));
+        let medians = counts.beyond.each_ref().map(|times| times.quantile(0.5));
+        assert_eq!(medians, [10, 500, 510, 400]);
     }
 }

@@ -56,6 +56,9 @@ pub struct Shared<'a, P: ClientProtocol> {
     pub first: u64,
     pub records: &'a [Record],
     pub links: &'a [Link],
+    /// The time in ticks from the first part of each record's response to the complete one, as the bits of an `f32`: 0 if one
+    /// read had all. Empty for protocols that do not report the first byte.
+    pub transfers: &'a [AtomicU32],
     pub progress: &'a Progress,
 }
 

@@ -2,12 +2,17 @@
 
 use std::ops::Range;
 
+use stats::Histogram;
+
 use crate::config::{LoadConfig, Pacing, Roles, active_count};
-use crate::record::recorder::{Counts, Recording, Times, Transaction};
+use crate::record::recorder::{Counts, Recording, Times, Transaction, first_byte_ns};
 use crate::record::request::{Link, REJECTED, Record, Stamp};
 use crate::report::samples::{KernelFacts, fit, late, measured, response_ns, send_delay_ns, service_ns, went_back};
-use crate::report::{Class, ClockFacts, ClosedReport, Errors, LoadReport, Outstanding, PARTS, Sample};
-use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::record::statuses::Statuses;
+use crate::report::{
+    Class, ClockFacts, ClosedReport, Errors, HttpReport, LoadReport, Measured, Outstanding, PARTS, Sample,
+};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::time::clock::{Clock, Wall};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +55,8 @@ pub struct Recorded {
     pub records: Vec<Record>,
     /// The kernel's timestamps of each request; empty if disabled.
     pub stamps: Vec<Stamp>,
+    /// The transfer time of each response; empty if not measured. See [`crate::record::request::Shared::transfers`].
+    pub transfers: Vec<AtomicU32>,
 }
 
 /// Converts a tick to nanoseconds since the start of the window. 0 and [`REJECTED`] give [`Sample::NEVER`].
@@ -110,6 +117,20 @@ pub fn transaction_samples<'a>(
     let mut samples: Vec<Sample> = all.map(|(first, transaction)| sample(first, transaction)).collect();
     samples.sort_by_key(|sample| sample.planned_ns);
     samples
+}
+
+/// Returns the times from t2 to the first byte of the response, for the requests planned in `window`.
+pub fn first_bytes(clock: &Clock, window: &Range<u64>, recorded: &[Recorded]) -> Histogram {
+    let all = recorded.iter().flat_map(|client| client.records.iter().zip(&client.transfers));
+    let transaction = |(record, transfer): (&Record, &AtomicU32)| Transaction {
+        sent: record.sent.load(Relaxed),
+        complete: record.complete.load(Relaxed),
+        transfer: f32::from_bits(transfer.load(Relaxed)),
+        ..Transaction::default()
+    };
+    let times = all.filter(|(record, _)| window.contains(&record.planned)).map(transaction);
+    let times = times.filter(|it| it.complete != REJECTED);
+    times.filter_map(|it| first_byte_ns(clock, &it)).map(|ns| ns.max(0) as u64).collect()
 }
 
 /// Counts the failures of the whole trial, as [`Errors`] defines them, except for complete but wrong responses.
@@ -271,6 +292,7 @@ impl Facts<'_> {
                 after_drain: sum(&|it| it.after_drain),
             },
             errors: all.iter().fold(Errors::default(), |errors, it| errors.and(&it.errors)),
+            http: self.trial.config.http.as_ref().map(|_| self.http(recordings)),
             gaps: gaps(self.trial.clock, &self.trial.times.window, all.iter().flat_map(|it| it.gaps.iter().cloned())),
             closed: Some(ClosedReport {
                 unsampled,
@@ -295,6 +317,19 @@ impl Facts<'_> {
         report.sent += sum(&|it| it.beyond[0].count());
         report.completed += sum(&|it| it.beyond[1].count());
         (report, samples)
+    }
+}
+
+impl Facts<'_> {
+    fn http(&self, recordings: &[Recording]) -> HttpReport {
+        let transactions = recordings.iter().flat_map(|it| &it.transactions);
+        let times = transactions.filter_map(|it| first_byte_ns(self.trial.clock, it));
+        let mut first_byte: Histogram = times.map(|ns| ns.max(0) as u64).collect();
+        recordings.iter().for_each(|it| first_byte.merge(&it.counts.beyond[3]));
+        HttpReport {
+            statuses: Statuses::sum(recordings.iter().map(|it| &it.counts.statuses)),
+            first_byte: Measured::without_parts(first_byte),
+        }
     }
 }
 
@@ -328,7 +363,7 @@ mod tests {
         };
         let first = records(&[(0, 2, 3), (0, 2, 0), (1, 2, 3), (1, 2, 0), (1, 0, 0)]);
         let second = records(&[(0, 2, 3), (1, 2, 3), (1, 0, 0)]);
-        let client = |first, records| Recorded { first, records, stamps: Vec::new() };
+        let client = |first, records| Recorded { first, records, stamps: Vec::new(), transfers: Vec::new() };
         let errors = errors(&links, &[client(0, first), client(2, second)]);
         assert_eq!(errors, Errors { timeout: 1, reset: 2, wrong: 1, ..Errors::default() });
     }

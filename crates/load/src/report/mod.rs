@@ -1,6 +1,7 @@
 //! The client's results of a trial, as plain data.
 
 mod errors;
+mod http;
 pub mod interleaved;
 mod late;
 pub mod merge;
@@ -14,6 +15,7 @@ use stats::{Distribution, Histogram, TestResult};
 use crate::config::{Pacing, Roles, Transport};
 
 pub use errors::{Class, Errors};
+pub use http::HttpReport;
 use late::is_zero;
 pub use late::{LATE_SHARE_MAX, LateSends};
 pub use samples::Sample;
@@ -86,6 +88,9 @@ pub struct LoadReport {
     /// Figures of short-lived connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub churn: Option<ChurnReport>,
+    /// Figures of HTTP responses; `None` for other services, and in older runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpReport>,
     /// Figures of datagrams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramReport>,
@@ -145,6 +150,13 @@ pub struct Measured {
     pub p99_by_eighth_ns: [u64; EIGHTHS],
     /// The whole histogram.
     pub histogram: Histogram,
+}
+
+impl Measured {
+    /// Creates the figures of a histogram, without those of the parts.
+    pub fn without_parts(histogram: Histogram) -> Self {
+        Self { distribution: histogram.distribution(), histogram, ..Self::default() }
+    }
 }
 
 /// A stored measured time. Earlier versions stored fewer quantiles; the histogram provides the missing ones.

@@ -49,7 +49,8 @@ pub fn per_request_ns(timestamps: Timestamps, requests: usize, cpu: Option<usize
     let stamps: Vec<Stamp> = records.iter().map(|_| Stamp::default()).collect();
     let progress = Progress::default();
     let protocol = &Fixed::new(BYTES, BYTES);
-    let shared = Shared { clock, protocol, first: 0, records: &records, links: &links, progress: &progress };
+    let (records, links, progress) = (&records[..], &links[..], &progress);
+    let shared = Shared { clock, protocol, first: 0, records, links, transfers: &[], progress };
     let stamper = kernel.map(|_| Stamper::new(&config, &stamps, shared));
     let mut sender = Sender::new(shared, &config);
     let mut receiver = Receiver::new(shared, stamper)?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ::load::report::{LateSends, Measured};
+use ::load::report::{HttpReport, LateSends, Measured};
 use ::load::{Event, Listener, LoadReport, Outcome};
 use anyhow::{Context, bail};
 use harness::host::Host;
@@ -168,6 +168,9 @@ fn times(report: &LoadReport, medium: Medium) -> String {
         line("service time", &report.service, &late);
         line("response time", &report.response, &late);
     }
+    if let Some(http) = &report.http {
+        line("time to first byte", &http.first_byte, &late);
+    }
     if let Some(churn) = &report.churn {
         line("SYN to established", &churn.connect, &late);
         line("SYN to first byte", &churn.first_byte, &late);
@@ -233,6 +236,7 @@ fn facts(report: &LoadReport, verdict: &Verdict) -> String {
         let rate = format::digits(churn.opened_per_s);
         lines.push(format!("{} connections of {requests} each, {rate} connections/s{sources}{waited}", churn.opened));
     }
+    lines.extend(report.http.as_ref().map(|http| format!("responses by status: {}", HttpReport::breakdown(&http.statuses))));
     lines.extend(report.datagrams.as_ref().map(|datagrams| load_report::datagrams(datagrams, report.planned)));
     for (class, count) in report.errors.by_class().into_iter().filter(|(_, count)| *count > 0) {
         let remedy = match class {

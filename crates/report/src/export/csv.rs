@@ -85,6 +85,7 @@ fn row(record: &TrialRecord) -> CsvRow {
     let datagrams = load.and_then(|load| load.datagrams.as_ref());
     let closed = load.and_then(|load| load.closed.as_ref());
     let churn = load.and_then(|load| load.churn.as_ref());
+    let http = load.and_then(|load| load.http.as_ref());
     let paths = workload.http.iter().flat_map(|http| &http.targets).map(|target| target.path.as_str());
     let server = record.server.as_ref();
     let network = record.network.as_ref().map(|network| &network.measured);
@@ -180,6 +181,9 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put("opened_per_s", churn.map(|churn| churn.opened_per_s));
     row.put_quantiles("connect", churn.map(|churn| &churn.connect.distribution), &[p50, p99]);
     row.put_quantiles("first_byte", churn.map(|churn| &churn.first_byte.distribution), &[p50, p99]);
+    row.put_quantiles("ttfb", http.map(|http| &http.first_byte.distribution), &[p50, p99]);
+    let statuses = http.map(|http| http.statuses.iter().map(|(status, count)| format!("{status}={count}")));
+    row.put("statuses", statuses.map(|it| it.collect::<Vec<_>>().join(" ")));
     row.put("network", workload.network.as_ref().map(ToString::to_string));
     row.put("network_round_trip_p50_ns", network.map(|it| it.round_trip_p50_ns));
     row.put("network_round_trip_p99_ns", network.map(|it| it.round_trip_p99_ns));

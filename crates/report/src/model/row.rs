@@ -1,5 +1,7 @@
 //! The rows of a run's tables: the figures of each architecture under each workload, as data.
 
+use std::collections::BTreeMap;
+
 use harness::model::{Trial, VerdictKind, Workload};
 use load::report::LateSends;
 use serde::Serialize;
@@ -108,6 +110,9 @@ pub struct Row {
     pub service_mean_ns: Option<Estimate>,
     pub(crate) kernel: Option<Kernel>,
     pub(crate) churn: Option<Churn>,
+    /// `None` unless the service is `http`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) http: Option<Http>,
     /// `None` without counters of the server.
     pub cost: Option<Cost>,
     #[serde(rename = "why")]
@@ -120,6 +125,13 @@ pub struct Row {
     pub(crate) metrics: Vec<Block>,
     #[serde(skip)]
     pub(crate) blocks: RowBlocks,
+}
+
+/// Responses of the row's repeats, as in `load::report::HttpReport`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Http {
+    pub(crate) statuses: BTreeMap<u16, u64>,
+    pub(crate) first_byte: Distribution,
 }
 
 /// Datagram counts in the windows of the row's repeats, as in `load::report::DatagramReport`.

@@ -5,7 +5,7 @@ use harness::model::blocks::{Figure, Percentile, RunBlocks, heat, metric};
 use harness::model::{Run, Strategy, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use harness::strategy;
 use load::LoadReport;
-use load::report::{ChurnReport, KernelReport, LateSends, Measured};
+use load::report::{ChurnReport, HttpReport, KernelReport, LateSends, Measured};
 use serde::Serialize;
 use server::ServerCounters;
 use stats::{Block, Distribution, Estimate, Family, Histogram, Ratio, interval, ratio};
@@ -250,6 +250,7 @@ fn row(trials: &[&Trial], finished: &[&TrialRecord], blocks: &RunBlocks<'_>, mis
         unsampled: closed().map(|closed| closed.unsampled).sum(),
         kernel: kernel(&loads().filter_map(|load| load.kernel.as_ref()).collect::<Vec<_>>()),
         churn: churn(&loads().filter_map(|load| load.churn.as_ref()).collect::<Vec<_>>()),
+        http: http(&loads().filter_map(|load| load.http.as_ref()).collect::<Vec<_>>()),
         ratio: None,
         metrics: blocks.of(&estimated, metric(&first.workload)),
         blocks: row_blocks,
@@ -305,6 +306,14 @@ fn churn(reports: &[&ChurnReport]) -> Option<Churn> {
         connect: merged(reports.iter().map(|report| &report.connect)).distribution(),
         first_byte: merged(reports.iter().map(|report| &report.first_byte)).distribution(),
         waited: reports.iter().map(|report| report.waited).sum(),
+    })
+}
+
+fn http(reports: &[&HttpReport]) -> Option<Http> {
+    reports.first()?;
+    Some(Http {
+        statuses: HttpReport::sum(reports.iter().map(|report| &report.statuses)),
+        first_byte: merged(reports.iter().map(|report| &report.first_byte)).distribution(),
     })
 }
 

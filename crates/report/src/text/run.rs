@@ -1,7 +1,7 @@
 //! A run's ranking as text.
 
 use harness::model::{Run, Workload};
-use load::report::Hardware;
+use load::report::{Hardware, HttpReport};
 use stats::Distribution;
 
 use super::host::host;
@@ -153,6 +153,7 @@ pub fn render(run: &Run, medium: Medium) -> String {
         lines.extend(tail_mark::note(rows).map(|note| medium.prose(&note)));
         lines.extend(boxplot::of(comparison, medium));
         lines.extend(churn(rows, medium));
+        lines.extend(http(rows, medium));
         lines.extend(kernel(rows, medium));
         for row in rows {
             if row.unsampled > 0 {
@@ -204,6 +205,30 @@ fn churn(rows: &[Row], medium: Medium) -> Vec<String> {
              includes connecting:",
         ),
         table::of(CHURN_COLUMNS, rows, medium).0,
+    ]
+}
+
+const HTTP_COLUMNS: &[Column<Row>] = &[
+    column("architecture", 0, Row::label),
+    column("first byte p50 µs", 0, |row| first_byte_us(row, P50)),
+    column("p99", 1, |row| first_byte_us(row, P99)),
+    column("responses by status", 0, |row| {
+        row.http.as_ref().map_or(none(), |http| HttpReport::breakdown(&http.statuses))
+    }),
+];
+
+fn first_byte_us(row: &Row, quantile: Quantile) -> String {
+    row.http.as_ref().map_or(none(), |http| tail_mark::us(&http.first_byte, &row.late, quantile))
+}
+
+/// Renders statuses and times to the first byte; empty for services other than `http`.
+fn http(rows: &[Row], medium: Medium) -> Vec<String> {
+    if rows.iter().all(|row| row.http.is_none()) {
+        return Vec::new();
+    }
+    vec![
+        medium.prose("Responses of the whole trials by status, and the time from the request to the first byte of its response:"),
+        table::of(HTTP_COLUMNS, rows, medium).0,
     ]
 }
 

@@ -16,8 +16,11 @@ use crate::protocol::ClientProtocol;
 use crate::record::progress::Progress;
 use crate::record::recorder::Times;
 use crate::record::request::{Link, Record, Shared, Stamp};
+use crate::record::statuses::Statuses;
 use crate::record::summary::{self, Facts, Recorded, Trial};
 use crate::report::samples::KernelFacts;
+use crate::report::{HttpReport, Measured};
+use crate::sync::atomic::AtomicU32;
 use crate::time::clock::{Clock, Wall};
 use crate::time::schedule;
 use crate::time::slices::OwnSlices;
@@ -29,6 +32,8 @@ pub struct Client {
     pub records: Vec<Record>,
     /// One entry per record, if kernel timestamps are enabled.
     stamps: Vec<Stamp>,
+    /// One entry per record, for HTTP: see [`Shared::transfers`].
+    transfers: Vec<AtomicU32>,
     /// The client's connections, as a range of all connections.
     pub links: Range<usize>,
     pub progress: Progress,
@@ -37,8 +42,8 @@ pub struct Client {
 }
 
 impl From<Client> for Recorded {
-    fn from(Client { links, records, stamps, .. }: Client) -> Self {
-        Self { first: links.start as u32, records, stamps }
+    fn from(Client { links, records, stamps, transfers, .. }: Client) -> Self {
+        Self { first: links.start as u32, records, stamps, transfers }
     }
 }
 
@@ -62,7 +67,7 @@ pub fn run<P: ClientProtocol>(
         let links = &links[client.links.clone()];
         let (records, progress) = (&client.records, &client.progress);
         let first = driver::first_of(config.client(number as u32));
-        let shared = Shared { clock, protocol, first, records, links, progress };
+        let shared = Shared { clock, protocol, first, records, links, transfers: &client.transfers, progress };
         let stamper = kernel.as_ref().map(|_| Stamper::new(config, &client.stamps, shared));
         let mut sender = Sender::new(shared, config);
         let mut receiver = Receiver::new(shared, stamper)?;
@@ -75,7 +80,7 @@ pub fn run<P: ClientProtocol>(
             let (own, slices) = (slices.clone(), slices.clone());
             let receive = move || {
                 let busy_share = roles::receive_loop(&clock, &until, own, &mut receiver);
-                (Some((receiver.errors(), busy_share)), Vec::new())
+                (Some((receiver.take_responses(), busy_share)), Vec::new())
             };
             add("receive", 2 * number + 1, Box::new(receive) as Box<dyn FnOnce() -> _ + Send>);
             let send = move || (None, roles::send_loop(&clock, pacing, &until, slices, &mut sender).gaps());
@@ -84,7 +89,7 @@ pub fn run<P: ClientProtocol>(
             let slices = slices.clone();
             let both = move || {
                 let turns = roles::one_loop(&clock, pacing, &until, slices, &mut sender, &mut receiver);
-                (Some((receiver.errors(), turns.busy_share())), turns.gaps())
+                (Some((receiver.take_responses(), turns.busy_share())), turns.gaps())
             };
             add("client", number, Box::new(both));
         }
@@ -103,7 +108,12 @@ pub fn run<P: ClientProtocol>(
     let samples = summary::samples(&clock, wall.as_ref(), &times.window, &records);
     let facts = Facts { kernel, ..trial.facts(connect_ns, usage) };
     let mut report = facts.report(&records, &samples, bytes_per_connection::<P>());
-    report.errors = received.iter().fold(summary::errors(&links, &records), |errors, (more, _)| errors.and(more));
+    let all = || received.iter().map(|(responses, _)| responses);
+    report.errors = all().fold(summary::errors(&links, &records), |errors, more| errors.and(&more.errors));
+    report.http = config.http.as_ref().map(|_| HttpReport {
+        statuses: Statuses::sum(all().map(|responses| &responses.statuses)),
+        first_byte: Measured::without_parts(summary::first_bytes(&clock, &times.window, &records)),
+    });
     report.receiver_busy_share = busiest(received.iter().map(|(_, busy_share)| *busy_share));
     report.gaps = summary::gaps(&clock, &times.window, gaps.into_iter().flatten());
     Ok(Outcome::new((report, samples), links))
@@ -125,7 +135,7 @@ pub fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
             LoadError::Memory { requests: requests as u64 * u64::from(config.clients), bytes }
         })?;
         let links = partition_indices(config.connections, config.clients, number);
-        Ok(Client { records, stamps, links, progress: Progress::default(), stop: AtomicBool::new(false) })
+        Ok(Client { records, stamps, transfers: Vec::new(), links, progress: Progress::default(), stop: AtomicBool::new(false) })
     };
     (0..config.clients).map(client).collect()
 }
@@ -141,6 +151,9 @@ pub fn plan(
         client.records.extend(Record::planned(config, clock, client.links.len() as u32, number as u32));
         if config.timestamps == Timestamps::Kernel {
             client.stamps.resize_with(client.records.len(), Stamp::default);
+        }
+        if config.http.is_some() {
+            client.transfers.resize_with(client.records.len(), AtomicU32::default);
         }
     }
     // Choose the start time only after the slow drawing.

@@ -1,7 +1,6 @@
 //! The receive role: reads responses and records their completion. It neither allocates nor locks.
 
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
@@ -12,7 +11,9 @@ use crate::io::poller::{Events, Flags, Poller};
 use crate::io::stamps::Stamper;
 use crate::protocol::{ClientProtocol, Reply};
 use crate::record::request::{Head, REJECTED, Shared};
+use crate::record::statuses::Statuses;
 use crate::report::{Class, Errors};
+use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 const READ_BYTES: usize = 64 << 10;
 
@@ -22,14 +23,34 @@ pub struct Receiver<'a, P: ClientProtocol> {
     poller: Poller,
     inbox: Vec<u8>,
     alive: usize,
-    /// Complete but wrong responses.
-    errors: Errors,
+    responses: Responses,
     stamper: Option<Stamper<'a, P>>,
+}
+
+/// Counts of complete responses.
+#[derive(Debug, Default)]
+pub struct Responses {
+    /// Responses that are wrong.
+    pub errors: Errors,
+    pub statuses: Statuses,
 }
 
 struct Connection<P: ClientProtocol> {
     head: Head,
     reader: P::Reader,
+    /// The arrival of the first part of an incomplete response, in ticks; 0 without one.
+    first: u64,
+}
+
+impl<P: ClientProtocol> Connection<P> {
+    /// Stores the time since the first part of a response, if it took several reads.
+    #[inline]
+    fn note_transfer(&mut self, transfers: &[AtomicU32], record: usize, now: u64) {
+        if self.first != 0 {
+            let transfer = now.saturating_sub(std::mem::take(&mut self.first)) as f32;
+            transfers.get(record).into_iter().for_each(|it| it.store(transfer.to_bits(), Relaxed));
+        }
+    }
 }
 
 pub const fn bytes_per_connection<P: ClientProtocol>() -> usize {
@@ -49,20 +70,20 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
         for (at, link) in shared.links.iter().enumerate() {
             poller.add(link.io.as_fd(), at).map_err(LoadError::waiting)?;
         }
-        let connection = |_| Connection { head: Head::default(), reader: P::Reader::default() };
+        let connection = |_| Connection { head: Head::default(), reader: P::Reader::default(), first: 0 };
         Ok(Self {
             connections: (0..shared.links.len()).map(connection).collect(),
             poller,
             inbox: Vec::with_capacity(READ_BYTES),
             alive: shared.links.len(),
-            errors: Errors::default(),
+            responses: Responses::default(),
             stamper,
             shared,
         })
     }
 
-    pub fn errors(&self) -> Errors {
-        self.errors
+    pub fn take_responses(&mut self) -> Responses {
+        std::mem::take(&mut self.responses)
     }
 
     pub fn alive(&self) -> usize {
@@ -104,7 +125,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
 
     #[inline]
     fn received(&mut self, index: usize, now: u64) {
-        let Shared { protocol, records, links, progress, .. } = self.shared;
+        let Shared { protocol, records, links, transfers, progress, .. } = self.shared;
         let (link, connection) = (&links[index], &mut self.connections[index]);
         let mut rest = self.inbox.as_slice();
         let mut completed = 0;
@@ -121,11 +142,14 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
             rest = &rest[taken_bytes..];
             (last, complete) = (None, now);
             match reply {
-                None => break,
+                None => {
+                    connection.first = if connection.first == 0 { now } else { connection.first };
+                    break;
+                }
                 Some(Reply::Good) => {}
-                Some(Reply::Bad(class)) => complete = wrong(&mut self.errors, class, now),
+                Some(Reply::Bad(class)) => complete = wrong(&mut self.responses.errors, class, now),
                 Some(Reply::Last(bad)) => {
-                    complete = bad.map_or(now, |class| wrong(&mut self.errors, class, now));
+                    complete = bad.map_or(now, |class| wrong(&mut self.responses.errors, class, now));
                     failure = Some(Class::Closed);
                 }
                 Some(Reply::Garbage) => {
@@ -134,6 +158,8 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
                 }
             }
             connection.head.pass(record);
+            connection.note_transfer(transfers, record, now);
+            self.responses.statuses.count(protocol.status(&connection.reader));
             records[record].complete.store(complete, Relaxed);
             completed += 1;
             last = Some(record);
@@ -153,7 +179,7 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
 
     #[cold]
     fn ended(&mut self, index: usize) {
-        let Shared { clock, protocol, records, links, progress, .. } = self.shared;
+        let Shared { clock, protocol, records, links, transfers, progress, .. } = self.shared;
         let connection = &mut self.connections[index];
         let owed = connection.head.peek(&links[index], records);
         let reply = owed.and_then(|record| protocol.end(self.shared.request(record), &mut connection.reader));
@@ -161,9 +187,11 @@ impl<'a, P: ClientProtocol> Receiver<'a, P> {
             let is_short = owed.is_some() && !links[index].is_broken();
             return self.end(index, if is_short { Class::Short } else { Class::Reset });
         };
+        self.responses.statuses.count(protocol.status(&connection.reader));
         connection.head.pass(record);
         let now = clock.now();
-        let complete = bad.map_or(now, |class| wrong(&mut self.errors, class, now));
+        connection.note_transfer(transfers, record, now);
+        let complete = bad.map_or(now, |class| wrong(&mut self.responses.errors, class, now));
         records[record].complete.store(complete, Relaxed);
         progress.add_completed(1);
         self.end(index, Class::Closed);

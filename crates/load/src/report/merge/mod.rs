@@ -9,7 +9,7 @@ use crate::config::LoadConfig;
 use crate::report::LateSends;
 use crate::report::samples::{self as figures, KernelFacts};
 use crate::report::{
-    ChurnReport, ClockFacts, ClosedReport, DatagramReport, Errors, LoadReport, Measured, Outstanding, PARTS,
+    ChurnReport, ClockFacts, ClosedReport, DatagramReport, Errors, HttpReport, LoadReport, Measured, Outstanding, PARTS,
     ProcessReport, Sample, StreamReport,
 };
 
@@ -105,6 +105,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
         fit,
         closed: closed(accounts),
         churn: churn(accounts),
+        http: http(accounts),
         datagrams: datagrams(accounts),
         stream: stream(accounts),
         kernel: first.kernel.as_ref().map(|kernel| {
@@ -224,6 +225,14 @@ fn churn(accounts: &[Account]) -> Option<ChurnReport> {
         waited: sum(reports.iter().map(|it| it.waited)),
         sources: reports.iter().map(|it| it.sources).max()?,
         connect: measured(reports.iter().map(|it| &it.connect), None),
+        first_byte: measured(reports.iter().map(|it| &it.first_byte), None),
+    })
+}
+
+fn http(accounts: &[Account]) -> Option<HttpReport> {
+    let reports = all(accounts, |report| report.http.as_ref())?;
+    Some(HttpReport {
+        statuses: HttpReport::sum(reports.iter().map(|it| &it.statuses)),
         first_byte: measured(reports.iter().map(|it| &it.first_byte), None),
     })
 }

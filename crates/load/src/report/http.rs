@@ -1,0 +1,53 @@
+//! Figures of HTTP responses.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use super::Measured;
+
+/// Figures of HTTP responses.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct HttpReport {
+    /// The number of complete responses of the whole trial, by status. Each redirect counts with its own status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// The time from t2 to the read with the first byte of the response, for the requests of the window. An interleaved trial
+    /// includes the guards. Medians of parts are unknown, and 0.
+    pub first_byte: Measured,
+}
+
+impl HttpReport {
+    /// Formats the counts, as in `200: 1000, 404: 3`.
+    pub fn breakdown(statuses: &BTreeMap<u16, u64>) -> String {
+        let mut text = String::new();
+        for (status, count) in statuses {
+            let separator = if text.is_empty() { "" } else { ", " };
+            let _ = write!(text, "{separator}{status}: {count}");
+        }
+        text
+    }
+
+    /// Adds up counts. Saturates, because another process may report any number.
+    pub fn sum<'a>(all: impl IntoIterator<Item = &'a BTreeMap<u16, u64>>) -> BTreeMap<u16, u64> {
+        let mut sum = BTreeMap::<u16, u64>::new();
+        for (&status, &count) in all.into_iter().flatten() {
+            let total = sum.entry(status).or_default();
+            *total = total.saturating_add(count);
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sum_of_counts_saturates() {
+        let [one, other] = [BTreeMap::from([(200, 1), (404, u64::MAX)]), BTreeMap::from([(200, 2), (404, 1)])];
+        let sum = HttpReport::sum([&one, &other]);
+        assert_eq!(sum, BTreeMap::from([(200, 3), (404, u64::MAX)]));
+        assert_eq!(HttpReport::breakdown(&one), format!("200: 1, 404: {}", u64::MAX));
+    }
+}
