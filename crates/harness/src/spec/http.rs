@@ -108,7 +108,7 @@ impl Http {
             }
             let with_body = |request: RequestSpec| {
                 let body = request.body.as_ref().map(load).transpose()?;
-                Ok((request, body))
+                Ok::<_, String>((request, body))
             };
             return listed.into_iter().map(with_body).collect();
         }

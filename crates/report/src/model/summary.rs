@@ -15,7 +15,7 @@ use super::cost::CostBreakdown;
 use super::interleaving;
 use super::network;
 use super::pairs;
-pub(crate) use super::row::{Churn, Datagrams, Kernel, RowBlocks};
+pub(crate) use super::row::{Churn, Datagrams, Http, Kernel, RowBlocks};
 pub use super::row::{Comparison, Cost, MARGIN, Row};
 use super::stream::Streams;
 use super::undecided;

@@ -118,6 +118,34 @@ fn responses_in_any_pieces_are_read() {
 }
 
 #[test]
+fn response_split_at_each_byte_is_read() {
+    let rows: [(&[u8], _); 7] = [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", persistent(200, 5)),
+        (b"HTTP/1.1 301 Moved Permanently\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n", persistent(301, 0)),
+        (b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n3;a\r\nabc\r\nA\r\n0123456789\r\n0\r\nT: x\r\n\r\n", persistent(201, 13)),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", persistent(204, 0)),
+        (b"HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno", ends(503, 2)),
+        (b"HTTP/1.1 200 OK\r\n\r\nuntil the end", ends(200, 13)),
+        (b"HTTP/1.0 302 Found\r\nLocation: /\r\n\r\n", ends(302, 0)),
+    ];
+    for (stream, expected) in rows {
+        for at in 0..=stream.len() {
+            let (mut reader, mut found) = (Reader::default(), Vec::new());
+            let (first, second) = stream.split_at(at);
+            for mut piece in [first, second] {
+                while !piece.is_empty() {
+                    let (taken_bytes, response) = reader.read(piece, false);
+                    found.extend(response);
+                    piece = &piece[taken_bytes..];
+                }
+            }
+            found.extend(reader.end());
+            assert_eq!(found, [expected], "{} at {at}", String::from_utf8_lossy(stream));
+        }
+    }
+}
+
+#[test]
 fn higher_minor_version_is_read_as_1_1() {
     let stream = b"HTTP/1.2 200 OK\r\nContent-Length: 5\r\n\r\nHTTP/\
         HTTP/1.9 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n\
