@@ -58,7 +58,7 @@ fn get() -> String {
     GET.to_owned()
 }
 
-fn is_get(method: &String) -> bool {
+fn is_get(method: &str) -> bool {
     method == GET
 }
 
