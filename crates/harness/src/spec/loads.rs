@@ -6,6 +6,7 @@ use load::LoadConfig;
 use wire::ServiceSpec;
 
 use super::experiment::Experiment;
+use super::http::Http;
 use super::one_or_many::OneOrMany;
 use super::units::Size;
 use super::workload::{Service, Workload};
@@ -13,7 +14,7 @@ use super::workload::{Service, Workload};
 impl Experiment {
     /// Tests whether the workload lists the requests to all servers of `http`.
     pub(super) fn has_requests(&self) -> bool {
-        self.workload.http.as_ref().is_some_and(|http| http.paths.is_some())
+        self.workload.http.as_ref().is_some_and(Http::has_requests)
     }
 
     /// Returns the different paths of the targets' URLs; a URL without a path has `/`. `None` if the paths do not come from URLs,
