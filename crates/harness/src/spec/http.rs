@@ -75,7 +75,9 @@ impl Http {
         let unknown = |it: &&HttpTarget| !matches!(it.method.as_str(), "GET" | "HEAD");
         if let Some(target) = targets.iter().find(unknown).filter(|_| is_ours) {
             let method = &target.method;
-            return Err(format!("method: built-in servers answer {method} with 405; use GET or HEAD, or another server"));
+            return Err(format!(
+                "method: built-in servers answer {method} with 405; use GET or HEAD, or another server"
+            ));
         }
         let bodies_bytes: usize = targets.iter().filter_map(|it| it.body.as_ref()).map(|body| body.0.len()).sum();
         if bodies_bytes > BODIES_BYTES_MAX {
@@ -118,14 +120,17 @@ impl Http {
         };
         let paths: Vec<RequestSpec> = match (&self.paths, response) {
             (Some(paths), _) => paths.0.iter().map(parse).collect::<Result<_, _>>()?,
-            (None, Some(size)) => vec![RequestSpec { path: format!("{GENERATED}{}", size.0), ..RequestSpec::default() }],
+            (None, Some(size)) => {
+                vec![RequestSpec { path: format!("{GENERATED}{}", size.0), ..RequestSpec::default() }]
+            }
             (None, None) => return Err("paths: missing; add a path such as \"/bytes/1024\"".to_owned()),
         };
         match (paths.as_slice(), bodies.as_slice()) {
             (_, []) => Ok(paths.into_iter().map(|path| (path, None)).collect()),
             (_, [body]) => Ok(paths.into_iter().map(|path| (path, Some(body.clone()))).collect()),
             ([path], _) => Ok(bodies.into_iter().map(|body| (path.clone(), Some(body))).collect()),
-            _ => Err("body: several paths and several bodies do not combine; list the requests in a requests-file".to_owned()),
+            _ => Err("body: several paths and several bodies do not combine; list the requests in a requests-file"
+                .to_owned()),
         }
     }
 
@@ -201,7 +206,8 @@ mod tests {
         assert_eq!((first.to_string(), first.weight, second.weight), ("POST /a".to_owned(), 3, 1));
         assert_eq!((first.body.clone(), first.any_length), (Some(Body(b"{}".to_vec())), true));
         assert_eq!(first.status, Some(ExpectedStatus::Class(2)));
-        let put = Http { method: Some("PUT".into()), body: body(""), status: Some(ExpectedStatus::Any), ..http(&["/"]) };
+        let put =
+            Http { method: Some("PUT".into()), body: body(""), status: Some(ExpectedStatus::Any), ..http(&["/"]) };
         let put = Http { length: Some(Length::Bytes(3)), ..put }.traffic(None, false).unwrap();
         assert_eq!((put.targets[0].to_string(), put.targets[0].body_bytes), ("PUT /".to_owned(), Some(3)));
         assert_eq!((put.status, put.targets[0].status), (ExpectedStatus::Any, None));

@@ -75,7 +75,11 @@ pub(super) fn read_requests(file: &Path) -> Result<Vec<RequestSpec>, String> {
         RequestSpec::parse_line(line).map_err(|reason| format!("{}:{}: {reason}", file.display(), at + 1))
     });
     let requests = requests.collect::<Result<Vec<_>, _>>()?;
-    if requests.is_empty() { Err(format!("{}: no request; add a line such as GET /", file.display())) } else { Ok(requests) }
+    if requests.is_empty() {
+        Err(format!("{}: no request; add a line such as GET /", file.display()))
+    } else {
+        Ok(requests)
+    }
 }
 
 /// Reads a file with a body on each line.
@@ -261,7 +265,8 @@ mod tests {
 
     #[test]
     fn invalid_line_is_rejected_with_its_number() {
-        for line in ["GET", "GET  /", "GET /a 3", "/a x0", "/a x3 x4", "{\"path\":\"/\",\"bodi\":\"\"}", "{\"path\":1}"] {
+        for line in ["GET", "GET  /", "GET /a 3", "/a x0", "/a x3 x4", "{\"path\":\"/\",\"bodi\":\"\"}", "{\"path\":1}"]
+        {
             let error = read_lines(&format!("/\n{line}\n")).unwrap_err();
             assert!(error.contains(":2: "), "{line}: {error}");
         }

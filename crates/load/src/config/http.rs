@@ -168,7 +168,9 @@ impl FromStr for ExpectedStatus {
             None if text == "any" => Some(Self::Any),
             None => exact(),
         };
-        parsed.ok_or_else(|| format!("invalid status `{text}`: expected three digits such as 200, a class such as 2xx, or any"))
+        parsed.ok_or_else(|| {
+            format!("invalid status `{text}`: expected three digits such as 200, a class such as 2xx, or any")
+        })
     }
 }
 

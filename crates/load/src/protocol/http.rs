@@ -51,8 +51,7 @@ struct Prepared {
 
 impl Prepared {
     fn new(traffic: &HttpTraffic, target: &HttpTarget, authority: &str) -> Result<Self, LoadError> {
-        let url =
-            Url { host: String::new(), port: 0, authority: authority.to_owned(), target: target.path.clone() };
+        let url = Url { host: String::new(), port: 0, authority: authority.to_owned(), target: target.path.clone() };
         let headers = traffic.headers.iter().chain(&target.headers);
         let headers: Vec<(&str, &str)> = headers.map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let body = target.body.as_ref().map(|body| body.0.as_slice());
@@ -256,7 +255,8 @@ mod tests {
 
     #[test]
     fn first_length_binds_later_responses() {
-        let any = HttpTarget { any_length: true, status: Some(ExpectedStatus::Class(2)), ..HttpTarget::get("/c", None) };
+        let any =
+            HttpTarget { any_length: true, status: Some(ExpectedStatus::Class(2)), ..HttpTarget::get("/c", None) };
         let http = http_of(vec![HttpTarget::get("/a", None), HttpTarget::get("/b", Some(3)), any]).unwrap();
         let ok = |bytes: usize| format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n{}", "x".repeat(bytes));
         assert_eq!(read(&http, 1, &ok(3)), Some(Reply::Good));
@@ -309,10 +309,8 @@ mod tests {
 
     #[test]
     fn invalid_path_or_header_is_rejected() {
-        let with = |header: &str| HttpTarget {
-            headers: vec![("X".into(), header.into())],
-            ..HttpTarget::get("/", None)
-        };
+        let with =
+            |header: &str| HttpTarget { headers: vec![("X".into(), header.into())], ..HttpTarget::get("/", None) };
         for target in [HttpTarget::get("/a b", None), HttpTarget::get("/a\r\nX: y", None), with("a\r\nB: c")] {
             assert!(http_of(vec![target.clone()]).is_err(), "{target:?}");
         }

@@ -249,7 +249,8 @@ mod tests {
             // The clock went backwards in transaction 13.
             let (due, sent) = (1_000 + number, if number == 13 { 1_000 } else { 1_010 + number });
             recorder.sent(sent);
-            let transaction = Transaction { due, sent, complete: 1_510 + number, transfer: 100.0, ..Transaction::default() };
+            let transaction =
+                Transaction { due, sent, complete: 1_510 + number, transfer: 100.0, ..Transaction::default() };
             match number {
                 14 => recorder.lose(Transaction { complete: 0, ..transaction }, Class::Timeout),
                 _ => recorder.complete(transaction),

@@ -7,8 +7,8 @@ use stats::Histogram;
 use crate::config::{LoadConfig, Pacing, Roles, active_count};
 use crate::record::recorder::{Counts, Recording, Times, Transaction, first_byte_ns};
 use crate::record::request::{Link, REJECTED, Record, Stamp};
-use crate::report::samples::{KernelFacts, fit, late, measured, response_ns, send_delay_ns, service_ns, went_back};
 use crate::record::statuses::Statuses;
+use crate::report::samples::{KernelFacts, fit, late, measured, response_ns, send_delay_ns, service_ns, went_back};
 use crate::report::{
     Class, ClockFacts, ClosedReport, Errors, HttpReport, LoadReport, Measured, Outstanding, PARTS, Sample,
 };

@@ -236,7 +236,9 @@ fn facts(report: &LoadReport, verdict: &Verdict) -> String {
         let rate = format::digits(churn.opened_per_s);
         lines.push(format!("{} connections of {requests} each, {rate} connections/s{sources}{waited}", churn.opened));
     }
-    lines.extend(report.http.as_ref().map(|http| format!("responses by status: {}", HttpReport::breakdown(&http.statuses))));
+    lines.extend(
+        report.http.as_ref().map(|http| format!("responses by status: {}", HttpReport::breakdown(&http.statuses))),
+    );
     lines.extend(report.datagrams.as_ref().map(|datagrams| load_report::datagrams(datagrams, report.planned)));
     for (class, count) in report.errors.by_class().into_iter().filter(|(_, count)| *count > 0) {
         let remedy = match class {

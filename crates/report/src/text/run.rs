@@ -227,7 +227,9 @@ fn http(rows: &[Row], medium: Medium) -> Vec<String> {
         return Vec::new();
     }
     vec![
-        medium.prose("Responses of the whole trials by status, and the time from the request to the first byte of its response:"),
+        medium.prose(
+            "Responses of the whole trials by status, and the time from the request to the first byte of its response:",
+        ),
         table::of(HTTP_COLUMNS, rows, medium).0,
     ]
 }

@@ -415,7 +415,8 @@ impl<'a, P: ClientProtocol> Churner<'a, P> {
         let [due, sent, first] = &mut self.slots[at].opened;
         if *first == 0 {
             *first = now;
-            let opened = Transaction { due: *due, sent: *sent, complete: now, connection: at as u32, ..Transaction::default() };
+            let opened =
+                Transaction { due: *due, sent: *sent, complete: now, connection: at as u32, ..Transaction::default() };
             if self.engine.recorder.times().window.contains(due) {
                 self.opened_count += 1;
                 if self.opened.len() < self.opened.capacity() {

@@ -135,7 +135,14 @@ pub fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
             LoadError::Memory { requests: requests as u64 * u64::from(config.clients), bytes }
         })?;
         let links = partition_indices(config.connections, config.clients, number);
-        Ok(Client { records, stamps, transfers: Vec::new(), links, progress: Progress::default(), stop: AtomicBool::new(false) })
+        Ok(Client {
+            records,
+            stamps,
+            transfers: Vec::new(),
+            links,
+            progress: Progress::default(),
+            stop: AtomicBool::new(false),
+        })
     };
     (0..config.clients).map(client).collect()
 }

@@ -9,8 +9,8 @@ use crate::config::LoadConfig;
 use crate::report::LateSends;
 use crate::report::samples::{self as figures, KernelFacts};
 use crate::report::{
-    ChurnReport, ClockFacts, ClosedReport, DatagramReport, Errors, HttpReport, LoadReport, Measured, Outstanding, PARTS,
-    ProcessReport, Sample, StreamReport,
+    ChurnReport, ClockFacts, ClosedReport, DatagramReport, Errors, HttpReport, LoadReport, Measured, Outstanding,
+    PARTS, ProcessReport, Sample, StreamReport,
 };
 
 /// The result of one process.
