@@ -164,11 +164,11 @@ fn window(
 }
 
 fn honest(args: &Hostile, address: SocketAddr) -> LoadConfig {
-    let target = HttpTarget { path: "/bytes/1024".to_owned(), body_bytes: Some(1024) };
+    let target = HttpTarget::get("/bytes/1024", Some(1024));
     LoadConfig {
         connections: CONNECTIONS,
         rate_per_s: Some(args.rate),
-        http: Some(HttpTraffic { host: None, targets: vec![target], headers: Vec::new(), status: 200 }),
+        http: Some(HttpTraffic::new(vec![target])),
         phases: Phases {
             ramp_ns: 100_000_000,
             warm_up_ns: 100_000_000,

@@ -46,10 +46,10 @@ pub(super) fn run(count: usize) -> anyhow::Result<()> {
 }
 
 fn traffic(address: SocketAddr, path: &str) -> LoadConfig {
-    let targets = vec![HttpTarget { path: path.to_owned(), body_bytes: None }];
+    let targets = vec![HttpTarget::get(path, None)];
     LoadConfig {
         connections: CONNECTIONS,
-        http: Some(HttpTraffic { host: None, targets, headers: Vec::new(), status: 200 }),
+        http: Some(HttpTraffic::new(targets)),
         cpus: vec![CLIENT_CPU],
         ..LoadConfig::new(address, ServiceSpec::Http { folder: None })
     }

@@ -108,8 +108,8 @@ fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<Lo
         // The default sizes of `serve`.
         "fixed" => config(ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 }),
         "http" => {
-            let target = HttpTarget { path: "/bytes/5000".to_owned(), body_bytes: Some(5_000) };
-            let http = HttpTraffic { host: None, targets: vec![target], headers: Vec::new(), status: 200 };
+            let target = HttpTarget::get("/bytes/5000", Some(5_000));
+            let http = HttpTraffic::new(vec![target]);
             LoadConfig { http: Some(http), ..config(ServiceSpec::Http { folder: None }) }
         }
         "kv" => {

@@ -24,6 +24,13 @@ pub struct HttpTraffic {
     pub status: ExpectedStatus,
 }
 
+impl HttpTraffic {
+    /// Requests without common headers, whose responses must have the status 200.
+    pub fn new(targets: Vec<HttpTarget>) -> Self {
+        Self { host: None, targets, headers: Vec::new(), status: ExpectedStatus::Exact(200) }
+    }
+}
+
 /// A request and its expected response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HttpTarget {

@@ -93,12 +93,8 @@ impl Case<'_> {
         let controller = if is_controlled { &self.controller[..] } else { &[] };
         let server = Server::with_flags(self.architecture, &[self.flags, controller].concat())?;
         let usual = config(server.address, (128, 128));
-        let http = matches!(self.service, ServiceSpec::Http { .. }).then(|| HttpTraffic {
-            host: None,
-            targets: vec![HttpTarget { path: "/bytes/128".into(), body_bytes: Some(128) }],
-            headers: Vec::new(),
-            status: 200,
-        });
+        let http = matches!(self.service, ServiceSpec::Http { .. })
+            .then(|| HttpTraffic::new(vec![HttpTarget::get("/bytes/128", Some(128))]));
         let phases = Phases {
             ramp_ns: 500_000_000,
             warm_up_ns: WARM_UP_NS,
