@@ -73,7 +73,7 @@ pub fn samples(data: &[u8]) {
 
 /// Parses values of flags and keys, and host lists of Slurm and Open MPI.
 pub fn units(data: &[u8]) {
-    use harness::spec::{self, Candidate, http, units};
+    use harness::spec::{self, Candidate, requests, units};
     let Ok(text) = std::str::from_utf8(data) else { return };
     fn read<T: std::str::FromStr>(text: &str) -> Option<T> {
         text.parse().ok()
@@ -89,7 +89,8 @@ pub fn units(data: &[u8]) {
     parse_and_write::<units::Bandwidth>(text);
     parse_and_write::<load::config::Popularity>(text);
     parse_and_write::<Candidate>(text);
-    parse_and_write::<http::Header>(text);
+    parse_and_write::<requests::Header>(text);
+    parse_and_write::<requests::Length>(text);
     if let Some(units::Rates(rates)) = read(text) {
         assert!(!rates.is_empty() && rates.len() <= 1_000, "{} of {text:?}", rates.len());
         assert!(rates.is_sorted_by(|a, b| a.0 <= b.0), "{rates:?}");
