@@ -161,6 +161,7 @@ mod tests {
         assert_eq!(paths("http://h/a", "response = \"1B\""), Ok(("/a".into(), Some(1))));
         assert_eq!(paths("http://h", "response = \"1B\""), Ok(("/bytes/1".into(), Some(1))));
         assert_eq!(paths("http://h/", "http.paths = \"/b\""), Ok(("/b".into(), None)));
+        assert_eq!(paths("http://h", "http.requests = [{ path = \"/c\" }]"), Ok(("/c".into(), None)));
         let error = paths("http://h/a", "http.paths = \"/b\"").unwrap_err();
         assert!(error.contains("target.a.url: `http://h/a` has a path") && error.contains("omit one"), "{error}");
     }

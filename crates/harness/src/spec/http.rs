@@ -106,7 +106,7 @@ impl Http {
                 return Err("body: not used beside a list of requests; add the bodies to the list".to_owned());
             }
             if let Some(RequestSpec { path, .. }) = listed.iter().find(|request| !request.path.starts_with('/')) {
-                return Err(format!("requests: invalid path `{path}`: expected a leading slash, as in /bytes/1024"));
+                return Err(format!("requests: invalid path `{path}`: expected a leading slash, as in /a"));
             }
             let with_body = |request: RequestSpec| {
                 let body = request.body.as_ref().map(load).transpose()?;
@@ -115,7 +115,9 @@ impl Http {
             return listed.into_iter().map(with_body).collect();
         }
         let parse = |path: &String| {
-            let invalid = || format!("paths: invalid path `{path}`: expected a leading slash, as in /bytes/1024");
+            let invalid = || {
+                format!("paths: invalid path `{path}`: expected a leading slash and perhaps a weight, as in `/a x3`")
+            };
             RequestSpec::parse_path(path).ok_or_else(invalid)
         };
         let paths: Vec<RequestSpec> = match (&self.paths, response) {

@@ -113,7 +113,8 @@ impl Experiment {
         let own = self.target.iter().find(|(_, target)| target.url.path().is_some_and(|path| path != "/"));
         if let (true, Some((name, Target { url, .. }))) = (self.has_requests(), own) {
             return Err(format!(
-                "target.{name}.url: `{url}` has a path, but workload.http.paths (--path) has the paths of all servers; omit one of the two"
+                "target.{name}.url: `{url}` has a path, but workload.http (--path, --requests-file) has those of all servers; \
+                 omit one of the two"
             ));
         }
         match self.target_paths() {

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{is_one, one};
+use super::stored::{is_one, one};
 
 /// Requests to an HTTP server: each request is the next one of a list, or drawn by weight.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

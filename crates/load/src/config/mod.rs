@@ -3,6 +3,7 @@
 pub mod http;
 pub mod partition;
 pub mod slices;
+mod stored;
 pub mod validate;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use wire::{Address, Ports, ServiceSpec};
 pub use http::{Body, ExpectedStatus, HttpTarget, HttpTraffic};
 use partition::{partition, partition_indices};
 pub use slices::Slices;
+use stored::{is_one, one};
 
 /// The load of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -237,14 +239,6 @@ pub struct Part {
     pub first_connection: u32,
     /// All connections of the trial, including idle ones.
     pub connections_of_all: u32,
-}
-
-fn one() -> u32 {
-    1
-}
-
-fn is_one(count: &u32) -> bool {
-    *count == 1
 }
 
 /// The transport of requests.

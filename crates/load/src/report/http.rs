@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use super::Measured;
+use super::measured::Measured;
 
 /// Figures of HTTP responses.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

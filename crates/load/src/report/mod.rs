@@ -4,13 +4,14 @@ mod errors;
 mod http;
 pub mod interleaved;
 mod late;
+mod measured;
 pub mod merge;
 pub mod samples;
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
-use stats::{Distribution, Histogram, TestResult};
+use stats::{Distribution, TestResult};
 
 use crate::config::{Pacing, Roles, Transport};
 
@@ -18,6 +19,7 @@ pub use errors::{Class, Errors};
 pub use http::HttpReport;
 use late::is_zero;
 pub use late::{LATE_SHARE_MAX, LateSends};
+pub use measured::{EIGHTHS, Measured, PARTS};
 pub use samples::Sample;
 
 /// The client's report of one trial.
@@ -133,50 +135,6 @@ impl LoadReport {
     /// Whether the client may have caused the quantile `q` of service and response time.
     pub fn is_client_tail(&self, q: f64) -> bool {
         self.late_sends().reaches(q)
-    }
-}
-
-/// A measured time: its distribution, and the histogram behind it, which allows merging.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(from = "Stored")]
-pub struct Measured {
-    /// Quantiles and moments.
-    pub distribution: Distribution,
-    /// Median in each part of the window, by planned time, in nanoseconds; 0 for a part without samples.
-    pub p50_by_part_ns: [u64; PARTS],
-    /// 90th percentile in each part, by planned time, in nanoseconds; 0 for a part without samples.
-    pub p90_by_part_ns: [u64; PARTS],
-    /// 99th percentile in each eighth of the window, by planned time, in nanoseconds; 0 without samples, and in older runs.
-    pub p99_by_eighth_ns: [u64; EIGHTHS],
-    /// The whole histogram.
-    pub histogram: Histogram,
-}
-
-impl Measured {
-    /// Creates the figures of a histogram, without those of the parts.
-    pub fn without_parts(histogram: Histogram) -> Self {
-        Self { distribution: histogram.distribution(), histogram, ..Self::default() }
-    }
-}
-
-/// A stored measured time. Earlier versions stored fewer quantiles; the histogram provides the missing ones.
-#[derive(Deserialize)]
-struct Stored {
-    distribution: Distribution,
-    p50_by_part_ns: [u64; PARTS],
-    p90_by_part_ns: [u64; PARTS],
-    #[serde(default)]
-    p99_by_eighth_ns: [u64; EIGHTHS],
-    histogram: Histogram,
-}
-
-impl From<Stored> for Measured {
-    fn from(stored: Stored) -> Self {
-        let Stored { mut distribution, p50_by_part_ns, p90_by_part_ns, p99_by_eighth_ns, histogram } = stored;
-        if distribution.p95_ns == 0 {
-            (distribution.p90_ns, distribution.p95_ns) = (histogram.quantile(0.90), histogram.quantile(0.95));
-        }
-        Self { distribution, p50_by_part_ns, p90_by_part_ns, p99_by_eighth_ns, histogram }
     }
 }
 
@@ -317,12 +275,6 @@ impl StreamReport {
         self.bytes as f64 / (window_ns as f64 / 1e9)
     }
 }
-
-/// The number of parts of a window: enough for a test of steadiness.
-pub const PARTS: usize = 32;
-
-/// The number of larger parts of a window, in which 99th percentiles are measured.
-pub const EIGHTHS: usize = 8;
 
 /// The kernel's view of the window's requests.
 #[derive(Clone, Debug, Serialize, Deserialize)]
