@@ -23,10 +23,10 @@ const UNAVAILABLE: u16 = 503;
 const LENGTH_BITS: u32 = 48;
 const LENGTH: u64 = (1 << LENGTH_BITS) - 1;
 
-/// The progress within a connection's responses.
+/// The reader of a connection's responses.
 #[derive(Default)]
-pub struct Progress {
-    reader: Reader,
+pub struct HttpReader {
+    responses: Reader,
     /// The status of the last complete response.
     status: u16,
 }
@@ -141,7 +141,7 @@ impl Http {
 
 impl ClientProtocol for Http {
     type Request = u32;
-    type Reader = Progress;
+    type Reader = HttpReader;
 
     #[inline]
     fn request(&self, number: u64) -> u32 {
@@ -165,12 +165,12 @@ impl ClientProtocol for Http {
     }
 
     #[inline]
-    fn read(&self, request: u32, progress: &mut Progress, bytes: &[u8]) -> (usize, Option<Reply>) {
+    fn read(&self, request: u32, reader: &mut HttpReader, bytes: &[u8]) -> (usize, Option<Reply>) {
         let prepared = &self.requests[request as usize];
-        let (taken_bytes, response) = progress.reader.read(bytes, prepared.request.is_head);
+        let (taken_bytes, response) = reader.responses.read(bytes, prepared.request.is_head);
         let reply = response.map(|response| match response {
             Ok(response) => {
-                progress.status = response.status;
+                reader.status = response.status;
                 prepared.judge(&response)
             }
             Err(_) => Reply::Garbage,
@@ -178,15 +178,15 @@ impl ClientProtocol for Http {
         (taken_bytes, reply)
     }
 
-    fn end(&self, request: u32, progress: &mut Progress) -> Option<Reply> {
-        let response = progress.reader.end()?.ok()?;
-        progress.status = response.status;
+    fn end(&self, request: u32, reader: &mut HttpReader) -> Option<Reply> {
+        let response = reader.responses.end()?.ok()?;
+        reader.status = response.status;
         Some(self.requests[request as usize].judge(&response))
     }
 
     #[inline]
-    fn status(&self, progress: &Progress) -> Option<u16> {
-        Some(progress.status)
+    fn status(&self, reader: &HttpReader) -> Option<u16> {
+        Some(reader.status)
     }
 
     fn complaint(&self) -> Option<String> {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     fn read(http: &Http, request: u32, response: &str) -> Option<Reply> {
-        http.read(request, &mut Progress::default(), response.as_bytes()).1
+        http.read(request, &mut HttpReader::default(), response.as_bytes()).1
     }
 
     fn sent(http: &Http, number: u64) -> String {
@@ -301,10 +301,10 @@ mod tests {
         assert_eq!(read(&http, 0, &closes.replace("200", "500")), Some(Reply::Last(Some(Class::Wrong))));
         assert_eq!(read(&http, 0, "SSH-2.0-OpenSSH\r\n\r\n"), Some(Reply::Garbage));
         // Without a length, the content ends with the connection.
-        let mut progress = Progress::default();
-        assert_eq!(http.read(0, &mut progress, b"HTTP/1.1 200 OK\r\n\r\nok").1, None);
-        assert_eq!(http.end(0, &mut progress), Some(Reply::Last(None)));
-        assert_eq!((http.status(&progress), http.end(0, &mut progress)), (Some(200), None));
+        let mut reader = HttpReader::default();
+        assert_eq!(http.read(0, &mut reader, b"HTTP/1.1 200 OK\r\n\r\nok").1, None);
+        assert_eq!(http.end(0, &mut reader), Some(Reply::Last(None)));
+        assert_eq!((http.status(&reader), http.end(0, &mut reader)), (Some(200), None));
     }
 
     #[test]
