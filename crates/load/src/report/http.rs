@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::measured::Measured;
 
@@ -11,10 +12,18 @@ use super::measured::Measured;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HttpReport {
     /// The number of complete responses of the whole trial, by status. Each redirect counts with its own status.
+    #[serde(deserialize_with = "by_status")]
     pub statuses: BTreeMap<u16, u64>,
     /// The time from t2 to the read with the first byte of the response, for the requests of the window. An interleaved trial
     /// includes the guards. Medians of parts are unknown, and 0.
     pub first_byte: Measured,
+}
+
+/// Reads counts whose keys are text, as in JSON. Inside of a tagged enumeration, serde converts no such keys to numbers.
+fn by_status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u16, u64>, D::Error> {
+    let stored = BTreeMap::<String, u64>::deserialize(deserializer)?;
+    let parse = |(status, count): (String, u64)| Ok((status.parse().map_err(D::Error::custom)?, count));
+    stored.into_iter().map(parse).collect()
 }
 
 impl HttpReport {
