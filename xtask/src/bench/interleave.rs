@@ -7,7 +7,7 @@ use anyhow::Context;
 use serde::Deserialize;
 
 use super::process::{comparisons, muxbench};
-use super::spread::{Bound, Spread};
+use super::spread::{Bound, Spread, rounds};
 
 /// Six contestants, with the placebo of the first.
 const SIX: &str = "epoll,mt,mp,poll,select";
@@ -23,8 +23,8 @@ const ADDED_US: [u32; 3] = [2, 5, 10];
 /// Options of the bench.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Interleave {
-    /// Checks, with commas: placebo, truth, agreement, slice, closed, order
-    #[arg(long, value_delimiter = ',', default_value = "placebo,truth,agreement,slice,closed,order")]
+    /// Checks, with commas: placebo, truth, agreement, slice, closed, order, idle
+    #[arg(long, value_delimiter = ',', default_value = "placebo,truth,agreement,slice,closed,order,idle")]
     check: Vec<String>,
 }
 
@@ -135,8 +135,9 @@ pub(super) fn run(count: usize, args: &Interleave) -> anyhow::Result<()> {
             "slice" => slice(&binary, count)?,
             "closed" => closed(&binary, count)?,
             "order" => order(&binary, count)?,
+            "idle" => idle(&binary, count)?,
             unknown => {
-                anyhow::bail!("unknown --check `{unknown}`: use placebo, truth, agreement, slice, closed or order")
+                anyhow::bail!("unknown --check `{unknown}`: use placebo, truth, agreement, slice, closed, order or idle")
             }
         }
     }
@@ -341,5 +342,23 @@ fn order(binary: &Path, count: usize) -> anyhow::Result<()> {
             print_share(&format!("{slower} is slower than epoll"), count_of(slower, "epoll"), count, 0.9);
         }
     }
+    Ok(())
+}
+
+fn idle(binary: &Path, count: usize) -> anyhow::Result<()> {
+    println!("idle: idle CPUs that poll / that sleep, 400 connections, 2000 requests/s, 20 s each; {count} runs");
+    let figures = |how: &str| {
+        let flags = format!("--arch {SIX} --placebo --connections 400 --repeats 1 --idle-cpus {how} {PHASES}");
+        let comparison = only(compare(binary, &flags)?)?;
+        let epoll = comparison.rows.iter().find(|row| row.label == "epoll").and_then(|row| row.service_p50_ns.as_ref());
+        let epoll_ns = epoll.context("epoll: no p50")?.value;
+        let added_ns = (comparison.ratio("mt", "epoll")?.ratio - 1.0) * epoll_ns;
+        anyhow::Ok([epoll_ns, added_ns, comparison.interval("epoll (placebo)", "epoll")?.half_width()])
+    };
+    let [p50, added, width] = rounds(count, || {
+        let (poll, sleep) = (figures("poll")?, figures("sleep")?);
+        Ok(std::array::from_fn(|at| poll[at] / sleep[at]))
+    })?;
+    println!("  epoll's p50 {p50}; what mt adds to it {added}; half-width of the placebo's interval {width}");
     Ok(())
 }
