@@ -137,7 +137,9 @@ pub(super) fn run(count: usize, args: &Interleave) -> anyhow::Result<()> {
             "order" => order(&binary, count)?,
             "idle" => idle(&binary, count)?,
             unknown => {
-                anyhow::bail!("unknown --check `{unknown}`: use placebo, truth, agreement, slice, closed, order or idle")
+                anyhow::bail!(
+                    "unknown --check `{unknown}`: use placebo, truth, agreement, slice, closed, order or idle"
+                )
             }
         }
     }
