@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use harness::model::{
-    Bound, Check, LatencyLimit, Run, RunHeader, SearchGoal, Strategy, Trial, TrialOutcome, TrialRecord, Verdict,
-    VerdictKind, Workload,
+    Bound, Check, LatencyLimit, Run, RunHeader, SearchGoal, Strategy, Trial, TrialOutcome, TrialRecord, Varied,
+    Verdict, VerdictKind, Workload,
 };
 use harness::spec::Experiment;
 use harness::spec::interleave::Interleave;
@@ -297,8 +297,9 @@ pub fn capacity_run() -> Run {
     run.header.experiment = "capacity".into();
     let question = SearchGoal {
         limits: vec![LatencyLimit { quantile: 0.99, max_ns: 1_000_000 }],
-        from_per_s: 1_000.0,
-        most_per_s: 1_000_000.0,
+        varied: Varied::Rate,
+        from: 1_000.0,
+        most: 1_000_000.0,
         precision: 0.05,
         time_max_ns: 600_000_000_000,
     };

@@ -13,6 +13,6 @@ mod verdict;
 pub use facts::{FleetFacts, clock_error_max_ns};
 pub use order::LoadOrder;
 pub use record::{Run, RunHeader, TrialRecord, requests_answered};
-pub use strategy::{LatencyLimit, ProbeResult, SearchGoal, Strategy, TrialOutcome};
+pub use strategy::{LatencyLimit, ProbeResult, SearchGoal, Strategy, TrialOutcome, Varied};
 pub use trial::{Trial, Workload, commands};
 pub use verdict::{Bound, Check, Verdict, VerdictKind};

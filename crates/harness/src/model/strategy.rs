@@ -26,8 +26,8 @@ pub enum Strategy {
         /// The total time, in nanoseconds, within which repeats end. The first repeat always runs.
         time_max_ns: u64,
     },
-    /// Searches for the highest rate that meets the goal. The plan has the first probe of each search; results determine the
-    /// next ones.
+    /// Searches for the highest rate, or the most connections, that meet the goal. The plan has the first probe of each search;
+    /// results determine the next ones.
     Capacity(SearchGoal),
 }
 
@@ -55,20 +55,36 @@ pub struct TrialOutcome {
     pub blocks: Vec<Block>,
     /// Whether the trial ran separately, and did not fail.
     pub is_alone: bool,
-    /// The result of the probe. `None` if the trial is not a probe of a search.
-    pub probe: Option<ProbeResult>,
+    /// The rate or the number of connections of the probe, and its result. `None` if the trial is not a probe of a search.
+    pub probe: Option<(f64, ProbeResult)>,
+}
+
+/// The quantity that a search varies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Varied {
+    /// The rate, in requests per second.
+    #[default]
+    Rate,
+    /// The number of connections, at a fixed rate.
+    Connections,
 }
 
 /// The goal of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SearchGoal {
-    /// The limits of the response time (t3 - t1). A rate must meet all of them.
+    /// The limits of the response time (t3 - t1). A probe must meet all of them.
     pub limits: Vec<LatencyLimit>,
-    /// The first rate to try, in requests per second.
-    pub from_per_s: f64,
-    /// The highest rate to try, in requests per second.
-    pub most_per_s: f64,
-    /// The largest distance between the rate and each end of its interval, as a share of the rate.
+    /// The quantity that the search varies.
+    #[serde(default)]
+    pub varied: Varied,
+    /// The first value to try.
+    #[serde(alias = "from_per_s")]
+    pub from: f64,
+    /// The highest value to try.
+    #[serde(alias = "most_per_s")]
+    pub most: f64,
+    /// The largest distance between the result and each end of its interval, as a share of the result.
     pub precision: f64,
     /// The total time, in nanoseconds, after which no further probe starts.
     pub time_max_ns: u64,

@@ -291,11 +291,21 @@ fn connections_max(load: &LoadConfig) -> u32 {
     load.connections_and_idle().saturating_add(besides).saturating_add(SPARE)
 }
 
-/// Returns a copy of the trial `first` with another index, repeat, rate and window, and thus another seed.
-pub fn probe(first: &Trial, seed: u64, index: u32, repeat: u32, rate_per_s: f64, measure_ns: u64) -> Trial {
+/// Returns a copy of the trial `first` with another index, repeat, rate, number of connections and window, and thus another seed.
+pub fn probe(
+    first: &Trial,
+    seed: u64,
+    (index, repeat): (u32, u32),
+    (rate_per_s, connections): (f64, u32),
+    measure_ns: u64,
+) -> Trial {
     let mut probe = Trial { index, repeat, ..first.clone() };
     for rate in [&mut probe.workload.rate_per_s, &mut probe.load.rate_per_s] {
         *rate = Some(rate_per_s);
+    }
+    (probe.workload.connections, probe.load.connections) = (connections, connections);
+    if let ServerSpec::Ours(config) = &mut probe.serve {
+        config.connections_max = connections_max(&probe.load);
     }
     for phases in [&mut probe.workload.phases, &mut probe.load.phases] {
         phases.measure_ns = measure_ns;

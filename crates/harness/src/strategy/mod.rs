@@ -16,7 +16,7 @@ impl TrialOutcome {
     /// Summarises a trial for the strategy of its run.
     pub fn new(record: &TrialRecord, strategy: &Strategy) -> Self {
         let probe = match strategy {
-            Strategy::Capacity(goal) => Some(goal.probe(record)),
+            Strategy::Capacity(goal) => goal.value(&record.trial.workload).zip(Some(goal.probe(record))),
             _ => None,
         };
         let slices = record.trial.load.slices;
@@ -118,7 +118,7 @@ mod tests {
 
     use super::sweep::keeps_up;
     use super::*;
-    use crate::model::SearchGoal;
+    use crate::model::{SearchGoal, Varied};
 
     /// A sweep of two architectures over six rates, two repeats each.
     fn header() -> RunHeader {
@@ -213,7 +213,8 @@ mod tests {
 
     #[test]
     fn searches_void_heats_with_any_overrun() {
-        let goal = SearchGoal { limits: Vec::new(), from_per_s: 1.0, most_per_s: 1.0, precision: 0.1, time_max_ns: 1 };
+        let (varied, limits) = (Varied::Rate, Vec::new());
+        let goal = SearchGoal { varied, limits, from: 1.0, most: 1.0, precision: 0.1, time_max_ns: 1 };
         let share_max = |strategy: &Strategy, interleave| {
             overrun_share_max(&RunHeader { strategy: strategy.clone(), interleave, ..header() })
         };

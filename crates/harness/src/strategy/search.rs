@@ -1,4 +1,5 @@
-//! Search for the highest rate at which a service meets limits of its response time: the next probe, and its result.
+//! Search for the highest rate, or the most connections, at which a service meets limits of its response time: the next probe, and
+//! its result.
 //!
 //! Each pair of architecture and workload has its own search. The probes of all searches take turns or share a window, so
 //! disturbances of the machine affect all alike. The algorithm is in [`stats::search`].
@@ -14,7 +15,9 @@ use stats::{Interval, Search};
 use super::sweep::keeps_up;
 use super::until::elapsed_ns;
 use crate::judge::LOST_SHARE_MAX;
-use crate::model::{LatencyLimit, ProbeResult, RunHeader, SearchGoal, Trial, TrialOutcome, TrialRecord, VerdictKind};
+use crate::model::{
+    LatencyLimit, ProbeResult, RunHeader, SearchGoal, Trial, TrialOutcome, TrialRecord, Varied, VerdictKind, Workload,
+};
 use crate::plan;
 
 /// The minimum number of requests slower than a quantile.
@@ -32,9 +35,23 @@ const SLICE_NS_MIN: u64 = 100_000_000;
 const EDGE_FACTOR: f64 = 2.0;
 
 impl SearchGoal {
+    /// Returns the value of the quantity that the search varies.
+    pub fn value(&self, workload: &Workload) -> Option<f64> {
+        match self.varied {
+            Varied::Rate => workload.rate_per_s,
+            Varied::Connections => Some(workload.connections.into()),
+        }
+    }
+
     /// Returns the result of a probe.
     pub fn probe(&self, record: &TrialRecord) -> ProbeResult {
-        let Some(load) = &record.load else { return ProbeResult::Failed };
+        let Some(load) = &record.load else {
+            return match self.varied {
+                Varied::Rate => ProbeResult::Failed,
+                // A client ends before the window if the server refuses some of its connections.
+                Varied::Connections => ProbeResult::Unmet,
+            };
+        };
         // A few lost datagrams are acceptable, as in verdicts.
         let unanswered_max = load.datagrams.as_ref().map_or(0.0, |_| LOST_SHARE_MAX * load.planned as f64);
         let unanswered = load.planned.saturating_sub(load.completed) as f64;
@@ -76,12 +93,12 @@ impl SearchGoal {
     }
 
     fn bounds(&self, first: &Trial) -> Bounds {
-        Bounds {
-            from: self.from_per_s,
-            least: Self::min_rate_per_s(first.workload.phases.measure_ns),
-            most: self.most_per_s,
-            precision: self.precision,
-        }
+        let least = match self.varied {
+            Varied::Rate => Self::min_rate_per_s(first.workload.phases.measure_ns),
+            // Each client has a connection.
+            Varied::Connections => f64::from(first.load.clients * first.load.processes),
+        };
+        Bounds { from: self.from, least, most: self.most, precision: self.precision }
     }
 }
 
@@ -90,7 +107,7 @@ impl SearchGoal {
 pub struct RateSearch<'a> {
     /// The first trial, as planned.
     pub first: &'a Trial,
-    /// The rates and results of the probes, in order.
+    /// The values and results of the probes, in order.
     pub probes: Vec<(f64, ProbeResult)>,
     search: Search,
     /// The reason for the end. `None` while the search continues.
@@ -105,9 +122,9 @@ pub enum SearchEnd {
     Precise,
     /// The time limit was reached.
     Time,
-    /// The highest rate met the limits.
+    /// The highest value met the limits.
     AllMet,
-    /// The lowest rate did not meet the limits.
+    /// The lowest value did not meet the limits.
     NoneMet,
     /// Several consecutive trials failed.
     Failed,
@@ -121,15 +138,15 @@ pub enum SearchEnd {
 pub enum CapacityBound {
     /// The server is the limit.
     Server {
-        /// The highest rate, in requests per second.
-        rate_per_s: f64,
-        /// The interval that covers the rate with a probability of 95 %.
+        /// The highest rate in requests per second, or the most connections.
+        most: f64,
+        /// The interval that covers it with a probability of 95 %.
         interval: Interval,
     },
-    /// A lower bound: the client was the limit, or the search found no rate at which the server misses the goal.
+    /// A lower bound: the client was the limit, or the search found no value at which the server misses the goal.
     AtLeast {
-        /// The rate in requests per second.
-        rate_per_s: f64,
+        /// The rate in requests per second, or the number of connections.
+        most: f64,
         /// Whether the client is the limit.
         client: bool,
     },
@@ -142,12 +159,12 @@ impl RateSearch<'_> {
         let highest_met = met.reduce(f64::max);
         let Some(Capacity { rate, interval }) = self.search.capacity() else {
             let client = self.blames_the_client(highest_met.unwrap_or(0.0)..f64::INFINITY);
-            return highest_met.map(|rate_per_s| CapacityBound::AtLeast { rate_per_s, client });
+            return highest_met.map(|most| CapacityBound::AtLeast { most, client });
         };
         if self.blames_the_client(interval.low..EDGE_FACTOR * rate) {
-            return Some(CapacityBound::AtLeast { rate_per_s: interval.low, client: true });
+            return Some(CapacityBound::AtLeast { most: interval.low, client: true });
         }
-        Some(CapacityBound::Server { rate_per_s: rate, interval })
+        Some(CapacityBound::Server { most: rate, interval })
     }
 
     /// Tests whether the client is the cause of most unmet probes at these rates.
@@ -160,12 +177,16 @@ impl RateSearch<'_> {
     /// Returns the next probe. It shares its window if it cannot overrun its slices, and needs no longer window than others: a
     /// server that keeps up with the highest rate that met the limits answers the requests of a slice before the next guard ends.
     fn next(&self, header: &RunHeader, goal: &SearchGoal) -> Option<Trial> {
-        let rate_per_s = self.search.next()?;
+        let value = self.search.next()?;
+        let (rate_per_s, connections) = match goal.varied {
+            Varied::Rate => (value, self.first.workload.connections),
+            Varied::Connections => (self.first.workload.rate_per_s?, value.round() as u32),
+        };
         let (round, searches) = (self.probes.len() as u32, header.trials.len() as u32);
         let window_ns = self.first.workload.phases.measure_ns;
         let measure_ns = goal.measure_ns(window_ns, rate_per_s);
         let index = round * searches + self.first.index;
-        let mut probe = plan::probe(self.first, header.seed, index, round, rate_per_s, measure_ns);
+        let mut probe = plan::probe(self.first, header.seed, (index, round), (rate_per_s, connections), measure_ns);
         let met = self.probes.iter().filter(|(_, probe)| *probe == ProbeResult::Met).map(|(rate, _)| *rate);
         let highest_met = met.fold(0.0, f64::max);
         let can_share = |slices: &Slices| {
@@ -198,11 +219,11 @@ pub fn searches<'a>(header: &'a RunHeader, goal: &SearchGoal, outcomes: &[TrialO
         let mut search = Search::new(goal.bounds(first));
         let mut outcomes: Vec<_> = outcomes.iter().filter(|outcome| outcome.index % searches == first.index).collect();
         outcomes.sort_by_key(|outcome| outcome.index);
-        let probes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.rate_per_s.zip(outcome.probe)).collect();
-        for (rate, probe) in &probes {
+        let probes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.probe).collect();
+        for (value, probe) in &probes {
             match probe {
-                ProbeResult::Met => search.add(*rate, true),
-                ProbeResult::Unmet | ProbeResult::UnmetByTheClient => search.add(*rate, false),
+                ProbeResult::Met => search.add(*value, true),
+                ProbeResult::Unmet | ProbeResult::UnmetByTheClient => search.add(*value, false),
                 ProbeResult::Disturbed | ProbeResult::Failed => {}
             }
         }

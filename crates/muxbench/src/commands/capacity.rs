@@ -1,13 +1,15 @@
-//! `muxbench capacity`: the highest rate within a limit of the response time.
+//! `muxbench capacity`: the highest rate within a limit of the response time, or the most connections at a rate.
 
+use std::num::NonZeroU32;
 use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::error::ErrorKind;
 use harness::host::Host;
-use harness::model::{LatencyLimit, RunHeader, SearchGoal, Strategy};
+use harness::model::{LatencyLimit, RunHeader, SearchGoal, Strategy, Varied};
 use harness::plan::{self, Plan};
 use harness::spec::OneOrMany;
+use harness::spec::interleave::Interleave;
 use harness::spec::units::{Rate, Share, Time};
 
 use crate::options::execution::ExecutionArgs;
@@ -15,8 +17,9 @@ use crate::options::setup::{SetupArgs, checked};
 use crate::{execution, output};
 
 const LIMITS: &str = "Limits (a probe must meet all)";
-/// The default of `--to`.
+/// The defaults of `--to`: requests per second, and connections.
 const MOST_PER_S: f64 = 10e6;
+const MOST_CONNECTIONS: f64 = 10e3;
 
 /// Find the highest rate at which each architecture meets a limit of its response time
 ///
@@ -28,6 +31,9 @@ const MOST_PER_S: f64 = 10e6;
 /// from all probes and their reliability, so that one disturbed probe does not mislead it. The printed interval contains the
 /// capacity with a probability of 95 %. If the client is the bottleneck, the result is a lower bound.
 ///
+/// With --at-rate the search is for the most simultaneous connections at this rate. It needs no limit: without one, a probe
+/// succeeds if it achieves its rate and has no errors.
+///
 /// The searches take turns. Near the capacity, where architectures are compared, their probes share a window: all servers are
 /// up at once and loaded in turns (--interleave never: separately).
 #[derive(Debug, clap::Args)]
@@ -36,6 +42,7 @@ const MOST_PER_S: f64 = 10e6;
   muxbench capacity --p99 1ms --arch epoll,symped:2,mt --connections 1000
   muxbench capacity --p99 5ms --target mine=http://127.0.0.1:8080/
   muxbench capacity --p50 200us --p999 5ms --precision 2% --time-max 30min
+  muxbench capacity --at-rate 2000 --to 20000  # the most connections without errors
   muxbench capacity --resume --time-max 1h  # continue, with one hour in all")]
 pub struct Args {
     /// Limit of the median response time
@@ -51,13 +58,17 @@ pub struct Args {
     #[arg(long, value_name = "TIME", alias = "p99.9", help_heading = LIMITS)]
     p999: Option<Time>,
 
-    /// First rate, in requests per second [default: 1000]
-    #[arg(long, value_name = "RATE", help_heading = "Search")]
+    /// Search for the most connections at this rate, not for the highest rate; servers then never share a window
+    #[arg(long, value_name = "RATE", conflicts_with_all = ["connections", "interleave"], help_heading = "Search")]
+    at_rate: Option<Rate>,
+    /// First rate, in requests per second, or with --at-rate number of connections [default: 1000]
+    #[arg(long, value_name = "N", help_heading = "Search")]
     from: Option<Rate>,
-    /// Highest rate to try, in requests per second [default: 10000000, or as memory allows]
-    #[arg(long, value_name = "RATE", help_heading = "Search")]
+    /// Highest rate or number of connections to try [default: 10000000 requests per second, or as memory allows; 10000
+    /// connections]
+    #[arg(long, value_name = "N", help_heading = "Search")]
     to: Option<Rate>,
-    /// Half width of the final interval, as a share of the rate [default: 5%]
+    /// Half width of the final interval, as a share of the result [default: 5%]
     #[arg(long, value_name = "SHARE", help_heading = "Search")]
     precision: Option<Share>,
     /// Time after which no probe starts, for all searches together; --resume may change it [default: 10min]
@@ -80,11 +91,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let usage = |kind, reason: &str| Err(clap::Error::raw(kind, reason).into());
     if args.execution.explain {
         let reason =
-            "--explain compares trials at one rate, and probes differ in rate; try `muxbench compare --explain`";
+            "--explain compares trials under one load, and probes differ in load; try `muxbench compare --explain`";
         return usage(ErrorKind::ArgumentConflict, reason);
     }
     let limits = args.limits();
-    if limits.is_empty() && args.execution.resume.is_none() {
+    if limits.is_empty() && args.at_rate.is_none() && args.execution.resume.is_none() {
         let reason = "a search needs a limit: add --p99 1ms, or another of --p50, --p90, --p99 and --p999";
         return usage(ErrorKind::MissingRequiredArgument, reason);
     }
@@ -93,18 +104,30 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("--precision {}: expected a share from 0.5% to 50%", Share(precision));
     }
     let from = args.from.unwrap_or(Rate(1_000.0));
+    let varied = if args.at_rate.is_some() { Varied::Connections } else { Varied::Rate };
+    let most = args.to.map_or(if args.at_rate.is_some() { MOST_CONNECTIONS } else { MOST_PER_S }, |to| to.0);
     let experiment = || {
         let mut experiment = args.setup.experiment_of_rates("capacity", Time(1_000_000_000))?;
         if experiment.workload.is_closed() {
             bail!("--schedule closed: a closed loop has no rate to search; try an open-loop schedule");
         }
         experiment.slice.get_or_insert(Time(SearchGoal::slice_ns(&limits)));
-        experiment.workload.rate = Some(OneOrMany(vec![from]));
+        if args.at_rate.is_some() {
+            let Some(connections) = NonZeroU32::new(most as u32).filter(|it| f64::from(it.get()) == most) else {
+                bail!("--to {most}: expected a number of connections; try 10000");
+            };
+            // The plan then checks whether this host can run the most connections.
+            experiment.workload.connections = OneOrMany(vec![connections]);
+            // A server answers later with more connections, in the turns of others.
+            experiment.interleave = Interleave::Never;
+        }
+        let (flag, rate) = args.at_rate.map_or(("--from", from), |rate| ("--at-rate", rate));
+        experiment.workload.rate = Some(OneOrMany(vec![rate]));
         let (experiment, _) = checked(&experiment)?;
         let min_rate_per_s = SearchGoal::min_rate_per_s(experiment.phases.measure.0);
-        if from.0 < min_rate_per_s {
+        if rate.0 < min_rate_per_s {
             bail!(
-                "--from {from}: too few requests for a percentile; try {min_rate_per_s} or more, or a longer --measure"
+                "{flag} {rate}: too few requests for a percentile; try {min_rate_per_s} or more, or a longer --measure"
             );
         }
         Ok(experiment)
@@ -113,18 +136,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // Searches are compared by their capacities, which need no links between groups.
         plan.trials.retain(|trial| !trial.is_reference);
         let in_memory = plan.trials.iter().map(|trial| plan::rate_max_per_s(trial, host).round());
-        let most_per_s = in_memory.fold(args.to.map_or(MOST_PER_S, |rate| rate.0), f64::min);
-        if most_per_s < from.0 {
-            bail!(
-                "--from {from} exceeds the highest rate, {most_per_s} (--to, or the limit of memory); try a lower rate"
-            );
+        let most = in_memory.filter(|_| varied == Varied::Rate).fold(most, f64::min);
+        if most < from.0 {
+            bail!("--from {from} exceeds the highest value, {most} (--to, or the limit of memory); try a lower one");
         }
         if !args.execution.quiet {
             interleaving(&plan).iter().for_each(|sentence| output::note(format_args!("interleaving: {sentence}")));
         }
-        let (limits, from_per_s) = (limits.clone(), from.0);
+        let (limits, from) = (limits.clone(), from.0);
         let time_max_ns = args.time_max.map_or(600_000_000_000, |time| time.0);
-        Ok((plan, Strategy::Capacity(SearchGoal { limits, from_per_s, most_per_s, precision, time_max_ns })))
+        Ok((plan, Strategy::Capacity(SearchGoal { limits, varied, from, most, precision, time_max_ns })))
     };
     let change = |header: &mut RunHeader| {
         match (&mut header.strategy, args.time_max) {

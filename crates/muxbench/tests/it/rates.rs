@@ -167,11 +167,11 @@ fn capacity_is_below_the_computed_limit() {
     // upper end of the interval depends on the probes and is bounded only for a precise result.
     if let Some(answer) = row["answer"].get("server") {
         let [low, high] = ["low", "high"].map(|end| answer["interval"][end].as_f64().unwrap());
-        let rate = answer["rate_per_s"].as_f64().unwrap();
+        let rate = answer["most"].as_f64().unwrap();
         assert!(0.0 < low && low <= rate && rate <= high && low <= 1000.0, "{row}");
         assert!(row["ended"] != "precise" || (rate < 1000.0 && high <= rate * 1.3), "{row}");
     } else if let Some(least) = row["answer"].get("at-least") {
-        assert!(least["rate_per_s"].as_f64().unwrap() <= 1000.0, "{row}");
+        assert!(least["most"].as_f64().unwrap() <= 1000.0, "{row}");
     } else {
         assert_eq!(row["probes"]["met"], 0, "without an answer no probe met the limit: {row}");
     }
@@ -186,9 +186,25 @@ fn met_highest_rate_is_a_lower_bound_of_capacity() {
     let row = &whole["capacity"]["rows"][0];
     // Only a machine that is too busy for 50 requests/s ends the search in another way.
     match row["ended"].as_str().unwrap() {
-        "all-met" => assert_eq!(row["answer"]["at-least"]["rate_per_s"], 50.0, "{row}"),
+        "all-met" => assert_eq!(row["answer"]["at-least"]["most"], 50.0, "{row}"),
         other => assert_ne!(other, "precise", "{row}"),
     }
+}
+
+fn most_connections_at_a_rate_are_found_without_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let search = ["capacity", "--at-rate", "100", "--arch", "epoll", "--from", "4", "--to", "16", "--json"];
+    let phases = ["--measure", "600ms", "--warm-up", "50ms", "--time-max", "60s", "--quiet"];
+    let whole = json(&run(folder.path(), &[&search[..], &phases[..]].concat(), &[0, 3]));
+    let row = &whole["capacity"]["rows"][0];
+    // Only a machine that is too busy for 100 requests/s ends the search in another way.
+    if row["ended"] == "all-met" {
+        assert_eq!(row["answer"]["at-least"]["most"], 16.0, "{row}");
+    }
+    let workloads = whole["trials"].as_array().unwrap().iter().map(|it| &it["trial"]["workload"]);
+    let probes: Vec<_> = workloads.map(|it| (it["connections"].as_u64().unwrap(), &it["rate_per_s"])).collect();
+    assert!(probes[0].0 == 4 && probes.iter().all(|(connections, _)| *connections <= 16), "{probes:?}");
+    assert!(probes.iter().all(|(_, rate_per_s)| **rate_per_s == 100.0), "{probes:?}");
 }
 
 fn probes_of_several_searches_share_a_window() {
@@ -233,7 +249,7 @@ fn search_out_of_time_resumes_with_a_longer_limit() {
 /// a busy machine nearly every probe is disturbed, and the search ends at its time limit.
 fn unmet(out: &str) -> usize {
     let count = |words: &str| out.lines().filter(|line| !line.contains(": ") && line.contains(words)).count();
-    count("no rate meets the limit") + count("time limit")
+    count("no probe succeeded") + count("time limit")
 }
 
 /// Adds the cases of this file.
@@ -243,6 +259,7 @@ pub fn cases(cases: &mut Cases) {
     cases.alone(case!(interleaved_architectures_share_a_row_of_tsv));
     cases.alone(case!(capacity_is_below_the_computed_limit));
     cases.alone(case!(met_highest_rate_is_a_lower_bound_of_capacity));
+    cases.alone(case!(most_connections_at_a_rate_are_found_without_a_limit));
     cases.alone(case!(probes_of_several_searches_share_a_window));
     cases.alone(case!(search_out_of_time_resumes_with_a_longer_limit));
 }

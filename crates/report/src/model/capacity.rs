@@ -1,6 +1,6 @@
-//! The highest rate at which each architecture meets the limits of a search.
+//! The highest rate, or the most connections, at which each architecture meets the limits of a search.
 
-use harness::model::{ProbeResult, Run, SearchGoal, Strategy, TrialOutcome, Workload};
+use harness::model::{ProbeResult, Run, SearchGoal, Strategy, TrialOutcome, Varied, Workload};
 use harness::strategy::search::{CapacityBound, RateSearch, SearchEnd, searches};
 use load::LoadReport;
 use load::report::LateSends;
@@ -16,7 +16,7 @@ use crate::list::distinct;
 #[derive(Clone, Debug, Serialize)]
 pub struct Capacities {
     pub(crate) question: SearchGoal,
-    /// One search for each architecture and traffic, the highest rate first.
+    /// One search for each architecture and traffic, the highest result first.
     pub(crate) rows: Vec<Search>,
 }
 
@@ -25,7 +25,7 @@ pub struct Capacities {
 pub struct Search {
     pub(crate) architecture: String,
     pub(crate) workload: Workload,
-    /// The highest rate with its interval, or a lower bound on that rate; `None` if both are unknown.
+    /// The highest rate, or the most connections, with its interval, or a lower bound; `None` if both are unknown.
     pub(crate) answer: Option<CapacityBound>,
     /// For each limit, the response time in nanoseconds at its quantile. It covers the probes in the interval of `answer` that
     /// met the limits; if there is none, the nearest such probe below. `None` without such probes or without `answer`.
@@ -72,7 +72,7 @@ impl Capacities {
     /// Returns the conclusion for each traffic.
     pub fn sentence(&self) -> String {
         let of = |workload: &Workload| {
-            sentence(&self.rows.iter().filter(|row| row.workload == *workload).collect::<Vec<_>>())
+            sentence(&self.rows.iter().filter(|row| row.workload == *workload).collect::<Vec<_>>(), self.unit())
         };
         self.workloads().into_iter().map(of).collect::<Vec<_>>().join(" ")
     }
@@ -84,8 +84,16 @@ impl Capacities {
             run.records.iter().map(|record| TrialOutcome::new(record, &run.header.strategy)).collect();
         let mut rows: Vec<Search> =
             searches(&run.header, question, &outcomes).iter().map(|search| row(run, question, search)).collect();
-        rows.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then_with(|| a.architecture.cmp(&b.architecture)));
+        rows.sort_by(|a, b| most(b).total_cmp(&most(a)).then_with(|| a.architecture.cmp(&b.architecture)));
         Some(Self { question: question.clone(), rows })
+    }
+
+    /// Returns the unit of the results.
+    pub(crate) fn unit(&self) -> &'static str {
+        match self.question.varied {
+            Varied::Rate => "requests/s",
+            Varied::Connections => "connections",
+        }
     }
 
     pub(crate) fn workloads(&self) -> Vec<&Workload> {
@@ -95,10 +103,10 @@ impl Capacities {
     }
 }
 
-/// Returns the rate that orders rows; 0 if unknown.
-fn rate(row: &Search) -> f64 {
+/// Returns the result that orders rows; 0 if unknown.
+fn most(row: &Search) -> f64 {
     match row.answer {
-        Some(CapacityBound::Server { rate_per_s, .. } | CapacityBound::AtLeast { rate_per_s, .. }) => rate_per_s,
+        Some(CapacityBound::Server { most, .. } | CapacityBound::AtLeast { most, .. }) => most,
         None => 0.0,
     }
 }
@@ -110,17 +118,17 @@ fn row(run: &Run, question: &SearchGoal, search: &RateSearch<'_>) -> Search {
     let answer = search.answer();
     let interval = match answer {
         Some(CapacityBound::Server { interval, .. }) => interval,
-        Some(CapacityBound::AtLeast { rate_per_s, .. }) => Interval { low: rate_per_s, high: rate_per_s },
+        Some(CapacityBound::AtLeast { most, .. }) => Interval { low: most, high: most },
         None => Interval { low: f64::INFINITY, high: 0.0 },
     };
     let met = || {
         let met = records().filter(|record| question.probe(record) == ProbeResult::Met);
-        met.filter_map(|record| Some((record.trial.workload.rate_per_s?, record.load.as_ref()?)))
+        met.filter_map(|record| Some((question.value(&record.trial.workload)?, record.load.as_ref()?)))
     };
-    let within = met().filter(|(rate, _)| interval.low <= *rate && *rate <= interval.high);
+    let within = met().filter(|(value, _)| interval.low <= *value && *value <= interval.high);
     let mut there: Vec<&LoadReport> = within.map(|(_, load)| load).collect();
     if there.is_empty() {
-        let below = met().filter(|(rate, _)| *rate <= interval.high);
+        let below = met().filter(|(value, _)| *value <= interval.high);
         there.extend(below.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, load)| load));
     }
     let response = merged(there.iter().map(|load| &load.response));
@@ -128,7 +136,10 @@ fn row(run: &Run, question: &SearchGoal, search: &RateSearch<'_>) -> Search {
     let mut failed = records().filter(|record| record.load.is_none());
     Search {
         architecture: first.label(),
-        workload: Workload { rate_per_s: None, ..first.workload.clone() },
+        workload: Workload {
+            rate_per_s: first.workload.rate_per_s.filter(|_| question.varied != Varied::Rate),
+            ..first.workload.clone()
+        },
         answer,
         there_ns: limits.map(|limit| (response.count() > 0).then(|| response.quantile(limit.quantile))).collect(),
         there_late: client_tail::late(there.into_iter()),
@@ -140,35 +151,35 @@ fn row(run: &Run, question: &SearchGoal, search: &RateSearch<'_>) -> Search {
     }
 }
 
-/// Names the architecture with the highest capacity, and architectures that may have a higher one.
-pub(crate) fn sentence(rows: &[&Search]) -> String {
+/// Names the architecture with the highest capacity, in `unit`, and architectures that may have a higher one.
+pub(crate) fn sentence(rows: &[&Search], unit: &str) -> String {
     let known = rows.iter().filter_map(|row| match row.answer {
-        Some(CapacityBound::Server { rate_per_s, interval }) => Some((*row, rate_per_s, interval)),
+        Some(CapacityBound::Server { most, interval }) => Some((*row, most, interval)),
         _ => None,
     });
     let known: Vec<(&Search, f64, Interval)> = known.collect();
-    let best_per_s = known.first().map_or(f64::INFINITY, |(_, rate, _)| *rate);
+    let highest = known.first().map_or(f64::INFINITY, |(_, most, _)| *most);
     let beyond = rows.iter().filter(|row| matches!(row.answer, Some(CapacityBound::AtLeast { .. })));
-    let (more, others): (Vec<&Search>, Vec<&Search>) = beyond.copied().partition(|row| rate(row) > best_per_s);
+    let (more, others): (Vec<&Search>, Vec<&Search>) = beyond.copied().partition(|row| most(row) > highest);
     let names = |rows: &[&Search]| rows.iter().map(|row| row.architecture.as_str()).collect::<Vec<_>>().join(", ");
     let handles =
-        |row: &&Search| format!(" {} handles at least {}, which is more.", row.architecture, format::digits(rate(row)));
+        |row: &&Search| format!(" {} handles at least {}, which is more.", row.architecture, format::digits(most(row)));
     let mut unknown: String = more.iter().map(handles).collect();
     if !others.is_empty() {
         unknown += &format!(" For {}, only a lower bound is known.", names(&others));
     }
-    let Some((best, rate, interval)) = known.first() else {
+    let Some((best, most, interval)) = known.first() else {
         return format!("No capacity was found.{unknown}");
     };
     let near: Vec<&str> =
         known[1..].iter().filter(|it| it.2.high >= interval.low).map(|it| it.0.architecture.as_str()).collect();
-    let rate = format::digits(*rate);
+    let most = format::digits(*most);
     let among_known = if more.is_empty() { "" } else { "Among the known capacities, " };
     let highest = match (known.len(), near.as_slice()) {
-        (1, _) => format!("{}: {rate} requests/s.", best.architecture),
-        (_, []) => format!("{among_known}{} has the highest capacity, {rate} requests/s.", best.architecture),
+        (1, _) => format!("{}: {most} {unit}.", best.architecture),
+        (_, []) => format!("{among_known}{} has the highest capacity, {most} {unit}.", best.architecture),
         (_, near) => format!(
-            "{among_known}{} has the highest capacity, {rate} requests/s, not significantly different from {}.",
+            "{among_known}{} has the highest capacity, {most} {unit}, not significantly different from {}.",
             best.architecture,
             near.join(", ")
         ),
@@ -188,12 +199,12 @@ mod tests {
             answer: Some(answer),
             ..row.clone()
         };
-        let found = |name: &str, rate_per_s: f64| {
-            let interval = Interval { low: rate_per_s * 0.98, high: rate_per_s * 1.02 };
-            row(name, CapacityBound::Server { rate_per_s, interval })
+        let found = |name: &str, most: f64| {
+            let interval = Interval { low: most * 0.98, high: most * 1.02 };
+            row(name, CapacityBound::Server { most, interval })
         };
-        let at_least = |name: &str, rate_per_s: f64| row(name, CapacityBound::AtLeast { rate_per_s, client: true });
-        let sentence = |rows: &[Search]| super::sentence(&rows.iter().collect::<Vec<_>>());
+        let at_least = |name: &str, most: f64| row(name, CapacityBound::AtLeast { most, client: true });
+        let sentence = |rows: &[Search]| super::sentence(&rows.iter().collect::<Vec<_>>(), "requests/s");
         let (epoll, poll) = (found("epoll", 8_000.0), found("poll", 5_000.0));
         assert_eq!(
             sentence(&[at_least("mt", 20_000.0), epoll.clone(), poll.clone(), at_least("mp", 1_000.0)]),

@@ -35,4 +35,4 @@ pub use summary::Summary;
 pub use sweep::Sweep;
 
 /// The version of the JSON format, raised when a field disappears or changes its meaning.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;

@@ -1,6 +1,6 @@
-//! The searches of a run for the highest rate, side by side.
+//! The searches of a run for the highest rate or the most connections, side by side.
 
-use harness::model::{LatencyLimit, Run, SearchGoal};
+use harness::model::{LatencyLimit, Run, SearchGoal, Varied};
 use harness::strategy::search::{CapacityBound, SearchEnd};
 
 use super::host::host;
@@ -11,22 +11,24 @@ use crate::format;
 use crate::model::capacity::{Capacities, Search, sentence};
 use crate::model::workload::title;
 
-/// The columns of the table. Each row is a search with its response times, as text.
-const COLUMNS: &[Column<(Search, String)>] = &[
-    column("architecture", 0, |(row, _)| row.architecture.clone()),
-    column("requests/s", 0, |(row, _)| most(row)),
-    column("95 % interval", 0, |(row, _)| interval(row)),
-    column("at that rate", 1, |(_, quantiles)| quantiles.clone()),
-    column("probes", 2, |(row, _)| row.probes.total().to_string()),
-    column("met", 3, |(row, _)| row.probes.met.to_string()),
-    column("disturbed, failed", 4, |(row, _)| (row.probes.disturbed + row.probes.failed).to_string()),
-    column("ended by", 0, |(row, _)| ended(row).to_owned()),
-];
+/// The columns of the table, for results in `unit`. Each row is a search with its response times, as text.
+fn columns(unit: &'static str) -> [Column<(Search, String)>; 8] {
+    [
+        column("architecture", 0, |(row, _)| row.architecture.clone()),
+        column(unit, 0, |(row, _)| most(row)),
+        column("95 % interval", 0, |(row, _)| interval(row)),
+        column("response time", 1, |(_, quantiles)| quantiles.clone()),
+        column("probes", 2, |(row, _)| row.probes.total().to_string()),
+        column("met", 3, |(row, _)| row.probes.met.to_string()),
+        column("disturbed, failed", 4, |(row, _)| (row.probes.disturbed + row.probes.failed).to_string()),
+        column("ended by", 0, |(row, _)| ended(row).to_owned()),
+    ]
+}
 
 fn most(row: &Search) -> String {
     match row.answer {
-        Some(CapacityBound::Server { rate_per_s, .. }) => format::digits(rate_per_s),
-        Some(CapacityBound::AtLeast { rate_per_s, .. }) => format!(">= {}", format::digits(rate_per_s)),
+        Some(CapacityBound::Server { most, .. }) => format::digits(most),
+        Some(CapacityBound::AtLeast { most, .. }) => format!(">= {}", format::digits(most)),
         None => "-".into(),
     }
 }
@@ -40,7 +42,7 @@ fn interval(row: &Search) -> String {
     }
 }
 
-/// Lists the response time at the quantile of each limit, at the rate in the table.
+/// Lists the response time at the quantile of each limit, at the value in the table.
 fn quantiles(question: &SearchGoal, row: &Search) -> String {
     let quantile = |(limit, ns): (&LatencyLimit, &Option<u64>)| {
         ns.map(|ns| {
@@ -58,8 +60,8 @@ fn ended(row: &Search) -> &'static str {
         _ if matches!(row.answer, Some(CapacityBound::AtLeast { client: true, .. })) => "client limit",
         Some(SearchEnd::Precise) => "precision",
         Some(SearchEnd::Time) => "time limit",
-        Some(SearchEnd::AllMet) => "highest rate",
-        Some(SearchEnd::NoneMet) => "no rate meets the limit",
+        Some(SearchEnd::AllMet) => "highest probe",
+        Some(SearchEnd::NoneMet) => "no probe succeeded",
         Some(SearchEnd::Failed) => "failed",
         Some(SearchEnd::Impossible) => "infeasible",
         None => "stopped",
@@ -71,11 +73,16 @@ pub fn render(run: &Run, capacities: &Capacities, medium: Medium) -> String {
     let mut lines = Vec::new();
     let question = &capacities.question;
     let limits = question.limits.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let searched = match question.varied {
+        Varied::Rate => format!("Highest rate with {limits}:"),
+        Varied::Connections if limits.is_empty() => "Most connections without errors: up to".to_owned(),
+        Varied::Connections => format!("Most connections with {limits}: up to"),
+    };
     for workload in capacities.workloads() {
-        lines.push(medium.heading(&format!("Highest rate with {limits}: {}", title(workload))));
+        lines.push(medium.heading(&format!("{searched} {}", title(workload))));
         let rows: Vec<&Search> = capacities.rows.iter().filter(|row| row.workload == *workload).collect();
         let shown: Vec<_> = rows.iter().map(|&row| (row.clone(), quantiles(question, row))).collect();
-        lines.push(table::with_dropped(COLUMNS, &shown, medium, "--json"));
+        lines.push(table::with_dropped(&columns(capacities.unit()), &shown, medium, "--json"));
         let is_marked = |row: &&&Search| question.limits.iter().any(|limit| row.there_late.reaches(limit.quantile));
         let late: Vec<&str> = rows.iter().filter(is_marked).map(|row| row.architecture.as_str()).collect();
         if !late.is_empty() {
@@ -86,12 +93,11 @@ pub fn render(run: &Run, capacities: &Capacities, medium: Medium) -> String {
             lines.extend(reasons.map(|text| medium.prose(&format!("{}: {text}", row.architecture))));
         }
         lines.extend(interleaving(&rows).map(|text| medium.prose(&text)));
-        lines.push(medium.prose(&sentence(&rows)) + "\n");
+        lines.push(medium.prose(&sentence(&rows, capacities.unit())) + "\n");
     }
     lines.push(medium.prose(
-        "Response time runs from the planned send to the last byte of the response, so it includes queueing. At the rate in \
-         the table, half of the trials of this length meet the limit; the interval contains this rate with a probability of \
-         95 %.",
+        "Response time runs from the planned send to the last byte of the response, so it includes queueing. At the value \
+         in the table, half of the probes succeed; the interval contains this value with a probability of 95 %.",
     ));
     lines.push(medium.prose(&host(run)));
     medium.finished(lines.join("\n") + "\n")
@@ -111,8 +117,8 @@ fn advice(row: &Search) -> Option<&'static str> {
         (Some(CapacityBound::AtLeast { client: true, .. }), _) => {
             Some("the client cannot send faster; give it more CPUs (--client-cpus, --clients)")
         }
-        (_, Some(SearchEnd::AllMet)) => Some("the highest rate meets the limit; raise --to"),
-        (_, Some(SearchEnd::NoneMet)) => Some("the lowest rate misses the limit; raise the limit"),
+        (_, Some(SearchEnd::AllMet)) => Some("the highest probe succeeded; raise --to"),
+        (_, Some(SearchEnd::NoneMet)) => Some("the lowest probe did not succeed; raise the limits or lower the load"),
         (_, Some(SearchEnd::Time)) => Some(
             "the time limit ended the search; continue with `muxbench capacity --resume FOLDER --time-max TIME`, or raise --precision",
         ),
@@ -122,6 +128,8 @@ fn advice(row: &Search) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use harness::model::Strategy;
+
     use super::*;
 
     #[test]
@@ -133,6 +141,21 @@ mod tests {
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             insta::assert_snapshot!(format!("capacity_{width}"), text);
         }
+    }
+
+    #[test]
+    fn search_over_connections_states_its_rate_and_unit() {
+        let mut run = testkit::capacity_run();
+        let Strategy::Capacity(goal) = &mut run.header.strategy else { panic!("{:?}", run.header.strategy) };
+        (goal.varied, goal.limits) = (Varied::Connections, Vec::new());
+        run.records.clear();
+        let text = render(&run, &Capacities::of(&run).unwrap(), 100.into());
+        assert!(
+            text.starts_with("Most connections without errors: up to 400 connections, 1000 requests/s, "),
+            "{text}"
+        );
+        let headings: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().take(2).collect();
+        assert_eq!(headings, ["architecture", "connections"]);
     }
 
     #[test]

@@ -13,8 +13,9 @@ fn goal() -> SearchGoal {
             LatencyLimit { quantile: 0.99, max_ns: 1_000_000 },
             LatencyLimit { quantile: 0.999, max_ns: 5_000_000 },
         ],
-        from_per_s: 1_000.0,
-        most_per_s: 1e6,
+        varied: Varied::Rate,
+        from: 1_000.0,
+        most: 1e6,
         precision: 0.05,
         time_max_ns: 3_600_000_000_000,
     }
@@ -24,7 +25,7 @@ fn header(goal: SearchGoal) -> RunHeader {
     let mut experiment = crate::spec::presets::find("smoke").unwrap().experiment();
     experiment.architectures.0 = ["epoll", "mt", "poll"].map(|name| name.parse().unwrap()).to_vec();
     experiment.workload.connections.0.truncate(1);
-    experiment.workload.rate = Some(OneOrMany(vec![Rate(goal.from_per_s)]));
+    experiment.workload.rate = Some(OneOrMany(vec![Rate(1_000.0)]));
     experiment.repeats = std::num::NonZeroU32::MIN;
     let plan = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap();
     RunHeader { strategy: Strategy::Capacity(goal), ..RunHeader::made_up(plan) }
@@ -37,11 +38,15 @@ fn probe(change: impl FnOnce(&mut LoadReport)) -> ProbeResult {
 
 /// Probes a healthy trial after `change`, with any goal.
 fn probe_of(goal: SearchGoal, change: impl FnOnce(&mut LoadReport)) -> ProbeResult {
+    goal.probe(&record(&goal, change))
+}
+
+fn record(goal: &SearchGoal, change: impl FnOnce(&mut LoadReport)) -> TrialRecord {
     let mut load = judge::tests::healthy();
     change(&mut load);
     let verdict = judge::judge(&load, None);
     let trial = header(goal.clone()).trials.swap_remove(0);
-    let record = TrialRecord {
+    TrialRecord {
         trial,
         started_at: "2026-01-01T00:00:00Z".into(),
         elapsed_ns: 1,
@@ -51,8 +56,7 @@ fn probe_of(goal: SearchGoal, change: impl FnOnce(&mut LoadReport)) -> ProbeResu
         network: None,
         cpu_taken_by_others: None,
         verdict,
-    };
-    goal.probe(&record)
+    }
 }
 
 #[test]
@@ -110,8 +114,10 @@ fn tail_caused_by_the_client_is_attributed_to_it() {
     assert_eq!(of(9), ProbeResult::UnmetByTheClient);
 }
 
-/// Searches until the end, where `probe` decides by (architecture, rate). Each trial takes a second.
+/// Searches until the end, where `probe` decides by (architecture, value). Each trial takes a second.
 fn search(header: &RunHeader, probe: impl Fn(&str, f64) -> ProbeResult) -> Vec<TrialOutcome> {
+    let Strategy::Capacity(goal) = &header.strategy else { panic!("{:?}", header.strategy) };
+    let result = |trial: &Trial, value: f64| (value, probe(&trial.architecture.to_string(), value));
     let outcome = |trial: &Trial, contestants: u32| TrialOutcome {
         is_alone: contestants == 1,
         contestants,
@@ -120,7 +126,7 @@ fn search(header: &RunHeader, probe: impl Fn(&str, f64) -> ProbeResult) -> Vec<T
         rate_per_s: trial.workload.rate_per_s,
         elapsed_ns: u64::from(contestants) * 1_000_000_000,
         is_past: false,
-        probe: Some(probe(&trial.architecture.to_string(), trial.workload.rate_per_s.unwrap())),
+        probe: goal.value(&trial.workload).map(|value| result(trial, value)),
     };
     let mut outcomes: Vec<TrialOutcome> = Vec::new();
     while let Some(heat) = next_heat(header, &outcomes) {
@@ -178,8 +184,8 @@ fn probes_near_the_capacity_share_windows() {
     let mut shared = 0;
     for (at, outcome) in outcomes.iter().enumerate() {
         let search = outcome.index % 3;
-        let met = outcomes[..at].iter().filter(|it| it.index % 3 == search && it.probe == Some(ProbeResult::Met));
-        let highest_met = met.filter_map(|it| it.rate_per_s).fold(0.0, f64::max);
+        let probes = outcomes[..at].iter().filter(|it| it.index % 3 == search).filter_map(|it| it.probe);
+        let highest_met = probes.filter(|it| it.1 == ProbeResult::Met).map(|it| it.0).fold(0.0, f64::max);
         let is_near = outcome.rate_per_s.unwrap() <= 1.2 * highest_met;
         assert!(is_near || outcome.contestants == 1, "{outcome:?}");
         shared += usize::from(outcome.contestants > 1);
@@ -243,6 +249,41 @@ fn next_probes_depend_only_on_finished_trials() {
 }
 
 #[test]
+fn search_over_connections_keeps_the_rate() {
+    let goal = SearchGoal { varied: Varied::Connections, from: 100.0, most: 20_000.0, limits: Vec::new(), ..goal() };
+    let header = header(goal.clone());
+    let header = RunHeader { trials: header.trials.iter().map(Trial::alone).collect(), ..header };
+    let holds = |connections: f64| connections.fract() == 0.0 && connections <= 3_000.0;
+    let outcomes =
+        search(&header, |_, connections| if holds(connections) { ProbeResult::Met } else { ProbeResult::Unmet });
+    assert!(outcomes.iter().all(|outcome| outcome.rate_per_s == Some(1_000.0)));
+    for search in searches(&header, &goal, &outcomes) {
+        assert_eq!(search.ended, Some(SearchEnd::Precise));
+        let Some(CapacityBound::Server { interval, .. }) = search.answer() else { panic!("{:?}", search.answer()) };
+        assert!(interval.low <= 3_000.0 && 3_000.0 <= interval.high, "{interval:?}");
+    }
+    let probe = next_heat(&header, &[]).unwrap().remove(0);
+    assert_eq!((probe.workload.connections, probe.load.connections), (100, 100));
+    assert!(probe.serve.ours().unwrap().connections_max > 100);
+}
+
+#[test]
+fn goals_of_earlier_versions_are_readable() {
+    let old = r#"{"limits":[],"from_per_s":1000.0,"most_per_s":1e6,"precision":0.05,"time_max_ns":3600000000000}"#;
+    assert_eq!(serde_json::from_str::<SearchGoal>(old).unwrap(), SearchGoal { limits: Vec::new(), ..goal() });
+}
+
+#[test]
+fn client_without_connections_leaves_the_probe_unmet() {
+    let of = |varied| {
+        let goal = SearchGoal { varied, ..goal() };
+        goal.probe(&TrialRecord { load: None, ..record(&goal, |_| {}) })
+    };
+    assert_eq!(of(Varied::Rate), ProbeResult::Failed);
+    assert_eq!(of(Varied::Connections), ProbeResult::Unmet);
+}
+
+#[test]
 fn limited_client_gives_a_lower_bound() {
     let header = header(goal());
     let outcomes = search(&header, |name, rate| match name {
@@ -251,10 +292,10 @@ fn limited_client_gives_a_lower_bound() {
         _ => ProbeResult::Unmet,
     });
     let searches = searches(&header, &goal(), &outcomes);
-    let Some(CapacityBound::AtLeast { rate_per_s, client: true }) = of(&searches, "mt").answer() else {
+    let Some(CapacityBound::AtLeast { most, client: true }) = of(&searches, "mt").answer() else {
         panic!("{:?}", of(&searches, "mt").answer())
     };
-    assert!((8_000.0..=9_000.0).contains(&rate_per_s), "{rate_per_s}");
+    assert!((8_000.0..=9_000.0).contains(&most), "{most}");
     assert!(matches!(of(&searches, "epoll").answer(), Some(CapacityBound::Server { .. })));
 }
 
@@ -268,10 +309,10 @@ fn searches_end_at_the_time_limit_or_on_failures() {
     assert_eq!(of(&searches, "mt").ended, Some(SearchEnd::Failed));
     assert_eq!(of(&searches, "mt").answer(), None);
     assert_eq!(of(&searches, "epoll").ended, Some(SearchEnd::Time));
-    let Some(CapacityBound::AtLeast { rate_per_s, client: false }) = of(&searches, "epoll").answer() else {
+    let Some(CapacityBound::AtLeast { most, client: false }) = of(&searches, "epoll").answer() else {
         panic!("{:?}", of(&searches, "epoll").answer())
     };
-    assert!(rate_per_s >= 4_000.0, "the highest rate that met the limits");
+    assert!(most >= 4_000.0, "the highest rate that met the limits");
 }
 
 #[test]
