@@ -307,7 +307,7 @@ mod tests {
         assert!(differing.iter().all(|what| expected.iter().any(|name| what.starts_with(name))), "{differing:?}");
         let quick = rows("kawai2008", &[testkit::run_of_experiment("kawai2008-minimised")]);
         let phases = quick.iter().find(|row| row.what.starts_with("phases")).unwrap();
-        assert_eq!(phases.here, "ramp 500ms, warm-up 1s, window 3s");
+        assert_eq!(phases.here, "ramp 300ms, warm-up 500ms, window 2s");
         assert!(phases.difference.starts_with("a shorter window"), "{phases:?}");
         let rates: Vec<&Compared> = quick.iter().filter(|row| row.what.starts_with("requests/s")).collect();
         let [rates] = rates.as_slice() else { panic!("experiments without runs have no rows: {rates:?}") };

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::slice;
 
+use harness::host::Host;
+use harness::spec::{Experiment, presets};
 use serde_json::Value;
 
 use super::*;
@@ -41,6 +43,20 @@ fn page(beside: &PaperComparison, runs: &[Run]) -> (String, Value) {
     let raw = page.split_once("id=\"raw\">").unwrap().1.split_once("</script>").unwrap().0;
     let raw = serde_json::from_str(raw).unwrap();
     (page, raw)
+}
+
+#[test]
+fn quick_reproductions_take_at_most_twelve_minutes() {
+    for paper in PAPERS {
+        let duration_ns = |name: &&str| {
+            // A lab needs root.
+            let quick = Experiment { network: None, ..presets::find(name).unwrap().experiment().quick() };
+            harness::plan::plan(&quick, &Host::made_up()).unwrap().duration_ns()
+        };
+        let minutes = paper.experiments.iter().map(duration_ns).sum::<u64>() as f64 / 60e9;
+        // Plans include neither repeated heats nor the report.
+        assert!(minutes <= 11.0, "{}: {minutes:.1} min", paper.name);
+    }
 }
 
 #[test]
@@ -86,7 +102,7 @@ fn points_without_intervals_are_explained() {
         for (figure, chart) in all.figures.iter().filter(|(_, chart)| chart.shape == Shape::Points) {
             let points = || chart.panels.iter().flat_map(|it| &it.series).flat_map(|it| &it.points);
             let bare = points().filter(|point| point.is_valid() && point.spread.is_empty()).count();
-            let repeats = |name: &&str| harness::spec::presets::find(name).unwrap().experiment().quick().repeats.get();
+            let repeats = |name: &&str| presets::find(name).unwrap().experiment().quick().repeats.get();
             let is_few = figure.experiments.iter().map(repeats).any(|repeats| repeats < 3);
             let (name, words) = (format!("{} {}", paper.name, figure.number), &chart.words);
             assert_eq!((bare > 0, words.contains("three valid repeats")), (is_few, is_few), "{name}: {words}");
@@ -172,15 +188,35 @@ fn runs_on_five_hosts_have_series_of_their_own() {
         trial.workload.network = Some(gigabit.clone());
     }
     let of = |runs: &[Run]| beside(paper, Part::Whole, runs).unwrap();
-    let names = |all: &PaperComparison| -> BTreeSet<&str> {
-        let (_, chart) = all.figures.iter().find(|(figure, _)| figure.number == "6").unwrap();
-        chart.panels.iter().flat_map(|panel| &panel.series).map(|series| paper.series[series.architecture]).collect()
-    };
+    let names = |all: &PaperComparison| series_of(all, "6");
     let [alone, both] = [of(slice::from_ref(&lab)), of(&[loopback, lab])];
     assert!(names(&alone).iter().all(|name| name.ends_with(", five hosts")), "{:?}", names(&alone));
     assert_eq!((names(&alone).len(), names(&both).len()), (5, 10));
     assert!(alone.claims[0].findings.iter().all(|finding| finding.what.contains("in a lab of 5 client hosts")));
     assert!(!alone.claims[0].findings.is_empty());
+}
+
+fn series_of(all: &PaperComparison, number: &str) -> BTreeSet<&'static str> {
+    let (_, chart) = all.figures.iter().find(|(figure, _)| figure.number == number).unwrap();
+    chart.panels.iter().flat_map(|panel| &panel.series).map(|series| all.paper.series[series.architecture]).collect()
+}
+
+#[test]
+fn voras2009_over_tcp_has_series_of_its_own() {
+    let paper = find("voras2009").unwrap();
+    let unix = testkit::run_of_experiment("voras2009");
+    let mut tcp = unix.clone();
+    for trial in tcp.header.trials.iter_mut().chain(tcp.records.iter_mut().map(|record| &mut record.trial)) {
+        trial.workload.transport = harness::spec::transport::Transport::Tcp;
+    }
+    let of = |runs: &[Run]| beside(paper, Part::Whole, runs).unwrap();
+    let [alone, both] = [of(slice::from_ref(&tcp)), of(&[unix, tcp])];
+    for figure in paper.figures {
+        let [alone, both] = [&alone, &both].map(|all| series_of(all, figure.number));
+        assert!(alone.iter().all(|name| name.ends_with(", TCP")), "{alone:?}");
+        assert_eq!(both.len(), 2 * alone.len(), "{both:?}");
+    }
+    assert!(alone.claims.iter().all(|claim| claim.findings.is_empty()), "claims are about Unix sockets");
 }
 
 #[test]
@@ -412,8 +448,10 @@ fn findings_of_a_statement_have_different_descriptions() {
             }
         }
     }
-    let runs = runs_of(find("welsh2001").unwrap());
-    let all = beside(find("welsh2001").unwrap(), Part::Whole, &runs).unwrap();
+    // With --quick the experiments have no trial in common.
+    let paper = find("welsh2001").unwrap();
+    let full = paper.experiments.iter().map(|name| testkit::run_of_values(name, |_| Some(testkit::Values::default())));
+    let all = beside(paper, Part::Whole, &full.collect::<Vec<_>>()).unwrap();
     let texts: Vec<&str> = all.claims[0].findings.iter().map(|finding| finding.what.as_str()).collect();
     for name in ["welsh2001-connections", "welsh2001-10k"] {
         let is_affected = |what: &&&str| what.starts_with("epoll, 1000 ") && what.ends_with(&format!(", in {name}"));
@@ -429,8 +467,7 @@ fn findings_of_a_statement_have_different_descriptions() {
 fn claims_concern_the_experiments_of_their_paper() {
     for paper in PAPERS {
         assert!(!paper.about.is_empty());
-        let experiments =
-            paper.experiments.iter().map(|name| harness::spec::presets::find(name).expect(name).experiment());
+        let experiments = paper.experiments.iter().map(|name| presets::find(name).expect(name).experiment());
         let mut architectures: Vec<String> = Vec::new();
         for experiment in experiments {
             let plan = harness::plan::plan(&experiment, &harness::host::Host::made_up()).unwrap();

@@ -379,6 +379,7 @@ fn read_budget_reaches_each_server_or_is_rejected() {
         let mut experiment = crate::spec::presets::find(preset).unwrap().experiment();
         experiment.architectures.0 = architectures.iter().map(|name| name.parse().unwrap()).collect();
         experiment.server.read_budget = Some(budget);
+        experiment.quick = None;
         // A stream by packets rejects a budget.
         experiment.workload.stream = None;
         let again = Experiment::parse(&toml::to_string(&experiment).unwrap(), "again").unwrap();

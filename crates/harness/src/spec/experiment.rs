@@ -131,7 +131,7 @@ impl Phases {
     }
 }
 
-/// The changes that `--quick` makes: durations, repeats, the client and interleaving.
+/// The changes that `--quick` makes: durations, repeats, the client, interleaving, and fewer servers or loads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Quick {
@@ -151,6 +151,13 @@ pub struct Quick {
     pub client: Option<Client>,
     /// Replaces `interleave`.
     pub interleave: Option<Interleave>,
+    /// Replaces `architectures`.
+    #[schemars(with = "Option<OneOrMany<String>>")]
+    pub architectures: Option<OneOrMany<Candidate>>,
+    /// Replaces `workload.connections`.
+    pub connections: Option<OneOrMany<NonZeroU32>>,
+    /// Replaces `workload.ports`.
+    pub ports: Option<OneOrMany<NonZeroU32>>,
 }
 
 fn one() -> NonZeroU32 {
@@ -189,6 +196,9 @@ impl Experiment {
         self.repeats = quick.repeats.unwrap_or(self.repeats);
         self.client = quick.client.unwrap_or(self.client);
         self.interleave = quick.interleave.unwrap_or(self.interleave);
+        self.architectures = quick.architectures.unwrap_or(self.architectures);
+        self.workload.connections = quick.connections.unwrap_or(self.workload.connections);
+        self.workload.ports = quick.ports.unwrap_or(self.workload.ports);
         self
     }
 

@@ -57,13 +57,17 @@ impl Preset {
 /// Returns a preset with an event queue in place of epoll, and only known architectures.
 fn on_system(text: &str, queue: &str, is_known: impl Fn(&str) -> bool) -> String {
     let mut preset: toml::Table = text.parse().expect("a test parses every preset");
-    let names = preset["architectures"].as_array().into_iter().flatten().filter_map(toml::Value::as_str);
-    let named = names.map(|name| match name.strip_prefix("epoll") {
-        Some(variant) => format!("{queue}{variant}"),
-        None => name.to_owned(),
-    });
-    let known: Vec<String> = named.filter(|name| is_known(name)).collect();
-    preset.insert("architectures".into(), known.into());
+    let adapt = |table: &mut toml::Table| {
+        let Some(names) = table.get("architectures").and_then(toml::Value::as_array) else { return };
+        let named = names.iter().filter_map(toml::Value::as_str).map(|name| match name.strip_prefix("epoll") {
+            Some(variant) => format!("{queue}{variant}"),
+            None => name.to_owned(),
+        });
+        let known: Vec<String> = named.filter(|name| is_known(name)).collect();
+        table.insert("architectures".into(), known.into());
+    };
+    adapt(&mut preset);
+    preset.get_mut("quick").and_then(toml::Value::as_table_mut).into_iter().for_each(adapt);
     preset.to_string()
 }
 
@@ -83,17 +87,15 @@ mod tests {
     #[test]
     fn other_systems_have_their_event_queue_in_place_of_epoll() {
         let is_known = |name: &str| !name.starts_with("io_uring") && !["kqueue-et", "rt-signal", "mp"].contains(&name);
-        let names = |preset: &str| {
-            let text = on_system(find(preset).unwrap().text, "kqueue", is_known);
-            let table: toml::Table = text.parse().unwrap();
-            table["architectures"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|it| it.as_str().unwrap().to_owned())
-                .collect::<Vec<_>>()
+        let table = |preset: &str| -> toml::Table {
+            on_system(find(preset).unwrap().text, "kqueue", is_known).parse().unwrap()
         };
+        let of = |names: &toml::Value| -> Vec<String> {
+            names.as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect()
+        };
+        let names = |preset: &str| of(&table(preset)["architectures"]);
         assert_eq!(names("maharjan2012-udp"), ["select", "poll", "kqueue", "mt"]);
+        assert_eq!(of(&table("maharjan2012-udp")["quick"]["architectures"]), ["select", "poll", "kqueue"]);
         assert_eq!(names("welsh2001-10k")[..3], ["kqueue-buffered", "poll-buffered", "mt-buffered"]);
         assert_eq!(names("voras2009")[..2], ["kqueue", "seda:2+4"]);
     }

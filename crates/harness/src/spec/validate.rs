@@ -37,6 +37,7 @@ impl Experiment {
         }
         self.check_servers()?;
         self.check_keys()?;
+        self.check_quick()?;
         let clients = self.client.clients.unwrap_or(NonZeroU32::MIN);
         let all_clients = self.processes().saturating_mul(clients);
         if let Some(few) = self.workload.targets().iter().find(|targets| **targets < all_clients) {
@@ -54,6 +55,16 @@ impl Experiment {
             Some(rule) => Err(rule.to_string()),
             None => Ok(()),
         }
+    }
+
+    /// Checks that `[quick]` only leaves out servers, and that its loads fit the service.
+    fn check_quick(&self) -> Result<(), String> {
+        let Some(quick) = &self.quick else { return Ok(()) };
+        let mut servers = quick.architectures.iter().flat_map(|servers| &servers.0);
+        if let Some(other) = servers.find(|it| !self.architectures.0.contains(it)) {
+            return Err(format!("quick.architectures: `{other}` is not in `architectures`; add it there"));
+        }
+        self.clone().quick().check_keys().map_err(|reason| format!("quick: after its changes, {reason}"))
     }
 
     /// Checks that the external servers and the targets are defined, used, and suitable for the workload.

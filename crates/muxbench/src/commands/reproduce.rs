@@ -36,7 +36,7 @@ pub struct Args {
     /// Name of the paper
     #[arg(value_name = "PAPER", value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
     paper: String,
-    /// Run the same matrix with shorter phases, fewer repeats and one client, in minutes (default). Where the paper compares
+    /// Run shorter phases, fewer repeats or points, and one client, in about ten minutes (default). Where the paper compares
     /// architectures, they share windows in turns (interleaved)
     #[arg(long, conflicts_with = "full")]
     quick: bool,

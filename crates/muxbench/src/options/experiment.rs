@@ -17,7 +17,7 @@ pub struct ExperimentArgs {
     /// Experiment file or name of a preset; - reads standard input
     #[arg(value_name = "FILE")]
     file: Option<String>,
-    /// Run the same matrix with the changes of the file's `quick` table, such as shorter phases
+    /// Make the changes of the file's `quick` table, such as shorter phases
     #[arg(long)]
     quick: bool,
     /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: as in the file]
@@ -51,8 +51,8 @@ impl ExperimentArgs {
         };
         if self.quick && experiment.quick.is_none() {
             bail!(
-                "--quick: {file} has no [quick] table; add one with ramp, warm-up, measure, cool-down, repeats, client or \
-                 interleave"
+                "--quick: {file} has no [quick] table; add one with ramp, warm-up, measure, cool-down, repeats, client, \
+                 interleave, architectures, connections or ports"
             );
         }
         if self.quick {

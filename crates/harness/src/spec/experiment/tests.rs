@@ -208,6 +208,17 @@ fn every_mistake_is_reported_with_its_line() {
 }
 
 #[test]
+fn changes_of_quick_must_fit_the_experiment() {
+    let parse = |quick: &str| Experiment::parse(&format!("{GOOD}[quick]\n{quick}\n"), "x.toml");
+    let error = |quick: &str| parse(quick).unwrap_err().to_string();
+    assert!(error("architectures = \"mt\"").contains("quick.architectures: `mt` is not in `architectures`"));
+    let ports = error("ports = 3");
+    assert!(ports.contains("quick: after its changes, workload.ports: only the service `udp` has ports"), "{ports}");
+    let quick = parse("architectures = \"epoll\"\nconnections = [1, 2]").unwrap().quick();
+    assert_eq!((quick.architectures.0.len(), quick.workload.connections.0.len()), (1, 2));
+}
+
+#[test]
 fn schema_has_the_main_keys_and_rejects_others() {
     let schema = Experiment::schema();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
