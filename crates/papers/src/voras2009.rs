@@ -40,7 +40,16 @@ const TRAFFIC: KvTraffic = KvTraffic {
 };
 
 fn closed(workload: &Workload) -> bool {
-    let is_kv = workload.kv.as_ref() == Some(&TRAFFIC) && workload.transport == Transport::Unix;
+    is_of_transport(workload, Transport::Unix)
+}
+
+/// Returns whether a workload is the paper's but for its transport, so that clients can have a host of their own.
+fn closed_over_tcp(workload: &Workload) -> bool {
+    is_of_transport(workload, Transport::Tcp)
+}
+
+fn is_of_transport(workload: &Workload, transport: Transport) -> bool {
+    let is_kv = workload.kv.as_ref() == Some(&TRAFFIC) && workload.transport == transport;
     let is_kept = workload.requests_per_connection.is_none() && workload.idle == 0;
     is_plain(workload) && is_kv && is_kept && workload.is_closed() && workload.think == Think::default()
 }
@@ -55,33 +64,42 @@ const fn peak(of: &'static [&'static str], is: Is) -> Statement {
     Statement::of(of, &RATE, closed, is)
 }
 
-/// All configurations, then the models. The series of a model shows the best of its configurations.
-pub(super) const ALL: &[&str] = &[
-    "epoll",
-    "seda:2+4/epoll",
-    "amped:0+1/epoll",
-    "amped:0+2/epoll",
-    "amped:0+3/epoll",
-    "amped:0+4/epoll",
-    "amped:1+1/epoll",
-    "amped:1+2/epoll",
-    "amped:1+3/epoll",
-    "amped:1+4/epoll",
-    "seda-s:1/epoll",
-    "seda-s:2/epoll",
-    "seda-s:3/epoll",
-    "seda-s:4/epoll",
-    "symped:1/epoll",
-    "symped:2/epoll",
-    "symped:3/epoll",
-    "symped:4/epoll",
-    "symped:5/epoll",
-    "sped",
-    "seda",
-    "amped",
-    "seda-s",
-    "symped",
+/// The names of series over Unix sockets, then those of the same series over TCP.
+macro_rules! series {
+    ($($name:literal)+) => {
+        &[$($name,)+ $(concat!($name, ", TCP"),)+]
+    };
+}
+
+/// All configurations, then the models; the same over TCP. The series of a model shows the best of its configurations.
+pub(super) const ALL: &[&str] = series![
+    "epoll"
+    "seda:2+4/epoll"
+    "amped:0+1/epoll"
+    "amped:0+2/epoll"
+    "amped:0+3/epoll"
+    "amped:0+4/epoll"
+    "amped:1+1/epoll"
+    "amped:1+2/epoll"
+    "amped:1+3/epoll"
+    "amped:1+4/epoll"
+    "seda-s:1/epoll"
+    "seda-s:2/epoll"
+    "seda-s:3/epoll"
+    "seda-s:4/epoll"
+    "symped:1/epoll"
+    "symped:2/epoll"
+    "symped:3/epoll"
+    "symped:4/epoll"
+    "symped:5/epoll"
+    "sped"
+    "seda"
+    "amped"
+    "seda-s"
+    "symped"
 ];
+/// The index of the first series over TCP.
+const TCP: usize = ALL.len() / 2;
 /// The models of Figure 7, in the paper's order.
 const MODELS: &[(&str, &[&str])] =
     &[("sped", SPED), ("seda", SEDA), ("amped", AMPED), ("seda-s", SEDA_S), ("symped", SYMPED)];
@@ -99,7 +117,8 @@ pub(super) const FIGURES: &[PaperFigure] = &[
         number: "1",
         title: "SPED",
         about: "Voras and Žagar 2009, Figure 1: one thread does everything, by the number of simultaneous clients. The paper's \
-                event queue is kqueue. It rounds its rates to 5 000 and prints only two of them, in Figures 5 to 7.",
+                event queue is kqueue. It rounds its rates to 5 000 and prints only two of them, in Figures 5 to 7. Runs over TCP, as \
+                with clients on a host of their own, have series of their own in all figures.",
         experiments: &["voras2009"],
         draw: |here, _| model(here, SPED, &[]),
     },
@@ -139,12 +158,13 @@ pub(super) const FIGURES: &[PaperFigure] = &[
                 the paper it grows linearly up to 4 threads, half of the CPUs.",
         experiments: &["voras2009"],
         draw: |here, _| {
-            let points = SYMPED.iter().zip(1u32..).filter_map(|(name, threads)| {
-                let points = here.points(&closed_loops(&[name]), name);
-                most(points.into_iter().map(|point| Point { x: threads.into(), ..point }))
+            let series = of_both(|only| {
+                let points = SYMPED.iter().zip(1u32..).filter_map(|(name, threads)| {
+                    let points = here.points(&closed_loops(only, &[name]), name);
+                    most(points.into_iter().map(|point| Point { x: threads.into(), ..point }))
+                });
+                vec![Series { architecture: here.place("symped"), of: "", points: points.collect() }]
             });
-            let series = Series { architecture: here.place("symped"), of: "", points: points.collect() };
-            let series = vec![series].into_iter().filter(|series| !series.points.is_empty()).collect();
             let threads = Scale { label: "server threads", form: Form::Number, kind: Kind::Linear };
             here.chart(Shape::Points, threads, TRANSACTIONS, vec![panel(series, &[PEAK])])
         },
@@ -156,26 +176,37 @@ pub(super) const FIGURES: &[PaperFigure] = &[
                 A marker is hollow where no configuration of the model is valid.",
         experiments: &["voras2009"],
         draw: |here, _| {
-            let best = |&(model, names): &(&str, &'static [&'static str])| {
-                let points = || names.iter().flat_map(|name| here.points(&closed_loops(names), name));
+            let best = |only: Loops, &(model, names): &(&str, &'static [&'static str])| {
+                let points = || names.iter().flat_map(|name| here.points(&closed_loops(only, names), name));
                 let mut clients: Vec<f64> = points().map(|point| point.x).collect();
                 clients.sort_by(f64::total_cmp);
                 clients.dedup();
                 let best = clients.into_iter().filter_map(|at| most(points().filter(|point| point.x == at)));
                 Series { architecture: here.place(model), of: "", points: best.collect() }
             };
-            let series = MODELS.iter().map(best).filter(|series| !series.points.is_empty()).collect();
+            let series = of_both(|only| MODELS.iter().map(|model| best(only, model)).collect());
             here.chart(Shape::Points, CLIENTS, TRANSACTIONS, vec![panel(series, &[PEAK, NEXT])])
         },
     },
 ];
 
-fn closed_loops<'a>(of: &'a [&'static str]) -> Curves<'a> {
-    Curves { only: &closed, of, along: Axis::Connections, value: rate }
+/// A selection of workloads: over Unix sockets, or over TCP.
+type Loops = &'static dyn Fn(&Workload) -> bool;
+
+fn closed_loops<'a>(only: Loops, of: &'a [&'static str]) -> Curves<'a> {
+    Curves { only, of, along: Axis::Connections, value: rate }
+}
+
+/// Returns the series over Unix sockets, as in the paper, and those over TCP, without empty ones.
+fn of_both(series: impl Fn(Loops) -> Vec<Series>) -> Vec<Series> {
+    let over_tcp = series(&closed_over_tcp).into_iter();
+    let over_tcp = over_tcp.map(|it| Series { architecture: TCP + it.architecture, ..it });
+    series(&closed).into_iter().chain(over_tcp).filter(|series| !series.points.is_empty()).collect()
 }
 
 fn model(here: &Here<'_>, of: &[&'static str], printed: &[(f64, &str)]) -> Option<Chart> {
-    here.chart(Shape::Points, CLIENTS, TRANSACTIONS, vec![panel(here.series(&closed_loops(of)), printed)])
+    let series = of_both(|only| here.series(&closed_loops(only, of)));
+    here.chart(Shape::Points, CLIENTS, TRANSACTIONS, vec![panel(series, printed)])
 }
 
 fn panel(series: Vec<Series>, printed_per_s: &[(f64, &str)]) -> Panel {

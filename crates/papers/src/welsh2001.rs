@@ -174,6 +174,11 @@ fn cost(name: &str, few: (u32, &Row), most: (u32, &Row)) -> Option<(f64, String)
 /// The paper's servers with threads stop at 400 and 450 connections.
 const THREADS_MAX: u32 = 450;
 
+/// Selects the connections at which the paper's threads still run, and are no longer few.
+fn threads_run(workload: &Workload) -> bool {
+    many(workload) && workload.connections <= THREADS_MAX
+}
+
 fn few(workload: &Workload) -> bool {
     without_idle(workload) && workload.connections <= 10
 }
@@ -287,6 +292,14 @@ pub(super) const CLAIMS: &[Claim] = &[
         statements: &[
             Statement::of(SHUFFLED, &BANDWIDTH_OF_CPU, several, Is::Alike(FLAT)),
             Statement::of(SHUFFLED, &RATE, several, Is::Alike(FLAT)),
+        ],
+    },
+    Claim {
+        says: "Below their limit threads lose bandwidth with the number of connections.",
+        cpus_min: 1,
+        statements: &[
+            Statement::of(&["mt"], &BANDWIDTH_OF_CPU, threads_run, Is::Falls(Axis::Connections, 1.0)),
+            Statement::of(&["mt"], &RATE, threads_run, Is::Falls(Axis::Connections, 1.0)),
         ],
     },
 ];
