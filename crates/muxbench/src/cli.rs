@@ -12,6 +12,7 @@ use crate::commands::{
 #[cfg(target_os = "linux")]
 use crate::commands::{doctor, lab, relay};
 use crate::options::execution::ExecutionArgs;
+use crate::{help, output};
 
 /// Flags of single commands that `--resume` allows, because they extend a search or write files.
 const ALLOWED_WITH_RESUME: [(&str, &[&str]); 3] =
@@ -24,17 +25,20 @@ const NEW_RUN_ONLY: &str = "output";
 /// muxbench runs one workload against servers that differ only in their architecture (processes, threads, select, poll,
 /// epoll, ...). It prints which one is best, by how much, and how certain that is.
 #[derive(Debug, Parser)]
-#[command(name = "muxbench", version, propagate_version = true, max_term_width = 100)]
-#[command(after_help = "Examples:
+#[command(name = "muxbench", version)]
+#[command(after_help = "Example: muxbench compare --arch epoll,mt -c 400 -r 2000
+muxbench COMMAND -h has the most used flags, and --help has all")]
+#[command(after_long_help = "Examples:
   muxbench compare                          # seven architectures in a minute
   muxbench sweep --rate 10000..45000+5000   # response time up to saturation
   muxbench capacity --p99 1ms               # highest rate within a limit
   muxbench run experiments/kawai2008-http.toml --quick
   muxbench report                           # show the newest run again
 
-Values have units: 500us, 10ms or 2min; 128B or 10KiB; rates are in requests per second, and 8k is 8000.
+Values have units: 500us, 10ms, 30s or 2min (or 2m); 128B or 10KiB (or 10K). Rates are in requests per second: 2000, 8k or
+2000/s. Reports have 80 columns, those of the terminal, or those of the variable COLUMNS. NO_COLOR=1 removes colours.
 
-Exit codes: 0 done; 1 failed; 2 wrong usage; 3 no valid trial (with --strict: not all valid); 130 stopped, --resume continues")]
+Exit codes: 0 done; 1 failed; 2 wrong usage. `muxbench COMMAND --help` has the others")]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -77,18 +81,23 @@ commands! {
     Lab(lab::Args) => lab::run,
     #[cfg(target_os = "linux")]
     Relay(relay::Args) => relay::run,
-    Completions(docs::CompletionsArgs) => |args| succeeded(docs::completions(args, Cli::command())),
-    Man(docs::ManArgs) => |args| succeeded(docs::man(args, Cli::command())),
+    Completions(docs::CompletionsArgs) => |args| succeeded(docs::completions(args, command())),
+    Man(docs::ManArgs) => |args| succeeded(docs::man(args, command())),
 }
 
 fn succeeded(result: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
     result.map(|()| ExitCode::SUCCESS)
 }
 
+/// Returns the definition of the command line, with its help arranged for standard output.
+pub fn command() -> clap::Command {
+    help::arranged(Cli::command(), output::columns())
+}
+
 impl Cli {
     /// Parses the command line of this process. Prints an error and exits if it is invalid.
     pub fn from_command_line() -> Self {
-        let mut command = Self::command();
+        let mut command = command();
         let matches = command.get_matches_mut();
         if let Some((name, matches)) = matches.subcommand()
             && let Some(subcommand) = command.find_subcommand_mut(name)
@@ -213,6 +222,9 @@ mod tests {
             ("compare --pacing fast", "expected one of `auto`"),
             ("compare --network wan", "lab:clients=5"),
             ("compare --network lab --bandwidth 1GB", "1Gbit"),
+            ("compare --network lab --loss 0.1", "could mean 0.1% or 10%"),
+            ("compare --service htp", "did you mean `http`?"),
+            ("compare -c 1.5", "such as 400, 10k or 1M"),
             ("sweep --rate 1..5", "such as 10000..45000+5000"),
             ("sweep --rate 100 --past 0", "expected a number above 0, or never"),
             ("capacity --p99 1", "such as 30s"),
@@ -226,8 +238,23 @@ mod tests {
     }
 
     #[test]
+    fn short_flags_and_quantities_of_other_tools_are_read() {
+        for (short, long) in [
+            ("compare -c 10K -r 2000/s -z 10m", "compare --connections 10000 --rate 2000 --measure 10min"),
+            ("sweep -r 1k -c 5", "sweep --rate 1000 --connections 5"),
+            ("load unix:s -c 1k -r 8k -z 1m", "load unix:s --connections 1000 --rate 8000 --measure 60s"),
+            ("idle unix:s -c 2k", "idle unix:s --connections 2000"),
+        ] {
+            assert_eq!(parsed(&format!("muxbench {short}")), parsed(&format!("muxbench {long}")), "{short}");
+        }
+    }
+
+    fn parsed(line: &str) -> String {
+        format!("{:?}", Cli::try_parse_from(line.split(' ')).unwrap())
+    }
+
+    #[test]
     fn old_flag_names_are_aliases_of_the_new_ones() {
-        let parsed = |line: &str| format!("{:?}", Cli::try_parse_from(line.split(' ')).unwrap());
         for (old, new) in [
             ("compare --hold 1s --drain 2s", "compare --warm-up 1s --cool-down 2s"),
             ("compare --calls-per-connection 3 --choice zipf", "compare --requests-per-connection 3 --popularity zipf"),

@@ -1,4 +1,4 @@
-//! Exit codes besides those of success, failure and wrong usage.
+//! Exit codes.
 
 use std::process::ExitCode;
 
@@ -9,6 +9,31 @@ use crate::output;
 pub const NO_VALID_TRIAL: u8 = 3;
 /// A signal stopped the command; shells report this code for SIGINT.
 pub const STOPPED: u8 = 130;
+
+type Meaning = (u8, &'static str);
+
+const RESUMABLE: Meaning = (STOPPED, "stopped by a signal; finished trials are saved, and --resume continues");
+
+/// The codes of commands, besides those of all commands.
+const OWN: [(&[&str], &[Meaning]); 5] = [
+    (
+        &["compare", "sweep", "capacity", "run"],
+        &[(NO_VALID_TRIAL, "no valid trial, a lost worker, or a result that --strict rejects"), RESUMABLE],
+    ),
+    (&["load"], &[(NO_VALID_TRIAL, "the trial is not valid"), RESUMABLE]),
+    (&["reproduce"], &[(STOPPED, "stopped by a signal; a second call continues")]),
+    (&["calibrate"], &[(NO_VALID_TRIAL, "with --strict: a bias exceeds its limit")]),
+    (&["idle"], &[(NO_VALID_TRIAL, "a connection was not alive at the end"), (STOPPED, "stopped by a second signal")]),
+];
+
+/// Lists the exit codes of a command for its help.
+pub fn described(command: &str) -> String {
+    let own = OWN.iter().find(|(commands, _)| commands.contains(&command)).map_or(&[][..], |(_, own)| own);
+    let every: [Meaning; 3] = [(0, "done"), (1, "failed"), (2, "wrong usage")];
+    let codes = every.iter().chain(own).map(|(code, meaning)| format!("\n  {code:3}  {meaning}"));
+    let of_child = if command == "lab" { "\n       otherwise the code of the command in the lab" } else { "" };
+    format!("Exit codes:{}{of_child}", codes.collect::<String>())
+}
 
 /// Prints the command that finishes an interrupted run, and returns the exit code.
 pub fn stopped(command: &str) -> ExitCode {

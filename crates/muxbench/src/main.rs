@@ -6,6 +6,7 @@ mod control;
 mod execution;
 mod exit;
 mod files;
+mod help;
 mod options;
 mod output;
 mod progress;
@@ -13,7 +14,6 @@ mod signals;
 
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use rustix::fs::Mode;
 
 fn main() -> ExitCode {
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             let error = match error.downcast::<clap::Error>() {
-                Ok(usage) => usage.format(&mut cli::Cli::command()).exit(),
+                Ok(usage) => usage.format(&mut cli::command()).exit(),
                 Err(error) => error,
             };
             output::note(report::format::visible(&format!("{error:#}")));

@@ -4,26 +4,35 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use report::format::visible;
-use report::text::Medium;
+use report::text::{Medium, Terminal, style};
 use serde::Serialize;
 
-/// Returns the medium of tables and prose. Files and pipes get 160 columns.
-pub fn medium(markdown: bool) -> Medium {
-    match rustix::termios::tcgetwinsize(io::stdout()) {
-        _ if markdown => Medium::Markdown,
-        Ok(size) if size.ws_col > 0 => Medium::Terminal(size.ws_col.into()),
-        _ => Medium::Terminal(160),
-    }
+/// The number of columns without a terminal.
+const COLUMNS: usize = 80;
+
+/// Returns the number of columns of standard output, for help and reports: the variable COLUMNS, the terminal's width, or 80.
+pub fn columns() -> usize {
+    let variable = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok());
+    let terminal = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_col.into());
+    let is_positive = |columns: &usize| *columns > 0;
+    variable.filter(is_positive).or_else(|| terminal().filter(is_positive)).unwrap_or(COLUMNS)
 }
 
-/// Prints text. Escapes control characters, which a terminal would obey. Ignores a closed pipe.
+/// Returns the medium of tables and prose on standard output. With `is_wide`, tables have all their columns.
+pub fn medium(is_wide: bool) -> Medium {
+    let is_coloured = anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
+    Medium::Terminal(Terminal { columns: columns(), is_wide, is_coloured })
+}
+
+/// Prints a report. Escapes control characters, which a terminal would obey, and then adds the report's colours. Ignores a
+/// closed pipe.
 pub fn print(text: &str) -> anyhow::Result<()> {
-    print_raw(&visible(text))
+    print_raw(style::painted(&visible(text)))
 }
 
 /// Prints text unescaped. Ignores a closed pipe.
-pub fn print_raw(text: &str) -> anyhow::Result<()> {
-    match io::stdout().write_all(text.as_bytes()) {
+pub fn print_raw(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    match io::stdout().write_all(text.as_ref()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => Ok(result?),
     }
@@ -50,7 +59,7 @@ pub fn tell_in_line(text: impl Display) {
 }
 
 pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    print(&(serde_json::to_string_pretty(value)? + "\n"))
+    print_raw(visible(&serde_json::to_string_pretty(value)?) + "\n")
 }
 
 /// Prints a value as one line of JSON and flushes it.

@@ -236,10 +236,10 @@ pub(super) fn table_text(number: &str, grid: &Grid, medium: Medium) -> String {
 fn claims_text(claims: &[CheckedClaim], medium: Medium) -> String {
     /// The width of a code block that GitHub shows without scrolling, in columns.
     const VERBATIM_COLUMNS: usize = 110;
-    let Medium::Terminal(width) = medium else {
+    let Medium::Terminal(terminal) = medium else {
         let text = claims::render(claims, VERBATIM_COLUMNS);
         let text = text.strip_prefix("Claims\n").unwrap_or(&text);
         return format!("{}\n{}", medium.heading("Claims"), medium.verbatim(text));
     };
-    claims::render(claims, width)
+    claims::render(claims, terminal.columns)
 }

@@ -323,7 +323,7 @@ mod tests {
                 text(&rows(paper.name, &runs), Medium::Markdown)
             );
         }
-        let narrow = text(&rows("welsh2001", &[testkit::run_of_experiment("welsh2001-idle")]), Medium::Terminal(80));
+        let narrow = text(&rows("welsh2001", &[testkit::run_of_experiment("welsh2001-idle")]), 80.into());
         assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
         insta::assert_snapshot!("set_up_in_a_narrow_terminal", narrow);
     }

@@ -4,13 +4,40 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use wire::{Address, ServiceSpec};
+use wire::{Address, ServiceSpec, names};
 
 use crate::registry::{BUFFERED, MECHANISMS, MODELS, MechanismRow, Model, find_mechanism, find_model};
 use crate::runtimes;
 use crate::spec::accept::Accept;
 use crate::spec::mechanism::{DEFAULT, Family, NEEDS_NETWORK};
 use crate::spec::model::{ModelRow, PayloadStage, PerConnection, Threads};
+
+/// A name for several architectures.
+#[derive(Debug)]
+pub struct Group {
+    /// The name in `--arch`.
+    pub name: &'static str,
+    /// One line for `muxbench list`.
+    pub about: &'static str,
+    /// Tests whether the group has the models like this one, of [`Architecture::all`].
+    has: fn(&ModelRow) -> bool,
+}
+
+/// All groups.
+pub const GROUPS: &[Group] = &[
+    Group { name: "all", about: "every architecture above", has: |_| true },
+    Group {
+        name: "processes",
+        about: "a process for each connection: mp and its pool",
+        has: |model| model.per_connection == PerConnection::Process,
+    },
+    Group {
+        name: "threads",
+        about: "a thread for each connection: mt and its pool",
+        has: |model| model.per_connection == PerConnection::Thread,
+    },
+    Group { name: "runtimes", about: "the async runtimes", has: |model| runtimes::FEATURES.contains(&model.name) },
+];
 
 /// The end of the error for an unknown name; empty on Linux.
 const ELSEWHERE: &str = if cfg!(target_os = "linux") { "" } else { " on this system (some need Linux)" };
@@ -102,6 +129,12 @@ impl Architecture {
             None if runtimes::FEATURES.contains(&self.model.name) => Some(network),
             None => self.threads.map(|threads| threads.network),
         }
+    }
+
+    /// The members of the group `name`; `None` without such a group.
+    pub fn group(name: &str) -> Option<Vec<Self>> {
+        let group = GROUPS.iter().find(|group| group.name == name)?;
+        Some(Self::all().into_iter().filter(|row| (group.has)(row.model)).collect())
     }
 
     /// `sped` with every mechanism, and every other model with its default threads and mechanism.
@@ -208,20 +241,24 @@ impl FromStr for Architecture {
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let wrong = |problem: String| UnknownArchitecture { name: name.to_owned(), problem };
-        let unknown = |problem: String| {
+        let unknown = |problem: String, part: &str| {
             let known: Vec<String> = Self::all().iter().map(Self::to_string).collect();
-            wrong(format!("{problem}; known: {}", known.join(", ")))
+            let mechanisms = MECHANISMS.iter().chain(BUFFERED).map(|row| row.name);
+            let names = MODELS.iter().map(|row| row.name).chain(mechanisms).chain(GROUPS.iter().map(|group| group.name));
+            wrong(format!("{problem}; known: {}{}", known.join(", "), names::suggestion(part, names)))
         };
         let split = |text, at| str::split_once(text, at).map_or((text, None), |(head, tail)| (head, Some(tail)));
         let (model_name, mechanism_name) =
             if find_mechanism(name).is_some() { ("sped", Some(name)) } else { split(name, '/') };
         let (model_name, threads) = split(model_name, ':');
         let model = find_model(model_name).ok_or_else(|| {
-            unknown(if runtimes::FEATURES.contains(&model_name) {
-                format!("`{model_name}` is not compiled in; build with `--features {model_name}`")
+            if runtimes::FEATURES.contains(&model_name) {
+                wrong(format!("`{model_name}` is not compiled in; build with `--features {model_name}`"))
+            } else if GROUPS.iter().any(|group| group.name == model_name) {
+                wrong(format!("`{model_name}` is a group, which only --arch accepts; name its architectures"))
             } else {
-                format!("no model `{model_name}`{ELSEWHERE}")
-            })
+                unknown(format!("no model `{model_name}`{ELSEWHERE}"), model_name)
+            }
         })?;
         let threads = match threads {
             Some(threads) => Some(Threads::parse(threads, model).map_err(wrong)?),
@@ -232,7 +269,8 @@ impl FromStr for Architecture {
             (false, Some(_)) => return Err(wrong(format!("`{model_name}` takes no mechanism"))),
             (true, name) => {
                 let name = name.unwrap_or(DEFAULT);
-                Some(find_mechanism(name).ok_or_else(|| unknown(format!("no mechanism `{name}`{ELSEWHERE}")))?)
+                let mechanism = find_mechanism(name);
+                Some(mechanism.ok_or_else(|| unknown(format!("no mechanism `{name}`{ELSEWHERE}"), name))?)
             }
         };
         mechanism.map_or(Ok(()), |row| fits(model, row)).map_err(wrong)?;
@@ -297,12 +335,27 @@ mod tests {
             ("mt/poll", "takes no mechanism"),
             ("symped/nothing", "no mechanism `nothing`"),
             ("nothing", "known: "),
+            ("pol", "; did you mean `poll`?"),
+            ("symped:2/pol", "; did you mean `poll`?"),
+            ("threads", "a group"),
             #[cfg(target_os = "linux")]
             ("amped/io_uring", "cannot run over"),
         ] {
             let error = name.parse::<Architecture>().unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
+    }
+
+    #[test]
+    fn groups_have_the_models_of_their_kind() {
+        let names = |group: &str| -> Vec<&str> {
+            Architecture::group(group).unwrap().iter().map(|architecture| architecture.model.name).collect()
+        };
+        assert!(names("processes").starts_with(&["mp"]) && names("threads").starts_with(&["mt"]));
+        assert!(names("threads").iter().all(|name| name.starts_with("mt")), "{:?}", names("threads"));
+        assert_eq!(Architecture::group("all"), Some(Architecture::all()));
+        assert_eq!(Architecture::group("mt"), None);
+        assert!(GROUPS.iter().all(|group| group.name.parse::<Architecture>().is_err()), "no architecture has the name");
     }
 
     #[test]

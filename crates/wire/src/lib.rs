@@ -1,4 +1,4 @@
-//! Protocols of the services, without system calls: bytes in, bytes out.
+//! Protocols of the services, without system calls: bytes in, bytes out. Also addresses, and names that users misspell.
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +8,7 @@ mod fill;
 pub mod fixed;
 pub mod http;
 pub mod kv;
+pub mod names;
 pub mod ports;
 pub mod service;
 mod spec;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::units::{Time, UnitError, units};
+use super::units::{Time, UnitError, count, units};
 
 /// The settings of the thread-pool controller; `on` for all defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ fn settings(text: &str) -> Option<Vec<(&str, &str)>> {
 }
 
 fn number(text: &str) -> Option<u32> {
-    text.parse().ok().filter(|number| *number > 0)
+    count(text).ok().filter(|number| *number > 0)
 }
 
 fn time_ns(text: &str) -> Option<u64> {

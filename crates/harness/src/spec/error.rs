@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
+use wire::names;
 
 /// An error in an experiment file. Below the message, it shows the line, after the key unless the message names the key.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +34,7 @@ const FIRST_NAMES: &[(&str, &str)] = &[
 impl ExperimentError {
     /// Converts an error of the parser.
     pub(crate) fn parsing(file: &str, text: &str, error: &toml::de::Error) -> Self {
-        let mut message = error.message().trim().replace('\n', ": ");
+        let mut message = names::with_suggestion(&error.message().trim().replace('\n', ": "));
         for (words, remedy) in EXPECTED {
             message = message.replace(words, remedy);
         }

@@ -1,4 +1,4 @@
-//! Values with units as in experiment files: `128B`, `10KiB`, `30s`, `50us`, `0-1,3`.
+//! Quantities as in flags and experiment files: `128B`, `10KiB`, `30s`, `50us`, `2000/s`, `10k`, `0-1,3`.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -39,7 +39,7 @@ pub struct Time(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit(pub Option<u64>);
 
-/// A rate in requests per second, finite and above 0.
+/// A rate in requests per second, finite and above 0, as in `2000`, `10k` or `2000/s`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(extend("exclusiveMinimum" = 0))]
 pub struct Rate(pub f64);
@@ -82,10 +82,16 @@ pub struct Sizes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bandwidth(pub u64);
 
-/// Units with their scales. [`write_scaled`] uses the last unit whose scale divides a number.
+/// Units with their scales. [`write_scaled`] uses the last unit whose scale divides a number. Units before the one with scale 1
+/// are only read: other tools write `10K` as ls(1) does, and `10m` as wrk does.
 type Units = [(&'static str, u64)];
 
 const SIZES: &Units = &[
+    ("k", 1 << 10),
+    ("K", 1 << 10),
+    ("M", 1 << 20),
+    ("G", 1 << 30),
+    ("KB", 1_000),
     ("kB", 1_000),
     ("MB", 1_000_000),
     ("GB", 1_000_000_000),
@@ -95,6 +101,7 @@ const SIZES: &Units = &[
     ("GiB", 1 << 30),
 ];
 const TIMES: &Units = &[
+    ("m", 60_000_000_000),
     ("ns", 1),
     ("µs", 1_000),
     ("us", 1_000),
@@ -106,6 +113,9 @@ const TIMES: &Units = &[
 const BANDWIDTHS: &Units =
     &[("bit", 1), ("kbit", 1_000), ("Mbit", 1_000_000), ("Gbit", 1_000_000_000), ("Tbit", 1_000_000_000_000)];
 
+/// The scales of counts and rates.
+const COUNTS: &Units = &[("", 1), ("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
+
 /// The maximum number of steps in a range of rates. More are probably a mistake, as in `1..1e6+1`.
 const STEPS_MAX: usize = 1_000;
 /// The maximum number of CPUs of a host.
@@ -113,7 +123,7 @@ const CPUS_MAX: usize = 4096;
 
 /// Parses a number with one of `units` and scales it. The number may have a fraction.
 fn scaled(text: &str, units: &Units) -> Option<f64> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = (text[..split].parse::<f64>().ok()?, text[split..].trim());
     let scale = units.iter().find(|(name, _)| *name == unit)?.1;
     Some(number * scale as f64)
@@ -123,6 +133,18 @@ fn scaled(text: &str, units: &Units) -> Option<f64> {
 fn whole(text: &str, units: &Units, max: f64) -> Option<u64> {
     let value = scaled(text, units).filter(|value| (1.0..=max).contains(value) && value.fract() == 0.0)?;
     Some(value as u64)
+}
+
+/// Parses a whole number, which may end with `k`, `M` or `G`.
+pub fn count<T: FromStr>(text: &str) -> Result<T, UnitError> {
+    let parse = |text: &str| text.parse::<T>().ok();
+    let expected = match parse("0") {
+        Some(_) => "a whole number in range, such as 400, 10k or 1M",
+        None => "a whole number above 0 and in range, such as 400, 10k or 1M",
+    };
+    let value = scaled(text.trim(), COUNTS).filter(|value| value.fract() == 0.0 && *value < 1e18);
+    let number = value.and_then(|value| parse(&(value as u64).to_string()));
+    number.ok_or_else(|| UnitError::new("count", text, expected))
 }
 
 /// Writes a number in the last of `units` that leaves no fraction.
@@ -187,23 +209,24 @@ pub(super) use units;
 
 units! {
     Size, "size", "1B to 4GiB, such as 128B, 10KiB or 1MiB (kB and MB are powers of ten)",
-        r"^[0-9]+(\.[0-9]+)? *(B|KiB|MiB|GiB|kB|MB|GB)$";
-    Budget, "read budget", "1B to 1MiB, such as 64KiB", r"^[0-9]+(\.[0-9]+)? *(B|KiB|MiB|kB|MB)$";
+        r"^[0-9]+(\.[0-9]+)? *(B|[kK]|[MG]|[KMG]iB|[kKMG]B)$";
+    Budget, "read budget", "1B to 1MiB, such as 64KiB", r"^[0-9]+(\.[0-9]+)? *(B|[kK]|M|[KM]iB|[kKM]B)$";
     Time, "time", "a number with a unit, such as 30s, 500ms, 50us or 10min",
-        r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h))$";
+        r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|m|min|h))$";
     Limit, "time limit", "a time above 0 such as 60s, or off";
-    Rate, "rate", "requests per second above 0, such as 2000 or 10k";
+    Rate, "rate", "requests per second above 0, such as 2000, 10k or 2000/s";
     Rates, "range of rates", "at most 1000 steps such as 10000..45000+5000 or 1k..8k*2, or one rate such as 2000";
     Share, "share", "a number above 0 and at most 1, such as 1/16, 6.25% or 0.0625", r"^([0-9.]+ */ *[0-9.]+|[0-9.]+ *%?)$";
-    Loss, "loss", "a share above 0 with its unit, such as 0.1% or 1/1000", r"^([0-9.]+ */ *[0-9.]+|[0-9.]+ *%)$";
+    Loss, "loss", "a share above 0 with its unit, such as 0.1% or 1/1000 (0.1 alone could mean 0.1% or 10%)",
+        r"^([0-9.]+ */ *[0-9.]+|[0-9.]+ *%)$";
     Bandwidth, "bandwidth", "bits per second, such as 1Gbit, 100Mbit or 500kbit",
         r"^[0-9]+(\.[0-9]+)? *(bit|kbit|Mbit|Gbit|Tbit)(/s)?$";
     Work, "simulated work", "cpu=TIME, busy=TIME or sleep=TIME, such as cpu=50us or sleep=1ms,exponential",
-        r"^(cpu|sleep)=[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h)(, *exponential)?$";
+        r"^(cpu|busy|sleep)=[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|m|min|h)(, *exponential)?$";
     Think, "think time", "0 or a time, such as 1ms or 1ms,exponential",
-        r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h)(, *exponential)?)$";
+        r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|m|min|h)(, *exponential)?)$";
     Sizes, "range of sizes", "sizes from 1B to 4GiB, the lowest first, such as 10B..1000B or 100B",
-        r"^[0-9.]+ *(B|KiB|MiB|GiB|kB|MB|GB)(\.\.[0-9.]+ *(B|KiB|MiB|GiB|kB|MB|GB))?$";
+        r"^[0-9.]+ *(B|[kK]|[MG]|[KMG]iB|[kKMG]B)(\.\.[0-9.]+ *(B|[kK]|[MG]|[KMG]iB|[kKMG]B))?$";
     Cpus, "list of CPUs", "numbers and ranges, such as 0 or 0-1,3", r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$";
 }
 
@@ -244,10 +267,9 @@ impl Rate {
     }
 
     fn read(text: &str) -> Option<Self> {
-        let scales = [('k', 1e3), ('M', 1e6)];
-        let scaled = scales.iter().find_map(|&(suffix, scale)| Some((text.strip_suffix(suffix)?, scale)));
-        let (number, scale) = scaled.unwrap_or((text, 1.0));
-        Self::new(number.parse::<f64>().ok()? * scale)
+        let text = text.strip_suffix("/s").unwrap_or(text);
+        // A number in a file may have an exponent.
+        Self::new(scaled(text, COUNTS).or_else(|| text.parse().ok())?)
     }
 }
 
@@ -402,6 +424,8 @@ display! {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -430,6 +454,25 @@ mod tests {
             let _ = (text.parse::<Size>(), text.parse::<Time>(), text.parse::<Rate>(), text.parse::<Rates>());
             let _ = (text.parse::<Share>(), text.parse::<Loss>(), text.parse::<Cpus>());
         }
+    }
+
+    #[test]
+    fn notations_of_other_tools_are_read() {
+        for (text, rate) in [("2000/s", 2e3), ("10K", 1e4), ("2.5k/s", 2.5e3), ("1e3", 1e3), ("0.5", 0.5)] {
+            assert_eq!(text.parse(), Ok(Rate(rate)), "{text}");
+        }
+        for (text, bytes) in [("10K", 10_240), ("10k", 10_240), ("1M", 1 << 20), ("10KB", 10_000), ("10KiB", 10_240)] {
+            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
+        }
+        assert_eq!(("10m".parse(), "1.5m".parse()), (Ok(Time(600_000_000_000)), Ok(Time(90_000_000_000))));
+        assert_eq!((Time(600_000_000_000).to_string(), Size(10_240).to_string()), ("10min".into(), "10KiB".into()));
+        assert_eq!((count("400"), count("10K"), count("0"), count("1.5k")), (Ok(400u32), Ok(10_000), Ok(0), Ok(1_500)));
+        assert_eq!(count("1M"), Ok(NonZeroU32::new(1_000_000).unwrap()));
+        for wrong in ["", "k", "1.5", "-1", "5G", "1KiB", "10/s"] {
+            assert!(count::<u32>(wrong).is_err(), "{wrong}");
+        }
+        let error = count::<NonZeroU32>("0").unwrap_err().to_string();
+        assert!(error.contains("above 0"), "{error}");
     }
 
     #[test]
@@ -489,7 +532,7 @@ mod tests {
         for wrong in ["", "30", "30 seconds", "-1s", "s"] {
             assert!(wrong.parse::<Time>().is_err(), "{wrong}");
         }
-        for wrong in ["0", "-1", "nan", "inf", "", "10/s"] {
+        for wrong in ["0", "-1", "nan", "inf", "", "10/min", "/s", "k"] {
             assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
         }
         assert_eq!(("10k".parse(), "1.5M".parse()), (Ok(Rate(10_000.0)), Ok(Rate(1_500_000.0))));

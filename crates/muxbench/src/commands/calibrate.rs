@@ -10,7 +10,7 @@ use anyhow::bail;
 use harness::calibration::{self, Hold, Law, Settings};
 use harness::host::{self, placement};
 use harness::spec;
-use harness::spec::units::{Rate, Time};
+use harness::spec::units::{Rate, Time, count};
 use wire::{Address, ServiceSpec};
 
 use crate::options::format::FormatArgs;
@@ -18,7 +18,7 @@ use crate::options::named;
 use crate::options::settings::{ClientArgs, PlacementArgs};
 use crate::{exit, output};
 
-/// Measure known response times with the client, and print its bias and spread
+/// Measure known response times: the bias and spread of the client
 ///
 /// The client loads a null server, and servers that hold each response for a known time. The difference between measured and
 /// known times is the client's error on this machine.
@@ -28,38 +28,44 @@ use crate::{exit, output};
   muxbench calibrate --hold 50us,200us --law exponential --rounds 9
   muxbench calibrate --transport udp --timestamps kernel --json")]
 pub struct Args {
-    /// Mean time for which the server holds a response, comma-separated
+    /// Mean time for which the server holds a response
+    ///
+    /// Several, comma-separated
     #[arg(long, value_name = "TIME", value_delimiter = ',', default_value = "100us,1ms")]
     hold: Vec<Time>,
-    /// Distribution of the hold times, comma-separated: fixed, uniform, exponential
+    /// Law of hold times: fixed, uniform, exponential
+    ///
+    /// Several, comma-separated
     #[arg(long, value_name = "LAW", value_delimiter = ',', default_value = "fixed,exponential", value_parser = named::<Law>)]
     law: Vec<Law>,
-    /// Rounds; each measures the null server and every pair of --hold and --law once
-    #[arg(long, value_name = "N", default_value = "5")]
+    /// Rounds
+    ///
+    /// Each measures the null server and every pair of --hold and --law once
+    #[arg(long, value_name = "N", default_value = "5", value_parser = count::<NonZeroU32>)]
     rounds: NonZeroU32,
     /// Transport: tcp, udp, unix
     #[arg(long, value_name = "TRANSPORT", default_value = "tcp", value_parser = named::<Transport>)]
     transport: Transport,
     /// Open connections
-    #[arg(long, value_name = "N", default_value = "16")]
+    #[arg(long, short, value_name = "N", default_value = "16", value_parser = count::<NonZeroU32>)]
     connections: NonZeroU32,
     /// Requests per second
-    #[arg(long, value_name = "RATE", default_value = "1000")]
+    #[arg(long, short, value_name = "RATE", default_value = "1000")]
     rate: Rate,
     /// Duration of each measurement
-    #[arg(long, value_name = "TIME", default_value = "800ms")]
+    #[arg(long, short = 'z', value_name = "TIME", default_value = "800ms")]
     measure: Time,
     #[command(flatten)]
     placement: PlacementArgs,
     #[command(flatten)]
     client: ClientArgs,
     /// Exit with 3 unless every bias is within its limit
-    #[arg(long)]
+    #[arg(long, help_heading = "Results")]
     strict: bool,
     #[command(flatten)]
     format: FormatArgs,
     /// Print no progress
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = "Results")]
     quiet: bool,
 }
 

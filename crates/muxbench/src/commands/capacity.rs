@@ -16,12 +16,11 @@ use crate::options::execution::ExecutionArgs;
 use crate::options::setup::{SetupArgs, checked};
 use crate::{execution, output};
 
-const LIMITS: &str = "Limits (a probe must meet all)";
 /// The defaults of `--to`: requests per second, and connections.
 const MOST_PER_S: f64 = 10e6;
 const MOST_CONNECTIONS: f64 = 10e3;
 
-/// Find the highest rate at which each architecture meets a limit of its response time
+/// Find the highest rate within a limit of the response time
 ///
 /// The response time runs from the planned send of a request to the last byte of its response, and so includes queueing. A
 /// probe is a short trial at one rate. It succeeds if it meets all limits, achieves 95 % of the planned rate, and has no errors
@@ -45,17 +44,20 @@ const MOST_CONNECTIONS: f64 = 10e3;
   muxbench capacity --at-rate 2000 --to 20000  # the most connections without errors
   muxbench capacity --resume --time-max 1h  # continue, with one hour in all")]
 pub struct Args {
-    /// Limit of the median response time
-    #[arg(long, value_name = "TIME", help_heading = LIMITS)]
+    /// Limit of the median response time; a probe meets all
+    #[arg(long, value_name = "TIME", help_heading = "Search")]
     p50: Option<Time>,
     /// Limit of the 90th percentile
-    #[arg(long, value_name = "TIME", help_heading = LIMITS)]
+    #[arg(long, value_name = "TIME", help_heading = "Search")]
     p90: Option<Time>,
+    /// Limit of the 95th percentile
+    #[arg(long, value_name = "TIME", help_heading = "Search")]
+    p95: Option<Time>,
     /// Limit of the 99th percentile
-    #[arg(long, value_name = "TIME", help_heading = LIMITS)]
+    #[arg(long, value_name = "TIME", help_heading = "Search")]
     p99: Option<Time>,
     /// Limit of the 99.9th percentile
-    #[arg(long, value_name = "TIME", alias = "p99.9", help_heading = LIMITS)]
+    #[arg(long, value_name = "TIME", alias = "p99.9", help_heading = "Search")]
     p999: Option<Time>,
 
     /// Search for the most connections at this rate, not for the highest rate; servers then never share a window
@@ -71,7 +73,9 @@ pub struct Args {
     /// Half width of the final interval, as a share of the result [default: 5%]
     #[arg(long, value_name = "SHARE", help_heading = "Search")]
     precision: Option<Share>,
-    /// Time after which no probe starts, for all searches together; --resume may change it [default: 10min]
+    /// Time after which no probe starts [default: 10min]
+    ///
+    /// For all searches together; --resume may change it
     #[arg(long, value_name = "TIME", help_heading = "Search")]
     time_max: Option<Time>,
     #[command(flatten)]
@@ -82,7 +86,7 @@ pub struct Args {
 
 impl Args {
     fn limits(&self) -> Vec<LatencyLimit> {
-        let limits = [(0.5, self.p50), (0.9, self.p90), (0.99, self.p99), (0.999, self.p999)];
+        let limits = [(0.5, self.p50), (0.9, self.p90), (0.95, self.p95), (0.99, self.p99), (0.999, self.p999)];
         limits.into_iter().filter_map(|(quantile, time)| Some(LatencyLimit { quantile, max_ns: time?.0 })).collect()
     }
 }
@@ -96,7 +100,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let limits = args.limits();
     if limits.is_empty() && args.at_rate.is_none() && args.execution.resume.is_none() {
-        let reason = "a search needs a limit: add --p99 1ms, or another of --p50, --p90, --p99 and --p999";
+        let reason = "a search needs a limit: add --p99 1ms, or another of --p50, --p90, --p95, --p99 and --p999";
         return usage(ErrorKind::MissingRequiredArgument, reason);
     }
     let precision = args.precision.map_or(0.05, |share| share.0);

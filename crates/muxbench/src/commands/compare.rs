@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use harness::model::{RunHeader, Strategy};
 use harness::spec::OneOrMany;
-use harness::spec::units::{Rate, Share, Time};
+use harness::spec::units::{Rate, Share, Time, count};
 use harness::strategy::until::REPEATS_MAX;
 
 use crate::options::execution::ExecutionArgs;
@@ -17,14 +17,14 @@ use crate::{execution, output};
 /// The default of `--budget`, in nanoseconds.
 const BUDGET_NS: u64 = 600_000_000_000;
 
-/// Run one workload against several architectures and print which one is best
+/// Compare servers under one workload, and print which one is best
 ///
 /// Without flags, muxbench compares mp, mt, select, poll, epoll, io_uring and tokio with 400 and 2000 connections, requests of
 /// 128 B, responses of 10 KiB and 2000 requests/s. The servers of a workload are up at the same time and take turns to be
 /// loaded, so that all share the speed of the host. This takes about a minute.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  muxbench compare --arch epoll,mt --connections 10000 --rate 500,2000
+  muxbench compare --arch epoll,threads -c 10k -r 500,2000
   muxbench compare --request 1B --response 1B --json > result.json
   muxbench compare --active 1/64,1 --idle 5000          # locality (kawai2006)
   muxbench compare --placebo --until 2% --budget 3min   # go on until decided
@@ -33,7 +33,7 @@ const BUDGET_NS: u64 = 600_000_000_000;
   muxbench compare --requests-per-connection 1          # short connections
   muxbench compare --service udp --ports 10,1000        # datagrams
   muxbench compare --service stream --arch epoll,mt     # bandwidth
-  muxbench compare --target nginx=http://127.0.0.1:8080/a.html \
+  muxbench compare --target nginx=http://127.0.0.1:8080/a.html \\
       --arch epoll --folder ./public                    # nginx and epoll
   muxbench compare --exec 'go=./server {port}' --arch epoll --allow-exec
   muxbench compare --network lab --delay 10ms --loss 1% # needs root
@@ -42,22 +42,26 @@ const BUDGET_NS: u64 = 600_000_000_000;
 pub struct Args {
     #[command(flatten)]
     setup: SetupArgs,
-    /// Requests per second, comma-separated
-    #[arg(long, value_name = "RATE", value_delimiter = ',')]
+    /// Requests per second, as in 2k or 2000/s [default: 2000]
+    ///
+    /// Several rates, comma-separated, make several workloads
+    #[arg(long, short, value_name = "RATE", value_delimiter = ',', help_heading = "Load", display_order = 0)]
     rate: Vec<Rate>,
     /// Repeats of each architecture and workload [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Trials", value_parser = count::<NonZeroU32>)]
     repeats: Option<NonZeroU32>,
     #[command(flatten)]
     execution: ExecutionArgs,
-    /// Repeat until each pair is separated or known to differ by less than this share, such as 2%
-    #[arg(long, value_name = "SHARE")]
+    /// Repeat until the differences are decided, as in 2%
+    ///
+    /// Repeat until each pair is separated or known to differ by less than this share
+    #[arg(long, value_name = "SHARE", help_heading = "Trials")]
     until: Option<Share>,
     /// Longest time of the run with --until; the first repeat always runs [default: 10min; --until: 2%]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = "Trials")]
     budget: Option<Time>,
     /// Print the experiment as a file for `muxbench run`, and run nothing
-    #[arg(long)]
+    #[arg(long, help_heading = "Results")]
     print_experiment: bool,
 }
 

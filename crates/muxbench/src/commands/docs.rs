@@ -1,10 +1,11 @@
 //! `muxbench completions` and `muxbench man`, generated from the definitions of the flags.
 
-use std::io;
-
 use anyhow::Context;
 use clap::Command;
 use clap_complete::Shell;
+use wire::names;
+
+use crate::output;
 
 /// Print shell completions
 #[derive(Debug, clap::Args)]
@@ -25,15 +26,19 @@ pub struct ManArgs {
 }
 
 pub fn completions(args: &CompletionsArgs, mut all: Command) -> anyhow::Result<()> {
-    clap_complete::generate(args.shell, &mut all, "muxbench", &mut io::stdout());
-    Ok(())
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut all, "muxbench", &mut text);
+    output::print_raw(&text)
 }
 
 pub fn man(args: &ManArgs, mut all: Command) -> anyhow::Result<()> {
     all.build();
     if let Some(name) = &args.command {
+        let suggestion = names::suggestion(name, all.get_subcommands().map(Command::get_name));
         let found = all.find_subcommand(name).cloned();
-        all = found.with_context(|| format!("unknown command `{name}`; try `muxbench help`"))?;
+        all = found.with_context(|| format!("unknown command `{name}`; try `muxbench help`{suggestion}"))?;
     }
-    Ok(clap_mangen::Man::new(all).render(&mut io::stdout())?)
+    let mut text = Vec::new();
+    clap_mangen::Man::new(all).render(&mut text)?;
+    output::print_raw(&text)
 }

@@ -8,7 +8,7 @@ use harness::exec::leftovers;
 use crate::options::format::FormatArgs;
 use crate::output;
 
-/// Find the causes of disturbed results on this host, their effects and remedies
+/// Find the causes of disturbed results on this host, and remedies
 ///
 /// Takes about a second; leave the host idle meanwhile. The exit code is 0 even if there are findings.
 #[derive(Debug, clap::Args)]
@@ -20,8 +20,10 @@ use crate::output;
 pub struct Args {
     #[command(flatten)]
     format: FormatArgs,
-    /// End the processes and remove the socket folders that killed runs have left, without an examination
-    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    /// Remove what killed runs have left, and examine nothing
+    ///
+    /// End the processes and remove the socket folders of killed runs
+    #[arg(long, conflicts_with_all = ["json", "markdown", "wide"])]
     clean: bool,
 }
 

@@ -11,7 +11,7 @@ use ::load::LoadConfig;
 use ::load::tools::idle::{self, Event, IdleReport};
 use anyhow::{Context, bail};
 use harness::spec::Service;
-use harness::spec::units::Time;
+use harness::spec::units::{Time, count};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::execution::plan_here;
@@ -20,29 +20,27 @@ use crate::options::target::TargetArgs;
 use crate::options::traffic::TrafficArgs;
 use crate::{control, exit, output};
 
-/// Hold idle connections to an external server, and verify that they stay alive
+/// Hold idle connections, and verify that they stay alive
 ///
 /// Each connection carries one request at its beginning and one at its end, after --time or Ctrl-C.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench idle --target 127.0.0.1:7007 --connections 15000
   muxbench idle http://127.0.0.1:8080/ --connections 5000 --time 1min
-  muxbench idle --target unix:/tmp/kv.sock --service kv --connections 1000 --json
-
-Exit codes: 0 all connections were alive; 3 some were not")]
+  muxbench idle --target unix:/tmp/kv.sock --service kv --connections 1000 --json")]
 pub struct Args {
     #[command(flatten)]
     target: TargetArgs,
     /// Open connections [default: 400]
-    #[arg(long, value_name = "N")]
+    #[arg(long, short, value_name = "N", help_heading = "Load", value_parser = count::<NonZeroU32>)]
     connections: Option<NonZeroU32>,
     #[command(flatten)]
     traffic: TrafficArgs,
     /// Duration, such as 1min [default: until Ctrl-C]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = "Load")]
     time: Option<Time>,
     /// Print the result as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Results")]
     json: bool,
     /// Read the configuration as a line on standard input, verify at the next line, and print events as JSON lines
     #[arg(long, hide = true)]

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use harness::host::{self, Host};
 use harness::plan::{self, Limit};
 use harness::spec::presets::PRESETS;
+use report::text::medium::hanging;
 use report::text::{Medium, table};
 use serde::Serialize;
+use server::architecture::GROUPS;
 use server::registry::{BUFFERED, MECHANISMS, MODELS, MechanismRow};
 use server::{Accept, Architecture};
 use wire::SERVICES;
@@ -14,7 +16,7 @@ use wire::SERVICES;
 use crate::options::format::FormatArgs;
 use crate::output;
 
-/// List architectures, models, mechanisms, accept strategies, services and presets
+/// List architectures, models, mechanisms, services and presets
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -69,8 +71,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let architectures = Architecture::all().into_iter().map(|row| Row::of_architecture(row, &host));
     let always = |name: &str, about: &str| Row::new(name, about, "", Ok(()));
     let accept = Accept::ALL.iter().filter(|row| is_used(row.0));
-    let sections: [(&str, Vec<Row>); 7] = [
+    let sections: [(&str, Vec<Row>); 8] = [
         ("architectures", architectures.collect()),
+        ("groups", GROUPS.iter().map(|group| always(group.name, group.about)).collect()),
         ("models", MODELS.iter().map(|row| Row::new(row.name, row.about, row.needs, (row.can_run)())).collect()),
         ("mechanisms", MECHANISMS.iter().map(of_mechanism).collect()),
         ("buffered mechanisms", BUFFERED.iter().map(of_mechanism).collect()),
@@ -87,7 +90,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             let rows = rows.into_iter().map(|row| vec![row.name.clone(), row.words()]);
             text += &(table::of_text(&[name, "about"], rows, Medium::Markdown) + "\n");
         } else {
-            let rows = rows.iter().map(|row| format!("  {:20} {}\n", row.name, row.words()));
+            let columns = args.format.medium().width();
+            let rows = rows.iter().map(|row| hanging(&format!("  {:20} ", row.name), &row.words(), columns));
             text += &format!("{name}\n{}", rows.collect::<String>());
         }
     }

@@ -21,13 +21,13 @@ use crate::options::setup::{LoadArgs, checked};
 use crate::options::target::TargetArgs;
 use crate::{control, execution, exit, output};
 
-/// Load a running server, and print and store the client's measurements
+/// Load a running server, and store the client's measurements
 ///
 /// The run is stored as those of other commands. To compare the server with others, or to find its capacity, see --target of
 /// `compare`, `sweep` and `capacity`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  muxbench load http://127.0.0.1:8080/index.html --rate 5000
+  muxbench load http://127.0.0.1:8080/index.html -c 100 -r 5000 -z 10s
   muxbench load http://localhost/ -H 'Accept: text/html'
   muxbench load http://localhost/cart -d @cart.json -H 'Content-Type: application/json'
   muxbench load http://localhost --path '/ x9' --path /cart
@@ -41,14 +41,14 @@ use crate::{control, execution, exit, output};
 pub struct Args {
     #[command(flatten)]
     target: TargetArgs,
-    /// Requests per second, in an open loop [default: 2000]
-    #[arg(long, value_name = "RATE")]
+    /// Requests per second, as in 2k or 2000/s [default: 2000]
+    #[arg(long, short, value_name = "RATE", help_heading = "Load", display_order = 0)]
     rate: Option<Rate>,
+    #[command(flatten)]
+    load: LoadArgs,
     /// Write the raw samples to a Parquet file
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     samples: Option<PathBuf>,
-    #[command(flatten)]
-    load: LoadArgs,
     #[command(flatten)]
     execution: ExecutionArgs,
     /// Read the configuration as a line on standard input, and print events as JSON lines
@@ -142,11 +142,8 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn text(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
-    let (times, facts) = (times(report, medium), facts(report, verdict));
-    match medium {
-        Medium::Terminal(_) => format!("{times}\n{facts}"),
-        Medium::Markdown => medium.finished(format!("{times}\n{}", medium.prose(&facts))),
-    }
+    let facts = medium.prose(&facts(report, verdict, medium));
+    medium.finished(format!("{}\n{facts}\n", times(report, medium)))
 }
 
 /// Formats the percentiles of all measured times.
@@ -184,11 +181,11 @@ fn times(report: &LoadReport, medium: Medium) -> String {
             line("service time, interface's", hardware, &late);
         }
     }
-    table::of_text(&["µs", "p1", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9", "max"], rows, medium)
+    table::of_parts(1, ["µs", "p1", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9", "max"], rows, medium)
 }
 
 /// Formats counts, rates, errors and the verdict as lines of text.
-fn facts(report: &LoadReport, verdict: &Verdict) -> String {
+fn facts(report: &LoadReport, verdict: &Verdict, medium: Medium) -> String {
     let mut lines = Vec::new();
     if let Some(kernel) = &report.kernel {
         lines.push(format!(
@@ -248,6 +245,6 @@ fn facts(report: &LoadReport, verdict: &Verdict) -> String {
         lines.push(format!("  {class}: {count}{remedy}"));
     }
     lines.extend(tail_mark::note_of_load(report));
-    lines.push(format!("{}: {}", format::verdict(verdict.kind), verdict.reason));
-    lines.join("\n") + "\n"
+    lines.push(load_report::verdict(verdict, medium));
+    lines.join("\n")
 }

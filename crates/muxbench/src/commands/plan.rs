@@ -18,7 +18,7 @@ use crate::{execution, output};
 /// Requests with which `--measure` determines the client's CPU time per request.
 const REQUESTS: usize = 20_000;
 
-/// Show every trial of an experiment, its duration, and the reasons why this host cannot run it
+/// Show the trials of an experiment, and whether this host can run it
 ///
 /// With --hosts, show the needs of the largest workload on the server's host and on the client hosts: descriptors, memory,
 /// ports, addresses and kernel settings.
@@ -38,30 +38,33 @@ pub struct Args {
     #[command(flatten)]
     format: FormatArgs,
     /// Print the JSON Schema of experiment files
-    #[arg(long)]
+    #[arg(long, help_heading = "Results")]
     schema: bool,
 }
 
 /// The client hosts, and the source of costs.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Hosts")]
 pub struct HostsArgs {
     /// Show the needs of the largest workload
-    #[arg(long, help_heading = "Hosts")]
+    #[arg(long)]
     hosts: bool,
-    /// Stored run whose costs per connection and per request replace the documented costs
-    #[arg(long, value_name = "RUN", requires = "hosts", help_heading = "Hosts")]
+    /// Stored run whose costs replace the documented costs
+    ///
+    /// The costs per connection and per request
+    #[arg(long, value_name = "RUN", requires = "hosts")]
     from: Option<PathBuf>,
     /// Measure the client's CPU time per request now, on this host
-    #[arg(long, requires = "hosts", help_heading = "Hosts")]
+    #[arg(long, requires = "hosts")]
     measure: bool,
     /// CPUs of each client host [default: those of this host]
-    #[arg(long, value_name = "N", requires = "hosts", help_heading = "Hosts")]
+    #[arg(long, value_name = "N", requires = "hosts")]
     client_host_cpus: Option<NonZeroU64>,
     /// Memory of each client host, in GiB [default: that of this host]
-    #[arg(long, value_name = "GIB", requires = "hosts", help_heading = "Hosts")]
+    #[arg(long, value_name = "GIB", requires = "hosts")]
     client_host_memory: Option<NonZeroU64>,
     /// IP addresses of each client host
-    #[arg(long, value_name = "N", requires = "hosts", default_value = "1", help_heading = "Hosts")]
+    #[arg(long, value_name = "N", requires = "hosts", default_value = "1")]
     client_host_addresses: NonZeroU64,
 }
 

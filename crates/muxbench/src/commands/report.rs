@@ -19,7 +19,7 @@ use crate::options::format::FormatArgs;
 use crate::{execution, output};
 
 /// Flags that choose what to print, so `--html` and `--figures` conflict with them.
-const NOT_FOR_PAGES: [&str; 5] = ["json", "explain", "csv", "markdown", "send_deviation"];
+const NOT_FOR_PAGES: [&str; 6] = ["json", "explain", "csv", "markdown", "wide", "send_deviation"];
 
 /// Show a stored run, the difference of two, or the history of many
 #[derive(Debug, clap::Args)]
@@ -33,38 +33,47 @@ const NOT_FOR_PAGES: [&str; 5] = ["json", "explain", "csv", "markdown", "send_de
   muxbench report --html --figures plots   # a page, and figures as SVG and PNG
   muxbench report --paper kawai2008 --figure 6")]
 pub struct Args {
-    /// Folder of a run [default: the newest under results/]. Two runs are compared. More runs, or a folder of runs, are shown
-    /// as a history
+    /// Folder of a run [default: the newest under results/]
+    ///
+    /// Two runs are compared. More runs, or a folder of runs, are shown as a history
     #[arg(value_name = "RUN")]
     runs: Vec<PathBuf>,
     #[command(flatten)]
     format: FormatArgs,
-    /// Explain the result: system calls, events, context switches and CPU time per request, and what sets each
-    /// architecture apart from the best
-    #[arg(long, conflicts_with_all = ["json", "csv", "paper", "send_deviation"])]
+    /// Say why: system calls, switches, CPU per request
+    ///
+    /// System calls, events, context switches and CPU time per request, and what sets each architecture apart from the best
+    #[arg(long, help_heading = "Results", conflicts_with_all = ["json", "csv", "paper", "send_deviation"])]
     explain: bool,
-    /// Print CSV. A row is a trial (one run), an architecture and workload (two runs), or a point of a trend (history).
-    /// With --paper, a row is a published value, or a claim if there are no tables; with --figure a point, with --table a row
-    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    /// Print CSV
+    ///
+    /// A row is a trial (one run), an architecture and workload (two runs), or a point of a trend (history). With --paper, a row is
+    /// a published value, or a claim if there are no tables; with --figure a point, with --table a row
+    #[arg(long, help_heading = "Results", conflicts_with_all = ["json", "markdown", "wide"])]
     csv: bool,
-    /// Show the run beside a paper: its tables with the published values, and which claims hold here
+    /// Show the run beside a paper
+    ///
+    /// The tables with the published values, and which claims hold here
     #[arg(long, value_name = "NAME", conflicts_with = "send_deviation")]
     #[arg(value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
     paper: Option<String>,
-    /// Show only this figure of the paper, by its number
+    /// Show only this figure of the paper
     #[arg(long, value_name = "N", requires = "paper")]
     figure: Option<String>,
-    /// Show only this table of the paper, by its number
+    /// Show only this table of the paper
     #[arg(long, value_name = "N", requires = "paper", conflicts_with = "figure")]
     table: Option<String>,
-    /// Write a self-contained HTML page; `-` is standard output [default: RUN/report.html; with --paper,
-    /// RUN/PAPER.html; for a folder of runs, its index.html]
+    /// Write an HTML page [default: RUN/report.html]
+    ///
+    /// A single file; `-` is standard output. The default is RUN/PAPER.html with --paper, and index.html for a folder of runs
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = NOT_FOR_PAGES)]
     html: Option<Option<PathBuf>>,
-    /// Write each figure of the page to this folder, as SVG and PNG
+    /// Write each figure of the page as SVG and PNG
     #[arg(long, value_name = "DIR", conflicts_with_all = NOT_FOR_PAGES)]
     figures: Option<PathBuf>,
-    /// Print the deviation of each trial's sends from even intervals (kawai2006), from the stored samples
+    /// Print the deviation of sends from even intervals
+    ///
+    /// The deviation of each trial (kawai2006), from the stored samples
     #[arg(long)]
     send_deviation: bool,
 }

@@ -27,7 +27,7 @@ const EXAMPLES: &str = "Examples:
   muxbench reproduce welsh2001 --figures plots  # also figures as SVG and PNG
   muxbench reproduce voras2009 --json > claims.json";
 
-/// Run the experiments of a paper, show its figures and tables, and check its claims
+/// Run the experiments of a paper, and check its claims
 ///
 /// A second call runs only the missing trials. muxbench also writes the result as a page: PAPER.html in the results folder.
 #[derive(Debug, clap::Args)]
@@ -36,11 +36,15 @@ pub struct Args {
     /// Name of the paper
     #[arg(value_name = "PAPER", value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
     paper: String,
-    /// Run shorter phases, fewer repeats or points, and one client, in about ten minutes (default). Where the paper compares
-    /// architectures, they share windows in turns (interleaved)
+    /// Run for about ten minutes (default)
+    ///
+    /// With shorter phases, fewer repeats or points, and one client. Where the paper compares architectures, they share windows in
+    /// turns (interleaved)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Run the phases, repeats and clients that the paper states, one server at a time, in hours
+    /// Run the paper's phases, repeats and clients, in hours
+    ///
+    /// One server at a time
     #[arg(long)]
     full: bool,
     /// Run and show only this figure, by its number in the paper
@@ -49,7 +53,9 @@ pub struct Args {
     /// Run and show only this table, by its number in the paper
     #[arg(long, value_name = "N")]
     table: Option<String>,
-    /// Folder for the results, with a folder per experiment [default: results/reproduce-PAPER-SCALE]
+    /// Folder [default: results/reproduce-PAPER-SCALE]
+    ///
+    /// It gets a folder for each experiment
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
     /// Write each figure to this folder, as SVG and PNG
@@ -57,12 +63,13 @@ pub struct Args {
     figures: Option<PathBuf>,
     #[command(flatten)]
     format: FormatArgs,
-    /// Print CSV. A row is a published value, or a claim if the paper has no tables; with --figure a point, with --table a
-    /// row of the table
-    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    /// Print CSV
+    ///
+    /// A row is a published value, or a claim if the paper has no tables; with --figure a point, with --table a row of the table
+    #[arg(long, conflicts_with_all = ["json", "markdown", "wide"], help_heading = "Results")]
     csv: bool,
     /// Print no progress
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = "Results")]
     quiet: bool,
 }
 

@@ -11,7 +11,7 @@ use std::{io, iter, thread};
 use anyhow::{Context, bail};
 use harness::description::{self, Description};
 use harness::spec::stream::Stream;
-use harness::spec::units::{Cpus, Limit, Size, Work};
+use harness::spec::units::{Cpus, Limit, Size, Work, count};
 use harness::spec::{self, Service};
 use load::time::clock::monotonic_ns;
 #[cfg(target_os = "linux")]
@@ -42,16 +42,22 @@ use crate::output;
   muxbench serve --service udp --ports 1000 --listen 127.0.0.1:20000
   muxbench serve --arch mt --json   # a free port; address and counters as JSON")]
 pub struct Args {
-    /// Architecture: `MODEL[:THREADS][/MECHANISM]`; see `muxbench list`
+    /// Architecture, see `muxbench list`
+    ///
+    /// `MODEL[:THREADS][/MECHANISM]`
     #[arg(long, default_value = server::spec::mechanism::DEFAULT, value_name = "ARCH")]
     arch: Architecture,
     #[command(flatten)]
     server: ServerArgs,
-    /// Service: fixed (fixed-size messages), kv (key-value store), http, udp (datagrams), stream (bursts)
+    /// fixed, kv, http, udp or stream
+    ///
+    /// Messages of fixed size (fixed), a key-value store (kv), HTTP, datagrams (udp), or bursts (stream)
     #[arg(long, default_value = "fixed", value_name = "SERVICE", value_parser = named::<Service>)]
     service: Service,
-    /// Number of ports of `udp`, which start at the port of --listen; with port 0, free ports, consecutive if possible
-    #[arg(long, default_value = "10", value_name = "N")]
+    /// Number of ports of `udp`
+    ///
+    /// They start at the port of --listen; with port 0, they are free ports, consecutive if possible
+    #[arg(long, default_value = "10", value_name = "N", value_parser = count::<NonZeroU32>)]
     ports: NonZeroU32,
     /// Request size of `fixed` and `udp`
     #[arg(long, default_value = "128B", value_name = "SIZE")]
@@ -60,42 +66,45 @@ pub struct Args {
     #[arg(long, value_name = "SIZE")]
     response: Option<Size>,
     /// Memory for the items of `kv`, which evicts items when it is full
-    #[arg(long, default_value = "64MiB", value_name = "SIZE")]
+    #[arg(long, help_heading = "Key-value store", default_value = "64MiB", value_name = "SIZE")]
     memory: Size,
     /// Largest item of `kv`, at most a quarter of --memory
-    #[arg(long, default_value = "1MiB", value_name = "SIZE")]
+    #[arg(long, help_heading = "Key-value store", default_value = "1MiB", value_name = "SIZE")]
     item_max: Size,
-    /// Folder that `http` serves from memory, at most 1 GiB; without one it serves /bytes/N, a body of N bytes
+    /// Folder that `http` serves [default: /bytes/N]
+    ///
+    /// From memory, at most 1 GiB. By default, /bytes/N is a body of N bytes
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Longest time for a client of `http` to send a request or to pause while it reads a response, or off
-    #[arg(long, default_value = "60s", value_name = "TIME")]
+    #[arg(long, help_heading = "HTTP", default_value = "60s", value_name = "TIME")]
     request_timeout: Limit,
     /// Longest idle time of a connection of `http` after a response, or off
-    #[arg(long, default_value = "75s", value_name = "TIME")]
+    #[arg(long, help_heading = "HTTP", default_value = "75s", value_name = "TIME")]
     keepalive_timeout: Limit,
     /// Simulated work for each request, fixed or random: cpu=50us, busy=50us (by the clock), sleep=1ms,
-    /// cpu=50us,exponential
-    #[arg(long, value_name = "WORK", alias = "work")]
+    /// cpu=50us,exponential [default: none]
+    #[arg(long, value_name = "WORK", alias = "work", help_heading = "Server settings")]
     simulated_work: Option<Work>,
     #[command(flatten)]
     stream: StreamArgs,
-    /// Address to listen on: `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`; port 0 stands for a free port. The
-    /// server advertises its service on port + 1
+    /// Address; port 0 is a free port
+    ///
+    /// `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`. The server advertises its service on port + 1
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: Address,
-    /// CPUs of the server, such as 0-1,3
+    /// CPUs of the server, such as 0-1,3 [default: all]
     #[arg(long, value_name = "CPUS")]
     cpus: Option<Cpus>,
     /// Maximum number of connections, and size of a pool without :THREADS. The server refuses further connections; a pool
     /// lets them wait [default: 20000; for a pool 256]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Server settings", value_parser = count::<u32>)]
     connections_max: Option<u32>,
     /// Have the kernel count the server's system calls; makes each call more expensive
-    #[arg(long)]
+    #[arg(long, help_heading = "Server settings")]
     count_syscalls: bool,
     /// Print JSON lines
-    #[arg(long)]
+    #[arg(long, help_heading = "Results")]
     json: bool,
     /// Read the configuration, `mark` and `moved` as lines on standard input, and stop at its end
     #[arg(long, hide = true)]

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use harness::model::Strategy;
 use harness::plan::Plan;
 use harness::spec::OneOrMany;
-use harness::spec::units::{Rates, Time};
+use harness::spec::units::{Rates, Time, count};
 use harness::store;
 use report::export::autobench;
 use report::model::Sweep;
@@ -19,7 +19,7 @@ use crate::options::execution::ExecutionArgs;
 use crate::options::set;
 use crate::options::setup::{SetupArgs, checked};
 
-/// Run a series of ascending rates until each architecture is past saturation
+/// Raise the rate in steps until each architecture is past saturation
 ///
 /// A step is all repeats of all architectures at one rate, which take turns where possible. An architecture is past saturation
 /// at a step if most of its repeats are saturated, have failed, or achieved less than 95 % of the planned rate. After --past
@@ -37,14 +37,21 @@ use crate::options::setup::{SetupArgs, checked};
   muxbench sweep --rate 10k,20k --measure 40s --past never
   muxbench sweep --resume --csv steps.csv  # finish the run, or export its rows")]
 pub struct Args {
-    /// Requests per second, comma-separated: FIRST..LAST+STEP, FIRST..LAST*FACTOR, or one rate
-    #[arg(long, value_name = "RATES", value_delimiter = ',', required_unless_present = "resume")]
+    #[command(flatten)]
+    setup: SetupArgs,
+    /// Requests per second, as in 1k..9k+2k or 1k..64k*2
+    ///
+    /// Comma-separated: FIRST..LAST+STEP, FIRST..LAST*FACTOR, or one rate
+    #[arg(long, short, value_name = "RATES", value_delimiter = ',', required_unless_present = "resume")]
+    #[arg(help_heading = "Load", display_order = 0)]
     rate: Vec<Rates>,
     /// Repeats of each architecture in a step [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Trials", value_parser = count::<NonZeroU32>)]
     repeats: Option<NonZeroU32>,
-    /// Steps past saturation in a row after which an architecture is skipped, or never [default: 2]
-    #[arg(long, value_name = "STEPS")]
+    /// Steps past saturation before a skip, or never [default: 2]
+    ///
+    /// After this number of steps in a row, the sweep skips the architecture
+    #[arg(long, value_name = "STEPS", help_heading = "Trials")]
     past: Option<Past>,
     /// Write the rows to a CSV file
     #[arg(long, value_name = "FILE", help_heading = "Results")]
@@ -52,8 +59,6 @@ pub struct Args {
     /// Write the rows to a TSV file, in autobench's layout
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     tsv: Option<PathBuf>,
-    #[command(flatten)]
-    setup: SetupArgs,
     #[command(flatten)]
     execution: ExecutionArgs,
 }

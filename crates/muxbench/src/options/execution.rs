@@ -5,21 +5,30 @@ use std::path::PathBuf;
 use super::format::FormatArgs;
 
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Results")]
 pub struct ExecutionArgs {
     /// Folder for the results [default: results/TIME-NAME]
-    #[arg(long, value_name = "FOLDER", help_heading = "Results")]
+    #[arg(long, value_name = "FOLDER")]
     pub output: Option<PathBuf>,
-    /// Finish a stopped run, by default the newest. The experiment comes from the run's folder; flags cannot change it
-    #[arg(long, value_name = "FOLDER", num_args = 0..=1, help_heading = "Results")]
+    /// Finish a stopped run [default: the newest]
+    ///
+    /// The experiment comes from the run's folder; flags cannot change it
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1)]
     pub resume: Option<Option<PathBuf>>,
-    /// Start the commands of --exec and of the experiment's `exec` tables. Without this flag muxbench only shows them
-    #[arg(long, help_heading = "Results")]
+    /// Start the commands of --exec and of `exec` tables
+    ///
+    /// Without this flag muxbench only shows the commands
+    #[arg(long, help_heading = "Servers")]
     pub allow_exec: bool,
-    /// Exit with 3 unless every trial is valid (sweep: valid or past saturation; capacity: every search precise)
-    #[arg(long, help_heading = "Results")]
+    /// Exit with 3 unless every trial is valid
+    ///
+    /// For `sweep`, a trial may also be past saturation. For `capacity`, every search must be precise
+    #[arg(long)]
     pub strict: bool,
-    /// Join a distributed run under srun, mpirun or Kubernetes. The first process runs the servers and stores the results;
-    /// the other processes are workers and share connections and rate
+    /// Join a distributed run (Slurm, MPI, Kubernetes)
+    ///
+    /// Under srun, mpirun or Kubernetes, the first process runs the servers and stores the results. The other processes are
+    /// workers and share connections and rate
     #[arg(long, alias = "fleet", help_heading = "Distributed run")]
     pub distributed: bool,
     /// Action after a worker is lost and its trial has failed: end (the run), continue (with the other workers) [default: end]
@@ -32,13 +41,14 @@ pub struct ExecutionArgs {
     )]
     #[arg(value_parser = ["end", "continue", "go-on"], hide_possible_values = true)]
     pub lost_worker: Option<String>,
-    /// Explain the result: system calls, events, context switches and CPU time per request, and what sets each
-    /// architecture apart from the best
-    #[arg(long, help_heading = "Results")]
+    /// Say why: system calls, switches, CPU per request
+    ///
+    /// System calls, events, context switches and CPU time per request, and what sets each architecture apart from the best
+    #[arg(long)]
     pub explain: bool,
     #[command(flatten)]
     pub format: FormatArgs,
     /// Print no progress
-    #[arg(long, short, help_heading = "Results")]
+    #[arg(long, short)]
     pub quiet: bool,
 }

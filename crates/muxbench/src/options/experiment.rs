@@ -9,15 +9,18 @@ use anyhow::{Context, anyhow, bail};
 use harness::files;
 use harness::spec::interleave::Interleave;
 use harness::spec::{Experiment, presets};
+use wire::names;
 
 use super::{named, set};
 
 #[derive(Debug, clap::Args)]
 pub struct ExperimentArgs {
-    /// Experiment file or name of a preset; - reads standard input
+    /// Experiment file, preset, or - for standard input
     #[arg(value_name = "FILE")]
     file: Option<String>,
-    /// Make the changes of the file's `quick` table, such as shorter phases
+    /// Make the changes of the file's `quick` table
+    ///
+    /// Such as shorter phases
     #[arg(long)]
     quick: bool,
     /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: as in the file]
@@ -30,7 +33,8 @@ pub struct ExperimentArgs {
 
 impl ExperimentArgs {
     pub fn read(&self) -> anyhow::Result<Experiment> {
-        let presets = || presets::PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
+        let known = || presets::PRESETS.iter().map(|preset| preset.name);
+        let presets = || known().collect::<Vec<_>>().join(", ");
         let Some(file) = &self.file else {
             bail!("FILE is missing; name an experiment file or one of the presets: {}", presets())
         };
@@ -42,7 +46,8 @@ impl ExperimentArgs {
         } else {
             let text = read_file(Path::new(file)).map_err(|error| match error.kind() {
                 ErrorKind::NotFound => {
-                    anyhow!("cannot read {file}: neither a file nor a preset; the presets are {}", presets())
+                    let suggestion = names::suggestion(file, known());
+                    anyhow!("cannot read {file}: neither a file nor a preset; the presets are {}{suggestion}", presets())
                 }
                 ErrorKind::InvalidInput => anyhow!("cannot read {file}: not a regular file; try `-` and a pipe"),
                 _ => anyhow!("cannot read {file}: {error}"),

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::output;
 
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Results")]
 pub struct FormatArgs {
     /// Print JSON
     #[arg(long)]
@@ -14,11 +15,14 @@ pub struct FormatArgs {
     /// Print tables as Markdown, to paste into an issue
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
+    /// Print all columns of tables, wider than the terminal or 80 columns
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    pub wide: bool,
 }
 
 impl FormatArgs {
     pub fn medium(&self) -> Medium {
-        output::medium(self.markdown)
+        if self.markdown { Medium::Markdown } else { output::medium(self.wide) }
     }
 
     /// Prints `value` as JSON, or its text.

@@ -11,10 +11,11 @@ pub mod target;
 pub mod traffic;
 
 use harness::spec::OneOrMany;
+use wire::names;
 
-/// Parses a name as experiment files spell it. The error lists the valid names.
+/// Parses a name as experiment files spell it. The error lists the valid names, and suggests one.
 pub fn named<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_json::from_value(text.into()).map_err(|error: serde_json::Error| error.to_string())
+    serde_json::from_value(text.into()).map_err(|error: serde_json::Error| names::with_suggestion(&error.to_string()))
 }
 
 /// Overwrites a setting if the user gave its flag.

@@ -10,33 +10,37 @@ use harness::spec::candidate::check_name;
 use harness::spec::target::{Target, TargetUrl};
 use harness::spec::{Candidate, Exec, Experiment, Service, Workload};
 use server::Architecture;
-use wire::Address;
+use wire::{Address, names};
 
 use super::set_list;
 use crate::output;
 
-const HEADING: &str = "Other servers";
-
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Servers")]
 pub struct ServersArgs {
-    /// Architectures, comma-separated: `MODEL[:THREADS][/MECHANISM]`, or `all`; see `muxbench list`
+    /// Architectures or groups, see `muxbench list`
+    ///
+    /// Comma-separated. An architecture is MODEL[:THREADS][/MECHANISM], and a group is all, processes, threads or runtimes
+    /// [default: mp, mt, select, poll, epoll, io_uring, tokio]
     #[arg(long, value_name = "ARCH", value_delimiter = ',')]
     arch: Vec<String>,
-    /// Running server, such as `nginx=http://127.0.0.1:8080/` or `cache=memcached://HOST`; also tcp://HOST:PORT,
-    /// udp://HOST:PORT and unix:/PATH. May be repeated. Without --arch, only the named servers run
-    #[arg(long, value_name = "NAME=URL", help_heading = HEADING)]
+    /// Running server, as in nginx=http://localhost:8080/
+    ///
+    /// Also memcached://HOST, tcp://HOST:PORT, udp://HOST:PORT and unix:/PATH. May be repeated. Without --arch, only the named
+    /// servers run
+    #[arg(long, value_name = "NAME=URL")]
     target: Vec<Named<TargetUrl>>,
     /// Process of a target on this host, whose CPU time and memory muxbench then measures
-    #[arg(long, value_name = "NAME=PID", help_heading = HEADING)]
+    #[arg(long, value_name = "NAME=PID")]
     target_pid: Vec<Named<NonZeroU32>>,
     /// Command that starts a server without a shell, such as `go='./server {port}'`. May be repeated; needs --allow-exec.
     /// Placeholders are {port}, {address}, {socket}, {request}, {response}, {cpus} (their number), {folder} (that of --folder)
     /// and {dir} (a private folder)
-    #[arg(long, value_name = "NAME=COMMAND", help_heading = HEADING)]
+    #[arg(long, value_name = "NAME=COMMAND")]
     exec: Vec<Named<Words>>,
     /// Template of a command's configuration file, such as `nginx=nginx.conf.in`. It contains the same placeholders; {config} in
     /// the command is the path of the file
-    #[arg(long, value_name = "NAME=FILE", help_heading = HEADING)]
+    #[arg(long, value_name = "NAME=FILE")]
     exec_config: Vec<Named<PathBuf>>,
 }
 
@@ -90,7 +94,8 @@ impl ServersArgs {
         }
         let is_target = |name: &str| self.target.iter().any(|target| target.name == name);
         if let Some(Named { name, .. }) = self.target_pid.iter().find(|pid| !is_target(&pid.name)) {
-            bail!("--target-pid {name}: no --target has this name; add one, or correct the name");
+            let suggestion = names::suggestion(name, self.target.iter().map(|target| target.name.as_str()));
+            bail!("--target-pid {name}: no --target has this name; add one, or correct the name{suggestion}");
         }
         let target = |Named { name, value: url }: &Named<TargetUrl>| {
             let pid = self.target_pid.iter().find(|pid| pid.name == *name).map(|pid| pid.value);
@@ -99,7 +104,8 @@ impl ServersArgs {
         let targets: Vec<NamedTarget> = self.target.iter().map(target).collect();
         let is_command = |name: &str| self.exec.iter().any(|exec| exec.name == name);
         if let Some(Named { name, .. }) = self.exec_config.iter().find(|config| !is_command(&config.name)) {
-            bail!("--exec-config {name}: no --exec has this name; add one, or correct the name");
+            let suggestion = names::suggestion(name, self.exec.iter().map(|exec| exec.name.as_str()));
+            bail!("--exec-config {name}: no --exec has this name; add one, or correct the name{suggestion}");
         }
         let command = |exec: &Named<Words>| {
             let config = self.exec_config.iter().find(|config| config.name == exec.name);
@@ -236,9 +242,32 @@ fn ask(url: &TargetUrl) -> Option<Description> {
     description::ask(url.resolve(url.transport().unwrap_or_default()).ok()?.ip()?)
 }
 
+/// Replaces groups by their members, unless these are listed already.
 fn architectures(names: &[String]) -> anyhow::Result<Vec<Candidate>> {
-    if names == ["all"] {
-        return Ok(Architecture::all().into_iter().map(Candidate::from).collect());
+    let mut all = Vec::new();
+    for name in names {
+        match Architecture::group(name) {
+            Some(group) => {
+                let new: Vec<_> = group.into_iter().map(Candidate::from).filter(|it| !all.contains(it)).collect();
+                all.extend(new);
+            }
+            None => all.push(name.parse().map_err(anyhow::Error::msg)?),
+        }
     }
-    names.iter().map(|name| name.parse().map_err(anyhow::Error::msg)).collect()
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_replaced_by_their_architectures() {
+        let all = |names: &[&str]| architectures(&names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let threads = Architecture::group("threads").unwrap();
+        assert_eq!(all(&["mt", "threads", "poll"]).unwrap().len(), threads.len() + 1);
+        assert_eq!(all(&["all"]).unwrap().len(), Architecture::all().len());
+        assert_eq!(all(&["mt", "mt"]).unwrap().len(), 2, "the check of the experiment names the duplicate");
+        assert!(all(&["thread"]).unwrap_err().to_string().contains("did you mean `threads`?"));
+    }
 }

@@ -6,7 +6,7 @@ use harness::spec::controllers::{Admission, BatchControl, PoolControl};
 use harness::spec::idle_cpus::IdleCpus;
 use harness::spec::network::Network;
 use harness::spec::stream::Stream;
-use harness::spec::units::{Bandwidth, Budget, Cpus, Loss, Share, Size, Sizes, Time};
+use harness::spec::units::{Bandwidth, Budget, Cpus, Loss, Share, Size, Sizes, Time, count};
 use harness::spec::{Client, Kv, Phases, Placement, Server};
 use load::config::{ClockChoice, Pacing, Popularity, Roles, Timestamps};
 use server::Accept;
@@ -36,7 +36,7 @@ macro_rules! flags {
 }
 
 flags! {
-    ServerArgs, Server, "Server":
+    ServerArgs, Server, "Server settings":
     /// Accept strategy: single, shared, reuseport, exclusive [default: single; for a pool shared]
     accept: Accept = "ACCEPT" [value_parser = named::<Accept>];
     /// Bytes that a server reads from one connection before it serves the next, 1B to 1MiB [default: 64KiB]
@@ -63,7 +63,7 @@ flags! {
     /// Threads for sending and receiving: auto, one-loop, two-threads [default: auto]
     roles: Roles = "ROLES" [value_parser = named::<Roles>];
     /// Independent clients, which share connections and rate evenly [default: 1; in a closed loop one per CPU]
-    clients: NonZeroU32 = "N";
+    clients: NonZeroU32 = "N" [value_parser = count::<NonZeroU32>];
     /// Clock of the timestamps: auto, tsc, monotonic [default: auto]
     clock: ClockChoice = "CLOCK" [value_parser = named::<ClockChoice>];
     /// Source of the timestamps: client; kernel, which records when a request left the host [default: client]
@@ -86,28 +86,32 @@ flags! {
 }
 
 flags! {
-    PhaseArgs, Phases, "Phases":
+    PhaseArgs, Phases, "Load":
     /// Duration in which the rate grows exponentially to its target
     ramp: Time = "TIME";
     /// Duration at the target rate before the measurement
     warm_up: Time = "TIME" [alias = "hold"];
-    /// Duration of the window: the requests planned in it are measured
-    measure: Time = "TIME";
+    /// Duration of the measured window
+    ///
+    /// The requests planned in it are measured
+    measure: Time = "TIME" [short = 'z'];
     /// Sessions in the window, which ends after them or after --measure; needs --requests-per-connection
-    sessions: NonZeroU32 = "N";
+    sessions: NonZeroU32 = "N" [value_parser = count::<NonZeroU32>];
     /// Longest wait for outstanding responses after the window
     cool_down: Time = "TIME" [alias = "drain"];
 }
 
 flags! {
     ConditionArgs, Network, "Network":
-    /// Delay of each packet in each direction, such as 10ms
+    /// Delay of each packet in each direction [default: 0]
     delay: Time = "TIME" [requires = "network"];
-    /// Largest random deviation from --delay, such as 1ms
+    /// Largest random deviation from --delay [default: 0]
     jitter: Time = "TIME" [requires = "network"];
-    /// Share of packets lost in each direction, such as 0.1%
+    /// Packets lost in each direction, as in 0.1% [default: 0]
     loss: Loss = "SHARE" [requires = "network"];
-    /// Bandwidth of each host's link, such as 1Gbit
+    /// Bandwidth of each host's link [default: unlimited]
+    ///
+    /// Such as 1Gbit or 100Mbit
     bandwidth: Bandwidth = "BANDWIDTH" [requires = "network"];
     /// Bytes that an idle host may send at once before --bandwidth limits it [default: 1 ms of bandwidth, at least two packets]
     burst: Size = "SIZE" [requires = "bandwidth"];
@@ -116,7 +120,7 @@ flags! {
 flags! {
     KvArgs, Kv, "Key-value store":
     /// Records of `kv`, all stored before the ramp [default: 30000]
-    records: NonZeroU32 = "N";
+    records: NonZeroU32 = "N" [value_parser = count::<NonZeroU32>];
     /// Range of value sizes, log-uniform [default: 10B..1000B]
     value_size: Sizes = "SIZE..SIZE";
     /// Share of the requests that get a record; the other requests set a record [default: 90%]
@@ -134,7 +138,7 @@ flags! {
     /// Packet size of `stream` [default: 8KiB]
     packet: Size = "SIZE";
     /// Packets of a burst [default: 1000]
-    packets: NonZeroU32 = "N";
+    packets: NonZeroU32 = "N" [value_parser = count::<NonZeroU32>];
     /// Size of the acknowledgement of a burst; with --direction out, of the request for a burst [default: 32B]
     ack: Size = "SIZE";
     /// Sender of the bursts: in (the clients), out (the server) [default: in]
@@ -146,8 +150,9 @@ flags! {
 /// A lab and its conditions.
 #[derive(Debug, clap::Args)]
 pub struct NetworkArgs {
-    /// Use a lab in place of loopback: network namespaces for the server and for one client host (lab) or for several, such
-    /// as five (lab:clients=5). Needs root
+    /// Lab of network namespaces: lab, lab:clients=5 [default: loopback]
+    ///
+    /// A lab has a namespace for the server and one for each client host. Needs root
     #[arg(long, value_name = "NETWORK", help_heading = "Network")]
     network: Option<Network>,
     #[command(flatten)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use harness::spec::interleave::Interleave;
 use harness::spec::transport::Transport;
-use harness::spec::units::{Share, Time, Work};
+use harness::spec::units::{Share, Time, Work, count};
 use harness::spec::{Experiment, OneOrMany, Phases, Service, presets, stream};
 use load::config::{Popularity, Schedule};
 
@@ -19,62 +19,67 @@ pub struct SetupArgs {
     #[command(flatten)]
     servers: ServersArgs,
     #[command(flatten)]
+    load: LoadArgs,
+    #[command(flatten)]
     server: ServerArgs,
     /// Have the kernel count the servers' system calls; makes each call more expensive. --explain shows the counts
-    #[arg(long)]
+    #[arg(long, help_heading = "Server settings")]
     count_syscalls: bool,
     /// Folder that `http` serves; without one it serves /bytes/N, a body of N bytes
     #[arg(long, value_name = "FOLDER", help_heading = "HTTP")]
     folder: Option<PathBuf>,
     /// Simulated work of the server for each request, fixed or random: cpu=50us, busy=50us (by the clock), sleep=1ms,
-    /// cpu=50us,exponential
-    #[arg(long, value_name = "WORK", alias = "work")]
+    /// cpu=50us,exponential [default: none]
+    #[arg(long, value_name = "WORK", alias = "work", help_heading = "Server settings")]
     simulated_work: Option<Work>,
     /// Load all servers of a workload in turns: auto (those that can share a window), always, never [default: auto]
-    #[arg(long, value_name = "WHEN", value_parser = named::<Interleave>)]
+    #[arg(long, value_name = "WHEN", value_parser = named::<Interleave>, help_heading = "Trials")]
     interleave: Option<Interleave>,
     /// Length of the slices of interleaved trials [default: from the workload, 10ms or more]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = "Trials")]
     slice: Option<Time>,
     /// Run the first architecture a second time: its ratio to the first shows the noise
-    #[arg(long)]
+    #[arg(long, help_heading = "Trials")]
     placebo: bool,
     #[command(flatten)]
     network: NetworkArgs,
-    #[command(flatten)]
-    load: LoadArgs,
 }
 
 /// Flags of the load, apart from its rate.
 #[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Load")]
 pub struct LoadArgs {
     /// Transport: tcp, tcp6 (over IPv6), unix (Unix sockets) [default: tcp, or as the URL of a target selects]
     #[arg(long, value_name = "TRANSPORT", value_parser = named::<Transport>)]
     transport: Option<Transport>,
-    /// Open connections, comma-separated
-    #[arg(long, value_name = "N", value_delimiter = ',')]
+    /// Open connections, such as 400 or 10k
+    ///
+    /// Several numbers, comma-separated, make several workloads
+    #[arg(long, short, value_name = "N", value_delimiter = ',', value_parser = count::<NonZeroU32>)]
     connections: Vec<NonZeroU32>,
     /// Ports of a `udp` server, in place of connections, comma-separated [default: 10, 1000]
-    #[arg(long, value_name = "N", value_delimiter = ',')]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count::<NonZeroU32>)]
     ports: Vec<NonZeroU32>,
-    /// Send times, comma-separated: slot-random, constant, poisson (open loop); closed (closed loop: send when the response
-    /// has arrived). Several clients with constant intervals take turns (constant), start at random times (constant-drawn)
-    /// or send at the same time (constant-together) [default: slot-random; stream: closed]
+    /// Send times, as in poisson [default: slot-random]
+    ///
+    /// Comma-separated: slot-random, constant, poisson (open loop); closed (closed loop: send when the response has arrived; the
+    /// default of `stream`). Several clients with constant intervals take turns (constant), start at random times
+    /// (constant-drawn) or send at the same time (constant-together)
     #[arg(long, value_name = "SCHEDULE", value_delimiter = ',', value_parser = named::<Schedule>)]
     schedule: Vec<Schedule>,
     #[command(flatten)]
     pub traffic: TrafficArgs,
-    /// Share of the connections that carry requests, such as 1/16 or 6.25%, comma-separated
+    /// Share of the connections that carry requests, such as 1/16 or 6.25%, comma-separated [default: 1]
     #[arg(long, value_name = "SHARE", value_delimiter = ',')]
     active: Vec<Share>,
-    /// Additional idle connections, held by a separate process, comma-separated
-    #[arg(long, value_name = "N", value_delimiter = ',')]
+    /// Additional idle connections, held by a separate process, comma-separated [default: 0]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count::<u32>)]
     idle: Vec<u32>,
     /// Connection popularity: uniform, zipf (exponent 1), zipf:0.8 [default: uniform]
     #[arg(long, value_name = "POPULARITY", alias = "choice")]
     popularity: Option<Popularity>,
-    /// Seed of all random numbers: the order of trials, the schedules
-    #[arg(long, value_name = "SEED")]
+    /// Seed of all random numbers: the order of trials, the schedules [default: 1]
+    #[arg(long, value_name = "SEED", help_heading = "Trials")]
     seed: Option<u64>,
     #[command(flatten)]
     phases: PhaseArgs,
@@ -83,7 +88,7 @@ pub struct LoadArgs {
     #[command(flatten)]
     client: ClientArgs,
     /// Client processes, which share connections and rate; each has --clients [default: 1; in a lab one per client host]
-    #[arg(long, value_name = "N", help_heading = "Client")]
+    #[arg(long, value_name = "N", help_heading = "Client", value_parser = count::<NonZeroU32>)]
     client_processes: Option<NonZeroU32>,
 }
 

@@ -9,11 +9,13 @@ use super::servers::Servers;
 
 #[derive(Debug, clap::Args)]
 pub struct TargetArgs {
-    /// URL of the server: http://HOST:PORT/PATH, memcached://HOST:PORT, tcp://HOST:PORT, udp://HOST:PORT or unix:/PATH
+    /// URL of the server, such as http://127.0.0.1:8080/index.html
+    ///
+    /// Also memcached://HOST:PORT, tcp://HOST:PORT, udp://HOST:PORT and unix:/PATH
     #[arg(value_name = "URL", conflicts_with = "target")]
     url: Option<TargetUrl>,
     /// Address of the server: `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Load")]
     target: Option<Address>,
 }
 

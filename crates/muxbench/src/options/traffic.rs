@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use harness::description::Description;
 use harness::spec::stream::Stream;
-use harness::spec::units::{Size, Think};
+use harness::spec::units::{Size, Think, count};
 use harness::spec::{Service, Workload};
 
 use super::http::HttpArgs;
@@ -12,22 +12,27 @@ use super::settings::{KvArgs, StreamArgs};
 use super::{named, set};
 
 #[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Load")]
 pub struct TrafficArgs {
     /// Think time of a connection in a closed loop, fixed or random: 1ms, or 1ms,exponential [default: 0]
     #[arg(long, value_name = "THINK")]
     think: Option<Think>,
     /// Requests on each connection before a new connection replaces it. In an open loop the schedule starts sessions with
     /// this number of requests, and --connections limits the open sessions [default: unlimited]
-    #[arg(long, value_name = "N", alias = "calls-per-connection")]
+    #[arg(long, value_name = "N", alias = "calls-per-connection", value_parser = count::<NonZeroU32>)]
     requests_per_connection: Option<NonZeroU32>,
-    /// Service: fixed (fixed-size messages); kv (key-value store); http; udp (datagrams to many ports); stream (bursts at
-    /// full speed) [default: fixed]
+    /// fixed, kv, http, udp or stream [default: fixed]
+    ///
+    /// Messages of fixed size (fixed), a key-value store (kv), HTTP, datagrams to many ports (udp), or bursts at full speed
+    /// (stream). The URL of a target may select the service
     #[arg(long, value_name = "SERVICE", value_parser = named::<Service>)]
     service: Option<Service>,
     /// Request size of `fixed` and `udp` [default: 128B]
     #[arg(long, value_name = "SIZE")]
     request: Option<Size>,
-    /// Response size of `fixed` and `udp`; body size of `http` [default: 10KiB; udp: 128B]
+    /// Response size [default: 10KiB; udp: 128B]
+    ///
+    /// Of `fixed` and `udp`; of `http` the size of the body
     #[arg(long, value_name = "SIZE")]
     response: Option<Size>,
     #[command(flatten)]

@@ -74,7 +74,7 @@ fn experiment_has_every_published_workload() {
 
 /// Returns the text of all tables.
 fn tables_text(tables: &Kawai2006, width: usize) -> String {
-    let medium = Medium::Terminal(width);
+    let medium = Medium::from(width);
     let texts = tables.tables().into_iter().map(|(number, grid)| table_text(number, &grid, medium));
     texts.collect::<Vec<_>>().join("\n\n") + "\n"
 }

@@ -145,15 +145,15 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put("client_cpu_ns_per_gigabyte", streams.and_then(|it| it.client_cpu_ns_per_gigabyte));
     row.put("server_bytes_per_call", streams.and_then(|it| it.bytes_per_call));
     row.put("server_calls_per_wait", streams.and_then(|it| it.calls_per_wait));
-    let (p50, p99) = (("p50", P50), ("p99", P99));
-    let (p90, p95, p999) = (("p90", P90), ("p95", P95), ("p999", P999));
-    let max: NamedQuantile = ("max", (1.0, |it| it.max_ns));
+    const USUAL: [NamedQuantile; 4] = [("p50", P50), ("p90", P90), ("p95", P95), ("p99", P99)];
+    let [p50, p90, p95, p99] = USUAL;
+    let (p999, max): (NamedQuantile, NamedQuantile) = (("p999", P999), ("max", (1.0, |it| it.max_ns)));
     let service = load.map(|load| &load.service.distribution);
     row.put_quantiles("service", service, &[("p1", P1), ("p25", P25), p50, ("p75", P75), p90, p95, p99, p999, max]);
     row.put("service_mean_ns", service.map(|it| it.mean_ns));
     row.put("service_stddev_ns", service.map(|it| it.stddev_ns));
     row.put_quantiles("lag", load.map(|load| &load.send_delay.distribution), &[p50, p90, p95, p99, p999, max]);
-    row.put_quantiles("response", load.map(|load| &load.response.distribution), &[p50, p90, p95, p99]);
+    row.put_quantiles("response", load.map(|load| &load.response.distribution), &USUAL);
     row.put("late", late.map(|late| late.count));
     row.put("late_bound_ns", late.map(|late| late.bound_ns));
     row.put("clients_from", late.and_then(|late| client_tail::clients_from(&late)));
@@ -165,7 +165,7 @@ fn row(record: &TrialRecord) -> CsvRow {
     ];
     for (name, time) in kernel_times {
         let kernel = load.and_then(|load| load.kernel.as_ref());
-        row.put_quantiles(name, kernel.map(|kernel| &time(kernel).distribution), &[p50, p99]);
+        row.put_quantiles(name, kernel.map(|kernel| &time(kernel).distribution), &USUAL);
     }
     row.put("server_requests", server.and_then(|server| server.totals.requests));
     row.put("server_cpu_ns", server.map(|server| server.cpu_ns()));
@@ -179,9 +179,9 @@ fn row(record: &TrialRecord) -> CsvRow {
     row.put("paths", paths.collect::<Vec<_>>().join(" "));
     row.put("calls_per_connection", workload.requests_per_connection);
     row.put("opened_per_s", churn.map(|churn| churn.opened_per_s));
-    row.put_quantiles("connect", churn.map(|churn| &churn.connect.distribution), &[p50, p99]);
-    row.put_quantiles("first_byte", churn.map(|churn| &churn.first_byte.distribution), &[p50, p99]);
-    row.put_quantiles("ttfb", http.map(|http| &http.first_byte.distribution), &[p50, p99]);
+    row.put_quantiles("connect", churn.map(|churn| &churn.connect.distribution), &USUAL);
+    row.put_quantiles("first_byte", churn.map(|churn| &churn.first_byte.distribution), &USUAL);
+    row.put_quantiles("ttfb", http.map(|http| &http.first_byte.distribution), &USUAL);
     let statuses = http.map(|http| http.statuses.iter().map(|(status, count)| format!("{status}={count}")));
     row.put("statuses", statuses.map(|it| it.collect::<Vec<_>>().join(" ")));
     row.put("network", workload.network.as_ref().map(ToString::to_string));

@@ -254,6 +254,11 @@ impl Row {
         self.late.reaches(q)
     }
 
+    /// Returns whether the row is the one to which the ratios of all others refer.
+    pub(crate) fn is_best(&self) -> bool {
+        self.is_ranked() && !self.is_placebo && self.ratio == Some(Ratio::ONE)
+    }
+
     /// Returns whether the row is ranked.
     pub fn is_ranked(&self) -> bool {
         self.repeats > 0 && self.verdict == VerdictKind::Valid

@@ -2,7 +2,7 @@
 //! Figures 5.3 and 5.4).
 
 use super::medium::Medium;
-use super::table::of_text;
+use super::table::of_parts;
 use crate::format;
 use crate::list::distinct;
 use crate::model::axis::{Axis, apart};
@@ -101,7 +101,7 @@ fn table(
         });
         [name.clone()].into_iter().chain(cells).chain(peak.map(|peak| peak(name))).collect()
     });
-    format!("{}\n{}", medium.prose(heading), of_text(headings, rows, medium))
+    format!("{}\n{}", medium.prose(heading), of_parts(1, headings, rows, medium))
 }
 
 #[cfg(test)]

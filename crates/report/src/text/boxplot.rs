@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn percentiles_are_drawn_on_one_scale() {
         let summary = Summary::of(&testkit::run());
-        let text = of(&summary.comparisons[1], Medium::Terminal(60)).unwrap();
+        let text = of(&summary.comparisons[1], 60.into()).unwrap();
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
         insta::assert_snapshot!(text);
     }
@@ -71,9 +71,9 @@ mod tests {
     #[test]
     fn boxplot_without_room_or_two_rows_is_absent() {
         let summary = Summary::of(&testkit::run());
-        assert_eq!(of(&summary.comparisons[0], Medium::Terminal(20)), None);
+        assert_eq!(of(&summary.comparisons[0], 20.into()), None);
         let mut one = summary.comparisons[0].clone();
         one.rows.truncate(1);
-        assert_eq!(of(&one, Medium::Terminal(100)), None);
+        assert_eq!(of(&one, 100.into()), None);
     }
 }

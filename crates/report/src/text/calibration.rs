@@ -5,7 +5,7 @@ use load::config::Transport;
 
 use crate::format;
 use crate::text::Medium;
-use crate::text::table::of_text;
+use crate::text::table::of_parts;
 
 /// Renders the table and its meaning.
 pub fn render(calibration: &Calibration, medium: Medium) -> String {
@@ -24,7 +24,7 @@ pub fn render(calibration: &Calibration, medium: Medium) -> String {
         let kernel = condition.kernel.as_ref().map(|kernel| row(condition, "kernel", kernel));
         [row(condition, "client", &condition.client)].into_iter().chain(kernel)
     });
-    let table = of_text(headings, rows, medium);
+    let table = of_parts(2, headings, rows, medium);
     let transport = match transport {
         Transport::Tcp => "TCP",
         Transport::Udp => "UDP",

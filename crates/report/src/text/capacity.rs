@@ -5,24 +5,42 @@ use harness::strategy::search::{CapacityBound, SearchEnd};
 
 use super::host::host;
 use super::medium::Medium;
+use super::style::Style;
 use super::table::{self, Column, column};
 use super::tail_mark;
 use crate::format;
 use crate::model::capacity::{Capacities, Search, sentence};
 use crate::model::workload::title;
 
-/// The columns of the table, for results in `unit`. Each row is a search with its response times, as text.
-fn columns(unit: &'static str) -> [Column<(Search, String)>; 8] {
+/// A row of the table: a search, its response times as text, and whether it found the highest result.
+type Line = (Search, String, bool);
+
+/// The columns of the table, for results in `unit`.
+fn columns(unit: &'static str) -> [Column<Line>; 8] {
     [
-        column("architecture", 0, |(row, _)| row.architecture.clone()),
-        column(unit, 0, |(row, _)| most(row)),
-        column("95 % interval", 0, |(row, _)| interval(row)),
-        column("response time", 1, |(_, quantiles)| quantiles.clone()),
-        column("probes", 2, |(row, _)| row.probes.total().to_string()),
-        column("met", 3, |(row, _)| row.probes.met.to_string()),
-        column("disturbed, failed", 4, |(row, _)| (row.probes.disturbed + row.probes.failed).to_string()),
-        column("ended by", 0, |(row, _)| ended(row).to_owned()),
+        column("architecture", 0, |it: &Line| it.0.architecture.clone()).styled(|it| it.2.then_some(Style::Best)),
+        column(unit, 0, |it| most(&it.0)),
+        column("95 % interval", 0, |it| interval(&it.0)),
+        column("response time", 1, |it| it.1.clone()),
+        column("probes", 2, |it| it.0.probes.total().to_string()),
+        column("met", 3, |it| it.0.probes.met.to_string()),
+        column("disturbed, failed", 4, |it| (it.0.probes.disturbed + it.0.probes.failed).to_string()),
+        column("ended by", 0, |it: &Line| ended(&it.0).to_owned()).styled(|it| Some(style(&it.0))),
     ]
+}
+
+/// Returns good for a precise search, and bad for one without a result.
+fn style(row: &Search) -> Style {
+    match (row.answer, row.ended) {
+        (None, _) => Style::Bad,
+        (Some(CapacityBound::Server { .. }), Some(SearchEnd::Precise)) => Style::Good,
+        (Some(_), _) => Style::Doubtful,
+    }
+}
+
+/// Returns the result of a search that the server limited; 0 for others, which are not comparable.
+fn comparable(row: &Search) -> f64 {
+    if let Some(CapacityBound::Server { most, .. }) = row.answer { most } else { 0.0 }
 }
 
 fn most(row: &Search) -> String {
@@ -81,8 +99,11 @@ pub fn render(run: &Run, capacities: &Capacities, medium: Medium) -> String {
     for workload in capacities.workloads() {
         lines.push(medium.heading(&format!("{searched} {}", title(workload))));
         let rows: Vec<&Search> = capacities.rows.iter().filter(|row| row.workload == *workload).collect();
-        let shown: Vec<_> = rows.iter().map(|&row| (row.clone(), quantiles(question, row))).collect();
-        lines.push(table::with_dropped(&columns(capacities.unit()), &shown, medium, "--json"));
+        let highest = rows.iter().map(|row| comparable(row)).fold(0.0, f64::max);
+        let is_best = |row: &Search| highest > 0.0 && comparable(row) == highest;
+        let shown: Vec<Line> =
+            rows.iter().map(|&row| (row.clone(), quantiles(question, row), is_best(row))).collect();
+        lines.push(table::with_dropped(&columns(capacities.unit()), &shown, medium));
         let is_marked = |row: &&&Search| question.limits.iter().any(|limit| row.there_late.reaches(limit.quantile));
         let late: Vec<&str> = rows.iter().filter(is_marked).map(|row| row.architecture.as_str()).collect();
         if !late.is_empty() {

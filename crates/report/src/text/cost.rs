@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use server::metrics::{OTHER, Syscall, comparable_kinds};
 
 use super::medium::Medium;
-use super::table::of_text;
+use super::table::of_parts;
 use crate::format;
 use crate::model::cost::{CostBreakdown, CountDifference, SAME_PER_REQUEST, SAME_SHARE};
 use crate::model::summary::{Comparison, Row, Summary};
@@ -102,7 +102,7 @@ fn table(rows: &[Row], medium: Medium) -> String {
         [row.label()].into_iter().chain(cells).collect()
     };
     let headings = ["architecture"].into_iter().chain(columns().map(|(heading, _)| *heading));
-    of_text(headings, breakdowns(rows).map(cells), medium)
+    of_parts(1, headings, breakdowns(rows).map(cells), medium)
 }
 
 /// The columns after the architecture: the heading and the cell, if the figure is known.
@@ -156,7 +156,7 @@ fn two_counts(rows: &[Row], medium: Medium) -> Vec<String> {
     };
     let headings = ["architecture"].into_iter().chain(kinds.iter().copied()).chain(["all"]);
     let about = "System calls per request by the server's count / by the kernel's count, which makes each call slower:";
-    let mut lines = vec![medium.prose(about), of_text(headings, counted.iter().map(cells), medium)];
+    let mut lines = vec![medium.prose(about), of_parts(1, headings, counted.iter().map(cells), medium)];
     let both = counted.iter().filter(|(_, breakdown)| !breakdown.syscalls_per_request.is_empty());
     for (row, breakdown) in both.clone() {
         for CountDifference { kinds, inside, outside } in &breakdown.syscalls_differ {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use harness::doctor::finding::{Diagnosis, Severity};
 
 use crate::format;
-use crate::text::medium::wrap;
+use crate::text::medium::hanging;
 use crate::text::{Medium, table};
 
 const ORDER: [(Severity, &str); 3] =
@@ -17,7 +17,7 @@ const WIDTH_MAX: usize = 100;
 /// Renders warnings, then unknown facts, each with its effect and its remedy, then good facts without either.
 pub fn render(findings: &[Diagnosis], medium: Medium) -> String {
     let width = match medium {
-        Medium::Terminal(width) => width.min(WIDTH_MAX),
+        Medium::Terminal(terminal) => terminal.columns.min(WIDTH_MAX),
         Medium::Markdown => return markdown(findings),
     };
     let name_width = findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or(0);
@@ -56,13 +56,6 @@ fn markdown(findings: &[Diagnosis]) -> String {
     };
     let headings = ["fact", "state", "value", "effect", "remedy"];
     table::of_text(headings, findings.into_iter().map(cells), Medium::Markdown)
-}
-
-/// Puts `text` after `lead`, and aligns its further lines with its first line.
-fn hanging(lead: &str, text: &str, width: usize) -> String {
-    let margin = lead.chars().count();
-    let wrapped = wrap(text, width.saturating_sub(margin).max(20));
-    format!("{lead}{}\n", wrapped.replace('\n', &format!("\n{:margin$}", "")))
 }
 
 #[cfg(test)]

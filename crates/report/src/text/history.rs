@@ -79,7 +79,7 @@ pub fn render(history: &History, medium: Medium) -> String {
     for trends in history.by_traffic() {
         lines.push(medium.heading(&history.place(trends[0])));
         let rows: Vec<Line> = trends.iter().map(|trend| (history.runs.len(), (*trend).clone())).collect();
-        lines.push(table::with_dropped(TRENDS, &rows, medium, "--json"));
+        lines.push(table::with_dropped(TRENDS, &rows, medium));
         lines.push(String::new());
     }
     lines.push(medium.prose(&history.sentence));

@@ -1,9 +1,18 @@
 //! A load report in a line.
 
+use harness::model::Verdict;
 use load::LoadReport;
 use load::report::{ClosedReport, DatagramReport, StreamReport};
 
+use super::medium::Medium;
+use super::style::Style;
 use crate::format;
+
+/// Formats a verdict with its reason.
+pub fn verdict(verdict: &Verdict, medium: Medium) -> String {
+    let name = medium.styled(format::verdict(verdict.kind), Some(Style::of(verdict.kind)));
+    format!("{name}: {}", verdict.reason)
+}
 
 /// Formats the counts of lost, duplicate and reordered datagrams in a line.
 pub fn datagrams(report: &DatagramReport, planned: u64) -> String {

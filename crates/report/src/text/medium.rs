@@ -2,18 +2,31 @@
 
 use comfy_table::Table;
 
+use super::style::Style;
+
 /// The medium of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
-    /// A terminal with this many columns: tables drop their least important columns, and prose is wrapped.
-    Terminal(usize),
+    /// A terminal or a file: tables drop their least important columns, and prose is wrapped.
+    Terminal(Terminal),
     /// GitHub's Markdown, for an issue or a wiki. Tables have all their columns.
     Markdown,
 }
 
+/// The properties of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminal {
+    /// The number of columns of prose and figures and, unless `is_wide`, of tables.
+    pub columns: usize,
+    /// Whether tables have all their columns.
+    pub is_wide: bool,
+    /// Whether the text has the marks that [`super::style::painted`] replaces.
+    pub is_coloured: bool,
+}
+
 impl From<usize> for Medium {
-    fn from(width: usize) -> Self {
-        Self::Terminal(width)
+    fn from(columns: usize) -> Self {
+        Self::Terminal(Terminal { columns, is_wide: false, is_coloured: false })
     }
 }
 
@@ -21,15 +34,33 @@ impl Medium {
     /// Returns the number of columns that fit.
     pub fn width(self) -> usize {
         match self {
-            Self::Terminal(width) => width,
+            Self::Terminal(terminal) => terminal.columns,
             Self::Markdown => usize::MAX,
         }
+    }
+
+    /// Returns the number of columns of a table.
+    pub(crate) fn table_width(self) -> usize {
+        match self {
+            Self::Terminal(Terminal { is_wide: false, columns, .. }) => columns,
+            Self::Terminal(_) | Self::Markdown => usize::MAX,
+        }
+    }
+
+    /// Tests whether the medium has colours.
+    pub(crate) fn is_coloured(self) -> bool {
+        matches!(self, Self::Terminal(Terminal { is_coloured: true, .. }))
+    }
+
+    /// Marks text with a style, if the medium has colours.
+    pub(crate) fn styled(self, text: &str, style: Option<Style>) -> String {
+        style.filter(|_| self.is_coloured()).map_or_else(|| text.to_owned(), |style| style.marked(text))
     }
 
     /// Formats a heading above a table.
     pub fn heading(self, text: &str) -> String {
         match self {
-            Self::Terminal(width) => wrap(text, width),
+            Self::Terminal(terminal) => wrap(text, terminal.columns),
             Self::Markdown => format!("### {}\n", escaped(text)),
         }
     }
@@ -37,7 +68,7 @@ impl Medium {
     /// Formats paragraphs, one per line of `text`.
     pub fn prose(self, text: &str) -> String {
         match self {
-            Self::Terminal(width) => wrap(text, width),
+            Self::Terminal(terminal) => wrap(text, terminal.columns),
             Self::Markdown => text.lines().map(|line| escaped(line) + "\n").collect::<Vec<_>>().join("\n"),
         }
     }
@@ -110,23 +141,32 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Wraps lines between words. A word longer than a line stays whole, so that it can be copied.
+/// Wraps lines between words, and keeps their indentation. A word longer than a line stays whole, so that it can be copied.
 pub fn wrap(text: &str, width: usize) -> String {
     let mut lines = Vec::new();
     for paragraph in text.lines() {
+        let words = paragraph.trim_start_matches(' ');
+        let margin = &paragraph[..paragraph.len() - words.len()];
         let mut line = String::new();
-        for word in paragraph.split(' ') {
-            if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
-                lines.push(std::mem::take(&mut line));
+        for word in words.split(' ') {
+            if !line.is_empty() && margin.len() + line.chars().count() + 1 + word.chars().count() > width {
+                lines.push(format!("{margin}{}", std::mem::take(&mut line)));
             }
             if !line.is_empty() {
                 line.push(' ');
             }
             line.push_str(word);
         }
-        lines.push(line);
+        lines.push(format!("{margin}{line}"));
     }
     lines.join("\n")
+}
+
+/// Puts `text` after `lead`, and aligns its further lines with its first line.
+pub fn hanging(lead: &str, text: &str, width: usize) -> String {
+    let margin = lead.chars().count();
+    let wrapped = wrap(text, width.saturating_sub(margin).max(20));
+    format!("{lead}{}\n", wrapped.replace('\n', &format!("\n{:margin$}", "")))
 }
 
 #[cfg(test)]
@@ -158,6 +198,8 @@ mod tests {
     fn one_blank_line_separates_paragraphs() {
         let text = Medium::Markdown.heading("x") + "\n" + &Medium::Markdown.prose("one\ntwo") + "\n\n";
         assert_eq!(Medium::Markdown.finished(text), "### x\n\none\n\ntwo\n");
-        assert_eq!(Medium::Terminal(9).prose("one and two"), "one and\ntwo");
+        assert_eq!(Medium::from(9).prose("one and two"), "one and\ntwo");
+        assert_eq!(Medium::from(9).prose("  one and two"), "  one and\n  two");
+        assert_eq!(hanging("name  ", "one two three four five", 20), "name  one two three four\n      five\n");
     }
 }

@@ -1,7 +1,8 @@
 //! Reports as text: for a terminal, or as Markdown for an issue.
 //!
 //! # Layout
-//! - [`medium`]: the two media; [`table`]: tables that fit the medium's width; [`tail_mark`]: the mark of doubtful quantiles
+//! - [`medium`]: the two media; [`style`]: colours; [`table`]: tables that fit the medium's width; [`tail_mark`]: the mark of
+//!   doubtful quantiles
 //! - [`run`]: a run's ranking, with `boxplot` and `along`; [`cost`]: why one architecture wins;
 //!   `host`: the host and the settings
 //! - [`sweep`], [`capacity`], [`deviation`], [`run_diff`], [`history`]: the other reports; `curves`: curves in plain text
@@ -27,12 +28,13 @@ pub mod plan;
 
 pub mod run;
 pub mod run_diff;
+pub mod style;
 pub mod sweep;
 pub mod table;
 pub mod tail_mark;
 
 use harness::model::Run;
-pub use medium::Medium;
+pub use medium::{Medium, Terminal};
 
 use crate::model::{Capacities, Sweep};
 

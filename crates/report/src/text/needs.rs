@@ -13,12 +13,12 @@ pub fn render(needs: &Needs, medium: Medium) -> String {
         medium.heading(&format!("Needs of the largest workload of {experiment}")),
         String::new(),
         medium.prose("The server's host, by architecture:"),
-        table::of(SERVER, servers, medium).0,
+        table::with_dropped(SERVER, servers, medium),
         String::new(),
         medium.prose(&client_hosts(clients)),
         String::new(),
         medium.prose("Settings, and whether this host's are sufficient:"),
-        table::of(SETTINGS, settings, medium).0,
+        table::with_dropped(SETTINGS, settings, medium),
         String::new(),
         medium.prose("Inputs of this computation, per connection:"),
     ];
@@ -45,14 +45,14 @@ pub fn render(needs: &Needs, medium: Medium) -> String {
 const SERVER: &[Column<ServerNeeds>] = &[
     column("architecture", 0, |it| it.architecture.clone()),
     column("connections", 0, |it| it.connections.to_string()),
-    column("req/s", 0, |it| format::rate(it.workload.rate_per_s)),
+    column("req/s", 3, |it| format::rate(it.workload.rate_per_s)),
     column("descriptors", 0, |it| it.descriptors.to_string()),
-    column("open files", 0, |it| it.files.to_string()),
-    column("tasks", 0, |it| if it.tasks == 0 { "-".into() } else { it.tasks.to_string() }),
-    column("user memory", 0, |it| gib(it.user_bytes)),
-    column("kernel memory", 0, |it| gib(it.kernel_bytes)),
+    column("open files", 2, |it| it.files.to_string()),
+    column("tasks", 2, |it| if it.tasks == 0 { "-".into() } else { it.tasks.to_string() }),
+    column("user memory", 1, |it| gib(it.user_bytes)),
+    column("kernel memory", 1, |it| gib(it.kernel_bytes)),
     column("total", 0, |it| gib(it.user_bytes + it.kernel_bytes)),
-    column("Gbit/s", 0, |it| it.bits_per_s.map_or_else(|| "-".into(), |bits| format::digits(bits / 1e9))),
+    column("Gbit/s", 2, |it| it.bits_per_s.map_or_else(|| "-".into(), |bits| format::digits(bits / 1e9))),
 ];
 
 const SETTINGS: &[Column<Setting>] = &[
@@ -69,7 +69,7 @@ const SETTINGS: &[Column<Setting>] = &[
         Some(_) if it.suffices() => "sufficient".to_owned(),
         Some(_) => "raise".to_owned(),
     }),
-    column("purpose", 0, |it| it.about.to_owned()),
+    column("purpose", 1, |it| it.about.to_owned()),
 ];
 
 fn client_hosts(clients: &ClientNeeds) -> String {

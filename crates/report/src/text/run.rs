@@ -6,6 +6,7 @@ use stats::Distribution;
 
 use super::host::host;
 use super::medium::Medium;
+use super::style::Style;
 use super::table::{self, Column, column};
 use super::{along, boxplot, tail_mark};
 use crate::format;
@@ -19,13 +20,13 @@ use crate::model::undecided;
 pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
     let service_time = |p50_rank: u8| {
         [
-            column("p1 µs", 4, |row| service(row, P1)),
-            column("p25 µs", 4, |row| service(row, P25)),
+            column("p1", 5, |row| service(row, P1)),
+            column("p25", 5, |row| service(row, P25)),
             column("p50 µs", p50_rank, |row| service(row, P50)),
-            column("p75 µs", 4, |row| service(row, P75)),
-            column("p90 µs", 5, |row| service(row, P90)),
-            column("p95 µs", 5, |row| service(row, P95)),
-            column("p99 µs", 0, |row| service(row, P99)),
+            column("p75", 5, |row| service(row, P75)),
+            column("p90", 1, |row| service(row, P90)),
+            column("p95", 1, |row| service(row, P95)),
+            column("p99", 0, |row| service(row, P99)),
         ]
     };
     let client_cpu = |rank: u8| {
@@ -42,8 +43,11 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
     let send_delay = |rank: u8| {
         column("send delay p99", rank, |row: &Row| row.send_delay.map_or(none(), |it| format::us(it.p99_ns as f64)))
     };
-    let mut columns =
-        vec![column("architecture", 0, Row::label), column("vs best", 0, |row: &Row| format::ratio(row.ratio))];
+    let best = |row: &Row| row.is_best().then_some(Style::Best);
+    let mut columns = vec![
+        column("architecture", 0, Row::label).styled(best),
+        column("vs best", 0, |row: &Row| format::ratio(row.ratio)),
+    ];
     if workload.service.stream().is_some() {
         columns.extend([
             column("MB/s", 0, |row| stream(row, |it| Some(it.bytes_per_s / 1e6))),
@@ -59,7 +63,7 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
     } else if workload.is_closed() {
         columns.push(column("trans/s", 0, rate));
         columns.extend(service_time(1));
-        columns.extend([client_cpu(2), cpu("CPU µs/trans", 1), switches("switches/trans")]);
+        columns.extend([client_cpu(2), cpu("CPU µs/trans", 2), switches("switches/trans")]);
         columns.push(column("user+kernel/conn", 2, memory));
     } else if workload.service.ports().is_some() {
         columns.extend(service_time(0));
@@ -80,12 +84,13 @@ pub(crate) fn columns(workload: &Workload) -> Vec<Column<Row>> {
             response_time(0),
             send_delay(2),
             column("req/s", 2, rate),
-            cpu("CPU µs/req", 1),
+            cpu("CPU µs/req", 2),
             switches("switches/req"),
             column("user+kernel/conn", 2, memory),
         ]);
     }
-    columns.push(column("verdict", 0, verdict));
+    let style = |row: &Row| (row.repeats > 0).then(|| Style::of(row.verdict));
+    columns.push(column("verdict", 0, verdict).styled(style));
     columns
 }
 
@@ -149,7 +154,7 @@ pub fn render(run: &Run, medium: Medium) -> String {
         let Comparison { title, network, interleaving, rows, .. } = comparison;
         lines.push(medium.heading(title));
         lines.extend(network.iter().chain(interleaving).map(|sentence| medium.prose(sentence)));
-        lines.push(table::with_dropped(&columns(&comparison.workload), rows, medium, "--json"));
+        lines.push(table::with_dropped(&columns(&comparison.workload), rows, medium));
         lines.extend(tail_mark::note(rows).map(|note| medium.prose(&note)));
         lines.extend(boxplot::of(comparison, medium));
         lines.extend(churn(rows, medium));
@@ -182,12 +187,18 @@ const CHURN_COLUMNS: &[Column<Row>] = &[
     column("architecture", 0, Row::label),
     column("conn/s", 0, |row| row.churn.as_ref().map_or(none(), |it| format::digits(it.opened_per_s))),
     column("established p50 µs", 0, |row| churn_us(row, |it| &it.connect, P50)),
+    column("p90", 3, |row| churn_us(row, |it| &it.connect, P90)),
+    column("p95", 3, |row| churn_us(row, |it| &it.connect, P95)),
     column("p99", 1, |row| churn_us(row, |it| &it.connect, P99)),
     column("first byte p50 µs", 0, |row| churn_us(row, |it| &it.first_byte, P50)),
+    column("p90", 3, |row| churn_us(row, |it| &it.first_byte, P90)),
+    column("p95", 3, |row| churn_us(row, |it| &it.first_byte, P95)),
     column("p99", 1, |row| churn_us(row, |it| &it.first_byte, P99)),
     column("response p50 µs", 2, |row| response(row, P50)),
+    column("p90", 3, |row| response(row, P90)),
+    column("p95", 3, |row| response(row, P95)),
     column("p99", 2, |row| response(row, P99)),
-    column("waited", 3, |row| row.churn.as_ref().map_or(none(), |it| it.waited.to_string())),
+    column("waited", 4, |row| row.churn.as_ref().map_or(none(), |it| it.waited.to_string())),
 ];
 
 fn churn_us(row: &Row, time: fn(&Churn) -> &Distribution, quantile: Quantile) -> String {
@@ -237,13 +248,17 @@ fn http(rows: &[Row], medium: Medium) -> Vec<String> {
 const KERNEL_COLUMNS: &[Column<Row>] = &[
     column("architecture", 0, Row::label),
     column("t2k-t2 p50 µs", 0, |row| kernel_us(row, |it| Some(it.to_driver.p50_ns))),
+    column("p90", 3, |row| kernel_us(row, |it| Some(it.to_driver.p90_ns))),
+    column("p95", 3, |row| kernel_us(row, |it| Some(it.to_driver.p95_ns))),
     column("p99", 2, |row| kernel_us(row, |it| Some(it.to_driver.p99_ns))),
     column("t3-t3k p50 µs", 0, |row| kernel_us(row, |it| Some(it.from_arrival.p50_ns))),
+    column("p90", 3, |row| kernel_us(row, |it| Some(it.from_arrival.p90_ns))),
+    column("p95", 3, |row| kernel_us(row, |it| Some(it.from_arrival.p95_ns))),
     column("p99", 2, |row| kernel_us(row, |it| Some(it.from_arrival.p99_ns))),
     column("client p50 µs", 1, |row| service(row, P50)),
     column("kernel p50 µs", 1, |row| kernel_us(row, |it| Some(it.service.p50_ns))),
-    column("hardware", 3, |row| kernel_us(row, |it| Some(it.hardware_service?.p50_ns))),
-    column("no stamp", 3, |row| row.kernel.as_ref().map_or(none(), |it| format!("{:.2} %", 100.0 * it.unstamped))),
+    column("hardware", 2, |row| kernel_us(row, |it| Some(it.hardware_service?.p50_ns))),
+    column("no stamp", 2, |row| row.kernel.as_ref().map_or(none(), |it| format!("{:.2} %", 100.0 * it.unstamped))),
 ];
 
 fn kernel_us(row: &Row, ns: fn(&Kernel) -> Option<u64>) -> String {
@@ -280,7 +295,7 @@ fn kernel(rows: &[Row], medium: Medium) -> Vec<String> {
 /// Defines the columns, and states the conditions of the run.
 fn about(run: &Run, summary: &Summary) -> String {
     format!(
-        "Service time runs from the request's write to the last byte of its response. \
+        "Service time (p1 to p99, in µs) runs from the request's write to the last byte of its response. \
          Response time (resp p99, in µs) starts at the planned send instead; the send delay (in µs) is the difference. \
          \"vs best\" is the ratio to the best by {}; its interval: {}. {NOTES_OF_STATISTICS}\n\
          {NOTES_OF_MEMORY}\n{}",

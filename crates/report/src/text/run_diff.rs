@@ -86,7 +86,7 @@ pub fn render(diff: &RunDiff, medium: Medium) -> String {
         if let Some(phases_b) = phases_b {
             lines.push(prose(format!("The phases differ: A {}; B {}.", phases(&workload.phases), phases(phases_b))));
         }
-        lines.push(table::with_dropped(&columns(workload), pairs.iter().copied(), medium, "--json"));
+        lines.push(table::with_dropped(&columns(workload), pairs.iter().copied(), medium));
         for pair in pairs {
             for (letter, figures) in [("A", &pair.a), ("B", &pair.b)] {
                 let reasons = not_compared(figures).map(|why| format!("{} in {letter}: {why}", pair.architecture));

@@ -5,6 +5,7 @@ use harness::model::{Run, VerdictKind};
 use super::curves::{self, Line};
 use super::host::host;
 use super::medium::Medium;
+use super::style::Style;
 use super::table::{self, Column, column};
 use super::tail_mark;
 use crate::format;
@@ -23,12 +24,12 @@ const COLUMNS: &[Column<Step>] = &[
     column("stddev_rep_rate", 4, |step| figure(step, |it| it.stddev_rep_rate)),
     column("resp_time ms", 2, |step| tail(step, 0.99, |it| it.resp_time)),
     column("p50 ms", 1, |step| figure(step, |it| Some(it.resp_time_p50))),
-    column("p90 ms", 5, |step| tail(step, 0.9, |it| it.resp_time_p90)),
-    column("p95 ms", 5, |step| tail(step, 0.95, |it| it.resp_time_p95)),
+    column("p90 ms", 1, |step| tail(step, 0.9, |it| it.resp_time_p90)),
+    column("p95 ms", 1, |step| tail(step, 0.95, |it| it.resp_time_p95)),
     column("p99 ms", 0, |step| tail(step, 0.99, |it| it.resp_time_p99)),
     column("net_io KiB/s", 4, |step| figure(step, |it| it.net_io)),
     column("errors %", 2, |step| figure(step, |it| Some(it.errors))),
-    column("verdict", 0, |step| step.verdict_name().to_owned()),
+    column("verdict", 0, |step: &Step| step.verdict_name().to_owned()).styled(|step| step.verdict.map(Style::of)),
 ];
 
 fn figure(step: &Step, figure: impl Fn(&StepFigures) -> Option<f64>) -> String {
@@ -47,7 +48,7 @@ pub fn render(run: &Run, sweep: &Sweep, medium: Medium) -> String {
     for workload in sweep.workloads() {
         lines.push(medium.heading(&title(workload)));
         let steps = sweep.curves_of(workload).flat_map(|curve| &curve.steps);
-        lines.push(table::with_dropped(COLUMNS, steps.collect::<Vec<_>>(), medium, "--csv"));
+        lines.push(table::with_dropped(COLUMNS, steps.collect::<Vec<_>>(), medium));
         let is_late =
             |curve: &&Curve| curve.steps.iter().filter_map(|it| it.figures.as_ref()).any(|it| it.late.reaches(0.99));
         let late: Vec<&str> = sweep.curves_of(workload).filter(is_late).map(|it| it.architecture.as_str()).collect();

@@ -3,9 +3,8 @@
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use crate::text::Medium;
-
-/// The highest rank: a narrow terminal drops these columns first.
-const RANK_MAX: u8 = 5;
+use crate::text::medium::Terminal;
+use crate::text::style::Style;
 
 /// A column of rows of `T`.
 pub(crate) struct Column<T> {
@@ -13,44 +12,91 @@ pub(crate) struct Column<T> {
     /// The rank: a narrow terminal drops high ranks first. Columns of rank 0 are always shown.
     pub(crate) rank: u8,
     pub(crate) text: fn(&T) -> String,
+    /// The style of a cell. The style of a cell in the first column is that of the whole row.
+    pub(crate) style: fn(&T) -> Option<Style>,
+}
+
+impl<T> Column<T> {
+    /// Returns the column with styles.
+    pub(crate) const fn styled(self, style: fn(&T) -> Option<Style>) -> Self {
+        Self { style, ..self }
+    }
 }
 
 /// Returns a column with this heading, rank and text.
 pub(crate) const fn column<T>(heading: &'static str, rank: u8, text: fn(&T) -> String) -> Column<T> {
-    Column { heading, rank, text }
+    Column { heading, rank, text, style: |_| None }
 }
 
-/// Returns a table with as many of `columns` as fit. The line below names the dropped columns and the `flag` that
-/// shows them.
+/// Returns a table with as many of `columns` as fit. The line below names the dropped columns and the flag that shows them.
 pub(crate) fn with_dropped<'a, T: 'a>(
     columns: &[Column<T>],
     rows: impl IntoIterator<Item = &'a T> + Clone,
     medium: Medium,
-    flag: &str,
 ) -> String {
     let (table, dropped) = of(columns, rows, medium);
     match dropped.as_slice() {
         [] => table,
         dropped => {
-            format!("{table}\n{}", medium.prose(&format!("(too narrow for: {}; see {flag})", dropped.join(", "))))
+            format!("{table}\n{}", medium.prose(&format!("(too narrow for: {}; see --wide)", dropped.join(", "))))
         }
     }
 }
 
-/// Returns a table with as many of `columns` as fit, and the headings of the dropped columns.
+/// Returns a table with as many of `columns` as fit, and the headings of the dropped columns. Columns are added by their rank, and
+/// from left to right.
 pub(crate) fn of<'a, T: 'a>(
     columns: &[Column<T>],
     rows: impl IntoIterator<Item = &'a T> + Clone,
     medium: Medium,
 ) -> (String, Vec<&'static str>) {
-    let built = |rank_max: u8| {
-        let (shown, dropped): (Vec<_>, Vec<_>) = columns.iter().partition(|column| column.rank <= rank_max);
-        let cells = |row: &T| shown.iter().map(|column| (column.text)(row)).collect();
-        let table = of_text(shown.iter().map(|column| column.heading), rows.clone().into_iter().map(cells), medium);
-        (table, dropped.iter().map(|column| column.heading).collect())
+    let mut is_shown: Vec<bool> = columns.iter().map(|column| column.rank == 0).collect();
+    let shown = |is_shown: &[bool]| -> Vec<&Column<T>> {
+        columns.iter().zip(is_shown).filter(|(_, is_shown)| **is_shown).map(|(column, _)| column).collect()
     };
-    let fits = |(text, _): &(String, _)| text.lines().all(|line| line.chars().count() <= medium.width());
-    (0..=RANK_MAX).rev().map(built).find(fits).unwrap_or_else(|| built(0))
+    let table = |shown: &[&Column<T>]| {
+        let cells = |row: &T| shown.iter().map(|column| (column.text)(row)).collect();
+        of_text(shown.iter().map(|column| column.heading), rows.clone().into_iter().map(cells), medium)
+    };
+    let fits = |text: &str| text.lines().all(|line| line.chars().count() <= medium.table_width());
+    let mut further: Vec<usize> = (0..columns.len()).filter(|at| !is_shown[*at]).collect();
+    further.sort_by_key(|at| columns[*at].rank);
+    let mut text = table(&shown(&is_shown));
+    for at in further {
+        is_shown[at] = true;
+        let wider = table(&shown(&is_shown));
+        if !fits(&wider) {
+            is_shown[at] = false;
+            break;
+        }
+        text = wider;
+    }
+    let dropped = columns.iter().zip(&is_shown).filter(|(_, is_shown)| !**is_shown).map(|(column, _)| column.heading);
+    if medium.is_coloured() {
+        text = with_styles(&text, &shown(&is_shown), rows, medium);
+    }
+    (text, dropped.collect())
+}
+
+/// Marks the styles of cells and rows in the text of a table, whose first line has the headings.
+fn with_styles<'a, T: 'a>(
+    text: &str,
+    columns: &[&Column<T>],
+    rows: impl IntoIterator<Item = &'a T>,
+    medium: Medium,
+) -> String {
+    let (headings, lines) = text.split_once('\n').unwrap_or((text, ""));
+    let marked = lines.lines().zip(rows).map(|(line, row)| {
+        let mut line = line.to_owned();
+        for column in columns.iter().skip(1) {
+            let cell = (column.text)(row);
+            if let (Some(style), Some(at)) = ((column.style)(row), line.rfind(&cell)) {
+                line.replace_range(at..at + cell.len(), &medium.styled(&cell, Some(style)));
+            }
+        }
+        medium.styled(&line, columns.first().and_then(|column| (column.style)(row)))
+    });
+    [headings.to_owned()].into_iter().chain(marked).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns a table of text below these headings.
@@ -71,8 +117,8 @@ pub fn of_words(
     medium: Medium,
 ) -> String {
     let mut table = plain(headings, rows);
-    if let Medium::Terminal(width) = medium {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.try_into().unwrap_or(u16::MAX));
+    if let Medium::Terminal(Terminal { columns, is_wide: false, .. }) = medium {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns.try_into().unwrap_or(u16::MAX));
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
@@ -97,6 +143,20 @@ fn align(table: &mut Table) {
     }
 }
 
+/// Returns a table whose first `lead` columns name the rows. If it is wider than the medium, returns several tables, each with some
+/// of the other columns.
+pub fn of_parts(
+    lead: usize,
+    headings: impl IntoIterator<Item: ToString>,
+    rows: impl IntoIterator<Item = Vec<String>>,
+    medium: Medium,
+) -> String {
+    let headings: Vec<String> = headings.into_iter().map(|it| it.to_string()).collect();
+    let rows: Vec<Vec<String>> = rows.into_iter().collect();
+    let split: Vec<_> = rows.iter().map(|row| row.split_at(lead)).collect();
+    in_parts(&headings[..lead], &headings[lead..], &split, medium)
+}
+
 /// Returns a table whose rows begin with the `lead` columns. If it is wider than the medium, returns several tables,
 /// each with some of the other columns.
 pub fn in_parts(lead: &[String], columns: &[String], rows: &[(&[String], &[String])], medium: Medium) -> String {
@@ -109,7 +169,7 @@ pub fn in_parts(lead: &[String], columns: &[String], rows: &[(&[String], &[Strin
         starts.map(|from| part(from, (from + count).min(columns.len()))).collect()
     };
     let fits = |parts: &[String]| {
-        parts.iter().flat_map(|part| part.lines()).all(|line| line.chars().count() <= medium.width())
+        parts.iter().flat_map(|part| part.lines()).all(|line| line.chars().count() <= medium.table_width())
     };
     let fitting = (2..=columns.len()).rev().map(parts).find(|parts| fits(parts));
     fitting.unwrap_or_else(|| parts(1)).join("\n\n")

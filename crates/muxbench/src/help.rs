@@ -1,0 +1,174 @@
+//! The layout of help: `-h` fits a screen, and `--help` has everything.
+
+use clap::{Arg, ArgAction, Command};
+
+use crate::exit;
+
+/// The lowest and the highest number of columns.
+const COLUMNS: (usize, usize) = (40, 100);
+/// Lines of examples in `-h`.
+const EXAMPLES: usize = 2;
+/// The heading of the flag for help, if the command has it.
+const RESULTS: &str = "Results";
+
+/// The flags in `-h` of the commands with many flags. Other commands show all flags.
+const SHORT: &[(&str, &[&str])] = &[
+    (
+        "compare",
+        &[
+            "arch", "target", "rate", "connections", "service", "request", "response", "schedule", "measure", "until", "json",
+            "explain", "resume",
+        ],
+    ),
+    (
+        "sweep",
+        &[
+            "arch", "target", "rate", "connections", "service", "request", "response", "measure", "past", "csv", "json", "resume",
+        ],
+    ),
+    (
+        "capacity",
+        &["p50", "p99", "p999", "time_max", "arch", "target", "connections", "service", "request", "response", "json", "resume"],
+    ),
+    (
+        "load",
+        &["rate", "connections", "service", "schedule", "request", "response", "measure", "header", "samples", "json"],
+    ),
+    ("run", &["quick", "output", "resume", "allow_exec", "strict", "explain", "json", "quiet", "distributed"]),
+    ("plan", &["quick", "hosts", "from", "json", "schema"]),
+    ("serve", &["arch", "service", "ports", "request", "response", "folder", "listen", "cpus", "json"]),
+    ("idle", &["connections", "service", "time", "json"]),
+    ("calibrate", &["hold", "law", "rounds", "transport", "connections", "rate", "measure", "strict", "json"]),
+    ("lab", &["network", "delay", "jitter", "loss", "bandwidth"]),
+];
+
+/// Defaults that differ between commands with the same flag.
+const DEFAULTS: &[(&str, &[(&str, &str)])] = &[
+    (
+        "compare",
+        &[
+            ("connections", "400,2000"),
+            ("ramp", "100ms"),
+            ("warm_up", "200ms"),
+            ("measure", "2800ms"),
+            ("cool_down", "200ms"),
+        ],
+    ),
+    ("sweep", &[("connections", "400"), ("ramp", "200ms"), ("warm_up", "300ms"), ("measure", "2s"), ("cool_down", "1s")]),
+    (
+        "capacity",
+        &[("connections", "400"), ("ramp", "200ms"), ("warm_up", "300ms"), ("measure", "1s"), ("cool_down", "1s")],
+    ),
+    ("load", &[("connections", "400"), ("ramp", "1s"), ("warm_up", "1s"), ("measure", "5s"), ("cool_down", "2s")]),
+];
+
+/// Arranges the help of all commands within a number of columns.
+pub fn arranged(command: Command, columns: usize) -> Command {
+    let columns = columns.clamp(COLUMNS.0, COLUMNS.1);
+    command.term_width(columns).mut_subcommands(|command| of_command(command).term_width(columns))
+}
+
+fn of_command(command: Command) -> Command {
+    let name = command.get_name().to_owned();
+    let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let short = SHORT.iter().find(|(command, _)| *command == name).map(|(_, flags)| *flags);
+    let defaults = DEFAULTS.iter().find(|(command, _)| *command == name).map_or(&[][..], |(_, defaults)| *defaults);
+    let is_result = |arg: &Arg| arg.get_help_heading() == Some(RESULTS);
+    let heading = command.get_arguments().any(is_result).then_some(RESULTS);
+    let help = Arg::new("help").short('h').long("help").action(ArgAction::Help).help_heading(heading);
+    let everything = format!("{examples}\n\n{}", exit::described(&name));
+    command
+        .mut_args(|arg| of_arg(arg, short, defaults))
+        .disable_help_flag(true)
+        .arg(help.help("Print this summary, or everything with --help"))
+        .after_help(summary(&name, &examples))
+        .after_long_help(everything.trim_start().to_owned())
+}
+
+fn of_arg(arg: Arg, short: Option<&[&str]>, defaults: &[(&str, &str)]) -> Arg {
+    let id = arg.get_id().to_string();
+    let is_short = arg.is_positional() || short.is_none_or(|short| short.contains(&&*id));
+    let arg = arg.hide_short_help(!is_short);
+    let Some((_, default)) = defaults.iter().find(|(flag, _)| *flag == id) else { return arg };
+    let text = |of: Option<&clap::builder::StyledStr>| of.map(ToString::to_string).unwrap_or_default();
+    let (short, long) = (text(arg.get_help()), text(arg.get_long_help()));
+    let rest = long.strip_prefix(&short).unwrap_or_default();
+    let short = format!("{short} [default: {default}]");
+    let long = format!("{short}{rest}");
+    arg.help(short).long_help(long)
+}
+
+/// Returns the first examples, and where the others are.
+fn summary(name: &str, examples: &str) -> String {
+    let examples = examples.find("Examples:").map_or("", |at| &examples[at..]);
+    let lines = examples.lines().take(1 + EXAMPLES).map(|line| format!("{line}\n"));
+    format!("{}All flags, examples and exit codes: muxbench {name} --help", lines.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use harness::spec::presets;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    fn built(columns: usize) -> Command {
+        let mut command = arranged(Cli::command(), columns);
+        command.build();
+        command
+    }
+
+    fn visible(command: &mut Command) -> impl Iterator<Item = &mut Command> {
+        command.get_subcommands_mut().filter(|command| !command.is_hide_set() && command.get_name() != "help")
+    }
+
+    #[test]
+    fn short_help_fits_a_screen() {
+        let mut command = built(80);
+        command.clone().debug_assert();
+        let mut texts = vec![command.render_help().to_string()];
+        texts.extend(visible(&mut command).map(|command| command.render_help().to_string()));
+        for text in texts {
+            let widest = text.lines().map(|line| line.chars().count()).max();
+            assert!(text.trim_end().lines().count() <= 30 && widest <= Some(80), "{text}");
+        }
+    }
+
+    #[test]
+    fn long_help_has_every_flag_and_the_exit_codes() {
+        for command in visible(&mut built(80)) {
+            let (short, long) = (command.render_help().to_string(), command.render_long_help().to_string());
+            let flags = command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long);
+            for flag in flags {
+                assert!(long.contains(&format!("--{flag}")), "{flag}: {long}");
+            }
+            assert!(long.contains("Exit codes:\n    0  done\n") && short.contains("exit codes: muxbench "), "{long}");
+        }
+    }
+
+    #[test]
+    fn lists_name_existing_flags() {
+        let command = built(80);
+        let defaults = DEFAULTS.iter().map(|(name, flags)| (name, flags.iter().map(|(flag, _)| *flag).collect::<Vec<_>>()));
+        for (name, flags) in SHORT.iter().map(|(name, flags)| (name, flags.to_vec())).chain(defaults) {
+            let command = command.find_subcommand(name).unwrap();
+            let has = |flag: &&str| command.get_arguments().any(|arg| arg.get_id() == flag);
+            assert!(flags.iter().all(has), "{name}: {flags:?}");
+        }
+    }
+
+    #[test]
+    fn defaults_of_compare_are_those_of_its_preset() {
+        let compare = presets::find("compare").unwrap().experiment();
+        let phases = compare.phases;
+        let shown = |id: &str| DEFAULTS[0].1.iter().find(|(flag, _)| *flag == id).unwrap().1.to_owned();
+        let connections: Vec<String> = compare.workload.connections.0.iter().map(ToString::to_string).collect();
+        assert_eq!(shown("connections"), connections.join(","));
+        for (id, time) in
+            [("ramp", phases.ramp), ("warm_up", phases.warm_up), ("measure", phases.measure), ("cool_down", phases.cool_down)]
+        {
+            assert_eq!(shown(id), time.to_string(), "{id}");
+        }
+    }
+}
