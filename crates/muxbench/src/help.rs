@@ -148,6 +148,35 @@ mod tests {
     }
 
     #[test]
+    fn flags_are_under_the_heading_of_their_topic() {
+        let command = built(80);
+        for (name, flag, heading) in [
+            ("compare", "arch", "Servers"),
+            ("compare", "accept", "Server settings"),
+            ("compare", "active", "Load"),
+            ("compare", "measure", "Load"),
+            ("compare", "folder", "HTTP"),
+            ("compare", "until", "Trials"),
+            ("compare", "seed", "Trials"),
+            ("compare", "print_experiment", "Results"),
+            ("sweep", "past", "Trials"),
+            ("capacity", "p95", "Search"),
+            ("load", "samples", "Results"),
+            ("idle", "time", "Load"),
+            ("report", "csv", "Results"),
+        ] {
+            let command = command.find_subcommand(name).unwrap();
+            let arg = command.get_arguments().find(|arg| arg.get_id() == flag).unwrap();
+            assert_eq!(arg.get_help_heading(), Some(heading), "{name} --{flag}");
+        }
+        let without = |arg: &&Arg| arg.get_help_heading().is_none() && !arg.is_hide_set() && !arg.is_positional();
+        for name in ["compare", "sweep", "capacity", "load", "idle"] {
+            let flags: Vec<_> = command.find_subcommand(name).unwrap().get_arguments().filter(without).collect();
+            assert!(flags.is_empty(), "{name}: {flags:?}");
+        }
+    }
+
+    #[test]
     fn lists_name_existing_flags() {
         let command = built(80);
         let defaults = DEFAULTS.iter().map(|(name, flags)| (name, flags.iter().map(|(flag, _)| *flag).collect::<Vec<_>>()));

@@ -19,7 +19,7 @@ pub struct Group {
     pub name: &'static str,
     /// One line for `muxbench list`.
     pub about: &'static str,
-    /// Tests whether the group has the models like this one, of [`Architecture::all`].
+    /// Tests whether a model belongs to the group.
     has: fn(&ModelRow) -> bool,
 }
 

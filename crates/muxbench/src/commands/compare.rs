@@ -42,7 +42,7 @@ const BUDGET_NS: u64 = 600_000_000_000;
 pub struct Args {
     #[command(flatten)]
     setup: SetupArgs,
-    /// Requests per second, as in 2k or 2000/s [default: 2000]
+    /// Requests/s, as in 2k or 2000/s [default: 2000]
     ///
     /// Several rates, comma-separated, make several workloads
     #[arg(long, short, value_name = "RATE", value_delimiter = ',', help_heading = "Load", display_order = 0)]

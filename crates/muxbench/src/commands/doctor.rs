@@ -18,13 +18,13 @@ use crate::output;
   muxbench doctor --clean             # remove what killed runs have left
   muxbench doctor --json | jq '.[] | select(.state == \"beware\") | .remedy'")]
 pub struct Args {
-    #[command(flatten)]
-    format: FormatArgs,
     /// Remove what killed runs have left, and examine nothing
     ///
     /// End the processes and remove the socket folders of killed runs
     #[arg(long, conflicts_with_all = ["json", "markdown", "wide"])]
     clean: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {

@@ -24,7 +24,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Time from a forwarded signal until the lab kills the command.
 const END_MAX: Duration = Duration::from_secs(5);
 
-/// Run a command in a lab of network namespaces, on the server's host
+/// Run a command in a lab: network namespaces as hosts
 ///
 /// With a launcher such as srun, one machine then acts as a cluster. MUXBENCH_LAB_HOSTS lists the namespaces for nsenter(1),
 /// beginning with the server's. A distributed run in a lab measures and reports the network before each trial. When the command

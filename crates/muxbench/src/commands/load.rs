@@ -41,7 +41,7 @@ use crate::{control, execution, exit, output};
 pub struct Args {
     #[command(flatten)]
     target: TargetArgs,
-    /// Requests per second, as in 2k or 2000/s [default: 2000]
+    /// Requests/s, as in 2k or 2000/s [default: 2000]
     #[arg(long, short, value_name = "RATE", help_heading = "Load", display_order = 0)]
     rate: Option<Rate>,
     #[command(flatten)]

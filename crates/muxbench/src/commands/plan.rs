@@ -18,7 +18,7 @@ use crate::{execution, output};
 /// Requests with which `--measure` determines the client's CPU time per request.
 const REQUESTS: usize = 20_000;
 
-/// Show the trials of an experiment, and whether this host can run it
+/// Show the trials of an experiment, and what prevents them here
 ///
 /// With --hosts, show the needs of the largest workload on the server's host and on the client hosts: descriptors, memory,
 /// ports, addresses and kernel settings.

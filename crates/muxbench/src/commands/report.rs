@@ -38,19 +38,6 @@ pub struct Args {
     /// Two runs are compared. More runs, or a folder of runs, are shown as a history
     #[arg(value_name = "RUN")]
     runs: Vec<PathBuf>,
-    #[command(flatten)]
-    format: FormatArgs,
-    /// Say why: system calls, switches, CPU per request
-    ///
-    /// System calls, events, context switches and CPU time per request, and what sets each architecture apart from the best
-    #[arg(long, help_heading = "Results", conflicts_with_all = ["json", "csv", "paper", "send_deviation"])]
-    explain: bool,
-    /// Print CSV
-    ///
-    /// A row is a trial (one run), an architecture and workload (two runs), or a point of a trend (history). With --paper, a row is
-    /// a published value, or a claim if there are no tables; with --figure a point, with --table a row
-    #[arg(long, help_heading = "Results", conflicts_with_all = ["json", "markdown", "wide"])]
-    csv: bool,
     /// Show the run beside a paper
     ///
     /// The tables with the published values, and which claims hold here
@@ -76,6 +63,19 @@ pub struct Args {
     /// The deviation of each trial (kawai2006), from the stored samples
     #[arg(long)]
     send_deviation: bool,
+    #[command(flatten)]
+    format: FormatArgs,
+    /// Say why: system calls, switches, CPU per request
+    ///
+    /// System calls, events, context switches and CPU time per request, and what sets each architecture apart from the best
+    #[arg(long, help_heading = "Results", conflicts_with_all = ["json", "csv", "paper", "send_deviation"])]
+    explain: bool,
+    /// Print CSV
+    ///
+    /// A row is a trial (one run), an architecture and workload (two runs), or a point of a trend (history). With --paper, a row is
+    /// a published value, or a claim if there are no tables; with --figure a point, with --table a row
+    #[arg(long, help_heading = "Results", conflicts_with_all = ["json", "markdown", "wide"])]
+    csv: bool,
 }
 
 impl Args {

@@ -47,10 +47,10 @@ pub struct Args {
     /// One server at a time
     #[arg(long)]
     full: bool,
-    /// Run and show only this figure, by its number in the paper
+    /// Run and show only this figure of the paper
     #[arg(long, value_name = "N", conflicts_with = "table")]
     figure: Option<String>,
-    /// Run and show only this table, by its number in the paper
+    /// Run and show only this table of the paper
     #[arg(long, value_name = "N")]
     table: Option<String>,
     /// Folder [default: results/reproduce-PAPER-SCALE]

@@ -19,7 +19,7 @@ use crate::options::execution::ExecutionArgs;
 use crate::options::set;
 use crate::options::setup::{SetupArgs, checked};
 
-/// Raise the rate in steps until each architecture is past saturation
+/// Raise the rate in steps until each architecture is saturated
 ///
 /// A step is all repeats of all architectures at one rate, which take turns where possible. An architecture is past saturation
 /// at a step if most of its repeats are saturated, have failed, or achieved less than 95 % of the planned rate. After --past

@@ -52,7 +52,7 @@ pub struct LoadArgs {
     /// Transport: tcp, tcp6 (over IPv6), unix (Unix sockets) [default: tcp, or as the URL of a target selects]
     #[arg(long, value_name = "TRANSPORT", value_parser = named::<Transport>)]
     transport: Option<Transport>,
-    /// Open connections, such as 400 or 10k
+    /// Open connections, as in 10k
     ///
     /// Several numbers, comma-separated, make several workloads
     #[arg(long, short, value_name = "N", value_delimiter = ',', value_parser = count::<NonZeroU32>)]
@@ -67,8 +67,6 @@ pub struct LoadArgs {
     /// (constant-drawn) or send at the same time (constant-together)
     #[arg(long, value_name = "SCHEDULE", value_delimiter = ',', value_parser = named::<Schedule>)]
     schedule: Vec<Schedule>,
-    #[command(flatten)]
-    pub traffic: TrafficArgs,
     /// Share of the connections that carry requests, such as 1/16 or 6.25%, comma-separated [default: 1]
     #[arg(long, value_name = "SHARE", value_delimiter = ',')]
     active: Vec<Share>,
@@ -81,6 +79,8 @@ pub struct LoadArgs {
     /// Seed of all random numbers: the order of trials, the schedules [default: 1]
     #[arg(long, value_name = "SEED", help_heading = "Trials")]
     seed: Option<u64>,
+    #[command(flatten)]
+    pub traffic: TrafficArgs,
     #[command(flatten)]
     phases: PhaseArgs,
     #[command(flatten)]

@@ -28,7 +28,9 @@ pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The built binary.
 pub fn muxbench() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_muxbench"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_muxbench"));
+    command.env("COLUMNS", "160");
+    command
 }
 
 /// `muxbench load` with a folder for its results.

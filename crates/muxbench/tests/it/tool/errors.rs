@@ -6,6 +6,14 @@ use super::*;
 const ERRORS: &[(&str, i32, &str)] = &[
     ("run bad.toml", 1, "bad.toml:2: unknown architecture `epol`"),
     ("run absent.toml", 1, "absent.toml: neither a file nor a preset"),
+    ("run smok", 1, "did you mean `smoke`?"),
+    ("run misspelt.toml", 1, "did you mean `connections`?"),
+    ("compare --arch epol", 1, "did you mean `epoll`?"),
+    ("compare --arch thread", 1, "did you mean `threads`?"),
+    ("compare --service htp", 2, "did you mean `http`?"),
+    ("compare --conections 1", 2, "'--connections'"),
+    ("compare --network lab --loss 0.1", 2, "0.1 alone could mean 0.1% or 10%"),
+    ("man compar", 1, "did you mean `compare`?"),
     ("run", 1, "name an experiment file"),
     ("run smoke --quick", 1, "has no [quick] table"),
     ("run --resume", 1, "results: contains no run"),
@@ -52,6 +60,7 @@ const ERRORS: &[(&str, i32, &str)] = &[
 fn user_errors_are_reported_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("bad.toml"), "name = \"x\"\narchitectures = \"epol\"\n").unwrap();
+    std::fs::write(folder.path().join("misspelt.toml"), "name = \"x\"\n[workload]\nconections = 1\n").unwrap();
     for (line, code, words) in ERRORS {
         let output = run(folder.path(), &line.split(' ').collect::<Vec<_>>(), *code);
         assert!(text(&output.stderr).contains(words), "{line}: {}", text(&output.stderr));

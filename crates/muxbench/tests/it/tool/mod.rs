@@ -524,10 +524,14 @@ fn doctor_checks_every_cause_of_disturbance() {
 }
 
 fn closed_output_pipe_is_no_error() {
-    let mut child = muxbench().arg("list").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    for line in ["list", "list --json", "completions bash", "man compare", "compare --help", "--help"] {
+        let mut command = muxbench();
+        let command = command.args(line.split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{line}: {}", text(&output.stderr));
+    }
 }
 
 /// Checks that docs/scale.md contains the figures of a plan without --from.

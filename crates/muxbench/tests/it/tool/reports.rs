@@ -361,6 +361,33 @@ fn every_table_prints_as_markdown() {
     assert!(tables(&pasted) == 1 && !pasted.contains("Results:"), "{pasted}");
 }
 
+fn reports_without_a_terminal_have_80_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = testkit::run();
+    let store = Store::create(&folder.path().join("whole"), &run.header).unwrap();
+    run.records.iter().for_each(|record| store.commit(record).unwrap());
+    let report = |variables: &[(&str, &str)], flags: &[&str]| {
+        let mut command = muxbench();
+        for name in ["COLUMNS", "NO_COLOR", "CLICOLOR_FORCE"] {
+            command.env_remove(name);
+        }
+        command.envs(variables.iter().copied()).args(["report", "whole"]).args(flags);
+        text(&command.current_dir(folder.path()).output().unwrap().stdout)
+    };
+    let widest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap();
+    let usual = report(&[], &[]);
+    assert!((70..=80).contains(&widest(&usual)) && usual.contains("--wide)") && !usual.contains('\u{1b}'), "{usual}");
+    assert!((100..=120).contains(&widest(&report(&[("COLUMNS", "120")], &[]))));
+    let wide = report(&[], &["--wide"]);
+    assert!(widest(&wide) > 120 && !wide.contains("too narrow"), "{wide}");
+
+    let coloured = report(&[("CLICOLOR_FORCE", "1")], &[]);
+    assert!(coloured.contains("\u{1b}[32mvalid 4/4\u{1b}[0m"), "{coloured}");
+    assert_eq!(report(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], &[]), usual);
+    let json: Value = serde_json::from_str(&report(&[("CLICOLOR_FORCE", "1")], &["--json"])).unwrap();
+    assert!(json["trials"].is_array(), "{json}");
+}
+
 #[cfg(target_os = "linux")]
 fn doctor_prints_markdown() {
     let folder = tempfile::tempdir().unwrap();
@@ -378,5 +405,6 @@ pub fn cases(cases: &mut Cases) {
     cases.once(case!(single_figure_runs_only_its_experiments));
     cases.once(case!(finished_paper_is_shown_and_not_run_again));
     cases.once(case!(every_table_prints_as_markdown));
+    cases.once(case!(reports_without_a_terminal_have_80_columns));
     cases.once(case!(doctor_prints_markdown));
 }
