@@ -20,14 +20,19 @@ pub fn columns() -> usize {
 
 /// Returns the medium of tables and prose on standard output. With `is_wide`, tables have all their columns.
 pub fn medium(is_wide: bool) -> Medium {
-    let is_coloured = anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
-    Medium::Terminal(Terminal { columns: columns(), is_wide, is_coloured })
+    Medium::Terminal(Terminal { columns: columns(), is_wide, is_coloured: is_coloured() })
+}
+
+/// Tests whether standard output has colours: on a terminal, unless NO_COLOR is set.
+fn is_coloured() -> bool {
+    anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 
 /// Prints a report. Escapes control characters, which a terminal would obey, and then adds the report's colours. Ignores a
 /// closed pipe.
 pub fn print(text: &str) -> anyhow::Result<()> {
-    print_raw(style::painted(&visible(text)))
+    let text = visible(text);
+    print_raw(if is_coloured() { style::painted(&text) } else { text })
 }
 
 /// Prints text unescaped. Ignores a closed pipe.
