@@ -32,7 +32,7 @@ const SHORT: &[(&str, &[&str])] = &[
     ),
     (
         "load",
-        &["rate", "connections", "service", "schedule", "request", "response", "measure", "header", "samples", "json"],
+        &["rate", "connections", "service", "schedule", "measure", "method", "header", "body", "samples", "json"],
     ),
     ("run", &["quick", "output", "resume", "allow_exec", "strict", "explain", "json", "quiet", "distributed"]),
     ("plan", &["quick", "hosts", "from", "json", "schema"]),

@@ -18,10 +18,12 @@ pub struct HttpArgs {
     /// Method of each request [default: GET; with a body POST]
     #[arg(long, short = 'X', value_name = "METHOD")]
     method: Option<String>,
-    /// Header of each request, such as `Accept: text/html`; may be repeated
+    /// Header, such as `Accept: text/html`; may be repeated
     #[arg(long, short = 'H', value_name = "HEADER")]
     header: Vec<Header>,
-    /// Body of each request, or @FILE for the content of a file; several bodies are sent in turn
+    /// Body of each request, or @FILE for a file's content
+    ///
+    /// Several bodies are sent in turn
     #[arg(long, short = 'd', value_name = "BODY")]
     body: Vec<String>,
     /// File with the body of each request

@@ -222,6 +222,8 @@ fn churn(rows: &[Row], medium: Medium) -> Vec<String> {
 const HTTP_COLUMNS: &[Column<Row>] = &[
     column("architecture", 0, Row::label),
     column("first byte p50 µs", 0, |row| first_byte_us(row, P50)),
+    column("p90", 2, |row| first_byte_us(row, P90)),
+    column("p95", 2, |row| first_byte_us(row, P95)),
     column("p99", 1, |row| first_byte_us(row, P99)),
     column("responses by status", 0, |row| {
         row.http.as_ref().map_or(none(), |http| HttpReport::breakdown(&http.statuses))
