@@ -16,24 +16,56 @@ const SHORT: &[(&str, &[&str])] = &[
     (
         "compare",
         &[
-            "arch", "target", "rate", "connections", "service", "request", "response", "schedule", "measure", "until", "json",
-            "explain", "resume",
+            "arch",
+            "target",
+            "rate",
+            "connections",
+            "service",
+            "request",
+            "response",
+            "schedule",
+            "measure",
+            "until",
+            "json",
+            "explain",
+            "resume",
         ],
     ),
     (
         "sweep",
         &[
-            "arch", "target", "rate", "connections", "service", "request", "response", "measure", "past", "csv", "json", "resume",
+            "arch",
+            "target",
+            "rate",
+            "connections",
+            "service",
+            "request",
+            "response",
+            "measure",
+            "past",
+            "csv",
+            "json",
+            "resume",
         ],
     ),
     (
         "capacity",
-        &["p50", "p99", "p999", "time_max", "arch", "target", "connections", "service", "request", "response", "json", "resume"],
+        &[
+            "p50",
+            "p99",
+            "p999",
+            "time_max",
+            "arch",
+            "target",
+            "connections",
+            "service",
+            "request",
+            "response",
+            "json",
+            "resume",
+        ],
     ),
-    (
-        "load",
-        &["rate", "connections", "service", "schedule", "measure", "method", "header", "body", "samples", "json"],
-    ),
+    ("load", &["rate", "connections", "service", "schedule", "measure", "method", "header", "body", "samples", "json"]),
     ("run", &["quick", "output", "resume", "allow_exec", "strict", "explain", "json", "quiet", "distributed"]),
     ("plan", &["quick", "hosts", "from", "json", "schema"]),
     ("serve", &["arch", "service", "ports", "request", "response", "folder", "listen", "cpus", "json"]),
@@ -54,7 +86,10 @@ const DEFAULTS: &[(&str, &[(&str, &str)])] = &[
             ("cool_down", "200ms"),
         ],
     ),
-    ("sweep", &[("connections", "400"), ("ramp", "200ms"), ("warm_up", "300ms"), ("measure", "2s"), ("cool_down", "1s")]),
+    (
+        "sweep",
+        &[("connections", "400"), ("ramp", "200ms"), ("warm_up", "300ms"), ("measure", "2s"), ("cool_down", "1s")],
+    ),
     (
         "capacity",
         &[("connections", "400"), ("ramp", "200ms"), ("warm_up", "300ms"), ("measure", "1s"), ("cool_down", "1s")],
@@ -179,7 +214,8 @@ mod tests {
     #[test]
     fn lists_name_existing_flags() {
         let command = built(80);
-        let defaults = DEFAULTS.iter().map(|(name, flags)| (name, flags.iter().map(|(flag, _)| *flag).collect::<Vec<_>>()));
+        let defaults =
+            DEFAULTS.iter().map(|(name, flags)| (name, flags.iter().map(|(flag, _)| *flag).collect::<Vec<_>>()));
         for (name, flags) in SHORT.iter().map(|(name, flags)| (name, flags.to_vec())).chain(defaults) {
             let command = command.find_subcommand(name).unwrap();
             let has = |flag: &&str| command.get_arguments().any(|arg| arg.get_id() == flag);
@@ -194,9 +230,12 @@ mod tests {
         let shown = |id: &str| DEFAULTS[0].1.iter().find(|(flag, _)| *flag == id).unwrap().1.to_owned();
         let connections: Vec<String> = compare.workload.connections.0.iter().map(ToString::to_string).collect();
         assert_eq!(shown("connections"), connections.join(","));
-        for (id, time) in
-            [("ramp", phases.ramp), ("warm_up", phases.warm_up), ("measure", phases.measure), ("cool_down", phases.cool_down)]
-        {
+        for (id, time) in [
+            ("ramp", phases.ramp),
+            ("warm_up", phases.warm_up),
+            ("measure", phases.measure),
+            ("cool_down", phases.cool_down),
+        ] {
             assert_eq!(shown(id), time.to_string(), "{id}");
         }
     }

@@ -244,7 +244,8 @@ impl FromStr for Architecture {
         let unknown = |problem: String, part: &str| {
             let known: Vec<String> = Self::all().iter().map(Self::to_string).collect();
             let mechanisms = MECHANISMS.iter().chain(BUFFERED).map(|row| row.name);
-            let names = MODELS.iter().map(|row| row.name).chain(mechanisms).chain(GROUPS.iter().map(|group| group.name));
+            let names =
+                MODELS.iter().map(|row| row.name).chain(mechanisms).chain(GROUPS.iter().map(|group| group.name));
             wrong(format!("{problem}; known: {}{}", known.join(", "), names::suggestion(part, names)))
         };
         let split = |text, at| str::split_once(text, at).map_or((text, None), |(head, tail)| (head, Some(tail)));

@@ -47,7 +47,10 @@ impl ExperimentArgs {
             let text = read_file(Path::new(file)).map_err(|error| match error.kind() {
                 ErrorKind::NotFound => {
                     let suggestion = names::suggestion(file, known());
-                    anyhow!("cannot read {file}: neither a file nor a preset; the presets are {}{suggestion}", presets())
+                    anyhow!(
+                        "cannot read {file}: neither a file nor a preset; the presets are {}{suggestion}",
+                        presets()
+                    )
                 }
                 ErrorKind::InvalidInput => anyhow!("cannot read {file}: not a regular file; try `-` and a pipe"),
                 _ => anyhow!("cannot read {file}: {error}"),

@@ -101,8 +101,7 @@ pub fn render(run: &Run, capacities: &Capacities, medium: Medium) -> String {
         let rows: Vec<&Search> = capacities.rows.iter().filter(|row| row.workload == *workload).collect();
         let highest = rows.iter().map(|row| comparable(row)).fold(0.0, f64::max);
         let is_best = |row: &Search| highest > 0.0 && comparable(row) == highest;
-        let shown: Vec<Line> =
-            rows.iter().map(|&row| (row.clone(), quantiles(question, row), is_best(row))).collect();
+        let shown: Vec<Line> = rows.iter().map(|&row| (row.clone(), quantiles(question, row), is_best(row))).collect();
         lines.push(table::with_dropped(&columns(capacities.unit()), &shown, medium));
         let is_marked = |row: &&&Search| question.limits.iter().any(|limit| row.there_late.reaches(limit.quantile));
         let late: Vec<&str> = rows.iter().filter(is_marked).map(|row| row.architecture.as_str()).collect();
