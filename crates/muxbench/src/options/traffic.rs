@@ -32,7 +32,7 @@ pub struct TrafficArgs {
     request: Option<Size>,
     /// Response size [default: 10KiB; udp: 128B]
     ///
-    /// Of `fixed` and `udp`; of `http` the size of the body
+    /// The size of responses of `fixed` and `udp`, and of the bodies of `http`
     #[arg(long, value_name = "SIZE")]
     response: Option<Size>,
     #[command(flatten)]
