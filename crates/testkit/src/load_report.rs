@@ -1,5 +1,7 @@
 //! The client's report of a healthy trial.
 
+use std::sync::LazyLock;
+
 use load::config::{Pacing, Roles, Transport};
 use load::report::{ClockFacts, Errors, LoadReport, Measured, Outstanding, PARTS};
 use stats::Histogram;
@@ -19,49 +21,52 @@ pub fn measured(tenths_ns: [u64; 10]) -> Measured {
 
 /// Returns the report of a healthy trial: 1 000 requests in a second over 10 connections.
 pub fn load_report() -> LoadReport {
-    LoadReport {
-        clock: ClockFacts {
-            source: "tsc".into(),
-            reason: "made up".into(),
-            frequency_hz: 1e9,
-            drift_ppm: 0.0,
-            went_back: 0,
-        },
-        pacing: Some(Pacing::Spin),
-        roles: Roles::OneLoop,
-        transport: Transport::Tcp,
-        connections: 10,
-        active: 10,
-        connect_ns: 1,
-        window_ns: 1_000_000_000,
-        rate_asked_per_s: Some(1_000.0),
-        planned: 1_000,
-        sent: 1_000,
-        completed: 1_000,
-        rate_achieved_per_s: 999.0,
-        completed_by_part: None,
-        rate_sent_per_s: 1_000.0,
-        outstanding: Outstanding { at_start: 1, at_end: 2, after_drain: 0 },
-        errors: Errors::default(),
-        late: None,
-        receiver_busy_share: None,
-        stalled_ns: None,
-        send_delay: measured([200; 10]),
-        service: measured([50_000; 10]),
-        response: measured([50_200; 10]),
-        gaps: Vec::new(),
-        slices: None,
-        fit: None,
-        closed: None,
-        churn: None,
-        http: None,
-        datagrams: None,
-        stream: None,
-        kernel: None,
-        memory_bytes_per_connection: 48.0,
-        processes: Vec::new(),
-        begun_late_ns: 0,
-        cpu_ns: 1,
-        involuntary_switches: 0,
-    }
+    HEALTHY.clone()
 }
+
+/// The report of a healthy trial. Tests construct thousands of reports, and their histograms are large.
+pub(crate) static HEALTHY: LazyLock<LoadReport> = LazyLock::new(|| LoadReport {
+    clock: ClockFacts {
+        source: "tsc".into(),
+        reason: "made up".into(),
+        frequency_hz: 1e9,
+        drift_ppm: 0.0,
+        went_back: 0,
+    },
+    pacing: Some(Pacing::Spin),
+    roles: Roles::OneLoop,
+    transport: Transport::Tcp,
+    connections: 10,
+    active: 10,
+    connect_ns: 1,
+    window_ns: 1_000_000_000,
+    rate_asked_per_s: Some(1_000.0),
+    planned: 1_000,
+    sent: 1_000,
+    completed: 1_000,
+    rate_achieved_per_s: 999.0,
+    completed_by_part: None,
+    rate_sent_per_s: 1_000.0,
+    outstanding: Outstanding { at_start: 1, at_end: 2, after_drain: 0 },
+    errors: Errors::default(),
+    late: None,
+    receiver_busy_share: None,
+    stalled_ns: None,
+    send_delay: measured([200; 10]),
+    service: measured([50_000; 10]),
+    response: measured([50_200; 10]),
+    gaps: Vec::new(),
+    slices: None,
+    fit: None,
+    closed: None,
+    churn: None,
+    http: None,
+    datagrams: None,
+    stream: None,
+    kernel: None,
+    memory_bytes_per_connection: 48.0,
+    processes: Vec::new(),
+    begun_late_ns: 0,
+    cpu_ns: 1,
+    involuntary_switches: 0,
+});

@@ -91,6 +91,16 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
 }
 
 pub(crate) fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) -> TrialRecord {
+    record_with(trial, [around(300), around(service_ns), around(service_ns + 300)], verdict, reason)
+}
+
+/// Returns a finished trial with these send delays, service times and response times.
+pub(crate) fn record_with(
+    trial: &Trial,
+    [send_delay, service, response]: [Measured; 3],
+    verdict: VerdictKind,
+    reason: &str,
+) -> TrialRecord {
     TrialRecord {
         trial: trial.clone(),
         started_at: "2026-01-01T00:00:00Z".into(),
@@ -104,9 +114,9 @@ pub(crate) fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reaso
             rate_achieved_per_s: 199.0,
             rate_sent_per_s: 200.0,
             outstanding: Outstanding::default(),
-            send_delay: around(300),
-            service: around(service_ns),
-            response: around(service_ns + 300),
+            send_delay,
+            service,
+            response,
             ..load_report()
         }),
         server: Some(ServerCounters {

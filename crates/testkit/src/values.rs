@@ -8,8 +8,8 @@ use load::report::{ChurnReport, Measured, PARTS, StreamReport};
 use server::Moved;
 use stats::Histogram;
 
-use crate::load_report::load_report;
-use crate::runs::{empty_run, record};
+use crate::load_report::HEALTHY;
+use crate::runs::{empty_run, record_with};
 
 /// The length of a window: an eighth of it takes 10 s, so that counts give rates to a tenth.
 const WINDOW_NS: u64 = 80_000_000_000;
@@ -77,20 +77,20 @@ pub fn run_of_values(name: &str, values: impl Fn(&Trial) -> Option<Values>) -> R
 }
 
 fn measured(histogram: Histogram) -> Measured {
-    Measured { distribution: histogram.distribution(), histogram, ..load_report().service }
+    let Measured { p50_by_part_ns, p90_by_part_ns, p99_by_eighth_ns, .. } = HEALTHY.service;
+    Measured { distribution: histogram.distribution(), p50_by_part_ns, p90_by_part_ns, p99_by_eighth_ns, histogram }
 }
 
 /// Returns a finished trial with these values.
 pub fn record_of(trial: &Trial, values: Values) -> TrialRecord {
     let reason = if values.verdict == VerdictKind::Valid { "" } else { "made up" };
-    let mut record = record(trial, 1_000, values.verdict, reason);
+    let (send_delay, service) = (measured(values.send_delay), measured(values.service));
+    let mut record = record_with(trial, [send_delay, service.clone(), service], values.verdict, reason);
     let seconds = WINDOW_NS as f64 / 1e9;
     let load = record.load.as_mut().expect("every record has a load report");
     let server = record.server.as_mut().expect("every record has server counters");
     (load.window_ns, server.window_ns) = (WINDOW_NS, WINDOW_NS);
     (load.rate_asked_per_s, load.rate_achieved_per_s) = (trial.workload.rate_per_s, values.rate_per_s);
-    let measured = [values.send_delay, values.service.clone(), values.service].map(measured);
-    [load.send_delay, load.service, load.response] = measured;
     if let Some(sessions) = values.sessions {
         load.rate_sent_per_s = sessions.sent_per_s;
         load.churn = Some(ChurnReport {
