@@ -13,11 +13,8 @@ use wire::ServiceSpec;
 
 use crate::common::skipped;
 
-/// Number of checks of architectures that run concurrently. Most checks wait for a server, a client or a timer.
-const CHECKS_AT_ONCE: usize = 6;
-/// Number of tests that run concurrently. They start after all checks, because many tests run trials, and spinning servers of
-/// checks would take CPU time from a trial.
-const TESTS_AT_ONCE: usize = 3;
+/// Number of cases that run concurrently. Most of them wait for a server, a client or a timer.
+const AT_ONCE: usize = 8;
 
 /// The path of a test function as a string, and the function.
 macro_rules! case {
@@ -30,6 +27,9 @@ pub(crate) use case;
 /// Architectures with other numbers of threads than the default.
 const STAGES: &[&str] =
     &["amped:0+2/epoll", "amped:0+1/epoll-et", "amped:0+2/rt-signal", "seda:1+3/poll", "symped:1/io_uring"];
+
+/// One architecture for each kind of loop.
+pub const KINDS: &[&str] = &["epoll", "epoll-et", "io_uring", "mt", "seda:2+4/epoll", "tokio", "may", "compio"];
 
 /// All cases of the binary.
 pub struct Cases {
@@ -77,6 +77,11 @@ impl Cases {
         let buffered = Architecture::buffered().into_iter().filter(can_run);
         let all = self.architectures.iter().copied().chain(buffered);
         self.select(all.filter(|it| it.can_serve(service).is_ok()).collect(), check);
+    }
+
+    /// Adds a check of a service's protocol on [`KINDS`], because loops pass all bytes to the service.
+    pub fn kinds(&mut self, service: &ServiceSpec, check: (&str, impl Check)) {
+        if self.every { self.serving(service, check) } else { self.named(KINDS, check) }
     }
 
     /// Adds a check that runs on all of these architectures, except runtimes that are not compiled in.
@@ -128,7 +133,9 @@ pub fn run(add: &[fn(&mut Cases)]) -> ExitCode {
     let mut cases = Cases::new(std::env::var_os("MUXBENCH_EVERY").is_some());
     add.iter().for_each(|add| add(&mut cases));
     let at_once = arguments.test_threads;
-    let groups = [(cases.checks, CHECKS_AT_ONCE), (cases.tests, TESTS_AT_ONCE), (cases.alone, 1)];
+    // A test may take a minute, a check takes seconds: begin with the tests, so that no thread is idle at the end.
+    let together = cases.tests.into_iter().chain(cases.checks).collect();
+    let groups = [(together, AT_ONCE), (cases.alone, 1)];
     let has_failed = groups.map(|(trials, threads)| {
         arguments.test_threads = Some(at_once.unwrap_or(threads).min(threads));
         libtest_mimic::run(&arguments, trials).has_failed()

@@ -483,7 +483,7 @@ pub fn cases(cases: &mut Cases) {
     cases.each(case!(reset_ends_one_connection_only));
     cases.each(case!(ready_server_has_all_its_descriptors));
     cases.each(case!(closed_descriptors_are_reused));
-    cases.each(case!(server_works_past_1024_descriptors));
+    cases.each_that(|it| it.model.per_connection != PerConnection::Process, case!(server_works_past_1024_descriptors));
     cases.each_that(
         |it| !(it.model.is_pool() && it.model.per_connection == PerConnection::Thread),
         case!(server_without_descriptors_refuses_until_one_is_free),

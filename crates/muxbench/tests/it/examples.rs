@@ -16,7 +16,7 @@ fn assert_runs(name: &str, servers: usize) {
     let text = fs::read_to_string(format!("{ROOT}/examples/servers/{name}")).unwrap();
     let python = prepared("MUXBENCH_PYTHON", "python");
     let text = text.replace("\"python3\"", &format!("{:?}", python.to_str().unwrap()));
-    let brief = "repeats = 1\n[phases]\nmeasure = \"500ms\"\ncool-down = \"60s\"\n[client]\ntimeout = \"60s\"\n";
+    let brief = "repeats = 1\n[phases]\nmeasure = \"500ms\"\ncool-down = \"60s\"\n[client]\ntimeout = \"60s\"\npacing = \"sleep-spin\"\n";
     let (head, tables) = text.split_once("[workload]").unwrap();
     let file = folder.path().join(name);
     fs::write(&file, format!("{head}{brief}[workload]{tables}")).unwrap();

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use crate::cases::{Cases, case};
+use crate::cases::{Cases, KINDS, case};
 use crate::common::{Serve, eventually};
 use load::LoadConfig;
 use load::tools::hostile::{Crowd, MANNERS, Manner, manner};
@@ -33,8 +33,6 @@ const ENDLESS_MANNERS: [&str; 2] = ["endless", "heavy"];
 const ENDLESS_CLIENTS: usize = 2;
 /// Limit of the memory growth with endless input.
 const ENDLESS_MEMORY_MAX_BYTES: u64 = 24 << 20;
-/// One architecture per kind of loop; the services behave the same in all.
-const KINDS: [&str; 8] = ["epoll", "epoll-et", "io_uring", "mt", "seda:2+4/epoll", "tokio", "may", "compio"];
 
 /// The services to test for a row of [`SERVICES`].
 fn specs(name: &str) -> Vec<ServiceSpec> {
@@ -317,7 +315,7 @@ pub fn cases(cases: &mut Cases) {
     for service in services {
         let (name, check) = case!(endless_input_takes_bounded_memory);
         let name = format!("{name}::{}", service.name());
-        cases.named(&KINDS, (&name, move |architecture| check(architecture, &service)));
+        cases.named(KINDS, (&name, move |architecture| check(architecture, &service)));
     }
     // A full pool lets connections wait.
     cases.each_that(|it| !it.model.is_pool(), case!(connection_flood_leaves_accepted_connections_served));

@@ -285,7 +285,7 @@ fn slow_readers_get_large_responses_whole(architecture: Architecture) {
 }
 
 /// The time limits of the server, and the time between two actions of a client.
-const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A client whose connection the server must close: its name, its first bytes, and its action after each pause.

@@ -109,17 +109,17 @@ fn memcslap_has_no_error_in_any_architecture(architecture: Architecture) {
     assert!(totals["requests"].as_u64().unwrap() >= 4 * 2 * 1000, "{architecture}: {totals}");
 }
 
-fn pymemcache_passes_in_every_architecture(architecture: Architecture) {
+fn pymemcache_passes(architecture: Architecture) {
     let serve = Serve::start_kv(architecture, &[]);
     pymemcache(serve.ip().port()).unwrap_or_else(|error| panic!("{architecture}: {error}"));
 }
 
-fn meta_memcache_passes_in_every_architecture(architecture: Architecture) {
+fn meta_memcache_passes(architecture: Architecture) {
     let serve = Serve::start_kv(architecture, &[]);
     meta_memcache(serve.ip().port()).unwrap_or_else(|error| panic!("{architecture}: {error}"));
 }
 
-fn tests_of_pymemcache_pass_in_every_architecture(architecture: Architecture) {
+fn tests_of_pymemcache_pass(architecture: Architecture) {
     let serve = Serve::start_kv(architecture, &[]);
     pymemcache_tests(serve.ip().port()).unwrap_or_else(|error| panic!("{architecture}: {error}"));
 }
@@ -512,9 +512,9 @@ fn concurrent_changes_add_up_in_every_architecture(architecture: Architecture) {
 pub fn cases(cases: &mut Cases) {
     cases.serving(SERVICE, case!(memccapable_passes_in_every_architecture));
     cases.serving(SERVICE, case!(memcslap_has_no_error_in_any_architecture));
-    cases.serving(SERVICE, case!(pymemcache_passes_in_every_architecture));
-    cases.serving(SERVICE, case!(meta_memcache_passes_in_every_architecture));
-    cases.serving(SERVICE, case!(tests_of_pymemcache_pass_in_every_architecture));
+    cases.kinds(SERVICE, case!(pymemcache_passes));
+    cases.kinds(SERVICE, case!(meta_memcache_passes));
+    cases.kinds(SERVICE, case!(tests_of_pymemcache_pass));
     cases.once(case!(memcached_passes_the_checks_of_kv));
     cases.once(case!(random_commands_get_the_responses_of_memcached));
     cases.once(case!(recorded_conversations_match_memcached));

@@ -8,7 +8,6 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,21 +19,18 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 /// Flags of the smallest trial with results.
-const SMALL: &[&str] = &["--arch", "epoll", "--connections", "5", "--rate", "200", "--repeats", "1", "--quiet"];
+const SMALL: &[&str] =
+    &["--arch", "epoll", "--connections", "5", "--rate", "200", "--repeats", "1", "--pacing", "sleep-spin", "--quiet"];
 /// Phases of a short trial. The cool-down suffices for late and lost packets.
 const SHORT: &[&str] = &["--ramp", "100ms", "--warm-up", "200ms", "--measure", "1s", "--cool-down", "60s"];
 
-/// Lets one test at a time use labs, because tests count and measure the labs of this host. `None` if this host permits no lab.
-fn one_at_a_time() -> Option<MutexGuard<'static, ()>> {
-    static LABS: Mutex<()> = Mutex::new(());
-    let guard = LABS.lock().unwrap_or_else(PoisonError::into_inner);
-    match choose(&network("1ms"), &Found::here()) {
-        Ok(_) => Some(guard),
-        Err(reasons) => {
-            skipped(&format!("a lab: {}", reasons.join("; ")));
-            None
-        }
+/// Whether this host permits labs. Otherwise reports the test as skipped.
+fn may_make_labs() -> bool {
+    let reasons = choose(&network("1ms"), &Found::here()).err();
+    if let Some(reasons) = &reasons {
+        skipped(&format!("a lab: {}", reasons.join("; ")));
     }
+    reasons.is_none()
 }
 
 fn network(delay: &str) -> Network {
@@ -158,7 +154,9 @@ fn family(pid: Pid) -> Vec<Pid> {
 }
 
 fn service_time_includes_the_round_trip() {
-    let Some(_one) = one_at_a_time() else { return };
+    if !may_make_labs() {
+        return;
+    }
     let before = lab_objects();
     let (mut processes, mut made) = (HashSet::new(), BTreeSet::new());
     let result = compare_and_watch(&["--network", "lab", "--delay", "1ms"], |pid| {
@@ -191,7 +189,9 @@ fn service_time_includes_the_round_trip() {
 }
 
 fn servers_of_a_lab_take_turns() {
-    let Some(_guard) = one_at_a_time() else { return };
+    if !may_make_labs() {
+        return;
+    }
     let result = compare(&["--arch", "mt", "--network", "lab", "--delay", "1ms"]);
     let planned = result["run"]["trials"].as_array().unwrap();
     // At 200 requests/s a slice has 25 ms. The gap is a twentieth of that, and the round trip.
@@ -205,7 +205,9 @@ fn servers_of_a_lab_take_turns() {
 }
 
 fn network_conditions_are_as_requested() {
-    let Some(_one) = one_at_a_time() else { return };
+    if !may_make_labs() {
+        return;
+    }
     let flags = ["--delay", "5ms", "--jitter", "2ms", "--loss", "5%", "--bandwidth", "20Mbit"];
     let result = compare_when_quiet(&[&["--network", "lab"], &flags[..]].concat(), |measured| {
         let bandwidth = measured["bandwidth_bits_per_s"].as_array().unwrap();
@@ -235,7 +237,9 @@ fn network_conditions_are_as_requested() {
 }
 
 fn kernel_alone_applies_loss_and_bandwidth() {
-    let Some(_one) = one_at_a_time() else { return };
+    if !may_make_labs() {
+        return;
+    }
     let wanted: Network = toml(&[("loss", "\"10%\""), ("bandwidth", "\"50Mbit\"")]);
     let applied = choose(&wanted, &Found::here()).unwrap();
     let result = compare(&["--network", "lab", "--loss", "10%", "--bandwidth", "50Mbit"]);
@@ -253,7 +257,9 @@ fn toml(keys: &[(&str, &str)]) -> Network {
 }
 
 fn lab_carries_ipv6_idle_connections_and_datagrams() {
-    let Some(_one) = one_at_a_time() else { return };
+    if !may_make_labs() {
+        return;
+    }
     let v6 = compare(&["--network", "lab:clients=3", "--transport", "tcp6", "--idle", "10", "--delay", "500us"]);
     let v6 = trial(&v6);
     assert_eq!(v6["idle"]["alive"], 10, "{}", v6["verdict"]);
@@ -277,7 +283,9 @@ fn lab_carries_ipv6_idle_connections_and_datagrams() {
 }
 
 fn killed_runner_leaves_no_part_of_its_lab() {
-    let Some(_one) = one_at_a_time() else { return };
+    if !may_make_labs() {
+        return;
+    }
     for (delay, processes) in [("1ms", 3), ("0", 2)] {
         let before = lab_objects();
         let folder = tempfile::tempdir().unwrap();
@@ -330,7 +338,9 @@ fn lab_of_a_shell(through: &[&str], script: &str, temporary: &Path) -> Child {
 }
 
 fn lab_after_sighup_leaves_no_process_or_file() {
-    let Some(_one) = one_at_a_time() else { return };
+    if !may_make_labs() {
+        return;
+    }
     let temporary = tempfile::tempdir().unwrap();
     let script = "setsid sh -c 'echo up; exec sleep 1000' & wait";
     let mut lab = lab_of_a_shell(&[], script, temporary.path());
@@ -345,7 +355,9 @@ fn lab_after_sighup_leaves_no_process_or_file() {
 }
 
 fn lab_forwards_signals() {
-    let Some(_one) = one_at_a_time() else { return };
+    if !may_make_labs() {
+        return;
+    }
     let temporary = tempfile::tempdir().unwrap();
     let script = "trap 'exit 5' HUP; trap 'exit 6' TERM; echo up; while :; do sleep 0.1; done";
     for (signal, code) in [(Signal::HUP, 5), (Signal::TERM, 6)] {
@@ -356,7 +368,9 @@ fn lab_forwards_signals() {
 }
 
 fn lab_kills_a_command_that_ignores_signals() {
-    let Some(_one) = one_at_a_time() else { return };
+    if !may_make_labs() {
+        return;
+    }
     let temporary = tempfile::tempdir().unwrap();
     let script = "trap '' HUP TERM; setsid sh -c 'echo up; exec sleep 1000' & wait";
     for signal in [Signal::HUP, Signal::TERM] {
@@ -372,7 +386,9 @@ fn lab_kills_a_command_that_ignores_signals() {
 }
 
 fn nohup_keeps_lab_alive() {
-    let Some(_one) = one_at_a_time() else { return };
+    if !may_make_labs() {
+        return;
+    }
     let temporary = tempfile::tempdir().unwrap();
     let mut lab = lab_of_a_shell(&["nohup"], "echo up; read line; exit 7", temporary.path());
     rustix::process::kill_process(Pid::from_child(&lab), Signal::HUP).unwrap();
@@ -392,7 +408,9 @@ until "$1" doctor --clean | tee "$TMPDIR/printed" | grep '^No leftovers'; do cat
 "#;
 
 fn doctor_ends_leftovers_of_a_killed_lab() {
-    let Some(_one) = one_at_a_time() else { return };
+    if !may_make_labs() {
+        return;
+    }
     let temporary = tempfile::tempdir().unwrap();
     let mut alone = Command::new("timeout");
     alone.args(["600", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", KILLED_LAB, "sh"]);

@@ -28,7 +28,8 @@ fn experiment(commands: &[(String, Vec<String>)], repeats: u32, measure: &str, m
     let names: Vec<String> = commands.iter().map(|(name, _)| format!("exec:{name}")).collect();
     let mut file = format!(
         "name = \"x\"\narchitectures = {names:?}\nrepeats = {repeats}\n[workload]\nconnections = 10\nrate = 200\n\
-         request = \"100B\"\nresponse = \"3000B\"\n[phases]\nramp = \"0\"\nhold = \"100ms\"\nmeasure = \"{measure}\"\ndrain = \"60s\"\n"
+         request = \"100B\"\nresponse = \"3000B\"\n[phases]\nramp = \"0\"\nhold = \"100ms\"\nmeasure = \"{measure}\"\ndrain = \"60s\"\n\
+         [client]\npacing = \"sleep-spin\"\n"
     );
     for (name, command) in commands {
         file += &format!("[exec.{name}]\ncommand = {command:?}\ndirectory = {ROOT:?}\n{more}\n");
@@ -121,7 +122,9 @@ fn example_servers_speak_streams_and_http() {
         for record in &records {
             let server = format!("{name}, {}", record.trial.architecture);
             let load = record.load.as_ref().unwrap_or_else(|| panic!("{server}: {}", record.verdict.reason));
-            assert!(load.completed > 0 && load.errors.total() == 0, "{server}: {:?}", load.errors);
+            // On a busy machine a window may contain no whole burst.
+            let moved_bytes = load.stream.as_ref().map_or(0, |stream| stream.bytes);
+            assert!(load.completed + moved_bytes > 0 && load.errors.total() == 0, "{server}: {:?}", load.errors);
             assert_ne!(record.verdict.kind, VerdictKind::Failed, "{server}: {}", record.verdict.reason);
         }
     }

@@ -34,7 +34,7 @@ fn browse(page: &Path, kind: &str) -> String {
 
 /// A comparison of a few seconds with two numbers of connections and two rates.
 const SMALL: &str = "compare --arch epoll,mt,select --connections 8,16 --rate 200,400 --ramp 50ms --warm-up 50ms --measure 250ms \
-                     --cool-down 60s --repeats 1 --output small --quiet";
+                     --cool-down 60s --repeats 1 --pacing sleep-spin --output small --quiet";
 
 fn page_of_a_run_works_and_is_accessible() {
     let folder = tempfile::tempdir().unwrap();

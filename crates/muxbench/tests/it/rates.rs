@@ -153,7 +153,7 @@ fn interleaved_architectures_share_a_row_of_tsv() {
 fn capacity_is_below_the_computed_limit() {
     let folder = tempfile::tempdir().unwrap();
     let capacity = ["capacity", "--p50", "20ms", "--arch", "epoll", "--from", "400", "--measure", "200ms"];
-    let limits = ["--precision", "30%", "--time-max", "15s", "--output", "here"];
+    let limits = ["--precision", "50%", "--time-max", "15s", "--output", "here"];
     let out = text(&run(folder.path(), &[&capacity[..], &limits, SMALL].concat(), &[0, 3]).stdout);
     assert!(out.contains("Highest rate with p50 <= 20ms: 10 connections"), "{out}");
     let again = text(&run(folder.path(), &["report", "here"], &[0]).stdout);
@@ -169,7 +169,7 @@ fn capacity_is_below_the_computed_limit() {
         let [low, high] = ["low", "high"].map(|end| answer["interval"][end].as_f64().unwrap());
         let rate = answer["most"].as_f64().unwrap();
         assert!(0.0 < low && low <= rate && rate <= high && low <= 1000.0, "{row}");
-        assert!(row["ended"] != "precise" || (rate < 1000.0 && high <= rate * 1.3), "{row}");
+        assert!(row["ended"] != "precise" || (rate < 1000.0 && high <= rate * 1.5), "{row}");
     } else if let Some(least) = row["answer"].get("at-least") {
         assert!(least["most"].as_f64().unwrap() <= 1000.0, "{row}");
     } else {

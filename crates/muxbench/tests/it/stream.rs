@@ -126,7 +126,7 @@ fn streams_compare_by_bandwidth_with_verified_bytes() {
     let output = muxbench()
         .args(["compare", "--service", "stream", "--arch", "epoll,epoll-buffered", "--connections", "1,5"])
         .args(["--packets", "100", "--idle", "3", "--repeats", "1", "--ramp", "100ms", "--warm-up", "100ms"])
-        .args(["--measure", "2s", "--json"])
+        .args(["--measure", "1s", "--json"])
         .current_dir(&folder)
         .output()
         .unwrap();
@@ -181,7 +181,7 @@ fn server_out_of_threads_fails_trial_with_remedy() {
 fn bandwidth_is_printed_each_second() {
     let serve = Serve::start_stream("epoll".parse().unwrap(), &[]);
     let output = load()
-        .args(["--service", "stream", "--connections", "2", "--ramp", "0", "--warm-up", "0", "--measure", "6s"])
+        .args(["--service", "stream", "--connections", "2", "--ramp", "0", "--warm-up", "0", "--measure", "4s"])
         .args(["--target", &serve.address.to_string()])
         .output()
         .unwrap();

@@ -33,8 +33,8 @@ fn architectures() -> Vec<Architecture> {
 }
 
 fn compare(folder: &std::path::Path, architectures: &str, flags: &[&str]) -> Output {
-    let traffic = ["--connections", "20", "--rate", "1000", "--repeats", "1"];
-    let phases = ["--ramp", "50ms", "--warm-up", "100ms", "--measure", "1s", "--cool-down", "60s"];
+    let traffic = ["--connections", "20", "--rate", "1000", "--repeats", "1", "--pacing", "sleep-spin"];
+    let phases = ["--ramp", "50ms", "--warm-up", "100ms", "--measure", "500ms", "--cool-down", "60s"];
     let mut command = muxbench();
     command.args(["compare", "--quiet", "--arch", architectures]).args(traffic).args(phases).args(flags);
     command.current_dir(folder).output().unwrap()

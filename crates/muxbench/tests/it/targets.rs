@@ -10,7 +10,8 @@ use crate::cases::{Cases, case};
 use crate::common::{ROOT, Serve, muxbench};
 
 /// Short phases.
-const BRIEF: [&str; 8] = ["--connections", "5", "--warm-up", "100ms", "--measure", "300ms", "--cool-down", "20s"];
+const BRIEF: [&str; 10] =
+    ["--connections", "5", "--warm-up", "100ms", "--measure", "300ms", "--cool-down", "20s", "--pacing", "sleep-spin"];
 
 fn run(folder: &Path, command: &str, arguments: &[&str]) -> Output {
     let mut process = muxbench();

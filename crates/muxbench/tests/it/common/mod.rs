@@ -223,7 +223,7 @@ impl Serve {
         let threads = || -> Vec<Thread> { self.children().into_iter().chain(server).flat_map(threads_of).collect() };
         let deadline = Instant::now() + TIMEOUT;
         // After this time it suffices that all threads wait, even if some wake periodically, as those of a runtime may.
-        let enough = Instant::now() + Duration::from_secs(5);
+        let enough = Instant::now() + Duration::from_secs(1);
         let (mut last, mut since) = (threads(), Instant::now());
         while since.elapsed() < quiet {
             std::thread::sleep(Duration::from_millis(5));
@@ -348,13 +348,19 @@ pub fn prepared(variable: &str, task: &str) -> PathBuf {
     String::from_utf8_lossy(&output.stdout).trim().into()
 }
 
-/// Waits until `condition` holds.
+/// Waits until `condition` holds. The longer the wait, the less often this checks, because a check takes CPU time.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
         assert!(started.elapsed() < TIMEOUT, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep((started.elapsed() / 16).clamp(Duration::from_millis(2), Duration::from_millis(50)));
     }
+}
+
+/// The number of trials of a run whose samples are stored. This is faster than reading the trials.
+pub fn sampled_trials(run: &Path) -> usize {
+    let entries = std::fs::read_dir(run.join("samples")).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.path().extension().is_some_and(|it| it == "parquet")).count()
 }
 
 /// The children of a process, from /proc.

@@ -48,7 +48,7 @@ fn printed(output: &Output, codes: &[i32]) -> String {
 fn trials(architecture: &str, transport: &str, workload: &str, repeats: u32) -> Vec<Trial> {
     let file = format!(
         "name = \"faults\"\narchitectures = {architecture:?}\nrepeats = {repeats}\n[workload]\ntransport = {transport:?}\n\
-         request = \"16B\"\nresponse = \"64B\"\n{workload}\n[client]\ntimeout = \"60s\"\n"
+         request = \"16B\"\nresponse = \"64B\"\n{workload}\n[client]\ntimeout = \"60s\"\npacing = \"sleep-spin\"\n"
     );
     let experiment = Experiment::parse(&file, "faults.toml").unwrap();
     plan(&experiment, &host::detect()).unwrap().trials

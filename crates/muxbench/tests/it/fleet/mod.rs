@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::cases::{Cases, case};
-use crate::common::{self, children_of, eventually, muxbench, prepared, skipped};
+use crate::common::{self, children_of, eventually, muxbench, prepared, sampled_trials, skipped};
 use harness::model::network::Links;
 use harness::model::{Run, TrialRecord, VerdictKind};
 use harness::store::Store;
 use rustix::process::{Pid, Signal};
 
 /// A comparison of two repeats of about two seconds each.
-const COMPARE: &str =
-    "compare --arch epoll --connections 31 --rate 300 --ramp 100ms --warm-up 300ms --measure 1s --repeats 2 --quiet";
+const COMPARE: &str = "compare --arch epoll --connections 31 --rate 300 --ramp 100ms --warm-up 300ms --measure 1s --repeats 2 \
+     --pacing sleep-spin --quiet";
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split_whitespace()
@@ -101,14 +101,9 @@ fn many_repeats() -> String {
 
 /// Waits for the samples of two further trials.
 fn wait_for_two_trials(folder: &Path) {
-    let is_whole = |entry: &fs::DirEntry| entry.path().extension().is_some_and(|it| it == "parquet");
-    let count = || {
-        let entries = fs::read_dir(folder.join("samples")).into_iter().flatten();
-        entries.filter_map(Result::ok).filter(is_whole).count()
-    };
     for _ in 0..2 {
-        let before = count();
-        eventually("another trial is finished", || count() > before);
+        let before = sampled_trials(folder);
+        eventually("another trial is finished", || sampled_trials(folder) > before);
     }
 }
 

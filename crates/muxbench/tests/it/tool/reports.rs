@@ -235,7 +235,7 @@ fn single_figure_runs_only_its_experiments() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    eventually("a trial is finished", || harness::store::read(&at).is_ok_and(|run| !run.records.is_empty()));
+    eventually("a trial is finished", || sampled_trials(&at) > 0);
     rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let printed = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{printed}");

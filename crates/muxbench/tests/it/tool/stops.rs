@@ -13,7 +13,7 @@ fn start_long(folder: &Path, arguments: &str, finished: usize) -> (std::process:
         .spawn()
         .unwrap();
     let long = folder.join("long");
-    eventually("trials are finished", || harness::store::read(&long).is_ok_and(|run| run.records.len() >= finished));
+    eventually("trials are finished", || sampled_trials(&long) >= finished);
     let pid = Pid::from_child(&child);
     let mut processes = Vec::new();
     eventually("processes of the next trial run", || {
@@ -44,17 +44,16 @@ fn stopped_and_killed_run_keeps_trials_and_resumes() {
 
 fn interrupted_reproduction_continues_in_further_calls() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = ["reproduce", "voras2009", "--output", "over here", "--figures", "plots"];
-    let at = folder.path().join("over here/voras2009");
-    let finished = || harness::store::read(&at).map_or(0, |run| run.records.len());
+    let arguments = ["reproduce", "kawai2006", "--output", "over here", "--figures", "plots"];
+    let at = folder.path().join("over here/kawai2006");
     for call in 0..2 {
-        let before = finished();
+        let before = sampled_trials(&at);
         let mut child = muxbench().args(arguments).current_dir(folder.path()).stderr(Stdio::piped()).spawn().unwrap();
-        eventually("another trial is finished", || finished() > before);
+        eventually("another trial is finished", || sampled_trials(&at) > before);
         rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         let printed = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130), "{call}: {printed}");
-        let again = "muxbench reproduce voras2009 --quick --output 'over here' --figures plots\n";
+        let again = "muxbench reproduce kawai2006 --quick --output 'over here' --figures plots\n";
         assert!(printed.contains(again), "{call}: {printed}");
     }
     let run = harness::store::read(&at).unwrap();
@@ -65,12 +64,12 @@ fn interrupted_reproduction_continues_in_further_calls() {
     // `report` also finds the newest run in a nested folder.
     std::fs::create_dir(folder.path().join("results")).unwrap();
     std::fs::rename(folder.path().join("over here"), folder.path().join("results/deep")).unwrap();
-    let beside = json(&self::run(folder.path(), &["report", "--paper", "voras2009", "--json"], 0));
+    let beside = json(&self::run(folder.path(), &["report", "--paper", "kawai2006", "--json"], 0));
     let claims = beside["claims"].as_array().unwrap();
-    assert_eq!(claims.len(), 4);
+    assert_eq!(claims.len(), 3);
     assert!(claims.iter().all(|claim| claim["outcome"].is_string()));
     let other =
-        self::run(folder.path(), &["reproduce", "voras2009", "--full", "--output", "results/deep", "--quiet"], 1);
+        self::run(folder.path(), &["reproduce", "kawai2006", "--full", "--output", "results/deep", "--quiet"], 1);
     assert!(text(&other.stderr).contains("try another folder"), "{}", text(&other.stderr));
 }
 
