@@ -24,6 +24,11 @@ pub fn run(command: &mut Command) -> anyhow::Result<()> {
 /// Prints the name of a check's step and runs the step, with its output on the terminal; an error ends with `remedy`.
 pub fn step(name: &str, command: &mut Command, remedy: &str) -> anyhow::Result<()> {
     println!("== {name}");
+    succeed(name, command, remedy)
+}
+
+/// Runs a command that must succeed; an error names it and ends with `remedy`.
+pub fn succeed(name: &str, command: &mut Command, remedy: &str) -> anyhow::Result<()> {
     let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot run `{name}`"))?;
     ensure!(status.success(), "`{name}` failed ({status}){remedy}");
     Ok(())

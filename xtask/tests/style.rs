@@ -85,6 +85,13 @@ fn doc_comments_begin_with_a_noun_or_a_verb() {
     assert!(found.is_empty(), "{} doc comments begin with a clause:\n{}", found.len(), found.join("\n"));
 }
 
+/// `cargo xtask test` does not run examples.
+#[test]
+fn doc_comments_have_no_examples() {
+    let found = violations(|lines, at| doc(lines[at]).filter(|text| text.starts_with("```")).map(str::to_owned));
+    assert!(found.is_empty(), "examples in comments do not run; write tests:\n{}", found.join("\n"));
+}
+
 #[test]
 fn function_names_have_at_most_60_characters() {
     let found = violations(|lines, at| long_function_name(lines[at]));

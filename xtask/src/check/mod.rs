@@ -6,9 +6,13 @@ pub mod fuzz;
 pub mod loom;
 pub mod sanitize;
 
+use std::io::{self, Seek, Write};
+use std::iter;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use rustix::fs::Mode;
 use xtask::root;
 
@@ -17,6 +21,22 @@ use crate::environment::{self, debian, python};
 
 /// The check that `--fast` runs for each architecture.
 const SMOKE: &str = "conformance::each_request_gets_a_whole_response";
+
+// Each command selects nearly all packages. For the features of fewer, cargo would compile packages again.
+
+/// The unit tests of all packages.
+const UNITS: &[&str] = &["--workspace", "--lib", "--bins"];
+/// The integration tests of the tool.
+const TOOL: &[&str] = &["--workspace", "--exclude=muxbench-harness", "--exclude=muxbench-load", "--test=it"];
+/// The integration tests of verdicts.
+const VERDICTS: &[&str] = &["--workspace", "--exclude=muxbench", "--exclude=muxbench-load", "--test=it"];
+/// The other integration tests.
+const OTHERS: &[&str] = &["--workspace", "--exclude=muxbench", "--exclude=muxbench-harness", "--test=*"];
+const DOCUMENTATION: &[&str] =
+    &["doc", "--workspace", "--no-deps", "--document-private-items", "--all-features", "--locked"];
+
+/// The time for the first of two steps to lock the build folder.
+const HEAD_START: Duration = Duration::from_secs(5);
 
 /// Format, lints, tests, documentation: must pass before a change is merged
 #[derive(clap::Args, Debug)]
@@ -29,26 +49,37 @@ pub struct Test {
     every: bool,
 }
 
-/// Runs all steps in order and stops at the first failure.
+/// Runs all steps. Most tests wait, so several steps run at the same time.
 pub fn run(test: &Test) -> anyhow::Result<()> {
     // Let other users read the files that tests write.
     rustix::process::umask(Mode::from_raw_mode(0o022));
-    cargo(&["fmt", "--all", "--check"])?;
+    step(&mut cargo(&["fmt", "--all", "--check"]))?;
     if test.fast {
-        // Both steps select features like the workspace. For other features, cargo would compile dependencies again.
-        step(&mut tests(&["--workspace", "--lib", "--bins", "--test", "style", "--test", "tidy"])?)?;
-        let others = ["--exclude", "muxbench-harness", "--exclude", "muxbench-load"];
-        return step(tests(&["--workspace"])?.args(others).args(["--test", "it", "--", SMOKE]));
+        let mut units = tests(UNITS)?;
+        units.args(["--test=style", "--test=tidy"]);
+        return step_beside(&mut units, &mut [tests(&[TOOL, &["--", SMOKE]].concat())?]);
     }
     audit::run(false)?;
-    let environment = environment::prepare()?;
-    let mut all = tests(&["--workspace"])?;
-    all.envs(environment.iter().map(|(variable, path)| (*variable, path)));
+    let environment = thread::scope(|scope| {
+        let environment = scope.spawn(environment::prepare);
+        // Build the longest tests first, so that they run while cargo builds the others.
+        step(&mut tests(&[TOOL, &["--no-run"]].concat())?)?;
+        environment.join().expect("no preparation panics")
+    })?;
+    let mut tool = tests(&[TOOL, &["--", "--skip=alone::"]].concat())?;
+    tool.envs(environment.iter().map(|(variable, path)| (*variable, path)));
+    let mut others = tests(OTHERS)?;
+    // These tests only wait, for most of their time.
+    others.env("RUST_TEST_THREADS", "6");
     if test.every {
-        all.env("MUXBENCH_EVERY", "1");
+        for command in [&mut tool, &mut others] {
+            command.env("MUXBENCH_EVERY", "1");
+        }
     }
-    step(&mut all)?;
-    cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--all-features", "--locked"])?;
+    let tested = step_beside(&mut tool, &mut [tests(UNITS)?, others, cargo(DOCUMENTATION)]);
+    // These tests run alone, because others would take CPU time from their clients and servers.
+    let mut alone = [tests(&[TOOL, &["--", "alone::"]].concat())?, tests(VERDICTS)?];
+    all(iter::once(tested).chain(alone.iter_mut().map(step)))?;
     if test.every {
         loom::run()?;
         cross::link(&python::prepare()?)?;
@@ -58,7 +89,7 @@ pub fn run(test: &Test) -> anyhow::Result<()> {
 
 /// Returns `cargo test` with these arguments. Clippy compiles the workspace for the tests, so lints need no separate build.
 fn tests(arguments: &[&str]) -> anyhow::Result<Command> {
-    let mut command = cargo_command(&["test", "--all-features", "--locked", "--no-fail-fast"]);
+    let mut command = cargo(&["test", "--all-features", "--locked", "--no-fail-fast"]);
     command.args(arguments);
     let clippy =
         debian::find("clippy-driver").context("no clippy-driver in PATH: run `rustup component add clippy`")?;
@@ -66,7 +97,7 @@ fn tests(arguments: &[&str]) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-fn cargo_command(arguments: &[&str]) -> Command {
+fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command.args(arguments).current_dir(root()).env("RUSTDOCFLAGS", "-D warnings");
     // Fail on changed snapshots instead of accepting them.
@@ -74,12 +105,40 @@ fn cargo_command(arguments: &[&str]) -> Command {
     command
 }
 
-fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
-    step(&mut cargo_command(arguments))
-}
-
 /// Prints the arguments of a cargo command and runs it, with its output on the terminal.
 fn step(command: &mut Command) -> anyhow::Result<()> {
+    println!("== {}", name(command));
+    command::succeed(&name(command), command, "")
+}
+
+/// Runs the commands of `beside` one after the other while `first` runs. Prints their output after that of `first`.
+fn step_beside(first: &mut Command, beside: &mut [Command]) -> anyhow::Result<()> {
+    let mut output = tempfile::tempfile().context("cannot create a temporary file")?;
+    let run = |command: &mut Command| {
+        writeln!(&output, "== {}", name(command))?;
+        command.stdout(output.try_clone()?).stderr(output.try_clone()?);
+        command::succeed(&name(command), command, "")
+    };
+    let (first, others) = thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            thread::sleep(HEAD_START);
+            beside.iter_mut().map(run).collect::<Vec<_>>()
+        });
+        (step(first), others.join().expect("no step panics"))
+    });
+    output.rewind()?;
+    io::copy(&mut output, &mut io::stdout())?;
+    all(iter::once(first).chain(others))
+}
+
+/// Returns an error with all errors.
+fn all(outcomes: impl Iterator<Item = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let failed: Vec<String> = outcomes.filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+    ensure!(failed.is_empty(), failed.join("\n"));
+    Ok(())
+}
+
+fn name(command: &Command) -> String {
     let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
-    command::step(&format!("cargo {}", arguments.join(" ")), command, "")
+    format!("cargo {}", arguments.join(" "))
 }

@@ -57,9 +57,9 @@ impl Cases {
         self.tests.push(trial(name.to_owned(), test));
     }
 
-    /// Adds a test that measures, so no other test may run at the same time.
+    /// Adds a test that measures, so no other test may run at the same time. Its name begins with `alone::`.
     pub fn alone(&mut self, (name, test): (&str, fn())) {
-        self.alone.push(trial(name.to_owned(), test));
+        self.alone.push(trial(name.replacen("::", "::alone::", 1), test));
     }
 
     /// Adds a check that applies to all architectures.
