@@ -296,21 +296,33 @@ fn random_commands_get_the_responses_of_memcached() {
     }
 }
 
+/// Returns memcached's responses to these lines.
+fn conversation_with_memcached(input: &str) -> String {
+    let memcached = memcached();
+    let mut stream = TcpStream::connect(memcached.address).unwrap();
+    stream.set_nodelay(true).unwrap();
+    // Send line by line: memcached responds differently while an item is incomplete.
+    for line in input.as_bytes().split_inclusive(|&byte| byte == b'\n') {
+        // memcached may have closed the connection.
+        let _ = stream.write_all(line);
+        thread::sleep(Duration::from_millis(5));
+    }
+    let _ = stream.shutdown(Shutdown::Write);
+    let mut printed = Vec::new();
+    let _ = stream.read_to_end(&mut printed);
+    text(&printed)
+}
+
 fn recorded_conversations_match_memcached() {
     for (input, output) in RECORDED {
-        let memcached = memcached();
-        let mut stream = TcpStream::connect(memcached.address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        // Send line by line: memcached responds differently while an item is incomplete.
-        for line in input.as_bytes().split_inclusive(|&byte| byte == b'\n') {
-            // memcached may have closed the connection.
-            let _ = stream.write_all(line);
-            thread::sleep(Duration::from_millis(5));
+        // While memcached's own threads examine an item, a changed number becomes a new item without hits. Then try again.
+        let mut answer = conversation_with_memcached(input);
+        for _ in 0..4 {
+            if answer != *output {
+                answer = conversation_with_memcached(input);
+            }
         }
-        let _ = stream.shutdown(Shutdown::Write);
-        let mut printed = Vec::new();
-        let _ = stream.read_to_end(&mut printed);
-        assert_eq!(text(&printed), *output, "{input}");
+        assert_eq!(answer, *output, "{input}");
     }
 }
 

@@ -155,7 +155,8 @@ fn assert_ran_in_lab(launcher: &Launcher, network: &str, connections: &[u32], fo
         // Only TUN links need a relay process, which reports its work in the trial.
         assert_eq!(network.relay.is_some(), network.applied.links == Links::Tun, "{network:?}");
     }
-    let shown = String::from_utf8_lossy(&output.stdout);
+    // Lines are wrapped.
+    let shown = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     let title = format!("in a lab of {clients} client hosts, {network}");
     assert!(shown.contains(&title) && shown.contains("Network: "), "{shown}");
     run
