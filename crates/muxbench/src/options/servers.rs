@@ -20,7 +20,7 @@ use crate::output;
 pub struct ServersArgs {
     /// Architectures or groups, see `muxbench list`
     ///
-    /// Comma-separated. An architecture is MODEL[:THREADS][/MECHANISM], and a group is all, processes, threads or runtimes
+    /// Comma-separated. An architecture is `MODEL[:THREADS][/MECHANISM]`, and a group is all, processes, threads or runtimes
     /// [default: mp, mt, select, poll, epoll, io_uring, tokio]
     #[arg(long, value_name = "ARCH", value_delimiter = ',')]
     arch: Vec<String>,
